@@ -26,10 +26,11 @@ import os
 import resource
 import select
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 if __name__ == "__main__":  # started as a file, without the place of its package
     sys.path.insert(0, __file__.rsplit("/", 3)[0])
@@ -126,13 +127,22 @@ def write_json(name: str, value: dict[str, Any]) -> None:
         os.close(folder)
 
 
+def open_regular(name: str) -> BinaryIO:
+    """A file that is one: links are not followed, and no writer of a FIFO is waited for. Raises OSError; ValueError."""
+    number = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(number).st_mode):
+        return open(number, "rb")
+    os.close(number)
+    raise ValueError(f"{name} is no regular file")
+
+
 def read_json(name: str) -> dict[str, Any]:
     """A record that is whole; earlier releases wrote it without a check sum.
 
     Raises FileNotFoundError, OSError; ValueError for a file that is empty, cut or changed.
     """
     try:
-        with open(name, "rb") as file:
+        with open_regular(name) as file:
             value = json.loads(file.read())
     except RecursionError as fault:
         raise ValueError(f"{name} is damaged") from fault

@@ -19,18 +19,20 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from lodesman.batch import backend
 from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitRefusal, SubmitResult
 from lodesman.batch.isolation import Isolation
-from lodesman.batch.pilot_directory import ENTRY, STAMP, Entry, PilotDirectory, remove_tree
+from lodesman.batch.known_pilots import Found, KnownPilots
+from lodesman.batch.pilot_directory import Entry, PilotDirectory, remove_tree
 from lodesman.batch.process_tree import signal_process
-from lodesman.batch.processes import MARK, keep_program, launch, limit_open_files, stop_kept, sweep
+from lodesman.batch.processes import MARK, keep_program, launch, limit_open_files, stop_kept
 from lodesman.errors import BackendFault
 from lodesman.resources import QueueId
 
 _OUTPUT_CAP: Final = 1 << 20
 _LAUNCHES: Final = 3  # keepers that end before they start their pilot, until it is given up
-_SWEEP_SECONDS: Final = 2.0
 # More than a pilot needs: it ends its payloads (10 s), hands in their results (10 s) and leaves. A test compares this
 # with the pilot's options.
 GRACE_SECONDS: Final = 30.0
@@ -61,20 +63,22 @@ class LocalBackend:
     closed: Callable[[], str] = str
     clock: Callable[[], float] = time.time
     sizes: backend.Sizes = field(default_factory=backend.Sizes)
-    damaged: list[str] = field(default_factory=list, init=False)  # files, in words
+    known: KnownPilots = field(init=False)
     _last_order: int = field(default=0, init=False)
     _launches: Counter[str] = field(default_factory=Counter, init=False)
     _keepers: set[int] = field(default_factory=set, init=False)
-    # What never changes again, so that a tick reads it once.
-    _entries: dict[str, Entry] = field(default_factory=dict, init=False)
-    _ended: set[str] = field(default_factory=set, init=False)
-    _lost: dict[str, QueueId] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.root = self.root.absolute()
+        self.known = KnownPilots(self.root)
         with contextlib.suppress(OSError):
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.root.chmod(self.isolation.folder_mode)
+
+    @property
+    def damaged(self) -> list[str]:
+        """The files that were found damaged, in words. Any thread may ask."""
+        return self.known.damaged[:]
 
     # --- the protocol -----------------------------------------------------------------------------
 
@@ -110,26 +114,32 @@ class LocalBackend:
         now = self.clock()
         unknown = NativeStatus(state=NativeState.UNKNOWN, observed_at=now, detail="not known here")
         with _as_backend_fault():
-            found = {stamp: self._find(stamp, native_id) for stamp, native_id in pilots.items()}
-            return {stamp: one.status(now) if one else unknown for stamp, one in found.items()}
+            found = dict.fromkeys(pilots, unknown)
+            for stamp, native_id in pilots.items():
+                if pilot := self.known.find(stamp, native_id):
+                    found[stamp] = replace(unknown, detail="its directory cannot be read")
+                    with self.known.alone(stamp):
+                        found[stamp] = pilot.status(now)
+            return found
 
     def cancel(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
         """End waiting pilots here, and order the keepers of running ones to end theirs."""
         with _as_backend_fault(), self._exclusive():
-            return {stamp: self._cancel(self._find(stamp, native_id)) for stamp, native_id in pilots.items()}
+            found = {stamp: self.known.find(stamp, native_id) for stamp, native_id in pilots.items()}
+            return {stamp: self._cancel(pilot) for stamp, pilot in found.items()}
 
     def census(self) -> dict[str, str]:
         """Every pilot whose directory exists."""
         with _as_backend_fault():
-            return {stamp: stamp for stamp in self._stamps()}
+            return {stamp: stamp for stamp in self.known.stamps()}
 
     def loads(self, queues: Sequence[QueueId]) -> dict[QueueId, backend.BatchLoad]:
         """The loads of queues; a pilot whose keeper is lost still fills its slot."""
         now = self.clock()
         with _as_backend_fault():
-            states = Counter((entry.queue, pilot.state()) for pilot, entry in self._pilots())
-            lost = self._uncertain()
-        running = (NativeState.RUNNING, NativeState.UNKNOWN)
+            states = Counter((entry.queue, state) for _, entry, state in self.known.pilots())
+            lost = self.known.uncertain()
+        running = (NativeState.RUNNING, NativeState.UNKNOWN, None)
         return {
             queue: backend.BatchLoad(
                 waiting=states[queue, NativeState.WAITING],
@@ -151,16 +161,17 @@ class LocalBackend:
     def output(self, stamp: str, native_id: str) -> bytes | None:
         """The end of its standard output and error."""
         with _as_backend_fault():
-            pilot = self._find(stamp, native_id)
+            pilot = self.known.find(stamp, native_id)
             return None if pilot is None else pilot.output(backend.OUTPUT_BYTES)
 
     def forget(self, pilots: Mapping[str, str]) -> None:
         """Remove the directories of pilots that ended for certain."""
         with _as_backend_fault(), self._exclusive():
             for stamp, native_id in pilots.items():
-                pilot = self._find(stamp, native_id)
-                if pilot is not None and pilot.is_ended() and not pilot.is_uncertain():
-                    self._remove(pilot)
+                with self.known.alone(stamp):
+                    pilot = self.known.find(stamp, native_id)
+                    if pilot is not None and pilot.is_ended() and not pilot.is_uncertain():
+                        self.known.remove(pilot)
 
     # --- upkeep -----------------------------------------------------------------------------------
 
@@ -170,11 +181,14 @@ class LocalBackend:
             self._reap()
             for path in self.root.iterdir():
                 if path.name.startswith((".new-", ".gone-")):  # a submit or purge that was killed
-                    remove_tree(path)
-            pilots = [(pilot, entry, pilot.state()) for pilot, entry in self._pilots()]
-            swept = self._sweep([pilot for pilot, _, state in pilots if state is NativeState.UNKNOWN])
+                    with self.known.alone(path.name):
+                        remove_tree(path)
+            pilots = list(self.known.pilots())
+            for stamp in self._launches.keys() - {pilot.stamp for pilot, _, _ in pilots}:
+                del self._launches[stamp]
+            swept = self.known.sweep([pilot for pilot, _, state in pilots if state is NativeState.UNKNOWN])
             idle = (NativeState.WAITING, NativeState.ENDED)
-            taken = self._uncertain() + Counter(
+            taken = self.known.uncertain() + Counter(
                 entry.queue
                 for pilot, entry, state in pilots
                 if state not in idle and pilot.stamp not in swept
@@ -195,12 +209,13 @@ class LocalBackend:
         """Remove the pilots that ended before this time (UNIX seconds), files and all; their stamps."""
         gone: list[str] = []
         with _as_backend_fault(), self._exclusive():
-            for stamp in self._stamps():
+            for stamp in self.known.stamps():
                 pilot = PilotDirectory(self.root / stamp)
-                old = pilot.is_ended() and float(pilot.end().get("ended_at", 0.0)) < before
-                if old and not pilot.is_uncertain():
-                    self._remove(pilot)
-                    gone.append(stamp)
+                with self.known.alone(stamp):
+                    old = pilot.is_ended() and float(pilot.end().get("ended_at", 0.0)) < before
+                    if old and not pilot.is_uncertain():
+                        self.known.remove(pilot)
+                        gone.append(stamp)
         return tuple(gone)
 
     def stop_all(self, *, grace_seconds: float = 5.0, deadline_seconds: float = 15.0) -> tuple[str, ...]:
@@ -210,13 +225,15 @@ class LocalBackend:
         self.slots = {}  # nothing starts any more
         with _as_backend_fault():
             with self._exclusive():
-                pilots = [PilotDirectory(self.root / stamp) for stamp in self._stamps()]
+                pilots = [PilotDirectory(self.root / stamp) for stamp in self.known.stamps()]
                 for pilot in pilots:
                     self._cancel(pilot)
             stop_kept(pilots, grace_seconds=grace_seconds, deadline_seconds=deadline_seconds)
             with self._exclusive():
-                self._sweep([pilot for pilot in pilots if pilot.state() is NativeState.UNKNOWN])
-                left = tuple(pilot.stamp for pilot in pilots if pilot.kept() or not pilot.is_ended())
+                self.known.sweep(
+                    [pilot for pilot, _, state in self.known.pilots() if state is NativeState.UNKNOWN]
+                )
+                left = tuple(pilot.stamp for pilot in pilots if self._is_left(pilot))
                 self._reap(os.WNOHANG if left else 0)
         return left
 
@@ -232,54 +249,11 @@ class LocalBackend:
         finally:
             os.close(lock)
 
-    def _stamps(self) -> set[str]:
-        return {path.name for path in self.root.iterdir() if STAMP.fullmatch(path.name)}
-
-    def _find(self, stamp: str, native_id: str) -> PilotDirectory | None:
-        pilot = PilotDirectory(self.root / stamp)
-        return pilot if stamp == native_id and STAMP.fullmatch(stamp) and pilot.path.is_dir() else None
-
-    def _remove(self, pilot: PilotDirectory) -> None:
-        pilot.remove()
-        self._ended.discard(pilot.stamp)
-
-    def _pilots(self) -> Iterator[tuple[PilotDirectory, Entry]]:
-        """The pilots that have not ended, with what was submitted, or with their queue alone if that is damaged."""
-        for stamp in sorted(self._stamps() - self._ended):
-            pilot = PilotDirectory(self.root / stamp)
-            if stamp not in self._entries:
-                self._name_damaged(pilot)
-            if pilot.is_ended():
-                if pilot.is_uncertain() and (entry := pilot.known()):
-                    self._lost[stamp] = entry.queue
-                self._ended.add(stamp)
-                self._entries.pop(stamp, None)
-                self._launches.pop(stamp, None)
-            elif entry := self._entries.get(stamp) or pilot.known():
-                self._entries[stamp] = entry
-                yield pilot, entry
-            else:
-                self._end_unknown(pilot)
-
-    def _end_unknown(self, pilot: PilotDirectory) -> None:
-        """End one of which no file knows what was submitted, unless it runs. Raises OSError."""
-        if not pilot.kept() and not (pilot.was_started() and sweep([pilot], timeout=_SWEEP_SECONDS)):
-            with contextlib.suppress(FileNotFoundError):  # purged meanwhile
-                pilot.write_end("not-started", f"its stored submission is damaged: {ENTRY} of {pilot.stamp}")
-
-    def _name_damaged(self, pilot: PilotDirectory) -> None:
-        if names := pilot.damaged():
-            self._name(f"{', '.join(names)} of pilot {pilot.stamp}")
-
-    def _name(self, damaged: str) -> None:
-        if damaged not in self.damaged:
-            self.damaged.append(damaged)
-
     def _program(self, program: bytes) -> Path:
         """The file of a zipapp. Raises OSError."""
         path, was_damaged = keep_program(self.programs or self.root / ".programs", program)
         if was_damaged:
-            self._name(f"{path.name} of local pilots, which was written again")
+            self.known.name(f"{path.name} of local pilots, which was written again")
         return path
 
     def _store(self, spec: backend.PilotSpec, number: int, program: Path) -> SubmitRefusal | None:
@@ -311,10 +285,10 @@ class LocalBackend:
         """Under the backend's lock, so that nothing starts meanwhile."""
         if pilot is None:
             return CancelOutcome.UNKNOWN
-        state = pilot.state()
-        if state is NativeState.ENDED:
-            return CancelOutcome.ENDED
         try:
+            state = pilot.state()
+            if state is NativeState.ENDED:
+                return CancelOutcome.ENDED
             if state is NativeState.WAITING:
                 pilot.write_end("cancelled")
                 return CancelOutcome.REMOVED
@@ -325,30 +299,20 @@ class LocalBackend:
             signal_process(process, signal.SIGTERM)
         return CancelOutcome.ORDERED
 
-    def _end_all(self, pilots: Sequence[tuple[PilotDirectory, Entry, NativeState]], reason: str) -> None:
+    def _end_all(self, pilots: Sequence[Found], reason: str) -> None:
         """End those that wait, and order those that run to end."""
         for pilot, _, state in pilots:
             if state is NativeState.WAITING:
-                pilot.write_end("cancelled", reason)
+                with self.known.alone(pilot.stamp):
+                    pilot.write_end("cancelled", reason)
             else:
                 self._cancel(pilot)
 
-    def _sweep(self, lost: Sequence[PilotDirectory]) -> set[str]:
-        """Kill what lost keepers left, and record the end of those of which nothing is left; their stamps."""
-        left = sweep(lost, timeout=_SWEEP_SECONDS) if lost else set()
-        clean = [pilot for pilot in lost if pilot.stamp not in left]
-        for pilot in clean:
-            self._name_damaged(pilot)
-            pilot.write_swept_end()
-            if pilot.is_uncertain() and (entry := pilot.known()):
-                self._lost[pilot.stamp] = entry.queue
-        return {pilot.stamp for pilot in clean if not pilot.is_uncertain()}
-
-    def _uncertain(self) -> Counter[QueueId]:
-        """The slots of pilots that may have left processes."""
-        kept = {stamp for stamp in self._lost if PilotDirectory(self.root / stamp).is_uncertain()}
-        self._lost = {stamp: queue for stamp, queue in self._lost.items() if stamp in kept}
-        return Counter(self._lost.values())
+    def _is_left(self, pilot: PilotDirectory) -> bool:
+        is_gone = False
+        with self.known.alone(pilot.stamp):
+            is_gone = pilot.is_ended() and not pilot.kept()
+        return not is_gone
 
     def _start(self, pilot: PilotDirectory) -> bool:
         """Hand the pilot and its lock to a keeper; false if it is given up. Raises OSError."""
@@ -358,7 +322,7 @@ class LocalBackend:
         try:
             pid = launch(pilot, python=self.python, cgroups=self.cgroups, isolation=self.isolation)
         except ValueError:
-            del self._entries[pilot.stamp]  # it is read again, and then named
+            self.known.read_again(pilot.stamp)
             return False
         if pid is not None:
             limit_open_files(pid, self.open_files)

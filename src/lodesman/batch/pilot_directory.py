@@ -29,7 +29,7 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 from msgspec import Struct
@@ -37,14 +37,15 @@ from msgspec.structs import asdict
 
 from lodesman import kernel
 from lodesman.batch.backend import NativeState, NativeStatus
-from lodesman.batch.keeper import read_json, sealed, write_json
+from lodesman.batch.keeper import open_regular, read_json, sealed, write_json
 from lodesman.batch.process_tree import Process, read_process
 from lodesman.durable import sync_directory, write_durably
 from lodesman.resources import QueueId
 
 STAMP: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ENTRY: Final = "entry.json"
-_START, _END, _UNCERTAIN = "keeper.json", "ended.json", "uncertain"
+_START, _END, _UNCERTAIN, _LOCK = "keeper.json", "ended.json", "uncertain", "lock"
+_DAMAGE: Final = (errno.EIO, errno.EISDIR, errno.EUCLEAN, errno.ELOOP, errno.ENXIO)
 _BOOT: Final = re.compile(r"[0-9a-f-]{36}\n?")
 _FLOCK: Final = "hhqqi"  # struct flock: type, whence, start, length, pid
 _WHOLE_FILE: Final = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -101,14 +102,14 @@ class PilotDirectory(Struct, frozen=True):
 
     def create(self, entry: Entry, pilot_file: bytes, *, mode: int = 0o700) -> None:
         """Store a new pilot, whole or not at all. Raises FileExistsError for a used stamp, or OSError."""
-        if self.path.exists():
+        if os.path.lexists(self.path):
             raise FileExistsError(errno.EEXIST, "this stamp was submitted before", str(self.path))
         draft = self.path.with_name(f".new-{self.stamp}")
         draft.mkdir(mode=0o700)
         try:
             draft.chmod(mode)
             (draft / "work").mkdir(mode=0o700)
-            (draft / "lock").touch(0o600)
+            (draft / _LOCK).touch(0o600)
             _write_new(draft / "work" / "pilot.json", pilot_file)
             _write_new(draft / ENTRY, sealed(asdict(msgspec.structs.replace(entry, boot=_this_boot()))))
             sync_directory(draft)
@@ -145,7 +146,8 @@ class PilotDirectory(Struct, frozen=True):
                     self._whole(name, kind)
                 except ValueError:
                     found.append(name)
-        return found + [name for name in (ENTRY, "lock") if not (self.path / name).exists()]
+        missing = [] if os.path.lexists(self.path / ENTRY) else [ENTRY]
+        return found + missing + ([] if self._has_lock() else [_LOCK])
 
     # --- where it stands ---------------------------------------------------------------------------
 
@@ -157,8 +159,8 @@ class PilotDirectory(Struct, frozen=True):
             return NativeState.ENDED
         if kept:
             return NativeState.RUNNING
-        waits = not self.was_started() and (self.path / "lock").exists() and not (self.path / _END).exists()
-        return NativeState.WAITING if waits else NativeState.UNKNOWN
+        may_start = not (self.was_started() or os.path.lexists(self.path / _END))
+        return NativeState.WAITING if may_start and self._has_lock() else NativeState.UNKNOWN
 
     def status(self, now: float) -> NativeStatus:
         """The state with what is known about the end. Raises OSError."""
@@ -183,8 +185,8 @@ class PilotDirectory(Struct, frozen=True):
         )  # fmt: skip
 
     def kept(self) -> bool:
-        """Whether a keeper, a guard or a starting backend holds the lock. Changes nothing."""
-        with contextlib.suppress(FileNotFoundError), (self.path / "lock").open("rb", 0) as lock:
+        """Whether a keeper, a guard or a starting backend holds the lock. Changes nothing. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError, ValueError), _as_damage(), self._open(_LOCK) as lock:
             answer = fcntl.fcntl(lock, fcntl.F_OFD_GETLK, _WHOLE_FILE)
             return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
         return False
@@ -195,7 +197,7 @@ class PilotDirectory(Struct, frozen=True):
 
     def was_started(self) -> bool:
         """Whether the pilot may have been started."""
-        return (self.path / _START).exists()
+        return os.path.lexists(self.path / _START)
 
     def started_at(self) -> float | None:
         """When its keeper started it, in UNIX seconds; None if none did."""
@@ -246,20 +248,27 @@ class PilotDirectory(Struct, frozen=True):
     def _uncertain_since(self) -> str | None:
         """The start of the machine that `uncertain` names; '' if it is damaged, None if there is none. Raises OSError."""
         try:
-            with _as_damage():
-                text = (self.path / _UNCERTAIN).read_text()
+            with _as_damage(), self._open(_UNCERTAIN) as file:
+                text = file.read().decode()
         except FileNotFoundError:
             return None
         except ValueError:
             return ""
         return text if _BOOT.fullmatch(text) else ""
 
+    def _open(self, name: str) -> BinaryIO:
+        return open_regular(str(self.path / name))
+
+    def _has_lock(self) -> bool:
+        """Whether its lock is there, and a file."""
+        return (lock := self.path / _LOCK).is_file() and not lock.is_symlink()
+
     # --- changes; the backend's lock is held ---------------------------------------------------------
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int | None]:
         """Hold the pilot's lock, or None if it is kept. What inherits the descriptor goes on holding it."""
-        with (self.path / "lock").open("r+b", 0) as file:
+        with (self.path / _LOCK).open("r+b", 0) as file:
             # A high number, so that a keeper can inherit it beside the standard streams.
             lock = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 10)
         try:
@@ -309,6 +318,7 @@ class PilotDirectory(Struct, frozen=True):
         elif self.ends_for_certain():
             self.write_end("keeper-lost", "its keeper was killed; all that it left was removed")
         else:
+            make_way(self.path / _UNCERTAIN)
             write_durably(self.path / _UNCERTAIN, _this_boot().encode())
             remedy = f"end what is left of it, then remove {self.path / _UNCERTAIN}"
             self.write_end("keeper-lost", f"its keeper was killed and may have left processes; {remedy}")
@@ -318,6 +328,7 @@ class PilotDirectory(Struct, frozen=True):
         if broken := self.damaged():
             message = f"{message or _CAUSE.get(cause, cause)}; damaged: {', '.join(broken)}"
         end = {"stamp": self.stamp, "cause": cause, "exit_code": None, "ended_at": time.time()}
+        make_way(self.path / _END)
         write_json(str(self.path / _END), {**end, "message": message})
 
     def remove(self) -> None:
@@ -346,11 +357,13 @@ _CAUSE: Final = {
 
 @contextlib.contextmanager
 def _as_damage() -> Iterator[None]:
-    """What the disk cannot read is damaged; any other fault of the system says nothing about a file. Raises ValueError."""
+    """What the disk cannot read, or is no file, is damaged; any other fault of the system says nothing about it. Raises
+    ValueError.
+    """
     try:
         yield
     except OSError as fault:
-        if fault.errno not in (errno.EIO, errno.EISDIR, errno.EUCLEAN):
+        if fault.errno not in _DAMAGE:
             raise
         raise ValueError(f"{fault.filename} cannot be read") from fault
 
@@ -360,13 +373,19 @@ def _this_boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text()
 
 
+def make_way(path: Path) -> None:
+    """Remove a folder from where a file is to be written. Raises OSError."""
+    if path.is_dir() and not path.is_symlink():
+        remove_tree(path)
+
+
 def remove_tree(path: Path) -> None:
     """Remove a tree of any depth, directories without permissions too; links are not followed."""
     kernel.remove_tree(str(path))
 
 
 def _end_of(path: Path, most: int) -> bytes:
-    with contextlib.suppress(OSError), path.open("rb") as file:
+    with contextlib.suppress(OSError, ValueError), open_regular(str(path)) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - most))
         return file.read(most)
     return b""

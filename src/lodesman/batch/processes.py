@@ -22,7 +22,7 @@ from typing import Final
 
 from lodesman.batch import keeper, process_tree
 from lodesman.batch.isolation import Isolation
-from lodesman.batch.pilot_directory import PilotDirectory
+from lodesman.batch.pilot_directory import PilotDirectory, make_way
 from lodesman.batch.process_tree import Process, descendants, process_table, signal_process
 from lodesman.durable import sync_directory, write_durably
 
@@ -42,8 +42,12 @@ def keep_program(programs: Path, program: bytes) -> tuple[Path, bool]:
     path = folder / "pilot.pyz"
     found: bytes | None = None
     with contextlib.suppress(FileNotFoundError):
-        found = path.read_bytes()
+        try:
+            found = path.read_bytes()
+        except IsADirectoryError:
+            found = b""
     if found != program:
+        make_way(path)
         folder.mkdir(parents=True, exist_ok=True)
         for one in (folder.parent, folder):
             one.chmod(0o755)

@@ -368,7 +368,7 @@ class BackgroundProcess:
         ]  # fmt: skip
 
     def _say_alive(self) -> None:
-        left_out, damaged = list(self.left_out.named()), self.local.damaged[:]
+        left_out, damaged = list(self.left_out.named()), self.local.damaged
         self.post(inner_calls.ALIVE, Alive(dict(self.loops.failing()), left_out, damaged))
 
     def _figures(self) -> UpkeepFigures:

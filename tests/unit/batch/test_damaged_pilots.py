@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from tests.kits.shell_pilots import same, send
 from tests.kits.table import hold_all
 
-from lodesman.batch import local, pilot_directory, processes
+from lodesman.batch import known_pilots, local, pilot_directory, processes
 from lodesman.batch.backend import CancelOutcome, NativeState
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.keeper import write_json
@@ -41,7 +42,9 @@ DAMAGE = {
     "of another kind": lambda whole: b"{}",
     "foreign": foreign,
     "a changed byte": lambda whole: whole.replace(b"1.5", b"7.5") if b"1.5" in whole else whole[1:],
-    "not readable": None,
+    "a folder": None,
+    "a link to itself": None,
+    "a FIFO": None,
 }
 
 
@@ -50,7 +53,7 @@ def machine(monkeypatch):
     """The start of the machine, by `now`; what is started is only counted."""
     boot = {"now": HERE}
     monkeypatch.setattr(pilot_directory, "_this_boot", lambda: boot["now"])
-    monkeypatch.setattr(local, "sweep", lambda pilots, timeout: set())
+    monkeypatch.setattr(known_pilots, "sweep", lambda pilots, timeout: set())
     monkeypatch.setattr(local, "launch", lambda directory, **_: None)
     monkeypatch.setattr(os, "fsync", lambda number: None)
     return boot
@@ -78,10 +81,15 @@ def plant(path: Path, damage: str) -> None:
     if change:
         path.write_bytes(change(whole))
         assert path.read_bytes() != whole
-    else:
-        path.unlink()
+        return
+    path.unlink()
+    if damage == "a folder":
         path.mkdir()
         (path / "kept").touch()
+    elif damage == "a FIFO":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(path)
 
 
 @pytest.mark.parametrize("boot", [HERE, ANOTHER])
@@ -107,14 +115,13 @@ def test_a_damaged_file_is_named_and_frees_the_slot_after_a_start_of_the_machine
             assert backend.tick() == (() if boot == HERE else ("next-1",))
             if server == 0:
                 assert backend.damaged == [f"{name} of pilot lost-1"]
-        if name == "uncertain" or damage == "not readable":
+        if name == "uncertain":
             return
         found = PilotDirectory(root / "lost-1").status(2.0)
         assert found.state is NativeState.ENDED
         assert name in found.detail
 
-    # A folder in the place of a file cannot be replaced by one: an end cannot be recorded there.
-    hold_all([one for one in DAMAGE if (one, name) != ("not readable", "ended.json")], check)
+    hold_all(list(DAMAGE), check)
 
 
 def test_records_of_two_pilots_that_a_power_cut_emptied_take_no_slots(tmp_path, machine):
@@ -148,12 +155,67 @@ def test_a_cancelled_pilot_never_starts_even_if_its_end_is_damaged(tmp_path, mac
     assert "ended.json" in again.status(same("lost-1"))["lost-1"].detail
 
 
-def test_one_without_its_lock_never_starts_and_takes_no_slot(tmp_path, machine):
+@pytest.mark.parametrize("damage", ["none", "a folder", "a link to itself", "a FIFO"])
+def test_one_without_its_lock_never_starts_and_takes_no_slot(tmp_path, machine, damage):
     send(LocalBackend(tmp_path, {QUEUE: 0}), QUEUE, "lost-1", "next-1")
-    (tmp_path / "lost-1" / "lock").unlink()
+    if damage == "none":
+        (tmp_path / "lost-1" / "lock").unlink()
+    else:
+        plant(tmp_path / "lost-1" / "lock", damage)
     backend = LocalBackend(tmp_path, {QUEUE: 1})
     assert backend.tick() == ("next-1",)
     assert backend.damaged == ["lock of pilot lost-1"]
+    assert backend.status(same("lost-1"))["lost-1"].state is NativeState.ENDED
+
+
+@pytest.mark.parametrize("damage", ["a file", "a link to itself", "a FIFO", "a link to a folder"])
+def test_what_is_no_directory_of_a_pilot_is_named_and_costs_nothing(tmp_path, machine, damage):
+    send(LocalBackend(tmp_path, {QUEUE: 0}), QUEUE, "next-1")
+    stranger = tmp_path / "lost-1"
+    stranger.touch()
+    if damage == "a link to a folder":
+        stranger.unlink()
+        stranger.symlink_to(tmp_path / "next-1")
+    elif damage != "a file":
+        plant(stranger, damage)
+    backend = LocalBackend(tmp_path, {QUEUE: 1})
+    assert backend.tick() == ("next-1",)
+    assert backend.damaged == ["the directory of pilot lost-1, which is none"]
+    assert backend.census() == same("next-1")
+    assert backend.stop_all() == ()
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_directory_that_cannot_be_read_costs_its_pilot_alone(tmp_path, machine, monkeypatch, is_known):
+    """Each call of the system on it fails, as one of a user without rights, or of a file system that went away."""
+    pilot, faults = lost(tmp_path), [errno.EACCES, errno.ESTALE, errno.EPERM, errno.ENOTDIR]
+    backend = LocalBackend(tmp_path, {QUEUE: 1})
+    if is_known:
+        with pilot.locked():
+            backend.tick()
+    backend.slots = {QUEUE: 2}
+    for name in ("open", "stat", "lstat", "rename", "replace", "mkdir", "unlink"):
+        real = getattr(os, name)
+
+        def fail(path, *args, real=real, **names):
+            if str(path).startswith(str(pilot.path)):
+                raise OSError(faults[0], os.strerror(faults[0]), str(path))
+            return real(path, *args, **names)
+
+        monkeypatch.setattr(os, name, fail)
+    started = []
+    for _ in list(faults):
+        started += backend.tick()
+        load = backend.loads([QUEUE])[QUEUE]
+        assert load.running == int(is_known), "what is not known is not zero"
+        assert backend.status(same("next-1"))["next-1"].state is NativeState.WAITING
+        assert backend.cancel(same("lost-1")) == {"lost-1": CancelOutcome.FAILED}
+        assert backend.purge(1e12) == ()
+        backend.forget(same("lost-1"))
+        assert backend.status(same("lost-1"))["lost-1"].state is NativeState.UNKNOWN
+        faults.append(faults.pop(0))
+    assert started == ["next-1"] * len(faults)
+    assert {words.partition(" (")[0] for words in backend.damaged} == {"the directory of pilot lost-1"}
 
 
 def test_one_that_runs_is_not_ended_because_its_submission_is_damaged(tmp_path, machine):

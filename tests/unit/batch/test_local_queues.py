@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.shell_pilots import PROGRAM, send, shell_spec
 
-from lodesman.batch import local
+from lodesman.batch import known_pilots, local
 from lodesman.batch.backend import BatchLoad, CancelOutcome, NativeState
 from lodesman.batch.keeper import read_json, write_json
 from lodesman.batch.local import LocalBackend
@@ -220,12 +221,16 @@ class TestStatus:
         send(backend, QUEUE, "s1-1")
 
         def broken(directory, now):
-            raise OSError(5, "Input/output error", "s1-1")
+            raise fault
 
         monkeypatch.setattr(PilotDirectory, "status", broken)
+        fault = OSError(errno.EMFILE, "Too many open files", "s1-1")
         with pytest.raises(BackendFault) as caught:
             backend.status(same("s1-1"))
         assert caught.value.data["transient"]
+        fault = OSError(errno.EIO, "Input/output error", "s1-1")
+        assert backend.status(same("s1-1"))["s1-1"].state is NativeState.UNKNOWN
+        assert backend.damaged == ["the directory of pilot s1-1 (Input/output error)"]
 
     def test_no_news_when_the_root_is_gone(self, backend, root):
         (root / ".lock").unlink(missing_ok=True)
@@ -405,7 +410,7 @@ class TestUpkeep:
         lost = f"lost_{os.getpid()}-1"
         send(backend, QUEUE, lost, "s2-1")
         (root / lost / "keeper.json").write_text("{}")
-        monkeypatch.setattr(local, "sweep", lambda pilots, timeout: {lost})
+        monkeypatch.setattr(known_pilots, "sweep", lambda pilots, timeout: {lost})
         backend.slots[QUEUE] = 1
         assert backend.tick() == ()
         assert backend.status(same(lost))[lost].state is NativeState.UNKNOWN
