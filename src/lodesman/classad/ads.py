@@ -149,7 +149,7 @@ class Run:
                 todo.extend(one)
             elif isinstance(one, Ad):
                 for part in (part for entry in one for part in walk(entry.node)):
-                    self.spend(1 + (steps_of(part.value) * times if isinstance(part, Constant) else 0))
+                    self.spend(4 + (steps_of(part.value) * times if isinstance(part, Constant) else 0))
 
 
 class Frame:

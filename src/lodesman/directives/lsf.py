@@ -46,7 +46,7 @@ _STDIN: Final = Obstacle("is a file to read from.", "Take it along: --files FILE
 _CALLED: Final = Obstacle("has a command run before or behind it.", "Let the script call it.")
 _LIMIT: Final = "limits of one process and of files are not set here"
 _ARRAY: Final = re.compile(r"([^\[\]]*)\[([^\]]*)\](?:%([0-9]+))?")
-_SECTION: Final = re.compile(r"(\w+)\[([^\]]*)\]")
+_SECTION: Final = re.compile(r"(?<!\w)(\w++)\[([^\[\]]*)\]")
 
 
 def _name(asked: ScriptRequest, text: str) -> None:

@@ -21,6 +21,7 @@ RANGES = "".join(f"{chr(256 + 3 * n)}-{chr(257 + 3 * n)}" for n in range(400))
 ATTRIBUTES = {
     "Letters": f'"{"ab" * 2_000}"', "Digits": f'"{"1" * 4_000}"', "Words": f'"{"a," * 2_000}"',
     "Umlauts": f'"{chr(0xC4) * 4_000}"',
+    "Ads": f"{{{', '.join(['[a = 1; b = 2]'] * 100)}}}",
     "Numbers": f"{{{', '.join(['1'] * 1_000)}}}", "Unread": f'"({"a" * 2_500}"', "Ranges": f'"[{RANGES}]"',
 }  # fmt: skip
 DEAR = {
@@ -40,6 +41,9 @@ DEAR = {
     "size(string(Numbers)) == 1": 5,
     "size({Numbers, Numbers}.x.x)": 2,
     "size(string(MY)) == 1": 5,
+    "size(string(Ads)) == 1": 5,
+    'versionGT(Ads, "1")': 5,
+    'size(join(",", Ads)) == 1': 5,
     'size(replaceAll("b", Letters, "cc")) == 1': 1,
     'regexpMember("a.{0,9}z", {Letters, Digits})': 1,
     'stringList_regexpMember("x.*y.*z.*w", Words)': 1,

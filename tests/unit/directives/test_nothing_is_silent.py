@@ -1,6 +1,7 @@
 """Whatever stands in a line of a batch system: it is in the job, or it is said, or it is refused."""
 
 import re
+import time
 
 import pytest
 from tests.kits.scripts import translation
@@ -57,3 +58,47 @@ def test_a_limit_of_memory_time_or_tasks_that_cannot_be_read_is_refused(mark):
         assert re.match(re.escape(name), refused[0].option.words)
 
     hold_all(names, check)
+
+
+LONG = ("a", "a[", "x[1]", "1,", "=", "'", "\\", "é")
+
+
+READ_BY_PATTERNS = {
+    "#SBATCH": "--array --time --mem",
+    "#$": "-t -l -N",
+    "#PBS": "-J -l -N",
+    "#BSUB": "-R -J -W",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mark", SYSTEMS)
+def test_long_lines_take_linear_time(mark):
+    for name in READ_BY_PATTERNS[mark].split():
+        for piece in LONG:
+            begun = time.process_time()
+            translation(f"#!/bin/sh\n{mark} {name} {piece * (60_000 // len(piece))}\ntrue\n")
+            assert time.process_time() - begun < 10, (name, piece)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mark", SYSTEMS)
+def test_long_bodies_take_linear_time(mark):
+    """What a script says of its system's variables, and lines as of other systems."""
+    for piece in (
+        *LONG,
+        "\n",
+        " \n",
+        f"{mark} ",
+        f"\n{mark}",
+        "SLURM_",
+        "PBS_",
+        "LSB_",
+        "$JOB_ID",
+        "${",
+        "queue",
+        "\n queue =",
+    ):
+        begun = time.process_time()
+        translation(f"#!/bin/sh\n{mark} -x\n{piece * (200_000 // len(piece))}\n")
+        assert time.process_time() - begun < 10, piece
