@@ -101,6 +101,21 @@ def test_pilots_go_to_the_sites_that_advertise_a_station_of_the_list(grid):
     assert grid.sites_of(job) == {"North", "South"}
 
 
+def test_sites_that_cannot_take_it_have_no_slots_for_it_and_time_does_not_help(grid):
+    grid.advertise("North", StationName='"fnal-farm"')
+    grid.advertise("South", StationName='"lyon"')
+    job, other = (grid.house.submitted({"CPUTime": 500, "Stations": [name]}) for name in ("cern", "lyon"))
+    grid.sites_of(job)
+    nowhere, somewhere = grid.why(job), grid.why(other)
+    assert (nowhere["main_reason"], nowhere["turn"]["slots"], somewhere["turn"]["slots"]) == (
+        "site-gate",
+        0,
+        50,
+    )
+    assert nowhere["who"].startswith("a site that can run it, by advertising what it asks for; or you, ")
+    assert "time" not in nowhere["who"]
+
+
 TEXTS = [
     'Executable = "/bin/true"; CPUTime = 500; Stations = {"fnal-farm", "cern"};',
     "Executable = /bin/true\nCPUTime = 500\nstations = cern, FNAL-farm\n",

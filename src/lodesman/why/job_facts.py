@@ -249,8 +249,8 @@ class JobFacts(SnapshotFacts):
 
     @property
     def slots_here(self) -> tuple[int, int]:
-        """The known slots of the queues that can run it, and how many are free."""
-        return (0, 0) if self.slots is None else self.slots.count(self.eligible)
+        """The known slots of the queues that can run it, at sites whose ads admit it, and how many are free."""
+        return (0, 0) if self.slots is None else self.slots.count(self.fitting)
 
     @cached_property
     def start(self) -> StartEstimate | None:
@@ -370,6 +370,8 @@ class JobFacts(SnapshotFacts):
             return actors.who_ends_parents(self.held_parents)
         if reason is MainReason.CLOSED:
             return actors.who_opens((), closings)
+        if reason is MainReason.SITE_GATE and not self.fitting:
+            return actors.NOT_ADVERTISED
         if reason is MainReason.NO_ROOM:
             return actors.who_opens(self.openers, closings, self.named_settings)
         if reason in (MainReason.PILOTS_FAIL, MainReason.NODE_FAULT):
