@@ -333,6 +333,19 @@ def test_what_a_kill_takes_counts_in_the_plan(cluster):
     )
 
 
+@pytest.mark.parametrize(
+    ("within", "is_late"), [(0.0, False), (100.0, True), (400.0, False), (1000.0, False)]
+)
+def test_a_kill_that_may_take_longer_than_there_is_time_is_said(cluster, within, is_late):
+    cluster.add("a", 50_000)
+    terms = Terms(within=within, kill_s=400.0)
+    candidates = survey(cluster, cluster.look_at, cluster.now)
+    plan = make_plan(candidates, VacateRequest(ToFree(4), terms=terms), cluster.now)
+    said = [line for line in in_words(plan) if "--within" in line]
+    assert bool(said) == is_late
+    assert all("1 job may hold cores for 7m, longer than --within 2m: " in line for line in said)
+
+
 def test_a_job_that_starts_anew_under_its_id_has_gone(cluster):
     cluster.add("a", 10)
     kill = cluster.do
