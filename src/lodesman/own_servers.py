@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lodesman.durable import write_durably
+
+log = logging.getLogger(__name__)
 
 _MOST_BYTES, _MOST_ADDRESS = 10_000, 300
 
@@ -41,7 +44,9 @@ def notes_folder(environ: Mapping[str, str]) -> Path:
 
 
 def note_server(data: Path, environ: Mapping[str, str]) -> Path | None:
-    """Note that this process serves from `data`; returns the note, None if this account has no place for one."""
+    """Note that this process serves from `data`; returns the note, None if this account has no place for one, which the log
+    says.
+    """
     folder, place = notes_folder(environ), os.path.realpath(data)
     note = folder / hashlib.sha256(os.fsencode(place)).hexdigest()[:16]
     pid = os.getpid()
@@ -50,7 +55,8 @@ def note_server(data: Path, environ: Mapping[str, str]) -> Path | None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
         write_durably(note, json.dumps(said).encode())
-    except OSError:
+    except OSError as fault:
+        log.warning("commands in other folders do not find this server: its note cannot be written (%s)", fault)
         return None
     return note
 

@@ -155,10 +155,11 @@ REFUSED = {
         "--wrap=true|--quiet|-Q|-QH|--hold|--uid=0|--partition x|-p x|--nodes=2|-N2|--export=ALL|--requeue|--chdir=/",
         "-D /|--version|-V|--wai|--wa=1|--cluster=|--cluster x|--clu=x|--cl|--exp=NONE|--exp|--hol|--h|--ou=x|--er x|--no=2",
         "--nt=4|--ar 1-3|--q|--t|--ho|--us|--ui=0|--w|--j x|--par=x|--parti x|--cpus-per-t=2|--pr NONE|--sig=INT|--si INT",
+        "--begin=now+1hour|-b 20:00|--dependency=afterok:5|-d singleton|--dep=after:1|--beg 20:00",
     ),
     "gridengine": (
         "-sync y|-now y|-terse|-t 1-3|-N x|-o x|-e x|-j n|-S /bin/sh|-C x|-r y|-q other.q|-pe smp 4|-h|-V|-w v|-w p",
-        "-verify|-clear|-@ file|-P a -sync y|-b y",
+        "-verify|-clear|-@ file|-P a -sync y|-b y|-a 202612010000|-hold_jid 5|-hold_jid_ad 5",
     ),
     "htcondor": (
         "-name other|-n other|-remote other|-pool cm|-addr <x>|-terse|-spool|-queue 5|-interactive|-i|-dry-run x|-dump x",
@@ -166,7 +167,7 @@ REFUSED = {
         "-du x|-ter|-sp|-f x|-file x|-fact|-g|-generator|-digest x|-s|-v|-q 2",
     ),
     "arc": (
-        "(jobname='x')|(queue=other)|(stdout='x')|(dryrun='yes')|(Count=4)|(output_files=('x' ''))",
+        "(jobname='x')|(queue=other)|(stdout='x')|(dryrun='yes')|(Count=4)|(starttime='2026-12-01 00:00:00')|(start_time=x)|(output_files=('x' ''))",
         "(runtimeenvironment='A') (executable='b')",
     ),
 }

@@ -179,7 +179,9 @@ def test_a_link_is_no_note(environ, serve):
     assert running_servers(environ) == []
 
 
-def test_an_account_without_a_place_has_no_note(tmp_path):
+def test_an_account_without_a_place_has_no_note_and_its_log_says_so(tmp_path, caplog):
     assert note_server(tmp_path, {"XDG_STATE_HOME": "/dev/null/x"}) is None
+    (said,) = caplog.messages
+    assert said.startswith("commands in other folders do not find this server: its note cannot be written (")
     assert running_servers({"XDG_STATE_HOME": "/dev/null/x"}) == []
     assert notes_folder({"XDG_STATE_HOME": "relative", "HOME": "/h"}) == notes_folder({"HOME": "/h"})

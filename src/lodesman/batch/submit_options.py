@@ -23,6 +23,7 @@ _OWN: Final = "this server gives it itself; leave it out"
 _WAITS: Final = "the command would answer only when the pilots have ended; leave it out"
 _NOTHING: Final = "nothing would be submitted; leave it out"
 _HELD: Final = "no pilot would start until a person releases it; leave it out"
+_LATER: Final = "pilots would wait for an hour or for other jobs of the batch system; leave it out"
 _ANSWER: Final = "the answer would not say what was submitted; leave it out"
 _PROGRAM: Final = "another program would run instead of the pilot; leave it out"
 _OUTPUT: Final = "what pilots write would not be where it is read; leave it out"
@@ -42,6 +43,7 @@ _SLURM: Final = _table(
         _WAITS: "wait W",
         _NOTHING: "test-only help h usage u version V",
         _HELD: "hold H",
+        _LATER: "begin b dependency d",
         _ANSWER: "quiet Q",
         _PROGRAM: "wrap",
         _OUTPUT: "output o error e chdir D",
@@ -56,6 +58,7 @@ _GRID_ENGINE: Final = _table(
         _WAITS: "sync now",
         _NOTHING: "verify help",
         _HELD: "h",
+        _LATER: "a hold_jid hold_jid_ad",
         _ANSWER: "clear @",
         _OUTPUT: "o e j",
         _VARIABLES: "V",
@@ -76,6 +79,7 @@ _ARC: Final = _table(
     {
         _OWN: "executable arguments queue count countpernode jobname executables inputfiles",
         _NOTHING: "dryrun action",
+        _LATER: "starttime",
         _OUTPUT: "stdout stderr join outputfiles",
     }
 )
