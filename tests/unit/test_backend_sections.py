@@ -167,7 +167,8 @@ REFUSED = {
         "-du x|-ter|-sp|-f x|-file x|-fact|-g|-generator|-digest x|-s|-v|-q 2",
     ),
     "arc": (
-        "(jobname='x')|(queue=other)|(stdout='x')|(dryrun='yes')|(Count=4)|(starttime='2026-12-01 00:00:00')|(start_time=x)|(output_files=('x' ''))",
+        "(jobname='x')|(queue=other)|(stdout='x')|(dryrun='yes')|(Count=4)|(output_files=('x' ''))",
+        "(starttime='2026-12-01 00:00:00')|(start_time=x)",
         "(runtimeenvironment='A') (executable='b')",
     ),
 }

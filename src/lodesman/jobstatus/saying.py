@@ -36,13 +36,7 @@ def in_words(plan: VacatePlan) -> Iterator[str]:
     yield f"  {'action':<6} {'job':<14} {'owner':<12} {'cores':>5} {'free in':>16} {'core-hours':>10} {'data':>6}  why"
     for one in plan.victims:
         yield from _victim(one)
-    within = plan.request.terms.within
-    late = [one.frees_max for one in plan.victims if one.frees_max is not None and one.frees_max > within > 0]
-    if late:
-        yield (
-            f"Of these, {_jobs(len(late))} may hold cores for {_time(max(late))}, longer than --within {_time(within)}: "
-            "what the batch system waits before SIGKILL, and epilogs, count."
-        )
+    yield from _late(plan)
     if plan.youngest_first is not None:
         yield f"The youngest jobs first would lose {_hours(plan.youngest_first)}."
     more = plan.cost - plan.cost_without_priority
@@ -56,6 +50,16 @@ def in_words(plan: VacatePlan) -> Iterator[str]:
         yield f"Of the {_jobs(plan.candidates)}, {plan.silent:,} publish{'es' if plan.silent == 1 else ''} nothing."
     if plan.too_dear and plan.request.max_waste is not None:
         yield f"That is more than --max-waste allows, {_hours(plan.request.max_waste)}: it is not done."
+
+
+def _late(plan: VacatePlan) -> Iterator[str]:
+    within = plan.request.terms.within
+    late = [one.frees_max for one in plan.victims if one.frees_max is not None and one.frees_max > within > 0]
+    if late:
+        yield (
+            f"Of these, {_jobs(len(late))} may hold cores for {_time(max(late))}, longer than --within {_time(within)}: "
+            "what the batch system waits before SIGKILL, and epilogs, count."
+        )
 
 
 def unread_in_words(candidates: Sequence[Candidate]) -> Iterator[str]:

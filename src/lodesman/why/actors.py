@@ -23,7 +23,10 @@ _BATCH: Final = "the administrator of the batch system"
 _POOLS: Final = f"{_SERVER}: what the submission pools serve"
 _NEXT_ITERATION: Final = "the server, at the director's next iteration"
 _SITE_OPENS: Final = "the site, by advertising that it takes more; or time, as pilots there start or end"
-NOT_ADVERTISED: Final = "a site that can run it, by advertising what it asks for; or you, by asking for something else: lode change JOBS"
+NOT_ADVERTISED: Final = (
+    "a site that can run it, by advertising what it asks for; "
+    "or you, by asking for something else: lode change JOBS"
+)
 _STARTS_PILOTS: Final = "an administrator: lode pilot file, whose files anyone can start there"
 _MEND: Final = f"{_SITES} or {_BATCH}, by mending what stops the pilots"
 _MEND_HERE: Final = f"{_SERVER}, on whose machine these pilots start, by mending what stops them"

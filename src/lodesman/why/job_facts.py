@@ -370,8 +370,6 @@ class JobFacts(SnapshotFacts):
             return actors.who_ends_parents(self.held_parents)
         if reason is MainReason.CLOSED:
             return actors.who_opens((), closings)
-        if reason is MainReason.SITE_GATE and not self.fitting:
-            return actors.NOT_ADVERTISED
         if reason is MainReason.NO_ROOM:
             return actors.who_opens(self.openers, closings, self.named_settings)
         if reason in (MainReason.PILOTS_FAIL, MainReason.NODE_FAULT):
@@ -380,7 +378,8 @@ class JobFacts(SnapshotFacts):
         unknown = self.exclusions.key.submission_pools and not self.is_pool_full
         if reason is MainReason.NO_SUBMISSION_POOL and unknown:
             return "you, by naming other submission pools; or the server administrator, by configuring them"
-        return actors.OF_JOBS[reason]
+        is_unwanted = reason is MainReason.SITE_GATE and not self.fitting
+        return actors.NOT_ADVERTISED if is_unwanted else actors.OF_JOBS[reason]
 
     @property
     def is_pool_full(self) -> bool:
