@@ -85,7 +85,7 @@ def translated(text: str, name: str, given: Mapping[str, Any], *, job_class: str
             refusals.append(LineRefusal(ScriptOption(*others_lines[0]), reason, "Leave one kind out.", ()))
     done = _complete(first, system, text, name, given)
     unset = sorted({one for other, _ in found[1:] for one in other.words.variables.findall(text)})
-    notes = (*done.notes, *_unset(unset))
+    notes = (*done.notes, *_unset(unset), *_calls(text))
     return done._replace(refusals=(*refusals, *others), notes=notes)
 
 
@@ -283,6 +283,29 @@ def _notes(
 def _unset(variables: list[str]) -> Iterable[str]:
     if variables:
         yield f"it names {', '.join(variables)}, which {'is' if len(variables) == 1 else 'are'} not set here."
+
+
+_CALL: Final = re.compile(
+    r"^[ \t]*(?:(?:exec|time|if|!)[ \t]+){0,3}(srun|sbatch|salloc|scontrol|squeue|qsub|qrsh|qstat|qalter|qdel|bsub|bjobs|"
+    r"bkill|module|ml)(?=\s|$)",
+    re.MULTILINE,
+)
+_SUBMITS: Final = ("sbatch", "qsub", "bsub")
+_MODULES: Final = ("module", "ml")
+
+
+def _calls(text: str) -> Iterable[str]:
+    """What it calls of a batch system or of a site, that may not be there, or means something else here."""
+    lines: dict[str, int] = {}
+    for match in _CALL.finditer(text):
+        lines.setdefault(match[1], text.count("\n", 0, match.start(1)) + 1)
+    for name, line in lines.items():
+        means = "knows nothing of this job" + (": start the program itself" if name == "srun" else "")
+        if name in _SUBMITS:
+            means = "may not be on the node, and what it submits is not followed here"
+        elif name in _MODULES:
+            means = "is there only where the shells of the nodes define it: try one job first"
+        yield f"line {line} calls {name}, which {means}."
 
 
 # --- files of HTCondor -------------------------------------------------------------------------------

@@ -60,6 +60,21 @@ def test_a_limit_of_memory_time_or_tasks_that_cannot_be_read_is_refused(mark):
     hold_all(names, check)
 
 
+@pytest.mark.parametrize("mark", SYSTEMS)
+def test_calls_of_a_batch_system_or_of_modules_are_said(mark):
+    body = (
+        "module load root\n# srun is a comment\necho srun\nA=1\nif srun ./a; then\n  srun ./b\nfi\nmodules=1\n"
+        "qsub next.sh\nexec ml python\n"
+    )
+    notes = translation(f"#!/bin/sh\n{mark} -x\n{body}").notes
+    assert [one for one in notes if " calls " in one] == [
+        "line 3 calls module, which is there only where the shells of the nodes define it: try one job first.",
+        "line 7 calls srun, which knows nothing of this job: start the program itself.",
+        "line 11 calls qsub, which may not be on the node, and what it submits is not followed here.",
+        "line 12 calls ml, which is there only where the shells of the nodes define it: try one job first.",
+    ]
+
+
 LONG = ("a", "a[", "x[1]", "1,", "=", "'", "\\", "é")
 
 

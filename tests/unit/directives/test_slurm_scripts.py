@@ -247,7 +247,10 @@ def test_variables_that_are_not_set_are_named():
     found = translation(
         "#!/bin/sh\n#SBATCH -n 2\nscontrol show hostnames $SLURM_JOB_NODELIST; echo $SLURM_NTASKS\n"
     )
-    assert found.notes[-1] == "it names SLURM_JOB_NODELIST, which is not set here."
+    assert found.notes[-2:] == (
+        "it names SLURM_JOB_NODELIST, which is not set here.",
+        "line 3 calls scontrol, which knows nothing of this job.",
+    )
 
 
 def test_the_variables_of_tasks_follow_the_cores_of_the_user():
