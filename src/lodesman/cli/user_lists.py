@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -105,8 +106,23 @@ def _user_of(line: int, row: dict[str, Any]) -> AccountBody:
         row["groups"] = groups.replace(";", " ").split()
     try:
         return msgspec.convert({**row, **_ROLES[role]}, AccountBody)
-    except msgspec.ValidationError as fault:
-        raise InvalidRequest(f"Line {line}: {fault}.", line=line) from None
+    except msgspec.ValidationError:
+        raise InvalidRequest(f"Line {line}: {_fault_of(row)}", line=line) from None
+
+
+def _fault_of(row: dict[str, Any]) -> str:
+    """What is wrong with the columns of a user, as a sentence."""
+    for column in ("name", "vo"):
+        if not isinstance(row.get(column, ""), str):
+            return f"{column} is no text."
+        if not row.get(column):
+            return f"there is no {column}."
+    groups = row.get("groups")
+    if not isinstance(groups, list) or not groups or not all(isinstance(one, str) and one for one in groups):
+        return "groups has no names of groups." if groups else "there are no groups."
+    if not re.fullmatch(r"[A-Za-z0-9._@-]{1,64}", row["name"]):
+        return f"{row['name'][:80]!r} is no name of a user: at most 64 letters, digits and . _ @ -."
+    return "there are more than 100 groups, or a name in it is too long."
 
 
 @click.command("import", epilog=_EXAMPLES)
