@@ -141,7 +141,7 @@ def test_a_job_that_may_run_elsewhere_is_not_limited(admin):
     assert why["main_reason"] != "limited"
     (step,) = [one for one in why["chain"] if one["step"] == "limits"]
     assert step["text"] == (
-        "0 of 0 jobs run at North (RunningLimit/JobType/Merge); no end of a job is enough, or by a limit of 1 "
+        "no job may run at North (RunningLimit/JobType/Merge); no end of a job is enough, or by a limit of 1 "
         "(elsewhere, or on hosts that are not known yet, it is free)"
     )
 

@@ -144,7 +144,8 @@ class FullBucket(LimitBucket, kw_only=True):
         if self.resource == RUNNING_JOBS:
             what = ""
             jobs = "1 job runs" if self.limit == "1" else f"{self.limit} jobs run"
-            text = f"{self.used} of {jobs} at {self.of[0]} ({self.rule})"
+            jobs = "no job may run" if self.limit == "0" else f"{self.used} of {jobs}"
+            text = f"{jobs} at {self.of[0]} ({self.rule})"
         else:
             whose = f" for {', '.join(self.of)}" if self.of else ""
             use = f"{self.amount(self.used)} is used, the job needs {self.amount(self.need)}"
