@@ -234,7 +234,8 @@ class BackendWatch:
             if pilot.joined_at is None:
                 words = self._last_words(pilot)
                 reason = f"{words} ({reason})" if words else reason
-                self._note(pilot.submitted_to, StartFault.ENDED, reason)
+                if not pilot.drain:  # what was ordered to end says nothing of its queue
+                    self._note(pilot.submitted_to, StartFault.ENDED, reason)
             state = PilotState.LOST if pilot.state is PilotState.RUNNING else PilotState.ABORTED
             self._post(inner_calls.PILOT_ENDED, PilotEnd(pilot.id, state, reason))
             ended += 1

@@ -27,7 +27,14 @@ from lodesman.background.census import (
 )
 from lodesman.batch.backend import BatchLoad, CancelOutcome, NativeState, NativeStatus
 from lodesman.batch.credentials import Credential
-from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
+from lodesman.commands.pilots import (
+    drain_pilots,
+    end_pilot,
+    hash_token,
+    join_pilot,
+    pilots_submitted,
+    prepare_pilots,
+)
 from lodesman.errors import BackendFault
 from lodesman.resources import QueueId
 from lodesman.store.hosts import put_records
@@ -234,6 +241,16 @@ def test_an_ended_pilot_that_never_joined_speaks_against_its_queue(world):
         ("ended", {"pilot": number, "state": "Aborted", "reason": "ended with exit code 2"})
     ]
     assert world.told == [(SHORT, StartFault.ENDED, "ended with exit code 2")]
+
+
+def test_one_that_was_drained_before_it_joined_does_not_speak_against_its_queue(world):
+    """As by a closing of its site that was announced: the site was blamed for what the closing cancelled."""
+    number = world.pilot("a")
+    world.base.do(Change(drain_pilots, world.base.live, [number], "site LCG.CERN.ch is closed"))
+    world.batch.says("native-a", NativeState.ENDED, exit_code=143)
+    world.tick()
+    assert [name for name, _ in world.posted] == ["ended"]
+    assert world.told == []
 
 
 def test_a_pilot_that_never_joined_ends_with_its_last_words(world):
