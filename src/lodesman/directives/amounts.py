@@ -65,10 +65,12 @@ def megabytes(text: str, usual: str = "m", *, times: int = 1) -> int | None:
     return math.ceil(number * times / 2**20)
 
 
-def indexes(text: str) -> dict[str, Any] | None:
-    """1-10, 1-10:2, 7, or a list of these: attributes of an array with these indexes, each once."""
+def indexes(text: str, *, least: int = 0) -> dict[str, Any] | None:
+    """1-10, 1-10:2, 7, or a list of these: attributes of an array with these indexes, each once; `least`: the first one that
+    the system knows.
+    """
     found = list(_ranges(text))
-    if not found or not all(found):
+    if not found or not all(found) or min(one.start for one in found) < least:
         return None
     if len(found) == 1:
         (one,) = found

@@ -115,9 +115,9 @@ class ScriptRequest:
             self.attributes["AtMost"] = int(at_once)
 
     def count(self, name: str, usual: int = 0) -> int:
-        """A whole number that was kept; what is none is refused."""
+        """A whole number that was kept, from 1; what is none is refused."""
         option, text = self.kept.get(name, (self.option, ""))
-        if text and not (text.isdecimal() and len(text) < 9):
+        if text and not (text.isdecimal() and len(text) < 9 and int(text)):
             self.refuse(Obstacle(UNREAD, "Say it as --cores N."), "NumberOfProcessors", option=option)
             return usual
         return int(text or usual)

@@ -66,7 +66,7 @@ _ALONE: Final = Obstacle("exclusive", "excl")
 
 
 def _tasks(asked: ScriptRequest, text: str) -> None:
-    asked.array(indexes(text) if "," not in text else None)
+    asked.array(indexes(text, least=1) if "," not in text else None)
 
 
 def _at_once(asked: ScriptRequest, text: str) -> None:

@@ -52,7 +52,7 @@ _SECTION: Final = re.compile(r"(?<!\w)(\w++)\[([^\[\]]*)\]")
 def _name(asked: ScriptRequest, text: str) -> None:
     found = _ARRAY.fullmatch(text)
     if found:
-        asked.array(indexes(found[2]), found[3] or "")
+        asked.array(indexes(found[2], least=1), found[3] or "")
     elif "[" in text:
         asked.array(None)
     asked.put("JobName", (found[1] if found else text) or "array")

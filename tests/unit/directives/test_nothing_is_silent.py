@@ -60,6 +60,18 @@ def test_a_limit_of_memory_time_or_tasks_that_cannot_be_read_is_refused(mark):
     hold_all(names, check)
 
 
+NONE_THERE = {"#SBATCH": "-c 0|-n 0", "#$": "-t 0-5|-t 0", "#PBS": "-l ncpus=0", "#BSUB": "-n 0|-J a[0-5]"}
+
+
+@pytest.mark.parametrize("mark", SYSTEMS)
+def test_no_cores_and_indexes_that_the_system_does_not_know_are_refused(mark):
+    def check(words):
+        refused = translation(f"#!/bin/sh\n{mark} {words}\ntrue\n").refusals
+        assert [one.option.words for one in refused] == [words]
+
+    hold_all(NONE_THERE[mark].split("|"), check)
+
+
 @pytest.mark.parametrize("mark", SYSTEMS)
 def test_calls_of_a_batch_system_or_of_modules_are_said(mark):
     body = (
