@@ -49,6 +49,7 @@ from lodesman.batch.process_tree import (
 _STOP_ORDERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILL_ORDER = signal.SIGUSR1
 _NOT_STARTED = 127
+_MOST_BYTES = 4 << 20
 _OOM_SCORE = 300  # memory that runs out is taken from pilots before it is taken from the server
 
 
@@ -136,14 +137,22 @@ def open_regular(name: str) -> BinaryIO:
     raise ValueError(f"{name} is no regular file")
 
 
+def read_regular(name: str) -> bytes:
+    """What such a file has; ValueError if that is more than any record."""
+    with open_regular(name) as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"{name} is too large")
+    return content
+
+
 def read_json(name: str) -> dict[str, Any]:
     """A record that is whole; earlier releases wrote it without a check sum.
 
     Raises FileNotFoundError, OSError; ValueError for a file that is empty, cut or changed.
     """
     try:
-        with open_regular(name) as file:
-            value = json.loads(file.read())
+        value = json.loads(read_regular(name))
     except RecursionError as fault:
         raise ValueError(f"{name} is damaged") from fault
     whole = isinstance(value, dict)

@@ -11,21 +11,18 @@ import errno
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from lodesman.batch.backend import NativeState
+from lodesman.batch.damage import is_of_system
 from lodesman.batch.pilot_directory import ENTRY, STAMP, Entry, PilotDirectory
-from lodesman.batch.processes import sweep
+from lodesman.batch.process_tree import process_table
+from lodesman.batch.processes import marked, sweep
 from lodesman.resources import QueueId
 
 _SWEEP_SECONDS: Final = 2.0
-# What a system has no more of is the fault of no directory.
-_OF_SYSTEM: Final = (
-    errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EAGAIN, errno.EINTR,
-)  # fmt: skip
-
 Found = tuple[PilotDirectory, Entry, NativeState | None]
 """A pilot, what was submitted, and its state; None if its directory cannot be read now."""
 
@@ -38,7 +35,14 @@ class KnownPilots:
         self.damaged: list[str] = []
         self._entries: dict[str, Entry] = {}
         self._ended: set[str] = set()
-        self._lost: dict[str, QueueId] = {}
+        self._lost: dict[str, QueueId | None] = {}
+        self._vanished: dict[str, QueueId] = {}
+        self._unknown: set[str] = set()
+
+    @property
+    def unknown(self) -> int:
+        """How many pilots may live of which no file says the queue: each may have a slot of any."""
+        return len(self._unknown) + list(self._lost.values()).count(None)
 
     def stamps(self) -> set[str]:
         """All that have a directory. Raises OSError."""
@@ -65,7 +69,10 @@ class KnownPilots:
 
     def pilots(self) -> Iterator[Found]:
         """Those that have not ended, with their queue alone if what was submitted is damaged. Raises OSError."""
-        for stamp in sorted(self.stamps() - self._ended):
+        stamps = self.stamps()
+        self._look_for(self._entries.keys() - stamps)
+        self._unknown.clear()
+        for stamp in sorted(stamps - self._ended):
             pilot, found, is_read = PilotDirectory(self.root / stamp), None, False
             with self.alone(stamp):
                 found, is_read = self._look(pilot), True
@@ -73,6 +80,19 @@ class KnownPilots:
                 yield found
             elif not is_read and (entry := self._entries.get(stamp)):
                 yield pilot, entry, None
+            elif not is_read:
+                self._unknown.add(stamp)
+
+    def _look_for(self, gone: Collection[str]) -> None:
+        """Those whose directories are not there any more: another process removed it, or they run without it."""
+        table = process_table() if gone else {}
+        living = set(marked({stamp: self.root / stamp for stamp in gone}, table).values())
+        self._vanished = {stamp: self._entries[stamp].queue for stamp in living}
+        for stamp in gone:
+            if stamp in living:
+                self.name(f"the directory of pilot {stamp}, which is gone while it runs")
+            else:
+                del self._entries[stamp]
 
     def _look(self, pilot: PilotDirectory) -> Found | None:
         stamp = pilot.stamp
@@ -86,7 +106,9 @@ class KnownPilots:
             self._entries[stamp] = entry
             return pilot, entry, pilot.state()
         # No file knows what was submitted.
-        elif not pilot.kept() and not (pilot.was_started() and sweep([pilot], timeout=_SWEEP_SECONDS)):
+        elif pilot.kept() or (pilot.was_started() and sweep([pilot], timeout=_SWEEP_SECONDS)):
+            self._unknown.add(stamp)
+        else:
             with contextlib.suppress(FileNotFoundError):  # purged meanwhile
                 pilot.write_end("not-started", f"its stored submission is damaged: {ENTRY} of {stamp}")
         return None
@@ -103,16 +125,15 @@ class KnownPilots:
                 if pilot.stamp not in left:
                     self.name_damaged(pilot)
                     pilot.write_swept_end()
-                    if not self.note_lost(pilot):
-                        clean.add(pilot.stamp)
+                    clean.add(pilot.stamp)
+                    self.note_lost(pilot)
         return clean
 
-    def note_lost(self, pilot: PilotDirectory) -> bool:
-        """Whether processes of one that ended may be left, which keep its slot taken. Raises OSError."""
-        is_lost = pilot.is_uncertain()
-        if is_lost and (entry := pilot.known()):
-            self._lost[pilot.stamp] = entry.queue
-        return is_lost
+    def note_lost(self, pilot: PilotDirectory) -> None:
+        """Of one that ended: if processes of it may be left, they keep its slot taken. Raises OSError."""
+        if pilot.is_uncertain():
+            entry = self._entries.get(pilot.stamp) or pilot.known()
+            self._lost[pilot.stamp] = None if entry is None else entry.queue
 
     def uncertain(self) -> Counter[QueueId]:
         """The slots of pilots that may have left processes. Raises OSError."""
@@ -120,11 +141,7 @@ class KnownPilots:
             with self.alone(stamp):
                 if not PilotDirectory(self.root / stamp).is_uncertain():
                     del self._lost[stamp]
-        return Counter(self._lost.values())
-
-    def read_again(self, stamp: str) -> None:
-        """What was submitted is damaged: it is read again, and then named."""
-        del self._entries[stamp]
+        return Counter(filter(None, [*self._lost.values(), *self._vanished.values()]))
 
     def remove(self, pilot: PilotDirectory) -> None:
         """Remove its directory. Raises OSError."""
@@ -137,14 +154,16 @@ class KnownPilots:
         try:
             yield
         except OSError as fault:
-            if fault.errno in _OF_SYSTEM:
+            if is_of_system(fault):
                 raise
             self.name(f"the directory of pilot {stamp} ({fault.strerror})")
 
-    def name_damaged(self, pilot: PilotDirectory) -> None:
-        """Name the files of a pilot that are damaged. Raises OSError."""
-        if names := pilot.damaged():
+    def name_damaged(self, pilot: PilotDirectory) -> bool:
+        """Name the records of a pilot that are damaged; whether there are any. Raises OSError."""
+        names = pilot.damaged()
+        if names:
             self.name(f"{', '.join(names)} of pilot {pilot.stamp}")
+        return bool(names)
 
     def name(self, damaged: str) -> None:
         """Name something damaged, once."""

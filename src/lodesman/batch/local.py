@@ -23,9 +23,10 @@ from msgspec.structs import replace
 
 from lodesman.batch import backend
 from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitRefusal, SubmitResult
+from lodesman.batch.damage import remove_tree
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.known_pilots import Found, KnownPilots
-from lodesman.batch.pilot_directory import Entry, PilotDirectory, remove_tree
+from lodesman.batch.pilot_directory import Entry, PilotDirectory
 from lodesman.batch.process_tree import signal_process
 from lodesman.batch.processes import MARK, keep_program, launch, limit_open_files, stop_kept
 from lodesman.errors import BackendFault
@@ -143,7 +144,7 @@ class LocalBackend:
         return {
             queue: backend.BatchLoad(
                 waiting=states[queue, NativeState.WAITING],
-                running=sum(states[queue, state] for state in running) + lost[queue],
+                running=sum(states[queue, state] for state in running) + lost[queue] + self.known.unknown,
                 held=0,
                 others_waiting=0,
                 others_running=0,
@@ -182,7 +183,7 @@ class LocalBackend:
             for path in self.root.iterdir():
                 if path.name.startswith((".new-", ".gone-")):  # a submit or purge that was killed
                     with self.known.alone(path.name):
-                        remove_tree(path)
+                        remove_tree(path) if path.is_dir() else path.unlink()
             pilots = list(self.known.pilots())
             for stamp in self._launches.keys() - {pilot.stamp for pilot, _, _ in pilots}:
                 del self._launches[stamp]
@@ -198,8 +199,12 @@ class LocalBackend:
                 return ()
             started = []
             for pilot, entry, state in sorted(pilots, key=lambda found: found[1].order):
-                if state is NativeState.WAITING and taken[entry.queue] < self.slots.get(entry.queue, 0):
-                    with contextlib.suppress(OSError):  # it is tried again at a later tick
+                free = self.slots.get(entry.queue, 0) - self.known.unknown - taken[entry.queue]
+                if state is NativeState.WAITING and free > 0:
+                    with (
+                        contextlib.suppress(OSError),
+                        self.known.alone(pilot.stamp),
+                    ):  # it is tried again at a later tick
                         if self._start(pilot):
                             taken[entry.queue] += 1
                             started.append(entry.stamp)
@@ -293,10 +298,10 @@ class LocalBackend:
                 pilot.write_end("cancelled")
                 return CancelOutcome.REMOVED
             pilot.order_end()
+            for process in pilot.processes()[:1]:
+                signal_process(process, signal.SIGTERM)
         except OSError:
             return CancelOutcome.FAILED
-        for process in pilot.processes()[:1]:
-            signal_process(process, signal.SIGTERM)
         return CancelOutcome.ORDERED
 
     def _end_all(self, pilots: Sequence[Found], reason: str) -> None:
@@ -321,8 +326,10 @@ class LocalBackend:
             return False
         try:
             pid = launch(pilot, python=self.python, cgroups=self.cgroups, isolation=self.isolation)
-        except ValueError:
-            self.known.read_again(pilot.stamp)
+        except ValueError as fault:
+            if not self.known.name_damaged(pilot):
+                self.known.name(str(fault))
+            pilot.write_end("not-started", f"it cannot be started, since this is damaged: {fault}")
             return False
         if pid is not None:
             limit_open_files(pid, self.open_files)

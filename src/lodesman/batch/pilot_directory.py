@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -29,23 +30,23 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from lodesman import kernel
 from lodesman.batch.backend import NativeState, NativeStatus
-from lodesman.batch.keeper import open_regular, read_json, sealed, write_json
+from lodesman.batch.damage import as_damage, end_of, is_there, make_way, remove_tree
+from lodesman.batch.keeper import open_regular, read_json, read_regular, sealed, write_json
 from lodesman.batch.process_tree import Process, read_process
 from lodesman.durable import sync_directory, write_durably
 from lodesman.resources import QueueId
 
 STAMP: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ENTRY: Final = "entry.json"
+PROGRAM: Final = "pilot.pyz"
 _START, _END, _UNCERTAIN, _LOCK = "keeper.json", "ended.json", "uncertain", "lock"
-_DAMAGE: Final = (errno.EIO, errno.EISDIR, errno.EUCLEAN, errno.ELOOP, errno.ENXIO)
 _BOOT: Final = re.compile(r"[0-9a-f-]{36}\n?")
 _FLOCK: Final = "hhqqi"  # struct flock: type, whence, start, length, pid
 _WHOLE_FILE: Final = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -54,7 +55,8 @@ _WHOLE_FILE: Final = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 class Entry(Struct, frozen=True, kw_only=True):
     """What was submitted. `order` rises with each submission: the lowest of a queue starts first.
 
-    `boot` names the start of the machine in which it was stored, or its keeper began.
+    `boot` names the start of the machine in which it was stored, or its keeper began; `digest`: of the pilot's own file, ''
+    in an entry of an earlier release.
     """
 
     stamp: str
@@ -66,6 +68,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     grace_seconds: float
     output_cap: int
     boot: str = ""
+    digest: str = ""
 
 
 class _Start(Struct, frozen=True, kw_only=True):
@@ -102,7 +105,7 @@ class PilotDirectory(Struct, frozen=True):
 
     def create(self, entry: Entry, pilot_file: bytes, *, mode: int = 0o700) -> None:
         """Store a new pilot, whole or not at all. Raises FileExistsError for a used stamp, or OSError."""
-        if os.path.lexists(self.path):
+        if is_there(self.path):
             raise FileExistsError(errno.EEXIST, "this stamp was submitted before", str(self.path))
         draft = self.path.with_name(f".new-{self.stamp}")
         draft.mkdir(mode=0o700)
@@ -111,7 +114,10 @@ class PilotDirectory(Struct, frozen=True):
             (draft / "work").mkdir(mode=0o700)
             (draft / _LOCK).touch(0o600)
             _write_new(draft / "work" / "pilot.json", pilot_file)
-            _write_new(draft / ENTRY, sealed(asdict(msgspec.structs.replace(entry, boot=_this_boot()))))
+            whole = msgspec.structs.replace(
+                entry, boot=_this_boot(), digest=hashlib.sha256(pilot_file).hexdigest()
+            )
+            _write_new(draft / ENTRY, sealed(asdict(whole)))
             sync_directory(draft)
             draft.rename(self.path)
         except OSError:
@@ -146,7 +152,7 @@ class PilotDirectory(Struct, frozen=True):
                     self._whole(name, kind)
                 except ValueError:
                     found.append(name)
-        missing = [] if os.path.lexists(self.path / ENTRY) else [ENTRY]
+        missing = [] if is_there(self.path / ENTRY) else [ENTRY]
         return found + missing + ([] if self._has_lock() else [_LOCK])
 
     # --- where it stands ---------------------------------------------------------------------------
@@ -159,7 +165,7 @@ class PilotDirectory(Struct, frozen=True):
             return NativeState.ENDED
         if kept:
             return NativeState.RUNNING
-        may_start = not (self.was_started() or os.path.lexists(self.path / _END))
+        may_start = not (self.was_started() or is_there(self.path / _END))
         return NativeState.WAITING if may_start and self._has_lock() else NativeState.UNKNOWN
 
     def status(self, now: float) -> NativeStatus:
@@ -186,7 +192,11 @@ class PilotDirectory(Struct, frozen=True):
 
     def kept(self) -> bool:
         """Whether a keeper, a guard or a starting backend holds the lock. Changes nothing. Raises OSError."""
-        with contextlib.suppress(FileNotFoundError, ValueError), _as_damage(), self._open(_LOCK) as lock:
+        with (
+            contextlib.suppress(FileNotFoundError, ValueError),
+            as_damage(),
+            open_regular(str(self.path / _LOCK)) as lock,
+        ):
             answer = fcntl.fcntl(lock, fcntl.F_OFD_GETLK, _WHOLE_FILE)
             return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
         return False
@@ -197,7 +207,7 @@ class PilotDirectory(Struct, frozen=True):
 
     def was_started(self) -> bool:
         """Whether the pilot may have been started."""
-        return os.path.lexists(self.path / _START)
+        return is_there(self.path / _START)
 
     def started_at(self) -> float | None:
         """When its keeper started it, in UNIX seconds; None if none did."""
@@ -209,7 +219,7 @@ class PilotDirectory(Struct, frozen=True):
         """The end of what it wrote, standard output before standard error; None if nothing was started."""
         if not self.was_started():
             return None
-        parts = [_end_of(self.path / name, most) for name in ("std.out", "std.err")]
+        parts = [end_of(self.path / name, most) for name in ("std.out", "std.err")]
         return b"".join(parts)[-most:]
 
     def end(self) -> dict[str, Any]:
@@ -238,7 +248,7 @@ class PilotDirectory(Struct, frozen=True):
 
     def _whole(self, name: str, kind: type[Struct]) -> dict[str, Any]:
         """A record that is whole, has these members, and is of this pilot. Raises OSError, ValueError."""
-        with _as_damage():
+        with as_damage():
             value = read_json(str(self.path / name))
         msgspec.convert(value, kind)
         if value.get("stamp", self.stamp) != self.stamp:
@@ -248,20 +258,23 @@ class PilotDirectory(Struct, frozen=True):
     def _uncertain_since(self) -> str | None:
         """The start of the machine that `uncertain` names; '' if it is damaged, None if there is none. Raises OSError."""
         try:
-            with _as_damage(), self._open(_UNCERTAIN) as file:
-                text = file.read().decode()
+            with as_damage():
+                text = read_regular(str(self.path / _UNCERTAIN)).decode()
         except FileNotFoundError:
             return None
         except ValueError:
             return ""
         return text if _BOOT.fullmatch(text) else ""
 
-    def _open(self, name: str) -> BinaryIO:
-        return open_regular(str(self.path / name))
-
     def _has_lock(self) -> bool:
-        """Whether its lock is there, and a file."""
-        return (lock := self.path / _LOCK).is_file() and not lock.is_symlink()
+        """Whether its lock is there, and is whole. Raises OSError."""
+        with (
+            contextlib.suppress(FileNotFoundError, ValueError),
+            as_damage(),
+            open_regular(str(self.path / _LOCK)),
+        ):
+            return True
+        return False
 
     # --- changes; the backend's lock is held ---------------------------------------------------------
 
@@ -301,8 +314,16 @@ class PilotDirectory(Struct, frozen=True):
         return bool(self.record().get("certain")) or not self.is_of_this_boot()
 
     def begin(self) -> None:
-        """Before a keeper runs: it is stored in which start of the machine. Raises OSError, and ValueError as `entry`."""
-        entry = self.entry()
+        """Before a keeper runs: what it will run is as it was submitted, and it is stored in which start of the machine.
+
+        Raises OSError; ValueError as `entry`, or with the name of what is damaged.
+        """
+        entry, own = self.entry(), self.path / "work" / "pilot.json"
+        if own.parent.is_symlink() or (entry.digest and _digest_of(own) != entry.digest):
+            raise ValueError(f"{own.name} of pilot {self.stamp}")
+        for program in (Path(word) for word in entry.argv if word.endswith(f"/{PROGRAM}")):
+            if not _digest_of(program).startswith(program.parent.name):
+                raise ValueError(f"{PROGRAM} of local pilots")
         if entry.boot != _this_boot():
             write_json(str(self.path / ENTRY), asdict(msgspec.structs.replace(entry, boot=_this_boot())))
 
@@ -355,40 +376,16 @@ _CAUSE: Final = {
 }
 
 
-@contextlib.contextmanager
-def _as_damage() -> Iterator[None]:
-    """What the disk cannot read, or is no file, is damaged; any other fault of the system says nothing about it. Raises
-    ValueError.
-    """
-    try:
-        yield
-    except OSError as fault:
-        if fault.errno not in _DAMAGE:
-            raise
-        raise ValueError(f"{fault.filename} cannot be read") from fault
+def _digest_of(path: Path) -> str:
+    """'' if it is damaged, or not there. Raises OSError of the system."""
+    with contextlib.suppress(FileNotFoundError, ValueError), as_damage():
+        return hashlib.sha256(read_regular(str(path))).hexdigest()
+    return ""
 
 
 def _this_boot() -> str:
     """What names the time since the machine was started."""
     return Path("/proc/sys/kernel/random/boot_id").read_text()
-
-
-def make_way(path: Path) -> None:
-    """Remove a folder from where a file is to be written. Raises OSError."""
-    if path.is_dir() and not path.is_symlink():
-        remove_tree(path)
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a tree of any depth, directories without permissions too; links are not followed."""
-    kernel.remove_tree(str(path))
-
-
-def _end_of(path: Path, most: int) -> bytes:
-    with contextlib.suppress(OSError, ValueError), open_regular(str(path)) as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - most))
-        return file.read(most)
-    return b""
 
 
 def _write_new(path: Path, content: bytes) -> None:

@@ -9,20 +9,23 @@ with a terminal: a person may be reading the files.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import re
 import resource
 import select
 import signal
+import stat
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from lodesman.batch import keeper, process_tree
+from lodesman.batch.damage import as_damage, is_there, make_folder, make_way
 from lodesman.batch.isolation import Isolation
-from lodesman.batch.pilot_directory import PilotDirectory, make_way
+from lodesman.batch.pilot_directory import PROGRAM, PilotDirectory
 from lodesman.batch.process_tree import Process, descendants, process_table, signal_process
 from lodesman.durable import sync_directory, write_durably
 
@@ -39,16 +42,17 @@ def keep_program(programs: Path, program: bytes) -> tuple[Path, bool]:
     Each has a name of its own: pilots that waited for long may begin with one of an earlier server.
     """
     folder = programs.absolute() / hashlib.sha256(program).hexdigest()[:16]
-    path = folder / "pilot.pyz"
-    found: bytes | None = None
-    with contextlib.suppress(FileNotFoundError):
-        try:
-            found = path.read_bytes()
-        except IsADirectoryError:
-            found = b""
+    path, found = folder / PROGRAM, None
+    try:
+        with as_damage():
+            found = keeper.read_regular(str(path))
+    except ValueError:
+        found = b""
+    except FileNotFoundError:
+        found = b"" if is_there(folder) and not folder.is_dir() else None
     if found != program:
+        make_folder(folder)
         make_way(path)
-        folder.mkdir(parents=True, exist_ok=True)
         for one in (folder.parent, folder):
             one.chmod(0o755)
             sync_directory(one.parent)
@@ -87,22 +91,43 @@ def limit_open_files(pid: int, soft: int) -> None:
 
 
 def _spawn(directory: PilotDirectory, lock: int, python: str, more: list[str]) -> int:
-    path = str(directory.path)
-    log = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    return os.posix_spawn(
-        python,
-        [python, "-I", "-S", keeper.__file__, path, str(_LOCK_NUMBER), *more],
-        {"PATH": os.environ.get("PATH", os.defpath)},
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, f"{path}/keeper.log", log, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-            (os.POSIX_SPAWN_DUP2, lock, _LOCK_NUMBER),
-        ],
-        setsid=True,
-        setsigmask=(),
-        setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
-    )
+    log = _open_log(directory)
+    try:
+        return os.posix_spawn(
+            python,
+            [python, "-I", "-S", keeper.__file__, str(directory.path), str(_LOCK_NUMBER), *more],
+            {"PATH": os.environ.get("PATH", os.defpath)},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, log, 1),
+                (os.POSIX_SPAWN_DUP2, log, 2),
+                (os.POSIX_SPAWN_DUP2, lock, _LOCK_NUMBER),
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+        )
+    finally:
+        os.close(log)
+
+
+def _open_log(directory: PilotDirectory) -> int:
+    """The log of its keeper, at a number that is none of the standard streams. Raises OSError; ValueError with its name if
+    something else lies there.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    damaged = ValueError(f"keeper.log of pilot {directory.stamp}")
+    try:
+        with as_damage():
+            log = os.open(directory.path / "keeper.log", flags, 0o600)
+    except ValueError:
+        raise damaged from None
+    try:
+        if not stat.S_ISREG(os.fstat(log).st_mode):
+            raise damaged
+        return fcntl.fcntl(log, fcntl.F_DUPFD_CLOEXEC, 10)
+    finally:
+        os.close(log)
 
 
 def make_cgroup(name: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ DAMAGE = {
     "deep": lambda whole: b"[" * 100_000,
     "of another kind": lambda whole: b"{}",
     "foreign": foreign,
+    "huge": lambda whole: whole + bytes(5 << 20),
     "a changed byte": lambda whole: whole.replace(b"1.5", b"7.5") if b"1.5" in whole else whole[1:],
     "a folder": None,
     "a link to itself": None,
@@ -207,7 +209,7 @@ def test_a_directory_that_cannot_be_read_costs_its_pilot_alone(tmp_path, machine
     for _ in list(faults):
         started += backend.tick()
         load = backend.loads([QUEUE])[QUEUE]
-        assert load.running == int(is_known), "what is not known is not zero"
+        assert load.running == 1, "what is not known is not zero"
         assert backend.status(same("next-1"))["next-1"].state is NativeState.WAITING
         assert backend.cancel(same("lost-1")) == {"lost-1": CancelOutcome.FAILED}
         assert backend.purge(1e12) == ()
@@ -228,7 +230,8 @@ def test_one_that_runs_is_not_ended_because_its_submission_is_damaged(tmp_path, 
         assert backend.status(same("lost-1"))["lost-1"].state is NativeState.RUNNING
         (pilot.path / "keeper.json").write_bytes(b"")
         again = LocalBackend(tmp_path, {QUEUE: 1})
-        again.tick()
+        assert again.tick() == (), "it may have a slot of any queue"
+        assert again.loads([QUEUE])[QUEUE].running == 1
         assert again.status(same("lost-1"))["lost-1"].state is NativeState.RUNNING
         assert again.damaged == ["entry.json, keeper.json of pilot lost-1"]
     again.tick()
@@ -264,3 +267,111 @@ def test_a_pilot_belongs_to_the_start_of_the_machine_in_which_its_keeper_began(
     assert pilot.is_of_this_boot()
     processes.launch(pilot, python="", cgroups=False, isolation=Isolation())
     assert seen[1:] == [(ANOTHER, 2)], "and in general without a write"
+
+
+# --- what a start needs, and what others see meanwhile ------------------------------------------------------
+
+
+@pytest.fixture
+def spawned(machine, monkeypatch):
+    """The pilots whose keepers are started, and do not run."""
+    found = []
+    monkeypatch.setattr(local, "launch", processes.launch)
+    monkeypatch.setattr(
+        os, "posix_spawn", lambda _python, words, *_, **__: found.append(Path(words[4]).name) or 2**22
+    )
+    return found
+
+
+AT_A_START = [
+    ("keeper.log", "a folder"), ("keeper.log", "a link to itself"), ("keeper.log", "a FIFO"),
+    *[("work/pilot.json", one) for one in ("a folder", "a link to itself", "a FIFO", "empty", "cut", "garbage", "huge")],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "damage"), AT_A_START)
+def test_what_a_start_needs_is_looked_at_and_its_pilot_ends_named(tmp_path, spawned, name, damage):
+    backend = LocalBackend(tmp_path, {QUEUE: 0}, cgroups=False)
+    send(backend, QUEUE, "lost-1", "next-1")
+    (tmp_path / "lost-1" / "keeper.log").touch()
+    plant(tmp_path / "lost-1" / name, damage)
+    backend.slots = {QUEUE: 2}
+    assert backend.tick() == ("next-1",)
+    assert spawned == ["next-1"]
+    assert backend.damaged == [f"{Path(name).name} of pilot lost-1"]
+    status = backend.status(same("lost-1"))["lost-1"]
+    assert (status.state, Path(name).name in status.detail) == (NativeState.ENDED, True)
+
+
+def test_no_pilot_has_the_file_of_another(tmp_path, spawned):
+    backend = LocalBackend(tmp_path, {QUEUE: 0}, cgroups=False)
+    send(backend, QUEUE, "a-1", "b-1", "c-1")
+    (tmp_path / "a-1/work/pilot.json").write_bytes((tmp_path / "c-1/work/pilot.json").read_bytes())
+    (tmp_path / "b-1/work").rename(tmp_path / "b-1/aside")
+    (tmp_path / "b-1/work").symlink_to(tmp_path / "b-1/aside")
+    backend.slots = {QUEUE: 3}
+    assert backend.tick() == ("c-1",)
+    assert backend.damaged == ["pilot.json of pilot a-1", "pilot.json of pilot b-1"]
+
+
+@pytest.mark.parametrize(
+    "damage", ["a folder", "a link to itself", "a FIFO", "empty", "cut", "a file above", "a link above"]
+)
+def test_a_damaged_program_starts_no_pilot_and_is_written_again(tmp_path, spawned, damage):
+    backend = LocalBackend(tmp_path, {QUEUE: 0}, cgroups=False)
+    send(backend, QUEUE, "lost-1")
+    (program,) = tmp_path.glob(".programs/*/pilot.pyz")
+    if damage.endswith("above"):
+        shutil.rmtree(program.parent)
+        program.parent.touch() if damage == "a file above" else program.parent.symlink_to("nowhere")
+    else:
+        plant(program, damage)
+    backend.slots = {QUEUE: 2}
+    assert backend.tick() == ()
+    assert backend.damaged == ["pilot.pyz of local pilots"]
+    assert set(send(backend, QUEUE, "next-1").accepted) == {"next-1"}
+    assert spawned == ["next-1"]
+    assert backend.damaged[1:] == ["pilot.pyz of local pilots, which was written again"]
+
+
+@pytest.mark.parametrize("name", ["entry.json", "keeper.json", "lock"])
+def test_one_file_without_rights_costs_its_pilot_alone(tmp_path, machine, monkeypatch, name):
+    """The other files of its directory can be read. Its keeper and guard were killed."""
+    pilot = lost(tmp_path)
+    backend = LocalBackend(tmp_path, {QUEUE: 2})
+    real = os.open
+
+    def fail(path, *args, **names):
+        if str(path) == str(pilot.path / name):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, *args, **names)
+
+    monkeypatch.setattr(os, "open", fail)
+    assert backend.tick() == ("next-1",)
+    assert backend.loads([QUEUE])[QUEUE].running == 1
+    assert backend.cancel(same("lost-1", "next-1"))["next-1"] is CancelOutcome.REMOVED
+    backend.stop_all(grace_seconds=0.0, deadline_seconds=0.0)
+    assert backend.damaged == [f"{name} of pilot lost-1"]
+
+
+def test_a_pilot_whose_directory_goes_while_it_runs_keeps_its_slot(tmp_path, machine, monkeypatch):
+    pilot = lost(tmp_path)
+    backend = LocalBackend(tmp_path, {QUEUE: 1})
+    with pilot.locked():
+        assert backend.tick() == ()
+    shutil.move(pilot.path, tmp_path / ".aside")
+    monkeypatch.setattr(known_pilots, "marked", lambda paths, _: dict(enumerate(paths)))
+    assert backend.tick() == ()
+    assert backend.loads([QUEUE])[QUEUE].running == 1
+    assert backend.damaged == ["the directory of pilot lost-1, which is gone while it runs"]
+    monkeypatch.setattr(known_pilots, "marked", lambda paths, _: {})
+    assert backend.tick() == ("next-1",)
+
+
+def test_what_a_killed_submission_left_goes_whatever_it_is(tmp_path, machine):
+    backend = LocalBackend(tmp_path, {QUEUE: 1})
+    (tmp_path / ".new-lost-1").touch()
+    (tmp_path / ".gone-else-1").symlink_to("nowhere")
+    backend.tick()
+    assert set(send(backend, QUEUE, "lost-1").accepted) == {"lost-1"}
+    assert not list(tmp_path.glob(".gone-*"))

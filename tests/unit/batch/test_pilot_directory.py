@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from lodesman.batch import pilot_directory
 from lodesman.batch.backend import NativeState
-from lodesman.batch.pilot_directory import STAMP, Entry, PilotDirectory, remove_tree
+from lodesman.batch.damage import remove_tree
+from lodesman.batch.pilot_directory import STAMP, Entry, PilotDirectory
 from lodesman.batch.process_tree import read_process
 
 
@@ -68,7 +69,8 @@ def test_only_its_user_can_read_it(pilot):
 
 def test_what_was_submitted_comes_back(pilot):
     boot = Path("/proc/sys/kernel/random/boot_id").read_text()
-    assert pilot.entry() == entry(boot=boot)
+    found = pilot.entry()
+    assert found == entry(boot=boot, digest=found.digest)
     assert pilot.stamp == "s1"
 
 
@@ -235,7 +237,7 @@ def test_removing_directories_without_permissions_as_a_normal_user():
     code = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from lodesman.batch.pilot_directory import remove_tree\n"
+        "from lodesman.batch.damage import remove_tree\n"
         "if os.geteuid() == 0: os.setuid(65534)\n"
         "top = Path(sys.argv[1]) / 'top'\n"
         "(top / 'a' / 'b').mkdir(parents=True)\n"
