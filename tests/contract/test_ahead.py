@@ -286,6 +286,19 @@ def test_what_is_left_to_a_pilot(house, why):
     assert house.counts() == {"Running" if why == "it has started" else "Matched": count}
 
 
+def test_a_pilot_that_goes_silent_keeps_what_it_claimed_last_for_two_minutes(house):
+    """It kept 64 jobs, or a thousand, for the half hour of its lease while others waited."""
+    pilot, found = hoard(house)
+    answers, heard = park(house, house.pilot()), house.clock
+    house.clock += 119.0
+    assert take_back_from(house, pilot, heard=heard) == {}
+    house.clock += 1.0
+    gone = take_back_from(house, pilot, heard=heard)
+    assert gone == {pilot: [(one.job_id, 1) for one in found[CORES:]]}
+    assert ids(answers[0]) == ids(found[CORES : 2 * CORES])
+    assert house.reconcile() == CLEAN
+
+
 def test_what_a_pilot_had_before_a_gap_is_left_to_it_for_a_minute(house):
     """As after a restart of the server: it has run what it had, and reports it now."""
     pilot, found = hoard(house)

@@ -20,6 +20,8 @@ _UNSTARTED_SECONDS: Final = 10.0
 _STEADY_SECONDS: Final = 60.0
 # A pilot that runs payloads names what it has several times in this time; what one names never is judged without.
 _UNNAMED_SECONDS: Final = 60.0
+# A pilot that was not heard for so long has no word for what it claimed last: while others wait it is judged without.
+_SILENT_SECONDS: Final = 120.0
 # In one command; the rest follows soon.
 _MOST_AT_ONCE: Final = 200
 
@@ -86,7 +88,9 @@ def take_back(tx: Transaction, live: Live, pilots: Mapping[int, HeardPilot]) -> 
 
 
 def _hoarded(tx: Transaction, live: Live, pilot_id: int, heard: HeardPilot) -> list[Attempt]:
-    """What a pilot has ahead for too long. What it may have started since it was heard last is left to its lease."""
+    """What a pilot has ahead for too long. What it may have started since it was heard last is left to it for two minutes:
+    its jobs were Stalled long before.
+    """
     waits = live.parked.of_pilot(pilot_id) is not None
     if len(live.parked) <= waits:
         return []
@@ -95,7 +99,7 @@ def _hoarded(tx: Transaction, live: Live, pilot_id: int, heard: HeardPilot) -> l
     # In the order of the claims.
     ahead = [attempt for attempt, one in held.items() if one[0] == AHEAD][heard.cores :]
     beyond = [attempt for attempt, one in held.items() if one[0] == BEYOND]
-    before = min(tx.now, heard.at) - _UNSTARTED_SECONDS
+    before = max(min(tx.now, heard.at) - _UNSTARTED_SECONDS, tx.now - _SILENT_SECONDS)
     # What it ran before may have ended: it names that as handed in.
     named = max(heard.named_at, heard.at - _UNNAMED_SECONDS) - _UNSTARTED_SECONDS
     gone = [
