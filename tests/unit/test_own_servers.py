@@ -1,6 +1,7 @@
 """Servers of this account: how they note themselves, which notes are believed, and what is used of them."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -180,6 +181,7 @@ def test_a_link_is_no_note(environ, serve):
 
 
 def test_an_account_without_a_place_has_no_note_and_its_log_says_so(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
     assert note_server(tmp_path, {"XDG_STATE_HOME": "/dev/null/x"}) is None
     (said,) = caplog.messages
     assert said.startswith("commands in other folders do not find this server: its note cannot be written (")
