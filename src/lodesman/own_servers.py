@@ -56,9 +56,7 @@ def note_server(data: Path, environ: Mapping[str, str]) -> Path | None:
         folder.chmod(0o700)
         write_durably(note, json.dumps(said).encode())
     except OSError as fault:
-        log.warning(
-            "commands in other folders do not find this server: its note cannot be written (%s)", fault
-        )
+        log.info("commands in other folders do not find this server: its note cannot be written (%s)", fault)
         return None
     return note
 
