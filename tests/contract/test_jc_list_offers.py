@@ -123,7 +123,7 @@ def test_a_plan_presents_pilots_on_their_hosts(house):
     prepared(house)
 
     class State:
-        db, now = house.reader, house.clock
+        db, now, faulty = house.reader, house.clock, ()
 
     views = _pilots(State, offers("NO_JC,[@gpu=other]"))
     assert sorted(one.request.job_classes for one in views) == [("NO_JC", "other"), ("other",)]

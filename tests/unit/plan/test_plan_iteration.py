@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.plans import Cut
+from lodesman.background.left_out import StepPass
 from lodesman.background.refresh import RefreshInput
 from lodesman.background.rehearsal import Configured, RecordedLoads
 from lodesman.matching.policy import Policy
@@ -85,7 +86,7 @@ def test_pools_of_a_configuration():
         last=PassRow(), state=PassRequests(0, 0, 0), queues=[],
         pools=[PoolRow("p", "lab", '{"Site": ["string", "==", "", ["B"]]}', 0, 0.0, None)],
     )  # fmt: skip
-    pools = Configured(policy, seen, {}, 0.0)
+    pools = Configured(policy, seen, {}, 0.0, StepPass("x", {}))
     assert (pools.mask("p"), pools.mask("q")) == (2, None)
     assert (pools.bit(HERE), pools.bit(THERE), pools.bit(("C", "c", "q"))) == (0, 1, None)
 
