@@ -58,6 +58,7 @@ class Resolver:
     ) -> None:  # fmt: skip
         self._classes = classes
         self._user, self._groups = user, groups
+        self._own = classes.of(user, groups)
         self._jsv, self._ask = jsv, ask
         self._room, self._given = room, 0
         self._is_plain = not (classes.default_jc or classes.enforce_jc or classes.defaults or jsv)
@@ -115,7 +116,7 @@ class Resolver:
 
     def _derive(self, wanted: str) -> ClassSnapshot | ClassRefusal:
         """What a job gets of a class. Raises TakesLong, TooLarge."""
-        found = self._classes.get(wanted, self._user, self._groups)
+        found = self._own.get(wanted)
         if isinstance(found, ClassSnapshot):
             self._given += found.size
             if self._room is not None and self._given > self._room:

@@ -12,7 +12,7 @@ from lodesman.gridengine.jclist import ANY_JC, NO_JC
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.jobclass.access import check_template, judged
 from lodesman.jobclass.model import TEMPLATE, ClassSnapshot, JobClass, fresh_template
-from lodesman.jobclass.rights import ClassRefusal, choose_class, derive, no_class, split_name
+from lodesman.jobclass.rights import ClassRefusal, ClassUser, choose_class, derive, no_class, split_name
 
 UsableClass = Callable[[str], str | None]
 """A name of a jc_list -> the class that the owner of a job may name to enter there, "" for none; None: there is none."""
@@ -66,8 +66,12 @@ class Classes(Struct, frozen=True, kw_only=True):
 
     def get(self, wanted: str, user: str, groups: Collection[str] = ()) -> ClassSnapshot | ClassRefusal:
         """What a job of this user gets of `class` or `class.variant`."""
+        return self.of(user, groups).get(wanted)
+
+    def of(self, user: str, groups: Collection[str] = ()) -> ClassesOfUser:
+        """The same classes, as this user may use them."""
         lists = self.vocabulary.lists_of(user, groups) | (set(groups) - self.vocabulary.user_lists.keys())
-        return derive(self.by_name, wanted, user, lambda _, name: name in lists)
+        return ClassesOfUser(self, ClassUser(user, lists))
 
     def usable(self, listed: str, user: str, groups: Collection[str] = ()) -> str | None:
         """The class that a job of this user would have to name to enter where a jc_list has this name: "" for none at all,
@@ -75,12 +79,13 @@ class Classes(Struct, frozen=True, kw_only=True):
         """
         if listed == NO_JC:
             return None if self.enforce_jc else NO_CLASS if self.default_jc else ""
+        own = self.of(user, groups)
         names = sorted(self.by_name) if listed == ANY_JC else [listed]
         found = (
             wanted
             for name in names
             for wanted in (name, *(f"{name}.{one}" for one in self._variants(name)))
-            if isinstance(self.get(wanted, user, groups), ClassSnapshot)
+            if isinstance(own.get(wanted), ClassSnapshot)
         )
         return next(found, None)
 
@@ -124,6 +129,23 @@ class Classes(Struct, frozen=True, kw_only=True):
         """By variant, in which way a class goes against the template, each a sentence without a full stop."""
         found = check_template(self.template, self.by_name[name], self.canonical) if name != TEMPLATE else {}
         return {variant: [one.sentence for one in violations] for variant, violations in found.items()}
+
+
+class ClassesOfUser:
+    """All job classes as one user may use them; what is judged once is kept."""
+
+    __slots__ = ("_classes", "_known", "_user")
+
+    def __init__(self, classes: Classes, user: ClassUser) -> None:
+        self._classes, self._user = classes, user
+        self._known: dict[str, ClassSnapshot | ClassRefusal] = {}
+
+    def get(self, wanted: str) -> ClassSnapshot | ClassRefusal:
+        """What a job of this user gets of `class` or `class.variant`."""
+        found = self._known.get(wanted)
+        if found is None:
+            found = self._known[wanted] = derive(self._classes.by_name, wanted, self._user)
+        return found
 
 
 NO_CLASSES = Classes(by_name={})

@@ -39,6 +39,9 @@ Problem = Callable[[str, JobValue], str]
 """(attribute, value) -> why no job can have it; "" if jobs can. An entry of a list of requests is a value of its own."""
 
 MOST_CLASSES = 1_000
+MOST_NAMES = 500
+"""Of each of `owner`, `user_lists` and `xuser_lists`. Classes that are stored may have more, until they are changed."""
+_LISTS = ("user_lists", "xuser_lists")
 _MAX_FAULTS = 100
 _MAX_NOTICES = 100
 _MOST_NAMED = 3
@@ -128,6 +131,7 @@ def edit_classes(
     for name, (one, lines) in reading.found.items():
         reading.faults += _against_template(after, one, lines)
         reading.faults += _too_large(one, lines)
+        reading.faults += _too_many_names(one, lines)
         reading.faults += _wrong_values(one, lines, problem) if problem else ()
         reading.notices += _without_meaning(one, lines, meaningless or {})
         reading.notices += _unknown_lists(one, lines, {*before.vocabulary.user_lists, *groups})
@@ -234,6 +238,18 @@ def _too_large(one: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanErro
             return
 
 
+def _too_many_names(one: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
+    """Submissions and changes are held against each of these names."""
+    instead = "Put the users on a user list, and name that."
+    whose = {"owner": "Administrators may change every class."} | dict.fromkeys(_LISTS, instead)
+    for attribute, remedy in whose.items():
+        count = len(getattr(one, attribute))
+        if count > MOST_NAMES:
+            words = f"{attribute} of {one.name} has {count:,} names; at most {MOST_NAMES}. {remedy}"
+            line = lines.get(attribute, lines["jcname"])
+            yield InvalidConfig(**_at(line, words), job_class=one.name, attribute=attribute, limit=MOST_NAMES)
+
+
 def _wrong_values(one: JobClass, lines: Mapping[str, int], problem: Problem) -> Iterator[LodesmanError]:
     """Values for which each job of the class would be refused, each once."""
     for attribute in filter(one.attributes.get, lines):
@@ -275,8 +291,8 @@ def _without_meaning(
 
 
 def _unknown_lists(one: JobClass, lines: Mapping[str, int], known: Collection[str]) -> Iterator[ClassNotice]:
-    for attribute, names in (("user_lists", one.user_lists), ("xuser_lists", one.xuser_lists)):
-        for name in names:
+    for attribute in _LISTS:
+        for name in getattr(one, attribute):
             if not name.startswith("%") and name not in known:
                 message = f"{attribute} names {shown(name)}, and there is no such user list or group."
                 line = lines.get(attribute, lines["jcname"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 
 from msgspec import Struct
@@ -10,9 +10,6 @@ from msgspec import Struct
 from lodesman.gridengine.values import class_name_problem
 from lodesman.jobclass.model import DEFAULT_VARIANT, TEMPLATE, ClassSnapshot, ClassState, JobClass
 from lodesman.jobs.record import shown
-
-IsMember = Callable[[str, str], bool]
-"""(user, user list) -> whether the list has the user."""
 
 RESERVED_NAMES = frozenset({TEMPLATE.upper(), "ANY_JC", "NO_JC", "NONE", "UNSPECIFIED"})
 
@@ -102,15 +99,43 @@ def no_class(wanted: str) -> ClassRefusal:
     return _no(RefusalReason.UNKNOWN, f'No job class or job class variant "{shown(wanted, 80)}".')
 
 
-def derive(
-    classes: Mapping[str, JobClass], wanted: str, user: str, is_member: IsMember
-) -> ClassSnapshot | ClassRefusal:
+class ClassUser:
+    """Who makes jobs of classes, and the user lists with this user, as long as these and the classes stay the same: each
+    class is judged once.
+    """
+
+    __slots__ = ("_known", "_names", "_user")
+
+    def __init__(self, user: str, lists: Collection[str] = ()) -> None:
+        self._user = user
+        self._names = frozenset([f"%{user}", *(name for name in lists if name[:1] != "%")])
+        self._known: dict[str, ClassRefusal | None] = {}
+
+    def refusal(self, job_class: JobClass) -> ClassRefusal | None:
+        """Why this user may not use a class, or None. Denial wins; without `user_lists` everybody may."""
+        if job_class.name not in self._known:
+            self._known[job_class.name] = self._judge(job_class)
+        return self._known[job_class.name]
+
+    def _judge(self, job_class: JobClass) -> ClassRefusal | None:
+        banned = next((name for name in job_class.xuser_lists if name in self._names), "")
+        if banned:
+            why = f"{banned} is in its xuser_lists"
+        elif job_class.user_lists and self._names.isdisjoint(job_class.user_lists):
+            why = "its user_lists do not have this user"
+        else:
+            return None
+        sentence = f'denied: "{shown(self._user)}" may not use the job class "{job_class.name}": {why}.'
+        return _no(RefusalReason.NOT_ALLOWED, sentence)
+
+
+def derive(classes: Mapping[str, JobClass], wanted: str, user: ClassUser) -> ClassSnapshot | ClassRefusal:
     """What a job of `class` or `class.variant` gets and keeps, or why the user cannot have it."""
     name, variant = split_name(wanted)
     found = classes.get(name)
     if found is None or name == TEMPLATE or variant not in found.variants:
         return no_class(wanted)
-    denied = _refuse_user(found, user, is_member)
+    denied = user.refusal(found)
     if denied:
         return denied
     full = f'"{name}.{variant}"'
@@ -124,21 +149,3 @@ def derive(
             return _no(RefusalReason.CONFLICT, sentence)
         case ClassState.ENABLED:
             return found.snapshot(variant)
-
-
-def _refuse_user(job_class: JobClass, user: str, is_member: IsMember) -> ClassRefusal | None:
-    """Denial wins; without `user_lists` everybody may."""
-
-    def listed(names: tuple[str, ...]) -> str:
-        named = (name for name in names if name == f"%{user}" or (name[:1] != "%" and is_member(user, name)))
-        return next(named, "")
-
-    banned = listed(job_class.xuser_lists)
-    if banned:
-        why = f"{banned} is in its xuser_lists"
-    elif job_class.user_lists and not listed(job_class.user_lists):
-        why = "its user_lists do not have this user"
-    else:
-        return None
-    sentence = f'denied: "{shown(user)}" may not use the job class "{job_class.name}": {why}.'
-    return _no(RefusalReason.NOT_ALLOWED, sentence)

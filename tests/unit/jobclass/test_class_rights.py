@@ -14,14 +14,13 @@ from lodesman.jobclass import (
     refuse_edit,
     refuse_name,
 )
-from lodesman.jobclass.rights import RefusalReason
+from lodesman.jobclass.rights import ClassUser, RefusalReason
 
 MEMBERS = {"staff": {"joe", "ann"}, "guests": {"ann", "sue"}}
 
 
-def is_member(user, name):
-    assert not name.startswith("%")
-    return user in MEMBERS.get(name, ())
+def person(user):
+    return ClassUser(user, [name for name, users in MEMBERS.items() if user in users])
 
 
 @pytest.mark.parametrize(
@@ -44,11 +43,17 @@ def is_member(user, name):
 )
 def test_who_may_use_a_class(user_lists, xuser_lists, user, allowed):
     job_class = read(f"jcname app\nuser_lists {user_lists}\nxuser_lists {xuser_lists}")
-    found = derive({"app": job_class}, "app", user, is_member)
+    found = derive({"app": job_class}, "app", person(user))
     assert isinstance(found, ClassSnapshot) == allowed
     if not allowed:
         assert found.reason is RefusalReason.NOT_ALLOWED
         assert found.sentence.startswith(f'denied: "{user}" may not use the job class "app": ')
+
+
+def test_a_list_is_no_user_whatever_its_name():
+    """Names behind % are users."""
+    job_class = read("jcname app\nuser_lists %staff,%sue")
+    assert isinstance(derive({"app": job_class}, "app", ClassUser("joe", ["staff", "%sue"])), ClassRefusal)
 
 
 @pytest.mark.parametrize(
@@ -128,15 +133,15 @@ def test_what_cannot_be_deleted():
 )
 def test_classes_that_are_not_there(wanted):
     classes = {"app": read("jcname app"), "template": fresh_template()}
-    refusal = derive(classes, wanted, "joe", is_member)
+    refusal = derive(classes, wanted, person("joe"))
     assert refusal.reason is RefusalReason.UNKNOWN
     assert len(refusal.sentence) < 200
 
 
 def test_states_by_variant():
     app = read("jcname app\nvariant_list default,v\nN S,[v=T]").switched(["v"], on=False)
-    assert derive({"app": app}, "app", "joe", is_member).values == {"N": "S"}
-    refusal = derive({"app": app}, "app.v", "joe", is_member)
+    assert derive({"app": app}, "app", person("joe")).values == {"N": "S"}
+    refusal = derive({"app": app}, "app.v", person("joe"))
     assert (refusal.reason, refusal.sentence) == (
         RefusalReason.DISABLED,
         'Job class variant "app.v" is disabled.',

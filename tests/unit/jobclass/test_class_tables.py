@@ -27,9 +27,7 @@ from lodesman.jobclass import (
 )
 from lodesman.jobclass.access import Deed
 from lodesman.jobclass.model import ClassState
-from lodesman.jobclass.rights import split_name
-
-NO_LISTS = lambda user, name: False  # noqa: E731
+from lodesman.jobclass.rights import ClassUser, split_name
 
 
 def job_of(attribute, cell):
@@ -161,7 +159,7 @@ def in_state(state):
 def test_a_state(row):
     state = row["state"].split()[0]
     classes = in_state(state)
-    derived = derive(classes, "app", "joe", NO_LISTS)
+    derived = derive(classes, "app", ClassUser("joe"))
     kept = snapshot_of(N="S")
     if row["derive new"] == "yes":
         assert derived.values == {"N": "S"}
@@ -199,8 +197,8 @@ def rule_v1():
     assert split_name("app") == ("app", "default")
     assert split_name("app.v1") == ("app", "v1")
     classes = {"app": class_of(variants="default,v1", N="S")}
-    assert derive(classes, "app", "joe", NO_LISTS) == derive(classes, "app.default", "joe", NO_LISTS)
-    assert derive(classes, "app.v1", "joe", NO_LISTS).name == "app.v1"
+    assert derive(classes, "app", ClassUser("joe")) == derive(classes, "app.default", ClassUser("joe"))
+    assert derive(classes, "app.v1", ClassUser("joe")).name == "app.v1"
     assert refuse_name("app.v1").sentence.startswith("Job class name contains")
     assert "Job class name contains '.'" in read_class("jcname a.b", canonical=canonical).faults[0].message
     assert read_class("jcname a\nvariant_list default,b.c", canonical=canonical).faults
@@ -294,11 +292,11 @@ def rule_t2():
 
 def rule_t3():
     job_class = class_of(variants="default,v", N="V,[v=W]")
-    before = derive({"app": job_class}, "app.v", "joe", NO_LISTS)
+    before = derive({"app": job_class}, "app.v", ClassUser("joe"))
     after = judged(class_of("template", N="V"), job_class, canonical)
     assert after.conflicts == {"v"}
-    assert "conflict" in derive({"app": after}, "app.v", "joe", NO_LISTS).sentence
-    assert derive({"app": after}, "app", "joe", NO_LISTS).values == {"N": "V"}
+    assert "conflict" in derive({"app": after}, "app.v", ClassUser("joe")).sentence
+    assert derive({"app": after}, "app", ClassUser("joe")).values == {"N": "V"}
     assert check(before, {"N": "W"}, canonical) == ()
     assert judged(fresh_template(), after, canonical) == job_class
 
@@ -338,7 +336,7 @@ def test_sentences_have_the_words_of_the_real_program():
     assert "already exists" in refuse_name("app", ["app"]).sentence
     assert "must be manager" in refuse_edit(fresh_template(), "joe", is_manager=False).sentence
     assert refuse_edit(app, "joe", is_manager=False).sentence.startswith("denied")
-    wrong = derive({"app": app}, "app.v9", "joe", NO_LISTS)
+    wrong = derive({"app": app}, "app.v9", ClassUser("joe"))
     assert wrong.sentence == 'No job class or job class variant "app.v9".'
 
 

@@ -20,7 +20,7 @@ from lodesman.errors import Forbidden, InvalidJob
 from lodesman.jobclass import ClassRefusal, ClearAttribute, EditEntry, derive, merge
 from lodesman.jobclass.attributes import entries_of
 from lodesman.jobclass.request import EntryVerb, changes_of
-from lodesman.jobclass.rights import RefusalReason
+from lodesman.jobclass.rights import ClassUser, RefusalReason
 from lodesman.jobs import read_job
 from lodesman.submission.jsv_texts import texts_of, view_of
 from lodesman.submission.native import hold_of, record_of, values_of, with_attributes, with_free_memory
@@ -37,7 +37,7 @@ WITH_JSV = replace(RULES, jsv="check.sh")
 
 def known(*job_classes):
     found = {one.name: one for one in job_classes}
-    return lambda wanted: derive(found, wanted, "joe", lambda user, listed: listed == "staff")
+    return lambda wanted: derive(found, wanted, ClassUser("joe", ["staff"]))
 
 
 def nothing(wanted):

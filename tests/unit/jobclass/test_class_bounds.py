@@ -1,0 +1,82 @@
+"""Job classes with many names, variants and entries: what each costs is counted, and too many are refused by name."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from tests.kits.jobclass_kit import class_of
+
+from lodesman.answers.requests import SubmitBody
+from lodesman.commands.resolving import Resolver
+from lodesman.gridengine.vocabulary import Vocabulary
+from lodesman.jobclass import ClassSnapshot, classes_of
+from lodesman.jobclass.editing import Author, edit_classes
+
+MANAGER = Author(name="root", is_manager=True)
+EMPTY = classes_of([], Vocabulary())
+
+
+class CountedNames(tuple[str, ...]):
+    """Names, and how often somebody went through them."""
+
+    __slots__ = ()
+    walks = 0
+
+    def __iter__(self):
+        type(self).walks += 1
+        return super().__iter__()
+
+
+def names(count, prefix="g"):
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+def with_names(count, attribute="user_lists", last="%ann"):
+    return replace(class_of("m", N="S"), **{attribute: (*names(count), last)})
+
+
+def faults_of(text, before=EMPTY, how="add", by=MANAGER):
+    """The line and the message of each fault, without its place."""
+    edit = edit_classes(before, text, by, how)
+    return [(fault.data["line"], fault.message.partition(": ")[2]) for fault in edit.faults]
+
+
+# --- who owns and may use a class -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("attribute", "last"), [("user_lists", "%ann"), ("xuser_lists", "%bob")])
+def test_the_jobs_of_a_submission_go_through_the_names_of_a_class_once(attribute, last):
+    variants = ["default", *names(20, "v")]
+    job_class = class_of("m", ",".join(variants), N="S")
+    listed = CountedNames((*names(1_000), last))
+    resolver = Resolver(
+        classes_of([replace(job_class, **{attribute: listed})], Vocabulary()), "ann", ("physics",)
+    )
+    CountedNames.walks = 0
+    jobs = [{"Executable": "x", "JobClass": "m", "Variant": one} for one in variants * 2]
+    found = resolver.resolve_all(SubmitBody(jobs=jobs))
+    assert [one.resolution.job_class for one in found] == [f"m.{one}" for one in variants * 2]
+    assert CountedNames.walks == 1
+
+
+@pytest.mark.parametrize("attribute", ["owner", "user_lists", "xuser_lists"])
+def test_a_class_has_at_most_500_names_of_each_kind(attribute):
+    text = "jcname m\nN S\n{} {}\n"
+    assert faults_of(text.format(attribute, ",".join(names(500)))) == []
+    ((line, words),) = faults_of(text.format(attribute, ",".join(names(501))))
+    assert (line, words.partition(".")[0]) == (3, f"{attribute} of m has 501 names; at most 500")
+    by = Author(name="ann")
+    is_owner = attribute == "owner"  # who adds it is one, too
+    found = faults_of(text.format(attribute, ",".join(names(500))), by=by)
+    assert [words.partition(";")[0] for _, words in found] == ["owner of m has 501 names"] * is_owner
+
+
+@pytest.mark.parametrize("attribute", ["owner", "user_lists", "xuser_lists"])
+def test_a_stored_class_with_more_names_is_of_use_until_it_is_changed(attribute):
+    last = "%bob" if attribute == "xuser_lists" else "%ann"
+    before = classes_of([with_names(20_000, attribute, last)], Vocabulary())
+    assert isinstance(before.get("m", "ann"), ClassSnapshot)
+    assert faults_of("jcname other\n", before) == []
+    ((line, words),) = faults_of("jcname m\nN T\n", before, "change")
+    assert (line, words.partition(".")[0]) == (1, f"{attribute} of m has 20,001 names; at most 500")
+    assert faults_of(f"jcname m\nN T\n{attribute} NONE\n", before, "change") == []
