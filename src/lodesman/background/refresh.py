@@ -156,7 +156,7 @@ class PoolKeeper:
             stored = replace(stored, pools=pools, queues=())
         masks = evaluate(policy, stored.pools, left.item)
         found = difference(policy, stored, masks, cause=cause, unfit=unfit)
-        usable = partial(usable_by, self._db, classes=cache(partial(self._classes, self._db)))
+        usable = cache(partial(usable_by, self._db, classes=cache(partial(self._classes, self._db))))
         hold, release = judge(policy, stored, masks, left.item, usable)
         seconds = time.perf_counter() - begun
         done = self._post(inner_calls.POOL_PASS, structs.replace(found, seconds=seconds))

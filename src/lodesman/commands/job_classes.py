@@ -13,7 +13,7 @@ from lodesman.commands.quotas import QuotaRules
 from lodesman.errors import Conflict, LodesmanError, TooLarge
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.jobclass import Classes, ClassRefusal, classes_of, read_class, refuse_delete, refuse_edit
-from lodesman.jobclass.classes import UsableClass
+from lodesman.jobclass.classes import ClassesOfUser, UsableClass
 from lodesman.jobclass.editing import Author, ClassEdit, error_of, one_error
 from lodesman.jobclass.model import TEMPLATE, JobClass
 from lodesman.jobclass.rights import RefusalReason
@@ -197,11 +197,7 @@ def usable_by(db: Reader, owner: str, classes: Callable[[], Classes]) -> UsableC
     """The classes that may be suggested to this user. Nothing is read before one is."""
 
     @cache
-    def known() -> tuple[Classes, tuple[str, ...]]:
-        return classes(), groups_of(db, owner)
+    def own() -> ClassesOfUser:
+        return classes().of(owner, groups_of(db, owner))
 
-    def usable(listed: str) -> str | None:
-        now, groups = known()
-        return now.usable(listed, owner, groups)
-
-    return usable
+    return lambda listed: own().usable(listed)

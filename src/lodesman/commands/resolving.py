@@ -57,7 +57,6 @@ class Resolver:
         room: int | None = None,
     ) -> None:  # fmt: skip
         self._classes = classes
-        self._user, self._groups = user, groups
         self._own = classes.of(user, groups)
         self._jsv, self._ask = jsv, ask
         self._room, self._given = room, 0
@@ -111,8 +110,8 @@ class Resolver:
             return found
 
     def usable(self, listed: str) -> str | None:
-        """As `Classes.usable`, for this user."""
-        return self._classes.usable(listed, self._user, self._groups)
+        """As `ClassesOfUser.usable`, for this user."""
+        return self._own.usable(listed)
 
     def _derive(self, wanted: str) -> ClassSnapshot | ClassRefusal:
         """What a job gets of a class. Raises TakesLong, TooLarge."""

@@ -11,7 +11,7 @@ from lodesman.answers.job_classes import JobClassSection
 from lodesman.gridengine.jclist import ANY_JC, NO_JC
 from lodesman.gridengine.vocabulary import Vocabulary
 from lodesman.jobclass.access import check_template, judged
-from lodesman.jobclass.model import TEMPLATE, ClassSnapshot, JobClass, fresh_template
+from lodesman.jobclass.model import DEFAULT_VARIANT, TEMPLATE, ClassSnapshot, JobClass, fresh_template
 from lodesman.jobclass.rights import ClassRefusal, ClassUser, choose_class, derive, no_class, split_name
 
 UsableClass = Callable[[str], str | None]
@@ -27,6 +27,8 @@ NO_CLASS = "NONE"
 """What a job names that is to have no class, whatever jobs have that name none."""
 REQUESTS = ("l_hard", "l_soft")
 """The lists whose keys are resources."""
+# At the names and variants of classes, for one suggestion: a few milliseconds.
+_MOST_LOOKS, _LOOKS_OF_CLASS = 50_000, 20
 
 
 class Classes(Struct, frozen=True, kw_only=True):
@@ -73,25 +75,6 @@ class Classes(Struct, frozen=True, kw_only=True):
         lists = self.vocabulary.lists_of(user, groups) | (set(groups) - self.vocabulary.user_lists.keys())
         return ClassesOfUser(self, ClassUser(user, lists))
 
-    def usable(self, listed: str, user: str, groups: Collection[str] = ()) -> str | None:
-        """The class that a job of this user would have to name to enter where a jc_list has this name: "" for none at all,
-        NONE where a job that names none gets one; None: there is none that the user may use.
-        """
-        if listed == NO_JC:
-            return None if self.enforce_jc else NO_CLASS if self.default_jc else ""
-        own = self.of(user, groups)
-        names = sorted(self.by_name) if listed == ANY_JC else [listed]
-        found = (
-            wanted
-            for name in names
-            for wanted in (name, *(f"{name}.{one}" for one in self._variants(name)))
-            if isinstance(own.get(wanted), ClassSnapshot)
-        )
-        return next(found, None)
-
-    def _variants(self, name: str) -> Collection[str]:
-        return self.by_name[name].variants if name in self.by_name else ()
-
     def find(self, wanted: str) -> tuple[JobClass, frozenset[str]] | ClassRefusal:
         """The class of `class` or `class.variant`, and the variants that are meant: of a class alone all."""
         name, variant = split_name(wanted)
@@ -134,11 +117,12 @@ class Classes(Struct, frozen=True, kw_only=True):
 class ClassesOfUser:
     """All job classes as one user may use them; what is judged once is kept."""
 
-    __slots__ = ("_classes", "_known", "_user")
+    __slots__ = ("_classes", "_known", "_suggested", "_user")
 
     def __init__(self, classes: Classes, user: ClassUser) -> None:
         self._classes, self._user = classes, user
         self._known: dict[str, ClassSnapshot | ClassRefusal] = {}
+        self._suggested: dict[str, str | None] = {}
 
     def get(self, wanted: str) -> ClassSnapshot | ClassRefusal:
         """What a job of this user gets of `class` or `class.variant`."""
@@ -146,6 +130,42 @@ class ClassesOfUser:
         if found is None:
             found = self._known[wanted] = derive(self._classes.by_name, wanted, self._user)
         return found
+
+    def usable(self, listed: str) -> str | None:
+        """The class that a job of this user would have to name to enter where a jc_list has this name: "" for none at all,
+        NONE where a job that names none gets one; None: there is none that the user may use. ANY_JC where any class may
+        enter, and so many are none for this user that the others are not looked at.
+        """
+        if listed not in self._suggested:
+            self._suggested[listed] = self._suggest(listed)
+        return self._suggested[listed]
+
+    def _suggest(self, listed: str) -> str | None:
+        classes = self._classes
+        if listed == NO_JC:
+            return None if classes.enforce_jc else NO_CLASS if classes.default_jc else ""
+        if listed != ANY_JC:
+            name, dot, variant = listed.partition(".")
+            return self._enabled(name, variant if dot else None)
+        left = _MOST_LOOKS
+        for name, one in sorted(classes.by_name.items()):
+            if left < 0:
+                return ANY_JC
+            if found := self._enabled(name):
+                return found
+            left -= _LOOKS_OF_CLASS + len(one.user_lists) + len(one.xuser_lists) + len(one.variants)
+        return None
+
+    def _enabled(self, name: str, variant: str | None = None) -> str | None:
+        """A class, or one of its variants, if this user can make jobs of it; of a class alone the first such variant."""
+        one = self._classes.by_name.get(name)
+        if one is None or name == TEMPLATE or self._user.refusal(one):
+            return None
+        shut = one.disabled | one.conflicts
+        if variant is not None:
+            return f"{name}.{variant}" if variant in one.variants and variant not in shut else None
+        open_one = next((each for each in (DEFAULT_VARIANT, *one.variants) if each not in shut), None)
+        return name if open_one == DEFAULT_VARIANT else open_one and f"{name}.{open_one}"
 
 
 NO_CLASSES = Classes(by_name={})

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, compress
+from itertools import accumulate, compress, islice
 from typing import Any, Final
 
 from msgspec import Struct, structs
@@ -31,7 +31,7 @@ from lodesman.resources.requirement import Requirement, capacities, capacity_ord
 
 _SHOWN_NAMES: Final = 8
 SHOWN: Final = 3
-_TRIED: Final = 8  # sets of tags
+_TRIED: Final = 8  # sets of tags, job classes
 _LOOKED_AT: Final = 20  # changes
 _TAG_RULES: Final = ("tag", "required_tag")
 _FLAGS: Final = bytes.maketrans(b"01", b"\0\1")
@@ -356,11 +356,10 @@ def _job_class(case: _ChangedJob, name: str) -> Made:
     key = case.key
     asked = f"{key.job_class}.{key.variant}" if key.job_class else None
     listed = Counter(one for names in case.offered("job_classes") for one in names or ())
-    wanted = dict.fromkeys(
-        one for one in map(case.usable, sorted(listed, key=lambda one: -listed[one])) if one is not None
-    )
+    usable = map(case.usable, sorted(listed, key=lambda one: -listed[one]))
+    wanted = dict.fromkeys(islice((one for one in usable if one is not None), _TRIED))
     tried = []
-    for one in list(wanted)[:_TRIED]:
+    for one in wanted:
         job_class, variant = ("", "") if one in ("", NO_CLASS) else split_name(one)
         tried.append((case.changed("job_class", job_class=job_class, variant=variant), one))
     tried.sort(key=lambda one: -one[0].mask.bit_count())

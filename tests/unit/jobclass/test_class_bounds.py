@@ -80,3 +80,61 @@ def test_a_stored_class_with_more_names_is_of_use_until_it_is_changed(attribute)
     ((line, words),) = faults_of("jcname m\nN T\n", before, "change")
     assert (line, words.partition(".")[0]) == (1, f"{attribute} of m has 20,001 names; at most 500")
     assert faults_of(f"jcname m\nN T\n{attribute} NONE\n", before, "change") == []
+
+
+# --- what is suggested to whom no queue takes -----------------------------------------------------
+
+
+class CountedClasses(dict[str, object]):
+    """Classes by name, and how often one was looked up."""
+
+    looks = 0
+
+    def get(self, key, default=None):
+        self.looks += 1
+        return super().get(key, default)
+
+
+def suggested(found, listed="ANY_JC", *, groups=()):
+    """What is suggested to ann, and how often a class was looked up for it."""
+    by_name = CountedClasses({one.name: one for one in found})
+    now = replace(EMPTY, by_name={**EMPTY.by_name})
+    resolver = Resolver(replace(now, by_name=by_name), "ann", groups)
+    return [resolver.usable(listed) for _ in range(3)][-1], by_name.looks
+
+
+def of_others(name, variants="default"):
+    return replace(class_of(name, variants), user_lists=("others",))
+
+
+def shut(name, *besides):
+    one = class_of(name, ",".join(["default", *names(100, "v")]))
+    return replace(one, disabled=frozenset(one.variants) - {*besides})
+
+
+@pytest.mark.parametrize("listed", ["ANY_JC", "b"])
+def test_a_class_is_judged_once_whatever_variants_it_has(listed):
+    many = ",".join(["default", *names(500, "v")])
+    found, looks = suggested([of_others("a", many), of_others("b", many), of_others("c", many)], listed)
+    assert found is None
+    assert looks <= 3
+
+
+@pytest.mark.parametrize(
+    ("listed", "wanted"),
+    [("ANY_JC", "b.v7"), ("a", None), ("b", "b.v7"), ("b.v7", "b.v7"), ("b.v8", None), ("b.gone", None), ("b.", None),
+     ("c", None), ("d", "d"), ("d.default", "d.default"), ("gone", None), ("template", None), ("NO_JC", "")],
+)  # fmt: skip
+def test_the_first_variant_that_is_enabled_is_suggested(listed, wanted):
+    found = [class_of("template"), shut("a"), shut("b", "v7"), of_others("c"), class_of("d")]
+    assert suggested(found, listed)[0] == wanted
+
+
+def test_where_many_classes_are_for_others_any_class_is_suggested():
+    """So that no submission waits for it."""
+    one = of_others("c")
+    found = [replace(one, name=f"c{number:04}") for number in range(5_000)]
+    last, looks = suggested([*found, class_of("d")])
+    assert last == "ANY_JC"
+    assert looks < 3_000
+    assert suggested([*found[:1_000], class_of("d")])[0] == "d"
