@@ -106,6 +106,7 @@ submit_options = "--qos=pilots"
         ('[backend.slurm]\nsubmit_options = "\'"', "a quotation mark in submit_options is not closed"),
         ("[backend.slurm]\nhost = 'ann@h:ssh'", "the port of ann@h:ssh is no number from 1 to 65535"),
         ("[backend.slurm]\nhost = 'h:99999'", "the port of h:99999"),
+        (f"[backend.slurm]\nhost = 'h:{'9' * 5_000}'", "the port of h:99999"),
         ("[backend.slurm]\nhost = 'h'\naccount = 'a'", "commands by SSH run as the user in `host`"),
         ("[backend.arc]\nurl = 'http://ce/arex'", "the address of an ARC CE begins with https://"),
         ("[backend.arc]", "the address of an ARC CE begins with https://"),

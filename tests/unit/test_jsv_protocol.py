@@ -238,11 +238,30 @@ def test_arguments_grow_and_are_cut(lines, arguments):
 
 
 @pytest.mark.parametrize(
-    "line", ["CMDARGS x", "CMDARGS -1", "CMDARGS 1000000", "CMDARGS ²", "CMDARG999999 x"]
-)
+    "line",
+    [
+        "CMDARGS x", "CMDARGS -1", "CMDARGS 1000000", "CMDARGS ²", "CMDARG999999 x", "CMDARGS 000000000000900000",
+        "CMDARGS 000000000000100001", "CMDARGS ٣", "CMDARGS 1_0", "CMDARGS +1", "CMDARGS inf",
+    ],
+)  # fmt: skip
 def test_arguments_have_bounds(line):
     name, value = line.split()
     assert refused(f"PARAM {line}") == f'JSV tries to set "{name}" to "{value}"'
+
+
+def test_no_number_is_too_long_to_be_refused():
+    """Python reads no whole number of more than 4,300 digits."""
+    digits = "0" * 12 + "9" * 5_000
+    assert refused(f"PARAM CMDARGS {digits}") == f'JSV tries to set "CMDARGS" to "{digits[:200]}"'
+    assert len(changed(f"PARAM CMDARGS {'0' * 5_000}3").arguments) == 3
+    assert refused(f"PARAM p {digits}") == f'JSV tries to set "p" to "{digits[:200]}"'
+
+
+def test_digits_of_other_scripts_make_no_numbers_and_no_names():
+    assert refused("PARAM p ٣") == 'JSV tries to set "p" to "٣"'
+    found = outcome("PARAM CMDARG٣ x", "PARAM binding_exp_core٣ 1", "RESULT STATE CORRECT")
+    assert found.parameters is JOB
+    assert [note.split('"')[1] for note in found.notes] == ["CMDARG٣", "binding_exp_core٣"]
 
 
 def test_what_cannot_be_set_is_ignored_and_noted_once():

@@ -263,9 +263,8 @@ def _settings(environ: Mapping[str, str]) -> ScriptSettings:
     from lodesman.jsv import ScriptSettings
 
     given = environ.get("SGE_JSV_TIMEOUT", "")
-    return (
-        ScriptSettings(time_out_seconds=float(given)) if given.isdigit() and int(given) else ScriptSettings()
-    )
+    is_number = given.isascii() and given.isdigit() and len(given) < 10 and int(given)
+    return ScriptSettings(time_out_seconds=float(given)) if is_number else ScriptSettings()
 
 
 def client_request(

@@ -172,7 +172,7 @@ def section_faults(name: str, section: BackendSection) -> Iterator[tuple[str, st
     if kind == _ADDRESS and not section.url.startswith("https://"):
         yield "url", "the address of an ARC CE begins with https://"
     port = section.host.rpartition("@")[2].partition(":")[2]
-    if port and not (port.isascii() and port.isdigit() and 0 < int(port) <= _MOST_PORT):
+    if port and not (port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) <= _MOST_PORT):
         yield "host", f"the port of {section.host} is no number from 1 to {_MOST_PORT}"
     if section.host and section.account:
         yield "account", "commands by SSH run as the user in `host`"

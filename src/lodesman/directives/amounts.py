@@ -16,6 +16,11 @@ _MOST: Final = 1_000_000
 NO_LIMIT: Final = frozenset({"unlimited", "infinite", "infinity", "-1", "0"})
 
 
+def whole(text: str) -> int | None:
+    """A whole number of at most nine digits."""
+    return int(text) if _DIGITS.fullmatch(text) else None
+
+
 def slurm_seconds(text: str) -> int | None:
     """M, M:S, H:M:S, D-H, D-H:M or D-H:M:S; 0 is no limit."""
     if text.lower() in NO_LIMIT:

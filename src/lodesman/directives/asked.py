@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from lodesman.directives.amounts import whole
+
 
 class Obstacle(NamedTuple):
     """Why an option cannot be had, as the end of a sentence that it begins, and what to do."""
@@ -107,20 +109,22 @@ class ScriptRequest:
 
     def array(self, found: Mapping[str, Any] | None, at_once: str = "") -> None:
         """The indexes of an array, and how many of its jobs run at once."""
-        if found is None or (at_once and not at_once.isdecimal()):
+        most = whole(at_once) if at_once else 0
+        if found is None or most is None:
             self.refuse(Obstacle(UNREAD, "Say it as --array 1-100%10."), "Parameters")
             return
         self.attributes.update(found)
-        if int(at_once or 0):
-            self.attributes["AtMost"] = int(at_once)
+        if most:
+            self.attributes["AtMost"] = most
 
     def count(self, name: str, usual: int = 0) -> int:
         """A whole number that was kept, from 1; what is none is refused."""
         option, text = self.kept.get(name, (self.option, ""))
-        if text and not (text.isdecimal() and len(text) < 9 and int(text)):
+        found = whole(text) if text else usual
+        if found is None or (text and not found):
             self.refuse(Obstacle(UNREAD, "Say it as --cores N."), "NumberOfProcessors", option=option)
             return usual
-        return int(text or usual)
+        return found
 
     def variables(self, text: str, mark: str = ",") -> None:
         """NAME=VALUE between commas; a name alone, and ALL, are of the user's shell."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from lodesman.directives.amounts import indexes
+from lodesman.directives.amounts import indexes, whole
 from lodesman.directives.asked import (
     ALONE,
     CHECKPOINT,
@@ -70,13 +70,12 @@ def _tasks(asked: ScriptRequest, text: str) -> None:
 
 
 def _at_once(asked: ScriptRequest, text: str) -> None:
-    asked.put("AtMost", int(text) if text.isdecimal() and int(text) else None)
+    asked.put("AtMost", whole(text) or None)
 
 
 def _parallel(asked: ScriptRequest, text: str) -> None:
     name, _, slots = text.partition(" ")
-    least = slots.partition("-")[0]
-    asked.put("NumberOfProcessors", int(least) if least.isdecimal() and int(least) else None)
+    asked.put("NumberOfProcessors", whole(slots.partition("-")[0]) or None)
     asked.attributes["PE"] = name
 
 

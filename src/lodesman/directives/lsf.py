@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lodesman.directives.amounts import indexes, lsf_seconds, megabytes
+from lodesman.directives.amounts import indexes, lsf_seconds, megabytes, whole
 from lodesman.directives.asked import (
     ALONE,
     ATTENDED,
@@ -150,7 +150,7 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     if "span" in asked.kept:
         option, span = asked.kept["span"]
         each = span.removeprefix("ptile=")
-        if span != "hosts=1" and not (each.isdecimal() and int(each) >= max(cores, 1)):
+        if span != "hosts=1" and (whole(each) or 0) < max(cores, 1):
             asked.refuse(NODES, option=option)
     if "reserved" in asked.kept:
         _reserved(asked)

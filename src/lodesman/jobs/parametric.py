@@ -108,7 +108,10 @@ def _number(name: str, value: Any, places: PositionMap) -> int | float:
     if isinstance(value, str):
         try:
             is_whole = value.strip().lstrip("+-").isdecimal() and len(value) < 20
-            number = int(value) if is_whole else float(value)
+            is_plain = (
+                value.isascii() and "_" not in value
+            )  # what Python reads besides is no number in a description
+            number = (int(value) if is_whole else float(value)) if is_plain else None
         except ValueError:
             number = None
     if isinstance(number, bool) or not isinstance(number, (int, float)):

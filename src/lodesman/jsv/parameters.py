@@ -39,8 +39,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
 # What the usual libraries forget by themselves between two jobs: the names of Grid Engine 8.1.
 CLEARED: Final = DEFAULTS.keys() - {JOB_CLASS}
 _RANK: Final = {name: rank for rank, name in enumerate(DEFAULTS)}
-_CORES: Final = re.compile(r"binding_exp_(socket|core)(\d{1,4})")
-ARGUMENT: Final = re.compile(r"CMDARG(\d{1,6})")
+_CORES: Final = re.compile(r"binding_exp_(socket|core)([0-9]{1,4})")
+ARGUMENT: Final = re.compile(r"CMDARG([0-9]{1,6})")
 
 # What ends a line, and what is no text of a line. A NUL would also be dropped by shells.
 _NOT_IN_LINE: Final = re.compile(r"[\n\x00\ud800-\udfff]")

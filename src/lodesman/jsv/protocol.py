@@ -41,7 +41,8 @@ _MAX_ARGUMENTS: Final = 100_000
 _MAX_COMPLAINT: Final = 4_096
 _MAX_SAID: Final = 100  # lines of its log, and parameters that cannot be set
 _LEVELS: Final = ("INFO", "WARNING", "ERROR")
-_NUMBER: Final = re.compile(r"[+-]?\d{1,12}")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,12}")
+_COUNT: Final = re.compile(r"0*([0-9]{1,6})")
 _NO_TEXT: Final = re.compile(r"[\x00\udc80-\udcff]")  # bytes that are not UTF-8, as they are decoded
 
 
@@ -342,9 +343,10 @@ class Dialogue:
     def _cut_or_grow(self, value: str | None) -> None:
         if value is None:
             return
-        if not value.isascii() or not value.isdigit() or int(value[:12]) > _MAX_ARGUMENTS:
+        found = _COUNT.fullmatch(value)
+        count = int(found[1]) if found else _MAX_ARGUMENTS + 1
+        if count > _MAX_ARGUMENTS:
             raise _Refusal(f'JSV tries to set "CMDARGS" to "{value[:200]}"')
-        count = int(value)
         del self._arguments[count:]
         self._grow_to(count)
 

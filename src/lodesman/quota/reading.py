@@ -22,7 +22,7 @@ from lodesman.quota.rules import FilterTag, LoadTerm, QuotaFilter, QuotaLimit, Q
 
 _TOKEN = re.compile(r"[^\s{}]*\{[^{}]*\}[^\s{}]*|[^\s{}]+|[{}]")
 _TERM = re.compile(
-    r"([+-]?)(?:\$([A-Za-z_][\w.]*)(?:\*(\d{1,18}(?:\.\d{1,18})?))?|(\d{1,18}(?:\.\d{1,18})?))"
+    r"([+-]?)(?:\$([A-Za-z_][\w.]*)(?:\*([0-9]{1,18}(?:\.[0-9]{1,18})?))?|([0-9]{1,18}(?:\.[0-9]{1,18})?))"
 )
 _ENABLED = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _KEYWORDS = frozenset({"NONE", "ALL", "TEMPLATE"})

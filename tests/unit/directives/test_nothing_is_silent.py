@@ -60,6 +60,31 @@ def test_a_limit_of_memory_time_or_tasks_that_cannot_be_read_is_refused(mark):
     hold_all(names, check)
 
 
+NINES = "9" * 5_000
+NO_NUMBERS = {
+    "#SBATCH": "-c #|-n #|--array=1-#|--array=1-9%#|--mem=#|-t #",
+    "#$": "-t 1-#|-tc #|-pe smp #|-l h_rt=#",
+    "#PBS": "-l ncpus=#|-J 1-9%#|-l mem=#|-l walltime=#",
+    "#BSUB": "-n #|-J a[1-9]%#|-W #",
+}
+
+
+@pytest.mark.parametrize("mark", SYSTEMS)
+@pytest.mark.parametrize("text", [NINES, "٣", "1_0", "inf", "nan", "²"], ids=lambda text: text[:4])
+def test_what_is_no_number_of_ascii_digits_or_has_thousands_of_them_is_refused(mark, text):
+    def check(words):
+        refused = translation(f"#!/bin/sh\n{mark} {words.replace('#', text)}\ntrue\n").refusals
+        assert len(refused) == 1
+
+    hold_all(NO_NUMBERS[mark].split("|"), check)
+
+
+def test_a_span_of_hosts_is_a_number():
+    for text in (NINES, "٣"):
+        refused = translation(f"#!/bin/sh\n#BSUB -n 2\n#BSUB -R span[ptile={text}]\ntrue\n").refusals
+        assert len(refused) == 1
+
+
 NONE_THERE = {"#SBATCH": "-c 0|-n 0", "#$": "-t 0-5|-t 0", "#PBS": "-l ncpus=0", "#BSUB": "-n 0|-J a[0-5]"}
 
 

@@ -189,6 +189,14 @@ def test_terms_of_a_dynamic_limit():
     )
 
 
+@pytest.mark.parametrize(
+    "text", ["٣", "1_0", "$p*٣", "$p*1_0", "$p*inf", "nan", "9" * 5_000, "$p*" + "9" * 5_000]
+)
+def test_what_is_no_number_of_ascii_digits_is_no_limit(text):
+    sets, faults = faults_of(whole(f"hosts {{*}} to slots={text}"))
+    assert (len(sets), len(faults)) == (0, 1)
+
+
 def test_all_faults_are_found_and_good_sets_are_kept():
     text = (
         whole("users !{a} hosts {b},c to gold=1,slots=x,silver=2", "user a to slots=1", "to mc=1")
