@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ from lodesman.jobclass.attributes import (
     truth,
 )
 from lodesman.jobclass.model import DEFAULT_VARIANT, ClassSnapshot, JobClass
-from lodesman.jobclass.specifiers import ClassEntry, ClassList, ClassScalar, ClassValue, together
+from lodesman.jobclass.specifiers import ClassEntry, ClassList, ClassScalar, ClassValue, job_value, together
 
 
 class Deed(StrEnum):
@@ -56,6 +57,10 @@ class Violation(Struct, frozen=True, kw_only=True):
         if self.deed is Deed.OPENED:
             return f"{what} may not have the specifier {{{self.given}}}"
         return f"{what} may not be {self.deed}"
+
+
+_MOST_SAID = 100
+_Violations = tuple[Violation, ...]
 
 
 def check(snapshot: ClassSnapshot, values: JobValues, canonical: CanonicalKey) -> tuple[Violation, ...]:
@@ -146,19 +151,32 @@ def check_template(
     template: JobClass, job_class: JobClass, canonical: CanonicalKey
 ) -> Mapping[str, tuple[Violation, ...]]:
     """By variant, everything in which a class goes against the template (its variant `default`): a value that is not left
-    open there, or a specifier that is withheld. Variants that keep to it are left out.
+    open there, or a specifier that is withheld; the first hundred or so. Variants that keep to it are left out.
+
+    A value that several variants have is judged once.
     """
-    forced = template.snapshot(DEFAULT_VARIANT)
-    found = {
-        variant: check(forced, job_class.values(variant), canonical)
-        + tuple(
-            violation
-            for name, held in forced.attributes.items()
-            for violation in _opened(name, held, job_class.value(name, variant), canonical)
-        )
-        for variant in job_class.variants
-    }
-    return {variant: violations for variant, violations in found.items() if violations}
+    forced = template.snapshot(DEFAULT_VARIANT).attributes
+    known: dict[tuple[str, int], tuple[_Violations, _Violations]] = {}
+    found: dict[str, _Violations] = {}
+    for variants in job_class.alike():
+        changed: list[Violation] = []
+        opened: list[Violation] = []
+        for name, held in forced.items():
+            mine = job_class.value(name, variants[0])
+            if (name, id(mine)) not in known:
+                known[name, id(mine)] = (
+                    tuple(
+                        islice(
+                            _check_value(name, held, job_value(kind_of(name), mine), canonical), _MOST_SAID
+                        )
+                    ),
+                    tuple(islice(_opened(name, held, mine, canonical), _MOST_SAID)),
+                )
+            changed += known[name, id(mine)][0]
+            opened += known[name, id(mine)][1]
+        if changed or opened:
+            found |= dict.fromkeys(variants, (*changed, *opened)[:_MOST_SAID])
+    return {variant: found[variant] for variant in job_class.variants if variant in found}
 
 
 def judged(template: JobClass, job_class: JobClass, canonical: CanonicalKey) -> JobClass:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -30,8 +31,8 @@ from lodesman.jobclass.language import (
     write_class,
 )
 from lodesman.jobclass.model import TEMPLATE, JobClass, new_class
-from lodesman.jobclass.rights import ClassRefusal, RefusalReason, no_class, refuse_edit, refuse_name
-from lodesman.jobclass.specifiers import job_value, size_of
+from lodesman.jobclass.rights import ClassRefusal, RefusalReason, first_of, no_class, refuse_edit, refuse_name
+from lodesman.jobclass.specifiers import ClassList, job_value, size_of
 from lodesman.jobs.record import shown
 
 How = Literal["add", "change", "either"]
@@ -44,8 +45,9 @@ MOST_NAMES = 500
 _LISTS = ("user_lists", "xuser_lists")
 _MAX_FAULTS = 100
 _MAX_NOTICES = 100
-_MOST_NAMED = 3
+_MOST_LISTED = 20
 _MOST_GIVEN = 1 << 16
+_MOST_ENTRIES = 100_000
 _KINDS: Mapping[RefusalReason, Callable[..., LodesmanError]] = {
     RefusalReason.NAME: InvalidRequest,
     RefusalReason.UNKNOWN: NotFound,
@@ -131,12 +133,11 @@ def edit_classes(
     for name, (one, lines) in reading.found.items():
         reading.faults += _against_template(after, one, lines)
         reading.faults += _too_large(one, lines)
-        reading.faults += _too_many_names(one, lines)
         reading.faults += _wrong_values(one, lines, problem) if problem else ()
         reading.notices += _without_meaning(one, lines, meaningless or {})
         reading.notices += _unknown_lists(one, lines, {*before.vocabulary.user_lists, *groups})
         if name == TEMPLATE:
-            reading.notices += _new_conflicts(before, after, changed, lines["jcname"])
+            reading.notices += islice(_new_conflicts(before, after, changed, lines["jcname"]), _MAX_NOTICES)
     faults = tuple(sorted(reading.faults, key=lambda fault: int(fault.data["line"])))[:_MAX_FAULTS]
     notices = tuple(reading.notices[:_MAX_NOTICES])
     if faults:
@@ -187,6 +188,9 @@ class _Reading:
         if known is None and not self.by.is_manager and self.by.name not in one.owner:
             one = replace(one, owner=(*self.by.owner, *one.owner))
         one = replace(one, revision=1) if known is None else known.revised(one)
+        if faults := [*_too_many_names(one, said.lines), *_too_many_entries(one, said.lines)]:
+            self.faults += faults  # it would take long to say what else is wrong
+            return
         self.found.setdefault(one.name, (one, said.lines))
 
     def _start(self, known: JobClass | None, name: str) -> JobClass:
@@ -221,8 +225,8 @@ def _against_template(after: Classes, one: JobClass, lines: Mapping[str, int]) -
         line = lines.get(violation.attribute, lines["jcname"])
         words = f"The template does not allow this of {_named(one, variants)}: {violation.sentence}."
         yield InvalidConfig(
-            **_at(line, words), job_class=one.name, variants=variants, attribute=violation.attribute, key=violation.key,
-            specifier=violation.specifier, given=violation.given, allowed=violation.allowed,
+            **_at(line, words), job_class=one.name, variants=variants[:_MOST_LISTED], attribute=violation.attribute,
+            key=violation.key, specifier=violation.specifier, given=violation.given, allowed=violation.allowed,
         )  # fmt: skip
 
 
@@ -230,12 +234,30 @@ def _too_large(one: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanErro
     """The first variant that gives its jobs more than each submission should keep."""
     values = [value for held in one.attributes.values() for value in (held.base, *held.variants.values())]
     sizes = {id(value): size_of(value) for value in values}
-    for variant in one.variants:
+    for variant, *_ in one.alike():
         size = sum(sizes[id(held.of(variant))] for held in one.attributes.values())
         if size > _MOST_GIVEN:
             words = f"{one.name}.{variant} gives a job {size:,} letters; at most {_MOST_GIVEN:,}."
             yield InvalidConfig(**_at(lines["jcname"], words), job_class=one.name, variants=[variant])
             return
+
+
+def _too_many_entries(one: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
+    """What each variant is held against the template by, and each refusal names."""
+    count = 0
+    for held in one.attributes.values():
+        sizes = [
+            len(value.entries or ()) if isinstance(value, ClassList) else 0
+            for value in held.variants.values()
+        ]
+        base = len(held.base.entries or ()) if isinstance(held.base, ClassList) else 0
+        count += sum(sizes) + base * (len(one.variants) - len(sizes))
+    if count > _MOST_ENTRIES:
+        words = (
+            f"the lists of {one.name} have {count:,} entries in its {len(one.variants):,} variants together; "
+            f"at most {_MOST_ENTRIES:,}. Make several classes of it."
+        )
+        yield InvalidConfig(**_at(lines["jcname"], words), job_class=one.name, limit=_MOST_ENTRIES)
 
 
 def _too_many_names(one: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
@@ -255,11 +277,14 @@ def _wrong_values(one: JobClass, lines: Mapping[str, int], problem: Problem) -> 
     for attribute in filter(one.attributes.get, lines):
         held, kind = one.attributes[attribute], kind_of(attribute)
         known: set[str] = set()
+        asked: set[object] = set()
         for value in (held.base, *held.variants.values()):
             given = job_value(kind, value)
             parts = {key: {key: text} for key, text in entries_of(attribute, given).items()}
             for key, part in parts.items() if attribute in REQUESTS else [(None, given)]:
-                words = problem(attribute, part) if part else ""
+                same = tuple(part.items()) if isinstance(part, Mapping) else part
+                words = problem(attribute, part) if part and same not in asked else ""
+                asked.add(same)
                 if words and words not in known:
                     known.add(words)
                     at = _at(lines[attribute], f"{attribute}: {words}")
@@ -270,22 +295,20 @@ def _named(one: JobClass, variants: Sequence[str]) -> str:
     """A class, if all its variants are meant, or some of these."""
     if len(variants) == len(one.variants):
         return one.name
-    more = f" and {len(variants) - _MOST_NAMED} more" if len(variants) > _MOST_NAMED else ""
-    return ", ".join(f"{one.name}.{variant}" for variant in variants[:_MOST_NAMED]) + more
+    return first_of([f"{one.name}.{variant}" for variant in variants])
 
 
 def _without_meaning(
     one: JobClass, lines: Mapping[str, int], remarks: Mapping[str, str]
 ) -> Iterator[ClassNotice]:
     """What jobs get to no effect; a truth value at its default needs no notice."""
-    given = {
-        name
-        for variant in one.variants
-        for name, value in one.values(variant).items()
-        if name not in BOOLEAN_DEFAULTS or truth(str(value)) != BOOLEAN_DEFAULTS[name]
-    }
-    for attribute in lines:
-        if attribute in given and attribute in remarks:
+    for attribute in filter(remarks.__contains__, lines):
+        held, default = one.attributes.get(attribute), BOOLEAN_DEFAULTS.get(attribute)
+        values = [held.of(variants[0]) for variants in one.alike()] if held else []
+        given = (
+            job_value(kind_of(attribute), value) for value in {id(value): value for value in values}.values()
+        )
+        if any(value and (default is None or truth(str(value)) != default) for value in given):
             message = f"{attribute} has no meaning here; it is kept. {remarks[attribute]}".rstrip()
             yield ClassNotice(job_class=one.name, attribute=attribute, message=message, line=lines[attribute])
 
@@ -307,5 +330,5 @@ def _new_conflicts(
         known = before.by_name[name].conflicts
         for variant, sentences in after.conflicts_of(name).items():
             if variant not in known:
-                message = f"{name}.{variant} is in conflict with the template: {'; '.join(sentences)}."
+                message = f"{name}.{variant} is in conflict with the template: {first_of(sentences, '; ')}."
                 yield ClassNotice(job_class=name, attribute="", message=message, line=line)

@@ -130,6 +130,12 @@ class JobClass(Struct, frozen=True, kw_only=True):
         bound = {name: value for name, value in found.items() if value != free(kind_of(name))}
         return ClassSnapshot(job_class=self.name, variant=variant, revision=self.revision, attributes=bound)
 
+    def alike(self) -> list[tuple[str, ...]]:
+        """The variants, those together that have the same values: without a bracket of their own all attributes are."""
+        own = {variant for held in self.attributes.values() for variant in held.variants}
+        plain = tuple(variant for variant in self.variants if variant not in own)
+        return [plain] * bool(plain) + [(variant,) for variant in self.variants if variant in own]
+
     def revised(self, new: JobClass) -> JobClass:
         """The next revision, with the texts of `new`: what was disabled stays so; conflicts are to be judged anew."""
         kept = self.disabled & set(new.variants)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -12,6 +12,8 @@ from lodesman.jobclass.model import DEFAULT_VARIANT, TEMPLATE, ClassSnapshot, Cl
 from lodesman.jobs.record import shown
 
 RESERVED_NAMES = frozenset({TEMPLATE.upper(), "ANY_JC", "NO_JC", "NONE", "UNSPECIFIED"})
+
+_MOST_NAMED = 3
 
 
 class RefusalReason(StrEnum):
@@ -40,6 +42,12 @@ def _no(reason: RefusalReason, sentence: str) -> ClassRefusal:
     return ClassRefusal(reason=reason, sentence=sentence)
 
 
+def first_of(texts: Sequence[str], mark: str = ", ") -> str:
+    """At most three of these texts, and how many there are besides."""
+    more = f" and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else ""
+    return mark.join(texts[:_MOST_NAMED]) + more
+
+
 def refuse_name(name: str, existing: Collection[str] = ()) -> ClassRefusal | None:
     """Why a new class cannot have this name, or None."""
     problem = class_name_problem(name)
@@ -59,7 +67,7 @@ def refuse_edit(job_class: JobClass, user: str, *, is_manager: bool) -> ClassRef
     owners = () if job_class.name == TEMPLATE else job_class.owner
     if is_manager or user in owners:
         return None
-    who = f"must be manager, or one of its owners ({', '.join(owners)})," if owners else "must be manager"
+    who = f"must be manager, or one of its owners ({first_of(owners)})," if owners else "must be manager"
     sentence = f'denied: "{shown(user)}" {who} to change the job class "{job_class.name}".'
     return _no(RefusalReason.NOT_OWNER, sentence)
 

@@ -9,7 +9,7 @@ from tests.kits.jobclass_kit import class_of
 from lodesman.answers.requests import SubmitBody
 from lodesman.commands.resolving import Resolver
 from lodesman.gridengine.vocabulary import Vocabulary
-from lodesman.jobclass import ClassSnapshot, classes_of
+from lodesman.jobclass import ClassSnapshot, check_template, classes_of
 from lodesman.jobclass.editing import Author, edit_classes
 
 MANAGER = Author(name="root", is_manager=True)
@@ -138,3 +138,110 @@ def test_where_many_classes_are_for_others_any_class_is_suggested():
     assert last == "ANY_JC"
     assert looks < 3_000
     assert suggested([*found[:1_000], class_of("d")])[0] == "d"
+
+
+# --- variants and entries -------------------------------------------------------------------------
+
+
+class CountedKeys:
+    """The canonical name of a key, and how often it was asked for."""
+
+    calls = 0
+
+    def __call__(self, _name, key):
+        self.calls += 1
+        return key
+
+
+def entries(count, value="1"):
+    return ",".join(f"k{number}={value}" for number in range(count))
+
+
+def text_of(variants, lists, more=""):
+    return f"jcname m\nvariant_list {','.join(['default', *names(variants, 'v')])}\nac {lists}{more}\n"
+
+
+@pytest.mark.parametrize("more", ["", ",[v1={~}k1=2]", ",[v1=k1=2],[v2=NONE]"])
+def test_a_value_of_many_variants_is_held_against_the_template_once(more):
+    template = class_of("template", ac=entries(50))
+    variants = ",".join(["default", *names(200, "v")])
+    job_class, canonical = class_of("m", variants, ac=entries(50, "2") + more), CountedKeys()
+    found = check_template(template, job_class, canonical)
+    assert canonical.calls < 1_000
+    assert list(found) == list(job_class.variants)
+    plain = {str([one.sentence for one in found[variant]]) for variant in ("default", "v0", "v199")}
+    assert plain == {str([f"ac: k{number} may not be changed" for number in range(50)])}
+    assert bool(more) == (found["v1"] != found["v0"])
+
+
+def test_of_a_variant_a_hundred_faults_are_said():
+    """Each is said again for each variant, and each class, that has it."""
+    before = classes_of(
+        [class_of("template", ac=entries(300)), class_of("m", "default,v", ac="x")], Vocabulary()
+    )
+    assert before.by_name["m"].conflicts == {"default", "v"}
+    assert {variant: len(said) for variant, said in before.conflicts_of("m").items()} == {
+        "default": 100,
+        "v": 100,
+    }
+    edit = edit_classes(before, text_of(200, "y"), MANAGER, "change")
+    assert len(edit.faults) == 100
+    assert all(len(fault.data["variants"]) <= 20 for fault in edit.faults)
+
+
+def test_a_changed_template_says_of_a_class_three_things_and_how_many_more():
+    before = classes_of([class_of("m", ac="x")], Vocabulary())
+    (notice,) = edit_classes(before, f"jcname template\nac {entries(9)}\n", MANAGER, "change").notices
+    assert notice.message.endswith(
+        "ac: k0 may not be removed; ac: k1 may not be removed; ac: k2 may not be removed and 7 more."
+    )
+
+
+def test_the_lists_of_all_variants_have_at_most_100_000_entries():
+    assert faults_of(text_of(99, entries(1_000))) == []
+    for text in (
+        text_of(100, entries(1_000)),
+        text_of(999, entries(101)),
+        text_of(99, entries(1_000), f",[v1={entries(1_001)}]"),
+    ):
+        ((line, words),) = faults_of(text)
+        assert (line, "entries in its " in words, "at most 100,000. Make several classes" in words) == (
+            1,
+            True,
+            True,
+        )
+
+
+def test_a_stored_class_with_more_entries_is_of_use():
+    dear = class_of("m", ",".join(["default", *names(500, "v")]), ac=entries(300))
+    now = classes_of([dear], Vocabulary())
+    assert isinstance(now.get("m.v7", "ann"), ClassSnapshot)
+    assert faults_of("jcname other\n", now) == []
+
+
+def test_an_amount_is_judged_once_whatever_variants_have_it():
+    asked = []
+
+    def problem(attribute, value):
+        asked.append((attribute, value))
+        return ""
+
+    brackets = "".join(f",[v{number}=h_rt=60,slots=2]" for number in range(50))
+    text = f"jcname m\nvariant_list {','.join(['default', *names(50, 'v')])}\nl_hard h_rt=60{brackets}\n"
+    assert edit_classes(EMPTY, text, MANAGER, "add", problem=problem).faults == ()
+    assert asked == [("l_hard", {"h_rt": "60"}), ("l_hard", {"slots": "2"})]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_said"),
+    [("m e", True), ("m UNSPECIFIED", False), ("m UNSPECIFIED,[v=e]", True),
+     ("m e,[default=UNSPECIFIED],[v=UNSPECIFIED]", False),
+     ("notify n", False), ("notify n,[v=y]", True), ("notify {+}UNSPECIFIED", False)],
+)  # fmt: skip
+def test_what_some_variant_gives_without_a_meaning_is_said(text, is_said):
+    remarks = {"m": "No mail.", "notify": "No signal."}
+    edit = edit_classes(
+        EMPTY, f"jcname a\nvariant_list default,v\n{text}\n", MANAGER, "add", meaningless=remarks
+    )
+    assert edit.faults == ()
+    assert bool(edit.notices) == is_said
