@@ -194,9 +194,10 @@ def _opened(name: str, held: ClassValue, mine: ClassValue, canonical: CanonicalK
     yield from _more(name, None, held.grants, "+" if "+" in mine.grants else "")
     entries = {_keyed(name, entry.key, canonical): entry for entry in mine.entries or ()}
     for entry in held.entries or ():
-        own = entries.get(_keyed(name, entry.key, canonical))
-        letters = together(own.grants, mine.grants).replace("+", "") if own else ""
-        yield from _more(name, entry.key, together(entry.grants, held.grants), letters)
+        own = entries.get(_keyed(name, entry.key, canonical)) if entries else None
+        if own is not None:
+            letters = together(own.grants, mine.grants).replace("+", "")
+            yield from _more(name, entry.key, together(entry.grants, held.grants), letters)
 
 
 def _more(name: str, key: str | None, held: str, mine: str) -> Iterator[Violation]:

@@ -30,9 +30,9 @@ from lodesman.jobclass.language import (
     split_classes,
     write_class,
 )
-from lodesman.jobclass.model import TEMPLATE, JobClass, new_class
+from lodesman.jobclass.model import DEFAULT_VARIANT, TEMPLATE, JobClass, new_class
 from lodesman.jobclass.rights import ClassRefusal, RefusalReason, first_of, no_class, refuse_edit, refuse_name
-from lodesman.jobclass.specifiers import ClassList, job_value, size_of
+from lodesman.jobclass.specifiers import job_value, length_of, size_of
 from lodesman.jobs.record import shown
 
 How = Literal["add", "change", "either"]
@@ -188,7 +188,10 @@ class _Reading:
         if known is None and not self.by.is_manager and self.by.name not in one.owner:
             one = replace(one, owner=(*self.by.owner, *one.owner))
         one = replace(one, revision=1) if known is None else known.revised(one)
-        if faults := [*_too_many_names(one, said.lines), *_too_many_entries(one, said.lines)]:
+        if faults := [
+            *_too_many_names(one, said.lines),
+            *_too_many_entries(one, self.before.template, said.lines),
+        ]:
             self.faults += faults  # it would take long to say what else is wrong
             return
         self.found.setdefault(one.name, (one, said.lines))
@@ -242,21 +245,24 @@ def _too_large(one: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanErro
             return
 
 
-def _too_many_entries(one: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
-    """What each variant is held against the template by, and each refusal names."""
-    count = 0
-    for held in one.attributes.values():
-        sizes = [
-            len(value.entries or ()) if isinstance(value, ClassList) else 0
-            for value in held.variants.values()
-        ]
-        base = len(held.base.entries or ()) if isinstance(held.base, ClassList) else 0
-        count += sum(sizes) + base * (len(one.variants) - len(sizes))
+def _too_many_entries(one: JobClass, template: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
+    """Refusals name those of each variant; each value is held against those of the template."""
+    count = judged = 0
+    for name, held in one.attributes.items():
+        own = sum(map(length_of, held.variants.values()))
+        count += own + length_of(held.base) * (len(one.variants) - len(held.variants))
+        if name in template.attributes:
+            judged += len(held.variants) * length_of(template.attributes[name].of(DEFAULT_VARIANT))
+    variants = f"{len(one.variants):,} variants"
+    words = ""
     if count > _MOST_ENTRIES:
+        words = f"the lists of {one.name} have {count:,} entries in its {variants} together"
+    elif judged > _MOST_ENTRIES and one.name != TEMPLATE:
         words = (
-            f"the lists of {one.name} have {count:,} entries in its {len(one.variants):,} variants together; "
-            f"at most {_MOST_ENTRIES:,}. Make several classes of it."
+            f"the lists of {one.name} are held against {judged:,} entries of the template in its {variants}"
         )
+    if words:
+        words += f"; at most {_MOST_ENTRIES:,}. Make several classes of it."
         yield InvalidConfig(**_at(lines["jcname"], words), job_class=one.name, limit=_MOST_ENTRIES)
 
 

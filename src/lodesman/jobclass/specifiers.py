@@ -93,6 +93,11 @@ def size_of(value: ClassValue) -> int:
     return sum(len(entry.key) + len(entry.value or "") + 2 for entry in value.entries or ())
 
 
+def length_of(value: ClassValue) -> int:
+    """The entries of a list; a scalar has none."""
+    return len(value.entries or ()) if isinstance(value, ClassList) else 0
+
+
 def job_value(kind: AttributeKind, value: ClassValue) -> JobValue:
     """What a job gets; an empty value if it gets nothing."""
     if isinstance(value, ClassScalar):

@@ -212,6 +212,16 @@ def test_the_lists_of_all_variants_have_at_most_100_000_entries():
         )
 
 
+def test_what_variants_have_is_held_against_at_most_100_000_entries_of_the_template():
+    before = classes_of([class_of("template", ac="{+}" + entries(1_000))], Vocabulary())
+    brackets = [f",[v{number}=NONE]" for number in range(101)]
+    assert faults_of(text_of(101, "NONE", "".join(brackets[:100])), before)[0][1].startswith(
+        "The template does not"
+    )
+    ((line, words),) = faults_of(text_of(101, "NONE", "".join(brackets)), before)
+    assert (line, "are held against 101,000 entries of the template" in words) == (1, True)
+
+
 def test_a_stored_class_with_more_entries_is_of_use():
     dear = class_of("m", ",".join(["default", *names(500, "v")]), ac=entries(300))
     now = classes_of([dear], Vocabulary())
