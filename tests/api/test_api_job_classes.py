@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
+from tests.kits.jobclass_kit import class_of
 from tests.kits.jobclass_kit import rows as rows_of_reference
 from tests.kits.table import hold_all
 
 from lodesman.answers.job_classes import JobClassSection
+from lodesman.api import job_classes as job_class_calls
 from lodesman.api.job_classes import use_configuration
+from lodesman.commands import job_classes as job_class_commands
 from lodesman.commands.job_classes import ClassesMoved, load_classes, set_classes
 from lodesman.gridengine.complexes import Complexes, read_complexes
 from lodesman.gridengine.stock import STOCK_COMPLEXES
 from lodesman.gridengine.vocabulary import UserList, Vocabulary
-from lodesman.jobclass import ClassRefusal, ClassSnapshot, fresh_template, write_class
+from lodesman.jobclass import ClassRefusal, ClassSnapshot, classes_of, fresh_template, write_class
 from lodesman.jobclass.editing import Author, edit_classes
 from lodesman.store.journal import Change
 
@@ -359,6 +363,59 @@ def test_owners_and_administrators_change_a_class_and_nobody_else(house):
     )  # fmt: skip
     assert switch(house, "disable", "app", token="admin").status == 200
     assert ask(house, "remove", "admin", names=["app"]).status == 200
+
+
+def store_owners(house, *owners, variants=50):
+    """A class of which there are owners from before there was a bound."""
+    names = ("default", *(f"v{number}" for number in range(variants - 1)))
+    one = replace(class_of("big", ",".join(names)), owner=owners)
+    house.core.job_classes.now = house.core.job_classes.latest = classes_of([one], Vocabulary())
+    return [f"big.{name}" for name in names]
+
+
+def test_rows_and_refusals_name_three_owners_and_say_how_many_more_there_are(house):
+    names = store_owners(house, *(f"user{number}" for number in range(20_000)), "z" * 9_999)
+    answer = switch(house, "disable", *names, token="bob")
+    faults = answer.json["error"]["data"]["faults"]
+    who = "must be manager, or one of its owners (user0, user1, user2 and 19998 more),"
+    assert {one["message"] for one in faults} == {f'denied: "bob" {who} to change the job class "big".'}
+    assert len(faults) == 50
+    rows = house.get("/v1/job-classes")["classes"][:-1]
+    assert {(*row["owner"], row["more_owners"]) for row in rows} == {("user0", "user1", "user2", 19_998)}
+    store_owners(house, "z" * 9_999)
+    assert len(house.get("/v1/job-classes")["classes"][0]["owner"][0]) == 255
+    assert "more_owners" not in house.get("/v1/job-classes")["classes"][0]
+
+
+def test_a_class_is_judged_once_for_all_its_variants_that_are_switched(house, monkeypatch):
+    names, judged = store_owners(house, "ann"), []
+    judge = job_class_commands.refuse_edit
+    monkeypatch.setattr(
+        job_class_commands,
+        "refuse_edit",
+        lambda one, *who, **more: judged.append(one.name) or judge(one, *who, **more),
+    )
+    assert switch(house, "disable", *names, token="bob").status == 403
+    assert judged == ["big"]
+
+
+def test_a_page_of_classes_makes_its_own_rows_and_no_others(house, monkeypatch):
+    put(house, "".join(f"jcname c{number}\nvariant_list v,default,a\n" for number in range(5)))
+    whole, made = house.get("/v1/job-classes")["classes"], []
+    assert [one["variant"] for one in whole[:3]] == ["default", "a", "v"]
+    make = job_class_calls.ClassRow
+    monkeypatch.setattr(
+        job_class_calls, "ClassRow", lambda *row, **more: made.append(row) or make(*row, **more)
+    )
+    found, after = [], ""
+    while not found or after:
+        page = house.get(f"/v1/job-classes?limit=4&after={after}")
+        found, after = found + page["classes"], page["cursor"]
+        assert len(made) == len(found)
+        assert page["more"] == bool(after)
+    assert found == whole
+    for wrong in ("c0", "c0.gone", "gone.default", "."):
+        assert house.call("GET", f"/v1/job-classes?after={wrong}", token="ann").status == 400
 
 
 def test_a_user_owns_what_the_user_adds_whatever_its_text_says(house):

@@ -76,9 +76,9 @@ class ClassesChanged(Struct):
     notices: list[ClassNoticeRow] = []
 
 
-class ClassRow(Struct):
-    """One variant of a class. `conflict`: it goes against the template. Times in UNIX seconds; the template of a new
-    installation was never changed.
+class ClassRow(Struct, omit_defaults=True):
+    """One variant of a class. `conflict`: it goes against the template. `owner`: the first three, and `more_owners` besides.
+    Times in UNIX seconds; the template of a new installation was never changed.
     """
 
     job_class: str
@@ -88,6 +88,7 @@ class ClassRow(Struct):
     revision: int
     changed_at: float | None
     changed_by: str
+    more_owners: int = 0
 
 
 class JobClasses(Page):

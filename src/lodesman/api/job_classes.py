@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 
 from lodesman.answers import calls
 from lodesman.answers.accounts import Principal
@@ -35,12 +37,13 @@ from lodesman.commands.job_classes import (
 from lodesman.commands.resolving import value_problem
 from lodesman.errors import InvalidRequest
 from lodesman.gridengine.vocabulary import Vocabulary
-from lodesman.jobclass import Classes, write_class
+from lodesman.jobclass import Classes, JobClass, write_class
 from lodesman.jobclass.attributes import kind_of
 from lodesman.jobclass.editing import Author, ClassEdit, edit_classes, error_of, one_error
 from lodesman.jobclass.model import DEFAULT_VARIANT
-from lodesman.jobclass.rights import no_class
+from lodesman.jobclass.rights import LONGEST_SHOWN, MOST_NAMED, no_class, split_name
 from lodesman.jobclass.specifiers import write_base
+from lodesman.jobs.record import shown
 from lodesman.store.job_classes import ClassChange, class_changes
 from lodesman.store.journal import Change, Command
 from lodesman.submission.native_table import IS_KEPT, REMARKS
@@ -53,32 +56,40 @@ _MEANINGLESS = {name: REMARKS[name] for name in IS_KEPT}
 async def _classes(core: Core, request: Request[AllQuery, Nothing]) -> JobClasses:
     """Raises InvalidRequest."""
     now, query = core.job_classes.now, request.query
-    rows = _rows(now, class_changes(core.reader))
-    begin = 0
-    if query.after:
-        names = [f"{row.job_class}.{row.variant}" for row in rows]
-        if query.after not in names:
-            raise InvalidRequest(
-                "`after` is no cursor of this list.", hint="Give `cursor` of the page before."
-            )
-        begin = names.index(query.after) + 1
-    some, more = rows[begin : begin + query.limit], len(rows) - begin > query.limit
-    cursor = f"{some[-1].job_class}.{some[-1].variant}" if more and some else ""
+    places = [*islice(_places(now, query.after), query.limit + 1)]
+    some, changes = places[: query.limit], class_changes(core.reader)
+    more = len(places) > len(some)
     return JobClasses(
-        classes=some, default_jc=now.default_jc, enforce_jc=now.enforce_jc, more=more, cursor=cursor
-    )
+        classes=[_row(now.by_name[name], variant, changes.get(name)) for name, variant in some],
+        default_jc=now.default_jc, enforce_jc=now.enforce_jc, more=more, cursor=".".join(some[-1]) if more else "",
+    )  # fmt: skip
 
 
-def _rows(classes: Classes, changes: dict[str, ClassChange]) -> list[ClassRow]:
-    rows: list[ClassRow] = []
-    for name, one in sorted(classes.by_name.items()):
-        change = changes.get(name)
-        at, by = (change.at, change.by) if change else (None, "")
-        rows += [
-            ClassRow(name, variant, one.state(variant).value, list(one.owner), one.revision, at, by)
-            for variant in sorted(one.variants, key=lambda variant: (variant != "default", variant))
-        ]
-    return rows
+def _places(classes: Classes, after: str) -> Iterator[tuple[str, str]]:
+    """Classes and variants in the order of the list, those behind one of them. Raises InvalidRequest."""
+    name, variant = split_name(after)
+    if after and ("." not in after or variant not in _variants(classes, name)):
+        raise InvalidRequest("`after` is no cursor of this list.", hint="Give `cursor` of the page before.")
+    names = sorted(classes.by_name)
+    for each in names[bisect_left(names, name) :]:
+        variants = _variants(classes, each)
+        begin = variants.index(variant) + 1 if after and each == name else 0
+        yield from ((each, one) for one in variants[begin:])
+
+
+def _variants(classes: Classes, name: str) -> list[str]:
+    """Of a class, the default first; none if there is no such class."""
+    found = classes.by_name.get(name)
+    return sorted(found.variants, key=lambda one: (one != DEFAULT_VARIANT, one)) if found else []
+
+
+def _row(one: JobClass, variant: str, change: ClassChange | None) -> ClassRow:
+    return ClassRow(
+        one.name, variant, one.state(variant).value,
+        owner=[shown(name, LONGEST_SHOWN) for name in one.owner[:MOST_NAMED]], revision=one.revision,
+        changed_at=change.at if change else None, changed_by=change.by if change else "",
+        more_owners=max(0, len(one.owner) - MOST_NAMED),
+    )  # fmt: skip
 
 
 @serves(calls.JOB_CLASS)

@@ -134,7 +134,8 @@ def _list(session: Session, /) -> None:
 def _row(row: ClassRow) -> list[Cell]:
     changed = "" if row.changed_at is None else age(row.changed_at)
     name = f"{row.job_class}.{row.variant}"
-    return [name, row.state, ", ".join(row.owner), str(row.revision), row.changed_by, changed]
+    owner = ", ".join(row.owner) + (f" and {row.more_owners} more" if row.more_owners else "")
+    return [name, row.state, owner, str(row.revision), row.changed_by, changed]
 
 
 @job_class.command("rm")

@@ -165,11 +165,14 @@ def switch_classes(tx: Transaction, rules: ClassRules, names: Iterable[str], by:
     """Enable or disable classes and variants: all or none. Raises what `one_error` makes of all refusals."""
     faults: list[LodesmanError] = []
     changed: dict[str, JobClass] = {}
+    refusals: dict[str, ClassRefusal | None] = {}
     for wanted in dict.fromkeys(names):
         found = rules.latest.find(wanted)
         if isinstance(found, tuple):
             job_class, variants = found
-            refusal = refuse_edit(job_class, by.name, is_manager=by.is_manager)
+            if job_class.name not in refusals:
+                refusals[job_class.name] = refuse_edit(job_class, by.name, is_manager=by.is_manager)
+            refusal = refusals[job_class.name]
             if job_class.name == TEMPLATE and not refusal:
                 sentence = "The job class template has no jobs: there is nothing to enable or disable."
                 refusal = ClassRefusal(reason=RefusalReason.TEMPLATE, sentence=sentence)

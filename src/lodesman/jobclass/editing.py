@@ -42,6 +42,7 @@ Problem = Callable[[str, JobValue], str]
 MOST_CLASSES = 1_000
 MOST_NAMES = 500
 """Of each of `owner`, `user_lists` and `xuser_lists`. Classes that are stored may have more, until they are changed."""
+_LONGEST_NAME = 255
 _LISTS = ("user_lists", "xuser_lists")
 _MAX_FAULTS = 100
 _MAX_NOTICES = 100
@@ -271,11 +272,16 @@ def _too_many_names(one: JobClass, lines: Mapping[str, int]) -> Iterator[Lodesma
     instead = "Put the users on a user list, and name that."
     whose = {"owner": "Administrators may change every class."} | dict.fromkeys(_LISTS, instead)
     for attribute, remedy in whose.items():
-        count = len(getattr(one, attribute))
-        if count > MOST_NAMES:
-            words = f"{attribute} of {one.name} has {count:,} names; at most {MOST_NAMES}. {remedy}"
-            line = lines.get(attribute, lines["jcname"])
-            yield InvalidConfig(**_at(line, words), job_class=one.name, attribute=attribute, limit=MOST_NAMES)
+        names: tuple[str, ...] = getattr(one, attribute)
+        longest = max(names, key=len, default="")
+        words = ""
+        if len(names) > MOST_NAMES:
+            words = f"{attribute} of {one.name} has {len(names):,} names; at most {MOST_NAMES}. {remedy}"
+        elif len(longest) > _LONGEST_NAME:
+            words = f"{attribute} has the name {shown(longest)} of {len(longest):,} letters; at most {_LONGEST_NAME}."
+        if words:
+            at = _at(lines.get(attribute, lines["jcname"]), words)
+            yield InvalidConfig(**at, job_class=one.name, attribute=attribute, limit=MOST_NAMES)
 
 
 def _wrong_values(one: JobClass, lines: Mapping[str, int], problem: Problem) -> Iterator[LodesmanError]:

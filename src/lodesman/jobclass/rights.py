@@ -13,7 +13,9 @@ from lodesman.jobs.record import shown
 
 RESERVED_NAMES = frozenset({TEMPLATE.upper(), "ANY_JC", "NO_JC", "NONE", "UNSPECIFIED"})
 
-_MOST_NAMED = 3
+MOST_NAMED = 3
+"""Of many names, or the like, a sentence has the first ones."""
+LONGEST_SHOWN = 255
 
 
 class RefusalReason(StrEnum):
@@ -43,9 +45,9 @@ def _no(reason: RefusalReason, sentence: str) -> ClassRefusal:
 
 
 def first_of(texts: Sequence[str], mark: str = ", ") -> str:
-    """At most three of these texts, and how many there are besides."""
-    more = f" and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else ""
-    return mark.join(texts[:_MOST_NAMED]) + more
+    """At most three of these texts, each as far as an error shows it, and how many there are besides."""
+    more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+    return mark.join(shown(text, LONGEST_SHOWN) for text in texts[:MOST_NAMED]) + more
 
 
 def refuse_name(name: str, existing: Collection[str] = ()) -> ClassRefusal | None:
@@ -76,7 +78,7 @@ def refuse_delete(name: str, places: Iterable[str]) -> ClassRefusal | None:
     """Why a class cannot be deleted, or None; `places` are the queues and quota sets that name it."""
     if name == TEMPLATE:
         return _no(RefusalReason.TEMPLATE, "The job class template cannot be deleted.")
-    named = ", ".join(places)
+    named = first_of([*places])
     if named:
         return _no(RefusalReason.REFERENCED, f'Job class "{name}" is still referenced in {named}.')
     return None

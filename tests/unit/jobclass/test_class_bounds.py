@@ -72,6 +72,13 @@ def test_a_class_has_at_most_500_names_of_each_kind(attribute):
 
 
 @pytest.mark.parametrize("attribute", ["owner", "user_lists", "xuser_lists"])
+def test_a_name_in_a_class_has_at_most_255_letters(attribute):
+    assert faults_of(f"jcname m\n{attribute} {'a' * 255}\n") == []
+    words = f"{attribute} has the name {'a' * 37}... of 256 letters; at most 255."
+    assert faults_of(f"jcname m\n{attribute} b,{'a' * 256}\n") == [(2, words)]
+
+
+@pytest.mark.parametrize("attribute", ["owner", "user_lists", "xuser_lists"])
 def test_a_stored_class_with_more_names_is_of_use_until_it_is_changed(attribute):
     last = "%bob" if attribute == "xuser_lists" else "%ann"
     before = classes_of([with_names(20_000, attribute, last)], Vocabulary())
