@@ -27,7 +27,7 @@ NO_CLASS = "NONE"
 """What a job names that is to have no class, whatever jobs have that name none."""
 REQUESTS = ("l_hard", "l_soft")
 """The lists whose keys are resources."""
-# At the names and variants of classes, for one suggestion: a few milliseconds.
+# Names and variants of classes that are compared for one suggestion: a few milliseconds.
 _MOST_LOOKS, _LOOKS_OF_CLASS = 50_000, 20
 
 
@@ -134,7 +134,7 @@ class ClassesOfUser:
     def usable(self, listed: str) -> str | None:
         """The class that a job of this user would have to name to enter where a jc_list has this name: "" for none at all,
         NONE where a job that names none gets one; None: there is none that the user may use. ANY_JC where any class may
-        enter, and so many are none for this user that the others are not looked at.
+        enter, and the first thousands are none for this user: the others are not judged.
         """
         if listed not in self._suggested:
             self._suggested[listed] = self._suggest(listed)
