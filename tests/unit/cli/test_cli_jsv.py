@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.jsv_kit import shell, write_script
 
+from lodesman.cli import client_jsv
 from lodesman.cli.client_jsv import RequestOptions, client_request, read_request, read_requests
 from lodesman.errors import InvalidConfig
 from lodesman.jobs import read_description
@@ -383,3 +384,12 @@ def test_programs_read_the_refusal_of_a_script(at, accepting, script):
     path = script("jsv_reject no")
     found = json.loads(at("submit", "--json", "--jsv", "check.sh", "hello.jdl").out)
     assert found["errors"][0]["data"]["jsv"] == path
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("7", 7.0), ("²", None), ("٣", None), ("9" * 5_000, None), ("0", None), ("1_0", None), ("inf", None)],
+)
+def test_a_time_that_is_no_number_of_seconds_is_the_usual_one(text, seconds):
+    usual = client_jsv._settings({}).time_out_seconds
+    assert client_jsv._settings({"SGE_JSV_TIMEOUT": text}).time_out_seconds == (seconds or usual)
