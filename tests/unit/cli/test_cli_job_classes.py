@@ -185,6 +185,12 @@ def test_the_list_has_a_line_for_each_variant(at, server):
     assert at("class", "ls", "--json").json["classes"][1]["state"] == "conflict"
 
 
+def test_the_list_says_how_many_owners_it_leaves_out(at, server):
+    rows = [row(owner=["ann", "bob", "eva"], more_owners=497)]
+    server.on("GET", "/v1/job-classes", {"classes": rows, "default_jc": "", "enforce_jc": False})
+    assert "ann, bob, eva and 497 more" in at("class", "ls").out
+
+
 def test_removing_and_switching(at, server):
     assert at("class", "rm", "app", "two").out == "Removed app, two.\n"
     assert server.asked[-1].json == {"names": ["app", "two"]}
