@@ -8,10 +8,21 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+_LETTERS = 300  # of a fault in words
+
 
 def counted(count: int, noun: str) -> str:
     """`1 job`, `3 jobs`, `1,000 task queues`: a number in a sentence."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def words_of(fault: BaseException) -> str:
+    """The kind of a fault and what it says, as a text that can be sent; its own words may be what fails."""
+    try:
+        words = str(fault)
+    except Exception:
+        words = "it cannot be put into words"
+    return f"{type(fault).__name__}: {words}"[:_LETTERS].encode("utf-8", "replace").decode()
 
 
 class LodesmanError(Exception):

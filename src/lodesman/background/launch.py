@@ -31,7 +31,7 @@ from lodesman.director.iteration import Decision
 from lodesman.director.options import DirectorOptions, PoolOptions
 from lodesman.director.orders import PoolState, submitted_to
 from lodesman.director.placement import Placement
-from lodesman.errors import LodesmanError
+from lodesman.errors import LodesmanError, words_of
 from lodesman.matching import ANY, QueueOffer, key_to_json
 from lodesman.resources import LOCAL, QueueId
 
@@ -346,4 +346,4 @@ class SubmissionPools:
             self._note(queue, StartFault.UNANSWERED, fault.message)
         except Exception as fault:  # its thread has other tasks to do
             log.exception("a submission failed", extra={"queue": str(queue)})
-            self._note(queue, StartFault.UNANSWERED, f"{type(fault).__name__}: {fault}")
+            self._note(queue, StartFault.UNANSWERED, words_of(fault))

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from lodesman.errors import Conflict, ServerFault, Unavailable
+from lodesman.errors import Conflict, ServerFault, Unavailable, words_of
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,6 @@ _TRIES: Final = 60
 _MORE_TRIES: Final = 20
 # At each pass, whether what is at fault is mended.
 _TRIES_AGAIN: Final = 4
-_LETTERS: Final = 300
 
 
 class Item(NamedTuple):
@@ -56,15 +55,6 @@ def is_of_item(fault: Exception) -> bool:
     return isinstance(fault, ServerFault) or not isinstance(fault, (Conflict, Unavailable))
 
 
-def _words_of(fault: Exception) -> str:
-    """What a fault says, as a text that can be sent; its own words may be what fails."""
-    try:
-        words = str(fault)
-    except Exception:
-        words = "it cannot be put into words"
-    return f"{type(fault).__name__}: {words}"[:_LETTERS].encode("utf-8", "replace").decode()
-
-
 class StepPass:
     """One pass of a step. `faults`: by what it left out, the fault in words; `more`: how many it left out beside these."""
 
@@ -79,7 +69,7 @@ class StepPass:
         """
         if not is_of_item(fault):
             raise fault
-        name, words = str(item), _words_of(fault)
+        name, words = str(item), words_of(fault)
         if others:
             words = f"with others until it is known which is at fault; {words}"
         if name not in self.faults and len(self.faults) >= _NAMED:

@@ -65,13 +65,22 @@ class SteadyHandler(logging.StreamHandler):  # type: ignore[type-arg]
         self._kinds: dict[object, _AlikeLines] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write or count one line. The caller holds the lock of the handler."""
+        """Write or count one line. The caller holds the lock of the handler. Who logs a line meets with no fault of it."""
+        try:
+            takes = self._counts(record)
+        except Exception:  # it cannot be put into words
+            self.handleError(record)
+        else:
+            if takes:
+                super().emit(record)
+
+    def _counts(self, record: logging.LogRecord) -> bool:
+        """Count a line; whether it is to be written."""
         fault = record.exc_info[0] if record.exc_info else None
         alike = (record.name, record.levelno, str(record.msg), fault)
         extras = {name: value for name, value in vars(record).items() if name not in _STANDARD}
         same = (*alike, record.getMessage(), repr(extras))
-        if self._takes(same, 1, record) and self._takes(alike, _MOST_ALIKE, record):
-            super().emit(record)
+        return self._takes(same, 1, record) and self._takes(alike, _MOST_ALIKE, record)
 
     def write_counted(self, *, begun_before: float) -> None:
         """Write what was left out since a time by `ticks`, and begin to count anew."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
-from lodesman.errors import LodesmanError
+from lodesman.errors import LodesmanError, words_of
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Loop:
         except Exception as fault:
             self.failures += 1
             self.in_a_row += 1
-            self.fault = f"{type(fault).__name__}: {fault}"[:500]
+            self.fault = words_of(fault)
             if isinstance(fault, LodesmanError):
                 log.warning("a step of upkeep failed: %s", fault, extra={"step": self.name})
             else:

@@ -326,6 +326,20 @@ def test_unknown_pools_are_not_an_answer(world):
     assert world.told == [(SHORT, StartFault.UNANSWERED, "cannot be reached")]
 
 
+def test_a_fault_without_words_costs_its_own_submission_alone(world):
+    class Wordless(Exception):
+        def __str__(self):
+            raise ValueError
+
+    def broken(_stamps):
+        raise Wordless
+
+    world.batch.answer = broken
+    world.launch(2)
+    world.end()
+    assert world.told == [(SHORT, StartFault.UNANSWERED, "Wordless: it cannot be put into words")]
+
+
 def test_a_pilot_that_cannot_be_stored_is_not_submitted(world):
     world.refuse["pilots"] = Unavailable("The server is shutting down.")
     with pytest.raises(Unavailable):

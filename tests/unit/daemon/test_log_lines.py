@@ -77,3 +77,17 @@ def test_what_was_left_out_is_written_at_the_end_and_keeps_no_trace(log):
     assert "trace" in first
     assert counted["repeated"] == 2
     assert "trace" not in counted
+
+
+def test_what_cannot_be_put_into_words_is_no_fault_of_who_logs_it(log, capsys):
+    class Wordless(Exception):
+        def __str__(self):
+            raise ValueError
+
+        __repr__ = __str__
+
+    (handler,) = [one for one in log.handlers if isinstance(one, SteadyHandler)]
+    for words in ({"args": (Wordless(),)}, {"fault": Wordless()}, {"args": ("x",)}):
+        handler.handle(logging.makeLogRecord({"name": "a.log", "msg": "it failed: %s", **words}))
+    assert [line["message"] for line in log.lines()] == ["it failed: x"]
+    assert capsys.readouterr().err.count("--- Logging error ---") == 2

@@ -77,6 +77,22 @@ def test_a_step_that_fails_is_tried_again(fault, caplog):
     assert all(record.exc_info for record in told) is not isinstance(fault, Unavailable)
 
 
+def test_a_fault_without_words_costs_its_own_step_alone():
+    class Wordless(Exception):
+        def __str__(self):
+            raise ValueError
+
+    def odd():
+        raise Wordless
+
+    loops = Steps()
+    loops.add("odd", 0.0, odd)
+    loops.add("other", 0.0, lambda: loops.stop() if loops.loops[0].failures else None)
+    run(loops)
+    assert loops.loops[0].fault == "Wordless: it cannot be put into words"
+    assert loops.loops[1].fault == ""
+
+
 def test_what_is_no_exception_ends_the_process_aloud():
     class Odd(BaseException):
         pass
