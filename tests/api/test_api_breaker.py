@@ -113,3 +113,57 @@ def test_orders_are_in_the_audit_trail(house):
     order(house, "open")
     (row,) = [one for one in house.get("/v1/audit", "admin")["entries"] if one["action"] == "breaker-ordered"]
     assert (row["subject"], row["by"], row["detail"]) == (QUEUE, "admin", "open: a new disk")
+
+
+def test_a_damaged_row_costs_its_own_queue_alone_and_is_stored_anew(house, director):
+    south = QueueId("South", "ce.south", "long")
+    house.submitted({"CPUTime": 500, "Site": "North"})
+    director.post = house.post
+    house.do(
+        Change(put_breakers, [StoredBreaker(*PLACE, encode(BROKEN).decode()), StoredBreaker(*south, "{")])
+    )
+    assert breakers(house.side.db) == {PLACE: BROKEN}
+    (north,) = [one for one in house.get("/v1/sites", "admin")["sites"] if one["failing"]]
+    assert north["failing"][0]["queue"] == "short"
+    house.get("/health")
+    assert placed(house, director)[0] == 0
+    assert director.breakers == {PLACE: BROKEN}
+    assert list(director.left_out.named()) == ["breaker South/ce.south/long"]
+    assert placed(house, director)[0] == 0
+    assert director.left_out.named() == {}
+    house.do(Change(put_breakers, [StoredBreaker(*PLACE, "{")]))
+    director.tick(house.now)
+    assert breakers(house.side.db) == director.breakers == {PLACE: BROKEN}
+
+
+def test_a_damaged_row_of_a_breaker_is_named_until_it_is_stored_or_removed(house, director):
+    house.do(Change(put_breakers, [StoredBreaker(*PLACE, "{")]))
+    director.left_out, director.post = house.side.keeper.left_out, lambda *_: None  # nothing is stored anew
+    for _ in range(2):
+        director.tick(house.now)
+        house.now += 10.0
+        house.side.keeper.refresh(house.now)
+        why = house.get(f"/v1/queues/why?path={QUEUE}", "admin")
+        (text,) = [step["text"] for step in why["chain"] if step["step"] == "server"]
+        assert text.startswith(
+            "breaker North/ce.north/short is left out of the director: breakers (DecodeError"
+        )
+    body = {"failing": {}, "left_out": list(director.left_out.named())}
+    house.call("POST", "/v1/service/alive", body, token="service")
+    (text,) = house.get("/health", token=None)["faults"]
+    assert text.endswith("leaves out: a breaker (lode why names it).")
+    assert order(house, "auto", "").status == 200
+    director.tick(house.now)
+    assert director.left_out.named() == {}
+
+
+def test_whatever_a_damaged_order_was_no_pilot_is_sent_until_it_is_taken_back(house, director):
+    house.submitted({"CPUTime": 500, "Site": "North"})
+    order(house, "close")
+    house._writer.change("UPDATE breaker_order SET state = 'shut'")
+    assert placed(house, director)[0] == 0
+    (north,) = [one for one in house.get("/v1/sites", "admin")["sites"] if one["failing"]]
+    assert "open by order of somebody" in north["failing"][0]["order"]
+    assert "what was ordered cannot be read" in north["failing"][0]["order"]
+    assert order(house, "auto", "").status == 200
+    assert placed(house, director)[0] > 0

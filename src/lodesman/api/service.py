@@ -142,7 +142,7 @@ def _named(items: Iterable[str]) -> str:
 
 def _for_strangers(item: str) -> str:
     """What is left out; the names of sites and CE queues are left to the log and to `lode why`."""
-    kind = next((kind for kind in ("CE queue", "site", "user") if item.startswith(f"{kind} ")), "")
+    kind = next((kind for kind in ("CE queue", "breaker", "site", "user") if item.startswith(f"{kind} ")), "")
     return f"a {kind} (lode why names it)" if kind else item
 
 

@@ -18,7 +18,6 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from lodesman.answers import inner_calls, why_queues
-from lodesman.answers.accounts import AuditNote
 from lodesman.answers.call import Post, encode
 from lodesman.answers.nodes import BreakerOrder, NodePath, QueueId
 from lodesman.answers.service import Iteration, Limited, StoredBreaker
@@ -66,6 +65,9 @@ log = logging.getLogger(__name__)
 # the last word is too old to be believed (`why.facts.fresh_seconds`): a director that has nothing to do is at work.
 _EMPTY_SECONDS = 30.0
 _NONE: Final[frozenset[int]] = frozenset()
+_FRESH: Final = limits.Breaker()
+# In the place of what is stored and cannot be read: it equals no other.
+_DAMAGED: Final = limits.Breaker(failures=-1)
 # Whole numbers that all readers of JSON take.
 _SEED_BITS = 53
 
@@ -125,20 +127,8 @@ class Director:
         What was decided is carried out as far as it can be: what one part meets with stops none of the others. Raises the
         first such fault at the end.
         """
-        found = breakers(self.db)
-        if self._stored is None:
-            self.breakers = {**found, **self.breakers}
-        # What is not stored any more was taken out by an administrator: it begins anew.
-        forgotten = {
-            queue for queue, one in (self._stored or {}).items() if one != limits.Breaker()
-        } - found.keys()
-        self._stored = found
-        self.orders = breaker_orders(self.db)
-        shut_off = {queue for queue, order in self.orders.items() if order.state == "closed"}
-        self.breakers = {
-            queue: one for queue, one in self.breakers.items() if queue not in shut_off | forgotten
-        }
-        self._states = {queue: one.state for queue, one in self.breakers.items()}
+        with self.left_out.step("the director: breakers") as left:
+            self._look_at_breakers(left)
         self._hear()
         with self.left_out.step("the director") as left:
             seen, decision = self._decide(now, left)
@@ -157,6 +147,24 @@ class Director:
         if faults:
             raise faults[0]
         return decision.placement.placed
+
+    def _look_at_breakers(self, left: StepPass) -> None:
+        """Take in what administrators did to them. Whose row is damaged has none stored: it is stored anew."""
+        damaged: dict[QueueId, Exception] = {}
+        found = breakers(self.db, damaged)
+        for queue, fault in damaged.items():
+            left.leave_out(Item("breaker", queue), fault)
+        found |= dict.fromkeys(damaged, _DAMAGED)
+        if self._stored is None:
+            self.breakers = {**found, **self.breakers}
+        # What is not stored any more was taken out by an administrator: it begins anew.
+        gone = {queue for queue, one in (self._stored or {}).items() if one != _FRESH} - found.keys()
+        self._stored, self.orders = found, breaker_orders(self.db)
+        gone |= {queue for queue, order in self.orders.items() if order.state == "closed"}
+        self.breakers = {
+            queue: one for queue, one in self.breakers.items() if queue not in gone and one is not _DAMAGED
+        }
+        self._states = {queue: one.state for queue, one in self.breakers.items()}
 
     def _decide(self, now: float, left: StepPass) -> tuple[DirectorInput, Decision]:
         """What there is, and what to do; queues, pilots or sites that it cannot be done with are left out."""
@@ -233,23 +241,16 @@ class Director:
 
     def _note_breakers(self, _decision: Decision) -> None:
         """Store the breakers that changed, and note in the audit trail which opened or closed."""
-        new, before, fresh = dict(self.breakers), self._stored or {}, limits.Breaker()
+        new, before = dict(self.breakers), self._stored or {}
         changed = [
-            StoredBreaker(*queue, "" if (one := new.get(queue, fresh)) == fresh else encode(one).decode())
+            StoredBreaker(*queue, "" if (one := new.get(queue, _FRESH)) == _FRESH else encode(one).decode())
             for queue in sorted(new.keys() | before.keys())
-            if new.get(queue, fresh) != before.get(queue, fresh)
+            if new.get(queue, _FRESH) != before.get(queue, _FRESH)
         ]
         if changed:
             self.post(inner_calls.BREAKERS, changed)
             self._stored = new
-        notes, closed = [], BreakerState.CLOSED
-        for queue in sorted(self._states.keys() | self.breakers.keys()):
-            breaker, old = self.breakers.get(queue, limits.Breaker()), self._states.get(queue, closed)
-            if breaker.state is BreakerState.OPEN and old is not BreakerState.OPEN:
-                notes.append(AuditNote("breaker-opened", str(queue), detail=breaker.reason))
-            elif breaker.state is closed and old is not closed:
-                notes.append(AuditNote("breaker-closed", str(queue)))
-        if notes:
+        if notes := limits.breaker_notes(self._states, new):
             self.post(inner_calls.NOTE, notes)
 
     def now(self) -> DirectorNow:

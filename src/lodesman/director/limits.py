@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lodesman.answers.accounts import AuditNote
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState, ClampName
 from lodesman.director.options import BreakerRules, RateRules
 
@@ -142,6 +144,18 @@ def failed(breaker: Breaker, *, now: float, rules: BreakerRules, reason: str) ->
         retry_at=now + wait_s,
         reason=reason,
     )
+
+
+def breaker_notes(before: Mapping[QueueId, BreakerState], now: Mapping[QueueId, Breaker]) -> list[AuditNote]:
+    """Which of them opened or closed since, for the audit trail."""
+    notes, fresh, closed = [], Breaker(), BreakerState.CLOSED
+    for queue in sorted(before.keys() | now.keys()):
+        breaker, old = now.get(queue, fresh), before.get(queue, closed)
+        if breaker.state is BreakerState.OPEN and old is not BreakerState.OPEN:
+            notes.append(AuditNote("breaker-opened", str(queue), detail=breaker.reason))
+        elif breaker.state is closed and old is not closed:
+            notes.append(AuditNote("breaker-closed", str(queue)))
+    return notes
 
 
 def describe_breaker(breaker: Breaker) -> str:

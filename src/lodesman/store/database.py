@@ -9,12 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
+
+import msgspec
 
 from lodesman.errors import Unavailable
 from lodesman.store.statement import Group, Row
 
 _T = TypeVar("_T")
+
+UNREADABLE: Final = (msgspec.DecodeError, RecursionError, TypeError, ValueError)
+"""What the reading of a damaged value meets with."""
 
 
 class DatabaseGone(Unavailable):

@@ -14,12 +14,13 @@ from lodesman.director.limits import Breaker
 from lodesman.director.record import of_queues
 from lodesman.director.site_mask import SiteMask
 from lodesman.errors import NotFound
-from lodesman.store import Reader
+from lodesman.store import UNREADABLE, Reader
 from lodesman.store.read.task_queues import queues_of_vo
 from lodesman.store.statement import ANY, AT_MOST_ONE, ONE, Statement
 from lodesman.store.transaction import Transaction
 
 _LAST = "SELECT id, at, plan FROM director_iteration WHERE id > ? ORDER BY id DESC LIMIT 1"
+_DAMAGED_ORDER: Final = "what was ordered cannot be read: order it again, or say auto (lode queue breaker)"
 _CLOSINGS = """SELECT site, ce, queue, reason, closed_by, since, until, keep_pilots, begins FROM site_mask
 WHERE ? IN ('', site)"""
 
@@ -81,16 +82,31 @@ def closings(db: Reader, site: str = "") -> SiteMask:
     )
 
 
-def breakers(db: Reader) -> dict[QueueId, Breaker]:
-    """The breakers that are not closed, or have failures."""
-    rows = db.execute("SELECT site, ce, queue, record FROM breaker")
-    return {QueueId(*place): msgspec.json.decode(record, type=Breaker) for *place, record in rows}
+def breakers(db: Reader, damaged: dict[QueueId, Exception] | None = None) -> dict[QueueId, Breaker]:
+    """The breakers that are not closed, or have failures, but for those whose rows are `damaged`, which come there."""
+    found = {}
+    for *place, record in db.execute("SELECT site, ce, queue, record FROM breaker"):
+        try:
+            found[QueueId(*place)] = msgspec.json.decode(record, type=Breaker)
+        except UNREADABLE as fault:
+            if damaged is not None:
+                damaged[QueueId(*place)] = fault
+    return found
 
 
 def breaker_orders(db: Reader) -> dict[QueueId, BreakerOrder]:
-    """The orders that hold."""
+    """The orders that hold. Where the row of one is damaged, no pilot is sent until it is given again or taken back."""
     rows = db.execute("SELECT site, ce, queue, state, reason, ordered_by, at FROM breaker_order")
-    return {QueueId(*row[:3]): BreakerOrder(*row) for row in rows}
+    return {QueueId(*row[:3]): _order(row) for row in rows}
+
+
+def _order(row: Sequence[Any]) -> BreakerOrder:
+    try:
+        fields = zip(BreakerOrder.__struct_fields__, row, strict=True)
+        return msgspec.convert(dict(fields), BreakerOrder)
+    except msgspec.ValidationError:
+        site, ce, queue, *_ = row
+        return BreakerOrder(site, ce, queue, "open", _DAMAGED_ORDER, "somebody", 0.0)
 
 
 def closings_version(db: Reader) -> int:

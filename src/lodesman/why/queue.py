@@ -140,7 +140,8 @@ class QueueFacts(SnapshotFacts):
     @cached_property
     def server_fault(self) -> str:
         """What the server failed to do for it by a fault of its own; '' if nothing."""
-        return self.left_out(f"CE queue {'/'.join(self.place)}", f"site {self.place.site}")
+        path = "/".join(self.place)
+        return self.left_out(f"CE queue {path}", f"site {self.place.site}", f"breaker {path}")
 
     @property
     def no_backend(self) -> str:
