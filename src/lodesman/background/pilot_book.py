@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
-from operator import or_
+from functools import partial, reduce
+from itertools import chain
+from operator import attrgetter, or_
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import Limited
 from lodesman.answers.why_jobs import JobPilots
+from lodesman.background.left_out import Item, StepPass, task_queue
 from lodesman.background.traffic import PilotTraffic
 from lodesman.commands.claim import reckon
 from lodesman.commands.sessions import FreeResources, PilotSession, presented_by, takes_jobs
@@ -107,15 +109,16 @@ class PilotBook:
 
     def refresh(
         self, db: Reader, now: float, rooms: Mapping[str, Mapping[str, Any]] | None = None, *,
-        mask: SiteMask = NOTHING_CLOSED,
+        mask: SiteMask = NOTHING_CLOSED, left: StepPass | None = None,
     ) -> None:  # fmt: skip
         """Read who lives; only pilots that are new, have joined since or whose queue has changed are read whole. `rooms`: of
-        CE queues, in the director's last record.
+        CE queues, in the director's last record. `left`: where pilots are named that cannot be handled.
         """
+        left = left or StepPass("pilots", {})
         before, self._mask = self._mask, mask
         rows, known = pilots_in_short(db), self._slots
         soon, attempts = self._traffic.take(rows, rooms or {}, now), running_attempts(db)
-        held = self._held_by(db, attempts)
+        held = self._held_by(db, attempts, left)
         changed = [
             row.id
             for row in rows
@@ -126,13 +129,13 @@ class PilotBook:
                 and before.end_of_jobs(row.queue_id, now) != mask.end_of_jobs(row.queue_id, now)
             )
         ]
-        found = pilots_by_id(db, changed) if changed else []
-        alive = {row.id for row in rows}
+        found = left.in_parts(changed, partial(pilots_by_id, db), partial(Item, "pilot")) if changed else []
         with self._lock:
-            for number in [number for number in known if number not in alive]:
+            for number in known.keys() - {row.id for row in rows}:
                 self._drop(number)
-            for pilot in found:
-                self._put(pilot, now)
+            for pilot in chain.from_iterable(found):
+                with left.item(Item("pilot", pilot.id)):
+                    self._put(pilot, now)
             self._grow_old(now)
             self._sort(rows, now)
             self.own = self._traffic.own
@@ -267,13 +270,15 @@ class PilotBook:
         if session.is_mortal or end is not None:
             self._mortal[row.id] = session
 
-    def _held_by(self, db: Reader, attempts: Sequence[RunningAttempt]) -> dict[int, list[tuple[int, int]]]:
+    def _held_by(
+        self, db: Reader, attempts: Sequence[RunningAttempt], left: StepPass
+    ) -> dict[int, list[tuple[int, int]]]:
         """The cores and MB (0: its cores' part) of each live attempt, by pilot."""
         new = {one.task_queue for one in attempts} - self._sizes.keys()
         if len(self._sizes) + len(new) > _SIZES_KEPT:
             self._sizes, new = {}, {one.task_queue for one in attempts}
-        keys = keys_by_id(db, new) if new else {}
-        self._sizes |= {tq_id: (key.cores, key.memory_mb) for tq_id, key in keys.items()}
+        for keys in left.in_parts(sorted(new), partial(keys_by_id, db), task_queue) if new else ():
+            self._sizes |= {tq_id: (key.cores, key.memory_mb) for tq_id, key in keys.items()}
         held: dict[int, list[tuple[int, int]]] = {}
         for one in attempts:
             held.setdefault(one.pilot, []).append(self._sizes.get(one.task_queue, (1, 0)))
@@ -345,15 +350,13 @@ class PilotBook:
             if row.id in self._slots and row.is_unreached(now):
                 away.setdefault(row.queue_id, []).append(row)
         self._away = mask_of(self._slots[row.id][0] for some in away.values() for row in some)
-        first = {queue: min(some, key=_runs_since) for queue, some in away.items() if queue not in joined}
+        of_new = ((queue, some) for queue, some in away.items() if queue not in joined)
+        first = {queue: min(some, key=attrgetter("native_seen")) for queue, some in of_new}
         self.unreached = {
-            queue: Unreached(len(away[queue]), _runs_since(row), row.host) for queue, row in first.items()
+            queue: Unreached(len(away[queue]), row.native_seen or 0.0, row.host)
+            for queue, row in first.items()
         }
         self._unreached = mask_of(self._slots[row.id][0] for queue in first for row in away[queue])
-
-
-def _runs_since(row: LivePilot) -> float:
-    return row.native_seen or 0.0
 
 
 def _starts(by_size: Mapping[Size, int], key: TaskQueueKey, fit: int) -> int:

@@ -56,22 +56,25 @@ _REQUIREMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class RefreshInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What a refresh is held against: one moment of the database."""
+    """What a refresh is held against: one moment of the database. `damaged`: task queues whose keys cannot be read."""
 
     last: read.PassRow
     state: read.PassRequests
     pools: Sequence[read.PoolRow]
     queues: Sequence[JudgedQueue]
+    damaged: Mapping[int, Exception] = {}
 
 
 def read_refresh_input(db: Reader) -> RefreshInput:
     """Everything as it is at one moment."""
+    damaged: dict[int, Exception] = {}
     with db:
         return RefreshInput(
             last=read.last_pass(db),
             state=read.pass_requests(db),
             pools=list(read.stored_pools(db)),
-            queues=list(queues_to_judge(db)),
+            queues=list(queues_to_judge(db, damaged)),
+            damaged=damaged,
         )
 
 
@@ -179,6 +182,8 @@ class PoolKeeper:
     def _read(self, policy: Policy, left: StepPass) -> RefreshInput:
         """The input, where pools have the identifiers of today's types."""
         stored = read_refresh_input(self._db)
+        for number, fault in stored.damaged.items():
+            left.leave_out(task_queue(number), fault)
         asked = partial(self._ids.changed, policy.config.types)
         found = left.in_parts(stored.pools, asked, lambda pool: _pool(pool.id))
         changed = list(chain.from_iterable(found))

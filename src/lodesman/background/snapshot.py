@@ -163,7 +163,7 @@ class SnapshotKeeper:
                 snapshot = self._read(now, left)
                 rooms = snapshot.iteration.record["rooms"] if snapshot.iteration else {}
                 with left.item("pilots"):
-                    self.pilots.refresh(self._db, now, rooms, mask=self._mask.look(self._db))
+                    self.pilots.refresh(self._db, now, rooms, mask=self._mask.look(self._db), left=left)
                 with left.item("starts of late"):
                     new = self.starts.read(now, {tq_id for tq_id, *_ in snapshot.waiting})
                     self.jobs.read(self.pilots.attempts, new, self.starts)

@@ -150,7 +150,7 @@ class StartsOfLate:
         new = set(task_queues) - self._groups.keys()
         if len(self._groups) + len(new) > _GROUPS_KEPT:
             self._groups, new = {}, set(task_queues)
-        self._groups |= {tq_id: (key.vo, key.group) for tq_id, key in keys_by_id(self._db, new).items()}
+        self._groups |= {tq_id: (key.vo, key.group) for tq_id, key in keys_by_id(self._db, new, {}).items()}
         return self._groups
 
     def _note_idle(self, now: float, waiting: Collection[int]) -> None:

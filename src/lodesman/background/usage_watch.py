@@ -78,7 +78,7 @@ class UsageWatch:
             self._reading = reading
             return False
         known = {tq_id: key for tq_id, key in self._keys.items() if tq_id in found[1]}
-        self._keys = known | keys_by_id(self.db, found[1].keys() - known.keys())
+        self._keys = known | keys_by_id(self.db, found[1].keys() - known.keys(), {})
         self._read = found
         return True
 

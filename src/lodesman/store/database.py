@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,10 +17,23 @@ import msgspec
 from lodesman.errors import Unavailable
 from lodesman.store.statement import Group, Row
 
+log = logging.getLogger(__name__)
+
 _T = TypeVar("_T")
 
 UNREADABLE: Final = (msgspec.DecodeError, RecursionError, TypeError, ValueError)
 """What the reading of a damaged value meets with."""
+
+
+def readable(make: Callable[..., _T], rows: Iterable[Sequence[Any]], noun: str) -> Iterator[_T]:
+    """What `make` makes of each row, but for damaged ones: the log names each by its first column."""
+    for row in rows:
+        try:
+            made = make(*row)
+        except UNREADABLE:
+            log.exception("a row of the database cannot be read", extra={"row": f"{noun} {row[0]}"})
+        else:
+            yield made
 
 
 class DatabaseGone(Unavailable):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import asdict
@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from lodesman.answers.site_ads import AdEntry, SiteAdRow
 from lodesman.broker.ad import MOST_LIFETIME_S, AdVersion, SiteAd
 from lodesman.broker.gate import SiteMatch
-from lodesman.store import Reader
+from lodesman.store import Reader, readable
 from lodesman.store.dialect import by_index
 from lodesman.store.statement import ANY, ONE, Statement
 from lodesman.store.transaction import Transaction
@@ -20,10 +20,10 @@ _MOST_AT_ONCE: Final = 5_000
 _MOST_SHOWN: Final = 1_000
 _VERSION = "sequence, incarnation, lifetime, received_at"
 _ROWS = "SELECT site, lifetime, received_at, entry FROM site_ad WHERE ? IN ('', site) ORDER BY site"
-_DAY = """SELECT entry FROM site_ad_entry WHERE site = ? AND received_at > ?
+_DAY = """SELECT id, entry FROM site_ad_entry WHERE site = ? AND received_at > ?
 ORDER BY received_at DESC, id DESC LIMIT ?"""
 # A pilot of a forwarding node runs elsewhere than it was sent.
-_LIVE = f"""SELECT site, sent_to, stamp, created_at, coalesce(submitted_at, joined_at), joined_at IS NOT NULL
+_LIVE = f"""SELECT stamp, site, sent_to, created_at, coalesce(submitted_at, joined_at), joined_at IS NOT NULL
 FROM pilot {by_index("pilot_live")} WHERE ended_at IS NULL AND (sent_to <> '' OR ? IN ('', site))"""
 _ENDED = f"""SELECT stamp, created_at FROM pilot {by_index("pilot_site")}
 WHERE site = ? AND created_at >= ? AND ended_at IS NOT NULL"""
@@ -43,9 +43,15 @@ def ad_versions(db: Reader) -> dict[str, AdVersion]:
 
 
 def newest_ad(db: Reader, site: str) -> tuple[AdVersion, str, int | None] | None:
-    """Which ad a site has, its text as it came, and the jobs of others; None if it never advertised."""
-    row = db.execute(f"SELECT {_VERSION}, text, entry FROM site_ad WHERE site = ?", (site,)).fetchone()
-    return None if row is None else (_version(*row[:-2]), row[-2], _ENTRY.decode(row[-1]).others)
+    """Which ad a site has, its text as it came ('' if its row is damaged), and the jobs of others; None if it never
+    advertised.
+    """
+    row = db.execute(f"SELECT site, entry, text, {_VERSION} FROM site_ad WHERE site = ?", (site,)).fetchone()
+    if row is None:
+        return None
+    _, _, text, *version = row
+    found = next(readable(lambda _site, entry, *_: _ENTRY.decode(entry), [row], "the ad of"), None)
+    return (_version(*version), "", None) if found is None else (_version(*version), text, found.others)
 
 
 def _version(sequence: int, incarnation: str, lifetime_s: float, received_at: float) -> AdVersion:
@@ -56,31 +62,37 @@ def _version(sequence: int, incarnation: str, lifetime_s: float, received_at: fl
 
 def ad_rows(db: Reader, now: float, site: str = "") -> list[SiteAdRow]:
     """What the newest ads say, by site: of all sites, or of one."""
-    return [
-        SiteAdRow(
+
+    def row(name: str, lifetime: float, at: float, entry: str) -> SiteAdRow:
+        return SiteAdRow(
             **asdict(_ENTRY.decode(entry)),
             site=name,
             lifetime_seconds=lifetime,
             is_too_old=now - at > min(lifetime, MOST_LIFETIME_S),
         )
-        for name, lifetime, at, entry in db.execute(_ROWS, (site,))
-    ]
+
+    return list(readable(row, db.execute(_ROWS, (site,)), "the ad of"))
 
 
 def ads_of_the_day(db: Reader, site: str, now: float) -> list[AdEntry]:
     """What a site said in the last day, the newest first; of one that says more than usual, the newest thousand."""
-    return [_ENTRY.decode(text) for (text,) in db.execute(_DAY, (site, now - KEPT_S, _MOST_SHOWN))]
+    rows = db.execute(_DAY, (site, now - KEPT_S, _MOST_SHOWN))
+    return list(readable(lambda _number, text: _ENTRY.decode(text), rows, "ad"))
 
 
 def live_matches(db: Reader, site: str = "") -> dict[str, list[SiteMatch]]:
     """The pilots that were sent to each site, or to one, and have not ended."""
     found: dict[str, list[SiteMatch]] = {}
-    for runs_at, sent_to, stamp, at, submitted_at, joined in db.execute(_LIVE, (site,)):
-        name = msgspec.json.decode(sent_to)[0] if sent_to else runs_at
+    for name, one in readable(_match, db.execute(_LIVE, (site,)), "pilot"):
         if site in ("", name):
-            one = SiteMatch(stamp=stamp, matched_at=at, submitted_at=submitted_at, joined=bool(joined))
             found.setdefault(name, []).append(one)
     return found
+
+
+def _match(stamp: str, runs_at: str, sent_to: str, *rest: Any) -> tuple[str, SiteMatch]:
+    at, submitted_at, joined = rest
+    name = msgspec.json.decode(sent_to, type=tuple[str, str, str])[0] if sent_to else runs_at
+    return name, SiteMatch(stamp=stamp, matched_at=at, submitted_at=submitted_at, joined=bool(joined))
 
 
 def ended_matches(db: Reader, site: str, since: float) -> list[SiteMatch]:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.conftest import at_most
 
 from lodesman.answers.nodes import Closing, QueueId
+from lodesman.background.left_out import LeftOut
 from lodesman.background.pilot_book import Barred, PilotBook
 from lodesman.commands.sessions import PilotSession
 from lodesman.director.site_mask import SiteMask
@@ -281,3 +282,21 @@ def test_usable_is_what_the_claim_would_say(base, add, make_key, world, wish):
         expected += not row.drain and not explain(key, _whole(PilotSession(row, now=0.0)))
     found = book.usable(key, None, now=NOW)
     assert found.usable_idle + found.usable_busy + found.usable_waiting == expected
+
+
+@pytest.mark.parametrize("column", ["request", "node", "state"])
+def test_a_damaged_row_costs_its_own_pilot_alone(base, add, make_key, column):
+    book, left_out = PilotBook(), LeftOut()
+    for _ in range(3):
+        add()
+    with base.writer:
+        base.writer.execute(f"UPDATE pilot SET {column} = '{{' WHERE id = 2")
+    before = base.db.only("SELECT request, node, state FROM pilot WHERE id = 1")
+    for live, named in ((2, {"pilot 2"}), (2, {"pilot 2"}), (3, set())):
+        if not named:
+            with base.writer:
+                base.writer.execute("UPDATE pilot SET request = ?, node = ?, state = ? WHERE id = 2", before)
+        with left_out.step("the snapshot") as left:
+            book.refresh(base.db, NOW, left=left)
+        assert set(left_out.named()) == named
+        assert book.usable(make_key(), None, now=NOW).live == live

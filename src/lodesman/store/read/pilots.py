@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,7 +16,7 @@ from lodesman.answers.pilots import UNREACHED_SECONDS, ListedPilot, Pilot
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.vocabulary import PilotState
 from lodesman.director.hosts import NODE_FAULT
-from lodesman.store import Reader
+from lodesman.store import Reader, readable
 from lodesman.store.dialect import GIVEN, GIVEN_TEXT_TRIPLES, JOIN_IN_ORDER, by_index, keys
 from lodesman.store.read.task_queues import keys_by_id
 
@@ -146,10 +148,17 @@ def _sent_to(text: str) -> QueueId | None:
 
 
 def _pilots(db: Reader, which: str, *values: object) -> list[PilotRow]:
-    rows = db.execute(
+    return list(readable(_pilot, _rows(db, which, *values), "pilot"))
+
+
+def _rows(db: Reader, which: str, *values: object) -> Iterable[tuple[Any, ...]]:
+    return db.execute(
         f"SELECT {_SHOWN}, request, node, drain_reason, sent_to FROM pilot WHERE {which}", values
     )
-    return [PilotRow(number, stamp, PilotState(state), *more) for number, stamp, state, *more in rows]
+
+
+def _pilot(number: int, stamp: str, state: str, *more: Any) -> PilotRow:
+    return PilotRow(number, stamp, PilotState(state), *more)
 
 
 def list_pilots(
@@ -161,10 +170,11 @@ def list_pilots(
     sql = f"SELECT {_SHOWN}, node_host FROM pilot {which} AND id < ? AND (? = '' OR vo = ?) ORDER BY id DESC LIMIT ?"
     rows = list(db.execute(sql, (before, vo, vo, limit)))
     jobs = jobs_of_pilots(db, [row[0] for row in rows])
-    return [
-        ListedPilot(number, stamp, PilotState(state), *(*more, jobs.get(number, [])))
-        for number, stamp, state, *more in rows
-    ]
+    return list(readable(partial(_listed, jobs), rows, "pilot"))
+
+
+def _listed(jobs: Mapping[int, list[int]], number: int, stamp: str, state: str, *more: Any) -> ListedPilot:
+    return ListedPilot(number, stamp, PilotState(state), *(*more, jobs.get(number, [])))
 
 
 def node_of_pilot(db: Reader, number: int) -> dict[str, Any]:
@@ -182,22 +192,22 @@ def jobs_of_pilots(db: Reader, numbers: Sequence[int]) -> dict[int, list[int]]:
 
 def pilot_by_id(db: Reader, number: int) -> PilotRow | None:
     """One pilot; None if there is none."""
-    return next(iter(_pilots(db, "id = ?", number)), None)
+    return next(starmap(_pilot, _rows(db, "id = ?", number)), None)
 
 
 def pilots_by_id(db: Reader, numbers: Iterable[int]) -> list[PilotRow]:
-    """The rows of these pilots."""
-    return _pilots(db, f"id IN {GIVEN}", keys(numbers))
+    """The rows of these pilots. Raises ValueError if one is damaged."""
+    return list(starmap(_pilot, _rows(db, f"id IN {GIVEN}", keys(numbers))))
 
 
 def pilot_by_stamp(db: Reader, stamp: str) -> PilotRow | None:
     """One pilot; None if there is none."""
-    return next(iter(_pilots(db, "stamp = ?", stamp)), None)
+    return next(starmap(_pilot, _rows(db, "stamp = ?", stamp)), None)
 
 
 def pilot_of_join_token(db: Reader, digest: bytes) -> PilotRow | None:
     """The pilot of a join token, known by its hash; None if the token is unknown."""
-    return next(iter(_pilots(db, _OF_JOIN_TOKEN, digest)), None)
+    return next(starmap(_pilot, _rows(db, _OF_JOIN_TOKEN, digest)), None)
 
 
 def live_pilots(db: Reader, backend: str = "") -> list[PilotRow]:
@@ -239,12 +249,12 @@ def joined_pilots(db: Reader) -> list[PilotRow]:
 
 def lost_pilots(db: Reader, backend: str, since: float) -> dict[int, Native]:
     """The pilots of a batch system that were lost after that time, the longest lost first."""
-    return {row[0]: _native(*row) for row in db.execute(_LOST, (since, backend))}
+    return {one.id: one for one in readable(_native, db.execute(_LOST, (since, backend)), "pilot")}
 
 
 def ended_natives(db: Reader, backend: str, *, since: float, before: float) -> list[Native]:
     """The pilots of a batch system elsewhere that ended in this time."""
-    return [_native(*row) for row in db.execute(_ENDED, (backend, since, before))]
+    return list(readable(_native, db.execute(_ENDED, (backend, since, before)), "pilot"))
 
 
 def ended_without_native(db: Reader, backend: str, since: float) -> set[str]:
@@ -254,7 +264,7 @@ def ended_without_native(db: Reader, backend: str, since: float) -> set[str]:
 
 def live_natives(db: Reader) -> list[Native]:
     """All pilots that have not ended, and those that were lost, where they were submitted."""
-    return [_native(*row) for row in db.execute(_NATIVES)]
+    return list(readable(_native, db.execute(_NATIVES), "pilot"))
 
 
 def _native(number: int, stamp: str, backend: str, native_id: str | None, *place: str) -> Native:
@@ -295,15 +305,15 @@ def running_attempts(db: Reader) -> list[RunningAttempt]:
 
 
 def taken_jobs(db: Reader) -> dict[int, int]:
-    """Live attempts of each submission with `AtMost` that has some."""
+    """Live attempts of each submission with `AtMost` that has some, but for those whose task queues cannot be read."""
     found = Counter[int]()
     for _, tq_id, jobs in attempts_by_pilot(db):
         found[tq_id] += jobs
-    of_keys = keys_by_id(db, found)
+    of_keys = keys_by_id(db, found, {})
     taken = Counter[int]()
-    for tq_id, jobs in found.items():
-        if of_keys[tq_id].at_most:
-            taken[of_keys[tq_id].submission] += jobs
+    for tq_id, key in of_keys.items():
+        if key.at_most:
+            taken[key.submission] += found[tq_id]
     return taken
 
 
@@ -320,9 +330,7 @@ def running_jobs(db: Reader) -> int:
 def waiting_pilots(db: Reader, ids: Iterable[int]) -> Iterator[Native]:
     """Those of the pilots that wait at their batch systems now."""
     for number in ids:
-        row = db.execute(_WAITS, (number,)).fetchone()
-        if row is not None:
-            yield _native(*row)
+        yield from readable(_native, db.execute(_WAITS, (number,)), "pilot")
 
 
 def drained_waiting_pilots(db: Reader, limit: int) -> dict[int, str]:

@@ -108,9 +108,19 @@ def queue_with_key(db: Reader, key: TaskQueueKey) -> int | None:
     return db.find(int, "SELECT id FROM task_queue WHERE key = ?", (key_to_json(key),))
 
 
-def keys_by_id(db: Reader, ids: Iterable[int]) -> dict[int, TaskQueueKey]:
-    """The keys of these task queues."""
-    return {number: key_from_json(key) for number, key in db.execute(_KEYS, (keys(ids),))}
+def keys_by_id(
+    db: Reader, ids: Iterable[int], damaged: dict[int, Exception] | None = None
+) -> dict[int, TaskQueueKey]:
+    """The keys of these task queues. `damaged`: where those come that cannot be read. Raises ValueError without it."""
+    found = {}
+    for number, text in db.execute(_KEYS, (keys(ids),)):
+        try:
+            found[number] = key_from_json(text)
+        except ValueError as fault:
+            if damaged is None:
+                raise
+            damaged[number] = fault
+    return found
 
 
 def keys_version(db: Reader) -> int:
@@ -129,6 +139,12 @@ def queues_of_vo(db: Reader, vo: str) -> set[int]:
     return {tq_id for (tq_id,) in db.execute(_OF_VO, (vo,))}
 
 
-def queues_to_judge(db: Reader) -> Iterator[JudgedQueue]:
-    """What a refresh holds or releases."""
-    return (JudgedQueue(number, _kept_key(key), *more) for number, key, *more in db.execute(_JUDGED))
+def queues_to_judge(db: Reader, damaged: dict[int, Exception]) -> Iterator[JudgedQueue]:
+    """What a refresh holds or releases. `damaged`: where those come whose keys cannot be read."""
+    for number, text, *more in db.execute(_JUDGED):
+        try:
+            key = _kept_key(text)
+        except ValueError as fault:
+            damaged[number] = fault
+        else:
+            yield JudgedQueue(number, key, *more)
