@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from itertools import cycle
+from random import Random
 from types import SimpleNamespace
 
 import apsw
@@ -11,18 +13,26 @@ import pytest
 
 from lodesman.answers import inner_calls
 from lodesman.answers.call import encode
+from lodesman.answers.job_classes import JobClassSection
 from lodesman.answers.service import PassDone, Repaired, StoredBreaker
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.background.upkeep import Reconciler
+from lodesman.commands.job_classes import load_classes
+from lodesman.commands.live import Live
+from lodesman.commands.quotas import QuotaRules
+from lodesman.commands.reoffer import Offers, set_offers
+from lodesman.commands.sessions import load_sessions
 from lodesman.director.limits import Breaker
 from lodesman.errors import words_of
 from lodesman.store.director import put_breakers
 from lodesman.store.journal import Change
+from lodesman.store.quotas import quota_sets
+from lodesman.store.transaction import Transaction
 
-DAMAGED = ("{", "", "null", "[]", "9" * 400, "nonsense")
-"""No JSON, JSON of another type, a huge number, a foreign state or name."""
+# No JSON, which each text becomes; and, each text one of them, JSON of other types, a huge number, a foreign state or name.
+NO_JSON, DAMAGED = "{", ("", "null", "[]", "9" * 400, "nonsense")
 READS = (
     ("/health", ""), ("/v1/sites", "admin"), ("/v1/sites", "bob"), ("/v1/queues", "bob"), ("/v1/jobs", "admin"),
     ("/v1/jobs", "bob"), ("/v1/pilots", "bob"),
@@ -103,6 +113,7 @@ class Rows:
         pools = PoolKeeper(db, post, refresh_seconds=9.0, grace_seconds=9.0, left_out=keeper.left_out)
         asked = [*READS, (f"/v1/jobs/{self.job}", "bob"), (f"/v1/jobs/{self.job}/why", "bob")]
         return keeper, {
+            "start": self.start,
             "director": lambda: director.tick(house.now),
             "snapshot": lambda: keeper.refresh(house.now),
             "refresh": lambda: pools.tick(policy, house.now),
@@ -110,6 +121,21 @@ class Rows:
             "reasons": lambda: MainReasons(db, keeper).judge(policy, house.now),
             **{f"{path} {token}": partial(house.get, path, token) for path, token in asked},
         }
+
+    def start(self):
+        """What a start reads, and new offers by another configuration."""
+        live, words = (
+            Live(self.db, rng=Random(5), now=0.0, ticks=lambda: 0.0),
+            self.house.side.policy.vocabulary,
+        )
+        QuotaRules(live, quota_sets(self.db), words)
+        load_classes(self.db, words, JobClassSection())
+        sessions = load_sessions(self.db, now=0.0)
+        with self.db:
+            tx = Transaction(self.db, 0.0)
+            set_offers(tx, live, sessions, Offers(self.house.side.policy))
+            tx.flush()
+        return live, sessions
 
     def lost(self):
         """What fails, and what it is that a step leaves out."""
@@ -141,8 +167,8 @@ def test_a_damaged_text_costs_what_its_row_belongs_to(house, backend, database_k
     logging.disable()  # a line of the log would keep the cursor that failed
     try:
         assert rows.lost() == ({}, set())
-        for table, column, keys in rows.texts():
-            for value in DAMAGED:
+        for (table, column, keys), other in zip(rows.texts(), cycle(DAMAGED), strict=False):
+            for value in (NO_JSON, other):
                 mend = rows.damage(table, column, keys, value)
                 if mend is not None:
                     tried += 1
@@ -153,4 +179,14 @@ def test_a_damaged_text_costs_what_its_row_belongs_to(house, backend, database_k
     finally:
         logging.disable(logging.NOTSET)
     assert wrong == []
-    assert tried > 300
+    assert tried > 120
+
+
+@pytest.mark.parametrize("column", ["request", "node"])
+def test_a_server_starts_with_a_damaged_pilot_which_offers_what_its_queue_does(house, backend, column):
+    rows = Rows(house, backend)
+    house._writer.change(f"UPDATE pilot SET {column} = '{{' WHERE id = 1")
+    assert load_sessions(house._writer, now=0.0)[1].offer.cores == 0
+    live, sessions = rows.start()
+    assert live.pilots.running == sessions.keys()
+    assert {number: one.offer.cores for number, one in sessions.items()} == {1: 4, 2: 1}

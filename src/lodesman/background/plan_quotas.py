@@ -10,7 +10,7 @@ from lodesman.background.limit_use import LimitUse, limits_at, stored_attempts
 from lodesman.background.plans import LiveState
 from lodesman.background.refresh import evaluate
 from lodesman.commands.quotas import bucket_row, limit_rules, places, sets_stored, vocabulary_of, waiters
-from lodesman.commands.sessions import HostLoads, load_sessions
+from lodesman.commands.sessions import HostLoads, known_pilots, load_sessions
 from lodesman.masks.bits import bits
 from lodesman.matching.limit_takers import taken_by
 from lodesman.plan.limits import WaitingQueue, WorkToLimit, hold_against
@@ -19,7 +19,6 @@ from lodesman.quota.rules import QuotaSet
 from lodesman.resources import QueueId
 from lodesman.store.accounts import groups_by_user
 from lodesman.store.quotas import quota_sets
-from lodesman.store.read.pilots import joined_pilots
 from lodesman.store.read.submit_pools import stored_pools
 
 _SHOWN: Final = 100
@@ -29,7 +28,7 @@ def plan_quotas(changed: Sequence[QuotaSet], notices: list[QuotaNoticeRow], stat
     """What would change if these sets were added, or replaced those of the same name. Raises TooLarge."""
     config, vocabulary = state.policy.config, state.policy.vocabulary
     sets = sets_stored(quota_sets(state.db), vocabulary)
-    hosts = HostLoads(row.node for row in joined_pilots(state.db))
+    hosts = HostLoads(row.node for row in known_pilots(state.db))
     live = stored_attempts(state.db)
     watches = state.director.watches if state.director else {}
     there = places(limits_at([*config.tree.queue_ids()], watches))

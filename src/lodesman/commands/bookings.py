@@ -14,7 +14,7 @@ from functools import partial
 from time import perf_counter
 from typing import Final
 
-from lodesman.commands.sessions import UNLIMITED, host_of, presented_by
+from lodesman.commands.sessions import UNLIMITED, host_of, known_pilots, presented_by
 from lodesman.gridengine.values import Number
 from lodesman.matching.delays import NO_DELAYS, DelayRules
 from lodesman.matching.index import Index
@@ -22,7 +22,7 @@ from lodesman.matching.limit_rules import RuleBook, RunPlace
 from lodesman.matching.limits import RunLimits
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.store import Reader
-from lodesman.store.read.pilots import joined_pilots, live_attempts, live_sums
+from lodesman.store.read.pilots import live_attempts, live_sums
 from lodesman.store.read.task_queues import keys_by_id
 from lodesman.store.transaction import Transaction
 
@@ -66,7 +66,7 @@ class _Next:
 
 def _places_of_pilots(db: Reader) -> Iterator[RunPlace]:
     """Where pilots have joined: where claims will come from."""
-    return (RunPlace(one.site, one.ce, one.queue, host_of(one.node)) for one in joined_pilots(db))
+    return (RunPlace(one.site, one.ce, one.queue, host_of(one.node)) for one in known_pilots(db))
 
 
 def _used(limits: RunLimits) -> dict[tuple[str, ...], Number]:
@@ -116,19 +116,19 @@ class Bookings:
     def read(self, db: Reader) -> None:
         """Take the attempts that are stored as live for those that live."""
         found = live_attempts(db)
-        keys = keys_by_id(db, {one.tq_id for one in found})
+        keys = keys_by_id(db, {one.tq_id for one in found}, {})
         before = {name: self._held[name[0]][name[1]] for name in self._names()}
         self._held.clear()
         for one in found:
             key = keys.get(one.tq_id)
-            if key is None:  # purged with the job: such attempts are mended after the start
+            if key is None:  # damaged, or purged with the job: such attempts are mended after the start
                 continue
             of_pilot = self._held.setdefault(one.pilot, {})
             known = before.get((one.pilot, one.attempt))  # it may be handed in
             # Which attempts were given ahead is not stored: of those that have not started the pilot knows.
             cores = BEYOND if one.started else AHEAD if one.taken else key.cores
             of_pilot[one.attempt] = known or (cores, key.memory_mb, key, RunPlace(*one.place))
-        for pilot in joined_pilots(db) if found else ():
+        for pilot in known_pilots(db) if found else ():
             if held := self._held.get(pilot.id):
                 offer = presented_by(pilot.request, pilot.node, pilot.queue_id, joined_at=None, now=0.0)
                 held.update(fitting(held, offer.cores, offer.memory_mb))

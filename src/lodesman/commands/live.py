@@ -21,7 +21,7 @@ from lodesman.answers.vocabulary import Waking
 from lodesman.commands.bookings import AHEAD, BEYOND, MOST_HANDED_IN, Attempt, Bookings, Held, fitting
 from lodesman.commands.dependents import Dependents
 from lodesman.commands.pool_map import PoolMap
-from lodesman.commands.sessions import ConfiguredOffer, HostLoads
+from lodesman.commands.sessions import ConfiguredOffer, HostLoads, known_pilots
 from lodesman.commands.waiting import TaskQueues
 from lodesman.masks.bits import numbered
 from lodesman.matching import TaskQueueKey
@@ -207,7 +207,7 @@ class Live:
         self.queues.packs = packs
         self.queues.index.delays.ticks = ticks
         self.parked = self.queues.parked
-        self.hosts = HostLoads(row.node for row in joined_pilots(db))
+        self.hosts = HostLoads(row.node for row in known_pilots(db))
         self.mask = closings(db)
         self.order = Dependents(db)
         self.bookings = Bookings(self.queues.index, self.pilots.held)

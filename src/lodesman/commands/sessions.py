@@ -7,7 +7,7 @@ never counts, and after a start every pilot gets a full term.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
@@ -25,7 +25,7 @@ from lodesman.matching.limit_rules import RunPlace
 from lodesman.matching.offers import CPU_STEP
 from lodesman.matching.offers import UNLIMITED as NO_LIMIT
 from lodesman.resources import QueueId
-from lodesman.store import Reader
+from lodesman.store import UNREADABLE, Reader
 from lodesman.store.accounting import RETURNED
 from lodesman.store.read.pilots import LivePilot, PilotRow, joined_pilots
 from lodesman.store.transaction import Transaction
@@ -35,12 +35,10 @@ UNLIMITED: Final = NO_LIMIT
 SILENT_SECONDS: Final = 300.0
 # A pilot that was not heard for longer than that may have done much meanwhile.
 GAP_SECONDS: Final = 30.0
-# More than any pilot has to run later, twice.
-_MOST_UNUSED: Final = 2_000
+_MOST_UNUSED: Final = 2_000  # more than any pilot has to run later, twice
 _KEPT_REQUESTS: Final = 32
 _MB: Final = 1 << 20
-# Of so many hosts the load values are kept.
-_MOST_HOSTS: Final = 50_000
+_MOST_HOSTS: Final = 50_000  # whose load values are kept
 _NO_POOL_MAP: Final = PoolMap()
 
 
@@ -110,6 +108,8 @@ _CONFIGURED = (
 )  # fmt: skip
 OFFER: Final = msgspec.json.Decoder(ConfiguredOffer)
 _REPORT = msgspec.json.Decoder(_NodeReport)
+Made = tuple[ResourceRequest, dict[tuple[int, int, int], ResourceRequest]]
+_NO_OFFER: Final = '{"platforms":[],"cores":0,"memory_mb":0,"norm_cpu_seconds":0}'
 
 
 class HostLoads:
@@ -156,9 +156,8 @@ def configured_part(offer: ConfiguredOffer | ResourceRequest) -> Mapping[str, An
 
 
 def rewritten(request: str, known: ConfiguredOffer) -> str | None:
-    """A stored request with what is configured now; None if that is the same."""
-    before = OFFER.decode(request)
-    if configured_part(before) == configured_part(known):
+    """A stored request with what is configured now; None if that is the same, or the request is damaged."""
+    if not _is_whole(request) or configured_part(OFFER.decode(request)) == configured_part(known):
         return None
     return msgspec.json.encode({**msgspec.json.decode(request), **configured_part(known)}).decode()
 
@@ -228,7 +227,6 @@ def presented_by(
     free = _whole(offer, report, joined_at, now)
     if end_of_jobs is not None:
         free = _cut(free, end_of_jobs - now, _positive(report.cpu_scaling_factor) or 1.0)
-    # Most pilots have no end that is known.
     return offer if free.norm_cpu_seconds >= offer.norm_cpu_seconds else _presented(offer, free)
 
 
@@ -265,11 +263,6 @@ def _least(configured: int | None, reported: Any, *, neither: int) -> int:
 def _positive(value: Any) -> float | None:
     """A number that is no less than 0; None for anything else."""
     return float(min(value, UNLIMITED)) if type(value) in (int, float) and value >= 0 else None
-
-
-# --- pilots that joined ------------------------------------------------------------------------------------
-
-Made = tuple[ResourceRequest, dict[tuple[int, int, int], ResourceRequest]]
 
 
 class PilotSession:
@@ -311,8 +304,9 @@ class PilotSession:
         self.unnamed: dict[tuple[int, int], int] = {}
         self.given_back: set[tuple[int, int]] = set()
         self.unused = 0  # attempts that it has handed back since a payload of it ended
-        # What it hands in, as far as that was noted.
-        self.completing: AbstractSet[tuple[int, int]] = frozenset()
+        self.completing: AbstractSet[tuple[int, int]] = (
+            frozenset()
+        )  # what it hands in, as far as that was noted
 
     def hands_back(self, ends: Iterable[tuple[str, str]]) -> bool:
         """Note how attempts of it ended (state and cause); whether it has handed back all of very many: it gets no more."""
@@ -388,4 +382,18 @@ class PilotSession:
 
 def load_sessions(db: Reader, *, now: float) -> dict[int, PilotSession]:
     """The pilots that had joined and not ended when the server stopped; each gets a full lease."""
-    return {row.id: PilotSession(row, now=now) for row in joined_pilots(db)}
+    return {row.id: PilotSession(row, now=now) for row in known_pilots(db)}
+
+
+def known_pilots(db: Reader) -> Iterator[PilotRow]:
+    """Pilots that have joined and not ended. One whose row is damaged offers nothing, until its queue is configured anew."""
+    for row in joined_pilots(db):
+        is_whole = _is_whole(row.request, row.node)
+        yield row if is_whole else msgspec.structs.replace(row, request=_NO_OFFER, node="{}")
+
+
+def _is_whole(request: str, node: str = "{}") -> bool:
+    try:
+        return isinstance(OFFER.decode(request), ConfiguredOffer) and _REPORT.decode(node) is not None
+    except UNREADABLE:
+        return False

@@ -13,7 +13,7 @@ from lodesman.answers.jobs import Job
 from lodesman.answers.requests import MOST_ID
 from lodesman.answers.task_queues import TaskQueueRow
 from lodesman.matching import TaskQueueKey, key_from_json, key_to_json
-from lodesman.store import Reader
+from lodesman.store import Reader, readable
 from lodesman.store.dialect import GIVEN, keys, member
 
 _LIST = f"""SELECT * FROM (
@@ -89,8 +89,12 @@ def list_task_queues(
 
 
 def queues_with_jobs(db: Reader) -> Iterator[tuple[int, TaskQueueKey, int]]:
-    """(id, key, jobs) of every task queue with waiting or held jobs: what the index needs at the start."""
-    return ((number, key_from_json(key), jobs) for number, key, jobs in db.execute(_WITH_JOBS))
+    """(id, key, jobs) of every task queue with waiting or held jobs: what the index needs at the start. The log names those
+    whose keys cannot be read; their jobs wait.
+    """
+    return readable(
+        lambda *row: (row[0], key_from_json(row[1]), row[2]), db.execute(_WITH_JOBS), "task queue"
+    )
 
 
 def waiting_by_queue(db: Reader) -> dict[int, int]:
