@@ -163,7 +163,7 @@ def test_whatever_a_damaged_order_was_no_pilot_is_sent_until_it_is_taken_back(ho
     house._writer.change("UPDATE breaker_order SET state = 'shut'")
     assert placed(house, director)[0] == 0
     (north,) = [one for one in house.get("/v1/sites", "admin")["sites"] if one["failing"]]
-    assert "open by order of somebody" in north["failing"][0]["order"]
+    assert "open by order of an administrator" in north["failing"][0]["order"]
     assert "what was ordered cannot be read" in north["failing"][0]["order"]
     assert order(house, "auto", "").status == 200
     assert placed(house, director)[0] > 0

@@ -207,8 +207,11 @@ def by_time(closings: Iterable[Closing], now: float) -> dict[str, Any]:
 
 
 def utc(at: float, form: str = "%Y-%m-%d %H:%M") -> str:
-    """A time as 2026-11-21 21:30 UTC."""
-    return datetime.fromtimestamp(at, UTC).strftime(f"{form} UTC")
+    """A time as 2026-11-21 21:30 UTC; one that no calendar has in words."""
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime(f"{form} UTC")
+    except (OverflowError, ValueError, OSError):
+        return "a time that no calendar has"
 
 
 class ClosedQueues(Closing, kw_only=True):

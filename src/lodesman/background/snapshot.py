@@ -192,7 +192,7 @@ class SnapshotKeeper:
             found = iteration_after(self._db, iteration.number if iteration else 0)
             if found is not None:
                 record = msgspec.json.decode(found[2])
-                iteration = RecordedIteration(found[0], found[1], record, before=iteration)
+                iteration = RecordedIteration(found[0], float(found[1]), record, before=iteration)
         return Snapshot(
             at=now, fresh_seconds=self.fresh_seconds, waiting=waiting, groups=groups, iteration=iteration,
             director=self.ask_director(), polling_seconds=self.polling_seconds, left_out=self.left_out.named(),

@@ -21,6 +21,7 @@ from lodesman.store.transaction import Transaction
 
 _LAST = "SELECT id, at, plan FROM director_iteration WHERE id > ? ORDER BY id DESC LIMIT 1"
 _DAMAGED_ORDER: Final = "what was ordered cannot be read: order it again, or say auto (lode queue breaker)"
+_DAMAGED_CLOSING: Final = "what was ordered cannot be read: close it again, or open it (lode site)"
 _CLOSINGS = """SELECT site, ce, queue, reason, closed_by, since, until, keep_pilots, begins FROM site_mask
 WHERE ? IN ('', site)"""
 
@@ -66,20 +67,29 @@ def last_iteration(
 
 def closings(db: Reader, site: str = "") -> SiteMask:
     """The sites, CEs and queues that are closed: all, or those of one site."""
-    return SiteMask(
-        Closing(
+    return SiteMask(_closing(*row) for row in db.execute(_CLOSINGS, (site,)))
+
+
+def _closing(*row: Any) -> Closing:
+    """Where its row is damaged no pilot is sent until it is closed again or opened, and those there stay."""
+    said = dict(zip(Closing.__struct_fields__, row, strict=True))
+    said["keep_pilots"] = bool(said["keep_pilots"])
+    if said["begins"] is None:
+        del said["begins"]
+    try:
+        return msgspec.convert(said, Closing)
+    except msgspec.ValidationError:
+        site, ce, queue, *_ = row
+        return Closing(
             site,
             ce,
             queue,
-            reason=reason,
-            closed_by=by,
-            since=since,
-            until=until,
-            keep_pilots=bool(keep),
-            begins=UNSET if begins is None else begins,
+            reason=_DAMAGED_CLOSING,
+            closed_by="an administrator",
+            since=0.0,
+            until=None,
+            keep_pilots=True,
         )
-        for site, ce, queue, reason, by, since, until, keep, begins in db.execute(_CLOSINGS, (site,))
-    )
 
 
 def breakers(db: Reader, damaged: dict[QueueId, Exception] | None = None) -> dict[QueueId, Breaker]:
@@ -106,7 +116,7 @@ def _order(row: Sequence[Any]) -> BreakerOrder:
         return msgspec.convert(dict(fields), BreakerOrder)
     except msgspec.ValidationError:
         site, ce, queue, *_ = row
-        return BreakerOrder(site, ce, queue, "open", _DAMAGED_ORDER, "somebody", 0.0)
+        return BreakerOrder(site, ce, queue, "open", _DAMAGED_ORDER, "an administrator", 0.0)
 
 
 def closings_version(db: Reader) -> int:

@@ -54,7 +54,10 @@ def newest_ad(db: Reader, site: str) -> tuple[AdVersion, str, int | None] | None
     return (_version(*version), "", None) if found is None else (_version(*version), text, found.others)
 
 
-def _version(sequence: int, incarnation: str, lifetime_s: float, received_at: float) -> AdVersion:
+def _version(sequence: int, incarnation: str, *times: Any) -> AdVersion:
+    """Times that are damaged have long gone by: what such an ad says counts no more."""
+    is_whole = all(isinstance(one, (int, float)) for one in times)
+    lifetime_s, received_at = times if is_whole else (0.0, 0.0)
     return AdVersion(
         sequence=sequence, incarnation=incarnation, lifetime_s=lifetime_s, received_at=received_at
     )
