@@ -54,6 +54,16 @@ def test_who_holds_what_a_job_waits_for_is_named(house):
     assert found["who"] == f"you, or another user who may control the job: lode release {array + 1}"
 
 
+def test_who_holds_what_its_parents_wait_for_is_named(house):
+    """Waiting never helps it, however far above the held one is."""
+    held = job = submit(house)["first"]
+    for _ in range(3):
+        job = submit(house, f'After = "{job}";')["first"]
+    assert house.control("hold", held, held).status == 200
+    found = house.get(f"/v1/jobs/{job}/why")
+    assert found["who"] == f"you, or another user who may control the job: lode release {held}"
+
+
 def test_members_wait_by_index_and_why_names_the_one(house):
     array = submit(house, "Parameters = 4;")["first"]
     child = submit(house, f'Parameters = 4; AfterOk = "{array}-{array + 3}:index";')["first"]

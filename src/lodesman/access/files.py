@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import glob
 import gzip
 import os
@@ -134,8 +135,15 @@ def check_programs(programs: Collection[str], inputs: Mapping[str, Taken], *, pi
     for name, path in {**plain, **{name: path for one in folders for path, name in one.files}}.items():
         if name in programs:
             with path.open("rb") as file:
-                is_for_dos = wants_interpreter_with_cr(file.read(FIRST_LINE_BYTES))
-            if is_for_dos:
+                head = file.read(FIRST_LINE_BYTES)
+            if head.startswith(codecs.BOM_UTF8):
+                raise InvalidJob(
+                    f"Executable: {'the script' if piped else path} begins with a byte order mark (BOM): no node reads its "
+                    "first line.",
+                    hint="Save it as UTF-8 without BOM, for instance with sed '1s/^\\xef\\xbb\\xbf//'.",
+                    attribute="Executable",
+                )
+            if wants_interpreter_with_cr(head):
                 what = "the script" if piped else path
                 how = "sed 's/\\r$//'" if piped else f"sed -i 's/\\r$//' {shlex.quote(str(path))}"
                 raise InvalidJob(

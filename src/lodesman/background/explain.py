@@ -41,7 +41,7 @@ from lodesman.resources import (
     effective_params,
 )
 from lodesman.store import Reader
-from lodesman.store.order import dependencies_of
+from lodesman.store.order import DependencyRow, dependencies_of
 from lodesman.store.read import why as read
 from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.jobs import job_by_id
@@ -76,6 +76,8 @@ def _bound_text(pilot: read.Binding, now: float) -> str:
 
 # Ranges of jobs that a job waits for.
 _SHOWN: Final = 5
+# Jobs that one waits for, however indirectly, among which held ones are looked for.
+_MOST_ABOVE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +122,34 @@ class Explainer:
 
     def _parents(self, job: Job) -> tuple[str, dict[HeldBy, list[int]]]:
         """The jobs that a job waits for, in words ('' for none), and the first of those that are held, by who holds them."""
-        texts, found = [], dict[HeldBy, list[int]]()
-        for row in dependencies_of(self.db, job.submission, job.id):
-            first, last = row.first, row.last
-            if row.by_index:
-                first = last = row.first + job.id - row.job_id
+        texts = []
+        for row, first, last in self._above(job):
             wish = "to be Done" if row.ok else "to end"
             one = job_by_id(self.db, first) if first == last else None
             which = f"jobs {first}-{last}" if one is None else f"job {first} (it is {one.state})"
             texts.append(f"{which} {wish}")
-            query = JobQuery(first=first, last=last, states=(JobState.HELD,), limit=_SHOWN)
-            for held in list_jobs(self.db, query):
-                if held.held_by is not None:
-                    found.setdefault(held.held_by, []).append(held.id)
         more = [f"and those of {counted(len(texts) - _SHOWN, 'more range')}"] if len(texts) > _SHOWN else []
-        return ", ".join([*texts[:_SHOWN], *more]), {by: sorted({*ids})[:_SHOWN] for by, ids in found.items()}
+        return ", ".join([*texts[:_SHOWN], *more]), self._held_above(job)
+
+    def _above(self, job: Job) -> Iterator[tuple[DependencyRow, int, int]]:
+        """What a job waits for, with the first and the last job that are meant."""
+        for row in dependencies_of(self.db, job.submission, job.id):
+            own = row.first + job.id - row.job_id
+            yield (row, own, own) if row.by_index else (row, row.first, row.last)
+
+    def _held_above(self, job: Job) -> dict[HeldBy, list[int]]:
+        """The first held jobs among those that a job waits for, and those that these wait for, by who holds them."""
+        found, seen, todo = dict[HeldBy, set[int]](), {job.id}, [job]
+        while todo and len(seen) < _MOST_ABOVE:
+            for _, first, last in self._above(todo.pop(0)):
+                states = (JobState.HELD, JobState.WAITING)
+                for one in list_jobs(self.db, JobQuery(first=first, last=last, states=states, limit=_SHOWN)):
+                    if one.held_by is not None:
+                        found.setdefault(one.held_by, set()).add(one.id)
+                    elif one.id not in seen:
+                        seen.add(one.id)
+                        todo.append(one)
+        return {by: sorted(ids)[:_SHOWN] for by, ids in found.items()}
 
     def estimate_starts(self, jobs: Iterable[Job]) -> None:
         """Set when those of the jobs start that wait."""

@@ -38,7 +38,7 @@ def add_translation(ctx: click.Context, script: str, label: str) -> None:
     """Add what the lines of batch systems in a script ask for to the options, which go first, and say it."""
     from lodesman.directives.scripts import translated, unread_lines
 
-    text, params = head_of(script), ctx.params
+    text, params = head_of(script).removeprefix("\ufeff"), ctx.params
     given = params.get("attributes") or {}
     found = translated(text, PurePosixPath(script).name, given, job_class=params["job_class"])
     for number in unread_lines(text):

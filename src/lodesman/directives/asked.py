@@ -74,9 +74,17 @@ class LineRefusal(NamedTuple):
     unless: tuple[str, ...] = ()
 
 
+_SAID_BY: Final = {
+    GPU: ("Tag", "Requirements", "Consumables"),
+    NODES: ("NumberOfProcessors",),
+    ALONE: ("NumberOfProcessors",),
+}
+
+
 class ScriptRequest:
     """Attributes that mean the same here, and all else. `files`: names of streams as that system writes them; `kept`: values
-    that only mean something together; `taken`: how an option was read, by the attribute that it gives.
+    that only mean something together; `taken`: how an option was read, by the attribute that it gives; `given_cores`: those
+    that the user says, 0 if none.
     """
 
     def __init__(self) -> None:
@@ -91,14 +99,20 @@ class ScriptRequest:
         self.job_class = ""
         self.interpreter = ""
         self.option = ScriptOption(0, "")
+        self.given_cores = 0
 
     def note(self, reason: str) -> None:
         """The option at hand has no effect, for that reason."""
         self.notes.setdefault(reason, []).append(self.option.words)
 
     def refuse(self, obstacle: Obstacle, *unless: str, option: ScriptOption | None = None) -> None:
-        """The option at hand, or that one, cannot be had."""
+        """The option at hand, or that one, cannot be had; what its hint names says it."""
+        unless = unless or _SAID_BY.get(obstacle, ())
         self.refusals.append(LineRefusal(option or self.option, *obstacle, unless))
+
+    def slots(self, own: int) -> int:
+        """The cores that each core's amounts are for: those of the user, else of the lines."""
+        return self.given_cores or own
 
     def put(self, name: str, value: object) -> None:
         """An attribute with its value; None is a text that cannot be read."""

@@ -179,7 +179,7 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
             asked.option = ScriptOption(number, f"-soft {left_out}".rstrip())
             asked.note(_SOFT)
             read_short(asked, OPTIONS, number, others, joined=False)
-    slots = asked.attributes.get("NumberOfProcessors", 1)
+    slots = asked.slots(asked.attributes.get("NumberOfProcessors", 1))
     _memory(asked, slots)
     if "h_cpu" in asked.kept:
         asked.option, text = asked.kept["h_cpu"]

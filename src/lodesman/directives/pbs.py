@@ -88,6 +88,8 @@ def _resource(asked: ScriptRequest, name: str, amount: str) -> None:
         asked.note("limits of one process, of files and of address space are not set here")
     elif "gpu" in name:
         asked.refuse(GPU)
+    elif name == "naccesspolicy" and amount.lower() != "shared":
+        asked.refuse(ALONE)
     elif name in ("qos", "naccesspolicy", "nodeset"):
         asked.note(WHERE)
     else:
@@ -152,7 +154,7 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     cores = max(asked.count("ncpus"), asked.count("procs"))
     if cores:
         asked.attributes["NumberOfProcessors"] = cores
-    for name, times in (("pmem", cores or 1), ("mem", 1)):
+    for name, times in (("pmem", asked.slots(cores or 1)), ("mem", 1)):
         if name in asked.kept:
             asked.option, text = asked.kept[name]
             asked.put("Memory", megabytes(text, "", times=times))

@@ -71,7 +71,8 @@ def translated(text: str, name: str, given: Mapping[str, Any], *, job_class: str
     others = _other_lines(text)
     if not found:
         return Translation(given, refusals=tuple(others)) if others else None
-    asked = [_asked(system, lines) for system, lines in found]
+    cores = given.get("NumberOfProcessors")
+    asked = [_asked(system, lines, cores if type(cores) is int else 0) for system, lines in found]
     first, (system, lines) = asked[0], found[0]
     first.job_class = job_class or first.job_class if first.job_class else ""
     refusals = [
@@ -89,8 +90,9 @@ def translated(text: str, name: str, given: Mapping[str, Any], *, job_class: str
     return done._replace(refusals=(*refusals, *others), notes=notes)
 
 
-def _asked(system: _System, lines: Lines) -> ScriptRequest:
+def _asked(system: _System, lines: Lines, cores: int) -> ScriptRequest:
     asked = ScriptRequest()
+    asked.given_cores = cores
     system.read(asked, lines)
     return asked
 

@@ -195,7 +195,10 @@ def _cores_and_memory(asked: ScriptRequest) -> None:
         asked.environment[_TASKS] = str(tasks)
     if tasks or per_task:
         asked.environment[_EACH] = str(per_task or 1)
-    for name, times in (("memory", 1), ("memory-per-core", cores)):
+    each = asked.count("tasks-per-node")
+    if each and tasks > each:
+        asked.refuse(NODES, option=asked.kept["tasks-per-node"][0])
+    for name, times in (("memory", 1), ("memory-per-core", asked.slots(cores))):
         if name in asked.kept:
             asked.option, text = asked.kept[name]
             if text == "0":

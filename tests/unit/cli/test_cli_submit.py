@@ -199,6 +199,20 @@ def test_a_script_with_line_ends_of_dos_is_refused_before_it_is_sent(at, accepti
     assert at("submit", "run.sh" if is_script else "job.jdl").code == 0
 
 
+@pytest.mark.parametrize("is_script", [False, True])
+def test_a_script_with_a_byte_order_mark_is_refused_and_its_lines_are_not_said_to_be_unread(
+    at, accepting, home, is_script
+):
+    """No node finds its interpreter, and no line of a batch system was read: one job without its array ended well."""
+    (home / "run.sh").write_bytes(b"\xef\xbb\xbf#!/bin/sh\n#SBATCH --array=1-3\necho hi\n")
+    (home / "run.sh").chmod(0o755)
+    (home / "job.jdl").write_text('Executable = "run.sh"; InputSandbox = {"run.sh"};')
+    done = at("submit", "run.sh" if is_script else "job.jdl")
+    assert (done.code, sent(accepting)) == (1, [])
+    assert "begins with a byte order mark (BOM)" in " ".join(done.err.split())
+    assert "after the first command" not in done.err
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -85,6 +85,42 @@ def test_a_span_of_hosts_is_a_number():
         assert len(refused) == 1
 
 
+PER_CORE = {
+    "#SBATCH --mem-per-cpu=2G": 8 * 2048, "#SBATCH -n 2 --mem-per-cpu=2G": 8 * 2048, "#SBATCH --mem=2G": 2048,
+    "#PBS -l pmem=1gb": 8 * 1024, "#PBS -l mem=1gb": 1024, "#$ -l h_vmem=2G": 8 * 2048,
+    "#$ -pe smp 4 -l h_vmem=1G": 8 * 1024,
+}  # fmt: skip
+
+
+def test_amounts_of_a_core_are_for_the_cores_that_the_user_says():
+    def check(case):
+        line, wanted = case
+        found = translation(f"#!/bin/sh\n{line}\ntrue\n", {"NumberOfProcessors": 8})
+        assert (found.attributes["NumberOfProcessors"], found.attributes["Memory"]) == (8, wanted)
+
+    hold_all(PER_CORE.items(), check)
+
+
+SAID = {
+    "#SBATCH --gres=gpu:2": {"Tag": ["GPU"]}, "#$ -l gpu=1": {"Tag": ["GPU"]}, "#PBS -l select=1:ngpus=1": {"Tag": ["GPU"]},
+    "#BSUB -gpu num=1": {"Tag": ["GPU"]}, "#SBATCH --exclusive": {"NumberOfProcessors": 64},
+    "#SBATCH --nodes=2": {"NumberOfProcessors": 8}, "#BSUB -x": {"NumberOfProcessors": 8},
+    "#PBS -l naccesspolicy=singlejob": {"NumberOfProcessors": 8},
+    "#SBATCH --ntasks=2 --ntasks-per-node=1": {"NumberOfProcessors": 2},
+}  # fmt: skip
+
+
+def test_what_a_hint_says_is_taken_for_an_answer():
+    def check(case):
+        line, given = case
+        assert [len(translation(f"#!/bin/sh\n{line}\ntrue\n", said).refusals) for said in ({}, given)] == [
+            1,
+            0,
+        ]
+
+    hold_all(SAID.items(), check)
+
+
 NONE_THERE = {"#SBATCH": "-c 0|-n 0", "#$": "-t 0-5|-t 0", "#PBS": "-l ncpus=0", "#BSUB": "-n 0|-J a[0-5]"}
 
 
