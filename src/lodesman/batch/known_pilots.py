@@ -129,6 +129,16 @@ class KnownPilots:
                     self.note_lost(pilot)
         return clean
 
+    def end_vanished(self) -> list[str]:
+        """Kill what runs without its directory; the stamps of those of which something is left. Raises OSError."""
+        gone = self._entries.keys() - self.stamps()
+        left = (
+            sweep([PilotDirectory(self.root / stamp) for stamp in gone], timeout=_SWEEP_SECONDS)
+            if gone
+            else set()
+        )
+        return sorted(left)
+
     def note_lost(self, pilot: PilotDirectory) -> None:
         """Of one that ended: if processes of it may be left, they keep its slot taken. Raises OSError."""
         if pilot.is_uncertain():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import sys
 import time
@@ -28,11 +29,12 @@ from lodesman.batch.isolation import Isolation
 from lodesman.batch.known_pilots import Found, KnownPilots
 from lodesman.batch.pilot_directory import Entry, PilotDirectory
 from lodesman.batch.process_tree import signal_process
-from lodesman.batch.processes import MARK, keep_program, launch, limit_open_files, stop_kept
+from lodesman.batch.processes import MARK, ROOT_MARK, keep_program, launch, limit_open_files, stop_kept
 from lodesman.errors import BackendFault
 from lodesman.resources import QueueId
 
 _OUTPUT_CAP: Final = 1 << 20
+_REAP_SECONDS: Final = 1.0
 _LAUNCHES: Final = 3  # keepers that end before they start their pilot, until it is given up
 # More than a pilot needs: it ends its payloads (10 s), hands in their results (10 s) and leaves. A test compares this
 # with the pilot's options.
@@ -238,9 +240,9 @@ class LocalBackend:
                 self.known.sweep(
                     [pilot for pilot, _, state in self.known.pilots() if state is NativeState.UNKNOWN]
                 )
-                left = tuple(pilot.stamp for pilot in pilots if self._is_left(pilot))
-                self._reap(os.WNOHANG if left else 0)
-        return left
+                left = [pilot.stamp for pilot in pilots if self._is_left(pilot)] + self.known.end_vanished()
+                self._reap_ended()
+        return tuple(left)
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -273,7 +275,7 @@ class LocalBackend:
             queue=spec.queue,
             order=self._last_order,
             argv=(spec.python, "-I", str(program), "--file", file, "--copy", str(number)),
-            environment={**inherited, **spec.environment, MARK: stamp},
+            environment={**inherited, **spec.environment, MARK: stamp, ROOT_MARK: str(self.root.resolve())},
             wall_seconds=spec.wall_seconds,
             grace_seconds=self.grace_seconds,
             output_cap=_OUTPUT_CAP,
@@ -337,11 +339,19 @@ class LocalBackend:
             self._keepers.add(pid)
         return True
 
-    def _reap(self, options: int = os.WNOHANG) -> None:
+    def _reap_ended(self) -> None:
+        """All that end within a second: of a pilot that is left, or whose directory is gone, the keeper may not."""
+        until = time.monotonic() + _REAP_SECONDS
+        self._reap()
+        while self._keepers and time.monotonic() < until:
+            select.select([], [], [], 0.01)
+            self._reap()
+
+    def _reap(self) -> None:
         """Reap the keepers that ended; those of an earlier backend are init's."""
         for pid in list(self._keepers):
             try:
-                ended = os.waitpid(pid, options)[0]
+                ended = os.waitpid(pid, os.WNOHANG)[0]
             except ChildProcessError:  # another part of the process waited for it
                 ended = pid
             if ended:

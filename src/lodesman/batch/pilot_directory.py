@@ -108,6 +108,9 @@ class PilotDirectory(Struct, frozen=True):
         if is_there(self.path):
             raise FileExistsError(errno.EEXIST, "this stamp was submitted before", str(self.path))
         draft = self.path.with_name(f".new-{self.stamp}")
+        if is_there(draft):  # of a submission that was killed
+            make_way(draft)
+            draft.unlink(missing_ok=True)
         draft.mkdir(mode=0o700)
         try:
             draft.chmod(mode)

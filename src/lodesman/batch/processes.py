@@ -30,6 +30,7 @@ from lodesman.batch.process_tree import Process, descendants, process_table, sig
 from lodesman.durable import sync_directory, write_durably
 
 MARK: Final = "LODESMAN_STAMP"
+ROOT_MARK: Final = "LODESMAN_PILOTS"
 _LOCK_NUMBER: Final = 3
 # How often keepers are checked that are about to end.
 _CHECK_AGAIN_SECONDS: Final = 0.02
@@ -222,10 +223,11 @@ def _stamp_of(process: Process, paths: Mapping[str, Path]) -> str | None:
         place = Path(f"/proc/{process.pid}/cwd").readlink()
     except OSError:
         return None
-    for variable in environment.split(b"\0"):
-        name, _, value = variable.partition(b"=")
-        if name == MARK.encode() and (stamp := os.fsdecode(value)) in paths:
-            return stamp
+    marks = dict(variable.partition(b"=")[::2] for variable in environment.split(b"\0"))
+    stamp, root = (os.fsdecode(marks.get(name.encode(), b"")) for name in (MARK, ROOT_MARK))
+    # Of a server whose folder was copied from this one, or this one from it, the stamps are the same.
+    if stamp in paths and root in ("", str(paths[stamp].parent.resolve())):
+        return stamp
     if process.tty:
         return None
     return next((stamp for stamp, path in paths.items() if place.is_relative_to(path)), None)
