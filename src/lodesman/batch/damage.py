@@ -48,10 +48,16 @@ def is_there(path: Path) -> bool:
 
 def make_way(path: Path) -> None:
     """Remove what lies where a file is to be written and is none. Raises OSError."""
+    if path.is_symlink() or not path.is_file():
+        remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a tree, or whatever else has this name; links are not followed. Raises OSError."""
     if path.is_dir() and not path.is_symlink():
         remove_tree(path)
-    elif is_there(path) and (path.is_symlink() or not path.is_file()):
-        path.unlink()
+    else:
+        path.unlink(missing_ok=True)
 
 
 def make_folder(path: Path) -> None:

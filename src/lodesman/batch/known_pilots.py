@@ -131,13 +131,8 @@ class KnownPilots:
 
     def end_vanished(self) -> list[str]:
         """Kill what runs without its directory; the stamps of those of which something is left. Raises OSError."""
-        gone = self._entries.keys() - self.stamps()
-        left = (
-            sweep([PilotDirectory(self.root / stamp) for stamp in gone], timeout=_SWEEP_SECONDS)
-            if gone
-            else set()
-        )
-        return sorted(left)
+        gone = [PilotDirectory(self.root / stamp) for stamp in self._entries.keys() - self.stamps()]
+        return sorted(sweep(gone, timeout=_SWEEP_SECONDS)) if gone else []
 
     def note_lost(self, pilot: PilotDirectory) -> None:
         """Of one that ended: if processes of it may be left, they keep its slot taken. Raises OSError."""

@@ -24,12 +24,20 @@ from msgspec.structs import replace
 
 from lodesman.batch import backend
 from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitRefusal, SubmitResult
-from lodesman.batch.damage import remove_tree
+from lodesman.batch.damage import remove
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.known_pilots import Found, KnownPilots
 from lodesman.batch.pilot_directory import Entry, PilotDirectory
 from lodesman.batch.process_tree import signal_process
-from lodesman.batch.processes import MARK, ROOT_MARK, keep_program, launch, limit_open_files, stop_kept
+from lodesman.batch.processes import (
+    MARK,
+    ROOT_MARK,
+    keep_program,
+    launch,
+    limit_open_files,
+    root_mark,
+    stop_kept,
+)
 from lodesman.errors import BackendFault
 from lodesman.resources import QueueId
 
@@ -185,7 +193,7 @@ class LocalBackend:
             for path in self.root.iterdir():
                 if path.name.startswith((".new-", ".gone-")):  # a submit or purge that was killed
                     with self.known.alone(path.name):
-                        remove_tree(path) if path.is_dir() else path.unlink()
+                        remove(path)
             pilots = list(self.known.pilots())
             for stamp in self._launches.keys() - {pilot.stamp for pilot, _, _ in pilots}:
                 del self._launches[stamp]
@@ -203,10 +211,8 @@ class LocalBackend:
             for pilot, entry, state in sorted(pilots, key=lambda found: found[1].order):
                 free = self.slots.get(entry.queue, 0) - self.known.unknown - taken[entry.queue]
                 if state is NativeState.WAITING and free > 0:
-                    with (
-                        contextlib.suppress(OSError),
-                        self.known.alone(pilot.stamp),
-                    ):  # it is tried again at a later tick
+                    # It is tried again at a later tick.
+                    with contextlib.suppress(OSError), self.known.alone(pilot.stamp):
                         if self._start(pilot):
                             taken[entry.queue] += 1
                             started.append(entry.stamp)
@@ -275,7 +281,7 @@ class LocalBackend:
             queue=spec.queue,
             order=self._last_order,
             argv=(spec.python, "-I", str(program), "--file", file, "--copy", str(number)),
-            environment={**inherited, **spec.environment, MARK: stamp, ROOT_MARK: str(self.root.resolve())},
+            environment={**inherited, **spec.environment, MARK: stamp, ROOT_MARK: root_mark(self.root)},
             wall_seconds=spec.wall_seconds,
             grace_seconds=self.grace_seconds,
             output_cap=_OUTPUT_CAP,

@@ -37,7 +37,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from lodesman.batch.backend import NativeState, NativeStatus
-from lodesman.batch.damage import as_damage, end_of, is_there, make_way, remove_tree
+from lodesman.batch.damage import as_damage, end_of, is_there, make_way, remove, remove_tree
 from lodesman.batch.keeper import open_regular, read_json, read_regular, sealed, write_json
 from lodesman.batch.process_tree import Process, read_process
 from lodesman.durable import sync_directory, write_durably
@@ -108,9 +108,7 @@ class PilotDirectory(Struct, frozen=True):
         if is_there(self.path):
             raise FileExistsError(errno.EEXIST, "this stamp was submitted before", str(self.path))
         draft = self.path.with_name(f".new-{self.stamp}")
-        if is_there(draft):  # of a submission that was killed
-            make_way(draft)
-            draft.unlink(missing_ok=True)
+        remove(draft)  # of a submission that was killed
         draft.mkdir(mode=0o700)
         try:
             draft.chmod(mode)

@@ -31,10 +31,16 @@ from lodesman.durable import sync_directory, write_durably
 
 MARK: Final = "LODESMAN_STAMP"
 ROOT_MARK: Final = "LODESMAN_PILOTS"
+"""Names the folder of the pilots: that of another server may have been copied from this one, stamps and all."""
 _LOCK_NUMBER: Final = 3
 # How often keepers are checked that are about to end.
 _CHECK_AGAIN_SECONDS: Final = 0.02
 _SWEEP_SECONDS: Final = 5.0
+
+
+def root_mark(root: Path) -> str:
+    """What names a folder of pilots in the environment of each. Raises OSError."""
+    return hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]
 
 
 def keep_program(programs: Path, program: bytes) -> tuple[Path, bool]:
@@ -225,8 +231,7 @@ def _stamp_of(process: Process, paths: Mapping[str, Path]) -> str | None:
         return None
     marks = dict(variable.partition(b"=")[::2] for variable in environment.split(b"\0"))
     stamp, root = (os.fsdecode(marks.get(name.encode(), b"")) for name in (MARK, ROOT_MARK))
-    # Of a server whose folder was copied from this one, or this one from it, the stamps are the same.
-    if stamp in paths and root in ("", str(paths[stamp].parent.resolve())):
+    if stamp in paths and root in ("", root_mark(paths[stamp].parent)):  # earlier releases gave none
         return stamp
     if process.tty:
         return None

@@ -24,7 +24,7 @@ from lodesman.client import Client
 from lodesman.errors import LodesmanError
 from lodesman.pilot.archives import DAMAGED, members, steers
 from lodesman.pilot.decisions import is_of_node
-from lodesman.pilot.processes import MARK, STAMP
+from lodesman.pilot.processes import MARK, PILOTS, STAMP
 from lodesman.pilot.protocol import MB, AssignedJob, PayloadLimits, SandboxFile
 from lodesman.pilot.warden import Launch, WardenFrame
 
@@ -33,10 +33,21 @@ TEMPORARY = ".tmp"
 # A payload that touches this file has committed: what it did so far is not lost if it is ended.
 COMMIT = f"{TEMPORARY}/.commit"
 # Nothing else of the pilot's environment reaches a payload.
-_PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "MACHINEFEATURES", "JOBFEATURES")
+_PASSED_ON = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "USER",
+    "LOGNAME",
+    "MACHINEFEATURES",
+    "JOBFEATURES",
+    PILOTS,
+)
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # The status of the pilot is the pilot's own (JOBSTATUS).
-_RESERVED = frozenset({MARK, STAMP, "JOBID", "JOBSTATUS", "LODESMAN_COMMIT"})
+_RESERVED = frozenset({MARK, STAMP, PILOTS, "JOBID", "JOBSTATUS", "LODESMAN_COMMIT"})
 # What a job knows of itself begins so, and nothing else does.
 _FACTS = "LODE_"
 

@@ -14,9 +14,11 @@ from typing import NamedTuple
 from lodesman import kernel
 from lodesman.pilot.protocol import PayloadUsage
 
-# A payload's environment names its attempt and, by the stamp, its pilot; so does the local backend's.
+# A payload's environment names its attempt and, by the stamp, its pilot; so does the local backend's, which names the
+# server that it is of, too.
 MARK = "LODESMAN_JOB"
 STAMP = "LODESMAN_STAMP"
+PILOTS = "LODESMAN_PILOTS"
 ZOMBIE = "Z"
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)

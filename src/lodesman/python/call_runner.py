@@ -39,8 +39,9 @@ def main() -> int:
             answer = cloudpickle.dumps((False, fault, text))
             pickle.loads(answer)
         except Exception:
-            # What cannot travel, or be read again, arrives as its words.
-            answer = cloudpickle.dumps((False, RuntimeError(f"{type(fault).__name__}: {fault}"), text))
+            # What cannot travel, or be read again, arrives as its words, if it has any.
+            words = traceback.format_exception_only(type(fault), fault)[-1].strip()
+            answer = cloudpickle.dumps((False, RuntimeError(words), text))
         good = False
     with open("result.pkl", "wb") as file:
         file.write(answer)

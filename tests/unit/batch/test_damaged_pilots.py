@@ -308,9 +308,10 @@ def test_what_a_start_needs_is_looked_at_and_its_pilot_ends_named(tmp_path, spaw
 def test_no_pilot_has_the_file_of_another(tmp_path, spawned):
     backend = LocalBackend(tmp_path, {QUEUE: 0}, cgroups=False)
     send(backend, QUEUE, "a-1", "b-1", "c-1")
-    (tmp_path / "a-1/work/pilot.json").write_bytes((tmp_path / "c-1/work/pilot.json").read_bytes())
-    (tmp_path / "b-1/work").rename(tmp_path / "b-1/aside")
-    (tmp_path / "b-1/work").symlink_to(tmp_path / "b-1/aside")
+    first, second, third = (tmp_path / stamp / "work" for stamp in ("a-1", "b-1", "c-1"))
+    shutil.copy(third / "pilot.json", first / "pilot.json")
+    second.rename(tmp_path / ".aside")
+    second.symlink_to(tmp_path / ".aside")
     backend.slots = {QUEUE: 3}
     assert backend.tick() == ("c-1",)
     assert backend.damaged == ["pilot.json of pilot a-1", "pilot.json of pilot b-1"]
@@ -376,6 +377,7 @@ def test_what_a_killed_submission_left_goes_whatever_it_is(tmp_path, machine):
     (tmp_path / ".new-next-1").mkdir()
     assert set(send(LocalBackend(tmp_path, {QUEUE: 0}), QUEUE, "next-1").accepted) == {"next-1"}
     (tmp_path / ".gone-else-1").symlink_to("nowhere")
+    (tmp_path / ".gone-else-2").symlink_to(tmp_path)
     backend.tick()
     assert set(send(backend, QUEUE, "lost-1").accepted) == {"lost-1"}
     assert not list(tmp_path.glob(".gone-*"))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.shell_pilots import PROGRAM, send, shell_spec
 
-from lodesman.batch import known_pilots, local
+from lodesman.batch import known_pilots, local, processes
 from lodesman.batch.backend import BatchLoad, CancelOutcome, NativeState
 from lodesman.batch.keeper import read_json, write_json
 from lodesman.batch.local import LocalBackend
@@ -106,9 +106,12 @@ class TestSubmit:
     def test_the_servers_secrets_stay_here(self, backend, root, monkeypatch):
         monkeypatch.setenv("PGPASSWORD", "hush")
         monkeypatch.setenv("LANG", "C.UTF-8")
-        send(backend, QUEUE, "s1-1", environment={"X": "1", "LODESMAN_STAMP": "forged"})
+        send(
+            backend, QUEUE, "s1-1", environment={"X": "1", "LODESMAN_STAMP": "forged", "LODESMAN_PILOTS": "x"}
+        )
         environment = json.loads((root / "s1-1" / "entry.json").read_text())["environment"]
         assert environment["LODESMAN_STAMP"] == "s1-1"
+        assert environment["LODESMAN_PILOTS"] == processes.root_mark(root)
         assert (environment["X"], environment["LANG"]) == ("1", "C.UTF-8")
         assert "PGPASSWORD" not in environment
 

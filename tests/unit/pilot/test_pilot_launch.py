@@ -22,14 +22,17 @@ def test_environment(make_job, tmp_path):
         attempt=2,
         environment={
             "A": "ä", "HOME": "/mine", "JOBID": "9", "LODESMAN_STAMP": "no", "LODESMAN_COMMIT": "/x", "JOBSTATUS": "/x",
-            "LODE_SITE": "no",
+            "LODE_SITE": "no", "LODESMAN_PILOTS": "no",
         },
     )  # fmt: skip
-    values = _environment_for(job, tmp_path, {**ENVIRONMENT, "JOBSTATUS": "/y"}, "s1")
+    values = _environment_for(
+        job, tmp_path, {**ENVIRONMENT, "JOBSTATUS": "/y", "LODESMAN_PILOTS": "of-here"}, "s1"
+    )
     assert values == {
         "PATH": "/usr/bin:/bin",
         "LANG": "C.UTF-8",
         "LODESMAN_STAMP": "s1",
+        "LODESMAN_PILOTS": "of-here",
         "HOME": "/mine",
         "TMPDIR": str(tmp_path / ".tmp"),
         "OMP_NUM_THREADS": "1",
