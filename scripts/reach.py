@@ -1,6 +1,6 @@
 """Which tests a change reaches: those that import, however indirectly, a module that it touches.
 
-python -m scripts.reach [--since COMMIT]    prints a line for each file of tests, or `all`
+python -m scripts.reach [--since COMMIT]    prints a line for each file of tests, the nearest first, or `all`
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 import grimp
@@ -19,6 +20,7 @@ _FIXTURE = re.compile(r"^@pytest\.fixture(.*)\n(?:async )?def (\w+)", re.MULTILI
 _SOURCES = ("lodesman", "tests", "bench", "examples")
 # They read the tree itself: its texts, its imports, its rules.
 _READERS = ("tests.house", "tests.docs")
+_NO_NOUNS = {"", "src", "lodesman", "__init__"}
 # A change there may touch any test. Their own imports are not followed: what uses a database imports it by itself.
 _FOUNDATIONS = {"tests.conftest", "lodesman"}
 _TEXTS = ("docs/", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "examples/", "scripts/", ".ci/")
@@ -40,7 +42,12 @@ def changed_files(since: str = "") -> list[str]:
 
 
 def reached_tests(changed: Iterable[str]) -> list[str] | None:
-    """Files of tests that a change of these files reaches, in order; None where it may reach any."""
+    """Files of tests that a change of these files reaches, the nearest first; None where it may reach any.
+
+    Near are those that read the tree, then those named after the changed module or its package, then those with few
+    imports between; of these the short ones first.
+    """
+    changed = list(changed)
     graph = grimp.build_graph(*_SOURCES, cache_dir=str(ROOT / ".grimp_cache"))
     touched: set[str] = set()
     for path in changed:
@@ -51,10 +58,28 @@ def reached_tests(changed: Iterable[str]) -> list[str] | None:
     if touched & _FOUNDATIONS:
         return None
     _add_conftests(graph)
-    reached = touched.union(*(graph.find_downstream_modules(module) for module in touched & graph.modules))
-    reached |= {module for module in graph.modules if module.startswith(_READERS)}
-    files = (_path_of(module) for module in reached if ".test_" in module)
-    return sorted(str(path.relative_to(ROOT)) for path in files if path.exists())
+    steps = _steps_to(touched, graph)
+    steps |= {module: 0 for module in graph.modules if module.startswith(_READERS)}
+    nouns = {noun for path in changed for noun in Path(path).with_suffix("").parts[-2:]}
+    named = re.compile(rf"[._]({'|'.join(sorted(map(re.escape, nouns - _NO_NOUNS))) or '(?!)'})s?([._]|$)")
+    near: list[tuple[bool, int, int, str]] = []
+    for module in steps:
+        file = _path_of(module)
+        if ".test_" in module and file.exists():
+            is_other = steps[module] > 0 and not named.search(module)
+            near.append((is_other, steps[module], file.stat().st_size, str(file.relative_to(ROOT))))
+    return [path for *_, path in sorted(near)]
+
+
+def _steps_to(touched: set[str], graph: grimp.ImportGraph) -> dict[str, int]:
+    """The modules that import the touched ones, with the number of imports between."""
+    steps: dict[str, int] = {}
+    ring = touched
+    while ring:
+        steps |= dict.fromkeys(ring, 1 + max(steps.values(), default=0))
+        importers = (graph.find_modules_that_directly_import(module) for module in ring & graph.modules)
+        ring = {*chain.from_iterable(importers)} - steps.keys()
+    return steps
 
 
 def _modules_of(path: str, modules: set[str]) -> set[str] | None:

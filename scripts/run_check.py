@@ -12,9 +12,11 @@ import sys
 import tempfile
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 from scripts.reach import changed_files, reached_tests
@@ -33,6 +35,8 @@ _PROGRESS = re.compile(r"\[ *(\d+%)\]")
 _FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (\S+?::[^\s\[]+(?:\[.*?\](?= - |$))?|\S+)", re.MULTILINE)
 # Of the quick tests, for each processor: nothing else fills the time in which a part waits.
 _FAST_PARTS = 2
+# Bytes of tests that two slow processors run in a minute; what is farther from the change is left to `./check`.
+_FAST_BYTES = 1_800_000
 # Where nearly each test makes a database, a line costs twice as much.
 _WITH_DATABASES = ("tests/api/", "tests/contract/", "tests/store_contract/")
 # More than these do not fail because of a busy machine.
@@ -207,14 +211,25 @@ class Plan:
         return [[*static_steps(), *self.computing_steps()], self.waiting_steps()]
 
     def fast_steps(self) -> list[Step]:
-        """The quick tests that a change reaches, in parts that run beside each other.
+        """The quick tests that a change reaches, the nearest for a minute, in parts that run beside each other.
+
+        What may reach any test, such as a change of a conftest, runs all.
 
         Processes that share the tests as they go would each read all of them first, for a third of the whole time.
         """
         changed = changed_files(self._given.since)
         reached = reached_tests(changed) if changed else None
-        quick = all_tests() if reached is None else sorted({*reached}.intersection(all_tests()))
-        say(f"Quick tests: {'all' if reached is None else f'{len(quick)} files that the change reaches'}.")
+        quick = all_tests()
+        if reached is None:
+            say("Quick tests: all.")
+        else:
+            there = set(quick)
+            near = [path for path in reached if path in there]
+            quick = nearest_files(near, _FAST_BYTES)
+            left = (
+                f"; ./check runs the {len(near) - len(quick)} farther ones, too" if near[len(quick) :] else ""
+            )
+            say(f"Quick tests: {len(quick)} files that the change reaches{left}.")
         parts = share_files(quick, _FAST_PARTS * len(os.sched_getaffinity(0)))
         argv = (*_PYTEST, self._extent, "-m", "not slow and not e2e and not thorough")
         return [
@@ -276,11 +291,22 @@ def all_tests() -> list[str]:
     return sorted(str(path) for path in paths if path.parts[1] not in {"e2e", "engines"})
 
 
+def size_of(path: str) -> int:
+    """What a file of tests costs, in bytes of plain ones."""
+    return (ROOT / path).stat().st_size * (1 + path.startswith(_WITH_DATABASES))
+
+
+def nearest_files(paths: list[str], size: int) -> list[str]:
+    """The first ones, until they cost that much; at least one of them."""
+    sums = list(accumulate(map(size_of, paths)))
+    return paths[: max(1, bisect_right(sums, size))]
+
+
 def share_files(paths: Sequence[str], count: int) -> list[list[str]]:
     """Parts that take about the same time, at most `count` of them; none is empty. A file counts by its size."""
     parts: list[list[str]] = [[] for _ in range(min(count, len(paths)))]
     loads = [0] * len(parts)
-    sizes = {path: (ROOT / path).stat().st_size * (1 + path.startswith(_WITH_DATABASES)) for path in paths}
+    sizes = {path: size_of(path) for path in paths}
     for path in sorted(paths, key=lambda path: -sizes[path]):
         least = loads.index(min(loads))
         parts[least].append(path)

@@ -12,7 +12,7 @@ from textwrap import dedent
 import pytest
 from scripts import reach, run_check
 from scripts.reach import changed_files, reached_tests
-from scripts.run_check import Check, Plan, Step, read_arguments, share_files
+from scripts.run_check import Check, Plan, Step, nearest_files, read_arguments, share_files
 
 PYTEST = (sys.executable, "-m", "pytest", "--quiet")
 
@@ -148,6 +148,31 @@ def test_quick_tests_are_shared_whole_and_evenly(monkeypatch, tmp_path):
     assert share_files([*sizes], 2) == [["large"], ["middle", "small", "least"]]
     assert share_files(["small"], 4) == [["small"]]
     assert share_files([], 4) == []
+
+
+def test_the_nearest_tests_run_until_a_minute_is_full(monkeypatch, tmp_path):
+    monkeypatch.setattr(run_check, "ROOT", tmp_path)
+    for name, size in {"near": 70, "tests/api/next": 20, "far": 10}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x" * size)
+    paths = ["near", "tests/api/next", "far"]
+    # One with a database costs twice its length.
+    assert nearest_files(paths, 120) == paths
+    assert nearest_files(paths, 119) == paths[:2]
+    assert nearest_files(paths, 109) == paths[:1]
+    assert nearest_files(paths, 1) == paths[:1]
+    assert nearest_files([], 1) == []
+
+
+@pytest.mark.slow
+def test_what_is_named_after_the_change_or_imports_it_comes_first():
+    reached = reached_tests(["src/lodesman/quota/__init__.py"])
+    place = {path: number for number, path in enumerate(reached)}
+    assert all(path.startswith(("tests/house/", "tests/docs/")) for path in reached[:10])
+    by_name = place["tests/api/test_api_quotas.py"]
+    by_import = place["tests/unit/matching/test_place_book.py"]
+    far = place["tests/api/test_api_vo.py"]
+    assert by_name < by_import < far
 
 
 @pytest.mark.slow
