@@ -608,6 +608,7 @@ def test_pilots_leave_when_it_begins_and_an_administrator_may_cancel(house):
     closed(house, begins=house.now + 600.0)
     assert reopen(house).status == 200
     closed(house, begins=house.now + 600.0)
+    assert closed(house, dry_run=True)["replaced"]["begins"] == house.now + 600.0
     house.now += 541.0
     house.run(Leases(house.core).watch())
     beat = house.call("POST", "/v1/pilots/heartbeat", {"jobs": []}, token=pilot)

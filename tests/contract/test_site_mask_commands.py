@@ -363,16 +363,18 @@ def test_it_is_cancelled_by_opening_and_changed_by_closing_again(house):
     assert len(house.claim(pilot)) == 1
 
 
-def test_a_closing_now_does_not_replace_one_that_is_announced_nor_the_other_way_round(house):
-    announce(house)
-    with pytest.raises(Conflict, match=r"S1 is to be closed from .* Undo that before: lode site open S1"):
-        close(house)
-    assert [one.begins for one in mask(house).closings] == [2_000.0]
-    close(house, "S2")
-    with pytest.raises(Conflict, match="S2 is closed by root"):
-        announce(house, site="S2")
+def test_a_closing_now_replaces_one_that_is_announced_and_not_the_other_way_round(house):
+    pilot, announced = house.pilot(), announce(house).closing
+    house.clock = 1_500.0
+    assert close(house, dry_run=True).replaced == mask(house).closings[0] == announced
+    done = close(house)
+    assert (done.replaced, done.drained, done.renewed) == (announced, (pilot,), False)
+    assert (done.closing.since, mask(house).closings) == (1_500.0, (done.closing,))
+    with pytest.raises(Conflict, match=r"S1 is closed by root since .* Open it first: lode site open S1;"):
+        announce(house)
+    announce(house, site="S2")
     house.clock = 2_100.0
-    done = close(house, until=9_000.0)  # longer than was announced
+    done = close(house, "S2", until=9_000.0)  # longer than was announced
     assert (done.renewed, done.closing.since, done.closing.until) == (True, 2_000.0, 9_000.0)
 
 

@@ -222,13 +222,15 @@ class ClosedQueues(Closing, kw_only=True):
 
 class SiteClosed(ClosedQueues, kw_only=True):
     """A closing of configured CE queues: `drained` pilots leave. `renewed`: it was closed before. `endless`: of the queues
-    of one that was announced, those that get no pilots until it is over, since no end of these is known.
+    of one that was announced, those that get no pilots until it is over, since no end of these is known. `replaced`: what
+    was announced for the same node, and is no more, since it is closed now.
     """
 
     drained: int
     renewed: bool
     dry_run: bool
     endless: int | UnsetType = UNSET
+    replaced: Closing | UnsetType = UNSET
 
 
 class SiteOpened(ClosedQueues, kw_only=True):

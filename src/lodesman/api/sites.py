@@ -50,6 +50,7 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
         **asdict(done.closing), queues=sum(map(closing.node.covers, tree.queue_ids())), drained=len(done.drained),
         renewed=done.renewed, dry_run=body.dry_run,
         endless=_endless(core, closing) if closing.is_ahead(now) else UNSET,
+        replaced=UNSET if done.replaced is None else done.replaced,
     )  # fmt: skip
 
 

@@ -48,7 +48,8 @@ def close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **op
     Pilots that are there finish what they run and leave, unless --keep-pilots is given; waiting ones are taken back.
     With --from it is announced: pilots that could still run then are not sent, nor do jobs start whose CPUTime would not
     end before, and pilots leave a minute before it begins.
-    SITE CE QUEUE as several words, if a name has a slash. Closing again changes reason and time.
+    SITE CE QUEUE as several words, if a name has a slash. Closing again changes reason and time, also of one that is
+    announced, which begins at once without --from. What is closed now must be opened before it is announced.
     """
     until, seconds, begins = options["until"], options["seconds"], options["begins"]
     if until is not None and seconds is not None:
@@ -66,22 +67,37 @@ def close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **op
     if answer.endless is not UNSET and answer.endless:
         queues = counted(answer.endless, "queue")
         note(
-            f"No pilots for {queues} from now on: no end of these is known (WallTime, life_seconds of [pilots])."
+            f"From now on no pilots are sent to {queues}: it is not known how long they would live. "
+            "WallTime of a queue, or life_seconds of [pilots], says so."
+        )
+    if answer.replaced is not UNSET and not answer.dry_run:
+        note(
+            "Nothing is announced there any more. Once it is open, announce it again with --from, if need be."
         )
 
 
 def _closed_text(answer: SiteClosed) -> str:
-    is_so = "would be" if answer.dry_run else "is"
+    would = answer.dry_run
     ends = "" if answer.until is None else f" until {utc(answer.until)}"
     queues = counted(answer.queues, "queue")
     if answer.is_ahead(time.time()):
-        changed = " It was announced before, and is changed." if answer.renewed else ""
-        return f"{path_of(answer)} {is_so} to be closed from {utc(answer.start)}{ends}: {queues}.{changed}"
-    will = "would" if answer.dry_run else "will"
-    pilots = f"{counted(answer.drained, 'pilot')} {will} finish and leave"
-    pilots = "pilots that are there stay" if answer.keep_pilots else pilots
+        changed = f" It was announced before, and {'would be' if would else 'is'} changed."
+        words = "would be announced as closed" if would else "is to be closed"
+        text = f"{path_of(answer)} {words} from {utc(answer.start)}{ends}: {queues}."
+        return f"{text}{changed if answer.renewed else ''}"
+    pilots = f"{counted(answer.drained, 'pilot')} {'would' if would else 'will'} finish and leave"
+    pilots = f"pilots that are there {'would stay' if would else 'stay'}" if answer.keep_pilots else pilots
     before = f" It was closed before, since {utc(answer.since)}." if answer.renewed else ""
-    return f"{path_of(answer)} {is_so} closed{ends}: {queues}, {pilots}.{before}"
+    return f"{path_of(answer)} {'would be' if would else 'is'} closed{ends}: {queues}, {pilots}.{before}{_replaced(answer)}"
+
+
+def _replaced(answer: SiteClosed) -> str:
+    found = answer.replaced
+    if found is UNSET:
+        return ""
+    ends = "" if found.until is None else f" until {utc(found.until)}"
+    instead = "would replace" if answer.dry_run else "replaces"
+    return f" This {instead} what was announced: closed from {utc(found.start)}{ends}: {found.reason}"
 
 
 @click.command("open", epilog=_OPEN_EXAMPLES)

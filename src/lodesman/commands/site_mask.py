@@ -81,25 +81,31 @@ def check_closing(closing: Closing, now: float) -> Closing:
 
 
 class Closed(Struct, frozen=True, kw_only=True):
-    """What closing did: `drained` pilots leave since; `renewed`: it was closed before, and `since` is from then."""
+    """What closing did: `drained` pilots leave since; `renewed`: it was closed before, and `since` is from then; `replaced`:
+    what was announced, and is no more, since it is closed now.
+    """
 
     closing: Closing
     drained: tuple[int, ...]
     renewed: bool
+    replaced: Closing | None = None
 
 
 def close_site(tx: Transaction, live: Live, closing: Closing, *, dry_run: bool = False) -> Closed:
     """Close a site, CE or queue, and drain the pilots that are there, unless they may stay. One that is announced drains
-    them when it is about to begin; those that wait for jobs ask anew. Raises InvalidRequest, Conflict for a closing now
-    and one that is announced.
+    them when it is about to begin; those that wait for jobs ask anew. Raises InvalidRequest; Conflict if what is closed now
+    would be announced, since that would open it until then.
 
-    Of one that is closed already the time stays, all else is as this one says. `dry_run`: change nothing.
+    Of one that is closed already `since` stays, all else is as this one says. `dry_run`: change nothing.
     """
     closing = check_closing(closing, tx.now)
     before = _known(tx, closing.node)
-    if before is not None and before.is_ahead(tx.now) != closing.is_ahead(tx.now):
-        hint = f"Undo that before: lode site open {closing.node}; or name its CEs or queues."
+    if before is not None and closing.is_ahead(tx.now) and not before.is_ahead(tx.now):
+        hint = f"Open it first: lode site open {closing.node}; or name its CEs or queues."
         raise Conflict(f"{closing.node} is {before.text_at(tx.now)}.", hint=hint)
+    replaced = None
+    if before is not None and before.is_ahead(tx.now) and not closing.is_ahead(tx.now):
+        before, replaced = None, before
     closing = replace(closing, since=_since(tx, before))
     there = director.pilots_there(tx, closing.node)
     drained = tuple(there) if closing.empties(tx.now) else ()
@@ -112,7 +118,7 @@ def close_site(tx: Transaction, live: Live, closing: Closing, *, dry_run: bool =
                 live.parked.end_of_pilot(tx, pilot_id)
         details = {**asdict(closing), "drained": len(drained)}
         tx.afterwards.append(partial(log.info, "a site was closed", extra=details))
-    return Closed(closing=closing, drained=drained, renewed=before is not None)
+    return Closed(closing=closing, drained=drained, renewed=before is not None, replaced=replaced)
 
 
 def _since(tx: Transaction, before: Closing | None) -> float:

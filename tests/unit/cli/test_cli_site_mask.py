@@ -50,6 +50,18 @@ def test_closing_says_what_it_did(at, server):
         ({"keep_pilots": True, "drained": 0}, "North is closed: 3 queues, pilots that are there stay."),
         ({"dry_run": True}, "North would be closed: 3 queues, 5 pilots would finish and leave."),
         ({"renewed": True, "drained": 0}, "It was closed before, since 2026-11-21 21:30 UTC."),
+        (
+            {"dry_run": True, "keep_pilots": True},
+            "would be closed: 3 queues, pilots that are there would stay.",
+        ),
+        (
+            {"dry_run": True, "begins": 9e9, "renewed": True},
+            "would be announced as closed from 2255-03-14 16:00 UTC: 3 queues. It was announced before, and would",
+        ),
+        (
+            {"replaced": row(begins=UNTIL, reason="power cut")},
+            "will finish and leave. This replaces what was announced: closed from 2026-11-22 09:00 UTC: power cut",
+        ),
         ({"ce": "ce", "queue": HOSTILE}, "North/ce/evil\\x1b[31m is closed"),
     ],
 )
@@ -107,7 +119,7 @@ def test_what_is_announced_is_said_with_queues_that_get_no_pilots(at, server):
     assert done.out.startswith(
         f"North is to be closed from {utc(begins)} until {utc(begins + 60.0)}: 3 queues."
     )
-    assert "No pilots for 2 queues from now on" in done.err
+    assert "From now on no pilots are sent to 2 queues: it is not known how long they would live." in done.err
     server.on("POST", "/v1/sites/open", {**row(begins=begins), "queues": 3, "still_closed": [], "staying": 0})
     assert at("site", "open", "North").out == "North is open after all: 3 queues.\n"
 
