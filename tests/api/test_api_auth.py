@@ -46,6 +46,7 @@ SERVICE_CALLS: tuple[tuple[str, str, Any], ...] = (
     ("POST", "/v1/service/pilots", []),
     ("POST", "/v1/service/submitted", {}),
     ("POST", "/v1/service/seen", {}),
+    ("POST", "/v1/service/ordered", {"pilots": [1], "reason": "x"}),
     ("POST", "/v1/service/breakers", []),
     ("POST", "/v1/service/ended", {"pilot": 1, "state": "Lost", "reason": "x"}),
     ("POST", "/v1/service/sandbox", {"owner": "ann", "sha256": "0" * 64, "size": 1}),

@@ -342,6 +342,29 @@ def test_pilots_sent_there_and_how_they_ended(house, director):
     assert step(told, "pilots")["text"] == "our live pilots there: 1 Submitted"
 
 
+def test_pilots_that_the_server_ordered_to_end_are_not_blamed(house, director):
+    for n in (1, 2):
+        house.prepare_pilot()
+        house.call("POST", "/v1/service/submitted", {f"stamp{n}": [f"native-{n}", ""]}, token="service")
+    seen = {"2": ["node1", None, house.now]}
+    assert house.call("POST", "/v1/service/seen", seen, token="service").status == 200
+    ordered = {"pilots": [2], "reason": "not needed any more"}
+    assert house.call("POST", "/v1/service/ordered", ordered, token="service").status == 200
+    house.now += 120
+    (surplus, _) = house.get("/v1/pilots", "admin")["pilots"]
+    assert (surplus["drain"], surplus["host"]) == (1, "node1")
+    assert "do not reach" not in why(house)["summary"]
+    for n, reason in ((1, "not needed any more"), (2, "not needed any more (ended with exit code 143)")):
+        body = {"pilot": n, "state": "Aborted", "reason": reason}
+        house.call("POST", "/v1/service/ended", body, token="service")
+    told = why(house)
+    assert [one["ordered"] for one in told["lately"]] == [True, True]
+    assert step(told, "lately")["holds"] is True
+    assert (
+        "2 ended, 2 of them by order before they joined; the last: not needed" in step(told, "lately")["text"]
+    )
+
+
 @pytest.mark.stores
 def test_only_the_last_few_are_listed(house, director):
     for _ in range(9):

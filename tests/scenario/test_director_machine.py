@@ -174,6 +174,7 @@ class Pilots(RuleBasedStateMachine):
             inner_calls.PREPARE_PILOTS: lambda: Change(prepare_pilots, house.live, told),
             inner_calls.PILOTS_SUBMITTED: lambda: Change(pilots_submitted, house.live, told),
             inner_calls.PILOTS_SEEN: lambda: Change(set_seen_there, told),
+            inner_calls.PILOTS_ORDERED: lambda: Change(drain_pilots, house.live, told.pilots, told.reason),
             inner_calls.PILOT_ENDED: lambda: Change(
                 end_pilot, house.live, told.pilot, told.state, told.reason
             ),

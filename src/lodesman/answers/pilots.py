@@ -12,6 +12,8 @@ from lodesman.answers.vocabulary import ClampName, PilotState, PoolOutcome, Refu
 
 UNREACHED_SECONDS: Final = 60.0
 """A pilot reaches its server within this time once it runs, or something is in its way."""
+NOT_NEEDED: Final = "not needed any more"
+"""Why a surplus pilot was cancelled."""
 
 
 class PilotJoined(Struct):
@@ -182,8 +184,8 @@ class ListedPilot(Pilot, frozen=True):
     jobs: list[int]
 
     def is_unreached(self, now: float) -> bool:
-        """Whether it runs, by its batch system, and has not reached the server for too long."""
-        runs = bool(self.host) and self.joined_at is None and self.ended_at is None
+        """Whether it runs, by its batch system, and has not reached the server for too long; not if it has to leave."""
+        runs = bool(self.host) and self.joined_at is None and self.ended_at is None and not self.drain
         return runs and self.native_seen is not None and now - self.native_seen >= UNREACHED_SECONDS
 
 

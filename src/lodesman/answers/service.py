@@ -79,6 +79,13 @@ class PilotEnd(Struct):
     reason: str
 
 
+class Ordered(Struct):
+    """Pilots that run at their batch systems, and were ordered to end before they joined."""
+
+    pilots: list[int]
+    reason: str
+
+
 class Unbound(Struct):
     """Pilots that have not taken the jobs which they are bound to, and never will."""
 

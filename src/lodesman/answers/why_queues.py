@@ -121,7 +121,7 @@ class QueueGate(Struct, frozen=True):
 
 
 class SentPilot(Struct):
-    """A pilot that was sent there recently."""
+    """A pilot that was sent there recently. `ordered`: to leave, by the server or an administrator."""
 
     id: int
     stamp: str
@@ -132,6 +132,7 @@ class SentPilot(Struct):
     ended_seconds_ago: float | None
     jobs_done: int
     host: str
+    ordered: bool = False
 
 
 class QueueAges(Struct):

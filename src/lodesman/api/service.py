@@ -25,7 +25,7 @@ from lodesman.api.quotas import follow
 from lodesman.commands.accounts import delete_expired_tokens
 from lodesman.commands.bound import unbind
 from lodesman.commands.claim import examine_pilot
-from lodesman.commands.pilots import end_pilot, pilots_submitted, prepare_pilots
+from lodesman.commands.pilots import drain_pilots, end_pilot, pilots_submitted, prepare_pilots
 from lodesman.commands.quotas import (
     PART,
     alike_places,
@@ -203,6 +203,15 @@ async def _prepare_pilots(core: Core, request: Request[Nothing, list[service.New
 async def _unbind(core: Core, request: Request[Nothing, service.Unbound]) -> service.Rescued:
     asked = request.body
     return service.Rescued(await core.command(Change(unbind, core.live, asked.pilots, asked.reason)))
+
+
+@serves(inner_calls.PILOTS_ORDERED)
+async def _pilots_ordered(core: Core, request: Request[Nothing, service.Ordered]) -> Nothing:
+    """They are drained, so that their end says nothing of their queue, and one that joins all the same leaves."""
+    numbers, reason = request.body.pilots, request.body.reason
+    core.drain(core.sessions[number] for number in numbers if number in core.sessions)
+    await core.command(Change(drain_pilots, core.live, numbers, reason))
+    return Nothing()
 
 
 @serves(inner_calls.PILOT_ENDED)

@@ -9,7 +9,8 @@ from typing import Final
 
 from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
-from lodesman.answers.service import PilotEnd, Unbound
+from lodesman.answers.pilots import NOT_NEEDED
+from lodesman.answers.service import Ordered, PilotEnd, Unbound
 from lodesman.answers.vocabulary import PilotState, StartFault
 from lodesman.background.census import GONE, UNKNOWN_TIMES, BackendWatch, cancel
 from lodesman.background.failed_starts import NoteStart
@@ -19,7 +20,7 @@ from lodesman.store import Reader
 from lodesman.store.read import pilots as read
 
 _MOST_LEAVING: Final = 200
-_TOO_OLD, _NOT_NEEDED = "it waited longer than maxPilotWaitingHours", "not needed any more"
+_TOO_OLD: Final = "it waited longer than maxPilotWaitingHours"
 
 
 @dataclass(slots=True)
@@ -44,13 +45,14 @@ class Cancelling:
         """Carry out the last iteration, once; returns how many pilots have ended. Raises LodesmanError.
 
         One that waited too long, or whose queue was closed, and that no batch system knows, asked several times, has ended.
-        What waits too long counts against its queue, so that not all that replaces it waits there too.
+        What waits too long counts against its queue, so that not all that replaces it waits there too. One that runs by now
+        is drained: that it ends before it joins says nothing of its queue.
         """
         if not self._orders:
             return 0
         excess, before, self._unknown = self._orders.pop(), self._unknown, {}
         leaving = read.drained_waiting_pilots(self.db, _MOST_LEAVING)
-        numbers, ended = [*excess.cancel, *leaving], 0
+        numbers, ended, ordered = [*excess.cancel, *leaving], 0, dict[str, list[int]]()
         backends = {name: watch.backend for name, watch in self.watches.items()}
         outcomes = cancel(backends, list(read.waiting_pilots(self.db, numbers)))
         # One that has joined while the batch systems were asked has not ended.
@@ -59,13 +61,19 @@ class Cancelling:
             too_old = pilot.id in excess.too_old
             if (too_old or pilot.id in leaving) and outcome is CancelOutcome.UNKNOWN:
                 self._unknown[pilot.id] = before.get(pilot.id, 0) + 1
-            if outcome in GONE or self._unknown.get(pilot.id, 0) >= UNKNOWN_TIMES:
-                reason = _TOO_OLD if too_old else leaving.get(pilot.id, _NOT_NEEDED)
+            reason = _TOO_OLD if too_old else leaving.get(pilot.id, NOT_NEEDED)
+            is_new = outcome is CancelOutcome.ORDERED and pilot.id not in leaving
+            if is_new:
+                ordered.setdefault(reason, []).append(pilot.id)
+            is_gone = outcome in GONE or self._unknown.get(pilot.id, 0) >= UNKNOWN_TIMES
+            if is_gone:
                 self.post(inner_calls.PILOT_ENDED, PilotEnd(pilot.id, PilotState.ABORTED, reason))
                 ended += 1
-                if too_old:
-                    self.note(pilot.queue_id, StartFault.WAITED, reason)
+            if too_old and (is_gone or (is_new and pilot.id not in excess.bound)):
+                self.note(pilot.queue_id, StartFault.WAITED, reason)
         self._unbind(excess.bound)
+        for reason, pilots in ordered.items():
+            self.post(inner_calls.PILOTS_ORDERED, Ordered(pilots, reason))
         return ended
 
     def _unbind(self, bound: Collection[int]) -> None:

@@ -232,7 +232,7 @@ class BackendWatch:
                 continue
             reason = _reason(status)
             if pilot.joined_at is None:
-                words = self._last_words(pilot)
+                words = pilot.drain_reason or self._last_words(pilot)
                 reason = f"{words} ({reason})" if words else reason
                 if not pilot.drain:  # what was ordered to end says nothing of its queue
                     self._note(pilot.submitted_to, StartFault.ENDED, reason)

@@ -338,12 +338,14 @@ def _lately(facts: QueueFacts) -> QueueStep:
     if not facts.sent:
         return QueueStep("lately", None, f"none of {last_pilots(CONSIDERED)} was sent there")
     ended = [one for one in facts.sent if one.ended_seconds_ago is not None]
-    unused = sum(not one.joined for one in ended)
+    ordered = sum(one.ordered and not one.joined for one in ended)
+    unused = sum(not one.joined for one in ended) - ordered
     text = f"of {last_pilots(len(facts.sent))} sent there {len(ended)} ended"
     text += f", {unused} of them without ever joining" if unused else ""
+    text += f", {ordered} of them by order before they joined" if ordered else ""
     newest = next((one for one in ended if one.reason), None)
     text += f"; the last: {newest.reason}" if newest else ""
-    holds = unused < len(ended) if ended else True
+    holds = not unused or unused < len(ended) - ordered
     return QueueStep("lately", holds, text, facts.sent[0].sent_seconds_ago)
 
 

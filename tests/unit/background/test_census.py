@@ -249,7 +249,8 @@ def test_one_that_was_drained_before_it_joined_does_not_speak_against_its_queue(
     world.base.do(Change(drain_pilots, world.base.live, [number], "site LCG.CERN.ch is closed"))
     world.batch.says("native-a", NativeState.ENDED, exit_code=143)
     world.tick()
-    assert [name for name, _ in world.posted] == ["ended"]
+    reason = "site LCG.CERN.ch is closed (ended with exit code 143)"
+    assert world.posted == [("ended", {"pilot": number, "state": "Aborted", "reason": reason})]
     assert world.told == []
 
 

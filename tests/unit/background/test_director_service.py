@@ -317,6 +317,21 @@ def test_a_pilot_that_waits_too_long_is_gone_only_if_it_is_unknown_several_times
     assert found == [[]] * 5 + [[number]]
 
 
+def test_a_surplus_pilot_that_runs_by_now_is_drained_and_speaks_against_no_queue(world):
+    number, old = world.pilot(), world.pilot()
+    world.batch.outcome = CancelOutcome.ORDERED
+    assert world.cancel(number, old, too_old=[old]) == []
+    assert [body for name, body in world.posted if name == "ordered"] == [
+        {"pilots": [number], "reason": "not needed any more"},
+        {"pilots": [old], "reason": "it waited longer than maxPilotWaitingHours"},
+    ]
+    world.director._hear()
+    assert world.director.breakers[SHORT].failures == 1  # of the one that waited too long
+    world.base.do(Change(drain_pilots, world.base.live, [number, old], "not needed any more"))
+    assert world.cancel() == []  # ordered again, and said once
+    assert [name for name, _ in world.posted] == []
+
+
 @pytest.mark.parametrize("submitted", [True, False])
 @pytest.mark.parametrize("outcome", [CancelOutcome.UNKNOWN, CancelOutcome.ORDERED, CancelOutcome.FAILED])
 def test_the_job_of_a_pilot_that_waits_too_long_goes_back_whatever_its_batch_system_says(

@@ -32,7 +32,7 @@ p.last_seen, p.tq_id, p.drain, EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id 
 EXISTS (SELECT 1 FROM host h WHERE h.site = p.site AND h.name = p.node_host AND h.shut = 1), p.bound_job, p.sent_to, p.stamp,
 p.backend, p.host, p.native_seen FROM pilot p WHERE p.ended_at IS NULL"""
 _UNREACHED = f"""SELECT count(*) FROM pilot {by_index("pilot_live")}
-WHERE ended_at IS NULL AND joined_at IS NULL AND host != '' AND native_seen <= ?"""
+WHERE ended_at IS NULL AND joined_at IS NULL AND drain = 0 AND host != '' AND native_seen <= ?"""
 _NATIVES = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot
 WHERE ended_at IS NULL OR state = 'Lost'"""
 _ENDED = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot
@@ -133,8 +133,8 @@ class LivePilot(Struct, frozen=True):
     native_seen: float | None = None
 
     def is_unreached(self, now: float) -> bool:
-        """Whether it runs, by its batch system, and has not reached the server for too long."""
-        runs = bool(self.host) and self.joined_at is None
+        """Whether it runs, by its batch system, and has not reached the server for too long; not if it has to leave."""
+        runs = bool(self.host) and self.joined_at is None and not self.drain
         return runs and self.native_seen is not None and now - self.native_seen >= UNREACHED_SECONDS
 
     @property

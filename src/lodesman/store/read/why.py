@@ -12,6 +12,7 @@ import msgspec
 from lodesman.answers.hosts import HostName, reported_host
 from lodesman.answers.jobs import Job
 from lodesman.answers.nodes import QueueId
+from lodesman.answers.pilots import NOT_NEEDED
 from lodesman.answers.service import Judged
 from lodesman.answers.task_queues import WaitingFor, WaitingReasons
 from lodesman.answers.vocabulary import MainReason, PilotState
@@ -266,6 +267,7 @@ def last_sent(
             id=number, stamp=stamp, state=PilotState(state),
             reason=reason or ("draining" if drain and ended is None else ""), sent_seconds_ago=max(0.0, now - created),
             joined=joined is not None, ended_seconds_ago=since(ended, now), jobs_done=done, host=host,
+            ordered=bool(drain) or reason == NOT_NEEDED,
         )
         for number, stamp, state, reason, drain, created, joined, ended, done, host in db.execute(
             _LAST_SENT, (among, *place, vo, most)
