@@ -9,7 +9,7 @@ from msgspec import json
 from lodesman.answers.call import encode
 from lodesman.answers.usage import UsageAdded, UsageDays, UsageSums
 from lodesman.answers.vocabulary import PilotState
-from lodesman.background.accounting import UsageAdder
+from lodesman.background.accounting import UsageAdder, used_for
 from lodesman.errors import Conflict
 from lodesman.store.accounting import (
     CAUSES,
@@ -46,13 +46,14 @@ def add_all(house):
 
 def stored(house):
     rows = house.reader.execute("SELECT * FROM usage_day ORDER BY day, owner, site, cause")
-    return {(row[0], row[1], row[4], row[5]): UsageSums(*row[7:]) for row in rows}
+    return {(row[0], row[1], row[4], row[5]): UsageSums(*row[8:]) for row in rows}
 
 
 def used(house, by, vo="", days=(0, 99)):
     found = {}
     for one in usage_of_days(house.reader, by, UsageDays(*days), vo=vo, newest=100):
-        key = (one.owner or one.group or one.site or one.vo or one.job_class, one.cause)
+        name = one.job_group if by == "job-group" else one.owner or one.group or one.site or one.vo
+        key = (name or one.job_class, one.cause)
         found[key] = UsageSums(*map(sum, zip(one.sums, found.get(key, (0,) * 6), strict=True)))
     return found
 
@@ -104,6 +105,37 @@ def test_usage_by_class_and_what_was_added_up_before_classes_were_kept(house):
     assert wrong_usage(house.reader) == []
     house.do(Change(lambda tx: tx.write("UPDATE usage_day SET core_ms = core_ms - 1", rows=ANY)))
     assert wrong_usage(house.reader)
+
+
+def test_usage_by_job_group_and_what_was_added_up_before_these_were_kept(house):
+    pilot = house.pilot("S1")
+    run(house, pilot, seconds=1.0)
+    run(house, pilot, project="prod7", seconds=2.0)
+    run(house, pilot, project="prod7", owner="bob", seconds=4.0)
+    for _ in range(2):
+        found = {name: sums.core_ms for (name, _), sums in used(house, "job-group").items()}
+        assert found == {"": 1_000, "prod7": 6_000}
+        days = UsageDays(0, 99)
+        sums = usage_of_days(house.reader, "job-group", days, vo="", newest=100)
+        rows = used_for(sums, "job-group", days, lambda owner, _group, _vo: owner == "ann").rows
+        assert [(one.name, one.others is True, one.core_seconds) for one in rows] == [
+            ("", True, 4.0),
+            ("prod7", False, 2.0),
+            ("", False, 1.0),
+        ]
+        add_all(house)
+    house.do(
+        Change(
+            lambda tx: tx.write(
+                "UPDATE usage_day SET job_group = '(unknown)' WHERE job_group != ''", rows=ANY
+            )
+        )
+    )
+    run(house, pilot, project="prod7", seconds=8.0)
+    add_all(house)
+    found = {name: sums.core_ms for (name, _), sums in used(house, "job-group").items()}
+    assert found == {"": 1_000, "(unknown)": 6_000, "prod7": 8_000}
+    assert wrong_usage(house.reader) == []
 
 
 def test_a_job_counts_once_and_each_of_its_attempts(house):

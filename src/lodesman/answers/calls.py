@@ -280,7 +280,7 @@ USAGE = get(
 )
 USED = get(
     "/v1/usage/days", usage.UsageQuery, usage.UsageOfDays, "jobs:read",
-    "What jobs used, by user, group, site, VO or job class; kept after jobs are purged",
+    "What jobs used, by user, group, site, VO, job class or JobGroup; kept after jobs are purged",
 )
 PILOT_HOURS = get(
     "/v1/usage/pilots", usage.PilotHoursQuery, usage.HeldOfDays, "pilots:read",

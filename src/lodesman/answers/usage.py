@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, NamedTuple, get_args
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-UsageBy = Literal["user", "group", "site", "vo", "class"]
+UsageBy = Literal["user", "group", "site", "vo", "class", "job-group"]
 USAGE_BY: Final[tuple[UsageBy, ...]] = get_args(UsageBy)
 PilotHoursBy = Literal["queue", "site", "group", "vo"]
 PILOT_HOURS_BY: Final[tuple[PilotHoursBy, ...]] = get_args(PilotHoursBy)
 DAY_SECONDS: Final = 86_400
 UNKNOWN_CLASS: Final = "unknown"
 """The class where it is not known: it was added up before classes were kept, or its task queue is gone."""
+UNKNOWN_GROUP: Final = "(unknown)"
+"""The JobGroup likewise."""
 OK: Final = "ok"
 """The cause of an attempt that ended Done."""
 _Second = Annotated[int, Meta(ge=0, le=253_402_300_799)]
@@ -42,8 +44,8 @@ class UsageDays(NamedTuple):
 
 
 class UsedBy(Struct, kw_only=True):
-    """What attempts used that ended in these days. `name` '': of all users that the caller may not know; by class, of jobs
-    without one, and `unknown` of those whose class was not kept. `vo` '': of any.
+    """What attempts used that ended in these days. `name` '': of all users that the caller may not know (`others`); by class
+    or job-group, of jobs without one, and `unknown` or `(unknown)` of those where it was not kept. `vo` '': of any.
 
     `jobs`: those whose first attempt ended then. `failures`: attempts that did not end Done; `waste`: their core-seconds by
     cause. `cpu_efficiency`: CPU time of the core-seconds for which it is known; None of nothing.
@@ -60,6 +62,7 @@ class UsedBy(Struct, kw_only=True):
     cpu_efficiency: float | None
     wasted_core_seconds: float
     waste: dict[str, float]
+    others: bool | UnsetType = UNSET
 
 
 class UsageOfDays(Struct, kw_only=True):
@@ -123,6 +126,7 @@ class UsageKey(NamedTuple):
     site: str
     cause: str
     job_class: str
+    job_group: str
 
 
 class UsageAdded(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from lodesman.answers import inner_calls
 from lodesman.answers.call import Post
 from lodesman.answers.usage import (
@@ -31,6 +34,7 @@ NEWEST: Final = 50_000
 """Attempts that are added up for an answer before they are stored, at most."""
 _USUAL_DAYS: Final = 7
 _S: Final = 1_000.0
+_OF_OWNERS: Final = ("user", "job-group")
 
 # (owner, group, VO) -> whether the caller may know the owner.
 May = Callable[[str, str, str], bool]
@@ -66,8 +70,8 @@ def days_of(asked: UsageQuery | PilotHoursQuery, now: float) -> UsageDays:
 
 
 def used_for(found: Iterable[UsageOfSome], by: UsageBy, days: UsageDays, may: May) -> UsageOfDays:
-    """The answer to a caller, who gets those owners by name that `may` admits, and the others together."""
-    rows: dict[tuple[str, str], list[UsageOfSome]] = defaultdict(list)
+    """The answer to a caller, who gets those owners and JobGroups by name that `may` admits, and the others together."""
+    rows: dict[tuple[str, str, bool], list[UsageOfSome]] = defaultdict(list)
     for one in found:
         names = {
             "user": one.owner,
@@ -75,12 +79,13 @@ def used_for(found: Iterable[UsageOfSome], by: UsageBy, days: UsageDays, may: Ma
             "site": one.site,
             "vo": one.vo,
             "class": one.job_class,
+            "job-group": one.job_group,
         }
-        name = names[by]
-        if by == "user" and not may(one.owner, one.group, one.vo):
-            name = ""
-        rows[name, one.vo].append(one)
-    used = [_row(name, vo, some) for (name, vo), some in rows.items()]
+        others = by in _OF_OWNERS and not may(one.owner, one.group, one.vo)
+        rows["" if others else names[by], one.vo, others].append(one)
+    used = [
+        replace(_row(name, vo, some), others=others or UNSET) for (name, vo, others), some in rows.items()
+    ]
     used.sort(key=lambda one: (-one.core_seconds, one.name, one.vo))
     return UsageOfDays(by=by, since=days.first * DAY_SECONDS, until=(days.last + 1) * DAY_SECONDS, rows=used)
 

@@ -11,17 +11,8 @@ import click
 from lodesman.answers import calls
 from lodesman.answers.job_queries import Action, ControlBody, Selection, SubmissionRow
 from lodesman.answers.jobs import Controlled, RangeControlled
-from lodesman.answers.vocabulary import JobState
-from lodesman.cli.arguments import (
-    JOB_RANGES,
-    Range,
-    filter_option,
-    merged,
-    several,
-    states_option,
-    total,
-    where_option,
-)
+from lodesman.cli.arguments import JOB_RANGES, Range, merged, total
+from lodesman.cli.choosing import CHOICES, choice_options, taken_choice
 from lodesman.cli.faults import CONFLICT, FAILED
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.status import Question, fetch_submissions
@@ -33,35 +24,24 @@ from lodesman.errors import NotFound
 _ASK_ABOVE: Final = 100
 _MOST_EXAMPLES: Final = 20
 _ALL: Final = 1_000_000_000
-_CHOICE_HELP: Final = """
+_CHOICE_HELP: Final = f"""
 
-Jobs are named, or chosen with --state, --name, --job-group, --class, --where, --submission; all that are given must
+Jobs are named, or chosen with {CHOICES}; all that are given must
 hold. Chosen are your own jobs, or those of --owner. --dry-run only says how many they are."""
 
 
 def _command(action: Action, done: str, description: str) -> click.Command:
     @click.command(action, help=description + _CHOICE_HELP)
     @click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
-    @states_option("Jobs in this state")
-    @filter_option("--name", about="Jobs with this name; * and ? for any text or letter.")
-    @filter_option("--job-group", about="Jobs with this JobGroup; * and ? as in a name.")
-    @filter_option("--class", "job_class", about="Jobs of this class, or CLASS.VARIANT; * and ?.")
-    @where_option("Jobs with this attribute")
-    @several(
-        "--submission", "submissions", type=click.IntRange(1), metavar="N", help="Jobs of this submission"
-    )
-    @filter_option("--owner", about="Jobs of this user (administrators).")
+    @choice_options
     @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the job.")
     @click.option("--dry-run", is_flag=True, help="Change nothing; say how many jobs are meant.")
     @click.option("-y", "--yes", is_flag=True, help=f"Do not ask, also for more than {_ASK_ABOVE} jobs.")
     @with_session
     def command(session: Session, /, *, ranges: tuple[Any, ...], **options: Any) -> int:
-        wanted, choice = merged(ranges), _choice(options)
+        wanted, choice = merged(ranges), taken_choice(options)
         if not wanted and choice is None:
-            raise click.UsageError(
-                "Name jobs, or choose them by --state, --name, --job-group, --class, --where, --submission.",
-                click.get_current_context(),
-            )
+            raise click.UsageError(f"Name jobs, or choose them by {CHOICES}.", click.get_current_context())
         if options["dry_run"]:
             return _preview(session, action, wanted, choice)
         if not options["yes"]:
@@ -80,16 +60,6 @@ def _command(action: Action, done: str, description: str) -> click.Command:
         return code
 
     return command
-
-
-def _choice(options: dict[str, Any]) -> Selection | None:
-    """What is chosen; None if only numbers count."""
-    states = [JobState(one) for one in options["states"]]
-    found = Selection(
-        states, options["name"], list(options["submissions"]), options["owner"], options["job_group"],
-        options["job_class"], list(options["where"]),
-    )  # fmt: skip
-    return None if found == Selection() else found
 
 
 def _meant(session: Session, wanted: Sequence[Range], choice: Selection | None) -> tuple[int, str]:

@@ -8,8 +8,10 @@ import click
 
 from lodesman.answers import calls
 from lodesman.answers.jobs import ChangeBody
+from lodesman.answers.vocabulary import JobState
 from lodesman.cli.actions import confirm, show_outcome
 from lodesman.cli.arguments import JOB_RANGES, Range, merged
+from lodesman.cli.choosing import choice_options, chosen, taken_choice
 from lodesman.cli.faults import CONFLICT, FAILED
 from lodesman.cli.session import Session, with_session
 from lodesman.errors import SyntaxFault
@@ -19,11 +21,13 @@ Examples:
   lode change 12 Memory=2000
   lode change 12-40,50 Site=Lyon,Rome Tag=        (no Tag any more)
   lode change 12 'Arguments={"-n", "a b"}' --dry-run
-  lode change 12 JobClass=sleeper.long            (NONE: no class)"""
+  lode change 12 JobClass=sleeper.long            (NONE: no class)
+  lode change --job-group prod7 CPUTime=2h"""
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("words", nargs=-1, required=True, metavar="JOB|RANGE... ATTRIBUTE=VALUE...")
+@click.argument("words", nargs=-1, required=True, metavar="[JOB|RANGE]... ATTRIBUTE=VALUE...")
+@choice_options
 @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the jobs.")
 @click.option(
     "--hold-if-impossible", is_flag=True, help="Also if no queue could run them: they are Held then."
@@ -38,11 +42,15 @@ Examples:
 def change(session: Session, /, *, words: tuple[str, ...], yes: bool, **options: Any) -> int:
     """Change jobs that wait or are held.
 
+    Jobs are named, or chosen with --job-group, --where and so on among your own that wait or are held; all that are given
+    must hold.
+
     A VALUE is written as in JDL; what is none is a text. ATTRIBUTE= takes an attribute away. The new description is judged
     as at submission, by the job class as it was then, or by the JobClass that is given; if it does not allow all of it,
     nothing is changed.
     """
-    wanted, attributes = _parse(words)
+    ranges, attributes = _parse(words)
+    wanted = chosen(session, ranges, taken_choice(options), (JobState.WAITING, JobState.HELD))
     if not yes and not options["dry_run"]:
         confirm("change", wanted)
     body = ChangeBody([(one.first, one.last) for one in wanted], attributes, **options)
@@ -64,8 +72,8 @@ def _parse(words: tuple[str, ...]) -> tuple[tuple[Range, ...], dict[str, Any]]:
                 f"{name or '='} is given twice." if name else "The name before = is missing."
             )
         attributes[name.strip()] = _value(text)
-    if not ranges or not attributes:
-        raise click.UsageError("Name jobs, and at least one ATTRIBUTE=VALUE.")
+    if not attributes:
+        raise click.UsageError("Name at least one ATTRIBUTE=VALUE.")
     return merged(tuple(ranges)), attributes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import click
 
@@ -11,42 +12,67 @@ from lodesman.answers.jobs import Logs
 from lodesman.answers.requests import JobAt
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.waiting import WaitQuery
-from lodesman.cli.arguments import JOB
+from lodesman.cli.arguments import JOB, Range, total
+from lodesman.cli.choosing import choice_options, chosen, taken_choice
 from lodesman.cli.faults import INTERRUPTED
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import note, write_text
 from lodesman.cli.wait import Outage, ending, exit_code_of
-from lodesman.cli.words import FINAL
-from lodesman.errors import NotFound, Unavailable
+from lodesman.cli.words import FINAL, counted
+from lodesman.errors import InvalidRequest, NotFound, Unavailable
 
+_MOST_JOBS = 20
 _FOLLOW_SECONDS = 1.0
 _MOST_REST = 10.0
 
 
 @click.command()
-@click.argument("job", type=JOB)
+@click.argument("job", type=JOB, required=False)
+@choice_options
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @with_session
-def logs(session: Session, /, *, job: int, follow: bool) -> int:
+def logs(session: Session, /, *, job: int | None, follow: bool, **options: Any) -> int:
     """Show the last 64 kB that a job wrote, live while it runs.
 
-    With --follow the exit code is that of the job, as of lode wait.
+    With --state, --job-group, --where and so on: of your jobs that are chosen so, at most 20. With --follow the exit code is
+    that of the job, as of lode wait.
     """
     if follow and session.as_json:
         raise click.UsageError("--follow and --json do not go together.")
+    choice = taken_choice(options)
+    ranges = chosen(session, () if job is None else (Range(job, job),), choice)
+    numbers = _few(ranges, 1 if follow else _MOST_JOBS)
     if follow:
         try:
-            return _follow(session, job)
+            return _follow(session, numbers[0])
         except KeyboardInterrupt:
-            note(f"Interrupted. The job goes on; this ends it: lode kill {job}")
+            note(f"Interrupted. The job goes on; this ends it: lode kill {numbers[0]}")
             return INTERRUPTED
-    answer = _logs(session, job)
-    session.exit_if_json(answer)
+    if choice is not None and session.as_json:
+        session.exit_if_json({"jobs": [_logs(session, one) for one in numbers]})
+    for number in numbers:
+        answer = _logs(session, number)
+        session.exit_if_json(answer)
+        if choice is not None and answer.tail:
+            note(f"Job {number}, {answer.state}:")
+        _show(answer)
+    return 0
+
+
+def _few(ranges: tuple[Range, ...], most: int) -> list[int]:
+    """The jobs in these ranges. Raises InvalidRequest for more."""
+    if total(ranges) > most:
+        what = "--follow shows one job" if most == 1 else f"The logs of at most {most} jobs are shown at once"
+        hint = "Choose fewer, or fetch what they wrote: lode output, with the same options."
+        raise InvalidRequest(f"{what}; {counted(total(ranges), 'job')} are chosen.", hint=hint)
+    return [number for one in ranges for number in range(one.first, one.last + 1)]
+
+
+def _show(answer: Logs) -> None:
     write_text(answer.tail)
     if not answer.tail:
         yet = "" if answer.state in FINAL else " yet"
         note(f"Job {answer.id} is {answer.state} and has written nothing{yet}.")
-    return 0
 
 
 def _follow(session: Session, job: int) -> int:

@@ -15,6 +15,7 @@ from lodesman.answers.job_queries import JobsQuery
 from lodesman.answers.jobs import Job
 from lodesman.answers.vocabulary import JobState
 from lodesman.cli.arguments import DIRECTORY, JOB_RANGES, Range, merged, number_option, total
+from lodesman.cli.choosing import choice_options, chosen, taken_choice
 from lodesman.cli.faults import exit_code_of
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import note, progress
@@ -27,13 +28,15 @@ _BAR_FROM, _MOST_SHOWN = 5, 1_000
 @dataclass(slots=True, kw_only=True)
 class _Outputs:
     """Where outputs go, and what became of all jobs named: None where the directory was there already. Faults come with
-    the job, or the first of the jobs, that they are about. `remarks`: what an output lacks, by job.
+    the job, or the first of the jobs, that they are about. `remarks`: what an output lacks, by job. `by_number`: so a single
+    job without output is a fault.
     """
 
     session: Session
     root: Path
     force: bool
     most_bytes: int
+    by_number: bool
     advance: Callable[[int], None] = lambda _: None
     jobs: list[tuple[int, Path, Unpacked | None]] = field(default_factory=list)
     without: int = 0
@@ -42,22 +45,30 @@ class _Outputs:
 
 
 @click.command()
-@click.argument("ranges", nargs=-1, required=True, type=JOB_RANGES, metavar="JOB|RANGE...")
+@click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
+@choice_options
 @click.option(
     "--dir", "root", default=".", metavar="DIR", type=DIRECTORY, help="Where DIR/JOB is made. [default: here]"
 )
 @click.option("--force", is_flag=True, help="Fetch again what is there already.")
 @number_option("--max-mb", click.IntRange(1), 20_480, "Maximum size of one job's output when unpacked.")
 @with_session
-def output(session: Session, /, *, ranges: tuple[Any, ...], root: Path, force: bool, max_mb: int) -> int:
+def output(
+    session: Session, /, *, ranges: tuple[Any, ...], root: Path, force: bool, max_mb: int, **options: Any
+) -> int:
     """Fetch what jobs wrote, into DIR/JOB.
+
+    Jobs are named, or chosen with --state, --job-group, --where and so on among your own; all that are given must hold.
 
     The output of the last attempt is downloaded, checked and unpacked; links and names that lead out of the
     directory are left out.
     """
-    wanted = merged(ranges)
+    choice = taken_choice(options)
+    wanted = chosen(session, merged(ranges), choice)
     root.mkdir(parents=True, exist_ok=True)
-    outputs = _Outputs(session=session, root=root, force=force, most_bytes=max_mb << 20)
+    outputs = _Outputs(
+        session=session, root=root, force=force, most_bytes=max_mb << 20, by_number=choice is None
+    )
     size_of, silent = total(wanted), session.as_json
     with progress("fetching outputs", size_of, shown=size_of >= _BAR_FROM, silent=silent) as outputs.advance:
         for one in wanted:
@@ -79,13 +90,13 @@ def output(session: Session, /, *, ranges: tuple[Any, ...], root: Path, force: b
 
 
 def _fetch_range(outputs: _Outputs, wanted: Range) -> None:
-    """Raises NotFound for a range without a job, and for a single job without output."""
+    """Raises NotFound for a range without a job, and for a single job without output that was named."""
     known = False
     for job in outputs.session.jobs(JobsQuery(first=wanted.first, last=wanted.last, all=True)):
         known = True
         if job.output_sha256 or wrote_nothing(job):
             _fetch(outputs, job)
-        elif wanted.size == 1:
+        elif wanted.size == 1 and outputs.by_number:
             raise NotFound(lacks_output(job), job=job.id)
         else:
             outputs.without += 1

@@ -115,7 +115,7 @@ def _second(at: float | None) -> int:
 def _show_used(found: UsageOfDays) -> None:
     many = _has_vos(found)
     rows: list[list[Cell]] = [
-        [_name(found.by, one.name), *([one.vo] if many else []), *_used(one)] for one in found.rows
+        [_name(found.by, one), *([one.vo] if many else []), *_used(one)] for one in found.rows
     ]
     if len(found.rows) > 1:
         rows.append(["all", *([""] if many else []), *_used(_together(found.rows))])
@@ -124,13 +124,14 @@ def _show_used(found: UsageOfDays) -> None:
     note(f"{which} from {utc(found.since)[:10]} to {utc(found.until - 1)[:10]} (UTC).")
 
 
-def _name(by: UsageBy, name: str) -> str:
-    return name or ("no class" if by == "class" else "others")
+def _name(by: UsageBy, one: UsedBy) -> str:
+    nothing = {"class": "no class", "job-group": "no JobGroup"}
+    return one.name or ("others" if one.others is True else nothing.get(by, "others"))
 
 
 def _has_vos(found: UsageOfDays) -> bool:
     """Whether names alone could mean several."""
-    return found.by in ("user", "group") and len({one.vo for one in found.rows}) > 1
+    return found.by in ("user", "group", "job-group") and len({one.vo for one in found.rows}) > 1
 
 
 def _together(rows: Sequence[UsedBy]) -> UsedBy:

@@ -12,14 +12,16 @@ from itertools import islice
 from typing import Any, Literal
 
 import click
+from msgspec.structs import replace
 
 from lodesman.answers import calls
-from lodesman.answers.job_queries import JobsQuery
+from lodesman.answers.job_queries import JobsQuery, Selection
 from lodesman.answers.jobs import Job
 from lodesman.answers.requests import JobAt
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.waiting import LONGEST_WAIT, MOST_ENDED, EndedJob, Waited, WaitQuery
-from lodesman.cli.arguments import DURATION, JOB_RANGES, Range, merged, several, total
+from lodesman.cli.arguments import DURATION, JOB_RANGES, Range, merged, total
+from lodesman.cli.choosing import choice_options, chosen, taken_choice
 from lodesman.cli.faults import FAILED, INTERRUPTED
 from lodesman.cli.jobs import remark
 from lodesman.cli.pace import Pace
@@ -54,9 +56,7 @@ class Until:
 
 @click.command()
 @click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
-@several(
-    "--submission", "submissions", type=click.IntRange(1), metavar="N", help="The jobs of this submission"
-)
+@choice_options
 @click.option("--any", "first", is_flag=True, help="Until one of them has ended, not all.")
 @click.option("--timeout", type=DURATION, metavar="TIME", help="Give up after 90s, 10m, 2h: exit code 124.")
 @click.option(
@@ -64,19 +64,22 @@ class Until:
     help="Whether to go on when only Held jobs are left. Those whose parent failed are never waited for.",
 )  # fmt: skip
 @with_session
-def wait(
-    session: Session, /, *, ranges: tuple[Any, ...], submissions: tuple[int, ...], **options: Any
-) -> int:
+def wait(session: Session, /, *, ranges: tuple[Any, ...], **options: Any) -> int:
     """Wait until jobs have ended.
+
+    Jobs are named, by number or --submission, or chosen with --job-group, --where and so on: of those named, else of your
+    own. Chosen are those that are there now, not those that are submitted later.
 
     The exit code is 0 if all are Done, else that of the Failed job with the lowest id: its own, or 128 and the
     number of its signal; 1 if there is none (Killed, Deleted). 124: the time is over; 125: only Held jobs are left, which go
     on only when they are released. Ctrl-C leaves the jobs alone.
     """
-    if not ranges and not submissions:
-        raise click.UsageError("Name jobs, or --submission.", click.get_current_context())
-    found = tuple(_jobs_of(session, number) for number in submissions)
-    answer, code = wait_for(session, merged((*ranges, found)), Until(**options))
+    choice = taken_choice(options)
+    submissions = [] if choice is None else choice.submissions
+    named = merged((*ranges, tuple(_jobs_of(session, number) for number in submissions)))
+    if choice is not None and (choice := replace(choice, submissions=[])) == Selection():
+        choice = None
+    answer, code = wait_for(session, chosen(session, named, choice), Until(**options))
     session.exit_if_json(answer, code)
     return code
 

@@ -11,6 +11,7 @@ from lodesman.answers.usage import (
     DAY_SECONDS,
     OK,
     UNKNOWN_CLASS,
+    UNKNOWN_GROUP,
     UsageAdded,
     UsageBy,
     UsageDays,
@@ -43,10 +44,15 @@ def _of_class(alias: str) -> str:
     return f"coalesce(({member(f'{alias}.key', 'job_class')}) || '.' || {variant}, '')"
 
 
+def _of_group(alias: str) -> str:
+    return f"coalesce({member(f'{alias}.key', 'project')}, '')"
+
+
 _ENDED = f"""SELECT a.id, s.owner, s.grp, s.vo, a.site, a.outcome, a.cause, a.number, a.started_at, a.ended_at,
 a.cpu_seconds, CASE WHEN q.id IS NOT NULL THEN coalesce({member("q.key", "cores")}, '1')
 WHEN r.id IS NOT NULL THEN coalesce({member("r.key", "cores")}, '1') END,
-CASE WHEN q.id IS NOT NULL THEN {_of_class("q")} WHEN r.id IS NOT NULL THEN {_of_class("r")} END
+CASE WHEN q.id IS NOT NULL THEN {_of_class("q")} WHEN r.id IS NOT NULL THEN {_of_class("r")} END,
+CASE WHEN q.id IS NOT NULL THEN {_of_group("q")} WHEN r.id IS NOT NULL THEN {_of_group("r")} END
 FROM {{}} JOIN job j ON j.id = a.job_id JOIN submission s ON s.id = j.submission_id
 LEFT JOIN task_queue q ON q.id = a.tq_id LEFT JOIN task_queue r ON r.id = j.tq_id WHERE a.ended_at IS NOT NULL AND """
 _OF_ATTEMPTS = _ENDED.format("attempt a")
@@ -60,38 +66,40 @@ WHERE done >= ? AND NOT EXISTS (SELECT 1 FROM usage_open WHERE attempt_id = ?)""
 _NOT_IN = f"""{CHAIN.format("attempt")} SELECT id FROM chain
 WHERE id > (SELECT done FROM usage_fold) OR id IN (SELECT attempt_id FROM usage_open)"""
 _LAST_END = f"{CHAIN.format('attempt')} SELECT max(ended_at) FROM attempt WHERE id IN (SELECT id FROM chain)"
-_KEY: Final = "day = ? AND owner = ? AND grp = ? AND vo = ? AND site = ? AND cause = ? AND job_class = ?"
+_KEY: Final = "day = ? AND owner = ? AND grp = ? AND vo = ? AND site = ? AND cause = ? AND job_class = ? AND job_group = ?"
 _ADD = Statement(
     sql="""INSERT INTO usage_day
-    (day, owner, grp, vo, site, cause, job_class, attempts, jobs, wall_ms, core_ms, cpu_ms, measured_core_ms)
-    VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (day, owner, grp, vo, site, cause, job_class) DO UPDATE SET
+    (day, owner, grp, vo, site, cause, job_class, job_group, attempts, jobs, wall_ms, core_ms, cpu_ms, measured_core_ms)
+    VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (day, owner, grp, vo, site, cause, job_class, job_group) DO UPDATE SET
     attempts = usage_day.attempts + excluded.attempts, jobs = usage_day.jobs + excluded.jobs,
     wall_ms = usage_day.wall_ms + excluded.wall_ms, core_ms = usage_day.core_ms + excluded.core_ms,
     cpu_ms = usage_day.cpu_ms + excluded.cpu_ms,
     measured_core_ms = usage_day.measured_core_ms + excluded.measured_core_ms""",
-    key=(0, 1, 2, 3, 4, 5, 6),
+    key=(0, 1, 2, 3, 4, 5, 6, 7),
 )
 _INSERT_OPEN = Statement(sql="INSERT INTO usage_open (attempt_id) VALUES (?)", key=(0,))
 _DONE = "UPDATE usage_fold SET changes = changes + 1, done = ? WHERE one = 1"
 _SUMS: Final = "attempts, jobs, wall_ms, core_ms, cpu_ms, measured_core_ms"
-_ALL = f"SELECT day, owner, grp, vo, site, cause, job_class, {_SUMS} FROM usage_day"
-# What a reader distinguishes, as (owner, group, VO, site, class).
+_ALL = f"SELECT day, owner, grp, vo, site, cause, job_class, job_group, {_SUMS} FROM usage_day"
+# What a reader distinguishes, as (owner, group, VO, site, class, JobGroup). Who may know of one depends on whose it is.
 _COLUMNS: Final[dict[UsageBy, str]] = {
-    "user": "owner, grp, vo, '', ''",
-    "group": "'', grp, vo, '', ''",
-    "site": "'', '', '', site, ''",
-    "vo": "'', '', vo, '', ''",
-    "class": "'', '', '', '', job_class",
+    "user": "owner, grp, vo, '', '', ''",
+    "group": "'', grp, vo, '', '', ''",
+    "site": "'', '', '', site, '', ''",
+    "vo": "'', '', vo, '', '', ''",
+    "class": "'', '', '', '', job_class, ''",
+    "job-group": "owner, grp, vo, '', '', job_group",
 }
-_SHOWN: Final[dict[UsageBy, Callable[[UsageKey], tuple[str, str, str, str, str]]]] = {
-    "user": lambda key: (key.owner, key.group, key.vo, "", ""),
-    "group": lambda key: ("", key.group, key.vo, "", ""),
-    "site": lambda key: ("", "", "", key.site, ""),
-    "vo": lambda key: ("", "", key.vo, "", ""),
-    "class": lambda key: ("", "", "", "", key.job_class),
+_SHOWN: Final[dict[UsageBy, Callable[[UsageKey], tuple[str, str, str, str, str, str]]]] = {
+    "user": lambda key: (key.owner, key.group, key.vo, "", "", ""),
+    "group": lambda key: ("", key.group, key.vo, "", "", ""),
+    "site": lambda key: ("", "", "", key.site, "", ""),
+    "vo": lambda key: ("", "", key.vo, "", "", ""),
+    "class": lambda key: ("", "", "", "", key.job_class, ""),
+    "job-group": lambda key: (key.owner, key.group, key.vo, "", "", key.job_group),
 }
 _BY = f"""SELECT {{}}, cause, {", ".join(f"sum({name})" for name in _SUMS.split(", "))}
-FROM usage_day WHERE day >= ? AND day <= ? AND ? IN ('', vo) GROUP BY 1, 2, 3, 4, 5, 6"""
+FROM usage_day WHERE day >= ? AND day <= ? AND ? IN ('', vo) GROUP BY 1, 2, 3, 4, 5, 6, 7"""
 
 
 class UsageState(NamedTuple):
@@ -112,6 +120,7 @@ class UsageOfSome(NamedTuple):
     vo: str
     site: str
     job_class: str
+    job_group: str
     cause: str
     sums: UsageSums
 
@@ -124,7 +133,7 @@ def _plus(one: UsageSums, other: UsageSums) -> UsageSums:
 
 
 class _Ended(NamedTuple):
-    """An attempt that ended. `cores`, `job_class` None: not known, its task queue is gone."""
+    """An attempt that ended. `cores`, `job_class`, `job_group` None: not known, its task queue is gone."""
 
     id: int
     owner: str
@@ -139,6 +148,7 @@ class _Ended(NamedTuple):
     cpu_seconds: float | None
     cores: str | int | None
     job_class: str | None
+    job_group: str | None
 
     @property
     def key(self) -> UsageKey:
@@ -148,7 +158,8 @@ class _Ended(NamedTuple):
             cause = OK
         day = math.floor(self.ended_at / DAY_SECONDS)
         job_class = UNKNOWN_CLASS if self.job_class is None else self.job_class
-        return UsageKey(day, self.owner, self.group, self.vo, self.site, cause, job_class)
+        job_group = UNKNOWN_GROUP if self.job_group is None else self.job_group
+        return UsageKey(day, self.owner, self.group, self.vo, self.site, cause, job_class, job_group)
 
     @property
     def is_none(self) -> bool:
@@ -250,7 +261,7 @@ def usage_of_days(db: Reader, by: UsageBy, days: UsageDays, *, vo: str, newest: 
     """
     with db:
         stored: Iterable[Sequence[Any]] = db.execute(_BY.format(_COLUMNS[by]), (*days, vo))
-        rows = [UsageOfSome._make((*row[:6], UsageSums(*row[6:]))) for row in stored]
+        rows = [UsageOfSome._make((*row[:7], UsageSums(*row[7:]))) for row in stored]
         coming = _next(db, newest).sums
     for key, amounts in coming:
         if days.first <= key.day <= days.last and vo in ("", key.vo):
@@ -272,8 +283,9 @@ def wrong_usage(db: Reader, portion: int = 20_000) -> list[UsageKey]:
         for key, amounts in _added(counted).items():
             sums[key] = _plus(sums.get(key, _NOTHING), amounts)
         after = last
-    stored = {UsageKey(*row[:7]): UsageSums(*row[7:]) for row in db.execute(_ALL)}
-    stored, sums = _without_classes(stored, sums)
+    stored = {UsageKey(*row[:8]): UsageSums(*row[8:]) for row in db.execute(_ALL)}
+    stored, sums = _as_far_as_known(lambda key: key._replace(job_class=UNKNOWN_CLASS), stored, sums)
+    stored, sums = _as_far_as_known(lambda key: key._replace(job_group=UNKNOWN_GROUP), stored, sums)
     return [
         key
         for key in sorted(stored.keys() | sums.keys())
@@ -285,15 +297,17 @@ def wrong_usage(db: Reader, portion: int = 20_000) -> list[UsageKey]:
     ]
 
 
-def _without_classes(*all_sums: Mapping[UsageKey, UsageSums]) -> list[dict[UsageKey, UsageSums]]:
-    """The sums, together where the class of some is not known."""
-    unknown = {key for sums in all_sums for key in sums if key.job_class == UNKNOWN_CLASS}
+def _as_far_as_known(
+    less: Callable[[UsageKey], UsageKey], *all_sums: Mapping[UsageKey, UsageSums]
+) -> list[dict[UsageKey, UsageSums]]:
+    """The sums, together where the class, or the JobGroup, of some is not known."""
+    unknown = {key for sums in all_sums for key in sums if less(key) == key}
     found: list[dict[UsageKey, UsageSums]] = []
     for sums in all_sums:
         found.append({})
         for key, amounts in sums.items():
-            any_class = key._replace(job_class=UNKNOWN_CLASS)
-            known = any_class if any_class in unknown else key
+            of_any = less(key)
+            known = of_any if of_any in unknown else key
             found[-1][known] = _plus(found[-1].get(known, _NOTHING), amounts)
     return found
 

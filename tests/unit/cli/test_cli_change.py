@@ -31,9 +31,7 @@ def test_a_value(word, name, value):
     assert attributes == {name: value}
 
 
-@pytest.mark.parametrize(
-    "words", [("12",), ("Memory=5",), ("12", "=5"), ("12", "Memory=5", "Memory=6"), ("x", "Memory=5")]
-)
+@pytest.mark.parametrize("words", [("12",), ("12", "=5"), ("12", "Memory=5", "Memory=6"), ("x", "Memory=5")])
 def test_what_is_no_change(words):
     with pytest.raises(click.UsageError):
         _parse(words)

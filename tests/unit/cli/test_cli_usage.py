@@ -74,6 +74,21 @@ def test_jobs_without_a_class_and_of_an_unknown_one_are_named(at, server):
     assert server.asked[-1].query == {"by": "class"}
 
 
+def test_job_groups_are_named_and_what_is_of_none_of_others_or_not_known(at, server):
+    rows = used("prod7"), used(""), used("", others=True), used("(unknown)")
+    server.on("GET", "/v1/usage/days", answer(*rows, by="job-group"))
+    lines = at("usage", "--by", "job-group").out.splitlines()
+    assert [line.split("   ")[0].split("  ")[0].strip() for line in lines] == [
+        "JOB-GROUP",
+        "prod7",
+        "no JobGroup",
+        "others",
+        "(unknown)",
+        "all",
+    ]
+    assert server.asked[-1].query == {"by": "job-group"}
+
+
 def test_many_causes_are_cut(at, server):
     many = dict.fromkeys(("exit", "signal", "input", "killed", "other"), 3_600.0)
     server.on("GET", "/v1/usage/days", answer(used("physics", waste=many)))

@@ -60,7 +60,7 @@ def test_counters_that_are_wrong_are_named(config, db):
 
 
 def test_usage_that_no_attempt_has_used_is_named(config, db):
-    db.execute("INSERT INTO usage_day VALUES (20000, 'ann', 'g', 'vo', 'S', 'ok', '', 1, 1, 5, 5, 5, 5)")
+    db.execute("INSERT INTO usage_day VALUES (20000, 'ann', 'g', 'vo', 'S', 'ok', '', '', 1, 1, 5, 5, 5, 5)")
     db.close()
     assert check_data(config) == ["The usage of some days is not what their attempts used (2024-10-04)."]
 
