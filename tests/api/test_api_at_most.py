@@ -44,7 +44,7 @@ def test_why_says_what_a_member_waits_for_and_who_changes_it(house):
     )
     found = why(house, first + 8)
     assert found["summary"].endswith("until one of the 2 under way ends, and 6 jobs before it: AtMost = 2.")
-    assert found["who"] == "time, as jobs of its submission end; or you: lode change JOBS AtMost=N"
+    assert found["who"] == "time, as jobs of its submission end; or you: lode change 9 AtMost=N"
     (step,) = (one for one in found["chain"] if one["step"] == "limits")
     assert (step["holds"], step["text"]) == (
         False,

@@ -34,7 +34,7 @@ def test_the_holder_of_a_job_is_named(house_with_root, array):
     assert held(house, job) == ("root holds it", "admin", "root")
     told = house.get(f"/v1/jobs/{job}/why")
     assert told["summary"] == "root holds it: look at it. Only an administrator releases it."
-    assert told["who"] == "an administrator: lode release"
+    assert told["who"] == f"an administrator: lode release {job}"
     house.control("release", job, token="root")
     hold(house, "ann", job)
     assert held(house, job) == ("ann holds it", "user", "ann")

@@ -585,6 +585,8 @@ def test_what_is_announced_is_seen_in_lists_and_explained(house, batch):
         True,
     )
     assert "lode site open North" in job["who"]
+    assert "by a WallTime with which new pilots end before" in job["who"]
+    assert "no pilot is there that could run it, no pilot is sent that could still run then" in job["summary"]
     house.now = until
     assert "announced" not in house.get("/v1/sites")
     decide(house, director, placed)
@@ -597,7 +599,18 @@ def test_a_pilot_that_is_there_takes_what_ends_in_time_and_says_so(house):
     house.submitted(NORTH)
     assert house.get("/v1/jobs/1/why")["verdict"] == "now"
     house.submitted({"CPUTime": 900, "Site": "North"})
-    assert house.get("/v1/jobs/2/why")["main_reason"] == "closed-by-administrator"
+    told = house.get("/v1/jobs/2/why")
+    assert told["main_reason"] == "closed-by-administrator"
+    assert told["who"].startswith(
+        "you, by asking for at most 11 min of CPUTime: lode change 2 CPUTime=660; or admin"
+    )
+    assert told["summary"].startswith(
+        "1 of 2 queues can run it, but its CPUTime is longer than the time left, no pilot"
+    )
+    assert told["summary"].endswith("; jobs that ask for at most 11 min of CPUTime still start.")
+    assert step_of(told)["text"].startswith(
+        "1 of 1 eligible queue closed or to be closed by administrators: North"
+    )
     assert house.get("/v1/pilots/1/why", "admin")["offer"]["whole"]["norm_cpu_seconds"] <= 700
     assert [one["id"] for one in house.claim(pilot)] == [1]
     assert house.claim(pilot) == []

@@ -451,7 +451,7 @@ def test_what_holds_a_job_and_since_when(house):
             "seconds": found["age_seconds"],
         }
     ]  # fmt: skip
-    assert told["who"] == "you, or another user who may control the job: lode release"
+    assert told["who"] == "you, or another user who may control the job: lode release 1"
     house.submit({"Memory": 9_000}, hold_if_impossible=True)
     assert step(why(house, 2), "limits")["text"] == "Held: no queue could run it"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,7 @@ from lodesman.broker.site_wishes import misfits, site_wish
 from lodesman.commands.job_classes import usable_by
 from lodesman.commands.pool_map import PoolQueues
 from lodesman.director.hosts import NODE_FAILED
+from lodesman.director.site_mask import SiteMask
 from lodesman.errors import counted
 from lodesman.jobclass import Classes
 from lodesman.jobclass.classes import NO_CLASSES
@@ -48,6 +50,7 @@ from lodesman.store.read.jobs import job_by_id
 from lodesman.store.read.pilots import taken_jobs
 from lodesman.store.read.task_queues import key_and_requirements
 from lodesman.submission import Exclusions, find_exclusions
+from lodesman.why.closing import longest_minutes
 from lodesman.why.job import explain_job, explain_queue_for_job
 from lodesman.why.job_facts import JobFacts, Started
 from lodesman.why.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
@@ -106,7 +109,8 @@ class Explainer:
             held = Holding(limit="held", by=job.held_by, name=name, reason=reason, seconds=seconds)
         position = read.position(self.db, tq_id, number)
         parents, held_parents = self._parents(job)
-        facts = replace(self._facts_of(tq_id, position, held), parents=parents, held_parents=held_parents)
+        facts = self._facts_of(tq_id, position, held)
+        facts = replace(facts, job=number, parents=parents, held_parents=held_parents)
         explained = explain_job(facts)
         if reason.startswith(NODE_FAILED):
             words = f"{explained.summary} Of its last attempt: {reason}"
@@ -202,7 +206,8 @@ class Explainer:
         limits = self.limits(key, [config.table.queues[bit] for bit in bits(exclusions.eligible)])
         turn = contest.turn(key, task_queue, ahead=position.ahead, shares=shares)
         barred = Barred.of(limits)
-        pilots = self.keeper.pilots.usable(key, served, now=now, drained=drained, barred=barred)
+        usable = partial(self.keeper.pilots.usable, served=served, now=now, drained=drained, barred=barred)
+        pilots = usable(key)
         there = self.keeper.pilots.running(key, served, drained=drained, barred=barred)
         of_group = parts_of({*groups, key.group}, shares)[key.group]
         return JobFacts(
@@ -216,6 +221,7 @@ class Explainer:
             evaluated_at=evaluated,
             misfits=found,
             pilots=pilots,
+            shorter=0 if pilots.any_usable else self._shorter(key, mask, usable),
             unreached=self.keeper.pilots.unreached,
             snapshot=self.keeper.snapshot,
             mask=mask,
@@ -226,6 +232,15 @@ class Explainer:
             slots=self.keeper.vo_slots(config, now),
             started=self._started(key, task_queue, turn.part / of_group if of_group else 0.0, pilots, there),
             now=now,
+        )
+
+    def _shorter(self, key: TaskQueueKey, mask: SiteMask, usable: Callable[[TaskQueueKey], JobPilots]) -> int:
+        """While a closing is announced: the minutes of CPUTime of the longest job like it that pilots take."""
+        if not any(one.is_ahead(self.now) for one in mask.closings):
+            return 0
+        asked = key.norm_cpu_seconds
+        return longest_minutes(
+            asked, lambda seconds: usable(replace(key, norm_cpu_seconds=seconds)).any_usable
         )
 
     def _started(

@@ -52,7 +52,7 @@ OF_JOBS: Final[Mapping[MainReason, str]] = {
     MainReason.SITE_GATE: _SITE_OPENS,
     MainReason.WAITS_FOR_JOBS: _ENDS_OF_PARENTS,
     MainReason.AT_MOST: "time, as jobs of its submission end; or you: lode change JOBS AtMost=N",
-    MainReason.HELD: "you, or another user who may control the job: lode release",
+    MainReason.HELD: "you, or another user who may control the job: lode release JOBS",
     MainReason.PILOT_EXPECTED: NO_ACTION,
     MainReason.PILOT_COMING: NO_ACTION,
     MainReason.QUEUED: "time, as the jobs before it start and end",
@@ -65,10 +65,10 @@ OF_JOBS: Final[Mapping[MainReason, str]] = {
     MainReason.LIMITED: _LIMITED,
     MainReason.OVER_LIMIT: _RAISES,
 }
-"""Every reason of a job -> who can change it."""
+"""Every reason of a job -> who can change it; JOBS stands for its number."""
 OF_HELD: Final[Mapping[HeldBy, str]] = {
     "impossible": f"{NO_ACTION}: the next refresh releases it",
-    "admin": "an administrator: lode release",
+    "admin": "an administrator: lode release JOBS",
     "user": OF_JOBS[MainReason.HELD],
 }
 """Who holds a job -> who can change it."""

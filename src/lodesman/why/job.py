@@ -6,15 +6,11 @@ what it knows, and how old that is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
-from operator import or_
+from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
-from msgspec.structs import asdict
-
 from lodesman.answers import why_jobs as answers
-from lodesman.answers.nodes import ClosedQueues, Closing, QueuesExcluded
+from lodesman.answers.nodes import QueuesExcluded
 from lodesman.answers.quotas import FullBucket
 from lodesman.answers.vocabulary import ClampName, MainReason
 from lodesman.answers.why_jobs import JobShare, JobStep
@@ -24,6 +20,7 @@ from lodesman.matching.offers import CAUSES, PRIVATE_ONLY, never_sent
 from lodesman.resources import QueueId
 from lodesman.submission import never_text
 from lodesman.why import verdict
+from lodesman.why.closing import closings_step, closings_text
 from lodesman.why.facts import not_sent_gate
 from lodesman.why.job_facts import JobFacts
 from lodesman.why.verdict import ago, counted, excluded, lasting, sentence
@@ -37,7 +34,7 @@ _STEPS: Final[tuple[tuple[_CriteriaStep, tuple[str, ...]], ...]] = (
     ("sending", (*CAUSES, PRIVATE_ONLY.parameter)),
 )
 _SUMMARIES: Final[Mapping[MainReason, str]] = {
-    MainReason.CLOSED: ", but no pilot is there and all of them are closed: {closings}",
+    MainReason.CLOSED: ", but {closings}",
     MainReason.NOT_DECIDED: ", but no pilot is there and {undecided}",
     MainReason.DIRECTOR_OFF: ", but no pilot is there and the director sends none: its target is 0 pilots",
     MainReason.NO_SUBMISSION_POOL: ", but no pilot is there and no submission pool takes any for it: {refusals}",
@@ -121,7 +118,11 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
         yield _criteria(facts, name, criteria, ", ".join(criteria))
         if name == "site":
             yield closings_step(
-                facts.closings, facts.eligible, may_run=facts.pilots.any_usable, now=facts.now
+                facts.closings,
+                facts.eligible,
+                may_run=facts.pilots.any_usable,
+                now=facts.now,
+                minutes=facts.shorter,
             )
     yield _limits(facts)
     yield _turn(facts, share)
@@ -197,28 +198,6 @@ def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], w
         f"{text} ({excluded(counts)})" if counts else text,
         facts.age(facts.policy.loaded_at),
         ruled_out_by=[QueuesExcluded(criterion=name, queues=n) for name, n in counts],
-    )
-
-
-def closings_step(
-    found: Sequence[tuple[Closing, int]], eligible: int, *, may_run: bool, now: float
-) -> JobStep:
-    """How many of the eligible queues are closed, or to be, by whom, why and since when. `may_run`: a pilot there can."""
-    count, total = reduce(or_, (mask for _, mask in found), 0).bit_count(), eligible.bit_count()
-    shown, more = found[:_SHOWN], max(0, len(found) - _SHOWN)
-    parts = [
-        f"{one.node} is {one.text_at(now)} ({counted(mask.bit_count(), 'queue')})" for one, mask in shown
-    ]
-    parts += [f"and {more} more"] if more else []
-    text = f"{count} of {counted(total, 'eligible queue')} closed by administrators"
-    return JobStep(
-        "site_mask",
-        may_run or not total or count < total,
-        f"{text}: {'; '.join(parts)}" if parts else text,
-        0.0,
-        queues=count,
-        closings=[ClosedQueues(**asdict(one), queues=mask.bit_count()) for one, mask in shown],
-        more=more,
     )
 
 
@@ -331,7 +310,7 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
         return f"{queues}, and it {facts.waits_for}{facts.start_text and f'; {facts.start_text}'}."
     text = _SUMMARIES.get(reason, _PILOTS_COME).format(
         pilots=facts.pilots,
-        closings="; ".join(f"{one.node} is {one.text_at(facts.now)}" for one, _ in facts.closings[:2]),
+        closings=closings_text((one for one, _ in facts.closings), facts.shorter, facts.now),
         gates="; ".join(f"{one.text} ({counted(one.queues, 'queue')})" for one in _closed(facts)[:2]),
         refusals=facts.refusals_text,
         failing=facts.failing_text,

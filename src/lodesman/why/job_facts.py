@@ -18,6 +18,7 @@ from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.submission import Exclusions
 from lodesman.why import actors
+from lodesman.why.closing import who_shortens
 from lodesman.why.facts import NOT_ASKED, Capacity, Failing, Gate, SnapshotFacts
 from lodesman.why.pilot import Unreached
 from lodesman.why.starts import FreedSlots, Measured, estimate
@@ -71,16 +72,17 @@ class Started(NamedTuple):
 class JobFacts(SnapshotFacts):
     """One job, or one that is not stored yet, held against the config.
 
-    `task_queue`: None if it would be new. `served`: the number of queues that serve its SubmitPool; `evaluated_at`: when
-    they were evaluated. `misfits`: what the ads of sites say that keeps it away, with the queues. `competing`: its `groups`
-    compete for queues that are known, not for any. `slots`: those of its VO, None if unknown. `parents`: the jobs
-    that it waits for, in words, and those of them that are held. `limits`: those that keep it
-    from starting, at some places or at all. `started`: the starts of its task queue, and of its group, which gives it a
-    `part` of them. `taken`: of its submission, where it has `AtMost`. `unreached`: pilots that run and do
-    not reach the server.
+    `job`: its number, None if it is not stored. `task_queue`: None if it would be new. `served`: the number of queues that
+    serve its SubmitPool; `evaluated_at`: when they were evaluated. `misfits`: what the ads of sites say that keeps it away,
+    with the queues. `competing`: its `groups` compete for queues that are known, not for any. `slots`: those of its VO,
+    None if unknown. `parents`: the jobs that it waits for, in words, and those of them that are held. `limits`: those that
+    keep it from starting, at some places or at all. `started`: the starts of its task queue, and of its group, which gives
+    it a `part` of them. `taken`: of its submission, where it has `AtMost`. `shorter`: while a closing is announced, the
+    minutes of the longest job like it that a pilot takes. `unreached`: pilots that run and do not reach the server.
     """
 
     exclusions: Exclusions
+    job: int | None = None
     task_queue: int | None
     waiting: int
     more_ahead: bool
@@ -100,6 +102,7 @@ class JobFacts(SnapshotFacts):
     slots: VOSlots | None
     started: Started
     taken: int = 0
+    shorter: int = 0
     unreached: Mapping[QueueId, Unreached] = field(default_factory=dict)
 
     @cached_property
@@ -360,7 +363,11 @@ class JobFacts(SnapshotFacts):
 
     @property
     def who(self) -> str:
-        """Who can change that it waits."""
+        """Who can change that it waits, with its number where a command needs one."""
+        return self._who if self.job is None else self._who.replace("JOBS", str(self.job))
+
+    @property
+    def _who(self) -> str:
         reason, closings = self.reason, [one for one, _ in self.closings]
         if reason is MainReason.HELD and self.held:
             return actors.OF_HELD[self.held.by]
@@ -368,10 +375,14 @@ class JobFacts(SnapshotFacts):
             return actors.who_makes_room(self.limits.buckets, never=self.reason is MainReason.OVER_LIMIT)
         if reason is MainReason.WAITS_FOR_JOBS:
             return actors.who_ends_parents(self.held_parents)
-        if reason is MainReason.CLOSED:
-            return actors.who_opens((), closings)
-        if reason is MainReason.NO_ROOM:
-            return actors.who_opens(self.openers, closings, self.named_settings)
+        if reason in (MainReason.CLOSED, MainReason.NO_ROOM):
+            gates, settings = ((), ()) if reason is MainReason.CLOSED else (self.openers, self.named_settings)
+            opens = actors.who_opens(gates, closings, settings)
+            return (
+                who_shortens(self.shorter, opens)
+                if any(one.is_ahead(self.now) for one in closings)
+                else opens
+            )
         if reason in (MainReason.PILOTS_FAIL, MainReason.NODE_FAULT):
             is_open = any(one.is_open for _, one in self.failing)
             return actors.who_mends(self.failing_backends, self.named_settings, is_open=is_open)

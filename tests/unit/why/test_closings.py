@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from lodesman.answers.nodes import Closing
 from lodesman.why.actors import who_opens
+from lodesman.why.closing import closings_step, closings_text, longest_minutes
 from lodesman.why.facts import REOPENED, Capacity, Gate
-from lodesman.why.job import closings_step
 
 CLOSED = Gate("closed", "closed by root since 1970-01-01 00:00 UTC: power")
 FULL = Gate("max-waiting", "MaxWaitingJobs 10 - 10 waiting")
@@ -107,3 +107,20 @@ def test_the_actors_of_the_first_closings_are_listed():
 )
 def test_the_command_can_be_typed_as_shown(node, words):
     assert who_opens((), [closing(*node)]) == f"root or another administrator: {words}"
+
+
+@given(st.integers(0, 10_000), st.integers(0, 10_000))
+def test_the_longest_job_that_still_starts_is_found_in_whole_minutes(asked, left):
+    found = longest_minutes(asked, lambda seconds: seconds <= left)
+    assert found == max(0, min(left // 60, (asked - 1) // 60))
+
+
+def test_what_is_closed_and_what_is_to_be_are_told_apart():
+    now, ahead = closing(), closing("South", begins=600.0)
+    assert closings_text([now], 0, 0.0).startswith(
+        "no pilot is there and all of them are closed: North is closed by"
+    )
+    assert "all of them are closed, or are to be: North" in closings_text([now, ahead], 0, 0.0)
+    assert "all of them are to be closed: South" in closings_text([ahead], 0, 0.0)
+    assert "start" not in closings_text([ahead], 0, 0.0)
+    assert closings_text([ahead], 9, 0.0).endswith("jobs that ask for at most 9 min of CPUTime still start")
