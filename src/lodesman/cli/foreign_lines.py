@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -34,13 +35,23 @@ def has_lines(text: str) -> bool:
     return translated(text, "script", {}) is not None
 
 
+def _is_folder(path: str) -> bool:
+    """Whether a path of a line is a folder here; variables are read as the batch systems do."""
+    try:
+        return Path(os.path.expandvars(path)).is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def add_translation(ctx: click.Context, script: str, label: str) -> None:
     """Add what the lines of batch systems in a script ask for to the options, which go first, and say it."""
     from lodesman.directives.scripts import translated, unread_lines
 
     text, params = head_of(script).removeprefix("\ufeff"), ctx.params
     given = params.get("attributes") or {}
-    found = translated(text, PurePosixPath(script).name, given, job_class=params["job_class"])
+    found = translated(
+        text, PurePosixPath(script).name, given, job_class=params["job_class"], is_folder=_is_folder
+    )
     for number in unread_lines(text):
         note(f"{label}:{number}: this line stands after the first command, where no batch system reads it.")
     if found is None:

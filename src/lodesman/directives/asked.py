@@ -84,7 +84,7 @@ _SAID_BY: Final = {
 class ScriptRequest:
     """Attributes that mean the same here, and all else. `files`: names of streams as that system writes them; `kept`: values
     that only mean something together; `taken`: how an option was read, by the attribute that it gives; `given_cores`: those
-    that the user says, 0 if none.
+    that the user says, 0 if none; `joined`: both streams go to one file, whatever its name.
     """
 
     def __init__(self) -> None:
@@ -96,6 +96,7 @@ class ScriptRequest:
         self.refusals: list[LineRefusal] = []
         self.kept: dict[str, tuple[ScriptOption, str]] = {}
         self.hold = False
+        self.joined = False
         self.job_class = ""
         self.interpreter = ""
         self.option = ScriptOption(0, "")
@@ -130,6 +131,16 @@ class ScriptRequest:
         self.attributes.update(found)
         if most:
             self.attributes["AtMost"] = most
+
+    def join(self, kept: str, joined: str, usual: str) -> None:
+        """Both streams go to the file of the first one."""
+        self.files[joined] = self.files.setdefault(kept, usual)
+        self.joined = True
+
+    def join_alone(self) -> None:
+        """Errors go with the output if only that has a file."""
+        if "StdOutput" in self.files and "StdError" not in self.files:
+            self.join("StdOutput", "StdError", "")
 
     def count(self, name: str, usual: int = 0) -> int:
         """A whole number that was kept, from 1; what is none is refused."""

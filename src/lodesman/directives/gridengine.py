@@ -188,7 +188,7 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     if join.lower() not in ("y", "yes", "n", "no"):
         asked.refuse(Obstacle(UNREAD, "Say it as --set StdError=std.out."), "StdError", option=option)
     elif join.lower().startswith("y"):
-        asked.files["StdError"] = asked.files.setdefault("StdOutput", "std.out")
+        asked.join("StdOutput", "StdError", "std.out")
 
 
 def _memory(asked: ScriptRequest, slots: int) -> None:

@@ -154,8 +154,7 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
             asked.refuse(NODES, option=option)
     if "reserved" in asked.kept:
         _reserved(asked)
-    if "StdOutput" in asked.files:  # one file for both, as there
-        asked.files.setdefault("StdError", asked.files["StdOutput"])
+    asked.join_alone()
 
 
 def _reserved(asked: ScriptRequest) -> None:

@@ -161,6 +161,7 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     option, join = asked.kept.get("join", (asked.option, "n"))
     if join not in ("oe", "eo", "n"):
         asked.refuse(Obstacle(UNREAD, "Say it as --set StdError=std.out."), "StdError", option=option)
-    if join in ("oe", "eo"):
-        kept, joined = ("StdOutput", "StdError") if join == "oe" else ("StdError", "StdOutput")
-        asked.files[joined] = asked.files.setdefault(kept, "std.out" if join == "oe" else "std.err")
+    elif join == "oe":
+        asked.join("StdOutput", "StdError", "std.out")
+    elif join == "eo":
+        asked.join("StdError", "StdOutput", "std.err")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from posixpath import normpath
 from typing import Any, Final, NamedTuple
 
 from lodesman.directives import gridengine, lsf, pbs, slurm
@@ -18,6 +19,7 @@ from lodesman.directives.variables import (
     Words,
     escaped,
     file_name,
+    path_of,
 )
 from lodesman.jobs.overlay import overlaid
 from lodesman.jobs.record import shown
@@ -65,8 +67,17 @@ class Translation(NamedTuple):
     literal: bool = False
 
 
-def translated(text: str, name: str, given: Mapping[str, Any], *, job_class: str = "") -> Translation | None:
-    """The lines of batch systems in a script of that name; None without any. `given`, `job_class`: what goes first."""
+def translated(
+    text: str,
+    name: str,
+    given: Mapping[str, Any],
+    *,
+    job_class: str = "",
+    is_folder: Callable[[str], bool] = lambda _path: False,
+) -> Translation | None:
+    """The lines of batch systems in a script of that name; None without any. `given`, `job_class`: what goes first.
+    `is_folder`: whether a path is one where the user is; files of streams are in it there.
+    """
     found = [(system, lines) for system in _SYSTEMS if (lines := _lines_of(text, system))]
     others = _other_lines(text)
     if not found:
@@ -74,6 +85,7 @@ def translated(text: str, name: str, given: Mapping[str, Any], *, job_class: str
     cores = given.get("NumberOfProcessors")
     asked = [_asked(system, lines, cores if type(cores) is int else 0) for system, lines in found]
     first, (system, lines) = asked[0], found[0]
+    first.files = {one: f"{path}/" if is_folder(path_of(path)) else path for one, path in first.files.items()}
     first.job_class = job_class or first.job_class if first.job_class else ""
     refusals = [
         one for each in asked for one in each.refusals if not any(name in given for name in one.unless)
@@ -209,16 +221,19 @@ def _tasks(attributes: Mapping[str, Any]) -> Tasks | None:
 
 
 def _files(asked: ScriptRequest, system: _System, facts: ScriptFacts) -> dict[str, str]:
-    """The files of the standard streams; one whose name has no meaning here keeps the usual name."""
+    """The files of the standard streams; one keeps the usual name if its own has no meaning here, or is that of the other
+    stream's file in another folder.
+    """
     found: dict[str, str] = {}
+    paths = {normpath(path_of(pattern)) for pattern in asked.files.values()}
     for stream, pattern in asked.files.items():
         name = file_name(pattern, system.words, facts.name, is_array=facts.tasks is not None)
-        if name is None:
+        if name is None or (name in found.values() and len(paths) > 1):
             asked.option = ScriptOption(0, pattern)
             asked.note("a job's output has the usual name where it can have no such one: std.out, std.err")
         else:
             found[stream] = name
-    if len(set(asked.files.values())) == 1 and len(asked.files) > 1 and not found:
+    if asked.joined and not found:
         found = {"StdError": "std.out"}
     return found
 

@@ -141,8 +141,7 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
         while words:
             words = _read_one(asked, number, words)
     _cores_and_memory(asked)
-    if "StdOutput" in asked.files:  # one file for both, as there
-        asked.files.setdefault("StdError", asked.files["StdOutput"])
+    asked.join_alone()
 
 
 def _read_one(asked: ScriptRequest, number: int, words: list[str]) -> list[str]:

@@ -155,10 +155,15 @@ def escaped(value: Any) -> Any:
     return value.replace("%", "%%") if isinstance(value, str) else value
 
 
+def path_of(pattern: str) -> str:
+    """A stream's file without the host that may stand before it."""
+    host, colon, path = pattern.partition(":")
+    return path if colon and "/" not in host else pattern
+
+
 def file_name(pattern: str, words: Words, name: str, *, is_array: bool) -> str | None:
     """The name of a stream's file below the job's folder, its text escaped; None if a word in it has no meaning here."""
-    host, colon, path = pattern.partition(":")
-    pattern = path if colon and "/" not in host else pattern
+    pattern = path_of(pattern)
     folder, _, last = pattern.rpartition("/")
     if pattern.startswith(("/", "~")) or folder.startswith("$") or ".." in folder.split("/"):
         pattern = last  # it is not below the folder where the job begins

@@ -149,3 +149,11 @@ def test_files_of_htcondor_are_named_as_such(at, accepting, home, executable):
         assert result.code == 1
         assert f"{name}: is {kind}, which is not read here." in result.err
     assert sent(accepting) == []
+
+
+def test_a_folder_of_the_user_is_seen_by_the_command(at, accepting, home, monkeypatch):
+    monkeypatch.setenv("MINE", str(home))
+    (home / "logs").mkdir()
+    (home / "a.sh").write_text("#!/bin/sh\n#$ -o $MINE/logs -e $MINE/logs\ntrue\n")
+    result = at("submit", "a.sh")
+    assert "without effect: $MINE/logs/: a job's output has the usual name" in result.err
