@@ -37,21 +37,21 @@ def slurm_seconds(text: str) -> int | None:
 
 
 def pbs_seconds(text: str) -> int | None:
-    """Seconds, M:S, H:M:S or D:H:M:S, with a fraction that is dropped."""
+    """Seconds, M:S, H:M:S or D:H:M:S, with a fraction that is dropped; no time at all is none."""
     parts = _numbers(text.partition(".")[0])
     if not parts or len(parts) > 4:
         return None
     days, hours, minutes, seconds = [*[0] * (4 - len(parts)), *parts]
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds or None
 
 
 def lsf_seconds(text: str) -> int | None:
-    """Minutes, or hours:minutes; a host behind a slash is one that times are measured by."""
+    """Minutes, or hours:minutes; a host behind a slash is one that times are measured by; no time at all is none."""
     parts = _numbers(text.partition("/")[0])
     if not parts or len(parts) > 2:
         return None
     hours, minutes = [*[0] * (2 - len(parts)), *parts]
-    return (hours * 60 + minutes) * 60
+    return (hours * 60 + minutes) * 60 or None
 
 
 def _numbers(text: str) -> list[int]:

@@ -74,6 +74,7 @@ class LineRefusal(NamedTuple):
     unless: tuple[str, ...] = ()
 
 
+_MINUTE: Final = 60
 _SAID_BY: Final = {
     GPU: ("Tag", "Requirements", "Consumables"),
     NODES: ("NumberOfProcessors",),
@@ -84,7 +85,8 @@ _SAID_BY: Final = {
 class ScriptRequest:
     """Attributes that mean the same here, and all else. `files`: names of streams as that system writes them; `kept`: values
     that only mean something together; `taken`: how an option was read, by the attribute that it gives; `given_cores`: those
-    that the user says, 0 if none; `joined`: both streams go to one file, whatever its name.
+    that the user says, 0 if none; `endless`: the option that asks for any time; `joined`: both streams go to one file,
+    whatever its name.
     """
 
     def __init__(self) -> None:
@@ -97,6 +99,7 @@ class ScriptRequest:
         self.kept: dict[str, tuple[ScriptOption, str]] = {}
         self.hold = False
         self.joined = False
+        self.endless = ""
         self.job_class = ""
         self.interpreter = ""
         self.option = ScriptOption(0, "")
@@ -121,6 +124,18 @@ class ScriptRequest:
             self.refuse(Obstacle(UNREAD, f"Say it in an option of lode submit, or as --set {name}=..."), name)
         else:
             self.attributes[name] = value
+
+    def time(self, name: str, seconds: int | None) -> None:
+        """WallTime or CPUTime in seconds; 0 is any time, and None a text that cannot be read."""
+        self.taken.pop(name, None)
+        if seconds == 0:
+            self.endless = self.option.words
+        elif seconds and seconds < _MINUTE:
+            self.taken[name] = (
+                f"{self.option.words}: this is {seconds} seconds; hours would be {seconds}:00:00"
+            )
+        if seconds != 0 or name == "WallTime":
+            self.put(name, seconds)
 
     def array(self, found: Mapping[str, Any] | None, at_once: str = "") -> None:
         """The indexes of an array, and how many of its jobs run at once."""
@@ -172,6 +187,11 @@ def table(groups: Mapping[tuple[int, str], Handler]) -> dict[str, tuple[int, Han
 def gives(name: str, read: Callable[[str], object] = str) -> Handler:
     """The value is that of an attribute."""
     return lambda asked, text: asked.put(name, read(text))
+
+
+def lasts(name: str, read: Callable[[str], int | None]) -> Handler:
+    """The value is a time."""
+    return lambda asked, text: asked.time(name, read(text))
 
 
 def sets(name: str, value: object) -> Handler:

@@ -121,10 +121,7 @@ def _request(asked: ScriptRequest, name: str, amount: str) -> None:
 
 def _time(asked: ScriptRequest, attribute: str, text: str, times: int = 1) -> None:
     seconds = _number(ComplexType.TIME, text)
-    if seconds != math.inf:
-        asked.put(attribute, seconds and seconds * times)
-    elif attribute == "WallTime":
-        asked.put(attribute, 0)  # any time
+    asked.time(attribute, 0 if seconds == math.inf else seconds * times if seconds else None)
 
 
 def _number(kind: ComplexType, text: str) -> Any:

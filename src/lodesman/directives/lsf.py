@@ -27,8 +27,8 @@ from lodesman.directives.asked import (
     WHERE,
     Obstacle,
     ScriptRequest,
-    gives,
     holds,
+    lasts,
     notes,
     read_short,
     refuses,
@@ -70,7 +70,7 @@ def _memory(asked: ScriptRequest, text: str) -> None:
 
 
 def _minutes(asked: ScriptRequest, text: str) -> None:
-    asked.put("CPUTime", lsf_seconds(text))
+    asked.time("CPUTime", lsf_seconds(text))
 
 
 def _environment(asked: ScriptRequest, text: str) -> None:
@@ -108,7 +108,7 @@ def _usage(asked: ScriptRequest, name: str, amount: str) -> None:
 OPTIONS: Final = table({
     (1, "-J"): _name,
     (1, "-n"): _cores,
-    (1, "-W"): gives("WallTime", lsf_seconds),
+    (1, "-W"): lasts("WallTime", lsf_seconds),
     (1, "-c"): _minutes,
     (1, "-M"): _memory,
     (1, "-R"): _requirements,

@@ -75,7 +75,7 @@ def _resources(asked: ScriptRequest, text: str) -> None:
 
 def _resource(asked: ScriptRequest, name: str, amount: str) -> None:
     if name in ("walltime", "cput"):
-        asked.put("WallTime" if name == "walltime" else "CPUTime", pbs_seconds(amount))
+        asked.time("WallTime" if name == "walltime" else "CPUTime", pbs_seconds(amount))
     elif name in ("mem", "pmem", "ncpus", "procs"):
         asked.kept[name] = asked.option, amount
     elif name in ("select", "nodes"):

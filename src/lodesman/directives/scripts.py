@@ -162,7 +162,7 @@ def _complete(
         asked.environment = slurm.recounted(asked.environment, facts.cores)
     named = set(system.words.variables.findall(text))
     variables, files = _variables(asked, system, facts, named), _files(asked, system, facts)
-    own: dict[str, Any] = asked.attributes | _cpu_time(merged)
+    own: dict[str, Any] = asked.attributes | _cpu_time(asked, merged)
     needs_number = _has_number([*variables.values(), *files.values()])
     literal = "Parameters" not in given and ("Parameters" in own or needs_number)
     if literal:
@@ -246,14 +246,22 @@ def _plain(texts: Mapping[str, str]) -> dict[str, str]:
     return {name: text.replace("%%", "%") for name, text in texts.items()}
 
 
-def _cpu_time(attributes: Mapping[str, Any]) -> dict[str, int]:
+def _cpu_time(asked: ScriptRequest, attributes: Mapping[str, Any]) -> dict[str, int]:
     """A job with several cores or much time would meet the usual limit of a day of CPU time before its own. One that asks
     for any time keeps that limit, and it is said.
     """
+    if "CPUTime" in attributes:
+        return {}
     cores, wall = attributes.get("NumberOfProcessors", 1), attributes.get("WallTime") or _DAY
     needed = cores * wall if isinstance(cores, int) and isinstance(wall, int) else 0
-    is_said = needed > _DAY or attributes.get("WallTime") == 0
-    return {"CPUTime": needed} if is_said and "CPUTime" not in attributes else {}
+    is_endless = bool(asked.endless) and not attributes.get("WallTime")
+    if is_endless:
+        each = " for each core" if cores != 1 else ""
+        asked.taken["WallTime"] = (
+            f"{asked.endless}: no job is without a limit here, and this one has a day of CPU time{each}: --cpu-time or "
+            "--time says how much it needs"
+        )
+    return {"CPUTime": needed} if is_endless or needed > _DAY else {}
 
 
 def _interpreter(asked: ScriptRequest, text: str) -> str:
