@@ -34,6 +34,10 @@ GPU: Final = Obstacle(
     "asks for GPUs, which are not counted here yet.",
     "A tag may name queues that have them: --tag NAME.",
 )
+HOSTS: Final = Obstacle(
+    "names hosts of another cluster.",
+    "Say where it may run (--site, --tag, --set GridCE=NAME), or where not: --set BannedSite=NAME.",
+)
 NODES: Final = Obstacle(
     "asks for several nodes; a job runs on one node.",
     "If one node will do, ask for all cores there: --cores N.",
@@ -79,6 +83,8 @@ _SAID_BY: Final = {
     GPU: ("Tag", "Requirements", "Consumables"),
     NODES: ("NumberOfProcessors",),
     ALONE: ("NumberOfProcessors",),
+    PROPERTY: ("Tag", "Requirements"),
+    HOSTS: ("Site", "GridCE", "Tag", "Requirements", "BannedSite"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Final
 
 from lodesman.directives.amounts import indexes, whole
@@ -12,6 +13,7 @@ from lodesman.directives.asked import (
     COUNTS,
     FOLDER,
     GPU,
+    HOSTS,
     IDS,
     LATER,
     MAIL,
@@ -91,6 +93,14 @@ def _variables(asked: ScriptRequest, text: str) -> None:
     asked.variables(text)
 
 
+def _queues(asked: ScriptRequest, text: str) -> None:
+    """Queues, of which one may be that of a host: `short.q@n1`; groups of hosts (`@@big`) and all (`@*`) are places."""
+    if re.search(r"@[^@*]", re.sub(r"@@[^,|]*", "", text)):
+        asked.refuse(HOSTS)
+    else:
+        asked.note(WHERE)
+
+
 def _requests(asked: ScriptRequest, text: str) -> None:
     for part in filter(None, text.split(",")):
         name, _, amount = part.partition("=")
@@ -106,11 +116,12 @@ def _request(asked: ScriptRequest, name: str, amount: str) -> None:
         asked.kept[_MEMORY[name]] = asked.option, amount
     elif name in _LIMITS:
         asked.note(_LIMIT)
-    elif name in ("q", "qname", "h", "hostname", "arch", "a"):
-        if name in ("arch", "a"):
-            asked.refuse(PROPERTY, "Tag", "Platform", "Requirements")
-        else:
-            asked.note(WHERE)
+    elif name in ("arch", "a"):
+        asked.refuse(PROPERTY, "Tag", "Platform", "Requirements")
+    elif name in ("h", "hostname"):
+        asked.refuse(HOSTS)
+    elif name in ("q", "qname"):
+        _queues(asked, amount)
     elif "gpu" in name.lower() or "cuda" in name.lower():
         asked.refuse(GPU)
     elif name in _ALONE:
@@ -153,7 +164,8 @@ OPTIONS: Final = table({
     (0, "-notify"): refuses(SIGNAL),
     (1, "-@ -C -jsv"): refuses(Obstacle(UNREAD, "Say it in options of lode submit.")),
     (1, "-xd -xdv"): refuses(Obstacle("asks for a container.", "Let the script start it.")),
-    (1, "-q -A -ar -masterq"): notes(WHERE),
+    (1, "-q -masterq"): _queues,
+    (1, "-A -ar"): notes(WHERE),
     (1, "-m -M"): notes(MAIL),
     (0, "-cwd"): notes(FOLDER),
     (1, "-wd"): notes(FOLDER),

@@ -13,6 +13,7 @@ from lodesman.directives.asked import (
     COUNTS,
     FOLDER,
     GPU,
+    HOSTS,
     IDS,
     LATER,
     MAIL,
@@ -80,7 +81,7 @@ def _environment(asked: ScriptRequest, text: str) -> None:
 def _requirements(asked: ScriptRequest, text: str) -> None:
     """Sections as `span[hosts=1] rusage[mem=4000]`; others are refused."""
     if _SECTION.sub("", text).strip():
-        asked.refuse(PROPERTY, "Tag", "Requirements")
+        asked.refuse(PROPERTY)
     for name, inner in _SECTION.findall(text):
         if name == "span":
             asked.kept["span"] = asked.option, inner.replace(" ", "")
@@ -92,7 +93,7 @@ def _requirements(asked: ScriptRequest, text: str) -> None:
         elif name in ("order", "same", "cu"):
             asked.note(PLACES)
         else:
-            asked.refuse(PROPERTY, "Tag", "Requirements")
+            asked.refuse(PROPERTY)
 
 
 def _usage(asked: ScriptRequest, name: str, amount: str) -> None:
@@ -128,7 +129,8 @@ OPTIONS: Final = table({
     (1, "-k"): refuses(CHECKPOINT),
     (1, "-s -wa -wt"): refuses(SIGNAL),
     (0, "-I -Ip -Is -IS -ISp -ISs -IX -XF"): refuses(ATTENDED),
-    (1, "-q -P -G -U -m -sla -app -Lp"): notes(WHERE),
+    (1, "-m"): refuses(HOSTS),
+    (1, "-q -P -G -U -sla -app -Lp"): notes(WHERE),
     (1, "-u"): notes(MAIL),
     (0, "-B -N -Ne"): notes(MAIL),
     (1, "-cwd -outdir"): notes(FOLDER),

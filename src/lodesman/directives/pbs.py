@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lodesman.directives.amounts import indexes, megabytes, pbs_seconds
+from lodesman.directives.amounts import indexes, megabytes, pbs_seconds, whole
 from lodesman.directives.asked import (
     ALONE,
     ATTENDED,
@@ -12,6 +12,7 @@ from lodesman.directives.asked import (
     COUNTS,
     FOLDER,
     GPU,
+    HOSTS,
     IDS,
     LATER,
     MAIL,
@@ -86,19 +87,32 @@ def _resource(asked: ScriptRequest, name: str, amount: str) -> None:
         asked.refuse(RESOURCE, "Memory")
     elif name in ("pcput", "nice"):
         asked.note("limits of one process, of files and of address space are not set here")
-    elif "gpu" in name:
-        asked.refuse(GPU)
     elif name == "naccesspolicy" and amount.lower() != "shared":
         asked.refuse(ALONE)
     elif name in ("qos", "naccesspolicy", "nodeset"):
         asked.note(WHERE)
+    else:
+        _other_resource(asked, name, amount)
+
+
+def _other_resource(asked: ScriptRequest, name: str, amount: str) -> None:
+    """What is no amount of a job here; no GPU is no request."""
+    if "gpu" in name:
+        if amount != "0":
+            asked.refuse(GPU)
+    elif name in ("host", "hosts", "hostlist", "vnode"):
+        asked.refuse(HOSTS)
+    elif name in ("arch", "cpu_type"):
+        asked.refuse(PROPERTY)
     else:
         asked.refuse(RESOURCE, "Consumables")
 
 
 def _chunk(asked: ScriptRequest, text: str, cores: str) -> None:
     """`1:ncpus=4:mem=8gb` of select, `1:ppn=4` of nodes: one node, and what is asked of it."""
-    count, *parts = text.split(":") if text[:1].isdecimal() else ["1", *text.split(":")]
+    count, *parts = text.split(":")
+    if whole(count) is None:
+        count, parts = "1", [count, *parts]
     if "+" in text or count != "1":
         asked.refuse(NODES)
         return
@@ -108,16 +122,14 @@ def _chunk(asked: ScriptRequest, text: str, cores: str) -> None:
             asked.kept["ncpus"] = asked.option, amount
         elif name == "mem":
             asked.kept["mem"] = asked.option, amount
-        elif "gpu" in name and amount != "0":
-            asked.refuse(GPU)
         elif name == "mpiprocs":
             asked.environment["PBS_NP"] = amount
         elif name == "ompthreads":
             asked.environment["OMP_NUM_THREADS"] = amount
-        elif not equals or name in ("host", "vnode", "arch", "cpu_type"):
-            asked.refuse(PROPERTY, "Tag", "Requirements")
+        elif equals:
+            _other_resource(asked, name, amount)
         else:
-            asked.refuse(RESOURCE, "Consumables")
+            asked.refuse(HOSTS if text.startswith(part) else PROPERTY)
 
 
 OPTIONS: Final = table({

@@ -87,9 +87,8 @@ CASES = [
         {},
         refused={
             1: ("-l gpu=1,matlab=1 asks for GPUs", "-l gpu=1,matlab=1 is a resource"),
-            2: "-l arch=lx-amd64 asks for a property",
+            2: ("-l hostname=node12 names hosts", "-l arch=lx-amd64 asks for a property"),
         },
-        noted=("-l hostname=node12: it names a place",),
     ),
     Case(
         "slots over nodes of a parallel environment, a range of them",

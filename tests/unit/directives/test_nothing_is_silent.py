@@ -121,6 +121,37 @@ def test_what_a_hint_says_is_taken_for_an_answer():
     hold_all(SAID.items(), check)
 
 
+HOSTS = [
+    "#SBATCH -w n12", "#SBATCH --nodelist=n[1-4]", "#SBATCH -x n7", "#SBATCH --exclude=n7", "#SBATCH -F hosts.txt",
+    "#$ -l hostname=n12", "#$ -l h='n1|n2'", "#$ -q all.q@n12", "#$ -l q=all.q@n12", "#$ -masterq a.q@@g,b.q@n1",
+    '#BSUB -m "n1 n2"', "#PBS -l nodes=n12:ppn=4", "#PBS -l select=1:ncpus=4:host=n12", "#PBS -l vnode=n1,host=n1",
+]  # fmt: skip
+
+
+def test_names_of_hosts_are_refused_in_each_language_until_the_user_says_where():
+    def check(line):
+        script = f"#!/bin/sh\n{line}\ntrue\n"
+        refusal = translation(script).refusals[0]
+        assert refusal.reason == "names hosts of another cluster."
+        for name in ("Site", "BannedSite", "GridCE", "Tag"):
+            assert not translation(script, {name: ["x"]}).refusals
+
+    hold_all(HOSTS, check)
+
+
+def test_queues_and_groups_of_hosts_are_places():
+    for line in (
+        "#$ -q long.q@@big",
+        "#$ -q a.q,b.q@*",
+        "#$ -l qname=a.q",
+        "#PBS -q long@server",
+        "#SBATCH -p short",
+    ):
+        found = translation(f"{line}\ntrue\n")
+        assert "without effect: " in found.notes[1], line
+        assert not found.refusals, line
+
+
 NONE_THERE = {"#SBATCH": "-c 0|-n 0", "#$": "-t 0-5|-t 0", "#PBS": "-l ncpus=0", "#BSUB": "-n 0|-J a[0-5]"}
 
 
