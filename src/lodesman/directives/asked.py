@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from lodesman.directives.amounts import whole
@@ -79,6 +79,8 @@ class LineRefusal(NamedTuple):
 
 
 _MINUTE: Final = 60
+_LITTLE_MB, _MANY = 32, 100
+_NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,6})?(?!x)")
 _SAID_BY: Final = {
     GPU: ("Tag", "Requirements", "Consumables"),
     NODES: ("NumberOfProcessors",),
@@ -138,10 +140,26 @@ class ScriptRequest:
             self.endless = self.option.words
         elif seconds and seconds < _MINUTE:
             self.taken[name] = (
-                f"{self.option.words}: this is {seconds} seconds; hours would be {seconds}:00:00"
+                f"{self.option.words}: this is {seconds} seconds; hours would be {seconds}:00:00."
             )
         if seconds != 0 or name == "WallTime":
             self.put(name, seconds)
+
+    def memory(
+        self, megabytes: int | None, text: str, *, usual: str = "M", units: Sequence[str] = ("M", "G")
+    ) -> None:
+        """Memory in MB as that text says it, None or 0 if it cannot be read; so little that no program can mean it is said.
+        `usual`: the unit of a number without one, '' for bytes.
+        """
+        self.put("Memory", megabytes or None)
+        self.taken.pop("Memory", None)
+        number = _NUMBER.match(text)
+        if number and megabytes and megabytes < _LITTLE_MB:
+            what = f"{text} bytes" if text == number[0] and not usual else text
+            meant = f"{number[0]}{units[float(number[0]) < _MANY]}"
+            self.taken["Memory"] = (
+                f"{self.option.words}: {what}, no more than {megabytes} MB in all; did you mean {meant}?"
+            )
 
     def array(self, found: Mapping[str, Any] | None, at_once: str = "") -> None:
         """The indexes of an array, and how many of its jobs run at once."""

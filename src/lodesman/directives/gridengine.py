@@ -214,8 +214,11 @@ def _memory(asked: ScriptRequest, slots: int) -> None:
         asked.option = asked.kept["h_rss"][0]
         asked.note(_LIMIT)
     amount = found.get(limit, math.inf)
+    asked.option, text = asked.kept.get(limit, (asked.option, ""))
     if amount is not None and amount < math.inf:
-        asked.put("Memory", math.ceil(amount * slots / 2**20))
+        asked.memory(math.ceil(amount * slots / 2**20), text, usual="")
+    elif amount and text:
+        asked.note("no memory is asked for then")
     others = [name for name in _FREE if found.get(name, amount) not in (amount, None, math.inf)]
     if others:
         asked.put("Consumables", [f"{name}={asked.kept[name][1]}" for name in others])

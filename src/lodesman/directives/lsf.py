@@ -67,7 +67,7 @@ def _memory(asked: ScriptRequest, text: str) -> None:
     if text[-1:].isdecimal():
         asked.refuse(_UNIT, "Memory")
     else:
-        asked.put("Memory", megabytes(text))
+        asked.memory(megabytes(text), text)
 
 
 def _minutes(asked: ScriptRequest, text: str) -> None:
@@ -163,12 +163,13 @@ def _reserved(asked: ScriptRequest) -> None:
     """A number without a unit is in MB, as LSF has it unless a cluster sets another unit: said, if a job can mean it."""
     asked.option, text = asked.kept["reserved"]
     found = megabytes(text)
-    if text[-1:].isdecimal() and found is not None:
-        if found not in _PLAUSIBLE_MB:
-            asked.refuse(_UNIT, "Memory")
-            return
+    bare = text[-1:].isdecimal() and found is not None
+    if bare and found not in _PLAUSIBLE_MB:
+        asked.refuse(_UNIT, "Memory")
+        return
+    asked.memory(found and max(found, asked.attributes.get("Memory", 0)), text)
+    if bare:
         asked.taken["Memory"] = (
             f"{asked.option.words}: mem={text} is read as {found} MB, LSF's unit unless LSF_UNIT_FOR_LIMITS is set: "
-            "--memory says it"
+            "--memory says it."
         )
-    asked.put("Memory", None if found is None else max(found, asked.attributes.get("Memory", 0)))

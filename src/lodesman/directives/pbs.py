@@ -169,7 +169,7 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     for name, times in (("pmem", asked.slots(cores or 1)), ("mem", 1)):
         if name in asked.kept:
             asked.option, text = asked.kept[name]
-            asked.put("Memory", megabytes(text, "", times=times))
+            asked.memory(megabytes(text, "", times=times), text, usual="", units=("mb", "gb"))
     option, join = asked.kept.get("join", (asked.option, "n"))
     if join not in ("oe", "eo", "n"):
         asked.refuse(Obstacle(UNREAD, "Say it as --set StdError=std.out."), "StdError", option=option)

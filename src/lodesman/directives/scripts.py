@@ -259,7 +259,7 @@ def _cpu_time(asked: ScriptRequest, attributes: Mapping[str, Any]) -> dict[str, 
         each = " for each core" if cores != 1 else ""
         asked.taken["WallTime"] = (
             f"{asked.endless}: no job is without a limit here, and this one has a day of CPU time{each}: --cpu-time or "
-            "--time says how much it needs"
+            "--time says how much it needs."
         )
     return {"CPUTime": needed} if is_endless or needed > _DAY else {}
 
@@ -299,7 +299,7 @@ def _notes(
     said = ", ".join(f"{name}={shown(str(value), _SHOWN)}" for name, value in values.items())
     who = f"{system.mark} lines of {system.name}{' and options, which go first,' if given and said else ''}"
     yield f"{who} say {said or 'nothing here'}."
-    yield from (f"{text}." for name, text in asked.taken.items() if name not in given)
+    yield from (text for name, text in asked.taken.items() if name not in given)
     for reason, words in asked.notes.items():
         yield f"without effect: {', '.join(dict.fromkeys(words))}: {reason}."
     yield from _unset(unset)

@@ -206,6 +206,6 @@ def _cores_and_memory(asked: ScriptRequest) -> None:
             if text == "0":
                 asked.refuse(_ALL_MEMORY, "Memory")
             else:
-                asked.put("Memory", megabytes(text, times=times))
+                asked.memory(megabytes(text, times=times), text)
     if {"memory", "memory-per-core"} <= asked.kept.keys():
         asked.refuse(Obstacle("excludes --mem in Slurm, too.", "Leave out one of the two."), "Memory")

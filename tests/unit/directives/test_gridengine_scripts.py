@@ -134,6 +134,7 @@ CASES = [
         #$ -l h_vmem=INFINITY,mem_free=2G
         """,
         {"Consumables": ["mem_free=2G"]},
+        noted=("-l h_vmem=INFINITY,mem_free=2G: no memory is asked for then",),
     ),
     Case(
         "resident memory alone",

@@ -56,3 +56,42 @@ def test_some_seconds_are_said():
         )
         longer = f"{line}\n{line.replace(f'={hours}', '=60')}\ntrue\n"
         assert len(translation(longer).notes) == 1
+
+
+LITTLE = {
+    "#PBS -l mem=4000": "4000 bytes, no more than 1 MB in all; did you mean 4000mb?",
+    "#PBS -l nodes=1:ppn=2,pmem=4": "4 bytes, no more than 1 MB in all; did you mean 4gb?",
+    "#PBS -l select=1:mem=8kb": "8kb, no more than 1 MB in all; did you mean 8gb?",
+    "#$ -l h_vmem=2K": "2K, no more than 1 MB in all; did you mean 2G?",
+    "#$ -pe smp 4 -l mem_free=512": "512 bytes, no more than 1 MB in all; did you mean 512M?",
+    "#SBATCH --mem=8": "8, no more than 8 MB in all; did you mean 8G?",
+    "#SBATCH -c 2 --mem-per-cpu=512K": "512K, no more than 1 MB in all; did you mean 512M?",
+    "#BSUB -M 4KB": "4KB, no more than 1 MB in all; did you mean 4G?",
+    '#BSUB -R "rusage[mem=4MB]"': "4MB, no more than 4 MB in all; did you mean 4G?",
+}
+
+
+def test_memory_that_no_program_can_do_with_is_said():
+    def check(case):
+        line, said = case
+        script = f"#!/bin/sh\n{line}\ntrue\n"
+        assert [one.partition(": ")[2] for one in translation(script).notes if "did you mean" in one] == [
+            said
+        ]
+        assert "did you mean" not in " ".join(translation(script, {"Memory": 1000}).notes)
+
+    hold_all(LITTLE.items(), check)
+
+
+def test_usual_memory_is_not_remarked_and_none_is_refused():
+    for line in (
+        "#PBS -l mem=4000mb",
+        "#PBS -l mem=40000000",
+        "#SBATCH --mem=32",
+        "#$ -l h_vmem=0.5G",
+        "#BSUB -M 32MB",
+    ):
+        assert len(translation(f"{line}\ntrue\n").notes) == 1
+    for line in ("#PBS -l mem=0", "#$ -l h_vmem=0", "#BSUB -M 0MB", "#SBATCH --mem-per-cpu=0M"):
+        (refusal,) = translation(f"{line}\ntrue\n").refusals
+        assert refusal.reason == "cannot be read as that system would."
