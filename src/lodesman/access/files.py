@@ -32,10 +32,13 @@ Taken = Path | Folder
 
 
 class FilePicker:
-    """Gathers what is taken along: plain files by themselves, what is in folders by its top folder, in its place."""
+    """Gathers what is taken along: plain files by themselves, what is in folders by its top folder, in its place. A file
+    that is named twice, also in another way, is one; two that would lie in one place on the node are refused.
+    """
 
     def __init__(self) -> None:
         self._plain: dict[str, Path] = {}
+        self._places: dict[str, Path] = {}
         self._folders: dict[str, dict[str, Path]] = {}
 
     def inputs(self) -> dict[str, Taken]:
@@ -47,12 +50,17 @@ class FilePicker:
         return {**self._plain, **folders}
 
     def add(self, path: Path, name: str = "") -> None:
-        """A plain file. Its name with folders stays if it is below this folder."""
+        """A plain file. Its name with folders stays if it is below this folder. Raises InvalidRequest."""
         pure = PurePosixPath(name or str(path))
-        if pure.is_absolute() or ".." in pure.parts or len(pure.parts) == 1:
+        is_plain = pure.is_absolute() or ".." in pure.parts or len(pure.parts) == 1
+        place = pure.name if is_plain else str(pure)
+        other = self._places.setdefault(place, path)
+        if other is not path:
+            _check_same(other, path)
+        elif is_plain:
             self._plain[str(pure)] = path
         else:
-            self._folders.setdefault(pure.parts[0], {})[str(pure)] = path
+            self._folders.setdefault(pure.parts[0], {})[place] = path
 
     def add_word(self, word: str) -> None:
         """A file, a folder with all that is in it, or a pattern. Raises InvalidRequest."""
@@ -78,6 +86,15 @@ class FilePicker:
         below = str(pure) if inside else path.resolve().name
         for file, name in files_below(path):
             self.add(file, name if below == "." else f"{below}/{name}")
+
+
+def _check_same(one: Path, other: Path) -> None:
+    """Raises InvalidRequest for two files that would lie in one place on the node."""
+    if one != other and not one.samefile(other):
+        raise InvalidRequest(
+            f"{one} and {other} are two files of one name, and would lie in one place on the node.",
+            hint="Rename one of them, or leave it out.",
+        )
 
 
 def folder(path: Path) -> Folder:
@@ -114,14 +131,14 @@ def joined_inputs(given: Iterable[Any], taken: Mapping[str, Taken], base: Path) 
     from lodesman.jobs.record import tidy
 
     names = [tidy(name) if isinstance(name, str) and tidy(name) in taken else name for name in given]
+    plain = {PurePosixPath(name).name: (name, one) for name, one in taken.items() if isinstance(one, Path)}
+    twice = set()
     for name in names:
-        one, other = taken.get(name), base / str(name)
-        if isinstance(one, Path) and other.is_file() and not other.samefile(one):
-            raise InvalidRequest(
-                f"{one} and the {other} of the InputSandbox are two files of one name.",
-                hint="Rename one of them.",
-            )
-    return list(dict.fromkeys([*names, *taken]))
+        also, path = plain.get(PurePosixPath(str(name)).name, ("", Path()))
+        if also and (base / str(name)).is_file():
+            _check_same(path, base / str(name))
+            twice |= {also} - {name}
+    return list(dict.fromkeys([*names, *(one for one in taken if one not in twice)]))
 
 
 def check_programs(programs: Collection[str], inputs: Mapping[str, Taken], *, piped: bool = False) -> None:

@@ -257,8 +257,12 @@ def _named_once(paths: Iterable[str]) -> tuple[str, ...]:
     seen: dict[str, str] = {}
     for path in paths:
         last = path.rstrip("/").rpartition("/")[2]
-        if tidy(seen.setdefault(last, path)) != tidy(path):
-            raise Mistake(f"has two files named {shown(last)!r}; they share one directory on the node")
+        first = seen.setdefault(last, path)
+        if tidy(first) != tidy(path):
+            both = f"{shown(first)} and {shown(path)}"
+            raise Mistake(
+                f"has two files named {shown(last)!r}, {both}; they share one directory on the node"
+            )
     return tuple(seen.values())
 
 

@@ -243,7 +243,7 @@ def test_a_file_that_is_named_twice_is_one_and_two_of_one_name_are_refused(at, a
     assert at("submit", "j.jdl", "--files", "a.txt").code == 0
     assert list(sent(accepting)[0]["sandboxes"]) == ["a.txt"]
     done = at("submit", "sub/j.jdl", "--files", "a.txt")
-    assert (done.code, "a.txt and the sub/a.txt of the InputSandbox are two files" in done.err) == (1, True)
+    assert (done.code, "a.txt and sub/a.txt are two files of one name" in done.err) == (1, True)
 
 
 @pytest.mark.parametrize("name", ["~/a.txt", "$HOME/a.txt"])
