@@ -22,6 +22,7 @@ WHERE: Final = (
 )
 MAIL: Final = "no mail is sent: lode wait, lode status"
 FOLDER: Final = "each job begins in an empty folder of its own, with the files that it takes along (--files)"
+RIGHTS: Final = "umask in the script says which rights its files get"
 SHELL: Final = "nothing of your shell's environment goes along: --env NAME"
 PLACES: Final = "a job runs on one node, which places its processes itself"
 COUNTS: Final = "it changes nothing of what the job does"
@@ -58,6 +59,11 @@ ALONE: Final = Obstacle(
 )
 ATTENDED: Final = Obstacle("asks for a terminal; jobs have none.", "")
 CHECKPOINT: Final = Obstacle("asks for checkpoints, which are not made here.", "")
+UNCLOSED: Final = Obstacle("has a quote that is never closed.", "")
+CONTINUED: Final = Obstacle(
+    "ends with a backslash, and such lines are not continued.",
+    "Leave it out, and begin the next line as this one.",
+)
 UNKNOWN: Final = Obstacle("is not known here.", "")
 UNREAD: Final = "cannot be read as that system would."
 
@@ -81,6 +87,7 @@ class LineRefusal(NamedTuple):
 _MINUTE: Final = 60
 _LITTLE_MB, _MANY = 32, 100
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,6})?(?!x)")
+_LISTED: Final = Obstacle(UNREAD, "Say each variable: --env NAME=VALUE.")
 _SAID_BY: Final = {
     GPU: ("Tag", "Requirements", "Consumables"),
     NODES: ("NumberOfProcessors",),
@@ -183,9 +190,11 @@ class ScriptRequest:
 
     def count(self, name: str, usual: int = 0) -> int:
         """A whole number that was kept, from 1; what is none is refused."""
-        option, text = self.kept.get(name, (self.option, ""))
-        found = whole(text) if text else usual
-        if found is None or (text and not found):
+        if name not in self.kept:
+            return usual
+        option, text = self.kept[name]
+        found = whole(text)
+        if not found:
             self.refuse(Obstacle(UNREAD, "Say it as --cores N."), "NumberOfProcessors", option=option)
             return usual
         return found
@@ -197,7 +206,7 @@ class ScriptRequest:
             if equals:
                 self.environment[name] = value.strip("'\"")
             elif part.upper() not in ("NONE", "NIL"):
-                self.note(SHELL)
+                self.note(SHELL) if part.isidentifier() else self.refuse(_LISTED, "Environment")
 
 
 Handler = Callable[[ScriptRequest, str], None]
@@ -262,14 +271,20 @@ def shell(asked: ScriptRequest, text: str) -> None:
 
 
 def words_of(asked: ScriptRequest, number: int, line: str) -> list[str]:
-    """The words of a line as a shell splits them; none if a quote is never closed, which is refused."""
+    """The words of a line as a shell splits them; none if it is no line of options, which is refused."""
+    line = line.strip()
     try:
-        return shlex.split(line, comments=True)
+        words = shlex.split(line, comments=True)
     except ValueError:
-        asked.refuse(
-            Obstacle("has a quote that is never closed.", ""), option=ScriptOption(number, line.strip())
-        )
+        words, obstacle = [], CONTINUED if line.endswith("\\") else UNCLOSED
+    else:
+        obstacle = UNKNOWN
+    if not words and obstacle == UNKNOWN:
         return []
+    if words and words[0].startswith("-"):
+        return words
+    asked.refuse(obstacle, option=ScriptOption(number, line))
+    return []
 
 
 def read_short(

@@ -20,6 +20,7 @@ from lodesman.directives.asked import (
     PLACES,
     PROPERTY,
     RESOURCE,
+    RIGHTS,
     SHELL,
     SIGNAL,
     UNREAD,
@@ -42,6 +43,9 @@ from lodesman.errors import InvalidConfig
 from lodesman.gridengine.values import ComplexType, read_value
 
 _SOFT: Final = "soft requests are wishes, and are left out"
+_NO_OPTION: Final = "no option begins so, and Grid Engine does not read it either: options begin with -"
+_SOFTLY, _HARD = re.compile(r"(?<!\S)-soft(?!\S)"), re.compile(r"(?<!\S)-hard(?!\S)")
+_BINDING: Final = re.compile(r"(?<!\S)-binding\s+(?:env|pe|set)\s+")
 _LIMIT: Final = "limits of one process, or before the end, are not set here"
 _STDIN: Final = Obstacle("is a file to read from.", "Take it along: --files FILE --set StdInput=FILE.")
 _FREE: Final = ("mem_free", "virtual_free")
@@ -104,6 +108,7 @@ def _queues(asked: ScriptRequest, text: str) -> None:
 def _requests(asked: ScriptRequest, text: str) -> None:
     for part in filter(None, text.split(",")):
         name, _, amount = part.partition("=")
+        asked.option = asked.option._replace(words=f"-l {part.strip()}")
         _request(asked, name.strip(), amount.strip())
 
 
@@ -173,21 +178,26 @@ OPTIONS: Final = table({
     (0, "-hard"): lambda _asked, _text: None,
     (1, "-p -js -R"): notes(WEIGHT),
     (1, "-binding -mbind -par"): notes(PLACES),
-    (1, "-b -shell -w -sync -now -ac -sc -dc -rou -rdi -umask"): notes(COUNTS),
-    (0, "-terse -verbose -display"): notes(COUNTS),
+    (1, "-b -shell -w -sync -now -ac -sc -dc -rou -rdi -display"): notes(COUNTS),
+    (1, "-umask"): notes(RIGHTS),
+    (0, "-terse -verbose"): notes(COUNTS),
 })  # fmt: skip
 
 
 def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     """All lines, and what they mean together. `-soft` holds for the rest of its line, as `-hard` and `-q` do."""
     for number, line in lines:
-        hard, soft, wishes = line.partition("-soft ")
-        read_short(asked, OPTIONS, number, hard, joined=False)
-        if soft:
-            left_out, _, others = wishes.partition("-hard ")
-            asked.option = ScriptOption(number, f"-soft {left_out}".rstrip())
+        if not line.startswith("-"):
+            asked.option = ScriptOption(number, f"#$ {line.strip()}")
+            asked.note(_NO_OPTION)
+            continue
+        hard, *wishes = _SOFTLY.split(line, maxsplit=1)
+        read_short(asked, OPTIONS, number, _BINDING.sub("-binding ", hard), joined=False)
+        for one in wishes:
+            left_out, *others = _HARD.split(one, maxsplit=1)
+            asked.option = ScriptOption(number, f"-soft {left_out.strip()}".rstrip())
             asked.note(_SOFT)
-            read_short(asked, OPTIONS, number, others, joined=False)
+            read_short(asked, OPTIONS, number, " ".join(others), joined=False)
     slots = asked.slots(asked.attributes.get("NumberOfProcessors", 1))
     _memory(asked, slots)
     if "h_cpu" in asked.kept:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from lodesman.directives.amounts import indexes, megabytes, pbs_seconds, whole
@@ -20,6 +21,7 @@ from lodesman.directives.asked import (
     PLACES,
     PROPERTY,
     RESOURCE,
+    RIGHTS,
     SHELL,
     STAGED,
     UNREAD,
@@ -39,7 +41,7 @@ from lodesman.directives.asked import (
 )
 
 _ATTRIBUTES: Final = {
-    "umask": notes(COUNTS), "block": notes(COUNTS), "group_list": notes(WHERE), "sandbox": notes(FOLDER),
+    "umask": notes(RIGHTS), "block": notes(COUNTS), "group_list": notes(WHERE), "sandbox": notes(FOLDER),
     "depend": refuses(IDS, "After", "AfterOk"), "stagein": refuses(STAGED), "stageout": refuses(STAGED),
     "run_count": notes(COUNTS), "pwd": notes(FOLDER), "x": refuses(Obstacle(UNREAD, "Say it in options of lode submit.")),
 }  # fmt: skip
@@ -60,8 +62,10 @@ def _checkpoint(asked: ScriptRequest, text: str) -> None:
 
 
 def _attributes(asked: ScriptRequest, text: str) -> None:
-    name = text.partition("=")[0]
-    _ATTRIBUTES.get(name, refuses(Obstacle(UNREAD, "Say it in options of lode submit.")))(asked, text)
+    for part in re.split(r",(?=\s*\w+\s*=)", text):
+        asked.option = asked.option._replace(words=f"-W {part.strip()}")
+        name = part.partition("=")[0].strip()
+        _ATTRIBUTES.get(name, refuses(Obstacle(UNREAD, "Say it in options of lode submit.")))(asked, part)
 
 
 def _variables(asked: ScriptRequest, text: str) -> None:
@@ -71,6 +75,7 @@ def _variables(asked: ScriptRequest, text: str) -> None:
 def _resources(asked: ScriptRequest, text: str) -> None:
     for part in filter(None, text.split(",")):
         name, _, amount = part.partition("=")
+        asked.option = asked.option._replace(words=f"-l {part.strip()}")
         _resource(asked, name.strip(), amount.strip())
 
 

@@ -28,6 +28,9 @@ from lodesman.jobs.values import Mistake, environment
 Lines = list[tuple[int, str]]
 _DAY: Final = 86_400
 _SHOWN: Final = 120
+# Those of text programs are not read, but are meant.
+_DASHES: Final = tuple("-\u2013\u2014\u2212")
+_PADDED: Final = re.compile(r"%[0-9]+[A-Za-z]")
 
 
 class _System(NamedTuple):
@@ -43,7 +46,14 @@ class _System(NamedTuple):
 
 _SYSTEMS: Final = (
     _System("Slurm", "#SBATCH", re.compile(r"#SBATCH(?!\w)\s*(.*)"), False, slurm.read, SLURM),
-    _System("Grid Engine", "#$", re.compile(r"#\$\s*(-.*)"), True, gridengine.read, GRID_ENGINE),
+    _System(
+        "Grid Engine",
+        "#$",
+        re.compile(r"#\$(?:\s+(?=\S)|(?=[-\u2013\u2014\u2212]))(.*)"),
+        True,
+        gridengine.read,
+        GRID_ENGINE,
+    ),
     _System("PBS", "#PBS", re.compile(r"\s*#PBS(?!\w)\s*(.*)"), False, pbs.read, PBS),
     _System("LSF", "#BSUB", re.compile(r"#BSUB(?!\w)\s*(.*)"), True, lsf.read, LSF),
 )
@@ -91,7 +101,7 @@ def translated(
         one for each in asked for one in each.refusals if not any(name in given for name in one.unless)
     ]
     for each, (other, others_lines) in zip(asked[1:], found[1:], strict=True):
-        if each.attributes != first.attributes:
+        if _meaning(each, other) != _meaning(first, system):
             reason = (
                 f"and the other lines of {other.name} ask for something else than those of {system.name}."
             )
@@ -100,6 +110,14 @@ def translated(
     unset = sorted({one for other, _ in found[1:] for one in other.words.variables.findall(text)})
     notes = (*done.notes, *_unset(unset), *_calls(text))
     return done._replace(refusals=(*refusals, *others), notes=notes)
+
+
+def _meaning(asked: ScriptRequest, system: _System) -> object:
+    """What lines of two systems must agree in: all but names of files and what each system says of itself."""
+    variables = {
+        name: value for name, value in asked.environment.items() if not system.words.variables.fullmatch(name)
+    }
+    return asked.attributes, variables, asked.hold, asked.job_class
 
 
 def _asked(system: _System, lines: Lines, cores: int) -> ScriptRequest:
@@ -117,7 +135,8 @@ def _lines_of(text: str, system: _System) -> Lines:
             found.append((number, match[1]))
         elif line.strip() and not line.lstrip().startswith("#") and not system.reads_all:
             break
-    return found
+    is_comment = system.mark == "#$" and not any(line[:1] in _DASHES for _, line in found)
+    return [] if is_comment else found
 
 
 def _other_lines(text: str) -> list[LineRefusal]:
@@ -233,6 +252,8 @@ def _files(asked: ScriptRequest, system: _System, facts: ScriptFacts) -> dict[st
             asked.note("a job's output has the usual name where it can have no such one: std.out, std.err")
         else:
             found[stream] = name
+            if system.words is SLURM and _PADDED.search(pattern):
+                asked.taken[stream] = f"{pattern}: numbers in names of files are not padded with zeros."
     if asked.joined and not found:
         found = {"StdError": "std.out"}
     return found
@@ -337,7 +358,9 @@ def _calls(text: str) -> Iterable[str]:
 
 _QUEUE: Final = re.compile(r"^[ \t]*queue\b(?![ \t]*=)", re.MULTILINE | re.IGNORECASE)
 _SETTING: Final = re.compile(
-    r"^[ \t]*(?:executable|universe|arguments|transfer_\w+|request_\w+)[ \t]*=", re.MULTILINE | re.IGNORECASE
+    r"^[ \t]*(?:executable|universe|arguments|batch_name|log|output|error|requirements|"
+    r"(?:[+]|my\.)\w+|(?:transfer|request)_\w+)[ \t]*=",
+    re.MULTILINE | re.IGNORECASE,
 )
 _NODE: Final = re.compile(
     r"^[ \t]*(?:JOB|SUBDAG|SPLICE)[ \t]+\S+[ \t]+\S+|^[ \t]*PARENT[ \t].*\bCHILD\b",

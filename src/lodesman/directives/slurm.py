@@ -21,6 +21,7 @@ from lodesman.directives.asked import (
     PLACES,
     PROPERTY,
     RESOURCE,
+    RIGHTS,
     SHELL,
     SIGNAL,
     STAGED,
@@ -47,6 +48,11 @@ _ALL_MEMORY: Final = Obstacle("asks for all memory of a node.", "Say how much: -
 _DISK: Final = Obstacle("asks for room on the node's disk.", "If sites declare it: --set Requirements=...")
 _NO_RUN: Final = Obstacle("asks for a test alone.", "lode plan job SCRIPT shows what would become of it.")
 _STDIN: Final = Obstacle("is a file to read from.", "Take it along: --files FILE --set StdInput=FILE.")
+_PARTS: Final = Obstacle(
+    "begins the next part of a heterogeneous job; it and all lines behind it are not read.",
+    "Submit each part apart, if they can run so.",
+)
+_PARENTS: Final = "--on-parent-failure says what becomes of a job whose parent fails"
 _CONTAINER: Final = Obstacle("asks for a container.", "Let the script start it.")
 
 
@@ -93,7 +99,8 @@ OPTIONS: Final = table({
     (1, "--error -e"): stream("StdError"),
     (1, "--dependency -d"): _dependency,
     (1, "--gres"): _gres,
-    (1, "--gpus -G --gpus-per-node --gpus-per-task --gpus-per-socket --cpus-per-gpu --mem-per-gpu --gpu-bind --gpu-freq"):
+    (1, "--gpus -G --gpus-per-node --gpus-per-task --gpus-per-socket --ntasks-per-gpu"): refuses(GPU),
+    (1, "--cpus-per-gpu --mem-per-gpu --gpu-bind --gpu-freq"):
         refuses(GPU),
     (1, "--export"): _export,
     (1, "--constraint -C --prefer"): refuses(PROPERTY),
@@ -119,14 +126,16 @@ OPTIONS: Final = table({
     (-1, "--get-user-env"): notes(SHELL),
     (-1, "--nice"): notes(WEIGHT),
     (1, "--priority"): notes(WEIGHT),
-    (1, "--ntasks-per-socket --ntasks-per-core --ntasks-per-gpu --threads-per-core --cores-per-socket"): notes(PLACES),
+    (1, "--ntasks-per-socket --ntasks-per-core --threads-per-core --cores-per-socket"): notes(PLACES),
     (1, "--sockets-per-node --extra-node-info -B --hint --distribution -m --mem-bind --core-spec -S"): notes(PLACES),
     (1, "--thread-spec --switches --network --cpu-freq"): notes(PLACES),
     (0, "--contiguous --overcommit -O --spread-job --use-min-nodes --no-kill -k"): notes(PLACES),
     (-1, "--oversubscribe --propagate"): notes(PLACES),
     (0, "-s"): notes(PLACES),
     (1, "--comment --open-mode --time-min --acctg-freq --profile --power --delay-boot"): notes(COUNTS),
-    (1, "--admin-comment --extra --kill-on-invalid-dep --umask"): notes(COUNTS),
+    (1, "--admin-comment --extra"): notes(COUNTS),
+    (1, "--kill-on-invalid-dep"): notes(_PARENTS),
+    (1, "--umask"): notes(RIGHTS),
     (0, "--parsable --quiet -Q --verbose -v --wait -W --reboot --ignore-pbs"): notes(COUNTS),
 })  # fmt: skip
 _TASKS: Final = "SLURM_NTASKS"
@@ -137,10 +146,10 @@ _COMMENT: Final = re.compile(r"\s*#")
 def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     """All lines, and what they mean together."""
     for number, line in lines:
+        if line.split()[:1] in (["hetjob"], ["packjob"]):
+            asked.refuse(_PARTS, option=ScriptOption(number, line.strip()))
+            break
         words = words_of(asked, number, line)
-        if words and not words[0].startswith("-"):
-            asked.refuse(UNKNOWN, option=ScriptOption(number, line.strip()))
-            continue
         while words:
             words = _read_one(asked, number, words)
     _cores_and_memory(asked)
@@ -159,6 +168,8 @@ def _read_one(asked: ScriptRequest, number: int, words: list[str]) -> list[str]:
     follow, handler = OPTIONS[name]
     if follow == 1 and not equals:
         value, rest = " ".join(rest[:1]), rest[1:]
+    elif not follow and word[1] != "-" and value:
+        value, rest = "", [f"-{value}", *rest]  # flags behind one dash
     asked.option = ScriptOption(
         number, f"{name}={value}" if value and name[:2] == "--" else f"{name} {value}".rstrip()
     )

@@ -86,7 +86,7 @@ CASES = [
         """,
         {},
         refused={
-            1: ("-l gpu=1,matlab=1 asks for GPUs", "-l gpu=1,matlab=1 is a resource"),
+            1: ("-l gpu=1 asks for GPUs", "-l matlab=1 is a resource"),
             2: ("-l hostname=node12 names hosts", "-l arch=lx-amd64 asks for a property"),
         },
     ),
@@ -126,7 +126,7 @@ CASES = [
         #$ -l mf=1G,vf=3G -l mem_free=2G -l h_rss=1G,s_vmem=9G
         """,
         {"Memory": 3072, "Consumables": ["mem_free=2G"]},
-        noted=("-l h_rss=1G,s_vmem=9G: limits of one process",),
+        noted=("-l h_rss=1G: limits of one process",),
     ),
     Case(
         "a limit that is none, beside free memory",
@@ -134,7 +134,7 @@ CASES = [
         #$ -l h_vmem=INFINITY,mem_free=2G
         """,
         {"Consumables": ["mem_free=2G"]},
-        noted=("-l h_vmem=INFINITY,mem_free=2G: no memory is asked for then",),
+        noted=("-l h_vmem=INFINITY: no memory is asked for then",),
     ),
     Case(
         "resident memory alone",
@@ -188,8 +188,8 @@ CASES = [
         {"PE": "smp", "WallTime": 0, "CPUTime": 86_400},
         refused={
             1: (
-                "-l h_rt=soon,h_vmem=much cannot be read",
-                "-l h_rt=soon,h_vmem=much cannot be read",
+                "-l h_rt=soon cannot be read",
+                "-l h_vmem=much cannot be read",
                 "-tc none cannot be read",
                 "-t 5-1 cannot be read",
             ),

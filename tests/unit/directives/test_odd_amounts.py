@@ -6,7 +6,7 @@ from tests.kits.table import hold_all
 DAY = 86_400
 ENDLESS = [
     *(f"#SBATCH {one}" for one in ("--time=UNLIMITED", "-t INFINITE", "--time=-1", "-t 0")),
-    "#$ -l h_rt=INFINITY", "#$ -l h_cpu=infinity", "#$ -l h_rt=infinity,h_cpu=INFINITY",
+    "#$ -l h_rt=INFINITY", "#$ -l h_cpu=infinity",
 ]  # fmt: skip
 
 

@@ -154,7 +154,11 @@ CASES = [
         """,
         {},
         refused={
-            2: ("-l walltime=soon,mem=lots,ncpus=few cannot be read",) * 3,
+            2: (
+                "-l walltime=soon cannot be read",
+                "-l mem=lots cannot be read",
+                "-l ncpus=few cannot be read",
+            ),
             3: ("-r perhaps cannot be read", "-c s asks for checkpoints", "--unknown is not known"),
         },
     ),
@@ -166,7 +170,7 @@ CASES = [
         true
         """,
         {"WallTime": 60},
-        refused={2: "-l vmem=2gb,walltime=60 is a resource of another cluster"},
+        refused={2: "-l vmem=2gb is a resource of another cluster"},
     ),
 ]
 

@@ -166,7 +166,7 @@ CASES = [
             ),
             4: ("--mem=0 asks for all memory", "--container=/images/a.sif asks for a container"),
             5: "--frobnicate=3 is not known",
-            6: "hetjob is not known",
+            6: "hetjob begins the next part",
         },
     ),
     Case(
