@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,8 @@ from lodesman.errors import InvalidRequest, LodesmanError
 if TYPE_CHECKING:
     from lodesman.jobs import Record
 
-HEAD_BYTES = 256 << 10
+HEAD_BYTES, _MORE_BYTES = 256 << 10, 32 << 20
+_READ_ANYWHERE = re.compile(rb"^#(?:\$\s*-|BSUB\s)", re.MULTILINE)
 _GO_ON = "Or go on without it: --ignore-foreign."
 
 
@@ -33,6 +35,17 @@ def has_lines(text: str) -> bool:
     from lodesman.directives.scripts import translated
 
     return translated(text, "script", {}) is not None
+
+
+def _lines_behind(path: str) -> list[int]:
+    """The first line of a batch system that reads all lines, and that lies behind those that are read here."""
+    try:
+        with Path(path).open("rb") as file:
+            head, more = file.read(HEAD_BYTES), file.read(_MORE_BYTES)
+    except (OSError, ValueError):
+        return []
+    found = _READ_ANYWHERE.search(more)
+    return [(head + more[: found.start()]).count(b"\n") + 1] if found else []
 
 
 def _is_folder(path: str) -> bool:
@@ -54,6 +67,10 @@ def add_translation(ctx: click.Context, script: str, label: str) -> None:
     )
     for number in unread_lines(text):
         note(f"{label}:{number}: this line stands after the first command, where no batch system reads it.")
+    for number in _lines_behind(script):
+        note(
+            f"{label}:{number}: this line and those behind it are not read: they are behind the first {HEAD_BYTES >> 10} KB."
+        )
     if found is None:
         return
     refused = [

@@ -46,8 +46,8 @@ def pbs_seconds(text: str) -> int | None:
 
 
 def lsf_seconds(text: str) -> int | None:
-    """Minutes, or hours:minutes; a host behind a slash is one that times are measured by; no time at all is none."""
-    parts = _numbers(text.partition("/")[0])
+    """Minutes, or hours:minutes; no time at all is none, nor is one that a host behind a slash measures."""
+    parts = _numbers(text)
     if not parts or len(parts) > 2:
         return None
     hours, minutes = [*[0] * (2 - len(parts)), *parts]

@@ -156,12 +156,14 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
         if span != "hosts=1" and (whole(each) or 0) < max(cores, 1):
             asked.refuse(NODES, option=option)
     if "reserved" in asked.kept:
-        _reserved(asked)
+        _reserved(asked, cores)
     asked.join_alone()
 
 
-def _reserved(asked: ScriptRequest) -> None:
-    """A number without a unit is in MB, as LSF has it unless a cluster sets another unit: said, if a job can mean it."""
+def _reserved(asked: ScriptRequest, cores: int) -> None:
+    """A number without a unit is in MB, and any is of the whole job, unless a cluster sets it otherwise: that is said. One
+    that no job can mean is refused.
+    """
     asked.option, text = asked.kept["reserved"]
     found = megabytes(text)
     bare = text[-1:].isdecimal() and found is not None
@@ -169,8 +171,10 @@ def _reserved(asked: ScriptRequest) -> None:
         asked.refuse(_UNIT, "Memory")
         return
     asked.memory(found and max(found, asked.attributes.get("Memory", 0)), text)
-    if bare:
+    unless = ["LSF_UNIT_FOR_LIMITS"] * bare + ["RESOURCE_RESERVE_PER_TASK"] * (cores > 1)
+    if found and unless:
+        amount = f"{found} MB{' for all cores' if cores > 1 else ''}"
         asked.taken["Memory"] = (
-            f"{asked.option.words}: mem={text} is read as {found} MB, LSF's unit unless LSF_UNIT_FOR_LIMITS is set: "
+            f"{asked.option.words}: mem={text} is read as {amount}, as LSF has it unless {' or '.join(unless)} is set: "
             "--memory says it."
         )

@@ -336,6 +336,10 @@ _CALL: Final = re.compile(
     r"bkill|module|ml)(?=\s|$)",
     re.MULTILINE,
 )
+_MPI: Final = re.compile(
+    r"^[ \t]*(?:(?:exec|time|if|!)[ \t]+){0,3}(mpirun|mpiexec)(?=\s|$)((?:\\\n|[^\n])*)", re.MULTILINE
+)
+_PROCESSES: Final = re.compile(r"\s--?(?:n|np|c|N|npernode|ppn|map-by)(?=[\s=\d])")
 _SUBMITS: Final = ("sbatch", "qsub", "bsub")
 _MODULES: Final = ("module", "ml")
 
@@ -352,6 +356,11 @@ def _calls(text: str) -> Iterable[str]:
         elif name in _MODULES:
             means = "is there only where the shells of the nodes define it: try one job first"
         yield f"line {line} calls {name}, which {means}."
+    for match in _MPI.finditer(text):
+        if not _PROCESSES.search(match[2]):
+            line = text.count("\n", 0, match.start(1)) + 1
+            yield f"line {line} calls {match[1]}, which gets no number of processes from a batch system here: say it by -np."
+            return
 
 
 # --- files of HTCondor -------------------------------------------------------------------------------

@@ -157,3 +157,12 @@ def test_a_folder_of_the_user_is_seen_by_the_command(at, accepting, home, monkey
     (home / "a.sh").write_text("#!/bin/sh\n#$ -o $MINE/logs -e $MINE/logs\ntrue\n")
     result = at("submit", "a.sh")
     assert "without effect: $MINE/logs/: a job's output has the usual name" in result.err
+
+
+def test_lines_far_behind_that_are_not_read_are_said(submitted, home):
+    filler = ("#" * 99 + "\n") * 2700
+    for name, line, said in (("a.sh", "#$ -t 1-9", True), ("b.sh", "#$1 -t\\n#BSUBS -n 4", False)):
+        (home / name).write_text(f"#!/bin/sh\n{filler}{line}\ntrue\n")
+        _, notes = submitted(name)
+        far = f"lode: {name}:2702: this line and those behind it are not read: they are behind the first 256 KB."
+        assert (far in notes) == said

@@ -31,7 +31,7 @@ CASES = [
         variables={"LSB_JOBINDEX": "%s", "LSB_DJOB_NUMPROC": "4"},
         noted=(
             "-q normal, -P proj: it names a place",
-            "-R span[hosts=1] rusage[mem=8000]: mem=8000 is read as 8000 MB, LSF's unit",
+            "-R span[hosts=1] rusage[mem=8000]: mem=8000 is read as 8000 MB for all cores, as",
         ),
     ),
     Case(
@@ -198,6 +198,37 @@ def test_memory_with_a_unit_is_exact_and_an_option_needs_no_unit():
     for amount in ("4", "8000"):
         given = translation(f'#!/bin/sh\n#BSUB -R "rusage[mem={amount}]"\n', {"Memory": 50})
         assert (given.refusals, given.attributes["Memory"], "MB" in " ".join(given.notes)) == ((), 50, False)
+
+
+def test_memory_of_several_cores_is_said_to_be_for_all_of_them():
+    for cores, amount, said in (
+        (
+            4,
+            "4G",
+            "mem=4G is read as 4096 MB for all cores, as LSF has it unless RESOURCE_RESERVE_PER_TASK is set: --memory",
+        ),
+        (
+            4,
+            "4000",
+            "4000 MB for all cores, as LSF has it unless LSF_UNIT_FOR_LIMITS or RESOURCE_RESERVE_PER_TASK is set",
+        ),
+        (1, "4G", ""),
+    ):
+        notes = translation(f'#!/bin/sh\n#BSUB -n {cores} -R "rusage[mem={amount}]"\ntrue\n').notes
+        assert (len(notes), said in notes[-1]) == (1 + bool(said), True)
+
+
+def test_a_time_that_a_host_measures_is_refused():
+    for line in ("-W 1:30/n1", "-c 90/XEON"):
+        (refusal,) = translation(f"#!/bin/sh\n#BSUB {line}\ntrue\n").refusals
+        assert (refusal.option.words, refusal.reason) == (line, "cannot be read as that system would.")
+
+
+def test_lines_of_two_systems_must_agree_also_in_variables_and_holds():
+    for lines in ("#SBATCH -c 2\n#PBS -l ncpus=2 -h", "#SBATCH --export=A=1\n#PBS -v A=2"):
+        assert len(translation(f"#!/bin/sh\n{lines}\ntrue\n").refusals) == 1
+    agreed = "#!/bin/sh\n#SBATCH -n 2 --export=A=1 -H\n#PBS -v A=1 -h -l select=1:ncpus=2:mpiprocs=2\ntrue\n"
+    assert translation(agreed).refusals == ()
 
 
 def test_lines_of_two_systems_must_agree():

@@ -179,6 +179,26 @@ def test_calls_of_a_batch_system_or_of_modules_are_said(mark):
     ]
 
 
+def test_a_call_of_mpi_without_a_number_is_said():
+    def check(case):
+        call, said = case
+        notes = translation(f"#!/bin/sh\n#SBATCH -n 4\n{call}\n").notes
+        assert (
+            any(one.startswith("line 3 calls mpi") and one.endswith("say it by -np.") for one in notes)
+            == said
+        )
+
+    bare = ["mpirun ./a.out", "time mpiexec ./a -x", "mpirun \\\n  --bind-to core ./a", "mpirun"]
+    told = [
+        "mpirun -np 4 ./a",
+        "mpiexec -n $SLURM_NTASKS a",
+        "mpirun \\\n --map-by core \\\n -np 4 a",
+        "mpirun -n4 a",
+    ]
+    none = ["echo mpirun ./a", "# mpirun ./a", "mpirun_rsh -np 4 a"]
+    hold_all([*((one, True) for one in bare), *((one, False) for one in told + none)], check)
+
+
 LONG = ("a", "a[", "x[1]", "1,", "=", "'", "\\", "é")
 
 
