@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,9 +61,25 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def open_lock(path: Path) -> tuple[int, bool]:
+    """The file of a lock, made if there is none; whether it took the place of what is no file. Raises OSError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK
+    with contextlib.suppress(OSError):
+        return os.open(path, flags, 0o600), False
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)  # no process removes what another has just made
+        was_damaged = is_there(path) and not path.is_file()
+        if was_damaged:
+            make_way(path)
+        return os.open(path, flags, 0o600), was_damaged
+    finally:
+        os.close(folder)
+
+
 def make_folder(path: Path) -> None:
-    """A folder with its parents, in the place of a file or a link. Raises OSError."""
-    if is_there(path) and (path.is_symlink() or not path.is_dir()):
+    """A folder with its parents, in the place of a file or of a link to none. Raises OSError."""
+    if is_there(path) and not path.is_dir():
         path.unlink()
     path.mkdir(parents=True, exist_ok=True)
 

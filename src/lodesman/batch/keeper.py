@@ -153,11 +153,11 @@ def read_json(name: str) -> dict[str, Any]:
     """
     try:
         value = json.loads(read_regular(name))
+        whole = isinstance(value, dict)
+        if whole and "crc32" in value:
+            whole = value.pop("crc32") == binascii.crc32(json.dumps(value).encode())
     except RecursionError as fault:
         raise ValueError(f"{name} is damaged") from fault
-    whole = isinstance(value, dict)
-    if whole and "crc32" in value:
-        whole = value.pop("crc32") == binascii.crc32(json.dumps(value).encode())
     if not whole:
         raise ValueError(f"{name} is damaged")
     return dict(value)
@@ -181,8 +181,9 @@ class _Output:
         self.file = self.create()
 
     def create(self) -> int:
-        """A new, empty file of this name."""
-        return os.open(self.name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        """A new, empty file of this name; no reader of a FIFO is waited for."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_NOFOLLOW
+        return os.open(self.name, flags, 0o600)
 
     def pump(self) -> bool:
         """Move what is there; False if nothing is. A full disk loses output, never the pilot."""

@@ -17,7 +17,8 @@ from typing import Final
 
 from lodesman.batch.backend import NativeState
 from lodesman.batch.damage import is_of_system
-from lodesman.batch.pilot_directory import ENTRY, STAMP, Entry, PilotDirectory
+from lodesman.batch.pilot_directory import ENTRY, STAMP, PilotDirectory
+from lodesman.batch.pilot_records import Entry
 from lodesman.batch.process_tree import process_table
 from lodesman.batch.processes import marked, sweep
 from lodesman.resources import QueueId

@@ -24,10 +24,11 @@ from msgspec.structs import replace
 
 from lodesman.batch import backend
 from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitRefusal, SubmitResult
-from lodesman.batch.damage import remove
+from lodesman.batch.damage import is_of_system, open_lock, remove
 from lodesman.batch.isolation import Isolation
 from lodesman.batch.known_pilots import Found, KnownPilots
-from lodesman.batch.pilot_directory import Entry, PilotDirectory
+from lodesman.batch.pilot_directory import PilotDirectory
+from lodesman.batch.pilot_records import Entry
 from lodesman.batch.process_tree import signal_process
 from lodesman.batch.processes import (
     MARK,
@@ -255,7 +256,9 @@ class LocalBackend:
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
         """Alone among all threads and processes that use this root. Raises OSError."""
-        lock = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock, was_damaged = open_lock(self.root / ".lock")
+        if was_damaged:
+            self.known.name("the lock of local pilots, which was made again")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -264,7 +267,12 @@ class LocalBackend:
 
     def _program(self, program: bytes) -> Path:
         """The file of a zipapp. Raises OSError."""
-        path, was_damaged = keep_program(self.programs or self.root / ".programs", program)
+        try:
+            path, was_damaged = keep_program(self.programs or self.root / ".programs", program)
+        except OSError as fault:
+            if not is_of_system(fault):
+                self.known.name(f"the folder of programs of local pilots ({fault.strerror})")
+            raise
         if was_damaged:
             self.known.name(f"{path.name} of local pilots, which was written again")
         return path

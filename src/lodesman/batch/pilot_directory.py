@@ -38,7 +38,16 @@ from msgspec.structs import asdict
 
 from lodesman.batch.backend import NativeState, NativeStatus
 from lodesman.batch.damage import as_damage, end_of, is_there, make_way, remove, remove_tree
-from lodesman.batch.keeper import open_regular, read_json, read_regular, sealed, write_json
+from lodesman.batch.keeper import open_regular, read_regular, sealed, write_json
+from lodesman.batch.pilot_records import (
+    BOOT,
+    LAST_SECOND,
+    EndRecord,
+    Entry,
+    StartRecord,
+    read_record,
+    sayable,
+)
 from lodesman.batch.process_tree import Process, read_process
 from lodesman.durable import sync_directory, write_durably
 from lodesman.resources import QueueId
@@ -47,50 +56,8 @@ STAMP: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ENTRY: Final = "entry.json"
 PROGRAM: Final = "pilot.pyz"
 _START, _END, _UNCERTAIN, _LOCK = "keeper.json", "ended.json", "uncertain", "lock"
-_BOOT: Final = re.compile(r"[0-9a-f-]{36}\n?")
 _FLOCK: Final = "hhqqi"  # struct flock: type, whence, start, length, pid
 _WHOLE_FILE: Final = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-
-
-class Entry(Struct, frozen=True, kw_only=True):
-    """What was submitted. `order` rises with each submission: the lowest of a queue starts first.
-
-    `boot` names the start of the machine in which it was stored, or its keeper began; `digest`: of the pilot's own file, ''
-    in an entry of an earlier release.
-    """
-
-    stamp: str
-    queue: QueueId
-    order: int
-    argv: tuple[str, ...]
-    environment: Mapping[str, str]
-    wall_seconds: int
-    grace_seconds: float
-    output_cap: int
-    boot: str = ""
-    digest: str = ""
-
-
-class _Start(Struct, frozen=True, kw_only=True):
-    """What a keeper records; those of earlier releases did not name pilot and queue."""
-
-    keeper: tuple[int, int]
-    guard: tuple[int, int]
-    boot: str
-    certain: bool
-    started_at: float
-    cgroup: str | None = None
-    pilot: tuple[int, int] | None = None
-    queue: QueueId | None = None
-
-
-class _End(Struct, frozen=True, kw_only=True):
-    """What is recorded of an end; `exit_code` is negative for one by signal."""
-
-    cause: str
-    ended_at: float
-    exit_code: int | None = None
-    message: str = ""
 
 
 class PilotDirectory(Struct, frozen=True):
@@ -180,9 +147,7 @@ class PilotDirectory(Struct, frozen=True):
             )  # fmt: skip
         end = self.end()
         code, cause = end.get("exit_code"), str(end.get("cause", ""))
-        if not isinstance(code, int):
-            code = None
-        detail = str(end.get("message") or _CAUSE.get(cause, cause))
+        detail = sayable(end.get("message") or _CAUSE.get(cause, cause))
         if code is not None:
             detail += f": exit code {code}" if code >= 0 else f": signal {-code}"
             code = code if code >= 0 else 128 - code
@@ -213,7 +178,8 @@ class PilotDirectory(Struct, frozen=True):
     def started_at(self) -> float | None:
         """When its keeper started it, in UNIX seconds; None if none did."""
         with contextlib.suppress(OSError):
-            return (self.path / _START).stat().st_mtime
+            at = (self.path / _START).stat().st_mtime
+            return at if 0 <= at < LAST_SECOND else None
         return None
 
     def output(self, most: int) -> bytes | None:
@@ -248,13 +214,9 @@ class PilotDirectory(Struct, frozen=True):
         return {}
 
     def _whole(self, name: str, kind: type[Struct]) -> dict[str, Any]:
-        """A record that is whole, has these members, and is of this pilot. Raises OSError, ValueError."""
+        """A record that is whole, and is of this pilot. Raises OSError, ValueError."""
         with as_damage():
-            value = read_json(str(self.path / name))
-        msgspec.convert(value, kind)
-        if value.get("stamp", self.stamp) != self.stamp:
-            raise ValueError(f"{self.path / name} is of another pilot")
-        return value
+            return read_record(self.path / name, kind, self.stamp)
 
     def _uncertain_since(self) -> str | None:
         """The start of the machine that `uncertain` names; '' if it is damaged, None if there is none. Raises OSError."""
@@ -265,7 +227,7 @@ class PilotDirectory(Struct, frozen=True):
             return None
         except ValueError:
             return ""
-        return text if _BOOT.fullmatch(text) else ""
+        return text if BOOT.fullmatch(text) else ""
 
     def _has_lock(self) -> bool:
         """Whether its lock is there, and is whole. Raises OSError."""
@@ -330,6 +292,7 @@ class PilotDirectory(Struct, frozen=True):
 
     def order_end(self) -> None:
         """Order a keeper that starts just now not to start the pilot. Raises OSError."""
+        make_way(self.path / "cancel")
         (self.path / "cancel").touch(mode=0o600)
         sync_directory(self.path)
 
@@ -351,7 +314,7 @@ class PilotDirectory(Struct, frozen=True):
             message = f"{message or _CAUSE.get(cause, cause)}; damaged: {', '.join(broken)}"
         end = {"stamp": self.stamp, "cause": cause, "exit_code": None, "ended_at": time.time()}
         make_way(self.path / _END)
-        write_json(str(self.path / _END), {**end, "message": message})
+        write_json(str(self.path / _END), {**end, "message": sayable(message)})
 
     def remove(self) -> None:
         """Remove the directory, atomically for its readers, whatever modes payloads gave its parts."""
@@ -360,7 +323,7 @@ class PilotDirectory(Struct, frozen=True):
         remove_tree(gone)
 
 
-_RECORDS: Final[Mapping[str, type[Struct]]] = {ENTRY: Entry, _START: _Start, _END: _End}
+_RECORDS: Final[Mapping[str, type[Struct]]] = {ENTRY: Entry, _START: StartRecord, _END: EndRecord}
 
 _DETAIL: Final = {
     NativeState.WAITING: "waits for a slot of its queue",

@@ -56,9 +56,10 @@ def keep_program(programs: Path, program: bytes) -> tuple[Path, bool]:
     except ValueError:
         found = b""
     except FileNotFoundError:
-        found = b"" if is_there(folder) and not folder.is_dir() else None
+        found = b"" if any(is_there(one) and not one.is_dir() for one in (folder.parent, folder)) else None
     if found != program:
-        make_folder(folder)
+        for one in (folder.parent, folder):
+            make_folder(one)
         make_way(path)
         for one in (folder.parent, folder):
             one.chmod(0o755)
@@ -73,13 +74,11 @@ def launch(directory: PilotDirectory, *, python: str, cgroups: bool, isolation: 
     The keeper inherits the lock without a gap: whenever this process is killed, the pilot waits or is kept. Raises OSError;
     ValueError if what was submitted is damaged.
     """
-    # Unique even if another server on this machine has a pilot of the same stamp.
-    digest = hashlib.sha256(os.fsencode(directory.path)).hexdigest()[:12]
     with directory.locked() as lock:
         if lock is None or directory.was_started():
             return None
         directory.begin()
-        cgroup = make_cgroup(f"lodesman-{directory.stamp}-{digest}") if cgroups else None
+        cgroup = make_cgroup(_cgroup_of(directory.path.resolve())) if cgroups else None
         try:
             plan = isolation.plan(directory.path / "work")
             return _spawn(directory, lock, python, [cgroup or "", plan])
@@ -87,6 +86,20 @@ def launch(directory: PilotDirectory, *, python: str, cgroups: bool, isolation: 
             if cgroup is not None:
                 process_tree.remove_cgroup(cgroup)
             raise
+
+
+def _cgroup_of(path: Path) -> str:
+    """The name of a pilot's cgroup: another server on this machine may have a pilot of the same stamp."""
+    return f"lodesman-{path.name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
+
+
+def _own_cgroup(pilot: PilotDirectory) -> str | None:
+    """The cgroup that was made for it, by its record. One of another name is none of its: the folder of the pilots may be a
+    copy of another server's. Earlier releases took the folder's name as it was given.
+    """
+    cgroup = pilot.record().get("cgroup") or ""
+    own = {_cgroup_of(path) for path in (pilot.path, pilot.path.resolve())}
+    return cgroup if cgroup.rpartition("/")[2] in own else None
 
 
 def limit_open_files(pid: int, soft: int) -> None:
@@ -195,7 +208,7 @@ def sweep(pilots: Sequence[PilotDirectory], *, roots: Collection[int] = (), time
     `roots` are processes whose descendants go too, whatever mark they carry.
     """
     paths = {pilot.stamp: pilot.path for pilot in pilots}
-    cgroups = [cgroup for pilot in pilots if (cgroup := pilot.record().get("cgroup"))]
+    cgroups = [cgroup for pilot in pilots if (cgroup := _own_cgroup(pilot))]
 
     def find() -> list[Process]:
         table = process_table()

@@ -359,7 +359,7 @@ class TestUpkeep:
         record |= {
             "keeper": [2**22 + 1, 5],
             "guard": [2**22 + 2, 5],
-            "boot": "of another start",
+            "boot": "99999999-2222-3333-4444-555555555555\n",
             "started_at": 1.0,
         }
         (root / lost / "keeper.json").write_text(json.dumps(record))

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from lodesman.batch import pilot_directory
 from lodesman.batch.backend import NativeState
 from lodesman.batch.damage import remove_tree
-from lodesman.batch.pilot_directory import STAMP, Entry, PilotDirectory
+from lodesman.batch.pilot_directory import STAMP, PilotDirectory
+from lodesman.batch.pilot_records import Entry
 from lodesman.batch.process_tree import read_process
 
 
@@ -209,7 +210,7 @@ def test_only_the_very_processes_are_its_keepers(pilot):
     record = {
         "keeper": [pid, start],
         "guard": [pid, start - 1],
-        "boot": "b",
+        "boot": "",
         "certain": True,
         "started_at": 1.0,
     }
