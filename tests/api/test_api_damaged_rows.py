@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from functools import partial
 from itertools import cycle, repeat
@@ -15,6 +16,7 @@ from lodesman.answers import inner_calls
 from lodesman.answers.call import encode
 from lodesman.answers.job_classes import JobClassSection
 from lodesman.answers.service import PassDone, Repaired, StoredBreaker
+from lodesman.background.accounting import UsageAdder
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
 from lodesman.background.snapshot import SnapshotKeeper
@@ -75,6 +77,29 @@ class Rows:
         assert house.call("POST", "/v1/sites/ad", ad, token=house.site("North")).status == 200
         house.director(backend).tick(house.now)
 
+    def fill(self):
+        """Something in tables that are empty so far, all of it ann's."""
+        house = self.house
+        first = house.submitted({"Site": "South"})
+        house.submitted({"Site": "South", "After": str(first)})
+        array = house.submitted({"Site": "South", "Parameters": 4})
+        assert house.control("kill", array + 1).status == 200
+        content = {"sha256": hashlib.sha256(b"x").hexdigest(), "size": 1}
+        assert house.upload(b"x").status == 200
+        house.submitted({"InputSandbox": ["x"]}, sandboxes={"x": content})
+        for path, body, token in (
+            ("/v1/job-classes", {"text": "jcname app\n"}, "ann"),
+            ("/v1/hosts/close", {"host": "n1", "reason": "power"}, "admin"),
+        ):
+            assert house.call("POST", path, body, token=token).status == 200
+        (job,) = self.db.only("SELECT job_id FROM attempt")
+        assert house.report("pilot1", {"id": job, "attempt": 1, "output": None})["accepted"]
+        house.now += 90_000.0
+        UsageAdder(house.side.db, house.post).tick(house.now)
+        broken = encode(Breaker(failures=1)).decode()
+        house.do(Change(put_breakers, [StoredBreaker("North", "ce.north", "short", broken)]))
+        self.db.change("INSERT INTO task_queue_hold (tq_id, reason, since) VALUES (1, 'x', 1.0)")
+
     def columns(self, *kinds):
         """(table, column, its keys) of each that is not the key of its table."""
         for table in sorted(self.db.tables()):
@@ -97,6 +122,8 @@ class Rows:
         change = (
             f"UPDATE {table} SET {column} = ? WHERE {' AND '.join(f'{key} = ?' for key in keys) or 'true'}"
         )
+        if isinstance(value, bytes):
+            change = change.replace("= ?", "= CAST(? AS TEXT)", 1)
         try:
             self.db.change(change, (value, *places))
         except apsw.SQLError:  # an index reads it
@@ -206,8 +233,9 @@ def test_a_damaged_number_costs_what_its_row_belongs_to(house, backend, database
     if database_kind != "sqlite":
         pytest.skip("its columns take no foreign values")
     rows = Rows(house, backend)
-    columns = [one for one in rows.columns("REAL", "INTEGER") if one[1] != "last_seen"]
-    wrong, tried = lost_by(rows, columns, repeat((NO_JSON, 9e300)), LEFT_OUT | BY_NUMBER)
+    wrong, tried = lost_by(
+        rows, rows.columns("REAL", "INTEGER"), repeat((NO_JSON, 9e300)), LEFT_OUT | BY_NUMBER
+    )
     assert wrong == []
     assert tried > 60
 

@@ -41,10 +41,10 @@ from lodesman.store.accounts import list_tokens, list_users, principal_of
 from lodesman.store.audit import entries
 from lodesman.store.director import last_iteration
 from lodesman.store.read.jobs import attempts_of_job, events_of_job
-from lodesman.store.read.pilots import jobs_of_pilots, list_pilots, node_of_pilot
+from lodesman.store.read.pilots import jobs_of_pilots, list_pilots
 from lodesman.store.read.submit_pools import list_pools, pool_by_prefix
 from lodesman.store.read.task_queues import list_task_queues, name_groups_and_classes
-from lodesman.store.read.why import pilot_facts, waiting_by_reason
+from lodesman.store.read.why import node_of_pilot, pilot_facts, waiting_by_reason
 from lodesman.store.sandboxes import used_by
 
 

@@ -14,7 +14,7 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import Limited
 from lodesman.answers.why_jobs import JobPilots
 from lodesman.background.left_out import Item, StepPass, task_queue
-from lodesman.background.traffic import PilotTraffic
+from lodesman.background.traffic import PilotTraffic, is_whole
 from lodesman.commands.claim import reckon
 from lodesman.commands.sessions import FreeResources, PilotSession, presented_by, takes_jobs
 from lodesman.director.site_mask import NOTHING_CLOSED, DrainedNodes, SiteMask
@@ -137,7 +137,7 @@ class PilotBook:
                 with left.item(Item("pilot", pilot.id)):
                     self._put(pilot, now)
             self._grow_old(now)
-            self._sort(rows, now)
+            self._sort([row for row in rows if is_whole(row, left)], now)
             self.own = self._traffic.own
             self._measure(rows, soon, held)
             self.attempts = attempts

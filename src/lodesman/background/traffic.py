@@ -9,6 +9,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from lodesman.answers.nodes import QueueId
+from lodesman.background.left_out import Item, StepPass
 from lodesman.matching import TaskQueueKey
 from lodesman.store import Reader
 from lodesman.store.read.pilots import LivePilot, RunningAttempt
@@ -36,6 +37,15 @@ _LITTLE: Final = 1e-3
 
 Group = tuple[str, str]
 """VO and group."""
+
+
+def is_whole(pilot: LivePilot, left: StepPass) -> bool:
+    """Whether its times and numbers are numbers, as those of a damaged row may not be; then it is left out."""
+    times = (pilot.created_at, pilot.submitted_at, pilot.joined_at, pilot.last_seen, pilot.native_seen)
+    odd = {str, bytes}.intersection(map(type, (*times, pilot.tq_id, pilot.drain, pilot.bound_job)))
+    if odd:
+        left.leave_out(Item("pilot", pilot.id), ValueError("one of its times or numbers is none"))
+    return not odd
 
 
 class PilotTraffic:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Final, Literal, cast
 
@@ -14,6 +15,7 @@ from lodesman.answers.server import AttemptCounts, Claims, Faulty, GroupClaims, 
 from lodesman.answers.shares import CorrectedShare, ShareCorrection
 from lodesman.matching.correction import corrections
 from lodesman.matching.policy import Policy
+from lodesman.store import UNREADABLE
 from lodesman.store.read.usage import AttemptSums, UsageFacts
 
 _MOST_FAULTY: Final = 2_000
@@ -32,10 +34,7 @@ def usage_for(facts: UsageFacts, policy: Policy, may: May, *, vo: str = "") -> U
     starts: Counter[tuple[str, str | None]] = Counter()
     for one in facts.attempts:
         starts[one.group, one.shares] += one.attempts
-    claims = [
-        Claims(group, None if shares is None else msgspec.json.decode(shares, type=dict[str, float]), n)
-        for (group, shares), n in starts.items()
-    ]
+    claims = [Claims(group, _shares(shares), n) for (group, shares), n in starts.items()]
     return Usage(
         states=facts.states,
         sites=_sites(facts.attempts),
@@ -51,6 +50,13 @@ def usage_for(facts: UsageFacts, policy: Policy, may: May, *, vo: str = "") -> U
         pilots=list(facts.pilots),
         correction=_correction(policy, may, vo),
     )
+
+
+def _shares(text: str | None) -> dict[str, float] | None:
+    """Those of the groups that competed; a damaged text is as none that was recorded."""
+    with suppress(*UNREADABLE):
+        return None if text is None else msgspec.json.decode(text, type=dict[str, float])
+    return None
 
 
 def _correction(policy: Policy, may: May, vo: str) -> ShareCorrection | None:

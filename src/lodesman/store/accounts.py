@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lodesman.answers.accounts import EVERYBODY, Principal, Reach, TokenRow, UserRow
-from lodesman.store import Reader
+from lodesman.store import Reader, readable
 from lodesman.store.statement import ANY, AT_MOST_ONE, ONE, Statement, exactly
 from lodesman.store.transaction import Transaction
 
@@ -47,29 +47,35 @@ def joining_pilot(db: Reader, digest: bytes) -> Principal | None:
 
 def list_users(db: Reader, vo: str = "", *, name: str = "") -> list[UserRow]:
     """All users, or those of a VO, or the one with a name."""
-    return [_user(*row) for row in db.execute(_USERS, (vo, name))]
+    return list(readable(_user, db.execute(_USERS, (vo, name)), "account"))
 
 
 def groups_by_user(db: Reader) -> dict[str, tuple[str, ...]]:
     """The groups of every account, the usual one first."""
     rows = db.execute("SELECT name, groups FROM account")
-    return {name: tuple(msgspec.json.decode(groups)) for name, groups in rows}
+    return dict(readable(lambda name, groups: (name, _names(groups)), rows, "account"))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return msgspec.json.decode(text, type=tuple[str, ...])
 
 
 def _user(*row: Any) -> UserRow:
     name, vo, groups, admin, made, disabled, tokens, vo_admin = row
-    return UserRow(name, vo, msgspec.json.decode(groups), bool(admin), made, disabled, tokens, bool(vo_admin))
+    return UserRow(name, vo, list(_names(groups)), bool(admin), made, disabled, tokens, bool(vo_admin))
 
 
 def list_tokens(db: Reader, account: str = "", reach: Reach = EVERYBODY) -> list[TokenRow]:
     """The tokens of users and sites, of one user, or of those in reach; never the tokens themselves."""
-    return [
-        TokenRow(digest.hex(), kind, account, msgspec.json.decode(scopes), note, made, until,
-                 parent.hex() if parent else None, by)
-        for digest, kind, account, scopes, note, made, until, parent, by in db.execute(
-            _SHOWN, (account, reach.vo, reach.user, reach.vo)
-        )
-    ]  # fmt: skip
+    rows = db.execute(_SHOWN, (account, reach.vo, reach.user, reach.vo))
+    return list(readable(_token, ((row[0].hex(), *row[1:]) for row in rows), "token"))
+
+
+def _token(*row: Any) -> TokenRow:
+    digest, kind, account, scopes, note, made, until, parent, by = row
+    return TokenRow(
+        digest, kind, account, list(_names(scopes)), note, made, until, parent.hex() if parent else None, by
+    )
 
 
 def count_accounts(db: Reader) -> int:

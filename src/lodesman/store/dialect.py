@@ -45,6 +45,11 @@ def member(column: str, *path: str) -> str:
     return f"{column} ->> '$.{'.'.join(path)}'"
 
 
+def member_if_whole(column: str, *path: str) -> str:
+    """The same, NULL where a text is damaged; PostgreSQL fails there."""
+    return f"CASE WHEN json_valid({column}) THEN {member(column, *path)} END"
+
+
 def has_item(column: str, *path: str, condition: str) -> str:
     """Whether a list in a JSON text has an item (`value`) that meets a condition."""
     return f"EXISTS (SELECT 1 FROM json_each({column}, '$.{'.'.join(path)}') WHERE {condition})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -60,9 +61,11 @@ def last_iteration(
     if found is None:
         return None, None, None
     number, at, plan = found
-    if not vo:
-        return number, at, msgspec.Raw(plan.encode())
-    return number, at, of_queues(msgspec.json.decode(plan), queues_of_vo(db, vo), queues)
+    with suppress(*UNREADABLE):
+        if not vo:
+            return number, at, msgspec.json.decode(plan.encode(), type=msgspec.Raw)
+        return number, at, of_queues(msgspec.json.decode(plan), queues_of_vo(db, vo), queues)
+    return None, None, None  # it is damaged, which `/health` says
 
 
 def closings(db: Reader, site: str = "") -> SiteMask:

@@ -30,6 +30,7 @@ _GIVEN: Final = {
 }
 _BY_INDEX: Final = re.compile(r" INDEXED BY \w+")
 _MEMBER: Final = re.compile(r"([\w.]+) ->> '\$\.([\w.]+)'")
+_VALID: Final = re.compile(r"\bjson_valid\([\w.]+\)")
 _EACH: Final = re.compile(r"(AS name, value FROM )?json_each\(([\w.]+), '\$\.([\w.]+)'\)")
 # A question mark is a value: the letter has to be written otherwise.
 _GLOB: Final = (
@@ -70,7 +71,7 @@ def _spelled(sql: str) -> str:
     sql = _BY_INDEX.sub("", sql).replace(JOIN_IN_ORDER, "JOIN").replace("instr(", "strpos(")
     sql = sql.replace(" GLOB ?", _GLOB)
     sql = _MEMBER.sub(lambda found: f"({found[1]}::json #>> '{{{found[2].replace('.', ',')}}}')", sql)
-    sql = _EACH.sub(_each, sql)
+    sql = _VALID.sub("true", _EACH.sub(_each, sql))
     return _SCALAR.sub(lambda found: _scalar(found, sql), sql)
 
 

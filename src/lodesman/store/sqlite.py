@@ -1,7 +1,7 @@
 """The embedded database: one write connection, any number of read connections, migrations.
 
-SQLite in WAL mode with synchronous=FULL: a commit that was answered survives power loss. Only this module and
-`store.sqlite_checkpoints` know the library; `store.dialect` has the SQL that only this database understands.
+SQLite in WAL mode with synchronous=FULL: a commit that was answered survives power loss. Only this module and its
+neighbours of the same first name know the library; `store.dialect` has the SQL that only this database understands.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from lodesman.store.database import Reader, Writer
 from lodesman.store.files import DatabaseFiles, is_read_only, lock_holder, own
 from lodesman.store.migrate import known_migrations, migrate
 from lodesman.store.sqlite_checkpoints import BUSY_MS, LOG_PAGES, Checkpointer
+from lodesman.store.sqlite_cursor import TextCursor
 from lodesman.store.statement import Group, Row
 
 _PAGE_BYTES = 4096
@@ -47,6 +48,7 @@ class SqliteReader(Reader):
     connection: apsw.Connection
 
     def __init__(self, database: SqliteDatabase, connection: apsw.Connection) -> None:
+        connection.cursor_factory = TextCursor
         super().__init__(database, connection, connection.execute)
 
     def begin_reading(self, *statement: Any) -> Any:

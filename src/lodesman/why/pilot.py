@@ -64,7 +64,7 @@ class Unreached(NamedTuple):
 class PilotFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is stored of a pilot. `drain_reason`: why it has to leave, '' if a user said so. `promised`: (cores, memory_mb)
     of each job that it has; `stale_pools`: how many of the SubmitPools that it presented when it joined differed.
-    `host`: where it says that it runs, and `shut` its record if that gets no jobs.
+    `host`: where it says that it runs, and `shut` its record if that gets no jobs. `is_damaged`: what it said of its node.
     """
 
     row: Pilot
@@ -73,6 +73,7 @@ class PilotFacts(msgspec.Struct, frozen=True, kw_only=True):
     stale_pools: int = 0
     host: HostName | None = None
     shut: HostRecord | None = None
+    is_damaged: bool = False
 
 
 class PilotNow(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,6 +182,7 @@ def explain_ended(facts: PilotFacts, at: float) -> PilotWhy:
 def _answer(facts: PilotFacts, verdict: PilotVerdict, summary: str) -> PilotWhy:
     row, jobs = facts.row, len(facts.promised)
     waiting = row.state in (PilotState.PREPARED, PilotState.SUBMITTED)
+    summary += " What is stored of its node is damaged." if facts.is_damaged else ""
     standing = "draining" if row.drain else "on its way" if waiting else "busy" if jobs else "idle"
     return PilotWhy(
         **{name: getattr(row, name) for name in StoredPilot.__struct_fields__},

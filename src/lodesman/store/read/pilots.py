@@ -177,11 +177,6 @@ def _listed(jobs: Mapping[int, list[int]], number: int, stamp: str, state: str, 
     return ListedPilot(number, stamp, PilotState(state), *(*more, jobs.get(number, [])))
 
 
-def node_of_pilot(db: Reader, number: int) -> dict[str, Any]:
-    """What a pilot said of its machine when it joined."""
-    return dict(msgspec.json.decode(db.only("SELECT node FROM pilot WHERE id = ?", (number,))[0]))
-
-
 def jobs_of_pilots(db: Reader, numbers: Sequence[int]) -> dict[int, list[int]]:
     """The jobs that pilots run now, of those that run any."""
     found: dict[int, list[int]] = {}

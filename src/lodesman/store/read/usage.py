@@ -14,8 +14,17 @@ from lodesman.answers.server import PilotCount, Spread
 from lodesman.answers.shares import Currency
 from lodesman.answers.usage import HeldBy, PilotHoursBy
 from lodesman.answers.vocabulary import JobState, PilotState
-from lodesman.store import Reader
-from lodesman.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, greatest, keys, least, member
+from lodesman.store import Reader, readable
+from lodesman.store.dialect import (
+    GIVEN,
+    JOIN_IN_ORDER,
+    by_index,
+    greatest,
+    keys,
+    least,
+    member,
+    member_if_whole,
+)
 from lodesman.store.read.jobs import STATE
 
 _OF_ROWS = f"""SELECT s.owner, s.grp, {STATE}, count(*) FROM job j JOIN submission s ON s.id = j.submission_id
@@ -77,7 +86,7 @@ _SUM_OF: Final[dict[Currency, str]] = {
 # it was last heard.
 _BEGAN = "coalesce(p.joined_at, CASE WHEN p.host != '' THEN p.native_seen END)"
 _PILOTS_OF_DAYS = f"""SELECT p.id, p.site || '/' || p.ce || '/' || p.queue AS queue, p.site, p.grp, p.vo, p.state,
-p.ended_at, p.native_id, CAST(coalesce({member("p.request", "cores")}, '1') AS BIGINT) AS cores, {_BEGAN} AS began,
+p.ended_at, p.native_id, CAST(coalesce({member_if_whole("p.request", "cores")}, '1') AS BIGINT) AS cores, {_BEGAN} AS began,
 CASE WHEN p.ended_at IS NULL THEN ? WHEN p.state != 'Lost' THEN p.ended_at
 ELSE {least(f"coalesce(p.last_seen, {_BEGAN}, p.ended_at)", "p.ended_at")} END AS gone
 FROM pilot p WHERE (p.ended_at IS NULL OR p.ended_at > ?) AND p.created_at < ? AND ? IN ('', p.vo)"""
@@ -165,12 +174,18 @@ def count_jobs(db: Reader, owner: str | None = None, *, vo: str = "") -> list[Co
         for sql in (_OF_ROWS if owner is None else _OF_OWN_ROWS, _OF_RUNS, _OF_HOLES):
             for name, group, state, n in db.execute(sql.format(where), values):
                 sums[name, group, state] += n
-    return [Count(name, group, JobState(state), n) for (name, group, state), n in sorted(sums.items()) if n]
+    rows = ((*key, n) for key, n in sorted(sums.items()) if n)
+    return list(
+        readable(lambda name, group, state, n: Count(name, group, JobState(state), n), rows, "jobs of")
+    )
 
 
 def count_pilots(db: Reader, vo: str = "") -> list[PilotCount]:
     """Pilots by site and state, of one VO or of all."""
-    return [PilotCount(site, PilotState(state), n) for site, state, n in db.execute(_PILOTS, (vo, vo))]
+    rows = db.execute(_PILOTS, (vo, vo))
+    return list(
+        readable(lambda site, state, n: PilotCount(site, PilotState(state), n), rows, "pilots of site")
+    )
 
 
 def count_waiting(db: Reader, vo: str = "") -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from heapq import merge, nlargest
 from itertools import filterfalse, islice
 from typing import Any, Final, NamedTuple
@@ -20,7 +21,7 @@ from lodesman.answers.why_jobs import QueuePosition
 from lodesman.answers.why_queues import SentPilot
 from lodesman.errors import NotFound
 from lodesman.matching import key_from_json, wanted_of
-from lodesman.store import Reader
+from lodesman.store import UNREADABLE, Reader
 from lodesman.store.dialect import GIVEN, keys, least, member
 from lodesman.store.hosts import record_of
 from lodesman.store.read.pilots import pilot_by_id, pilot_by_stamp
@@ -239,7 +240,8 @@ def pilot_facts(db: Reader, name: str, vo: str = "") -> PilotFacts:
     row = (pilot_by_id(db, int(name)) if is_id else None) or pilot_by_stamp(db, name)
     if row is None or vo not in ("", row.vo):
         raise NotFound(f"There is no pilot {name[:100]}.", hint="See: lode pilot ls --all.", pilot=name[:100])
-    node = msgspec.json.decode(row.node)
+    said = node_of(row.node)
+    node = said or {}
     pools, host = node.get("submit_pools"), HostName(row.site, reported_host(node.get("host")))
     record = record_of(db, host) if host.host else None
     keys = [key_from_json(key) for (key,) in db.execute(_RUNNING, (row.id,))]
@@ -249,8 +251,21 @@ def pilot_facts(db: Reader, name: str, vo: str = "") -> PilotFacts:
         host=host,
         shut=record if record is not None and record.shut else None,
         promised=[(key.cores, key.memory_mb) for key in keys],
+        is_damaged=said is None,
         stale_pools=pools.get("stale") or 0 if isinstance(pools, dict) else 0,
     )
+
+
+def node_of_pilot(db: Reader, number: int) -> dict[str, Any]:
+    """What a pilot said of its machine when it joined."""
+    return node_of(*db.only("SELECT node FROM pilot WHERE id = ?", (number,))) or {}
+
+
+def node_of(text: str) -> dict[str, Any] | None:
+    """What a pilot said of its machine, as it is stored; None if that is damaged."""
+    with suppress(*UNREADABLE):
+        return dict(msgspec.json.decode(text, type=dict[str, Any]))
+    return None
 
 
 def pilots_of_queue(db: Reader, place: QueueId, vo: str = "") -> list[tuple[str, float]]:

@@ -1,0 +1,62 @@
+r"""Rows of SQLite, which keeps whatever bytes a text has: a disk or a hand may leave some that are no UTF-8.
+
+The library gives up such a row, and with it the query. Here the bytes stand as `\xff`, so that no text becomes another one
+that is whole, no JSON stays JSON, and each reader finds the damage in the row where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import apsw
+
+
+class TextCursor(apsw.Cursor):
+    """The rows of one query."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        """Those that are left."""
+        damaged: Iterator[Any] | None = None
+        while True:
+            try:
+                # The library goes on behind a row that it cannot give.
+                yield from iter(super().__next__, None)
+            except UnicodeDecodeError as fault:
+                damaged = damaged or _damaged(self, fault)
+                yield next(damaged)
+            else:
+                return
+
+    def fetchone(self) -> Any:
+        """The next one, None after the last."""
+        try:
+            return super().fetchone()
+        except UnicodeDecodeError as fault:
+            return next(_damaged(self, fault))
+
+
+def _damaged(cursor: apsw.Cursor, fault: UnicodeDecodeError) -> Iterator[tuple[Any, ...]]:
+    """The rows of its query that have a text which is no UTF-8. Raises UnicodeDecodeError if it changes something."""
+    if not cursor.is_readonly:
+        raise fault
+    names = [f"c{number}" for number in range(len(cursor.description))]
+    values = ", ".join(
+        f"typeof({name}) = 'text', CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END"
+        for name in names
+    )
+    asked = f"WITH damaged({', '.join(names)}) AS ({cursor.expanded_sql}) SELECT {values} FROM damaged"
+    for row in list(cursor.connection.execute(asked)):
+        texts = [(one, is_text) for is_text, one in zip(row[::2], row[1::2], strict=True)]
+        if any(is_text and not _is_whole(one) for one, is_text in texts):
+            yield tuple(one.decode(errors="backslashreplace") if is_text else one for one, is_text in texts)
+
+
+def _is_whole(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
