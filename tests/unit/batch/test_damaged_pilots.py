@@ -400,5 +400,5 @@ def test_a_stop_ends_a_pilot_whose_directory_is_gone_and_comes_back(tmp_path):
     assert processes.marked(paths, processes.process_table()), "a server on a copy ends no pilot of this one"
     shutil.rmtree(root / "lost-1")
     assert backend.loads([QUEUE])[QUEUE].running == 1
-    assert backend.stop_all(grace_seconds=0.5, deadline_seconds=1.0) == ()
+    assert backend.stop_all(grace_seconds=1.0, deadline_seconds=60.0) == ()
     assert not processes.marked(paths, processes.process_table())
