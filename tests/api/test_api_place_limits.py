@@ -110,7 +110,7 @@ def test_why_names_the_limit_of_the_site_that_a_job_is_bound_to(admin):
     assert (bound["main_reason"], bound["verdict"]) == ("limited", "not now")
     assert "1 of 1 job runs at North (RunningLimit/JobType/Merge)" in bound["summary"]
     (step,) = [one for one in bound["chain"] if one["step"] == "limits"]
-    own_words = "; used by ann (1 in 1); it fits when 1 of these jobs has ended, or by a limit of 2"
+    own_words = "; used by ann (1 in 1); it fits when 1 of these jobs has ended, or with a limit of 2"
     assert step["text"].endswith(own_words)
     admin.now += 40.0
     (step,) = [one for one in admin.get("/v1/jobs/2/why")["chain"] if one["step"] == "limits"]
@@ -141,7 +141,7 @@ def test_a_job_that_may_run_elsewhere_is_not_limited(admin):
     assert why["main_reason"] != "limited"
     (step,) = [one for one in why["chain"] if one["step"] == "limits"]
     assert step["text"] == (
-        "no job may run at North (RunningLimit/JobType/Merge); no end of a job is enough, or by a limit of 1 "
+        "no job may run at North (RunningLimit/JobType/Merge); it does not fit when other jobs end, only with a limit of 1 "
         "(elsewhere, or on hosts that are not known yet, it is free)"
     )
 

@@ -654,7 +654,7 @@ def test_why_says_who_uses_the_limit_and_the_smallest_change(admin):
     (full,) = step["full"]
     assert (full["ends"], full["enough"], full["since"]) == (1, "5", admin.now)
     assert (
-        "used by ann (3 in 2); it fits when 1 of these jobs has ended, or by a limit of slots=5"
+        "used by ann (3 in 2); it fits when 1 of these jobs has ended, or with a limit of slots=5"
         in step["text"]
     )
     assert "full for" not in step["text"]
@@ -673,7 +673,7 @@ def test_why_of_a_job_that_no_end_of_another_helps(admin):
     admin.claim(pilot)
     step = limits_step(admin, 2, "ann")
     assert (step["full"][0]["ends"], step["full"][0]["enough"]) == (None, "3")
-    assert "no end of a job is enough, or by a limit of slots=3" in step["text"]
+    assert "it does not fit when other jobs end, only with a limit of slots=3" in step["text"]
 
 
 FULL_AND_TOO_SMALL = ALL.replace("=2", "=1") + "{\n name mem\n enabled true\n limit to virtual_free=0\n}\n"
@@ -698,7 +698,7 @@ def test_a_job_that_no_end_of_a_job_helps_never_starts_by_waiting(admin, sets, j
     why = admin.get("/v1/jobs/2/why")
     assert (why["verdict"], why["main_reason"], why["who"]) == ("never", "over-limit", who)
     assert "never starts by waiting: quota " in why["summary"]
-    assert "no end of a job is enough" in why["summary"].partition(";")[2]
+    assert "it does not fit when other jobs end" in why["summary"].partition(";")[2]
     first, *others = step_of(why, "limits")["full"]
     assert (first["hopeless"], any(one["hopeless"] for one in others)) == (True, False)
     plan = admin.call(
@@ -716,7 +716,7 @@ def test_amounts_are_numbers_for_programs_and_read_as_they_are_written_for_peopl
     assert found["virtual_free"] == ("1610612736", "0", "2147483648", "bytes")
     assert found["h_cpu"][0::3] == ("3600", "seconds")
     assert "allows virtual_free=1.5G, 0 is used, the job needs 2G" in step["text"]
-    assert "by a limit of virtual_free=2G" in step["text"]
+    assert "with a limit of virtual_free=2G" in step["text"]
 
 
 def test_limits_are_shown_of_one_user_and_of_one_class(admin):

@@ -236,6 +236,14 @@ def test_how_many_wait_before_it(house):
     house.submitted(*[{}] * 5)
     told = why(house, 4)["task_queue"]
     assert (told["waiting"], told["ahead"], told["more_ahead"]) == (5, 3, False)
+    for number, words in (
+        (1, "no job of its task queue is before it, of 5 that wait"),
+        (2, "1 job of"),
+        (4, "3 jobs"),
+    ):
+        assert step(why(house, number), "share")["text"].startswith(words)
+    house.submitted({"CPUTime": 77})
+    assert step(why(house, 6), "share")["text"].startswith("no job of its task queue is before it; group")
 
 
 def step(told, name):

@@ -115,6 +115,13 @@ def test_before_the_first_iteration_and_after_it(house, director):
     assert told["director"]["decided_seconds_ago"] == 4.0
     assert told["ages"]["director"] == 4.0
     assert step(told, "director")["demand"] == {"asked": 1}
+    assert step(told, "director")["text"].startswith(
+        "at its last iteration, for these task queues: pilots asked: 1; "
+    )
+    assert (
+        "could have come here at its last iteration, and there was free capacity for"
+        in step(told, "director")["text"]
+    )
 
 
 def test_a_queue_full_of_other_work_shows_the_arithmetic_of_each_limit(house, director, backend):

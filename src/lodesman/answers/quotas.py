@@ -127,7 +127,7 @@ class BucketRow(LimitBucket, kw_only=True):
 
 class FullBucket(LimitBucket, kw_only=True):
     """A limit that keeps a job from starting: the job needs `need` of what has no room. It fits when `ends` jobs of the
-    holders have ended (None: no end is enough), or by a limit of `enough`; '' and None: not known. `hopeless`: it does not
+    holders have ended (None: no end is enough), or with a limit of `enough`; '' and None: not known. `hopeless`: it does not
     fit even if nothing is used.
     """
 
@@ -154,10 +154,11 @@ class FullBucket(LimitBucket, kw_only=True):
             more = f", {self.more_holders} more" if self.more_holders else ""
             text += f"; used by {', '.join(map(self._holder, self.holders))}{more}"
         if self.enough:
-            jobs = (
-                "no end of a job is enough" if self.ends is None else f"it fits when {_jobs(self.ends)} ended"
-            )
-            text += f"; {jobs}, or by a limit of {what}{self.amount(self.enough)}"
+            limit = f"a limit of {what}{self.amount(self.enough)}"
+            if self.ends is None:
+                text += f"; it does not fit when other jobs end, only with {limit}"
+            else:
+                text += f"; it fits when {_jobs(self.ends)} ended, or with {limit}"
         return text
 
     def _holder(self, one: Holder) -> str:

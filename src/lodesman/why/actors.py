@@ -38,7 +38,10 @@ _STARTS_OR_ENDS: Final = f"time, as pilots there start or end; or {_SITES}"
 
 _RAISES: Final = f"{_SERVER}: lode quota change"
 _LIMITED: Final = f"time, as jobs that use the limit end; or {_RAISES}"
-NO_END_HELPS: Final = "who set these limits, which no end of a job opens: lode why JOB names them"
+_SET_LIMITS: Final = (
+    f"{_RAISES}; or, of RunningLimit and MatchingDelay, {_SITES} (lode quota show names them)"
+)
+NO_END_HELPS: Final = f"who set these limits, under which no such job fits: {_SET_LIMITS}"
 _ENDS_OF_PARENTS: Final = "time, as the jobs that it waits for end"
 
 # One table for each set: members of two sets may be equal as words, and would then be one key.
@@ -86,7 +89,7 @@ OF_QUEUES: Final[Mapping[QueueReason, str]] = {
     QueueReason.DIRECTOR_OFF: OF_JOBS[MainReason.DIRECTOR_OFF],
     QueueReason.NO_SUBMISSION_POOL: OF_JOBS[MainReason.NO_SUBMISSION_POOL],
     QueueReason.NO_ROOM: OF_JOBS[MainReason.NO_ROOM],
-    QueueReason.LIMITED: "time, as jobs that use the limit end; or who set it: lode why JOB names them",
+    QueueReason.LIMITED: f"time, as jobs that use the limit end; or {_SET_LIMITS}",
     QueueReason.AT_MOST: "time, as jobs of these submissions end; or their users: lode change JOBS AtMost=N",
     QueueReason.SITE_GATE: _SITE_OPENS,
     QueueReason.ENOUGH_PILOTS: f"time, as pilots take jobs; or {_SERVER}: extraPilots",

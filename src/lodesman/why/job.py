@@ -228,8 +228,10 @@ def _full(one: FullBucket, facts: JobFacts) -> str:
 
 def _turn(facts: JobFacts, share: JobShare) -> JobStep:
     turn = facts.turn
-    ahead = f"at least {turn.ahead}" if facts.more_ahead else f"{turn.ahead}"
-    text = f"{ahead} of {counted(facts.waiting, 'job')} of its task queue {'is' if turn.ahead == 1 else 'are'} before it"
+    ahead = counted(turn.ahead, "job") if turn.ahead else "no job"
+    ahead = f"at least {ahead}" if facts.more_ahead else ahead
+    text = f"{ahead} of its task queue {'is' if turn.ahead < 2 else 'are'} before it"
+    text += f", of {facts.waiting:,} that wait" if facts.waiting > max(1, turn.ahead) else ""
     if share.part is not None:
         others = share.groups_waiting - 1
         beside = f"beside {counted(others, 'other group')}" if others else "since no other group competes"

@@ -301,12 +301,14 @@ def _demand(facts: QueueFacts) -> QueueStep:
         return QueueStep("director", None, facts.undecided(), at, demand=answers.Demanded())
     counts = ", ".join(f"{one.value}: {n}" for one, n in found.most_common())
     text = f"at its last iteration, for these task queues: {counts}"
-    text = text if counts else "no task queue concerns this queue"
+    text = text if counts else "no task queue that waits can start jobs here"
     if decided is None:
-        text += "; it did not consider this queue"
+        text += "; the director did not consider this queue"
     else:
-        wanted = counted(decided.wanted, "pilot")
-        text += f"; {wanted} of theirs could have come here, free capacity was {decided.room}"
+        wanted, room = counted(decided.wanted, "pilot"), counted(decided.room, "pilot")
+        text += (
+            f"; {wanted} could have come here at its last iteration, and there was free capacity for {room}"
+        )
     demand = answers.Demanded(**{one.name.lower(): n for one, n in found.items()})
     return QueueStep("director", any(found[one] for one in verdict.WANTED), text, at, demand=demand)
 
