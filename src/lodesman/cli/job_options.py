@@ -59,7 +59,13 @@ def _indexes(word: str) -> Given:
     match = _STEPS.match(word)
     if match:
         first, last, step = _steps(match)
-        return {"Parameters": (last - first) // step + 1, "ParameterStart": first, "ParameterStep": step}
+        count = (last - first) // step + 1
+        if count > _LONGEST:
+            raise ValueError(
+                f"{word} has {count:,} jobs; a submission has at most {_LONGEST:,}. Submit it in parts, such as "
+                f"{first}-{first + step * (_LONGEST - 1)}{f':{step}' if step > 1 else ''}."
+            )
+        return {"Parameters": count, "ParameterStart": first, "ParameterStep": step}
     if _WHOLE.match(word):
         raise ValueError(
             f"{word} is one number: write 1-{word} for {counted(int(word), 'job')}, or {word}-{word} for one job with that "

@@ -12,7 +12,7 @@ _DIGITS: Final = re.compile(r"[0-9]{1,9}")
 _SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([kmgtp]?)(i?b|w?)", re.IGNORECASE)
 _POWERS: Final[dict[str, int]] = {unit: power for power, unit in enumerate(["", *"kmgtp"])}
 _STEPS: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?(?::([0-9]{1,9}))?")
-_MOST: Final = 1_000_000
+MOST_INDEXES: Final = 1_000_000
 NO_LIMIT: Final = frozenset({"unlimited", "infinite", "infinity", "-1", "0"})
 
 
@@ -72,11 +72,13 @@ def megabytes(text: str, usual: str = "m", *, times: int = 1) -> int | None:
 
 def indexes(text: str, *, least: int = 0) -> dict[str, Any] | None:
     """1-10, 1-10:2, 7, or a list of these: attributes of an array with these indexes, each once; `least`: the first one that
-    the system knows.
+    the system knows. Of more than a million only their number.
     """
     found = list(_ranges(text))
     if not found or not all(found) or min(one.start for one in found) < least:
         return None
+    if (count := sum(map(len, found))) > MOST_INDEXES:
+        return {"Parameters": count}
     if len(found) == 1:
         (one,) = found
         return {"Parameters": len(one), "ParameterStart": one.start, "ParameterStep": one.step}
@@ -84,11 +86,10 @@ def indexes(text: str, *, least: int = 0) -> dict[str, Any] | None:
 
 
 def _ranges(text: str) -> Iterator[range]:
-    """Each range between commas; an empty one for what is none, or is beyond a million."""
+    """Each range between commas; an empty one for what is none."""
     for part in text.replace(" ", "").split(","):
         match = _STEPS.fullmatch(part)
         first, last, step = (
             (int(match[1]), int(match[2] or match[1]), int(match[3] or 1)) if match else (0, 0, 0)
         )
-        found = range(first, last + 1, step) if step else range(0)
-        yield found if len(found) <= _MOST else range(0)
+        yield range(first, last + 1, step) if step else range(0)

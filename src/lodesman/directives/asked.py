@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from lodesman.directives.amounts import whole
+from lodesman.directives.amounts import MOST_INDEXES, whole
 
 
 class Obstacle(NamedTuple):
@@ -108,7 +108,9 @@ class ScriptRequest:
         self.attributes: dict[str, Any] = {}
         self.files: dict[str, str] = {}
         self.environment: dict[str, str] = {}
-        self.notes: dict[str, list[str]] = {}
+        # By reason and option, the parts of it; all of it if there is none.
+        self.notes: dict[str, dict[str, list[str]]] = {}
+        self.part, self.size = "", 1
         self.taken: dict[str, str] = {}
         self.refusals: list[LineRefusal] = []
         self.kept: dict[str, tuple[ScriptOption, str]] = {}
@@ -121,8 +123,25 @@ class ScriptRequest:
         self.given_cores = 0
 
     def note(self, reason: str) -> None:
-        """The option at hand has no effect, for that reason."""
-        self.notes.setdefault(reason, []).append(self.option.words)
+        """The option at hand, or the `part` of it, has no effect, for that reason."""
+        parts = self.notes.setdefault(reason, {}).setdefault(self.option.words, [])
+        parts += [self.part] if self.part and self.part not in parts else []
+        if len(parts) == self.size:
+            parts.clear()
+
+    def without_effect(self) -> Iterator[str]:
+        """The options, or parts of them, that have none, with the reason."""
+        for reason, options in self.notes.items():
+            found = [f"{', '.join(parts)} of {words}" if parts else words for words, parts in options.items()]
+            yield f"without effect: {', '.join(found)}: {reason}."
+
+    def parts(self, texts: Iterable[str]) -> Iterator[str]:
+        """The parts of the option at hand that say something, one after another: notes are about that one."""
+        found = list(filter(None, map(str.strip, texts)))
+        for one in found:
+            self.part, self.size = (one, len(found)) if len(found) > 1 else ("", 1)
+            yield one
+        self.part, self.size = "", 1
 
     def refuse(self, obstacle: Obstacle, *unless: str, option: ScriptOption | None = None) -> None:
         """The option at hand, or that one, cannot be had; what its hint names says it."""
@@ -174,6 +193,13 @@ class ScriptRequest:
         if found is None or most is None:
             self.refuse(Obstacle(UNREAD, "Say it as --array 1-100%10."), "Parameters")
             return
+        count = found["Parameters"]
+        if isinstance(count, int) and count > MOST_INDEXES:
+            words = f"has {count:,} jobs; a submission has at most {MOST_INDEXES:,}."
+            self.refuse(
+                Obstacle(words, "Submit it in parts, each by an option: --array 1-1000."), "Parameters"
+            )
+            return
         self.attributes.update(found)
         if most:
             self.attributes["AtMost"] = most
@@ -201,7 +227,7 @@ class ScriptRequest:
 
     def variables(self, text: str, mark: str = ",") -> None:
         """NAME=VALUE between commas; a name alone, and ALL, are of the user's shell."""
-        for part in filter(None, map(str.strip, re.split(rf"{mark}(?=\s*\w+(?:=|{mark}|\s*$))", text))):
+        for part in self.parts(re.split(rf"{mark}(?=\s*\w+(?:=|{mark}|\s*$))", text)):
             name, equals, value = part.partition("=")
             if equals:
                 self.environment[name] = value.strip("'\"")

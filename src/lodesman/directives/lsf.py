@@ -82,7 +82,8 @@ def _requirements(asked: ScriptRequest, text: str) -> None:
     """Sections as `span[hosts=1] rusage[mem=4000]`; others are refused."""
     if _SECTION.sub("", text).strip():
         asked.refuse(PROPERTY)
-    for name, inner in _SECTION.findall(text):
+    for words in asked.parts(found[0] for found in _SECTION.finditer(text)):
+        name, _, inner = words.removesuffix("]").partition("[")
         if name == "span":
             asked.kept["span"] = asked.option, inner.replace(" ", "")
         elif name == "rusage":

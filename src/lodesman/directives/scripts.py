@@ -321,8 +321,7 @@ def _notes(
     who = f"{system.mark} lines of {system.name}{' and options, which go first,' if given and said else ''}"
     yield f"{who} say {said or 'nothing here'}."
     yield from (text for name, text in asked.taken.items() if name not in given)
-    for reason, words in asked.notes.items():
-        yield f"without effect: {', '.join(dict.fromkeys(words))}: {reason}."
+    yield from asked.without_effect()
     yield from _unset(unset)
 
 

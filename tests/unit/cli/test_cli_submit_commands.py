@@ -146,6 +146,14 @@ def test_options_win_over_the_description_and_the_last_one_counts(submitted, hom
         (("--after", "x"), "After has 'x', which is neither a job id nor a range of them"),
         (("--after-ok", "9-3"), "a range that runs backwards"),
         (("--on-parent-failure", "retry"), "is neither hold nor cancel"),
+        (
+            ("--array", "0-4000000"),
+            "0-4000000 has 4,000,001 jobs; a submission has at most 1,000,000. Submit it in parts, such as 0-999999.",
+        ),
+        (
+            ("--array", "0-4000000:3"),
+            "1,333,334 jobs; a submission has at most 1,000,000. Submit it in parts",
+        ),
         (("--array", "5-1"), "has no member"),
         (("--array", "1-9:0"), "has no member"),
         (("--array", "1,x"), "is no range"),

@@ -1,5 +1,6 @@
 """Scripts for Grid Engine's qsub in the shape of public repositories: what is submitted of each, or why it is not."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.scripts import Case, array, holds_all_cases, translation
@@ -257,3 +258,35 @@ def test_any_time_keeps_the_usual_limit_and_it_is_said():
         found = translation(f"#!/bin/sh\n{lines}\ntrue\n", {})
         assert (found.attributes["WallTime"], found.attributes["CPUTime"]) == (0, 86_400)
         assert "CPUTime=86400" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "has_none"),
+    [
+        ("#$ -v A=1,B,C", "B, C of -v A=1,B,C"),
+        ("#$ -v B,C", "-v B,C"),
+        ("#PBS -v A=1,B", "B of -v A=1,B"),
+        ("#SBATCH --export=ALL,A=1", "ALL of --export=ALL,A=1"),
+        ("#$ -l h_rt=3600,q=all.q", "-l q=all.q"),
+        ("#PBS -l walltime=60,qos=high", "-l qos=high"),
+        ('#BSUB -R "span[hosts=1] order[cpu]"', "order[cpu] of -R span[hosts=1] order[cpu]"),
+    ],
+)
+def test_what_has_no_effect_is_named_without_what_has(line, has_none):
+    (note,) = (one for one in translation(f"#!/bin/sh\n{line}\n").notes if one.startswith("without effect"))
+    assert note.startswith(f"without effect: {has_none}: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "jobs"),
+    [
+        ("#SBATCH --array=0-4000000", "4,000,001"),
+        ("#$ -t 1-4000000:2", "2,000,000"),
+        ("#BSUB -J x[1-600000,700000-1500000]", "1,400,001"),
+        ("#PBS -J 0-1000000", "1,000,001"),
+    ],
+)
+def test_an_array_that_is_too_large_is_refused_with_its_size(line, jobs):
+    (refusal,) = translation(f"#!/bin/sh\n{line}\n").refusals
+    assert refusal.reason == f"has {jobs} jobs; a submission has at most 1,000,000."
+    assert refusal.hint == "Submit it in parts, each by an option: --array 1-1000."
