@@ -207,7 +207,7 @@ def test_exit_codes(site, capsys):
     assert asked(capsys, site, "--free", 4)[0] == 0
     code, said = asked(capsys, site, "--free", 5)
     assert code == 3
-    assert said.out == "Not enough: of 1 job that could go, 1 cores would still be missing.\n"
+    assert said.out == "Not enough: of 1 job that could go, 1 core would still be missing.\n"
     code, said = asked(capsys, site, "--free", 4, "--max-waste", 0.5)
     assert code == 3
     assert "more than --max-waste allows" in said.out
@@ -240,7 +240,28 @@ def test_wrong_words_are_refused(words, capsys):
     with pytest.raises(SystemExit) as end:
         main(words.split())
     assert end.value.code == 2
-    assert "error: " in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("--help\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--backend slurm", "say --free N and --backend NAME."),
+        ("--free 0 --backend slurm", "--free: '0' is not a whole number of 1 or more."),
+        ("--free", "--free: its value is missing."),
+        ("--free 4 --backend pbs", "--backend: 'pbs' is none of slurm, htcondor, gridengine, directories."),
+        ("--within soon", "--within: 'soon' is not a time: write 90s, 30m, 4h or 1d."),
+        ("--fre=4", "--fre=4: there is no such option or argument."),
+        ("--json=3", "--json takes no value."),
+        ("--free 4 simulation", "'simulation' is not known here; only simulate is."),
+        ("simulate", "--swf is missing."),
+    ],
+)
+def test_what_is_wrong_is_one_plain_sentence(words, says, capsys):
+    with pytest.raises(SystemExit):
+        main(words.split(), "vacate")
+    prog, said = capsys.readouterr().err.rstrip().split(": ", 1)
+    assert said == f"{says} See: {prog} --help"
 
 
 def test_lode_and_the_program_that_travels_have_it_too(site, capsys):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Callable
 
 from .commands import GOOD, USAGE, add_commands, add_write, refuse
+from .parsing import PlainParser
 from .vacating import add_parser as add_vacate
 
 _PIPE_CLOSED = 141
@@ -28,7 +29,7 @@ def _copy(target: Path) -> None:
 
 def parser(prog: str | None) -> argparse.ArgumentParser:
     """Of the words of the command line."""
-    found = argparse.ArgumentParser(
+    found: argparse.ArgumentParser = PlainParser(
         prog, description="What jobs publish in $JOBSTATUS: what a site may lose by vacating them.", epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip

@@ -90,8 +90,14 @@ def _victim(one: Victim) -> Iterator[str]:
 def missing_in_words(plan: VacatePlan) -> Iterator[str]:
     """What there is not enough of."""
     lacks = plan.missing or plan.request.need
-    kinds = ((lacks.cores, "cores"), (lacks.memory_mb, "MB of memory"), (lacks.gpus, "GPUs"))
-    found = ", ".join(f"{amount:,} {name}" for amount, name in kinds if amount > 0)
+    kinds = (
+        (lacks.cores, "core", "cores"),
+        (lacks.memory_mb, "MB of memory", "MB of memory"),
+        (lacks.gpus, "GPU", "GPUs"),
+    )
+    found = ", ".join(
+        f"{amount:,} {one if amount == 1 else more}" for amount, one, more in kinds if amount > 0
+    )
     yield f"Not enough: of {_jobs(plan.candidates)} that could go, {found or 'nothing'} would still be missing."
 
 

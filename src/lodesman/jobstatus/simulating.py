@@ -54,7 +54,7 @@ def _positive(word: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value < 10**9:
-        raise argparse.ArgumentTypeError(f"{word!r} is no number from 0 on")
+        raise argparse.ArgumentTypeError(f"{word!r} is not a number of 0 or more")
     return value
 
 

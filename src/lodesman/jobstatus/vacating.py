@@ -15,6 +15,7 @@ from typing import Any, Callable, TextIO
 
 from lodesman.jobstatus import simulating
 from lodesman.jobstatus.applying import Applier
+from lodesman.jobstatus.parsing import PlainParser
 from lodesman.jobstatus.remembering import VacateMemory
 from lodesman.jobstatus.saying import (
     as_json,
@@ -85,7 +86,7 @@ _SIZES = {"": 1, "M": 1, "G": 1 << 10, "T": 1 << 20}
 def _number(least: int) -> Callable[[str], int]:
     def read(word: str) -> int:
         if not (word.isascii() and word.isdigit() and len(word) <= 9 and int(word) >= least):
-            raise argparse.ArgumentTypeError(f"{word!r} is no whole number from {least} on")
+            raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of {least} or more")
         return int(word)
 
     return read
@@ -97,21 +98,21 @@ def _fraction(word: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value <= 10**9:
-        raise argparse.ArgumentTypeError(f"{word!r} is no number from 0 on")
+        raise argparse.ArgumentTypeError(f"{word!r} is not a number of 0 or more")
     return value
 
 
 def _span(word: str) -> float:
     found = _SPAN.fullmatch(word)
     if not found:
-        raise argparse.ArgumentTypeError(f"{word!r} is no time such as 90s, 30m, 4h or 1d")
+        raise argparse.ArgumentTypeError(f"{word!r} is not a time: write 90s, 30m, 4h or 1d")
     return float(found[1]) * _UNITS[found[2]]
 
 
 def _megabytes(word: str) -> int:
     found = _SIZE.fullmatch(word)
     if not found:
-        raise argparse.ArgumentTypeError(f"{word!r} is no amount of memory such as 4000, 64G or 1T")
+        raise argparse.ArgumentTypeError(f"{word!r} is not an amount of memory: write 4000 (MB), 64G or 1T")
     return int(found[1]) * _SIZES[found[2]]
 
 
@@ -185,7 +186,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
     """Run one command line of `vacate`; returns the exit code."""
-    parser = argparse.ArgumentParser(prog, **_FORM)
+    parser = PlainParser(prog, **_FORM)
     declare(parser)
     options = parser.parse_args(arguments)
     return int(options.run(options))
@@ -197,7 +198,7 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
 def run(options: argparse.Namespace) -> int:
     """Plan, show the plan, and with --apply carry it out; returns the exit code."""
     if options.free is None or options.backend is None:
-        options.refuse("--free and --backend are needed")
+        options.refuse("say --free N and --backend NAME")
     request = request_of(options)
     if request.priority == STRICT and (request.need.memory_mb or request.need.gpus):
         options.refuse("--priority strict goes with cores alone, not with --memory or --gpus")
