@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 from msgspec import to_builtins
 
+from lodesman.cli.faults import exit_code, placed
 from lodesman.cli.native_files import read_native
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import emit_json, note, say, show_table
-from lodesman.errors import Conflict
+from lodesman.errors import Conflict, SyntaxFault
 
 _COLUMNS = ("dump", "setting", "no place here, but")
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -39,7 +40,13 @@ def _gridengine(session: Session, /, *, dumps: Path, target: Path, site: str, dr
     from lodesman.gridengine.dumps import carried
 
     names = sorted(one for one in dumps.iterdir() if one.is_file() and not one.name.startswith("."))
-    found = carried({one.name: read_native(one).text for one in names}, site)
+    try:
+        found = carried({one.name: read_native(one).text for one in names}, site)
+    except SyntaxFault as fault:
+        if session.as_json:
+            raise
+        note(placed(str(dumps / fault.data.get("source", "")), fault))
+        raise click.exceptions.Exit(exit_code(fault)) from None
     there = [target / name for name in found.files if (target / name).exists()]
     if there and not dry_run:
         raise Conflict(f"{there[0]} exists; nothing was written.", hint="Name another folder: --to FOLDER.")

@@ -21,6 +21,8 @@ from lodesman.gridengine.values import ComplexType, read_value
 from lodesman.gridengine.vocabulary import Vocabulary
 
 _VOCABULARY: Final = ("sc", "shgrp", "su", "sprj")
+_SETTING: Final = re.compile(r"[a-z][a-z0-9_]*")
+_ALWAYS: Final = {"sq": ("qname", "hostlist"), "sp": ("pe_name",)}
 _OVERRIDE: Final = re.compile(r"\[([^=\[\]]+)=([^\[\]]*)\]")
 _NONE: Final = frozenset({"", "NONE", "UNDEFINED", "INFINITY", "FALSE", "0", "default"})
 _GROUP: Final = '\n[group.users]\nvo = "local"\nshare = 1000\n'
@@ -114,15 +116,27 @@ def _kind(name: str) -> str:
 
 
 def _values(text: str, source: str) -> dict[str, str]:
-    """The settings of an object by name. Raises SyntaxFault."""
+    """The settings of an object by name. Raises SyntaxFault, also for what no `qconf` prints: a line that is no setting, an
+    object without the settings that it has in any dump.
+    """
     faults: list[SyntaxFault] = []
     found = dict[str, str]()
     for line in logical_lines(text, faults=faults, source=source):
         key, _, value = line.text.partition(" ") if "\t" not in line.text else line.text.partition("\t")
+        if not _SETTING.fullmatch(key):
+            raise line.fault(0, f"{key[:60]!r} is no name of a setting", _hint(source))
         found[key] = value.strip()
     if faults:
         raise faults[0]
+    for name in _ALWAYS.get(_kind(source), ()):
+        if name not in found:
+            raise SyntaxFault(f"There is no {name}.", line=1, column=1, hint=_hint(source), source=source)
     return found
+
+
+def _hint(source: str) -> str:
+    option, _, name = source.partition(".")
+    return f"Make the file anew: qconf -{option}{f' {name}' if name else ''} > {source}"
 
 
 # --- queues ------------------------------------------------------------------------------------------
@@ -192,18 +206,17 @@ def _amount(kind: ComplexType, text: str) -> int:
 def _slots(queue: Mapping[str, str], words: Vocabulary) -> int | None:
     """All slots of a queue; None if its hosts are not all known. Of several values for a host the last one counts."""
     base, single = _parts(queue.get("slots", "1"))
+    slots, by_host = (
+        _amount(ComplexType.INT, base),
+        [(name, _amount(ComplexType.INT, one)) for name, one in single],
+    )
     members = queue.get("hostlist", "").replace(",", " ").split()
     groups = [one for one in (*members, *(name for name, _ in single)) if one.startswith("@")]
     if any(one not in words.host_groups for one in groups) or not members:
         return None
-    count = {
-        host: _amount(ComplexType.INT, base)
-        for one in members
-        if one != "NONE"
-        for host in _hosts(one, words)
-    }
-    for name, value in sorted(single, key=lambda one: not one[0].startswith("@")):
-        count |= {host: _amount(ComplexType.INT, value) for host in _hosts(name, words) if host in count}
+    count = {host: slots for one in members if one != "NONE" for host in _hosts(one, words)}
+    for name, amount in sorted(by_host, key=lambda one: not one[0].startswith("@")):
+        count |= {host: amount for host in _hosts(name, words) if host in count}
     return sum(count.values())
 
 

@@ -34,3 +34,13 @@ def test_for_programs(lode, tmp_path):
     found = json.loads(lode("import", "gridengine", str(tmp_path), "--dry-run", "--json").out)
     assert found["files"] == ["imported/lode.toml"]
     assert found["left_out"][0]["setting"] == "staff"
+
+
+def test_a_dump_that_is_broken_is_named_with_its_line(lode, tmp_path):
+    (tmp_path / "sq.all.q").write_text("hostlist a\nqname: all.q\n")
+    done = lode("import", "gridengine", str(tmp_path), "--dry-run")
+    assert (done.code, done.out) == (1, "")
+    place = tmp_path / "sq.all.q"
+    assert done.err == (
+        f"lode: {place}:2:1: 'qname:' is no name of a setting. Make the file anew: qconf -sq all.q > sq.all.q\n"
+    )

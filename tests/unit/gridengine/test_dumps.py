@@ -88,6 +88,40 @@ def test_dumps_that_cannot_be_read_are_named():
     assert caught.value.data["source"] == "shgrp.@a"
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        (
+            "sq.x",
+            "cluster queue x is not here\n",
+            "There is no qname. Make the file anew: qconf -sq x > sq.x",
+        ),
+        ("sq.x", "qname x\nslots 4\n", "There is no hostlist."),
+        (
+            "sq.x",
+            "hostlist a\nqname: x\n",
+            "'qname:' is no name of a setting. Make the file anew: qconf -sq x > sq.x",
+        ),
+        (
+            "sconf",
+            "error: no permission\n",
+            "'error:' is no name of a setting. Make the file anew: qconf -sconf > sconf",
+        ),
+        ("sp.smp", "slots 999\n", "There is no pe_name."),
+    ],
+)
+def test_a_dump_that_no_qconf_printed_is_refused_and_makes_no_row(name, text, says):
+    with pytest.raises(SyntaxFault) as caught:
+        carried({name: text}, "Cluster")
+    assert says in str(caught.value)
+    assert caught.value.data["source"] == name
+
+
+def test_slots_are_read_also_where_hosts_are_not_known():
+    with pytest.raises(InvalidConfig, match=r"sq\.x: '4,\[' is no value of type INT"):
+        carried({"sq.x": "qname x\nhostlist @elsewhere\nslots 4,[\n"}, "Cluster")
+
+
 def test_a_queue_as_8_1_9_prints_it():
     text = (Path(__file__).parents[2] / "data" / "gridengine" / "qconf-sq.txt").read_text()
     found = carried({"sq.all.q": text, "shgrp.@gpu": "group_name @gpu\nhostlist NONE\n"}, "Cluster")
