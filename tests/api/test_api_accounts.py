@@ -389,3 +389,14 @@ def test_users_of_a_list_are_made_all_or_none(house):
     done = bring(house, {"name": "u3"}, {"name": "u2"}, update=True)
     assert [one["change"] for one in done.json["users"]] == ["new", "changed"]
     assert bring(house, *({"name": f"n{one}"} for one in range(1_001))).status == 400
+
+
+def test_all_users_of_a_list_that_are_refused_are_named(house):
+    bad = [{"name": f"u{n}", "groups": ["nowhere"]} for n in range(12)]
+    data = bring(house, {"name": "ada"}, *bad).json["error"]["data"]
+    assert (data["user"], [one["user"] for one in data["others"]]) == (1, list(range(2, 11)))
+    assert all("nowhere" in one["message"] for one in data["others"])
+    answer = bring(house, {"name": "ada"}, {"name": "ada"}, {"name": "dan"}, {"name": "dan"})
+    data = answer.json["error"]["data"]
+    assert (data["user"], data["others"]) == (1, [{"user": 3, "message": "User dan comes twice."}])
+    assert "ada" not in {one["name"] for one in house.get("/v1/users", "admin")["users"]}

@@ -28,11 +28,11 @@ from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.quotas import use_policy
 from lodesman.commands.accounts import (
+    UserFaults,
     check_membership,
     disable_user,
     import_users,
     issue_token,
-    naming_user,
     put_account,
     remove_user,
     revoke_token,
@@ -303,11 +303,12 @@ async def _remove_user(
 async def _import_users(
     core: Core, request: Request[Nothing, user_lists.ImportUsersBody]
 ) -> user_lists.ImportedUsers:
-    """Raises what refuses one of them, with its number in `data.user`."""
-    body, who = request.body, request.who
+    """Raises what refuses one of them, with its number in `data.user`; more of them are in `data.others`."""
+    body, who, faults = request.body, request.who, UserFaults()
     for number, one in enumerate(body.users):
-        with naming_user(number):
+        with faults.of(number):
             check_membership(core.policy.config, one.vo, one.groups, reach_of(who))
+    faults.refuse()
     command: Command = Change(
         partial(
             import_users,

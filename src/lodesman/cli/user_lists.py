@@ -8,7 +8,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +26,7 @@ from lodesman.cli.words import counted
 from lodesman.errors import InvalidRequest, LodesmanError
 
 _MOST_BYTES: Final = 1 << 20
+_MOST_FAULTS: Final = 10
 _ROLES: Final = {"": {}, "user": {}, "admin": {"admin": True}, "vo-admin": {"vo_admin": True}}
 _COLUMNS: Final = ("name", "vo", "groups", "role")
 _SAID: Final = {"new": "made", "changed": "changed", "same": "there already"}
@@ -45,10 +46,17 @@ class _Listed(NamedTuple):
 
 def read_users(text: str) -> list[_Listed]:
     """The users of a file: lines of JSON objects, or CSV with names of columns in its first line. Raises InvalidRequest,
-    with the line.
+    with the lines that are wrong.
     """
-    rows = _json_lines(text) if text.lstrip()[:1] == "{" else _csv_rows(text)
-    users = [_Listed(line, _user_of(line, row)) for line, row in rows]
+    faults: list[InvalidRequest] = []
+    users: list[_Listed] = []
+    for line, row in _json_lines(text, faults) if text.lstrip()[:1] == "{" else _csv_rows(text, faults):
+        try:
+            users.append(_Listed(line, _user_of(line, row)))
+        except InvalidRequest as fault:
+            faults.append(fault)
+    if faults:
+        raise _together(faults)
     if not users:
         raise InvalidRequest("There is no user in the file.", hint="Its first line is: name,vo,groups,role")
     if len(users) > MOST_IMPORTED:
@@ -58,19 +66,37 @@ def read_users(text: str) -> list[_Listed]:
     return users
 
 
-def _json_lines(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _together(faults: Sequence[InvalidRequest]) -> InvalidRequest:
+    """What is wrong with the first lines that are, in one refusal."""
+    first, *others = faults
+    if not others:
+        return first
+    words = [one.message for one in faults[:_MOST_FAULTS]]
+    if more := len(faults) - len(words):
+        words.append(f"So {'is 1 more line' if more == 1 else f'are {more:,} more lines'}.")
+    hints = dict.fromkeys(one.hint for one in faults if one.hint)
+    lines = [one.data["line"] for one in faults[:_MOST_FAULTS]]
+    return InvalidRequest(" ".join(words), hint=" ".join(hints), line=lines[0], lines=lines)
+
+
+def _json_lines(text: str, faults: list[InvalidRequest]) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
                 row = json.loads(line)
             except ValueError as fault:
-                raise InvalidRequest(f"Line {number}: {fault}.", line=number) from None
+                why = (
+                    f": {fault.msg}, column {fault.colno}" if isinstance(fault, json.JSONDecodeError) else ""
+                )
+                faults.append(InvalidRequest(f"Line {number} is no JSON{why}.", line=number))
+                continue
             if not isinstance(row, dict):
-                raise InvalidRequest(f"Line {number} is no JSON object.", line=number)
+                faults.append(InvalidRequest(f"Line {number} is no JSON object.", line=number))
+                continue
             yield number, {name.strip().lower(): value for name, value in row.items()}
 
 
-def _csv_rows(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _csv_rows(text: str, faults: list[InvalidRequest]) -> Iterator[tuple[int, dict[str, Any]]]:
     reader = csv.reader(io.StringIO(text, newline=""))
     names: list[str] = []
     for cells in reader:
@@ -83,20 +109,28 @@ def _csv_rows(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         if not names:
             names = [name.lower() for name in row]
+            _check_columns(reader.line_num, names)
             continue
         if len(row) != len(names):
             words = f"Line {reader.line_num} has {counted(len(row), 'cell')}, the first one {len(names)}."
-            raise InvalidRequest(words, line=reader.line_num)
+            faults.append(InvalidRequest(words, line=reader.line_num))
+            continue
         yield reader.line_num, dict(zip(names, row, strict=True))
+
+
+def _check_columns(
+    line: int, names: Iterable[str], where: str = "the first line names the columns, and "
+) -> None:
+    unknown = [name for name in names if name not in (*_COLUMNS, "group")]
+    if unknown:
+        words = f"Line {line}: {where}{unknown[0]!r} is none of them."
+        raise InvalidRequest(words, hint=f"They are {','.join(_COLUMNS)}.", line=line)
 
 
 def _user_of(line: int, row: dict[str, Any]) -> AccountBody:
     if "group" in row and "groups" not in row:
         row["groups"] = row.pop("group")
-    unknown = sorted(row.keys() - set(_COLUMNS))
-    if unknown:
-        words = f"Line {line}: {unknown[0]!r} is no column."
-        raise InvalidRequest(words, hint=f"Columns are {', '.join(_COLUMNS)}.", line=line)
+    _check_columns(line, row, "an object has the keys of a user, and ")
     role, groups = str(row.pop("role", "") or "").lower(), row.get("groups")
     if role not in _ROLES:
         raise InvalidRequest(
@@ -125,6 +159,10 @@ def _fault_of(row: dict[str, Any]) -> str:
     return "there are more than 100 groups, or a name in it is too long."
 
 
+def _refused(users: Sequence[_Listed], one: dict[str, Any]) -> str:
+    return f"Line {users[one['user']].line}: {one['message']}"
+
+
 @click.command("import", epilog=_EXAMPLES)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--update", is_flag=True, help="Change users who are there otherwise.")
@@ -133,8 +171,8 @@ def _fault_of(row: dict[str, Any]) -> str:
 def import_users(session: Session, /, *, file: Path, update: bool, dry_run: bool) -> None:
     """Make the users of FILE: CSV or lines of JSON, all or none.
 
-    Columns are name, vo, groups (with spaces between) and role: user, admin or vo-admin. A line that is wrong is named by
-    its number, and no user is made. Users who are there as the file says stay as they are.
+    Columns are name, vo, groups (with spaces between) and role: user, admin or vo-admin. Lines that are wrong are named by
+    their numbers, at most ten, and no user is made. Users who are there as the file says stay as they are.
     """
     with file.open("rb") as source:
         content = source.read(_MOST_BYTES + 1)
@@ -153,8 +191,11 @@ def import_users(session: Session, /, *, file: Path, update: bool, dry_run: bool
         if not isinstance(number, int) or number >= len(users):
             raise
         line = users[number].line
-        words, hint = f"Line {line}: {fault.message} No user was imported.", fault.hint
-        raise type(fault)(words, hint=hint, **{**fault.data, "line": line}) from None
+        others = [one for one in fault.data.get("others", ()) if one["user"] < len(users)]
+        words = " ".join([f"Line {line}: {fault.message}", *(_refused(users, one) for one in others)])
+        raise type(fault)(
+            f"{words} No user was imported.", hint=fault.hint, **{**fault.data, "line": line}
+        ) from None
     show_table(("user", "change"), ([one.name, _SAID[one.change]] for one in answer.users))
     counts = Counter(_SAID[one.change] for one in answer.users)
     done = ", ".join(f"{count:,} {said}" for said, count in counts.items())

@@ -42,6 +42,7 @@ SITE = "site"
 FINAL: Final = frozenset({JobState.DONE, JobState.FAILED, JobState.KILLED, JobState.DELETED})
 # A token that expired is listed for a week.
 _KEEP_EXPIRED_SECONDS = 7 * 86_400.0
+_MOST_FAULTS: Final = 10
 
 
 def add_account(
@@ -234,31 +235,47 @@ def remove_user(
     )
 
 
-@contextmanager
-def naming_user(number: int) -> Iterator[None]:
-    """A refusal says of which user of a list it is."""
-    try:
-        yield
-    except LodesmanError as fault:
-        fault.data["user"] = number
-        raise
+class UserFaults:
+    """What refuses users of a list, the first ten of them."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[int, LodesmanError]] = []
+
+    @contextmanager
+    def of(self, number: int) -> Iterator[None]:
+        """A refusal is kept, and the next user follows."""
+        try:
+            yield
+        except LodesmanError as fault:
+            self._found.append((number, fault))
+
+    def refuse(self) -> None:
+        """Raises the first refusal, with the number of the user, and `others`, if there is any."""
+        if self._found:
+            (number, fault), *others = self._found[:_MOST_FAULTS]
+            fault.data["user"] = number
+            if others:
+                fault.data["others"] = [{"user": one, "message": why.message} for one, why in others]
+            raise fault
 
 
 def import_users(
     tx: Transaction, users: Sequence[AccountBody], *, update: bool, dry_run: bool, by: str, reach: Reach
 ) -> list[ImportedUser]:
     """Make users, all or none. Those who are there as they shall be stay; others are changed only by `update`. Raises what
-    `add_account` does, and Conflict, with the number of the user in the list.
+    `add_account` does, and Conflict, with the numbers of users in the list (`UserFaults`).
     """
     found: list[tuple[ImportedUser, UserRow | None]] = []
     seen: set[str] = set()
+    faults = UserFaults()
     for number, one in enumerate(users):
-        with naming_user(number):
+        with faults.of(number):
             if one.name in seen:
                 raise InvalidRequest(f"User {one.name} comes twice.")
             seen.add(one.name)
             before = _admit(tx, one, reach)
             found.append((_imported(one, before, update=update), before))
+    faults.refuse()
     for body, (done, before) in zip(users, found, strict=True):
         if done.change != "same" and not dry_run:
             _put_user(tx, body, before, by=by, reach=reach)

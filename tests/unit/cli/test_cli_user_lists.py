@@ -38,7 +38,24 @@ def test_users_are_read_from_both_forms_with_their_lines():
     [
         ("name,vo,groups\nada,local,users\nb b,local,users\n", "Line 3: 'b b' is no name of a user: "),
         ("name,vo,groups\nada,local\n", "Line 2 has 2 cells, the first one 3"),
-        ("name,vo,groups,shell\nada,local,users,sh\n", "'shell' is no column"),
+        (
+            "name,vo,groups,shell\nada,local,users,sh\n",
+            "Line 1: the first line names the columns, and 'shell' is none",
+        ),
+        (
+            "ada,local,users\nbob,local,users\n",
+            "Line 1: the first line names the columns, and 'ada' is none of them.",
+        ),
+        (
+            '{"name": "ada", "shell": "sh"}',
+            "Line 1: an object has the keys of a user, and 'shell' is none of them.",
+        ),
+        (
+            "name,vo,groups\nada,local\nbob,local,users\ncy,local,,\neve,local,\n",
+            "Line 2 has 2 cells, the first one 3. Line 4 has 4 cells, the first one 3. Line 5: there are no groups.",
+        ),
+        ("name,vo,groups\n" + "ada,local,\n" * 12, "Line 11: there are no groups. So are 2 more lines."),
+        ('{"name": 5}\n[]\n{', "Line 1: name is no text. Line 2 is no JSON object. Line 3 is no JSON: Exp"),
         ("name,vo,groups,role\nada,local,users,root\n", "'root' is no role"),
         ("name,vo,groups\nada,local,\n", "Line 2: there are no groups."),
         ('{"name": "ada", "vo": "local", "groups": ["users"]}\n{"name": 5}\n', "Line 2: name is no text."),
@@ -46,7 +63,7 @@ def test_users_are_read_from_both_forms_with_their_lines():
         ('{"name": "ada", "groups": ["users"]}', "Line 1: there is no vo."),
         ('{"name": "ada", "vo": "local", "groups": 5}', "Line 1: groups has no names of groups."),
         ('{"name": "ada", "vo": "local", "groups": [5]}', "Line 1: groups has no names of groups."),
-        ('{"name": "ada"\n', "Line 1: "),
+        ('{"name": "ada"\n', "Line 1 is no JSON: "),
         ("", "There is no user in the file"),
         ("name,vo,groups\n" + "".join(f"u{n},local,users\n" for n in range(1_001)), "at most 1,000"),
     ],
@@ -78,11 +95,12 @@ def test_a_file_is_imported_and_what_the_server_refuses_has_its_line(at, server,
         400,
         code="invalid-request",
         message="VO local has no group hep.",
-        data={"user": 1},
+        data={"user": 1, "others": [{"user": 2, "message": "There is no VO x."}]},
     )
     done = at("user", "import", str(file))
     assert done.code != 0
-    assert "Line 4: VO local has no group hep. No user was imported." in done.err
+    words = "Line 4: VO local has no group hep. Line 6: There is no VO x. No user was imported."
+    assert words in done.err
 
 
 def removed(**changes):
