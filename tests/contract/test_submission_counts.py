@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,8 @@ from lodesman.background import submission_counts
 from lodesman.background.submission_counts import SubmissionCounts
 from lodesman.commands.choice import Choice
 from lodesman.commands.control import Control
+from lodesman.jobs.likeness import Pattern
+from lodesman.store.read.described import Described
 from lodesman.store.read.submissions import Sight
 
 
@@ -152,16 +155,26 @@ def test_an_array_of_a_million_that_runs_is_read_where_something_happened(house,
 # --- actions on what is chosen
 
 
+def named(name, **more):
+    return Choice("ann", described=Described(name=Pattern(name, "name")), **more)
+
+
 def act(house, action, choice, *, may=lambda *_: True):
-    end = house.live.ids.next_job
-    out = house.do(Control(house.live, action, (range(1, end),), "because", may, choice=choice))
-    while out.rest:
-        out.go_on(house.do(Control(house.live, action, out.rest, "because", may, choice=choice)))
+    act_on = partial(Control, house.live, action, reason="because", may=may, choice=choice)
+    ranges, out = (range(1, house.live.ids.next_job),), None
+    while ranges:
+        choice.learn(house.reader, ranges)
+        more = house.do(act_on(ranges=ranges))
+        out = more if out is None else out
+        if out is not more:
+            out.go_on(more)
+        ranges = out.rest
     return out.changed, out.refused
 
 
 def test_an_action_takes_the_jobs_that_are_chosen(house, monkeypatch):
-    monkeypatch.setattr("lodesman.commands.control.MOST_ROWS", 3)
+    for module in ("control", "choice"):
+        monkeypatch.setattr(f"lodesman.commands.{module}.MOST_ROWS", 3)
     house.submit(10)
     pilot = house.pilot()
     for claimed in house.claim(pilot, 3):
@@ -172,8 +185,8 @@ def test_an_action_takes_the_jobs_that_are_chosen(house, monkeypatch):
     assert act(house, "hold", Choice("ann", states={"Waiting"})) == (11, 0)
     assert house.counts() == {"Running": 3, "Held": 16, "Waiting": 2}
     assert act(house, "release", Choice("ann", states={"Held"}, submissions={3})) == (4, 0)
-    assert act(house, "kill", Choice("ann", "m*")) == (0, 0)
-    assert act(house, "kill", Choice("ann", "n", states={"Held"})) == (12, 0)
+    assert act(house, "kill", named("m*")) == (0, 0)
+    assert act(house, "kill", named("n", states={"Held"})) == (12, 0)
     assert act(house, "kill", Choice("ann"), may=lambda *_: False) == (0, 0)
     assert act(house, "kill", Choice("bob")) == (2, 0)
     assert act(house, "release", Choice("bob")) == (0, 2)
@@ -183,9 +196,9 @@ def test_an_action_takes_the_jobs_that_are_chosen(house, monkeypatch):
 
 def test_names_of_a_batch_are_those_of_its_jobs(house):
     house.batch([f'{{"spec": {{"name": "fit_{number}"}}}}' for number in range(4)])
-    assert act(house, "kill", Choice("ann", "fit_?", states={"Done"})) == (0, 0)
-    assert act(house, "kill", Choice("ann", "fit_[1]")) == (0, 0)
-    assert act(house, "kill", Choice("ann", "f*1")) == (1, 0)
+    assert act(house, "kill", named("fit_?", states={"Done"})) == (0, 0)
+    assert act(house, "kill", named("fit_[1]")) == (0, 0)
+    assert act(house, "kill", named("f*1")) == (1, 0)
     assert [house.state(number) for number in range(1, 5)] == ["Waiting", "Killed", "Waiting", "Waiting"]
 
 

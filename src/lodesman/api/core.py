@@ -137,6 +137,9 @@ class Core:
         self.reader = self.writer.database.reader()
         # For one thread at a time beside the loop.
         self.second_reader = self.writer.database.reader()
+        # For one thread at a time, under `one_choice`: which jobs an action is about.
+        self.one_choice = asyncio.Lock()
+        self.choice_reader = self.writer.database.reader()
         # For one thread at a time, under `_asking`.
         self.pilot_reader = self.writer.database.reader()
         self.templates = Templates(self.reader)
@@ -155,7 +158,7 @@ class Core:
     @property
     def readers(self) -> tuple[Reader, ...]:
         """Its connections that read."""
-        return self.reader, self.second_reader, self.pilot_reader, *self.waits.readers
+        return self.reader, self.second_reader, self.choice_reader, self.pilot_reader, *self.waits.readers
 
     def start(self) -> None:
         """Called on the event loop."""

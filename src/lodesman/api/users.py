@@ -46,8 +46,10 @@ from lodesman.commands.resolving import TakesLong
 from lodesman.commands.submit import PreparedSubmission, Submit
 from lodesman.errors import Conflict, Forbidden, InvalidRequest, LodesmanError, NotFound, Unavailable, counted
 from lodesman.jobs import JobSpec
+from lodesman.jobs.likeness import PatternTooDear
 from lodesman.store.accounts import RevokedTokens
 from lodesman.store.journal import Change, Command
+from lodesman.store.read.described import ANYTHING
 from lodesman.store.read.jobs import job_by_id, last_output, was_given_out
 from lodesman.store.readers import is_shared_with
 
@@ -177,7 +179,7 @@ async def _control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.C
         Control, core.live, body.action, reason=body.reason, may=may, name=who.name, admin=sees_all(who),
         most=0 if sees_all(who) else core.limits.waiting_jobs, choice=choice,
     )  # fmt: skip
-    out = await _in_portions(core, who, ranges, act, seconds=_CONTROL_SECONDS)
+    out = await _in_portions(core, who, ranges, act, seconds=_CONTROL_SECONDS, choice=choice)
     if choice is None and not out.rest:
         name_missing(core.reader, out)
     each = out.ranges if len(body.ranges) > 1 and choice is None else UNSET
@@ -199,21 +201,33 @@ async def _in_portions(
     act: Callable[..., RangeAction],
     *,
     seconds: float = math.inf,
+    choice: Choice | None = None,
 ) -> ControlOutcome:
-    """`seconds`: after that long the rest is left, for the next request."""
+    """`seconds`: after that long the rest is left, for the next request; so is what is too dear for the rest of this one."""
     async with core.turns.of(who.name):
         end = asyncio.get_running_loop().time() + seconds
         # Many rows take many commands: others are served in between.
         core.principals.check(who)
+        await _learn(core, choice, ranges)
         command = partial(core.turns.command, jobs=sum(map(len, ranges)))
         out: ControlOutcome = await command(act(ranges=ranges))
         while out.rest and asyncio.get_running_loop().time() < end:
             try:
                 core.principals.check(who)
+                await _learn(core, choice, out.rest)
                 out.go_on(await command(act(ranges=out.rest)))
+            except PatternTooDear:
+                break
             except LodesmanError as fault:
                 raise _unfinished(act(ranges=()).action, out, fault) from fault
     return out
+
+
+async def _learn(core: Core, choice: Choice | None, ranges: tuple[range, ...]) -> None:
+    """Find out beside the writer which of the next jobs are chosen: texts may be long."""
+    if choice is not None and choice.described != ANYTHING:
+        async with core.one_choice:
+            await asyncio.to_thread(choice.learn, core.choice_reader, ranges)
 
 
 @serves(calls.CHANGE_JOBS)

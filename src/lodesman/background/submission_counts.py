@@ -14,8 +14,12 @@ from typing import Final
 
 from lodesman.answers.job_queries import SubmissionRow, SubmissionsQuery
 from lodesman.answers.vocabulary import JobState, MainReason
+from lodesman.jobs.likeness import StepBudget
 from lodesman.store import Reader
 from lodesman.store.accounting import RETURNED
+from lodesman.store.read.described import described_as
+from lodesman.store.read.job_lists import MOST_STEPS
+from lodesman.store.read.meeting import Meeting
 from lodesman.store.read.submissions import (
     BLOCK,
     RowCount,
@@ -51,11 +55,14 @@ class SubmissionCounts:
     def find(
         self, db: Reader, asked: SubmissionsQuery, sight: Sight, *, states: Sequence[str], before: int
     ) -> tuple[list[SubmissionRow], int | None]:
-        """At most `asked.limit` submissions with ids of jobs below `before`, and where to go on; None: there are no more."""
-        found: list[SubmissionRow] = []
+        """At most `asked.limit` submissions with ids of jobs below `before`, and where to go on; None: there are no more.
+        Raises PatternTooDear.
+        """
+        described, found = described_as(asked), list[SubmissionRow]()
+        meeting = Meeting(described, StepBudget(MOST_STEPS)) if described.has_patterns else None
         portion = min(_PORTION, asked.limit + 1)
         for _ in range(max(1, _MOST_LOOKED_AT // portion)):
-            stored, rows = self._portion(db, asked, sight, before, portion)
+            stored, rows = self._portion(db, asked, sight, before=before, most=portion, meeting=meeting)
             for row in rows:
                 if not is_meant(row, asked, states):
                     continue
@@ -68,12 +75,19 @@ class SubmissionCounts:
         return found, before
 
     def _portion(
-        self, db: Reader, asked: SubmissionsQuery, sight: Sight, before: int, most: int
+        self,
+        db: Reader,
+        asked: SubmissionsQuery,
+        sight: Sight,
+        *,
+        before: int,
+        most: int,
+        meeting: Meeting | None,
     ) -> tuple[list[StoredSubmission], list[SubmissionRow]]:
         # One snapshot: a member that is claimed meanwhile is counted once.
         with self._lock, db:
             self._take_in(db)
-            stored = list_submissions(db, asked, sight, before=before, most=most)
+            stored = list_submissions(db, asked, sight, before=before, most=most, meeting=meeting)
             return stored, self._counted(db, stored)
 
     def _take_in(self, db: Reader) -> None:

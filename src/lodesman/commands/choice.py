@@ -2,49 +2,94 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
 
 from lodesman.answers.job_queries import Selection
+from lodesman.jobs.likeness import PatternTooDear, StepBudget
 from lodesman.store import Reader
-from lodesman.store.read.described import ANYTHING, Described, check_name, described_as
-from lodesman.store.read.jobs import names_in_templates
-from lodesman.store.write.jobs import IdBlock
+from lodesman.store.read.described import ANYTHING, Described, described_as
+from lodesman.store.read.meeting import AlikeJobs, Meeting, alike_between, end_of_rows
+from lodesman.store.write.cohorts import CohortRow
+from lodesman.store.write.jobs import IdBlock, JobRow, stored_between
+
+# In one command: tens of milliseconds of the writer's time.
+MOST_ROWS: Final = 1_000
+PASSED_OVER: Final = 0.05
+"""What it costs to pass over a submission of others, of what a row costs."""
+# Of one request, for patterns: a second of a thread at most. What it leaves is for the next one.
+_MOST_STEPS: Final = 50_000_000
 
 
 @dataclass(frozen=True)
 class Choice:
-    """All jobs that are not chosen are passed over: they are neither changed nor refused."""
+    """All jobs that are not chosen are passed over: they are neither changed nor refused.
+
+    What names and descriptions say is found out beside the writer (`learn`), which only finds it here (`judge`): to read the
+    texts of a thousand jobs takes long. Jobs of which it is not known, or that were changed since, are for the next command.
+    """
 
     owner: str
-    name: str = ""
     submissions: Collection[int] = ()
     states: Collection[str] = ()
     described: Described = ANYTHING
+    budget: StepBudget = field(default_factory=lambda: StepBudget(_MOST_STEPS))
+    _meeting: Meeting = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_meeting", Meeting(self.described, self.budget))
 
     @classmethod
     def of(cls, asked: Selection, user: str) -> Choice:
         """What a user asks for. Raises InvalidRequest."""
-        check_name(asked.name)
         states = frozenset(map(str, asked.states))
-        return cls(asked.owner or user, asked.name, frozenset(asked.submissions), states, described_as(asked))
+        return cls(asked.owner or user, frozenset(asked.submissions), states, described_as(asked))
 
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        signs = {"*": ".*", "?": "."}
-        return re.compile("".join(signs.get(sign) or re.escape(sign) for sign in self.name), re.DOTALL)
+    def learn(self, db: Reader, ranges: Iterable[range]) -> None:
+        """Find out what the next command needs to know. Raises PatternTooDear if that is too much for its first job."""
+        self._meeting.forget()
+        with db:
+            jobs = alike_between(db, list(self._parts(db, ranges)))
+            try:
+                self._meeting.learn(db, jobs)
+            except PatternTooDear:
+                if self._meeting.judge(jobs[0]) is None:
+                    raise
 
-    def has(self, block: IdBlock) -> bool:
-        """Whether jobs of a submission may be chosen. Those of one without a name have names of their own."""
-        if self.submissions and block.submission not in self.submissions:
-            return False
-        return not self.name or not block.name or self._pattern.fullmatch(block.name) is not None
+    def _parts(self, db: Reader, ranges: Iterable[range]) -> Iterator[tuple[int, int]]:
+        """The parts of submissions, from and to, that one command may reach."""
+        room = float(MOST_ROWS)
+        for ids in ranges:
+            for block in stored_between(db, ids[0], ids[-1], owner=self.owner):
+                first, last = max(ids[0], block.base), min(ids[-1], block.base + block.count - 1)
+                try:
+                    passed_over = not self._has(block) or not self._meeting.has_name(block.name)
+                except PatternTooDear:
+                    if room == MOST_ROWS:
+                        raise
+                    return
+                if passed_over:
+                    room -= PASSED_OVER
+                else:
+                    if last - first >= room:
+                        last = end_of_rows(db, range(first, last + 1), MOST_ROWS)
+                    room -= 2 + last - first
+                    yield first, last
+                if room <= 0:
+                    return
 
-    def templates(self, db: Reader, block: IdBlock, used: Iterable[int]) -> Collection[int] | None:
-        """Those of the templates whose jobs are chosen by their names; None: all."""
-        if not self.name or block.name:
-            return None
-        names = names_in_templates(db, set(used))
-        return {number for number, name in names.items() if self._pattern.fullmatch(name or "")}
+    def _has(self, block: IdBlock) -> bool:
+        return not self.submissions or block.submission in self.submissions
+
+    def judge_block(self, block: IdBlock) -> bool | None:
+        """Whether jobs of a submission may be chosen; None: that is not known yet."""
+        return self._has(block) and self._meeting.judge_name(block.name)
+
+    def judge(self, name: str, job: JobRow | CohortRow) -> bool | None:
+        """Whether jobs of a submission with this name are chosen by name and description; None: that is not known yet."""
+        return self._meeting.judge(AlikeJobs(job.tq_id, job.template_id, name))
+
+    def first_unknown(self, name: str, jobs: Iterable[tuple[int, JobRow | CohortRow]], end: int) -> int:
+        """The first place before `end` where jobs begin of which that is not known."""
+        return min((at for at, job in jobs if self.judge(name, job) is None), default=end)

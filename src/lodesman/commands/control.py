@@ -17,23 +17,18 @@ from msgspec.structs import replace
 from lodesman.answers.jobs import NotChanged, RangeControlled
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.bound import unbind
-from lodesman.commands.choice import Choice
+from lodesman.commands.choice import MOST_ROWS, PASSED_OVER, Choice
 from lodesman.commands.live import Live
 from lodesman.errors import InvalidRequest, counted
 from lodesman.jobs.spec import ACTIVE, TERMINAL, may_move
-from lodesman.store.read.described import ANYTHING, Meeting
 from lodesman.store.transaction import Transaction
 from lodesman.store.write import attempts, cohorts, jobs, submit_pools, task_queues
 from lodesman.store.write.cohorts import CohortRow, Hole
 from lodesman.store.write.jobs import IdBlock, JobRow
 from lodesman.store.write.single_jobs import SingleJobs, single_jobs
 
-# In one command: tens of milliseconds of the writer's time.
-MOST_ROWS = 1_000
 # Ranges of which the single jobs are read together.
 _AT_ONCE = MOST_ROWS // 2
-# What it costs to pass over a submission of others, of what a row costs.
-_PASSED_OVER = 0.05
 
 TARGET = {
     "kill": JobState.KILLED,
@@ -132,15 +127,14 @@ class RangeAction:
     most: int = 0
     choice: Choice | None = None
     _owner: str = field(init=False, default="")
+    _name: str = field(init=False, default="")
     _singles: SingleJobs = field(init=False, default_factory=SingleJobs)
-    _meeting: Meeting = field(init=False, default_factory=lambda: Meeting(ANYTHING))
 
     def apply(self, tx: Transaction) -> ControlOutcome:
         """The jobs in each range that the caller may touch are changed, or refused with a reason."""
         began = perf_counter()
         self.live.queues.claims.write_cursors(tx)
         out, room = ControlOutcome(), float(MOST_ROWS)
-        self._meeting = Meeting(ANYTHING if self.choice is None else self.choice.described)
         for at, ids in enumerate(self.ranges):
             if not at % _AT_ONCE and self.choice is None:
                 portion = self.ranges[at : at + _AT_ONCE]
@@ -162,36 +156,38 @@ class RangeAction:
             first, last = max(ids[0], one.base), min(ids[-1], one.base + one.count - 1)
             if room <= 0:
                 return first, room
-            if not self.may(one.owner, one.group, one.vo) or not (
-                self.choice is None or self.choice.has(one)
-            ):
-                room -= _PASSED_OVER
+            meant = self.choice is None or self.choice.judge_block(one)
+            if meant is None:
+                return first, room
+            if not meant or not self.may(one.owner, one.group, one.vo):
+                room -= PASSED_OVER
                 continue
             out.own.add(ids[-1])
             self._owner = one.owner
             rows = self._singles.rows(tx, range(first, last + 1), most=ceil(room))
             room -= 1 + len(rows)
             done = rows[-1].id if room < 0 else last
-            self._in_block(tx, out, one, rows, range(first - one.base, done + 1 - one.base))
+            done = self._in_block(tx, out, one, rows, range(first - one.base, done + 1 - one.base))
             if done < last:
                 return done + 1, room
         return ids.stop, room
 
     def _in_block(
         self, tx: Transaction, out: ControlOutcome, block: IdBlock, rows: list[JobRow], run: range
-    ) -> None:
-        """Jobs of a submission: those with a row, and those of its members that have none."""
-        touched, templates = self._singles.cohorts(tx, block, run), None
+    ) -> int:
+        """Jobs of a submission: those with a row, and those of its members that have none. Returns the last id done."""
+        touched = self._singles.cohorts(tx, block, run)
         if self.choice is not None:
-            both = [(one.tq_id, one.template_id) for some in (rows, touched) for one in some]
-            templates = self.choice.templates(tx.reader(), block, [template for _, template in both])
-            self._meeting.learn(tx.reader(), both)
+            begin: list[tuple[int, JobRow | CohortRow]] = [(row.id - block.base, row) for row in rows]
+            begin += [(max(one.start, run.start), one) for one in touched]
+            run = range(run.start, self.choice.first_unknown(block.name, begin, run.stop))
+        self._name = block.name
         for row in rows:
-            if self._means(row.state, row) and (templates is None or row.template_id in templates):
+            if row.id < block.base + run.stop and self._means(row.state, row):
                 self._row(tx, out, row)
-        for cohort in touched:
-            if templates is None or cohort.template_id in templates:
-                self._members(tx, out, cohort, run)
+        for cohort in touched if run else ():
+            self._members(tx, out, cohort, run)
+        return block.base + run.stop - 1
 
     def _members(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
         holes = self._singles.holes(tx, cohort, run)
@@ -205,11 +201,13 @@ class RangeAction:
 
     def _means(self, state: str, job: JobRow | CohortRow) -> bool:
         """Whether jobs in a state are meant. Those that wait in a task queue that nothing can run are Held."""
-        meant = self._meeting.has(job.tq_id, job.template_id)
-        if meant and self.choice is not None and self.choice.states:
+        if self.choice is None:
+            return True
+        if self.choice.states:
             held = state == JobState.WAITING and job.tq_id in self.live.queues.held
-            return (JobState.HELD if held else state) in self.choice.states
-        return meant
+            if (JobState.HELD if held else state) not in self.choice.states:
+                return False
+        return bool(self.choice.judge(self._name, job))
 
     @abstractmethod
     def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:

@@ -64,8 +64,3 @@ def has_pair(column: str, *path: str, condition: str) -> str:
 def holds_text(column: str) -> str:
     """Whether a column contains a given text."""
     return f"instr({column}, ?) > 0"
-
-
-def is_like(column: str) -> str:
-    """Whether a column is like a given text in which `*` is any text and `?` any letter."""
-    return f"{column} GLOB ?"

@@ -32,10 +32,6 @@ _BY_INDEX: Final = re.compile(r" INDEXED BY \w+")
 _MEMBER: Final = re.compile(r"([\w.]+) ->> '\$\.([\w.]+)'")
 _VALID: Final = re.compile(r"\bjson_valid\([\w.]+\)")
 _EACH: Final = re.compile(r"(AS name, value FROM )?json_each\(([\w.]+), '\$\.([\w.]+)'\)")
-# A question mark is a value: the letter has to be written otherwise.
-_GLOB: Final = (
-    r" LIKE translate(replace(replace(replace(?, '\', '\\'), '%', '\%'), '_', '\_'), '*' || chr(63), '%_')"
-)
 _SCALAR: Final = re.compile(r"\b(max|min)\(", re.IGNORECASE)
 _SCALAR_NAMES: Final = {"max": "greatest", "min": "least"}
 
@@ -69,7 +65,6 @@ def _spelled(sql: str) -> str:
     for text, own in _GIVEN.items():
         sql = sql.replace(text, own)
     sql = _BY_INDEX.sub("", sql).replace(JOIN_IN_ORDER, "JOIN").replace("instr(", "strpos(")
-    sql = sql.replace(" GLOB ?", _GLOB)
     sql = _MEMBER.sub(lambda found: f"({found[1]}::json #>> '{{{found[2].replace('.', ',')}}}')", sql)
     sql = _VALID.sub("true", _EACH.sub(_each, sql))
     return _SCALAR.sub(lambda found: _scalar(found, sql), sql)

@@ -1,28 +1,30 @@
-"""Jobs by what their descriptions say, as SQL: what decides where a job can run is in the key of its task queue, the rest in
-its template. Texts of arrays are there as they were written, with their placeholders.
+"""Jobs by their names and by what their descriptions say: what decides where a job can run is in the key of its task queue,
+the rest in its template. Texts of arrays are there as they were written, with their placeholders.
+
+Values are compared by the database, patterns here (`Meeting`): no database bounds what a long pattern costs in a long text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from lodesman.errors import InvalidRequest
 from lodesman.jobs import JobSpec
+from lodesman.jobs.likeness import Pattern, StepBudget, is_exact
 from lodesman.jobs.wanted import AskedAttribute, read_wanted
 from lodesman.matching import TaskQueueKey
-from lodesman.store import Reader
-from lodesman.store.dialect import GIVEN, has_item, has_pair, is_like, keys, member
+from lodesman.store.dialect import has_item, has_pair, member
 
-# NULL without a class, so that `*` is any.
-_CLASS = f"({member('q.key', 'job_class')})"
-_VARIANT_OF_CLASS = f"{_CLASS} || '.' || coalesce({member('q.key', 'variant')}, '')"
-_IS_OF_CLASS: Final = f"({is_like(_CLASS)} OR {is_like(_VARIANT_OF_CLASS)})"
-_IS_OF_GROUP: Final = is_like(member("q.key", "project"))
+_CLASS: Final = member("q.key", "job_class")  # NULL without a class
+_VARIANT: Final = f"coalesce({member('q.key', 'variant')}, '')"
+_IS_OF_CLASS: Final = f"({_CLASS} = ? OR ({_CLASS}) || '.' || {_VARIANT} = ?)"
+_GROUP: Final = member("q.key", "project")
 _IN_KEY: Final = frozenset(one.name for one in fields(TaskQueueKey))
 # Where a template has them. What members differ in is filled in later: such a template is a description (`spec`).
 _IN_TEMPLATE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = MappingProxyType({
@@ -37,6 +39,8 @@ class _Asked(Protocol):
     """What lists and actions are asked for alike."""
 
     @property
+    def name(self) -> str: ...
+    @property
     def job_group(self) -> str: ...
     @property
     def job_class(self) -> str: ...
@@ -44,78 +48,67 @@ class _Asked(Protocol):
     def where(self) -> Sequence[str]: ...
 
 
-class _Test(NamedTuple):
+class Condition(NamedTuple):
     """A condition in SQL, with its values."""
 
     sql: str
     values: tuple[Any, ...] = ()
 
 
+class Likeness(NamedTuple):
+    """What is judged here: columns in SQL with their values, and whether what they hold is meant. None: there is nothing."""
+
+    columns: tuple[str, ...]
+    is_met: Callable[..., bool]
+    """Called with the columns and a budget. Raises PatternTooDear."""
+    values: tuple[Any, ...] = ()
+
+
+class Conditions(NamedTuple):
+    """What a row of one table has to meet, all of it."""
+
+    exact: tuple[Condition, ...] = ()
+    like: tuple[Likeness, ...] = ()
+
+
 class Described(Struct, frozen=True):
-    """What the task queues `q` and the templates `t` of the jobs have to meet, all of it; nothing: any."""
+    """What the task queues `q` and the templates `t` of the jobs have to meet, and their names; nothing: any."""
 
-    queue: tuple[_Test, ...] = ()
-    template: tuple[_Test, ...] = ()
+    queue: Conditions = Conditions()
+    template: Conditions = Conditions()
+    name: Pattern | None = None
 
-    def of_job(self) -> _Test | None:
-        """Whether a job `j`, or a run `j` of members, is one of them; None: any is."""
-        found: list[_Test] = []
-        if self.queue:
-            sql, values = _all(self.queue)
-            found.append(_Test(f"j.tq_id IN (SELECT q.id FROM task_queue q WHERE {sql})", values))
-        if self.template:
-            sql, values = _all(self.template)
+    @property
+    def has_patterns(self) -> bool:
+        """Whether the conditions in SQL leave something to be judged."""
+        name = self.name is not None and not self.name.is_exact
+        return name or bool(self.queue.like or self.template.like)
+
+    def of_job(self) -> Condition | None:
+        """Whether a job `j`, or a run `j` of members, may be one of them, by all but patterns and names; None: any may."""
+        found: list[Condition] = []
+        if self.queue.exact:
+            sql, values = all_of(self.queue.exact)
+            found.append(Condition(f"j.tq_id IN (SELECT q.id FROM task_queue q WHERE {sql})", values))
+        if self.template.exact:
+            sql, values = all_of(self.template.exact)
             one = f"EXISTS (SELECT 1 FROM template t WHERE t.id = j.template_id AND {sql})"
-            found.append(_Test(one, values))
-        return _all(found) if found else None
+            found.append(Condition(one, values))
+        return all_of(found) if found else None
 
-    def of_submission(self) -> _Test | None:
-        """Whether a submission `s` has one of them; None: any is. Rows that are alike are judged once."""
+    def of_submission(self) -> Condition | None:
+        """Whether a submission `s` has such a job; None: any may have. Rows that are alike are judged once."""
         found = self.of_job()
         if found is None:
             return None
         alike = "SELECT DISTINCT r.tq_id, r.template_id FROM job r WHERE r.id >= s.base AND r.id < s.base + s.count"
         members = f"EXISTS (SELECT 1 FROM cohort j WHERE j.submission_id = s.id AND {found.sql})"
-        return _Test(f"({members} OR EXISTS (SELECT 1 FROM ({alike}) j WHERE {found.sql}))", found.values * 2)
+        return Condition(
+            f"({members} OR EXISTS (SELECT 1 FROM ({alike}) j WHERE {found.sql}))", found.values * 2
+        )
 
 
 ANYTHING: Final = Described()
-
-
-class Meeting:
-    """Which task queues and templates meet a description. Each is asked about once, those of a portion of jobs together."""
-
-    def __init__(self, described: Described) -> None:
-        self._queues = _MetRows("SELECT q.id FROM task_queue q WHERE q.id", described.queue)
-        self._templates = _MetRows("SELECT t.id FROM template t WHERE t.id", described.template)
-
-    def learn(self, db: Reader, jobs: Iterable[tuple[int, int]]) -> None:
-        """Ask about the (task queue, template) of jobs that are not known yet."""
-        pairs = set(jobs)
-        self._queues.learn(db, {queue for queue, _ in pairs})
-        self._templates.learn(db, {template for _, template in pairs})
-
-    def has(self, queue: int, template: int) -> bool:
-        """Whether jobs are meant of a task queue and with a template that were asked about."""
-        return self._queues.has(queue) and self._templates.has(template)
-
-
-class _MetRows:
-    """Which rows of a table meet all tests."""
-
-    def __init__(self, select: str, tests: Sequence[_Test]) -> None:
-        self._select, self._tests = select, tests
-        self._met: dict[int, bool] = {}
-
-    def learn(self, db: Reader, ids: set[int]) -> None:
-        new = ids - self._met.keys() if self._tests else set()
-        if new:
-            sql, values = _all(self._tests)
-            rows = db.execute(f"{self._select} IN {GIVEN} AND {sql}", (keys(new), *values))
-            self._met |= dict.fromkeys(new, False) | {number: True for (number,) in rows}
-
-    def has(self, number: int) -> bool:
-        return not self._tests or self._met[number]
 
 
 def asks_hidden(where: Sequence[str]) -> bool:
@@ -125,61 +118,99 @@ def asks_hidden(where: Sequence[str]) -> bool:
 
 def described_as(asked: _Asked) -> Described:
     """Raises InvalidRequest, which names the parameter."""
-    queue, template = list[_Test](), list[_Test]()
+    queue, template = list[Condition | Likeness](), list[Condition | Likeness]()
     if asked.job_group:
         check_name(asked.job_group, "job_group")
-        queue.append(_Test(_IS_OF_GROUP, (asked.job_group,)))
+        queue.append(_of_text(_GROUP, (), asked.job_group, "job_group"))
     if asked.job_class:
         queue.append(_of_class(asked.job_class, "job_class"))
     for one in map(read_wanted, asked.where):
         if one.attribute.field == "job_class" and one.value:
             queue.append(_of_class(one.value, "where"))
         elif one.attribute.field in _IN_KEY:
-            queue.append(_test("q.key", ((one.attribute.field,),), one))
+            queue += _tests("q.key", ((one.attribute.field,),), one)
         elif one.attribute.field == "max_attempts":
-            template.append(_Test("t.max_attempts = ?", (one.value,)))
+            template.append(Condition("t.max_attempts = ?", (one.value,)))
         else:
             field = one.attribute.field
-            template.append(_test("t.body", _IN_TEMPLATE.get(field, (("spec", field),)), one))
-    return Described(tuple(queue), tuple(template))
+            template += _tests("t.body", _IN_TEMPLATE.get(field, (("spec", field),)), one)
+    name = _pattern(asked.name, "name") if asked.name else None
+    return Described(_apart(queue), _apart(template), name)
 
 
-def _of_class(name: str, parameter: str) -> _Test:
-    check_name(name, parameter)
-    return _Test(_IS_OF_CLASS, (name, name))
+def _apart(tests: Iterable[Condition | Likeness]) -> Conditions:
+    given = list(tests)
+    exact = tuple(one for one in given if isinstance(one, Condition))
+    return Conditions(exact, tuple(one for one in given if isinstance(one, Likeness)))
 
 
-def _test(column: str, paths: Sequence[tuple[str, ...]], wanted: AskedAttribute) -> _Test:
+def _of_class(name: str, parameter: str) -> Condition | Likeness:
+    pattern = _pattern(name, parameter)
+    if pattern.is_exact:
+        return Condition(_IS_OF_CLASS, (name, name))
+
+    def is_met(job_class: str | None, variant: str, budget: StepBudget) -> bool:
+        names = () if job_class is None else (job_class, f"{job_class}.{variant}")
+        return any(pattern.is_met(one, budget) for one in names)
+
+    return Likeness((_CLASS, _VARIANT), is_met)
+
+
+def _tests(
+    column: str, paths: Sequence[tuple[str, ...]], wanted: AskedAttribute
+) -> Iterator[Condition | Likeness]:
     """Whether an attribute has a value, which stands at one of these paths, or nowhere if it is the usual one."""
     value, usual = wanted.value, getattr(_DEFAULTS, wanted.attribute.field)
     if isinstance(value, (tuple, Mapping)):
-        return _of_several(column, paths[0], value)
+        yield from _of_several(column, paths[0], value)
+        return
     found = ", ".join(f"CAST({member(column, *path)} AS TEXT)" for path in paths)
     if isinstance(value, bool):
-        return _Test(f"coalesce({found}, 'false') {'' if value else 'NOT '}IN ('true', '1')")
-    return _of_text(f"coalesce({found}, ?)", (str(usual),), str(value))
+        yield Condition(f"coalesce({found}, 'false') {'' if value else 'NOT '}IN ('true', '1')")
+    else:
+        yield _of_text(f"coalesce({found}, ?)", (str(usual),), str(value), "where")
 
 
-def _of_text(one: str, values: tuple[Any, ...], text: str) -> _Test:
+def _of_text(one: str, values: tuple[Any, ...], text: str, parameter: str) -> Condition | Likeness:
     """Letter by letter, unless `*` or `?` is among them."""
-    if "*" not in text and "?" not in text:
-        return _Test(f"{one} = ?", (*values, text))
-    check_name(text, "where")
-    return _Test(is_like(one), (*values, text))
+    if is_exact(text):
+        return Condition(f"{one} = ?", (*values, text))
+    pattern = _pattern(text, parameter)
+    return Likeness((one,), lambda found, budget: found is not None and pattern.is_met(found, budget), values)
 
 
-def _of_several(column: str, path: tuple[str, ...], wanted: tuple[str, ...] | Mapping[str, str]) -> _Test:
+def _of_several(
+    column: str, path: tuple[str, ...], wanted: tuple[str, ...] | Mapping[str, str]
+) -> Iterator[Condition | Likeness]:
     """A list has each of these items, a record each of these pairs; none are wanted: it has none."""
     if not wanted:
-        return _Test(f"NOT {has_item(column, *path, condition='true')}")
-    if isinstance(wanted, Mapping):
-        return _all([
-            _Test(has_pair(column, *path, condition=test.sql), (name, *test.values))
-            for name, text in wanted.items()
-            for test in [_of_text("value", (), text)]
-        ])  # fmt: skip
-    tests = [_of_text("value", (), text) for text in wanted]
-    return _all([_Test(has_item(column, *path, condition=test.sql), test.values) for test in tests])
+        yield Condition(f"NOT {has_item(column, *path, condition='true')}")
+    pairs = wanted.items() if isinstance(wanted, Mapping) else (("", text) for text in wanted)
+    for name, text in pairs:
+        if not is_exact(text):
+            yield Likeness((member(column, *path),), _among(name, _pattern(text, "where")))
+        elif isinstance(wanted, Mapping):
+            yield Condition(has_pair(column, *path, condition="value = ?"), (name, text))
+        else:
+            yield Condition(has_item(column, *path, condition="value = ?"), (text,))
+
+
+def _among(name: str, pattern: Pattern) -> Callable[[str | None, StepBudget], bool]:
+    """Whether an item of a list is like it, or the value of this name in a record; both are given as JSON."""
+
+    def is_met(text: str | None, budget: StepBudget) -> bool:
+        if not text or not pattern.may_be_in(text, budget):
+            return False
+        found = msgspec.json.decode(text)
+        items = [found[name]] if isinstance(found, dict) and name in found else found
+        return isinstance(items, list) and pattern.is_met_by_any(map(str, items), budget)
+
+    return is_met
+
+
+def _pattern(text: str, parameter: str) -> Pattern:
+    check_name(text, parameter)
+    return Pattern(text, parameter)
 
 
 def check_name(name: str, parameter: str = "name") -> None:
@@ -189,7 +220,8 @@ def check_name(name: str, parameter: str = "name") -> None:
         raise InvalidRequest(f"{parameter}: brackets have no meaning here.", hint=hint, parameter=parameter)
 
 
-def _all(tests: Sequence[_Test]) -> _Test:
-    return _Test(
+def all_of(tests: Sequence[Condition]) -> Condition:
+    """All of these conditions."""
+    return Condition(
         " AND ".join(one.sql for one in tests), tuple(value for one in tests for value in one.values)
     )

@@ -19,10 +19,12 @@ from msgspec.structs import replace
 from lodesman.answers.job_queries import JobsQuery
 from lodesman.answers.jobs import Job
 from lodesman.answers.requests import MOST_ID
+from lodesman.jobs.likeness import StepBudget
 from lodesman.store import Reader
-from lodesman.store.dialect import JOIN_IN_ORDER, by_index, greatest, least
+from lodesman.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, greatest, keys, least
 from lodesman.store.read import jobs
-from lodesman.store.read.described import Meeting, described_as
+from lodesman.store.read.described import described_as
+from lodesman.store.read.meeting import AlikeJobs, Meeting
 from lodesman.store.read.submissions import EVERYTHING, Sight, conditions, ids_within
 
 # Where members without a row can be.
@@ -34,6 +36,10 @@ _OF_OWN_JOBS = f"""FROM submission s {by_index("submission_owner")}
 {JOIN_IN_ORDER} job j ON {_BLOCKS} AND j.id BETWEEN {greatest("s.base", "?")} AND {least("s.base + s.count - 1", "?")}"""
 _OWN_BLOCKS = f"""SELECT s.base, s.count FROM submission s {by_index("submission_owner")}
 WHERE {_BLOCKS}{{}} AND s.base + s.count > ? ORDER BY s.base {{}} LIMIT ?"""
+_ALIKE = "SELECT j.id, j.tq_id, j.template_id, s.name"
+_BY_IDS = f"""{jobs.JOB_FACTS} {jobs.OF_JOBS} {jobs.WITH_FACTS} WHERE j.id IN {GIVEN} ORDER BY j.id {{}}"""
+MOST_STEPS = 500_000_000
+"""What one list may spend on patterns: a few seconds of a thread at most."""
 # Submissions that are read at once, and the jobs of one that is read by itself.
 _PORTION = 1_000
 _LARGE = 5_000
@@ -83,29 +89,33 @@ class AlikeMembers(Struct, frozen=True):
 
 
 def list_jobs(db: Reader, query: JobQuery) -> list[Job]:
-    """The jobs, as `job_by_id` shows each."""
+    """The jobs, as `job_by_id` shows each. Raises PatternTooDear."""
+    described = described_as(query)
+    meeting = Meeting(described, StepBudget(MOST_STEPS))
     # One snapshot: a member that is claimed meanwhile is shown once, as it was.
     with db:
         first, last = ids_within(db, query)
         query = structs.replace(query, first=max(query.first, first), last=min(query.last, last))
-        rows = list(_rows(db, query))
+        rows = list(_rows(db, query, meeting if described.has_patterns else None))
         if not query.needs_attempt and (not query.states or _MEMBER_STATES.intersection(query.states)):
-            rows = _with_members(db, query, rows)
+            rows = _with_members(db, query, rows, meeting)
     return rows
 
 
-def _with_members(db: Reader, query: JobQuery, rows: list[Job]) -> list[Job]:
+def _with_members(db: Reader, query: JobQuery, rows: list[Job], meeting: Meeting) -> list[Job]:
     first, last = query.first, query.last
     if len(rows) == query.limit and rows:
         # Members beyond the last row would not be shown.
         first, last = (rows[-1].id, last) if query.newest else (first, rows[-1].id)
-    both = heapq.merge(rows, _members(db, query, first, last), key=lambda job: job.id, reverse=query.newest)
+    members = _members(db, query, meeting, first, last)
+    both = heapq.merge(rows, members, key=lambda job: job.id, reverse=query.newest)
     return list(islice(both, query.limit))
 
 
-def _rows(db: Reader, query: JobQuery) -> Iterator[Job]:
+def _rows(db: Reader, query: JobQuery, meeting: Meeting | None) -> Iterator[Job]:
+    """`meeting`: what they have to meet beside the conditions in SQL; None: nothing."""
     if query.cause or not query.owner:
-        yield from _selected(db, query)
+        yield from _selected(db, query, meeting)
         return
     left = query.limit
     for first, last, is_large in _parts(db, query):
@@ -113,7 +123,7 @@ def _rows(db: Reader, query: JobQuery) -> Iterator[Job]:
         if is_large:
             # It is known to meet them; asked for them a database may begin with the submission, and sort all its jobs.
             part = structs.replace(part, owner="", group="", submission=0, since=0, sight=EVERYTHING)
-        found = list(_selected(db, part))
+        found = list(_selected(db, part, meeting))
         yield from found
         left -= len(found)
         if left <= 0:
@@ -142,7 +152,28 @@ def _parts(db: Reader, query: JobQuery) -> Iterator[tuple[int, int, bool]]:
         first, last = (first, base - 1) if query.newest else (base + count, last)
 
 
-def _selected(db: Reader, query: JobQuery) -> Iterator[Job]:
+def _selected(db: Reader, query: JobQuery, meeting: Meeting | None) -> Iterator[Job]:
+    """In portions, if some of them are not meant: only those that are meant are read whole."""
+    if meeting is None:
+        yield from map(jobs.job_of, _read(db, query, jobs.JOB_FACTS))
+        return
+    left, portion = query.limit, structs.replace(query, limit=_PORTION)
+    while left > 0:
+        found = [(number, AlikeJobs(*one)) for number, *one in _read(db, portion, _ALIKE)]
+        meeting.forget()
+        meeting.learn(db, (one for _, one in found))
+        meant = [number for number, one in found if meeting.judge(one)][:left]
+        if meant:
+            yield from map(jobs.job_of, db.execute(_BY_IDS.format(query.order), (keys(meant),)))
+        left -= len(meant)
+        if len(found) < _PORTION:
+            return
+        reached = found[-1][0]
+        ids = (portion.first, reached - 1) if query.newest else (reached + 1, portion.last)
+        portion = structs.replace(portion, first=ids[0], last=ids[1])
+
+
+def _read(db: Reader, query: JobQuery, select: str) -> Iterator[tuple[Any, ...]]:
     where, values = conditions(query, query.sight, of_jobs=True)
     if query.states:
         # The states that are stored, if they say it: of a column a database knows how many rows have which value.
@@ -163,28 +194,28 @@ def _selected(db: Reader, query: JobQuery) -> Iterator[Job]:
     elif query.owner:
         # Submissions in the order of their blocks, and in each its jobs: that is the order of the jobs.
         from_, by, span = _OF_OWN_JOBS, f"s.base {order}, j.id {order}", (*span, *span)
-    sql = f"{jobs.JOB_FACTS} {from_} {facts} WHERE true{where} ORDER BY {by} LIMIT ?"
-    return map(jobs.job_of, db.execute(sql, (*span, *values, query.limit)))
+    sql = f"{select} {from_} {facts} WHERE true{where} ORDER BY {by} LIMIT ?"
+    return iter(db.execute(sql, (*span, *values, query.limit)))
 
 
-def _members(db: Reader, query: JobQuery, first: int, last: int) -> Iterator[Job]:
+def _members(db: Reader, query: JobQuery, meeting: Meeting, first: int, last: int) -> Iterator[Job]:
     """Members without a row and with first <= id <= last, submission by submission."""
     where, values = conditions(query, query.sight)
-    meeting = Meeting(described_as(query))
     arrays = _ARRAYS.format(by_index("submission_owner" if query.owner else "submission_array"))
     reached = dict(db.execute(REACHED))
     for submission in db.execute(
         f"{arrays}{where} ORDER BY s.base {query.order}", (first, first, last, *values)
     ):
-        base, count = submission[1:3]
+        base, count, name = submission[1], submission[2], submission[6]
         start, stop = max(first - base, 0), min(last - base + 1, count)
         runs = list(alike_members(db, submission, start, stop, reached))
-        meeting.learn(db, ((run.task_queue, run.template) for run in runs))
+        meeting.forget()
+        meeting.learn(db, (AlikeJobs(run.task_queue, run.template, name) for run in runs))
         for run in sorted(runs, key=lambda run: run.start, reverse=query.newest):
             found = run.state
             if query.states and found.state not in query.states:
                 continue
-            if not meeting.has(run.task_queue, run.template):
+            if not meeting.judge(AlikeJobs(run.task_queue, run.template, name)):
                 continue
             if not query.reason or found.main_reason == query.reason:
                 yield from _each(submission, run, newest=query.newest)

@@ -10,9 +10,11 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from lodesman.answers.requests import MOST_ID
+from lodesman.jobs.likeness import is_exact
 from lodesman.store import Reader
-from lodesman.store.dialect import GIVEN, by_index, greatest, is_like, keys, member
+from lodesman.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, greatest, keys, member
 from lodesman.store.read.described import asks_hidden, described_as
+from lodesman.store.read.meeting import AlikeJobs, Meeting
 from lodesman.store.readers import ReadsAs
 
 BLOCK: Final = 4_096
@@ -26,13 +28,18 @@ _FIRST_AFTER = f"""SELECT base FROM submission {by_index("submission_created")} 
 ORDER BY created_at LIMIT 1"""
 # Jobs of a batch have their names in templates of their own.
 _OWN_NAME = member("t.body", "spec", "name")
-_IS_NAMED = f"""({is_like("s.name")} OR s.name = '' AND EXISTS (SELECT 1 FROM template t
-WHERE t.id >= s.first_template AND t.id <= s.last_template AND {is_like(_OWN_NAME)}))"""
-_HAS_NAME = f"""({is_like("s.name")} OR s.name = '' AND EXISTS (SELECT 1 FROM template t
-WHERE t.id = j.template_id AND {is_like(_OWN_NAME)}))"""
+_IS_NAMED = f"""(s.name = ? OR s.name = '' AND EXISTS (SELECT 1 FROM template t
+WHERE t.id >= s.first_template AND t.id <= s.last_template AND {_OWN_NAME} = ?))"""
+_HAS_NAME = f"""(s.name = ? OR s.name = '' AND EXISTS (SELECT 1 FROM template t
+WHERE t.id = j.template_id AND {_OWN_NAME} = ?))"""
 _SUBMISSIONS = f"""SELECT s.id, s.base, s.count, s.owner, s.grp, s.vo, CASE WHEN s.name != '' THEN s.name ELSE
 coalesce((SELECT {_OWN_NAME} FROM template t WHERE t.id = s.first_template), '') END, s.created_at
 FROM submission s {{}} WHERE s.base >= ? AND s.base < ?{{}} ORDER BY s.base DESC LIMIT ?"""
+# The columns of `AlikeJobs`.
+_ALIKE_ROWS = f"""SELECT DISTINCT s.id, j.tq_id, j.template_id, s.name FROM submission s
+{JOIN_IN_ORDER} job j ON j.id >= s.base AND j.id < s.base + s.count WHERE s.id IN {GIVEN}"""
+_ALIKE_MEMBERS = f"""SELECT DISTINCT s.id, c.tq_id, c.template_id, s.name FROM submission s
+{JOIN_IN_ORDER} cohort c ON c.submission_id = s.id WHERE s.id IN {GIVEN}"""
 # The columns of `RowCount`.
 _ROWS = """SELECT j.tq_id, j.state, coalesce(a.site, ''), coalesce(a.cause, ''), count(*) FROM job j
 LEFT JOIN attempt a ON a.id = j.last_attempt WHERE j.id >= ? AND j.id < ? GROUP BY 1, 2, 3, 4"""
@@ -102,7 +109,7 @@ class RowCount(NamedTuple):
 
 
 def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[str, tuple[Any, ...]]:
-    """What the submissions `s`, or (`of_jobs`) the jobs `j` of them have to meet; and the values."""
+    """What the submissions `s`, or (`of_jobs`) the jobs `j` of them have to meet, but for patterns; and the values."""
     found: list[tuple[str, tuple[Any, ...]]] = []
     if asked.owner:
         found.append(("s.owner = ?", (asked.owner,)))
@@ -113,7 +120,7 @@ def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[
         found.append(sight.reads.condition)
     if asked.group:
         found.append(("s.grp = ?", (asked.group,)))
-    if asked.name:
+    if asked.name and is_exact(asked.name):
         found.append((_HAS_NAME if of_jobs else _IS_NAMED, (asked.name, asked.name)))
     described = described_as(asked)
     if test := described.of_job() if of_jobs else described.of_submission():
@@ -160,15 +167,34 @@ def ids_within(db: Reader, asked: _Filter) -> tuple[int, int]:
 
 
 def list_submissions(
-    db: Reader, asked: _Filter, sight: Sight, *, before: int, most: int
+    db: Reader, asked: _Filter, sight: Sight, *, before: int, most: int, meeting: Meeting | None = None
 ) -> list[StoredSubmission]:
-    """Submissions whose jobs have ids below `before`, the newest first, at most `most`."""
+    """Submissions whose jobs have ids below `before`, the newest first, at most `most`. `meeting`: what their jobs have to
+    meet beside the conditions in SQL; None: nothing. Raises PatternTooDear.
+    """
     where, values = conditions(asked, sight)
     first, last = ids_within(db, asked)
     index = by_index("submission_owner") if asked.owner else ""
-    sql = _SUBMISSIONS.format(index, where)
-    rows = db.execute(sql, (first, min(before, last + 1), *values, most))
-    return [StoredSubmission(*row) for row in rows]
+    sql, before = _SUBMISSIONS.format(index, where), min(before, last + 1)
+    found: list[StoredSubmission] = []
+    while True:
+        rows = [StoredSubmission(*row) for row in db.execute(sql, (first, before, *values, most))]
+        found += rows if meeting is None else _with_meant_jobs(db, rows, meeting)
+        if len(rows) < most or len(found) >= most:
+            return found[:most]
+        before = rows[-1].base
+
+
+def _with_meant_jobs(
+    db: Reader, stored: Sequence[StoredSubmission], meeting: Meeting
+) -> list[StoredSubmission]:
+    given, jobs = (keys([one.id for one in stored]),), dict[int, list[AlikeJobs]]()
+    for sql in (_ALIKE_ROWS, _ALIKE_MEMBERS):
+        for number, *row in db.execute(sql, given):
+            jobs.setdefault(number, []).append(AlikeJobs(*row))
+    meeting.forget()
+    meeting.learn(db, (job for one in stored for job in jobs.get(one.id, ())))
+    return [one for one in stored if any(map(meeting.judge, jobs.get(one.id, ())))]
 
 
 def count_rows(db: Reader, ids: range) -> list[RowCount]:

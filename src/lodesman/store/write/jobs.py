@@ -13,6 +13,7 @@ from lodesman.answers.vocabulary import JobState
 from lodesman.errors import Conflict, NotFound
 from lodesman.jobs.followed import Moved
 from lodesman.jobs.spec import ACTIVE, TERMINAL, may_move
+from lodesman.store.database import Reader
 from lodesman.store.dialect import by_index
 from lodesman.store.ids import Ids
 from lodesman.store.read.jobs import StoredTemplate
@@ -343,6 +344,10 @@ def submissions_between(tx: Transaction, first: int, last: int, *, owner: str = 
     """The submissions that have one of these ids, in their order; `owner`: of one user. There may be many; they are read one
     by one.
     """
-    tx.flush()
+    return stored_between(tx.reader(), first, last, owner=owner)
+
+
+def stored_between(db: Reader, first: int, last: int, *, owner: str = "") -> Iterator[IdBlock]:
+    """The same, as far as it is committed."""
     sql, values = (_SUBMISSIONS_OF_ONE, (owner,)) if owner else (_SUBMISSIONS_OF_ALL, ())
-    return (IdBlock(*row) for row in tx.db.execute(sql, (first, last, first, *values)))
+    return (IdBlock(*row) for row in db.execute(sql, (first, last, first, *values)))
