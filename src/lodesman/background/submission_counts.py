@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from lodesman.answers.job_queries import SubmissionRow, SubmissionsQuery
@@ -17,7 +18,7 @@ from lodesman.answers.vocabulary import JobState, MainReason
 from lodesman.jobs.likeness import StepBudget
 from lodesman.store import Reader
 from lodesman.store.accounting import RETURNED
-from lodesman.store.read.described import described_as
+from lodesman.store.read.described import ANYTHING, described_as
 from lodesman.store.read.job_lists import MOST_STEPS
 from lodesman.store.read.meeting import Meeting
 from lodesman.store.read.submissions import (
@@ -84,10 +85,15 @@ class SubmissionCounts:
         most: int,
         meeting: Meeting | None,
     ) -> tuple[list[StoredSubmission], list[SubmissionRow]]:
+        find = partial(list_submissions, db, asked, sight, before=before, most=most, meeting=meeting)
+        stored = None
+        if described_as(asked) != ANYTHING:
+            with db:  # others count meanwhile: to read many descriptions takes long
+                stored = find()
         # One snapshot: a member that is claimed meanwhile is counted once.
         with self._lock, db:
             self._take_in(db)
-            stored = list_submissions(db, asked, sight, before=before, most=most, meeting=meeting)
+            stored = find() if stored is None else stored
             return stored, self._counted(db, stored)
 
     def _take_in(self, db: Reader) -> None:
