@@ -100,6 +100,8 @@ def test_each_attribute_is_compared_as_what_it_is(varied):
         ("=5", "is not NAME=VALUE", ""),
         ("Campaign=may", "not found by Campaign", "JobGroup"),
         ("Memmory=5", "not found by Memmory", "Memory?"),
+        ("Arg=x", "not found by Arg", "Arguments? All are in docs/how-to/users.md"),
+        ("Nope=1", "not found by Nope", "Names of your own: JobGroup and JobName. All are in docs/"),
         ("Parameters=5", "not found by Parameters", "members of an array"),
         ("Requirements=x", "not found by Requirements: it is kept as one expression", ""),
         ("InputSandbox=a", "not found by InputSandbox", ""),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import click
@@ -11,12 +12,12 @@ import click
 from lodesman.answers import calls
 from lodesman.answers.job_queries import Action, ControlBody, Selection, SubmissionRow
 from lodesman.answers.jobs import Controlled, RangeControlled
+from lodesman.answers.vocabulary import JobState
 from lodesman.cli.arguments import JOB_RANGES, Range, merged, total
 from lodesman.cli.choosing import CHOICES, choice_options, taken_choice
 from lodesman.cli.faults import CONFLICT, FAILED
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.status import Question, fetch_submissions
-from lodesman.cli.submissions import total as counted_states
 from lodesman.cli.tables import note, say
 from lodesman.cli.words import counted
 from lodesman.errors import NotFound
@@ -24,6 +25,16 @@ from lodesman.errors import NotFound
 _ASK_ABOVE: Final = 100
 _MOST_EXAMPLES: Final = 20
 _ALL: Final = 1_000_000_000
+_ENDED: Final = frozenset({JobState.DONE, JobState.FAILED, JobState.KILLED, JobState.DELETED})
+# In which states an action may take jobs; Held may be Waiting in a task queue that nothing can run, and Matched one that its
+# pilot did not begin.
+CONCERNED: Final[Mapping[Action, frozenset[JobState]]] = MappingProxyType({
+    "kill": frozenset(JobState) - _ENDED,
+    "hold": frozenset({JobState.WAITING, JobState.MATCHED, JobState.HELD}),
+    "release": frozenset({JobState.HELD}),
+    "reschedule": frozenset(JobState) - {JobState.WAITING, JobState.HELD, JobState.DONE, JobState.DELETED},
+    "delete": (_ENDED | {JobState.WAITING, JobState.HELD, JobState.MATCHED}) - {JobState.DELETED},
+})  # fmt: skip
 _CHOICE_HELP: Final = f"""
 
 Jobs are named, or chosen with {CHOICES}; all that are given must
@@ -62,7 +73,9 @@ def _command(action: Action, done: str, description: str) -> click.Command:
     return command
 
 
-def _meant(session: Session, wanted: Sequence[Range], choice: Selection | None) -> tuple[int, str]:
+def _meant(
+    session: Session, action: Action, wanted: Sequence[Range], choice: Selection | None
+) -> tuple[int, str]:
     """How many jobs are meant at most, and which, in words. Of ranges it is not asked which jobs are chosen."""
     if wanted or choice is None:
         return total(wanted), ", ".join(map(str, wanted[:3])) + ("..." if len(wanted) > 3 else "")
@@ -73,13 +86,13 @@ def _meant(session: Session, wanted: Sequence[Range], choice: Selection | None) 
             job_group=choice.job_group, job_class=choice.job_class, where=tuple(choice.where),
         )  # fmt: skip
         rows += fetch_submissions(session, asked)
-    states = counted_states(rows)
-    jobs = sum(count for name, count in states.items() if not choice.states or name in choice.states)
-    return jobs, f"of {counted(len(rows), 'submission')}"
+    states = CONCERNED[action].intersection(choice.states or JobState)
+    jobs = [sum(row.states.get(one, 0) for one in states) for row in rows]
+    return sum(jobs), f"of {counted(sum(map(bool, jobs)), 'submission')}"
 
 
 def _preview(session: Session, action: Action, wanted: Sequence[Range], choice: Selection | None) -> int:
-    jobs, which = _meant(session, wanted, choice)
+    jobs, which = _meant(session, action, wanted, choice)
     session.exit_if_json({"dry_run": True, "jobs": jobs})
     say(f"{action} would mean up to {counted(jobs, 'job')} ({which}). Nothing was changed.")
     return 0
@@ -87,7 +100,7 @@ def _preview(session: Session, action: Action, wanted: Sequence[Range], choice: 
 
 def _ask(session: Session, action: Action, wanted: tuple[Range, ...], choice: Selection | None) -> None:
     if sys.stdin.isatty() and sys.stderr.isatty():
-        confirm_many(action, *_meant(session, wanted, choice))
+        confirm_many(action, *_meant(session, action, wanted, choice))
 
 
 def control_whole(session: Session, body: ControlBody) -> Controlled:

@@ -102,6 +102,7 @@ class Question:
 
 
 _NO_FILTERS = Question().filters()
+_OF_OTHERS = "; --all shows those of others that you may see."
 
 
 @dataclass(slots=True)
@@ -203,11 +204,12 @@ def _submission_pages(session: Session, query: SubmissionsQuery) -> Iterator[Sub
 def _none(question: Question) -> str:
     if question.shared:
         return "Nothing such is shared with you."
-    return (
-        "There are no jobs."
-        if question.everyone
-        else "You have no jobs; --all shows those of others that you may see."
-    )
+    if question.is_narrow:
+        is_own = not question.everyone and not question.owner and not question.ranges
+        return (
+            f"None of your jobs matches all filters{_OF_OTHERS}" if is_own else "No job matches all filters."
+        )
+    return "There are no jobs." if question.everyone else f"You have no jobs{_OF_OTHERS}"
 
 
 def _list_submissions(session: Session, question: Question, shape: ListShape) -> None:
@@ -218,7 +220,7 @@ def _list_submissions(session: Session, question: Question, shape: ListShape) ->
         return
     shape.show(submissions.COLUMNS, _usual_submissions(question), rows)
     if not found.count:
-        note(_none(question) if question.shared or not question.is_narrow else "There is no such submission.")
+        note(_none(question))
     if shape.is_table:
         say(f"{'In these' if found.more or question.is_narrow else 'In all'}: {states(counts)}.")
         if counts[JobState.HELD]:
@@ -273,8 +275,8 @@ def _list_jobs(session: Session, question: Question, shape: ListShape) -> None:
     rows = iter(found)
     first = list(islice(rows, PORTION))
     if not first:
-        is_choice = (question.ranges or question.is_narrow) and not question.shared
-        note("There is no such job." if is_choice else _none(question))
+        is_named = question.ranges and not question.is_narrow
+        note("There is no such job." if is_named else _none(question))
     shape.show(job_columns.COLUMNS, _usual_jobs(question, first), chain(first, rows))
     if shape.is_table and (counts := _counts(session, question)):
         say(f"In all: {states(counts['counts'])}.")

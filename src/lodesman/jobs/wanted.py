@@ -24,6 +24,11 @@ _ELSEWHERE: Final = MappingProxyType({
     **dict.fromkeys(("after", "after_ok", "on_parent_failure"), "it is kept with the jobs that it names"),
 })  # fmt: skip
 _OWN: Final = "Names of your own: JobGroup and JobName."
+_LIST: Final = "All are in docs/how-to/users.md, Attributes."
+# Of names that may have been meant: letters of a beginning, and how much is alike.
+_BEGINNING: Final = 3
+_NEARNESS: Final = 0.7
+_MOST_NEAR: Final = 3
 
 
 class AskedAttribute(Struct, frozen=True):
@@ -52,8 +57,12 @@ def read_wanted(text: str) -> AskedAttribute:
 def _hint(name: str) -> str:
     if name.casefold() in map(str.casefold, PARAMETERS):
         return "It makes the members of an array; each is a job."
-    near = get_close_matches(name.casefold(), [one.name.casefold() for one in ATTRIBUTES], 1)
-    return f"{next(one.name for one in ATTRIBUTES if one.name.casefold() == near[0])}?" if near else _OWN
+    folded = name.casefold()
+    known = {word.casefold(): one.name for one in ATTRIBUTES for word in (*one.aliases, one.name)}
+    begun = [word for word in known if len(folded) >= _BEGINNING and word.startswith(folded)]
+    near = [*get_close_matches(folded, known, _MOST_NEAR, _NEARNESS), *begun]
+    found = list(dict.fromkeys(known[word] for word in near))[:_MOST_NEAR]
+    return f"{', '.join(found)}? {_LIST}" if found else f"{_OWN} {_LIST}"
 
 
 def _refused(words: str, hint: str) -> InvalidRequest:

@@ -132,7 +132,8 @@ def test_filters_travel(at, listing):
     assert at("status", "--jobs", "--state", "failed").out.splitlines()[1].split()[0] == "5"
     assert at("status", "--jobs", "--group", "bio").out.splitlines()[1].split()[0] == "6"
     assert "In all: 5 Done." in at("status", "--jobs", "--group", "bio").out
-    assert at("status", "--jobs", "--state", "Held").err == "lode: There is no such job.\n"
+    none = "lode: None of your jobs matches all filters; --all shows those of others that you may see.\n"
+    assert at("status", "--jobs", "--state", "Held").err == none
     at("status", "--jobs", "--state", "Held", "--state", "Done")
     assert listing.of("GET", "/v1/jobs")[-1].query["state"] == "Held,Done"
 
@@ -143,7 +144,7 @@ def test_jobs_that_wait_for_one_reason(at, listing):
     assert lines[1].split()[0] == "7"
     assert lines[1].endswith("no-room-for-pilots")
     assert len(lines) == 2
-    assert at("status", "9", "--reason", "impossible").err == "lode: There is no such job.\n"
+    assert at("status", "9", "--reason", "impossible").err == "lode: No job matches all filters.\n"
 
 
 def test_when_waiting_jobs_start(at, server):

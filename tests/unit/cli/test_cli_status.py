@@ -23,6 +23,8 @@ from lodesman.cli.moments import past_moment
 from lodesman.cli.session import Session
 from lodesman.cli.submissions import WIDTH, bar
 from lodesman.cli.watching import WatchedList, fitted
+from lodesman.commands.control import TARGET
+from lodesman.jobs.spec import may_move
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e"
 
@@ -128,7 +130,9 @@ def test_nothing_to_show(at, server):
     server.on("GET", "/v1/submissions", {"submissions": []})
     assert at("status").err == "lode: You have no jobs; --all shows those of others that you may see.\n"
     assert at("status", "--all").err == "lode: There are no jobs.\n"
-    assert at("status", "--name", "x").err == "lode: There is no such submission.\n"
+    none = "None of your jobs matches all filters; --all shows those of others that you may see."
+    assert at("status", "--where", "JobName=x").err == f"lode: {none}\n"
+    assert at("status", "--where", "JobName=x", "--all").err == "lode: No job matches all filters.\n"
 
 
 def test_the_column_reason_says_why_a_job_is_in_its_state(at, server):
@@ -314,10 +318,28 @@ def test_what_descriptions_say_chooses_jobs_and_filters_lists(at, obeying):
     assert obeying.asked[-1].query["job_class"] == "a*"
 
 
+COUNTED = {
+    "hold --state Done": "0 jobs (of 0 submissions)",
+    "kill --where Tag=GPU": "3 jobs (of 2 submissions)",
+    "kill --where Tag=GPU --state Held,Done": "1 job (of 1 submission)",
+    "release --name x": "1 job (of 1 submission)",
+    "reschedule --name x": "4 jobs (of 1 submission)",
+    "delete --name x": "11 jobs (of 3 submissions)",
+}
+
+
+def test_a_dry_run_counts_all_jobs_that_an_action_may_take():
+    for action in ("kill", "hold", "reschedule", "delete"):
+        target = TARGET[action]
+        assert {state for state in JobState if may_move(state, target)} - {
+            JobState.HELD
+        } <= actions.CONCERNED[action]
+
+
 def test_a_dry_run_only_counts(at, obeying):
-    assert at("hold", "--state", "Done", "--dry-run").out == (
-        "hold would mean up to 4 jobs (of 3 submissions). Nothing was changed.\n"
-    )
+    for asked, meant in COUNTED.items():
+        result = at(*asked.split(), "--dry-run").out
+        assert result == f"{asked.split()[0]} would mean up to {meant}. Nothing was changed.\n"
     assert at("hold", "5-9", "--dry-run", "--json").json == {"dry_run": True, "jobs": 5}
     assert {one.method for one in obeying.asked} == {"GET"}
 
@@ -347,7 +369,7 @@ def test_people_are_asked_before_many_jobs_are_chosen(at, obeying, monkeypatch):
     monkeypatch.setattr(actions, "_ASK_ABOVE", 3)
     with closing(Session(server=obeying.url)) as session:
         with pytest.raises(click.Abort):
-            actions._ask(session, "kill", (), Selection([JobState.DONE]))
+            actions._ask(session, "delete", (), Selection([JobState.DONE]))
         actions._ask(session, "kill", (), Selection([JobState.HELD]))
 
 
