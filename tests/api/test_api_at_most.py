@@ -54,7 +54,7 @@ def test_why_says_what_a_member_waits_for_and_who_changes_it(house):
     assert (queue["at_most"], queue["submission"], queue["waiting"]) == (2, 1, 7)
     found = house.get("/v1/queues/why?path=North/ce.north/short")
     assert (found["verdict"], found["main_reason"]) == ("not now", "at-most")
-    assert found["summary"].endswith("AtMost of their submissions keeps 1 of them from starting there now.")
+    assert found["summary"].endswith("AtMost of their submissions keeps it from starting there now.")
 
 
 def test_a_pilot_says_why_it_gets_none(house):

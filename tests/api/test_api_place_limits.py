@@ -167,7 +167,7 @@ def test_a_queue_gets_no_pilots_where_all_that_fits_is_limited(admin, backend):
         why = admin.get(f"/v1/queues/why?path={queue}")
         assert why["main_reason"] == reason
         assert why["who"].startswith("who set these limits") is (reason == "limited")
-        assert ("limits keep 1 of them from starting there now" in why["summary"]) is (reason == "limited")
+        assert ("limits keep it from starting there now" in why["summary"]) is (reason == "limited")
     admin.submitted({**USER, "CPUTime": 500})
     director.tick(admin.now + 60.0)
     why = admin.get("/v1/queues/why?path=North/ce.north/short")

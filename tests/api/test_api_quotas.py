@@ -206,7 +206,7 @@ def test_pilots_that_people_start_are_not_offered_to_jobs_behind_a_limit(admin):
         return found["verdict"], found["main_reason"], found["summary"], found["who"]
 
     admin.submitted({})
-    kept = "1 task queue could be run there, but limits keep 1 of them from starting there now."
+    kept = "1 task queue could be run there, but limits keep it from starting there now."
     assert told()[1] == "manual-pilots"
     put(admin, none)
     verdict, reason, summary, who = told()

@@ -97,7 +97,7 @@ def test_a_queue_of_a_site_that_takes_no_such_pilots_is_not_now(flow):
     flow.director.iterated_at = flow.house.now
     found = why(flow, QUEUE)
     assert (found["verdict"], found["main_reason"]) == ("not now", "site-gate")
-    assert "keeps 1 of them from starting there now: 1 queue: the site and the pilots do" in found["summary"]
+    assert "keeps it from starting there now: 1 queue: the site and the pilots do" in found["summary"]
     assert 'North: TARGET.JobOwner == "bob" is false: JobOwner = "ann"' in found["summary"]
 
 

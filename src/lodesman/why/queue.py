@@ -130,7 +130,8 @@ class QueueFacts(SnapshotFacts):
         """What keeps how many task queues from starting there, in words; '' for nothing."""
         words = []
         for reason, some in self.kept:
-            text = f"{_KEPT[reason]} {len(some)} of them from starting there now"
+            which = "it" if self.fitting == 1 else f"{len(some)} of them"
+            text = f"{_KEPT[reason]} {which} from starting there now"
             if reason is QueueReason.SITE_GATE and self.decision is not None:
                 told = self.decision.unmatched[min(some)].words
                 text += f": {'; '.join(told)}" if told else ""
