@@ -6,6 +6,7 @@ import pytest
 from tests.contract.test_change_jobs import change
 
 from lodesman.answers.job_queries import Selection
+from lodesman.commands import choice
 from lodesman.commands.choice import Choice
 from lodesman.commands.control import Control
 
@@ -65,3 +66,20 @@ def test_all_is_known_that_one_command_reaches(house):
         chosen = Choice.of(Selection(**asked), "ann")
         chosen.learn(house.reader, [range(1, 9)])
         assert (kill(house, chosen, range(1, 9)).rest, asked) == ((), asked)
+
+
+def test_a_portion_is_of_so_many_kinds_of_jobs(house, chosen, monkeypatch):
+    monkeypatch.setattr(choice, "MOST_ROWS", 3)
+    for _ in range(3):
+        house.batch([BODY % "x", BODY % "x"])
+    chosen.learn(house.reader, [range(1, 7)])
+    assert kill(house, chosen, range(1, 7)).rest == (range(3, 7),)
+    chosen.learn(house.reader, [range(3, 7)])
+    assert kill(house, chosen, range(3, 7)).rest == (range(5, 7),)
+
+
+def test_members_that_are_alike_are_one_kind(house, chosen):
+    for _ in range(3):
+        house.submit(5_000, body=BODY % "x")
+    chosen.learn(house.reader, [range(1, 15_001)])
+    assert kill(house, chosen, range(1, 15_001)).changed == 15_000

@@ -10,7 +10,7 @@ from lodesman.answers.job_queries import Selection
 from lodesman.jobs.likeness import PatternTooDear, StepBudget
 from lodesman.store import Reader
 from lodesman.store.read.described import ANYTHING, Described, described_as
-from lodesman.store.read.meeting import AlikeJobs, Meeting, alike_between, end_of_rows
+from lodesman.store.read.meeting import AlikeJobs, Meeting, alike_between, count_between
 from lodesman.store.write.cohorts import CohortRow
 from lodesman.store.write.jobs import IdBlock, JobRow, stored_between
 
@@ -72,9 +72,10 @@ class Choice:
                 if passed_over:
                     room -= PASSED_OVER
                 else:
-                    if last - first >= room:
-                        last = end_of_rows(db, range(first, last + 1), MOST_ROWS)
-                    room -= 2 + last - first
+                    found = 1
+                    if first < last:
+                        found, last = count_between(db, block.submission, range(first, last + 1), MOST_ROWS)
+                    room -= 1 + found
                     yield first, last
                 if room <= 0:
                     return

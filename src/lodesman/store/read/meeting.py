@@ -25,7 +25,12 @@ _RUNS: Final = f"""WITH given (first, last) AS {GIVEN_PAIRS}
 SELECT {greatest("given.first", "c.base + c.start")}, c.tq_id, c.template_id, s.name FROM given
 JOIN submission s ON s.base = (SELECT max(base) FROM submission WHERE base <= given.first)
 JOIN cohort c ON c.submission_id = s.id AND c.base + c.start <= given.last AND c.base + c.stop > given.first"""
-_ENOUGH: Final = "SELECT id FROM job WHERE id >= ? AND id <= ? ORDER BY id LIMIT 1 OFFSET ?"
+_ENOUGH: Final = (
+    "SELECT count(*), max(id) FROM (SELECT id FROM job WHERE id >= ? AND id <= ? ORDER BY id LIMIT ?) part"
+)
+_OVERLAPPING: Final = (
+    "SELECT count(*) FROM cohort WHERE submission_id = ? AND base + start <= ? AND base + stop > ?"
+)
 
 
 class AlikeJobs(NamedTuple):
@@ -131,9 +136,13 @@ def _own_name(pattern: Pattern) -> Likeness:
     )
 
 
-def end_of_rows(db: Reader, ids: range, most: int) -> int:
-    """The last of these ids up to which not more jobs have a row."""
-    return db.find(int, _ENOUGH, (ids[0], ids[-1], most - 1)) or ids[-1]
+def count_between(db: Reader, submission: int, ids: range, most: int) -> tuple[int, int]:
+    """The rows of the first jobs of a part of a submission, at most so many, and its runs; and the last id up to which they
+    are counted.
+    """
+    rows, last = db.only(_ENOUGH, (ids[0], ids[-1], most))
+    end = last if rows == most else ids[-1]
+    return rows + db.only(_OVERLAPPING, (submission, end, ids[0]))[0], end
 
 
 def alike_between(db: Reader, parts: Iterable[tuple[int, int]]) -> list[AlikeJobs]:
