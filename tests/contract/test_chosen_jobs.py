@@ -44,6 +44,7 @@ def test_what_changes_meanwhile_is_learned_anew(house, chosen, rows):
     assert change(house, 4, 5) == (2, 0)
     out = kill(house, chosen, range(1, 7))
     assert (out.changed, out.rest) == (3, (range(4, 7),))
+    assert kill(house, chosen, range(4, 7)).rest == (range(4, 7),)
     chosen.learn(house.reader, out.rest)
     out = kill(house, chosen, range(4, 7))
     assert (out.changed, out.rest) == (1, ())

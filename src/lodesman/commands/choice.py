@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Final
 
 from lodesman.answers.job_queries import Selection
@@ -26,7 +27,7 @@ _MOST_STEPS: Final = 50_000_000
 class Choice:
     """All jobs that are not chosen are passed over: they are neither changed nor refused.
 
-    What names and descriptions say is found out beside the writer (`learn`), which only finds it here (`judge`): to read the
+    What names and descriptions say is found out beside the writer (`learn`), which only finds it here (`meant`): to read the
     texts of a thousand jobs takes long. Jobs of which it is not known, or that were changed since, are for the next command.
     """
 
@@ -87,10 +88,19 @@ class Choice:
         """Whether jobs of a submission may be chosen; None: that is not known yet."""
         return self._has(block) and self._meeting.judge_name(block.name)
 
-    def judge(self, name: str, job: JobRow | CohortRow) -> bool | None:
-        """Whether jobs of a submission with this name are chosen by name and description; None: that is not known yet."""
-        return self._meeting.judge(AlikeJobs(job.tq_id, job.template_id, name))
+    def meant(
+        self, block: IdBlock, rows: Sequence[JobRow], touched: Sequence[CohortRow], run: range
+    ) -> tuple[list[JobRow], list[CohortRow], int]:
+        """Which of these are chosen by name and description, as far as that is known; and where in the run it is not."""
+        of_rows = [self._judge(block, row) for row in rows]
+        of_runs = [self._judge(block, one) for one in touched]
+        begins = [*(row.id - block.base for row in rows), *(max(one.start, run.start) for one in touched)]
+        stop = min(
+            (at for at, is_met in zip(begins, (*of_rows, *of_runs), strict=True) if is_met is None),
+            default=run.stop,
+        )
+        chosen = [row for row in compress(rows, of_rows) if row.id < block.base + stop]
+        return chosen, [one for one in compress(touched, of_runs) if max(one.start, run.start) < stop], stop
 
-    def first_unknown(self, name: str, jobs: Iterable[tuple[int, JobRow | CohortRow]], end: int) -> int:
-        """The first place before `end` where jobs begin of which that is not known."""
-        return min((at for at, job in jobs if self.judge(name, job) is None), default=end)
+    def _judge(self, block: IdBlock, job: JobRow | CohortRow) -> bool | None:
+        return self._meeting.judge(AlikeJobs(job.tq_id, job.template_id, block.name))

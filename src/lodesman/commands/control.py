@@ -127,7 +127,6 @@ class RangeAction:
     most: int = 0
     choice: Choice | None = None
     _owner: str = field(init=False, default="")
-    _name: str = field(init=False, default="")
     _singles: SingleJobs = field(init=False, default_factory=SingleJobs)
 
     def apply(self, tx: Transaction) -> ControlOutcome:
@@ -178,14 +177,12 @@ class RangeAction:
         """Jobs of a submission: those with a row, and those of its members that have none. Returns the last id done."""
         touched = self._singles.cohorts(tx, block, run)
         if self.choice is not None:
-            begin: list[tuple[int, JobRow | CohortRow]] = [(row.id - block.base, row) for row in rows]
-            begin += [(max(one.start, run.start), one) for one in touched]
-            run = range(run.start, self.choice.first_unknown(block.name, begin, run.stop))
-        self._name = block.name
+            rows, touched, stop = self.choice.meant(block, rows, touched, run)
+            run = range(run.start, stop)
         for row in rows:
-            if row.id < block.base + run.stop and self._means(row.state, row):
+            if self._means(row.state, row):
                 self._row(tx, out, row)
-        for cohort in touched if run else ():
+        for cohort in touched:
             self._members(tx, out, cohort, run)
         return block.base + run.stop - 1
 
@@ -200,14 +197,11 @@ class RangeAction:
                 self._waiting(tx, out, cohort, waiting)
 
     def _means(self, state: str, job: JobRow | CohortRow) -> bool:
-        """Whether jobs in a state are meant. Those that wait in a task queue that nothing can run are Held."""
-        if self.choice is None:
+        """Whether jobs in a state are chosen. Those that wait in a task queue that nothing can run are Held."""
+        if self.choice is None or not self.choice.states:
             return True
-        if self.choice.states:
-            held = state == JobState.WAITING and job.tq_id in self.live.queues.held
-            if (JobState.HELD if held else state) not in self.choice.states:
-                return False
-        return bool(self.choice.judge(self._name, job))
+        held = state == JobState.WAITING and job.tq_id in self.live.queues.held
+        return (JobState.HELD if held else state) in self.choice.states
 
     @abstractmethod
     def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:

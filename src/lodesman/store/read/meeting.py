@@ -109,7 +109,7 @@ class _MetRows:
         new = [one for one in dict.fromkeys(ids) if one not in self._met] if self._asks else []
         if new:
             rows = db.execute(self._sql, (*self._before, keys(new), *self._after))
-            texts = {number: found for number, *found in rows}
+            texts = {row[0]: row[1:] for row in rows}
             for number in new:
                 self._met[number] = number in texts and self._is_met(texts[number])
 
@@ -137,8 +137,8 @@ def _own_name(pattern: Pattern) -> Likeness:
 
 
 def count_between(db: Reader, submission: int, ids: range, most: int) -> tuple[int, int]:
-    """The rows of the first jobs of a part of a submission, at most so many, and its runs; and the last id up to which they
-    are counted.
+    """The rows of the first jobs of a part of a submission, at most that number, and its runs; and the last id up to which
+    they are counted.
     """
     rows, last = db.only(_ENOUGH, (ids[0], ids[-1], most))
     end = last if rows == most else ids[-1]
