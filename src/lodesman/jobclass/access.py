@@ -23,7 +23,16 @@ from lodesman.jobclass.attributes import (
     truth,
 )
 from lodesman.jobclass.model import DEFAULT_VARIANT, ClassSnapshot, JobClass
-from lodesman.jobclass.specifiers import ClassEntry, ClassList, ClassScalar, ClassValue, job_value, together
+from lodesman.jobclass.specifiers import (
+    ClassEntry,
+    ClassList,
+    ClassScalar,
+    ClassValue,
+    free,
+    job_value,
+    length_of,
+    together,
+)
 
 
 class Deed(StrEnum):
@@ -61,6 +70,8 @@ class Violation(Struct, frozen=True, kw_only=True):
 
 _MOST_SAID = 100
 _Violations = tuple[Violation, ...]
+Known = dict[tuple[str, ClassValue], tuple[_Violations, _Violations]]
+"""What is judged of a value of an attribute, by one template."""
 
 
 def check(snapshot: ClassSnapshot, values: JobValues, canonical: CanonicalKey) -> tuple[Violation, ...]:
@@ -148,40 +159,58 @@ def _check_list(
 
 
 def check_template(
-    template: JobClass, job_class: JobClass, canonical: CanonicalKey
+    template: JobClass, job_class: JobClass, canonical: CanonicalKey, known: Known | None = None
 ) -> Mapping[str, tuple[Violation, ...]]:
     """By variant, everything in which a class goes against the template (its variant `default`): a value that is not left
     open there, or a specifier that is withheld; the first hundred or so. Variants that keep to it are left out.
 
-    A value that several variants have is judged once.
+    A value that several variants have is judged once, and with one `known` for several classes, one that these have.
     """
     forced = template.snapshot(DEFAULT_VARIANT).attributes
-    known: dict[tuple[str, int], tuple[_Violations, _Violations]] = {}
+    known = {} if known is None else known
+    mine_known: dict[tuple[str, int], tuple[_Violations, _Violations]] = {}
     found: dict[str, _Violations] = {}
     for variants in job_class.alike():
         changed: list[Violation] = []
         opened: list[Violation] = []
         for name, held in forced.items():
             mine = job_class.value(name, variants[0])
-            if (name, id(mine)) not in known:
-                known[name, id(mine)] = (
-                    tuple(
-                        islice(
-                            _check_value(name, held, job_value(kind_of(name), mine), canonical), _MOST_SAID
-                        )
-                    ),
-                    tuple(islice(_opened(name, held, mine, canonical), _MOST_SAID)),
-                )
-            changed += known[name, id(mine)][0]
-            opened += known[name, id(mine)][1]
+            if (name, id(mine)) not in mine_known:  # long values are compared once
+                mine_known[name, id(mine)] = known.get((name, mine)) or _judge(name, held, mine, canonical)
+                known[name, mine] = mine_known[name, id(mine)]
+            changed += mine_known[name, id(mine)][0]
+            opened += mine_known[name, id(mine)][1]
         if changed or opened:
             found |= dict.fromkeys(variants, (*changed, *opened)[:_MOST_SAID])
     return {variant: found[variant] for variant in job_class.variants if variant in found}
 
 
-def judged(template: JobClass, job_class: JobClass, canonical: CanonicalKey) -> JobClass:
+def _judge(
+    name: str, held: ClassValue, mine: ClassValue, canonical: CanonicalKey
+) -> tuple[_Violations, _Violations]:
+    """In which way a value goes against that of the template: what it gives, and what it leaves open."""
+    given = _check_value(name, held, job_value(kind_of(name), mine), canonical)
+    return tuple(islice(given, _MOST_SAID)), tuple(islice(_opened(name, held, mine, canonical), _MOST_SAID))
+
+
+def judged(
+    template: JobClass, job_class: JobClass, canonical: CanonicalKey, known: Known | None = None
+) -> JobClass:
     """The class with those variants in conflict that go against the template as it is now."""
-    return replace(job_class, conflicts=frozenset(check_template(template, job_class, canonical)))
+    return replace(job_class, conflicts=frozenset(check_template(template, job_class, canonical, known)))
+
+
+def comparisons(template: JobClass, classes: Iterable[JobClass]) -> int:
+    """How many entries of the template these classes are held against."""
+    forced = template.snapshot(DEFAULT_VARIANT).attributes
+    lengths = {name: length for name, held in forced.items() if (length := length_of(held))}
+    values: set[tuple[str, ClassValue]] = set()
+    for one in classes:
+        for name in lengths:
+            held = one.attributes.get(name)
+            own = (held.base, *held.variants.values()) if held else (free(kind_of(name)),)
+            values.update((name, value) for value in own)
+    return sum(lengths[name] for name, _ in values)
 
 
 def _opened(name: str, held: ClassValue, mine: ClassValue, canonical: CanonicalKey) -> Iterator[Violation]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from lodesman.answers.job_classes import JobClassSection
 from lodesman.gridengine.jclist import ANY_JC, NO_JC
 from lodesman.gridengine.vocabulary import Vocabulary
-from lodesman.jobclass.access import check_template, judged
+from lodesman.jobclass.access import Known, check_template, judged
 from lodesman.jobclass.model import DEFAULT_VARIANT, TEMPLATE, ClassSnapshot, JobClass, fresh_template
 from lodesman.jobclass.rights import ClassRefusal, ClassUser, choose_class, derive, no_class, split_name
 
@@ -105,12 +105,17 @@ class Classes(Struct, frozen=True, kw_only=True):
     def judged(self, names: Iterable[str]) -> Classes:
         """With the conflicts of these classes as the template makes them."""
         template = replace(self.template, conflicts=frozenset())
-        found = {name: judged(template, self.by_name[name], self.canonical) for name in names}
+        known: Known = {}
+        found = {name: judged(template, self.by_name[name], self.canonical, known) for name in names}
         return replace(self, by_name={**self.by_name, **found, TEMPLATE: template})
 
-    def conflicts_of(self, name: str) -> dict[str, list[str]]:
-        """By variant, in which way a class goes against the template, each a sentence without a full stop."""
-        found = check_template(self.template, self.by_name[name], self.canonical) if name != TEMPLATE else {}
+    def conflicts_of(self, name: str, known: Known | None = None) -> dict[str, list[str]]:
+        """By variant, in which way a class goes against the template, each a sentence without a full stop. `known`: of other
+        classes.
+        """
+        if name == TEMPLATE:
+            return {}
+        found = check_template(self.template, self.by_name[name], self.canonical, known)
         return {variant: [one.sentence for one in violations] for variant, violations in found.items()}
 
 

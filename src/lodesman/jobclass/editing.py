@@ -19,7 +19,7 @@ from lodesman.errors import (
     SyntaxFault,
 )
 from lodesman.gridengine.values import class_name_problem
-from lodesman.jobclass.access import Violation, check_template
+from lodesman.jobclass.access import Known, Violation, check_template, comparisons
 from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, JobValue, entries_of, kind_of, truth
 from lodesman.jobclass.classes import REQUESTS, Classes
 from lodesman.jobclass.language import (
@@ -49,6 +49,7 @@ _MAX_NOTICES = 100
 _MOST_LISTED = 20
 _MOST_GIVEN = 1 << 16
 _MOST_ENTRIES = 100_000
+_MOST_COMPARED = 300_000
 _KINDS: Mapping[RefusalReason, Callable[..., LodesmanError]] = {
     RefusalReason.NAME: InvalidRequest,
     RefusalReason.UNKNOWN: NotFound,
@@ -130,6 +131,8 @@ def edit_classes(
         words, line = f"a text has at most {MOST_CLASSES} classes.", pieces[MOST_CLASSES].line
         reading.faults.append(InvalidConfig(**_at(line, words)))
     changed = {name: one for name, (one, _) in reading.found.items()}
+    if too_much := _too_much_work(before, reading.found):
+        return ClassEdit(after=before, faults=(too_much,))
     after = before.with_changes(changed)
     for name, (one, lines) in reading.found.items():
         reading.faults += _against_template(after, one, lines)
@@ -267,6 +270,23 @@ def _too_many_entries(one: JobClass, template: JobClass, lines: Mapping[str, int
         yield InvalidConfig(**_at(lines["jcname"], words), job_class=one.name, limit=_MOST_ENTRIES)
 
 
+def _too_much_work(
+    before: Classes, found: Mapping[str, tuple[JobClass, Mapping[str, int]]]
+) -> LodesmanError | None:
+    """A changed template is held against all classes, each other class against it."""
+    changed = {name: one for name, (one, _) in found.items()}
+    is_of_all = TEMPLATE in changed
+    judged = {**before.by_name, **changed} if is_of_all else changed
+    count = comparisons(changed.get(TEMPLATE, before.template), judged.values())
+    if count <= _MOST_COMPARED:
+        return None
+    name = TEMPLATE if is_of_all else next(iter(changed))
+    what = "the entries of the template are held against the values of"
+    words = f"{what} {len(judged):,} classes, {count:,} times; at most {_MOST_COMPARED:,}. "
+    words += "Give the template fewer entries." if is_of_all else "Change fewer classes at once."
+    return InvalidConfig(**_at(found[name][1]["jcname"], words), job_class=name, limit=_MOST_COMPARED)
+
+
 def _too_many_names(one: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
     """Submissions and changes are held against each of these names."""
     instead = "Put the users on a user list, and name that."
@@ -338,9 +358,10 @@ def _new_conflicts(
     before: Classes, after: Classes, changed: Collection[str], line: int
 ) -> Iterator[ClassNotice]:
     """The classes that go against the template from now on, and did not until now."""
+    judged: Known = {}
     for name in sorted(after.by_name.keys() - changed):
         known = before.by_name[name].conflicts
-        for variant, sentences in after.conflicts_of(name).items():
+        for variant, sentences in after.conflicts_of(name, judged).items():
             if variant not in known:
                 message = f"{name}.{variant} is in conflict with the template: {first_of(sentences, '; ')}."
                 yield ClassNotice(job_class=name, attribute="", message=message, line=line)

@@ -9,7 +9,7 @@ from tests.kits.jobclass_kit import class_of
 from lodesman.answers.requests import SubmitBody
 from lodesman.commands.resolving import Resolver
 from lodesman.gridengine.vocabulary import Vocabulary
-from lodesman.jobclass import ClassSnapshot, check_template, classes_of
+from lodesman.jobclass import ClassSnapshot, access, check_template, classes_of, editing
 from lodesman.jobclass.editing import Author, edit_classes
 
 MANAGER = Author(name="root", is_manager=True)
@@ -227,6 +227,43 @@ def test_what_variants_have_is_held_against_at_most_100_000_entries_of_the_templ
     )
     ((line, words),) = faults_of(text_of(101, "NONE", "".join(brackets)), before)
     assert (line, "are held against 101,000 entries of the template" in words) == (1, True)
+
+
+def test_a_template_is_held_against_the_values_of_all_classes_at_most_300_000_times(monkeypatch):
+    """Each value of an attribute counts once, whatever classes and variants have it: also that there is none."""
+    monkeypatch.setattr(editing, "_MOST_COMPARED", 300)
+    plain = [class_of(name, "default,v", N="S") for name in names(50)]
+    text = f"jcname template\nac {{+~-}}{entries(100)}\n"
+    assert faults_of(text, classes_of(plain, Vocabulary()), "change") == []
+    own = [class_of(name, "default,v", ac=f"{{+}}x={name},[v=x=v{name}]") for name in names(50)]
+    before = classes_of(own, Vocabulary())
+    ((line, words),) = faults_of(text, before, "change")
+    what = "the entries of the template are held against the values of 51 classes, 10,100 times; at most 300."
+    assert (line, words) == (1, f"{what} Give the template fewer entries.")
+    assert faults_of(f"jcname template\nac {{+~-}}{entries(2)}\n", before, "change") == []
+    now = classes_of([class_of("template", ac="{+~-}" + entries(100))], Vocabulary())
+    texts = [f"jcname {name}\nac {{+}}x={name}\n" for name in names(4)]
+    assert faults_of("".join(texts[:3]), now) == []
+    ((line, words),) = faults_of("".join(texts), now)
+    assert (line, words.endswith("4 classes, 400 times; at most 300. Change fewer classes at once.")) == (
+        1,
+        True,
+    )
+
+
+def test_what_several_classes_have_is_judged_once(monkeypatch):
+    judged = []
+    real = access._judge
+
+    def judge(name, *more):
+        judged.append(name)
+        return real(name, *more)
+
+    monkeypatch.setattr(access, "_judge", judge)
+    same = [class_of(name, "default,v", ac="{+}x,[v=y]") for name in names(20)]
+    before = classes_of([class_of("template", ac=entries(5)), *same], Vocabulary())
+    assert judged == ["ac"] * 3, "of the template itself, too"
+    assert all(before.by_name[name].conflicts == {"default", "v"} for name in names(20))
 
 
 def test_a_stored_class_with_more_entries_is_of_use():
