@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,8 @@ from lodesman.batch.damage import is_of_system
 from lodesman.batch.pilot_directory import ENTRY, STAMP, PilotDirectory
 from lodesman.batch.pilot_records import Entry
 from lodesman.batch.process_tree import process_table
-from lodesman.batch.processes import marked, sweep
+from lodesman.batch.processes import marked, stamps_here, sweep
+from lodesman.errors import LodesmanError
 from lodesman.resources import QueueId
 
 _SWEEP_SECONDS: Final = 2.0
@@ -29,21 +30,26 @@ Found = tuple[PilotDirectory, Entry, NativeState | None]
 
 
 class KnownPilots:
-    """The pilots in `root`. `damaged`: what is damaged, in words. One thread at a time changes something."""
+    """The pilots in `root`. `damaged`: what is damaged, in words. One thread at a time changes something.
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    `has_begun` says whether the server knows of a stamp that it ran or ended: the directory may be a copy of an earlier one.
+    """
+
+    def __init__(self, root: Path, has_begun: Callable[[str], bool]) -> None:
+        self.root, self._has_begun = root, has_begun
         self.damaged: list[str] = []
         self._entries: dict[str, Entry] = {}
         self._ended: set[str] = set()
         self._lost: dict[str, QueueId | None] = {}
         self._vanished: dict[str, QueueId] = {}
         self._unknown: set[str] = set()
+        # Those that live without a directory, and did so before this process began; None: not sought yet.
+        self._strays: set[str] | None = None
 
     @property
     def unknown(self) -> int:
         """How many pilots may live of which no file says the queue: each may have a slot of any."""
-        return len(self._unknown) + list(self._lost.values()).count(None)
+        return len(self._unknown) + list(self._lost.values()).count(None) + len(self._strays or ())
 
     def stamps(self) -> set[str]:
         """All that have a directory. Raises OSError."""
@@ -71,6 +77,8 @@ class KnownPilots:
     def pilots(self) -> Iterator[Found]:
         """Those that have not ended, with their queue alone if what was submitted is damaged. Raises OSError."""
         stamps = self.stamps()
+        if self._strays is None:
+            self._strays = stamps_here(self.root, process_table()) - stamps
         self._look_for(self._entries.keys() - stamps)
         self._unknown.clear()
         for stamp in sorted(stamps - self._ended):
@@ -86,13 +94,15 @@ class KnownPilots:
 
     def _look_for(self, gone: Collection[str]) -> None:
         """Those whose directories are not there any more: another process removed it, or they run without it."""
-        table = process_table() if gone else {}
-        living = set(marked({stamp: self.root / stamp for stamp in gone}, table).values())
-        self._vanished = {stamp: self._entries[stamp].queue for stamp in living}
+        sought = {*gone, *(self._strays or ())}
+        table = process_table() if sought else {}
+        living = set(marked({stamp: self.root / stamp for stamp in sought}, table).values())
+        self._strays = (self._strays or set()) & living
+        self._vanished = {stamp: self._entries[stamp].queue for stamp in living.intersection(gone)}
+        for stamp in living:
+            self.name(f"the directory of pilot {stamp}, which is gone while it runs")
         for stamp in gone:
-            if stamp in living:
-                self.name(f"the directory of pilot {stamp}, which is gone while it runs")
-            else:
+            if stamp not in living:
                 del self._entries[stamp]
 
     def _look(self, pilot: PilotDirectory) -> Found | None:
@@ -114,6 +124,22 @@ class KnownPilots:
                 pilot.write_end("not-started", f"its stored submission is damaged: {ENTRY} of {stamp}")
         return None
 
+    def may_start(self, pilot: PilotDirectory) -> bool:
+        """Whether one that waits, by its directory, did not run or end before, as far as the server knows. One that did is
+        named, and ends when no process of it is left; until then it may have a slot of any queue. Raises OSError.
+        """
+        try:
+            if not self._has_begun(pilot.stamp):
+                return True
+        except LodesmanError:  # that cannot be known now
+            return False
+        self.name(f"the directory of pilot {pilot.stamp}, which is older than what the server knows of it")
+        if marked({pilot.stamp: pilot.path}, process_table()):
+            self._strays = {*(self._strays or ()), pilot.stamp}
+        else:
+            pilot.write_end("keeper-lost", "it ran or ended before, and the record of that is gone")
+        return False
+
     def sweep(self, lost: Iterable[PilotDirectory]) -> set[str]:
         """Kill what lost keepers left, and record the end of those of which nothing is left; their stamps.
 
@@ -132,7 +158,8 @@ class KnownPilots:
 
     def end_vanished(self) -> list[str]:
         """Kill what runs without its directory; the stamps of those of which something is left. Raises OSError."""
-        gone = [PilotDirectory(self.root / stamp) for stamp in self._entries.keys() - self.stamps()]
+        stamps = (self._entries.keys() | (self._strays or set())) - self.stamps()
+        gone = [PilotDirectory(self.root / stamp) for stamp in stamps]
         return sorted(sweep(gone, timeout=_SWEEP_SECONDS)) if gone else []
 
     def note_lost(self, pilot: PilotDirectory) -> None:

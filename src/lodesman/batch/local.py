@@ -60,7 +60,8 @@ class LocalBackend:
     A pilot that is ordered to end has `grace_seconds`. A queue without `slots` takes no pilots and starts none.
     `programs`: where the zipapps of pilots are kept, for all to read (None: in `root`).
     `python` runs the keepers; `cgroups=False` makes none even where that is allowed. `open_files` is the soft limit of
-    open files that pilots get; 0: that of this process. `closed` says why no pilot may run here now, '' if any may.
+    open files that pilots get; 0: that of this process. `closed` says why no pilot may run here now, '' if any may;
+    `has_begun`: as of `KnownPilots`.
     """
 
     root: Path
@@ -73,6 +74,7 @@ class LocalBackend:
     open_files: int = 0
     isolation: Isolation = field(default_factory=Isolation)
     closed: Callable[[], str] = str
+    has_begun: Callable[[str], bool] = lambda _: False
     clock: Callable[[], float] = time.time
     sizes: backend.Sizes = field(default_factory=backend.Sizes)
     known: KnownPilots = field(init=False)
@@ -82,7 +84,7 @@ class LocalBackend:
 
     def __post_init__(self) -> None:
         self.root = self.root.absolute()
-        self.known = KnownPilots(self.root)
+        self.known = KnownPilots(self.root, self.has_begun)
         with contextlib.suppress(OSError):
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.root.chmod(self.isolation.folder_mode)
@@ -214,7 +216,7 @@ class LocalBackend:
                 if state is NativeState.WAITING and free > 0:
                     # It is tried again at a later tick.
                     with contextlib.suppress(OSError), self.known.alone(pilot.stamp):
-                        if self._start(pilot):
+                        if self.known.may_start(pilot) and self._start(pilot):
                             taken[entry.queue] += 1
                             started.append(entry.stamp)
             return tuple(started)

@@ -5,7 +5,7 @@ All state of a pilot is in its directory, so that a backend that was killed find
 * the directory, named by the stamp: it was submitted (it is written under another name and then renamed);
 * `lock` is locked: its keeper or its guard lives, or is being started (an open file description lock, inherited
   without a gap, and freed by the kernel); `entry.json`: what was submitted;
-* `keeper.json`: the pilot may have been started, so it is never started again;
+* `keeper.json`, or anything that it wrote: the pilot may have been started, so it is never started again;
 * `cancel`: it must not start; `ended.json`: no process of it is left. This is final;
 * `uncertain`: it ended, but processes of it may be left, and its slot stays taken until an administrator removes this
   file, or until the machine was started anew, which the file's text shows.
@@ -56,6 +56,7 @@ STAMP: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ENTRY: Final = "entry.json"
 PROGRAM: Final = "pilot.pyz"
 _START, _END, _UNCERTAIN, _LOCK = "keeper.json", "ended.json", "uncertain", "lock"
+_OUTPUTS: Final = ("std.out", "std.err")
 _FLOCK: Final = "hhqqi"  # struct flock: type, whence, start, length, pid
 _WHOLE_FILE: Final = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
@@ -121,6 +122,8 @@ class PilotDirectory(Struct, frozen=True):
                 except ValueError:
                     found.append(name)
         missing = [] if is_there(self.path / ENTRY) else [ENTRY]
+        if self.was_started() and not is_there(self.path / _START):
+            missing.append(_START)
         return found + missing + ([] if self._has_lock() else [_LOCK])
 
     # --- where it stands ---------------------------------------------------------------------------
@@ -172,8 +175,8 @@ class PilotDirectory(Struct, frozen=True):
         return bool(self.end())
 
     def was_started(self) -> bool:
-        """Whether the pilot may have been started."""
-        return is_there(self.path / _START)
+        """Whether the pilot may have been started: the record of it may be gone, and not what it wrote."""
+        return any(is_there(self.path / name) for name in (_START, *_OUTPUTS))
 
     def started_at(self) -> float | None:
         """When its keeper started it, in UNIX seconds; None if none did."""
@@ -186,7 +189,7 @@ class PilotDirectory(Struct, frozen=True):
         """The end of what it wrote, standard output before standard error; None if nothing was started."""
         if not self.was_started():
             return None
-        parts = [end_of(self.path / name, most) for name in ("std.out", "std.err")]
+        parts = [end_of(self.path / name, most) for name in _OUTPUTS]
         return b"".join(parts)[-most:]
 
     def end(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from typing import Final
 from lodesman.batch import keeper, process_tree
 from lodesman.batch.damage import as_damage, is_there, make_folder, make_way
 from lodesman.batch.isolation import Isolation
-from lodesman.batch.pilot_directory import PROGRAM, PilotDirectory
+from lodesman.batch.pilot_directory import PROGRAM, STAMP, PilotDirectory
 from lodesman.batch.process_tree import Process, descendants, process_table, signal_process
 from lodesman.durable import sync_directory, write_durably
 
@@ -235,15 +235,28 @@ def marked(paths: Mapping[str, Path], table: Mapping[int, Process]) -> dict[int,
     return {pid: stamp for pid, stamp in stamps.items() if stamp is not None}
 
 
+def stamps_here(root: Path, table: Mapping[int, Process]) -> set[str]:
+    """The stamps of all living pilots that were started in this folder."""
+    marks = (_marks_of(process) for process in table.values())
+    return {stamp for stamp, folder in marks if folder == root_mark(root) and STAMP.fullmatch(stamp)}
+
+
+def _marks_of(process: Process) -> tuple[str, str]:
+    """The stamp, and what names the folder of its pilots; both '' for a process that is gone or another user's."""
+    environment = b""
+    with contextlib.suppress(OSError):
+        environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+    marks = dict(variable.partition(b"=")[::2] for variable in environment.split(b"\0"))
+    return os.fsdecode(marks.get(MARK.encode(), b"")), os.fsdecode(marks.get(ROOT_MARK.encode(), b""))
+
+
 def _stamp_of(process: Process, paths: Mapping[str, Path]) -> str | None:
     """The pilot that this process belongs to; None for processes that are gone or another user's."""
     try:
-        environment = Path(f"/proc/{process.pid}/environ").read_bytes()
         place = Path(f"/proc/{process.pid}/cwd").readlink()
     except OSError:
         return None
-    marks = dict(variable.partition(b"=")[::2] for variable in environment.split(b"\0"))
-    stamp, root = (os.fsdecode(marks.get(name.encode(), b"")) for name in (MARK, ROOT_MARK))
+    stamp, root = _marks_of(process)
     if stamp in paths and root in ("", root_mark(paths[stamp].parent)):  # earlier releases gave none
         return stamp
     if process.tty:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,7 @@ from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.resources import LOCAL, QueueId
 from lodesman.store import Reader
+from lodesman.store.read.pilots import has_begun
 
 log = logging.getLogger(__name__)
 
@@ -201,8 +203,10 @@ def _runner(section: BackendSection, sockets: Path) -> Runner:
     )
 
 
-def make_local_backend(config: ServerConfig, accounts: Callable[[], int]) -> LocalBackend:
-    """The backend of this machine. `accounts`: how many users there are now, on which it depends whether pilots may run."""
+def make_local_backend(config: ServerConfig, accounts: Callable[[], int], db: Reader) -> LocalBackend:
+    """The backend of this machine. `accounts`: how many users there are now, on which it depends whether pilots may run.
+    `db`: a connection of its own.
+    """
     isolation = bootstrap.isolation_of(config) or Isolation()
     if isolation.folder_mode != _PRIVATE:  # another account passes through
         config.data.chmod(isolation.folder_mode)
@@ -213,4 +217,5 @@ def make_local_backend(config: ServerConfig, accounts: Callable[[], int]) -> Loc
         open_files=bootstrap.raise_open_files(),
         isolation=isolation,
         closed=lambda: isolation.closed(accounts()),
+        has_begun=partial(has_begun, db),
     )

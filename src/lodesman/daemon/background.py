@@ -98,7 +98,7 @@ class BackgroundProcess:
         self._accounts_db = reader()
         self._accounts = count_accounts(self._accounts_db)
         self.mark = mark_of(self._reader)
-        self.local = make_local_backend(config, lambda: self._accounts)
+        self.local = make_local_backend(config, lambda: self._accounts, reader())
         self.left_out, self.loops = LeftOut(), Loops([])
         self.ads, self.wishes = KnownAds(), KnownWishes(self.left_out)
         self.list_match, self.failed_starts = ListMatch(), FailedStarts()

@@ -13,7 +13,7 @@ import pytest
 from tests.kits.shell_pilots import same, send
 from tests.kits.table import hold_all
 
-from lodesman.batch import keeper, local, pilot_directory, process_tree, processes
+from lodesman.batch import keeper, known_pilots, local, pilot_directory, process_tree, processes
 from lodesman.batch.backend import CancelOutcome, NativeState
 from lodesman.batch.local import LocalBackend
 from lodesman.batch.pilot_directory import PilotDirectory
@@ -25,7 +25,7 @@ HERE = "11111111-2222-3333-4444-555555555555\n"
 HUGE = "9" * 400
 # As JSON: what each value becomes.
 FORGED = {
-    "NUL": '"a\\u0000b"', "a lone surrogate": '"\\ud800"', "a long text": f'"{"x" * 1_000_000}"', "a text": '"x"',
+    "NUL": '"a\\u0000b"', "a lone surrogate": '"\\ud800"', "a long text": f'"{"x" * 100_000}"', "a text": '"x"',
     "a huge number": HUGE, "a large number": "9e300", "a negative number": "-5", "NaN": "NaN", "infinity": "Infinity",
     "nothing": "null", "a list": "[]", "a mapping": "{}", "a list of odd things": '[-1, "\\ud800", null]',
     "a mapping of odd things": '{"a\\u0000": "\\ud800"}', "yes": "true", "two numbers": f"[{HUGE}, 1]",
@@ -39,6 +39,7 @@ def machine(monkeypatch):
     """Nothing is started, and no process of this machine is one of a pilot."""
     monkeypatch.setattr(pilot_directory, "_this_boot", lambda: HERE)
     monkeypatch.setattr(processes, "process_table", dict)
+    monkeypatch.setattr(known_pilots, "process_table", dict)
     monkeypatch.setattr(os, "fsync", lambda number: None)
     monkeypatch.setattr(processes, "_spawn", lambda *_: 2**22 + 1)
     return monkeypatch

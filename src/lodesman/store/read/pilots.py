@@ -200,6 +200,12 @@ def pilot_by_stamp(db: Reader, stamp: str) -> PilotRow | None:
     return next(starmap(_pilot, _rows(db, "stamp = ?", stamp)), None)
 
 
+def has_begun(db: Reader, stamp: str) -> bool:
+    """Whether a pilot is known to have run, or to have ended."""
+    row = db.execute("SELECT joined_at, ended_at, host FROM pilot WHERE stamp = ?", (stamp,)).fetchone()
+    return row is not None and tuple(row) != (None, None, "")
+
+
 def pilot_of_join_token(db: Reader, digest: bytes) -> PilotRow | None:
     """The pilot of a join token, known by its hash; None if the token is unknown."""
     return next(starmap(_pilot, _rows(db, _OF_JOIN_TOKEN, digest)), None)
