@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from lodesman.store.read.pilots import has_begun
+from lodesman.store.read.pilots import fate_of
 
 
-def test_a_pilot_has_begun_when_it_was_seen_to_run_or_joined_or_ended(house):
+def test_a_pilot_ran_if_it_was_seen_to_or_joined_and_else_it_may_have_ended(house):
     house.prepare_pilot()
     db, stamp = house.side.db, f"stamp{house.pilots}"
-    assert not has_begun(db, stamp)
-    assert not has_begun(db, "unknown"), "as that of a test job"
-    for column, value in (("host", "n1"), ("joined_at", 1.0), ("ended_at", 1.0)):
+    assert fate_of(db, stamp) == ""
+    assert fate_of(db, "unknown") == "", "as that of a test job"
+    for column, value, fate in (("host", "n1", "ran"), ("joined_at", 1.0, "ran"), ("ended_at", 1.0, "ended")):
         (before,) = db.only(f"SELECT {column} FROM pilot WHERE stamp = ?", (stamp,))
         change = f"UPDATE pilot SET {column} = ? WHERE stamp = ?"
         house._writer.change(change, (value, stamp))
-        assert has_begun(db, stamp), column
+        assert fate_of(db, stamp) == fate
         house._writer.change(change, (before, stamp))
-    assert not has_begun(db, stamp)
     house.pilot()
-    assert has_begun(db, f"stamp{house.pilots}")
+    assert fate_of(db, f"stamp{house.pilots}") == "ran"

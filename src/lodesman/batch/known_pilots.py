@@ -32,11 +32,12 @@ Found = tuple[PilotDirectory, Entry, NativeState | None]
 class KnownPilots:
     """The pilots in `root`. `damaged`: what is damaged, in words. One thread at a time changes something.
 
-    `has_begun` says whether the server knows of a stamp that it ran or ended: the directory may be a copy of an earlier one.
+    `fate_of` says what the server knows of a stamp: that it "ran", "ended" before that, or neither, ''. The directory may be
+    a copy of an earlier day.
     """
 
-    def __init__(self, root: Path, has_begun: Callable[[str], bool]) -> None:
-        self.root, self._has_begun = root, has_begun
+    def __init__(self, root: Path, fate_of: Callable[[str], str]) -> None:
+        self.root, self._fate_of = root, fate_of
         self.damaged: list[str] = []
         self._entries: dict[str, Entry] = {}
         self._ended: set[str] = set()
@@ -125,19 +126,22 @@ class KnownPilots:
         return None
 
     def may_start(self, pilot: PilotDirectory) -> bool:
-        """Whether one that waits, by its directory, did not run or end before, as far as the server knows. One that did is
+        """Whether one that waits, by its directory, did not run or end before, as far as the server knows. One that ran is
         named, and ends when no process of it is left; until then it may have a slot of any queue. Raises OSError.
         """
         try:
-            if not self._has_begun(pilot.stamp):
-                return True
+            fate = self._fate_of(pilot.stamp)
         except LodesmanError:  # that cannot be known now
             return False
+        if fate != "ran":
+            if fate:
+                pilot.write_end("cancelled", "the server ended it before it started")
+            return not fate
         self.name(f"the directory of pilot {pilot.stamp}, which is older than what the server knows of it")
         if marked({pilot.stamp: pilot.path}, process_table()):
             self._strays = {*(self._strays or ()), pilot.stamp}
         else:
-            pilot.write_end("keeper-lost", "it ran or ended before, and the record of that is gone")
+            pilot.write_end("keeper-lost", "it ran before, and the record of that is gone")
         return False
 
     def sweep(self, lost: Iterable[PilotDirectory]) -> set[str]:

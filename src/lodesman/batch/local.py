@@ -61,7 +61,7 @@ class LocalBackend:
     `programs`: where the zipapps of pilots are kept, for all to read (None: in `root`).
     `python` runs the keepers; `cgroups=False` makes none even where that is allowed. `open_files` is the soft limit of
     open files that pilots get; 0: that of this process. `closed` says why no pilot may run here now, '' if any may;
-    `has_begun`: as of `KnownPilots`.
+    `fate_of`: as of `KnownPilots`.
     """
 
     root: Path
@@ -74,7 +74,7 @@ class LocalBackend:
     open_files: int = 0
     isolation: Isolation = field(default_factory=Isolation)
     closed: Callable[[], str] = str
-    has_begun: Callable[[str], bool] = lambda _: False
+    fate_of: Callable[[str], str] = lambda _: ""
     clock: Callable[[], float] = time.time
     sizes: backend.Sizes = field(default_factory=backend.Sizes)
     known: KnownPilots = field(init=False)
@@ -84,7 +84,7 @@ class LocalBackend:
 
     def __post_init__(self) -> None:
         self.root = self.root.absolute()
-        self.known = KnownPilots(self.root, self.has_begun)
+        self.known = KnownPilots(self.root, self.fate_of)
         with contextlib.suppress(OSError):
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.root.chmod(self.isolation.folder_mode)
@@ -216,7 +216,8 @@ class LocalBackend:
                 if state is NativeState.WAITING and free > 0:
                     # It is tried again at a later tick.
                     with contextlib.suppress(OSError), self.known.alone(pilot.stamp):
-                        if self.known.may_start(pilot) and self._start(pilot):
+                        is_tried = self._launches[pilot.stamp]  # its keeper ended before it started it
+                        if (is_tried or self.known.may_start(pilot)) and self._start(pilot):
                             taken[entry.queue] += 1
                             started.append(entry.stamp)
             return tuple(started)

@@ -32,7 +32,7 @@ from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.resources import LOCAL, QueueId
 from lodesman.store import Reader
-from lodesman.store.read.pilots import has_begun
+from lodesman.store.read.pilots import fate_of
 
 log = logging.getLogger(__name__)
 
@@ -217,5 +217,5 @@ def make_local_backend(config: ServerConfig, accounts: Callable[[], int], db: Re
         open_files=bootstrap.raise_open_files(),
         isolation=isolation,
         closed=lambda: isolation.closed(accounts()),
-        has_begun=partial(has_begun, db),
+        fate_of=partial(fate_of, db),
     )

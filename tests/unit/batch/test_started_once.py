@@ -21,6 +21,10 @@ from lodesman.resources import QueueId
 QUEUE = QueueId("LCG.One.de", "ce.one.de", "long")
 
 
+def ran(stamp):
+    return "ran" if stamp == "lost-1" else ""
+
+
 @pytest.fixture
 def machine(monkeypatch):
     """What is started, by stamp; it does not run. `living`: stamps of which processes live."""
@@ -50,23 +54,23 @@ def test_one_that_wrote_is_not_started_again_if_the_record_of_its_start_is_gone(
 
 def test_a_directory_that_is_older_than_what_the_server_knows_starts_no_pilot(tmp_path, machine):
     send(LocalBackend(tmp_path, {QUEUE: 0}), QUEUE, "lost-1", "next-1")
-    backend = LocalBackend(tmp_path, {QUEUE: 2}, has_begun={"lost-1"}.__contains__)
+    backend = LocalBackend(tmp_path, {QUEUE: 2}, fate_of=ran)
     assert backend.tick() == ("next-1",)
     assert backend.damaged == [
         "the directory of pilot lost-1, which is older than what the server knows of it"
     ]
     status = backend.status(same("lost-1"))["lost-1"]
-    ended = (NativeState.ENDED, "it ran or ended before, and the record of that is gone")
+    ended = (NativeState.ENDED, "it ran before, and the record of that is gone")
     assert (status.state, status.detail) == ended
 
 
 def test_such_a_pilot_that_still_runs_keeps_a_slot_and_does_not_end(tmp_path, machine):
     send(LocalBackend(tmp_path, {QUEUE: 0}), QUEUE, "lost-1")
-    backend = LocalBackend(tmp_path, {QUEUE: 2}, has_begun={"lost-1"}.__contains__)
+    backend = LocalBackend(tmp_path, {QUEUE: 2}, fate_of=ran)
     backend.tick()
     (tmp_path / "lost-1" / "ended.json").unlink()
     machine.add("lost-1")
-    again = LocalBackend(tmp_path, {QUEUE: 2}, has_begun={"lost-1"}.__contains__)
+    again = LocalBackend(tmp_path, {QUEUE: 2}, fate_of=ran)
     assert again.tick() == ()
     assert again.status(same("lost-1"))["lost-1"].state is NativeState.WAITING
     assert again.loads([QUEUE])[QUEUE].running == 1
@@ -76,14 +80,25 @@ def test_such_a_pilot_that_still_runs_keeps_a_slot_and_does_not_end(tmp_path, ma
     assert again.loads([QUEUE])[QUEUE].running == 0
 
 
+def test_one_that_the_server_ended_before_it_started_never_does(tmp_path, machine):
+    """It is no damage: the order to end it may be on its way. It is, if the record of that is gone."""
+    backend = LocalBackend(tmp_path, {QUEUE: 0}, fate_of=lambda _: "ended")
+    send(backend, QUEUE, "lost-1")
+    backend.slots = {QUEUE: 1}
+    assert backend.tick() == ()
+    assert backend.damaged == []
+    status = backend.status(same("lost-1"))["lost-1"]
+    assert (status.state, status.detail) == (NativeState.ENDED, "the server ended it before it started")
+
+
 def test_nothing_starts_while_it_is_not_known_whether_it_did(tmp_path, machine):
-    def has_begun(stamp):
+    def fate_of(stamp):
         if faults:
             raise BackendFault(faults.pop(), transient=True)
-        return False
+        return ""
 
     faults = ["It is away."]
-    backend = LocalBackend(tmp_path, {QUEUE: 1}, has_begun=has_begun)
+    backend = LocalBackend(tmp_path, {QUEUE: 1}, fate_of=fate_of)
     assert set(send(backend, QUEUE, "next-1").accepted) == {"next-1"}
     assert backend.tick() == ("next-1",)
 

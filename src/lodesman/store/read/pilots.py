@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import starmap
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -67,8 +67,6 @@ WHERE ended_at IS NULL AND claim_token != '' AND pilot_id IN {GIVEN} ORDER BY jo
 # Only a pilot's claim has a token.
 _BOUND = f"""SELECT pilot_id, job_id, number FROM attempt {by_index("attempt_live")}
 WHERE ended_at IS NULL AND claim_token = ''"""
-
-
 _UNSTARTED = f"""SELECT p.id FROM pilot p {by_index("pilot_live")}
 WHERE p.ended_at IS NULL AND p.joined_at IS NULL AND p.backend = ? AND NOT EXISTS
 (SELECT 1 FROM token t WHERE t.pilot_id = p.id AND t.kind = 'join' AND t.expires_at >= ?)"""
@@ -200,10 +198,11 @@ def pilot_by_stamp(db: Reader, stamp: str) -> PilotRow | None:
     return next(starmap(_pilot, _rows(db, "stamp = ?", stamp)), None)
 
 
-def has_begun(db: Reader, stamp: str) -> bool:
-    """Whether a pilot is known to have run, or to have ended."""
-    row = db.execute("SELECT joined_at, ended_at, host FROM pilot WHERE stamp = ?", (stamp,)).fetchone()
-    return row is not None and tuple(row) != (None, None, "")
+def fate_of(db: Reader, stamp: str) -> Literal["", "ran", "ended"]:
+    """Whether a pilot is known to have run (or to run), or to have ended before it did."""
+    sql = "SELECT joined_at IS NOT NULL OR host != '', ended_at IS NOT NULL FROM pilot WHERE stamp = ?"
+    has_run, has_ended = db.execute(sql, (stamp,)).fetchone() or (False, False)
+    return "ran" if has_run else "ended" if has_ended else ""
 
 
 def pilot_of_join_token(db: Reader, digest: bytes) -> PilotRow | None:
