@@ -177,19 +177,21 @@ class ScriptRequest:
         """Memory in MB as that text says it, None or 0 if it cannot be read; so little that no program can mean it is said.
         `usual`: the unit of a number without one, '' for bytes.
         """
-        self.put("Memory", megabytes or None)
+        self.put("Memory", megabytes if megabytes and megabytes > 0 else None)
         self.taken.pop("Memory", None)
         number = _NUMBER.match(text)
-        if number and megabytes and megabytes < _LITTLE_MB:
+        if number and megabytes and 0 < megabytes < _LITTLE_MB:
             what = f"{text} bytes" if text == number[0] and not usual else text
             meant = f"{number[0]}{units[float(number[0]) < _MANY]}"
             self.taken["Memory"] = (
                 f"{self.option.words}: {what}, no more than {megabytes} MB in all; did you mean {meant}?"
             )
 
-    def array(self, found: Mapping[str, Any] | None, at_once: str = "") -> None:
-        """The indexes of an array, and how many of its jobs run at once."""
+    def array(self, found: Mapping[str, Any] | None, at_once: str | None = "") -> None:
+        """The indexes of an array in the place of others, and how many of its jobs run at once; None: it is said apart."""
         most = whole(at_once) if at_once else 0
+        for name in ("Parameters", "ParameterStart", "ParameterStep", *["AtMost"] * (at_once is not None)):
+            self.attributes.pop(name, None)
         if found is None or most is None:
             self.refuse(Obstacle(UNREAD, "Say it as --array 1-100%10."), "Parameters")
             return
@@ -286,6 +288,12 @@ def stream(name: str) -> Handler:
     return put
 
 
+def again(asked: ScriptRequest, _text: str) -> None:
+    """The job may go back, as any may that says nothing."""
+    asked.attributes.pop("MaxAttempts", None)
+    asked.note(COUNTS)
+
+
 def holds(asked: ScriptRequest, _text: str) -> None:
     """The job is held until it is released."""
     asked.hold = True
@@ -294,6 +302,9 @@ def holds(asked: ScriptRequest, _text: str) -> None:
 def shell(asked: ScriptRequest, text: str) -> None:
     """The program that reads the script; of several for hosts the first."""
     asked.interpreter = text.partition(",")[0].partition("@")[0]
+    if len(asked.interpreter.split()) != 1:
+        asked.interpreter = ""
+        asked.refuse(Obstacle(UNREAD, "Say it in the first line of the script: #!/bin/bash."))
 
 
 def words_of(asked: ScriptRequest, number: int, line: str) -> list[str]:

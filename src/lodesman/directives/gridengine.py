@@ -72,7 +72,7 @@ _ALONE: Final = Obstacle("exclusive", "excl")
 
 
 def _tasks(asked: ScriptRequest, text: str) -> None:
-    asked.array(indexes(text, least=1) if "," not in text else None)
+    asked.array(indexes(text, least=1) if "," not in text else None, None)
 
 
 def _at_once(asked: ScriptRequest, text: str) -> None:
@@ -137,7 +137,7 @@ def _request(asked: ScriptRequest, name: str, amount: str) -> None:
 
 def _time(asked: ScriptRequest, attribute: str, text: str, times: int = 1) -> None:
     seconds = _number(ComplexType.TIME, text)
-    asked.time(attribute, 0 if seconds == math.inf else seconds * times if seconds else None)
+    asked.time(attribute, 0 if seconds == math.inf else seconds * times if seconds and seconds > 0 else None)
 
 
 def _number(kind: ComplexType, text: str) -> Any:

@@ -29,6 +29,7 @@ from lodesman.directives.asked import (
     WHERE,
     Obstacle,
     ScriptRequest,
+    again,
     holds,
     lasts,
     notes,
@@ -139,7 +140,8 @@ OPTIONS: Final = table({
     (1, "-C -D -F -S -T -v -p"): notes(_LIMIT),
     (0, "-ul -hl"): notes(_LIMIT),
     (1, "-g -Jd -We -eptl -ptl -notify -freq"): notes(COUNTS),
-    (0, "-K -r"): notes(COUNTS),
+    (0, "-K"): notes(COUNTS),
+    (0, "-r"): again,
     (1, "-pack"): refuses(Obstacle(UNREAD, "Submit each job apart.")),
 })  # fmt: skip
 

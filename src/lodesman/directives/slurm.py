@@ -32,6 +32,7 @@ from lodesman.directives.asked import (
     Obstacle,
     ScriptOption,
     ScriptRequest,
+    again,
     gives,
     holds,
     keeps,
@@ -74,11 +75,21 @@ def _gres(asked: ScriptRequest, text: str) -> None:
         asked.refuse(GPU if "gpu" in text.lower() else RESOURCE)
 
 
+def _gpus(asked: ScriptRequest, text: str) -> None:
+    if text.rpartition(":")[2] != "0":
+        asked.refuse(GPU)
+
+
+def _begin(asked: ScriptRequest, text: str) -> None:
+    asked.note(COUNTS) if text.lower() == "now" else asked.refuse(LATER)
+
+
 def _licenses(asked: ScriptRequest, _text: str) -> None:
     asked.refuse(RESOURCE, "Consumables")
 
 
 def _export(asked: ScriptRequest, text: str) -> None:
+    asked.environment.clear()  # the last one counts
     asked.variables(text or "ALL")
 
 
@@ -99,13 +110,14 @@ OPTIONS: Final = table({
     (1, "--error -e"): stream("StdError"),
     (1, "--dependency -d"): _dependency,
     (1, "--gres"): _gres,
-    (1, "--gpus -G --gpus-per-node --gpus-per-task --gpus-per-socket --ntasks-per-gpu"): refuses(GPU),
-    (1, "--cpus-per-gpu --mem-per-gpu --gpu-bind --gpu-freq"):
+    (1, "--gpus -G --gpus-per-node --gpus-per-task --gpus-per-socket"): _gpus,
+    (1, "--ntasks-per-gpu --cpus-per-gpu --mem-per-gpu --gpu-bind --gpu-freq"):
         refuses(GPU),
     (1, "--export"): _export,
     (1, "--constraint -C --prefer"): refuses(PROPERTY),
     (1, "--licenses -L"): _licenses,
-    (1, "--begin -b --deadline"): refuses(LATER),
+    (1, "--begin -b"): _begin,
+    (1, "--deadline"): refuses(LATER),
     (1, "--signal"): refuses(SIGNAL),
     (1, "--input -i"): refuses(_STDIN, "StdInput"),
     (1, "--tmp"): refuses(_DISK, "Requirements"),
@@ -117,7 +129,7 @@ OPTIONS: Final = table({
     (0, "--pty"): refuses(ATTENDED),
     (0, "--hold -H"): holds,
     (0, "--no-requeue"): sets("MaxAttempts", 1),
-    (0, "--requeue"): notes(COUNTS),
+    (0, "--requeue"): again,
     (1, "--partition -p --account -A --qos -q --clusters -M --cluster --reservation"): notes(WHERE),
     (1, "--nodelist -w --exclude -x --nodefile -F"): refuses(HOSTS),
     (1, "--wckey --uid --gid"): notes(WHERE),
