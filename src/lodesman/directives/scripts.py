@@ -28,8 +28,8 @@ from lodesman.jobs.values import Mistake, environment
 Lines = list[tuple[int, str]]
 _DAY: Final = 86_400
 _SHOWN: Final = 120
-# Those of text programs are not read, but are meant.
-_DASHES: Final = tuple("-\u2013\u2014\u2212")
+# Dashes of text programs are not read, but are meant.
+_OPTION: Final = re.compile(r"-|[\u2013\u2014\u2212]{1,2}\w")
 _PADDED: Final = re.compile(r"%[0-9]+[A-Za-z]")
 
 
@@ -135,7 +135,7 @@ def _lines_of(text: str, system: _System) -> Lines:
             found.append((number, match[1]))
         elif line.strip() and not line.lstrip().startswith("#") and not system.reads_all:
             break
-    is_comment = system.mark == "#$" and not any(line[:1] in _DASHES for _, line in found)
+    is_comment = system.mark == "#$" and not any(_OPTION.match(line) for _, line in found)
     return [] if is_comment else found
 
 

@@ -179,6 +179,12 @@ def test_calls_of_a_batch_system_or_of_modules_are_said(mark):
     ]
 
 
+def test_a_comment_is_no_line_of_grid_engine():
+    dash = "\u2014"
+    for comment in (f"#$ {dash} begin {dash}", "#$ a word", "#$VAR", "#$"):
+        assert translation(f"#!/bin/sh\n#SBATCH --mem=1G\n{comment}\ntrue\n").refusals == ()
+
+
 def test_a_call_of_mpi_without_a_number_is_said():
     def check(case):
         call, said = case
@@ -205,7 +211,7 @@ LONG = ("a", "a[", "x[1]", "1,", "=", "'", "\\", "é")
 READ_BY_PATTERNS = {
     "#SBATCH": "--array --time --mem",
     "#$": "-t -l -N",
-    "#PBS": "-J -l -N",
+    "#PBS": "-J -l -N -W",
     "#BSUB": "-R -J -W",
 }
 
