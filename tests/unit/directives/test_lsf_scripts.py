@@ -218,6 +218,12 @@ def test_memory_of_several_cores_is_said_to_be_for_all_of_them():
         assert (len(notes), said in notes[-1]) == (1 + bool(said), True)
 
 
+def test_flags_take_no_word_behind_them():
+    for flag in ("-ul", "-hl", "-ti", "-K", "-B", "-N", "-r", "-rn", "-H"):
+        found = translation(f"#!/bin/sh\n#BSUB {flag} -x\ntrue\n")
+        assert found.refusals[-1].option.words == "-x", flag
+
+
 def test_a_time_that_a_host_measures_is_refused():
     for line in ("-W 1:30/n1", "-c 90/XEON"):
         (refusal,) = translation(f"#!/bin/sh\n#BSUB {line}\ntrue\n").refusals
