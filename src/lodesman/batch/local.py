@@ -45,8 +45,7 @@ from lodesman.resources import QueueId
 _OUTPUT_CAP: Final = 1 << 20
 _REAP_SECONDS: Final = 1.0
 _LAUNCHES: Final = 3  # keepers that end before they start their pilot, until it is given up
-# More than a pilot needs: it ends its payloads (10 s), hands in their results (10 s) and leaves. A test compares this
-# with the pilot's options.
+# More than a pilot needs: it ends its payloads (10 s), hands in their results (10 s) and leaves; a test compares it.
 GRACE_SECONDS: Final = 30.0
 
 # The server's own environment may hold secrets: a pilot gets these, what its submission gives, and its mark.

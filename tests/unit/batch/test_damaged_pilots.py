@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -383,24 +381,3 @@ def test_what_a_killed_submission_left_goes_whatever_it_is(tmp_path, machine):
     backend.tick()
     assert set(send(backend, QUEUE, "lost-1").accepted) == {"lost-1"}
     assert not list(tmp_path.glob(".gone-*"))
-
-
-@pytest.mark.slow
-def test_a_stop_ends_a_pilot_whose_directory_is_gone_and_comes_back(tmp_path):
-    """It waited for its keeper without end."""
-    root = tmp_path / "p"
-    backend = LocalBackend(root, {QUEUE: 1}, cgroups=False)
-    send(backend, QUEUE, "lost-1", script="while :; do sleep 1; done")
-    paths = {"lost-1": root / "lost-1"}
-    end = time.monotonic() + 60.0
-    while not processes.marked(paths, processes.process_table()):
-        assert time.monotonic() < end
-        select.select([], [], [], 0.05)
-    other = tmp_path / "copy"
-    shutil.copytree(root, other, ignore=shutil.ignore_patterns("*.json.*"))  # which come and go
-    LocalBackend(other, {QUEUE: 1}, cgroups=False).tick()
-    assert processes.marked(paths, processes.process_table()), "a server on a copy ends no pilot of this one"
-    shutil.rmtree(root / "lost-1")
-    assert backend.loads([QUEUE])[QUEUE].running == 1
-    assert backend.stop_all(grace_seconds=1.0, deadline_seconds=60.0) == ()
-    assert not processes.marked(paths, processes.process_table())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from tests.kits.shell_pilots import same, send
@@ -134,3 +136,28 @@ def test_a_record_is_damaged_only_if_something_was_written(tmp_path, machine):
     assert pilot.damaged() == []
     (pilot.path / "keeper.log").touch()
     assert (pilot.damaged(), pilot.was_started()) == ([], False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_stop_ends_a_pilot_whose_directory_is_gone_and_comes_back(tmp_path, is_later):
+    """It waited for its keeper without end."""
+    root = tmp_path / "p"
+    backend = LocalBackend(root, {QUEUE: 1}, cgroups=False)
+    send(backend, QUEUE, "lost-1", script="while :; do sleep 1; done")
+    paths = {"lost-1": root / "lost-1"}
+    end = time.monotonic() + 60.0
+    while not processes.marked(paths, processes.process_table()):
+        assert time.monotonic() < end
+        select.select([], [], [], 0.05)
+    other = tmp_path / "copy"
+    shutil.copytree(root, other, ignore=shutil.ignore_patterns("*.json.*"))  # which come and go
+    LocalBackend(other, {QUEUE: 1}, cgroups=False).tick()
+    assert processes.marked(paths, processes.process_table()), "a server on a copy ends no pilot of this one"
+    shutil.rmtree(root / "lost-1")
+    assert backend.loads([QUEUE])[QUEUE].running == 1
+    later = LocalBackend(root, {QUEUE: 1}, cgroups=False)
+    assert later.loads([QUEUE])[QUEUE].running == 1
+    ending = later if is_later else backend
+    assert ending.stop_all(grace_seconds=0.5, deadline_seconds=1.0) == ()
+    assert not processes.marked(paths, processes.process_table())
