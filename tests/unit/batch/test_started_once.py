@@ -159,5 +159,5 @@ def test_a_stop_ends_a_pilot_whose_directory_is_gone_and_comes_back(tmp_path, is
     later = LocalBackend(root, {QUEUE: 1}, cgroups=False)
     assert later.loads([QUEUE])[QUEUE].running == 1
     ending = later if is_later else backend
-    assert ending.stop_all(grace_seconds=0.5, deadline_seconds=1.0) == ()
+    assert ending.stop_all(grace_seconds=1.0, deadline_seconds=60.0) == ()
     assert not processes.marked(paths, processes.process_table())
