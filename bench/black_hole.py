@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lodesman.answers.hosts import HostEvidence, HostName, HostRecord
-from lodesman.director.hosts import (
+from lodesman.decide.director.hosts import (
     FAILS_WITHIN_S,
     WINDOW_S,
     Failure,
@@ -27,9 +26,10 @@ from lodesman.director.hosts import (
     shut_with_sites,
     suspects_by_site,
 )
-from lodesman.director.plan import TaskQueueDemand
-from lodesman.matching import GroupShare, ResourceRequest, TaskQueueKey, director_weights
-from lodesman.matching.matcher import Matcher
+from lodesman.decide.director.plan import TaskQueueDemand
+from lodesman.decide.matching import GroupShare, ResourceRequest, TaskQueueKey, director_weights
+from lodesman.decide.matching.matcher import Matcher
+from lodesman.wire.hosts import HostEvidence, HostName, HostRecord
 
 SITES: Final = {"a": 500, "b": 500, "c": 200, "hole": 300}
 HOLE: Final = "hole"

@@ -11,19 +11,19 @@ from typing import Any, Final
 
 from bench.black_hole import CPU_SECONDS, SITES, Pilot, Result, World
 
-from lodesman.answers.hosts import HostName
-from lodesman.commands.pool_map import PoolMap
-from lodesman.director.iteration import DirectorInput, decide
-from lodesman.director.limits import Breaker, TokenBucket, failed, succeeded
-from lodesman.director.options import DirectorOptions, read_options
-from lodesman.director.orders import PoolState
-from lodesman.director.plan import make_plan
-from lodesman.director.queues import REMOTE_CAPS, CandidateQueue, OwnPilots, QueueLoad
-from lodesman.director.supply import PilotStanding, PilotView
-from lodesman.director.target import TargetFacts, target_of
-from lodesman.matching import ResourceRequest
-from lodesman.matching.tables import KeyTable
-from lodesman.resources import NodePath, QueueId
+from lodesman.decide.director.iteration import DirectorInput, decide
+from lodesman.decide.director.limits import Breaker, TokenBucket, failed, succeeded
+from lodesman.decide.director.options import DirectorOptions, read_options
+from lodesman.decide.director.orders import PoolState
+from lodesman.decide.director.plan import make_plan
+from lodesman.decide.director.queues import REMOTE_CAPS, CandidateQueue, OwnPilots, QueueLoad
+from lodesman.decide.director.supply import PilotStanding, PilotView
+from lodesman.decide.director.target import TargetFacts, target_of
+from lodesman.decide.matching import ResourceRequest
+from lodesman.decide.matching.tables import KeyTable
+from lodesman.decide.resources import NodePath, QueueId
+from lodesman.server.writer.pool_map import PoolMap
+from lodesman.wire.hosts import HostName
 
 POLLS_EVERY_S: Final = 30.0
 ITERATES_EVERY_S: Final = 60.0

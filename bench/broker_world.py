@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from bench.match_cycle import CycleRequest, cycle_request
 
-from lodesman.broker.ad import SiteAd, read_site_ad
-from lodesman.classad import parse_ad, write_value
+from lodesman.decide.broker.ad import SiteAd, read_site_ad
+from lodesman.languages.classad import parse_ad, write_value
 
 NUMBERS = tuple(f"Number{n:02}" for n in range(12))
 TEXTS = tuple(f"Text{n:02}" for n in range(12))

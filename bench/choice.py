@@ -22,9 +22,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lodesman.matching import GroupShare, ResourceRequest, TaskQueueKey
-from lodesman.matching.criteria import explain
-from lodesman.matching.matcher import Matcher
+from lodesman.decide.matching import GroupShare, ResourceRequest, TaskQueueKey
+from lodesman.decide.matching.criteria import explain
+from lodesman.decide.matching.matcher import Matcher
 
 SITES, TAGS, GROUPS, PLATFORMS, OWNERS = 1_000, 300, 50, 60, 20
 KINDS, JOBS_PER_QUEUE, SAMPLES = 2_000, 100, 24

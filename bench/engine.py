@@ -13,14 +13,14 @@ from typing import Any
 from bench.oracle import check_answer, eligible
 from bench.stores import database
 
-from lodesman.commands.claim import Claim
-from lodesman.commands.live import Live
-from lodesman.commands.order import end_batch
-from lodesman.commands.sessions import UNLIMITED, FreeResources, PilotSession, load_sessions
-from lodesman.matching import GroupShare
-from lodesman.store.journal import Journal
-from lodesman.store.transaction import Answer
-from lodesman.store.write.attempts import Claimed
+from lodesman.decide.matching import GroupShare
+from lodesman.server.store.journal import Journal
+from lodesman.server.store.transaction import Answer
+from lodesman.server.store.write.attempts import Claimed
+from lodesman.server.writer.claim import Claim
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.order import end_batch
+from lodesman.server.writer.sessions import UNLIMITED, FreeResources, PilotSession, load_sessions
 
 WAIT_SECONDS = 600.0
 ROOM = FreeResources(64, UNLIMITED, UNLIMITED)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lodesman.gridengine.vocabulary import HostGroup, Vocabulary
-from lodesman.quota.reading import read_quota_sets
-from lodesman.quota.rules import QuotaSet
+from lodesman.languages.gridengine.vocabulary import HostGroup, Vocabulary
+from lodesman.languages.quota.reading import read_quota_sets
+from lodesman.languages.quota.rules import QuotaSet
 
 SETS, RULES, CHARGING, FULL = 20, 50, 10, 100
 PLENTY = 1_000_000_000

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 
-from lodesman.broker.cycle import BrokerRequest, SiteBook, request_of
-from lodesman.broker.gate import SiteGate
-from lodesman.broker.questions import SiteQuestion, question_of
-from lodesman.classad import Ad, Run, evaluate
-from lodesman.masks.bits import Mask, bits, nth_bit
+from lodesman.decide.broker.cycle import BrokerRequest, SiteBook, request_of
+from lodesman.decide.broker.gate import SiteGate
+from lodesman.decide.broker.questions import SiteQuestion, question_of
+from lodesman.decide.masks.bits import Mask, bits, nth_bit
+from lodesman.languages.classad import Ad, Run, evaluate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

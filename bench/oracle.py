@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from lodesman.matching import ResourceRequest, TaskQueueKey
-from lodesman.matching.criteria import explain
+from lodesman.decide.matching import ResourceRequest, TaskQueueKey
+from lodesman.decide.matching.criteria import explain
 
 
 class WrongAnswer(AssertionError):

@@ -10,7 +10,7 @@ import random
 
 from bench.world import Place, Workload
 
-from lodesman.matching import GroupShare, TaskQueueKey
+from lodesman.decide.matching import GroupShare, TaskQueueKey
 
 VOS = [f"vo{n}" for n in range(4)]
 # Name and share of the groups of a VO; those above 1,000 share their jobs.

@@ -18,7 +18,7 @@ from bench.machine import Meter, children, process_cpu, resident_mb
 from bench.stores import address
 from examples.demo.grid import free_port
 
-from lodesman.client import Client, ServerAddress
+from lodesman.wire.client import Client, ServerAddress
 
 START_SECONDS, STOP_SECONDS = 120.0, 60.0
 QUIET_CORES, QUIET_SECONDS = 0.05, 120.0
@@ -69,7 +69,7 @@ class Server:
 
     def __enter__(self) -> Self:
         """Start it and wait until it is healthy."""
-        program = "import sys\nfrom lodesman.daemon.__main__ import main\nsys.exit(main())"
+        program = "import sys\nfrom lodesman.server.main.__main__ import main\nsys.exit(main())"
         pinned = ["taskset", "-c", ",".join(map(str, self._cores))] if self._cores else []
         begun = time.perf_counter()
         with (self.data.parent / "server.log").open("ab") as log:

@@ -10,7 +10,7 @@ from typing import Self
 
 import psycopg
 
-from lodesman.store import Database, database_at
+from lodesman.server.store import Database, database_at
 
 SCRIPT = Path(__file__).resolve().parent.parent / "tests" / "services" / "postgresql"
 # Its own defaults, where those of the tests would lose commits; and what the manual for administrators asks for.

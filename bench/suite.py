@@ -46,7 +46,7 @@ from bench.second import SUFFIX, on_postgresql
 from bench.stores import PostgresServer
 from bench.table import markdown, missed, plain
 
-from lodesman.errors import LodesmanError
+from lodesman.base.errors import LodesmanError
 
 Row = Callable[[Context], list[Figure]]
 ROWS: dict[str, Row] = {

@@ -7,10 +7,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lodesman.jobstatus.vacate.candidates import Candidate
-from lodesman.jobstatus.vacate.simulation import Assumed, LoggedJob, SimulatedJob, simulate_job
-from lodesman.jobstatus.values import Status
-from lodesman.jobstatus.waste import Estimate
+from lodesman.site.jobstatus.vacate.candidates import Candidate
+from lodesman.site.jobstatus.vacate.simulation import Assumed, LoggedJob, SimulatedJob, simulate_job
+from lodesman.site.jobstatus.values import Status
+from lodesman.site.jobstatus.waste import Estimate
 
 NOW, HOUR = 1_000_000_000.0, 3600.0
 CORES, OWNERS = 64, 4

@@ -20,21 +20,21 @@ from typing import Any
 from bench import pool_world
 from bench.stores import database
 
-from lodesman.answers.accounts import SCOPES
-from lodesman.answers.service import NewPilot
-from lodesman.background.refresh import evaluate
-from lodesman.commands.accounts import add_account, issue_token
-from lodesman.commands.live import Live
-from lodesman.commands.pilots import hash_token, join_pilot, prepare_pilots
-from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.commands.submit_pools import number_queues
-from lodesman.matching import GroupShare, TaskQueueKey
-from lodesman.matching.policy import Policy
-from lodesman.matching.submit_pool import canonical_requirements, submit_pool_id
-from lodesman.resources import compile_requirements, load_resources
-from lodesman.store.journal import Change
-from lodesman.store.read.submit_pools import PoolRow
-from lodesman.store.transaction import Transaction
+from lodesman.decide.matching import GroupShare, TaskQueueKey
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.matching.submit_pool import canonical_requirements, submit_pool_id
+from lodesman.decide.resources import compile_requirements, load_resources
+from lodesman.server.loops.refresh import evaluate
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.submit_pools import PoolRow
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.accounts import add_account, issue_token
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.pilots import hash_token, join_pilot, prepare_pilots
+from lodesman.server.writer.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.server.writer.submit_pools import number_queues
+from lodesman.wire.accounts import SCOPES
+from lodesman.wire.service import NewPilot
 
 VO = "bench"
 SITES, TAGS, PLATFORMS, GROUPS = 1_000, 300, 60, 50

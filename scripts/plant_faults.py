@@ -33,6 +33,9 @@ FAULTS = Path("tests/data/planted_faults.toml")
 _SOME_FAILED, _LONGEST_S, _END_S = 1, 1_200, 60
 _ENDED = (signal.SIGINT, signal.SIGTERM)
 
+# Rooms that have no parts.
+WHOLE = {"pilot", "wire"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlantedFault:
@@ -48,8 +51,9 @@ class PlantedFault:
 
     @property
     def room(self) -> str:
-        """The package, or the module beside the packages, in which it is planted."""
-        return Path(self.file).parts[2].removesuffix(".py")
+        """The part of a room in which it is planted: `server/store`, `base/errors`; `pilot` and `wire` are one part."""
+        room, part = Path(self.file).parts[2:4]
+        return room if room in WHOLE else f"{room}/{part.removesuffix('.py')}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _line(one: Planting) -> str:
-    return f"{one.name:<32} {one.room:<11} {one.kind:<20} {one.outcome} ({one.seconds:.0f} s)"
+    return f"{one.name:<32} {one.room:<20} {one.kind:<20} {one.outcome} ({one.seconds:.0f} s)"
 
 
 if __name__ == "__main__":

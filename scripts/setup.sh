@@ -89,7 +89,7 @@ link_sources() {
 ' '''
 import sys
 
-from lodesman.cli import main
+from lodesman.user.cli import main
 
 sys.exit(main())
 TEXT

@@ -26,9 +26,9 @@ from hypothesis import HealthCheck, settings
 from tests.kits.cost import CostWatch
 from tests.kits.selection import Selection, add_options
 
-from lodesman.answers.service import Suspects
-from lodesman.background.upkeep import find_suspects
-from lodesman.store import Database, SqliteDatabase, Writer
+from lodesman.server.loops.upkeep import find_suspects
+from lodesman.server.store import Database, SqliteDatabase, Writer
+from lodesman.wire.service import Suspects
 
 if TYPE_CHECKING:
     from tests.services.conftest import PostgresDatabases

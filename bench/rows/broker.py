@@ -17,10 +17,10 @@ from bench.figures import Figure
 from bench.match_cycle import CycleOutcome, CycleRequest, MatchCycle, RankedBook, cycle_request
 from bench.oracle import WrongAnswer
 
-from lodesman.broker.ad import SiteAd
-from lodesman.broker.gate import SiteGate
-from lodesman.classad import matches, parse_ad
-from lodesman.classad.fast import MatchSide, fast_match
+from lodesman.decide.broker.ad import SiteAd
+from lodesman.decide.broker.gate import SiteGate
+from lodesman.languages.classad import matches, parse_ad
+from lodesman.languages.classad.fast import MatchSide, fast_match
 
 SITES, REQUESTS, DIFFERENT, NEW = 1_000, 10_000, 500, 50
 COLD_S, WARM_S, EXACT, FAST = 5.0, 0.5, 3.0, 10.0

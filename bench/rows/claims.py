@@ -19,9 +19,9 @@ from bench.stats import percentile
 from bench.stores import database
 from bench.world import GRID, WISHES, Workload
 
-from lodesman.commands.pool_map import PoolMap
-from lodesman.commands.sessions import UNLIMITED, FreeResources, load_sessions
-from lodesman.store.read.task_queues import held_queues, queues_with_jobs
+from lodesman.server.store.read.task_queues import held_queues, queues_with_jobs
+from lodesman.server.writer.pool_map import PoolMap
+from lodesman.server.writer.sessions import UNLIMITED, FreeResources, load_sessions
 
 CONNECTIONS, MANY = 64, 50
 BUSY_S = "20000"  # until the last payload of each pilot ends
@@ -30,8 +30,8 @@ ROOM = FreeResources(64, UNLIMITED, UNLIMITED)
 # Its pilots never report and would be full at once. What they hold is counted at its full cost and not applied; the last
 # HELD to 2 * HELD attempts are kept, as many as a pilot may have at a time.
 NEVER_FULL = """
-from lodesman.commands.claim import Claim
-from lodesman.commands.live import _LivePilots
+from lodesman.server.writer.claim import Claim
+from lodesman.server.writer.live import _LivePilots
 
 HELD = 4
 allowed, hold = Claim._allowed, _LivePilots.hold

@@ -20,19 +20,19 @@ from bench.stats import median
 from bench.stores import database
 from bench.world import GRID, resources
 
-from lodesman.answers.vocabulary import RefusalKind
-from lodesman.background.census import BackendWatch
-from lodesman.background.direct import Director
-from lodesman.background.site_matching import SiteMatcher
-from lodesman.batch.backend import BatchLoad
-from lodesman.broker.ad import read_site_ad
-from lodesman.director.iteration import Decision
-from lodesman.director.options import read_options
-from lodesman.director.orders import PoolState
-from lodesman.matching.criteria import explain
-from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
-from lodesman.store.site_ads import ended_matches, live_matches
+from lodesman.decide.broker.ad import read_site_ad
+from lodesman.decide.director.iteration import Decision
+from lodesman.decide.director.options import read_options
+from lodesman.decide.director.orders import PoolState
+from lodesman.decide.matching.criteria import explain
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import load_resources
+from lodesman.server.engines.backend import BatchLoad
+from lodesman.server.loops.census import BackendWatch
+from lodesman.server.loops.direct import Director
+from lodesman.server.loops.site_matching import SiteMatcher
+from lodesman.server.store.site_ads import ended_matches, live_matches
+from lodesman.wire.vocabulary import RefusalKind
 
 PILOTS, ROUNDS, CHECKED = 5_000, 5, 40
 BACKENDS = tuple(f"batch{n:02}" for n in range(20))

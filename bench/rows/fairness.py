@@ -12,9 +12,9 @@ from bench.figures import Figure
 from bench.oracle import check_answer, eligible
 from bench.stats import StartsTest
 
-from lodesman.matching import GroupShare, ResourceRequest, TaskQueueKey, parts_of
-from lodesman.matching.matcher import Left, Matcher
-from lodesman.matching.packing import SharedSlot
+from lodesman.decide.matching import GroupShare, ResourceRequest, TaskQueueKey, parts_of
+from lodesman.decide.matching.matcher import Left, Matcher
+from lodesman.decide.matching.packing import SharedSlot
 
 SITES, QUEUES_OF_A_GROUP, KINDS, OWNERS = 40, 30, 100, 6
 CHOICES = 10_000

@@ -16,10 +16,10 @@ from bench.figures import Figure
 from bench.generator import LoadFault
 from bench.stats import percentile
 
-from lodesman.batch.backend import NativeState, PilotSpec, stamp_of
-from lodesman.batch.isolation import Isolation, Wishes, find_isolation
-from lodesman.batch.local import LocalBackend
-from lodesman.resources import QueueId
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.backend import NativeState, PilotSpec, stamp_of
+from lodesman.server.engines.isolation import Isolation, Wishes, find_isolation
+from lodesman.server.engines.local import LocalBackend
 
 QUEUE = QueueId("bench", "ce", "queue")
 PATIENCE, POLL = 60.0, 0.0002

@@ -22,9 +22,9 @@ from bench.generator import LoadFault, encode, replay, wrk
 from bench.server import Server
 from bench.stats import percentile
 
-from lodesman.jsv import OWN_LIBRARIES, JsvContext, JsvUrl, Parameters, ScriptSettings
-from lodesman.jsv.parameters import parameter_lines
-from lodesman.jsv.runner import ScriptWorker
+from lodesman.server.jsv import OWN_LIBRARIES, JsvContext, JsvUrl, Parameters, ScriptSettings
+from lodesman.server.jsv.parameters import parameter_lines
+from lodesman.server.jsv.runner import ScriptWorker
 
 BARE = """#!{python}
 import sys

@@ -17,12 +17,12 @@ from bench.figures import Figure
 from bench.rows.claims import claims_of_one
 from bench.server import Server
 
-from lodesman.commands.bookings import Attempt, Bookings, Held
-from lodesman.daemon.bootstrap import keep_what_was_loaded
-from lodesman.matching import ResourceRequest, TaskQueueKey
-from lodesman.matching.limit_rules import RunPlace
-from lodesman.matching.matcher import place_of
-from lodesman.matching.quota_book import QuotaBook
+from lodesman.decide.matching import ResourceRequest, TaskQueueKey
+from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.matching.matcher import place_of
+from lodesman.decide.matching.quota_book import QuotaBook
+from lodesman.server.main.bootstrap import keep_what_was_loaded
+from lodesman.server.writer.bookings import Attempt, Bookings, Held
 
 QUEUES, LIVE, HOSTS = 10_000, 10_000, 500
 RATIO, CHOICES, HELD_MS = 0.85, 50_000, 50.0

@@ -16,20 +16,20 @@ from bench.figures import Figure
 from bench.oracle import WrongAnswer
 from bench.pool_world import VO, attributes, make_expressions, make_pools, many_keys, resources
 
-from lodesman.answers import inner_calls
-from lodesman.answers.call import Call, Nothing
-from lodesman.answers.service import PassDone, Removed
-from lodesman.background.refresh import PoolKeeper, evaluate
-from lodesman.commands.live import Live
-from lodesman.commands.submit_pools import number_queues, refresh_pools
-from lodesman.masks.bits import bits, nearest, refused
-from lodesman.matching import wanted_of
-from lodesman.matching.policy import Policy
-from lodesman.resources import compile_requirements, load_resources
-from lodesman.resources.expression import expression_of
-from lodesman.store import SqliteDatabase
-from lodesman.store.journal import Change, Journal
-from lodesman.store.read.submit_pools import PoolRow
+from lodesman.decide.masks.bits import bits, nearest, refused
+from lodesman.decide.matching import wanted_of
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import compile_requirements, load_resources
+from lodesman.decide.resources.expression import expression_of
+from lodesman.server.loops.refresh import PoolKeeper, evaluate
+from lodesman.server.store import SqliteDatabase
+from lodesman.server.store.journal import Change, Journal
+from lodesman.server.store.read.submit_pools import PoolRow
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.submit_pools import number_queues, refresh_pools
+from lodesman.wire import inner_calls
+from lodesman.wire.call import Call, Nothing
+from lodesman.wire.service import PassDone, Removed
 
 POOLS, KEYS, ROUNDS, CHECKED = 10_000, 200, 5, 40
 EXPRESSIONS, EXPRESSION_ROUNDS = 500, 3

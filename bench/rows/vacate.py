@@ -12,10 +12,10 @@ from bench.figures import Figure
 from bench.oracle import WrongAnswer
 from bench.vacate_world import HOUR, NOW, candidates, node
 
-from lodesman.jobstatus.vacate.candidates import Candidate, Terms
-from lodesman.jobstatus.vacate.plan import STRICT, TIEBREAK, VacateRequest, make_plan
-from lodesman.jobstatus.vacate.several import ToFree
-from lodesman.jobstatus.vacate.simulation import Losses, compare
+from lodesman.site.jobstatus.vacate.candidates import Candidate, Terms
+from lodesman.site.jobstatus.vacate.plan import STRICT, TIEBREAK, VacateRequest, make_plan
+from lodesman.site.jobstatus.vacate.several import ToFree
+from lodesman.site.jobstatus.vacate.simulation import Losses, compare
 
 JOBS, NODES, SEEDS, FREED = 10_000, 1_000, 5, 16
 LOSSES = [field.name for field in fields(Losses)]

@@ -21,15 +21,15 @@ from bench.stats import percentile
 from bench.stores import database
 from bench.world import WISHES, resources
 
-from lodesman.background.explain import Explainer
-from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
-from lodesman.store.read.jobs import job_by_id
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import load_resources
+from lodesman.server.loops.snapshot import SnapshotKeeper
+from lodesman.server.reads.explain import Explainer
+from lodesman.server.store.read.jobs import job_by_id
 
 # In the processes of the server, before all else.
 NO_PILOTS = """
-from lodesman.background.direct import Director
+from lodesman.server.loops.direct import Director
 Director._launch = lambda director, decision: None
 """
 DIRECTOR = {"director.pilotsPerIteration": 1_000, "director.totalThreadsInPool": 10_000}

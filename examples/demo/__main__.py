@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from lodesman.cli.faults import INTERRUPTED, PIPE_CLOSED, exit_code
-from lodesman.cli.words import plain
-from lodesman.errors import LodesmanError
+from lodesman.base.errors import LodesmanError
+from lodesman.user.cli.faults import INTERRUPTED, PIPE_CLOSED, exit_code
+from lodesman.user.cli.words import plain
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -18,11 +18,11 @@ from typing import Any
 from examples.demo.interrupts import Interrupts
 from examples.demo.workload import EXAMPLES
 
-from lodesman.batch.backend import Backend, NativeState
-from lodesman.daemon.backends import END_SECONDS
-from lodesman.errors import Unavailable
-from lodesman.store import Reader
-from lodesman.store.read.pilots import ended_natives, live_natives
+from lodesman.base.errors import Unavailable
+from lodesman.server.engines.backend import Backend, NativeState
+from lodesman.server.main.backends import END_SECONDS
+from lodesman.server.store import Reader
+from lodesman.server.store.read.pilots import ended_natives, live_natives
 
 # With a site on each, a site where most jobs can run is on the one that starts pilots fastest.
 KINDS = ("gridengine", "arc", "htcondor", "slurm")

@@ -22,19 +22,19 @@ import msgspec
 from examples.demo.engines import Engine, forget_pilots, read_pilots, sites_on
 from examples.demo.interrupts import Interrupts
 
-from lodesman import kernel
-from lodesman.answers import calls
-from lodesman.answers.call import Call, Nothing, encode
-from lodesman.answers.requests import AccountBody, TokenBody
-from lodesman.background.census import end_all
-from lodesman.batch.backend import Backend
-from lodesman.batch.isolation import Wishes, find_isolation
-from lodesman.batch.local import LocalBackend
-from lodesman.client import Client, Retry
-from lodesman.config.backends import BackendSection
-from lodesman.daemon.backends import END_SECONDS, make_backend
-from lodesman.errors import Conflict, LodesmanError, Unavailable
-from lodesman.store import Reader, database_at
+from lodesman.base import kernel
+from lodesman.base.errors import Conflict, LodesmanError, Unavailable
+from lodesman.server.config.backends import BackendSection
+from lodesman.server.engines.backend import Backend
+from lodesman.server.engines.isolation import Wishes, find_isolation
+from lodesman.server.engines.local import LocalBackend
+from lodesman.server.loops.census import end_all
+from lodesman.server.main.backends import END_SECONDS, make_backend
+from lodesman.server.store import Reader, database_at
+from lodesman.wire import calls
+from lodesman.wire.call import Call, Nothing, encode
+from lodesman.wire.client import Client, Retry
+from lodesman.wire.requests import AccountBody, TokenBody
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -134,7 +134,7 @@ class Grid:
         self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self.home / "server.log").open("ab") as log, self._interrupts.held():
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "lodesman.daemon", "server", *_arguments(self._settings)],
+                [sys.executable, "-m", "lodesman.server.main", "server", *_arguments(self._settings)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=_environment(),
                 preexec_fn=_end_with_the_demo,  # noqa: PLW1509 - one call of the kernel, which needs no lock
             )  # fmt: skip
@@ -280,7 +280,7 @@ class Grid:
         code, said, complained = self._run(
             sys.executable,
             "-m",
-            "lodesman.cli",
+            "lodesman.user.cli",
             "--server",
             self.url,
             "--token-file",

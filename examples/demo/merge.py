@@ -15,7 +15,7 @@ from typing import Annotated
 from examples.demo.png import MAX_PIXELS, Image
 from msgspec import Meta, Struct
 
-from lodesman.errors import LodesmanError
+from lodesman.base.errors import LodesmanError
 
 _CHEQUER = 8
 _GREYS = (bytes((72, 72, 72)), bytes((96, 96, 96)))

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lodesman.errors import LodesmanError
+from lodesman.base.errors import LodesmanError
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 MAX_PIXELS = 16_000_000

@@ -13,7 +13,7 @@ from examples.demo.compose import Composition
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from lodesman.answers.server import Claims, Spread, Usage
+from lodesman.wire.server import Claims, Spread, Usage
 
 
 class SiteRow(Struct, frozen=True, kw_only=True):

@@ -26,9 +26,9 @@ from examples.demo.summary import summary_text, summary_view
 from examples.demo.workload import EXAMPLES, Submission, Workload, load_workload
 from rich.console import Console
 
-from lodesman.answers import calls
-from lodesman.answers.server import Usage
-from lodesman.errors import Conflict, InvalidRequest, LodesmanError
+from lodesman.base.errors import Conflict, InvalidRequest, LodesmanError
+from lodesman.wire import calls
+from lodesman.wire.server import Usage
 
 RESTING = frozenset({"Held", "Done", "Failed", "Killed", "Deleted"})
 POLL_SECONDS = 0.5

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from lodesman import kernel
-from lodesman.errors import Unavailable
+from lodesman.base import kernel
+from lodesman.base.errors import Unavailable
 
 SCRIPT = Path(__file__).resolve().parents[2] / "tests" / "services" / "postgresql"
 DURABLE = ("-c", "fsync=on", "-c", "full_page_writes=on")

@@ -13,7 +13,7 @@ from examples.demo.merge import PiEstimate, WordTable
 from examples.demo.report import AttemptCheck, DemoReport, GroupShare, Reason
 from rich.text import Text
 
-from lodesman.answers.server import Spread
+from lodesman.wire.server import Spread
 
 WIDTH = 80
 HEIGHT = 40

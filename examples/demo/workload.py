@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
-from lodesman.errors import InvalidConfig, LodesmanError, NotFound
-from lodesman.jobs import Description, JobSpec, read_description, read_job
+from lodesman.base.errors import InvalidConfig, LodesmanError, NotFound
+from lodesman.languages.jobs import Description, JobSpec, read_description, read_job
 
 EXAMPLES = Path(__file__).resolve().parent.parent
 

@@ -16,7 +16,7 @@ def __getattr__(name: str) -> Any:
     """The Python API is loaded when it is used: pilots and commands need none of it."""
     if name not in _API:
         raise AttributeError(f"module 'lodesman' has no attribute {name!r}")
-    return getattr(import_module("lodesman.python"), name)
+    return getattr(import_module("lodesman.user.python"), name)
 
 
 def __dir__() -> list[str]:

@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from lodesman.errors import LodesmanError, Unavailable
-from lodesman.python import AsyncClient, Client
+from lodesman.base.errors import LodesmanError, Unavailable
+from lodesman.user.python import AsyncClient, Client
 
 _START_S: Final = 60.0
 _END_S: Final = 30.0
@@ -54,7 +54,7 @@ def server(**settings: Any) -> Iterator[LocalServer]:
     given = {name.replace("__", "."): value for name, value in settings.items()}
     with tempfile.TemporaryDirectory(prefix="lodesman-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        lode = [sys.executable, "-m", "lodesman.cli"]
+        lode = [sys.executable, "-m", "lodesman.user.cli"]
         environ = {name: value for name, value in os.environ.items() if not name.startswith("LODE_")}
         subprocess.run([*lode, "init", str(folder)], check=True, capture_output=True, env=environ)
         words = [f"--set={name}={json.dumps(value)}" for name, value in {**_QUICK, **given}.items()]

@@ -21,44 +21,44 @@ import msgspec
 import pytest
 from tests.conftest import all_suspects, hasty
 
-from lodesman.answers import inner_calls
-from lodesman.answers.accounts import SCOPES
-from lodesman.answers.call import Call, Nothing, encode
-from lodesman.answers.job_classes import JobClassSection
-from lodesman.answers.jsv import VerifyBody
-from lodesman.answers.vocabulary import StartFault
-from lodesman.api.core import Core
-from lodesman.api.hot import HotApp, InnerApp
-from lodesman.api.openapi import document
-from lodesman.api.read_side import ReadSide
-from lodesman.api.reads import ReadApp
-from lodesman.background.cancelling import Cancelling
-from lodesman.background.direct import Director
-from lodesman.background.site_matching import KnownWishes, SiteMatcher
-from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.batch.backend import BatchLoad
-from lodesman.client.exchange import HttpAnswer, fault_of
-from lodesman.commands.accounts import add_account, issue_site_token, issue_token
-from lodesman.commands.job_classes import ClassRules, load_classes
-from lodesman.commands.live import Live
-from lodesman.commands.order import end_batch
-from lodesman.commands.pilots import hash_token
-from lodesman.commands.quotas import QuotaRules
-from lodesman.commands.site_ads import KnownAds
-from lodesman.commands.submit_pools import number_at_start, number_queues
-from lodesman.director.iteration import Excess
-from lodesman.director.options import read_options
-from lodesman.director.orders import PoolState
-from lodesman.errors import BackendFault
-from lodesman.matching.policy import Policy, VOConfig
-from lodesman.resources import QueueId, ResourceConfig, load_resources
-from lodesman.store import Database
-from lodesman.store.accounts import set_service_token
-from lodesman.store.journal import Change
-from lodesman.store.quotas import quota_sets
-from lodesman.store.shelf import Shelf
-from lodesman.store.site_ads import ended_matches, live_matches
-from lodesman.store.transaction import Transaction
+from lodesman.base.errors import BackendFault
+from lodesman.decide.director.iteration import Excess
+from lodesman.decide.director.options import read_options
+from lodesman.decide.director.orders import PoolState
+from lodesman.decide.matching.policy import Policy, VOConfig
+from lodesman.decide.resources import QueueId, ResourceConfig, load_resources
+from lodesman.server.engines.backend import BatchLoad
+from lodesman.server.http.core import Core
+from lodesman.server.http.hot import HotApp, InnerApp
+from lodesman.server.http.openapi import document
+from lodesman.server.http.read_side import ReadSide
+from lodesman.server.http.reads import ReadApp
+from lodesman.server.loops.cancelling import Cancelling
+from lodesman.server.loops.direct import Director
+from lodesman.server.loops.site_matching import KnownWishes, SiteMatcher
+from lodesman.server.loops.snapshot import SnapshotKeeper
+from lodesman.server.store import Database
+from lodesman.server.store.accounts import set_service_token
+from lodesman.server.store.journal import Change
+from lodesman.server.store.quotas import quota_sets
+from lodesman.server.store.shelf import Shelf
+from lodesman.server.store.site_ads import ended_matches, live_matches
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.accounts import add_account, issue_site_token, issue_token
+from lodesman.server.writer.job_classes import ClassRules, load_classes
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.order import end_batch
+from lodesman.server.writer.pilots import hash_token
+from lodesman.server.writer.quotas import QuotaRules
+from lodesman.server.writer.site_ads import KnownAds
+from lodesman.server.writer.submit_pools import number_at_start, number_queues
+from lodesman.wire import inner_calls
+from lodesman.wire.accounts import SCOPES
+from lodesman.wire.call import Call, Nothing, encode
+from lodesman.wire.client.exchange import HttpAnswer, fault_of
+from lodesman.wire.job_classes import JobClassSection
+from lodesman.wire.jsv import VerifyBody
+from lodesman.wire.vocabulary import StartFault
 
 PATIENCE = 60.0
 SANDBOX_BYTES = 10_000

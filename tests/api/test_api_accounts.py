@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.api import wire
-from lodesman.api.openapi import document
-from lodesman.commands.accounts import issue_token
-from lodesman.commands.pilots import hash_token
-from lodesman.errors import Unauthorized
-from lodesman.resources import load_resources
-from lodesman.store.journal import Change
+from lodesman.base.errors import Unauthorized
+from lodesman.decide.resources import load_resources
+from lodesman.server.http import wire
+from lodesman.server.http.openapi import document
+from lodesman.server.store.journal import Change
+from lodesman.server.writer.accounts import issue_token
+from lodesman.server.writer.pilots import hash_token
 
 
 def add(house, name="eve", vo="lab", groups=("physics",)):

@@ -6,9 +6,9 @@ import pytest
 from tests.api.test_api_pilots import jobs as jobs_of
 from tests.api.test_api_pilots import start
 
-from lodesman.commands.report import TAKEN_BACK
-from lodesman.daemon.leases import Leases
 from lodesman.pilot.protocol import AttemptKey, report_end
+from lodesman.server.main.leases import Leases
+from lodesman.server.writer.report import TAKEN_BACK
 
 
 def ask(house, pilot, count=1, **more):

@@ -15,15 +15,15 @@ from tests.api.conftest import RESOURCES, Answer, ScriptedBackend, judge
 from tests.api.test_api_lost_pilots import lose
 from tests.api.test_api_refresh import configure
 
-from lodesman.answers.nodes import QueueId
-from lodesman.answers.server import ConfigurationState
-from lodesman.answers.vocabulary import BreakerState
-from lodesman.api.openapi import described, document
-from lodesman.background.reasons import MainReasons
-from lodesman.commands.report import note_silence
-from lodesman.director.limits import Breaker
-from lodesman.resources import load_resources
-from lodesman.store.journal import Change
+from lodesman.decide.director.limits import Breaker
+from lodesman.decide.resources import load_resources
+from lodesman.server.http.openapi import described, document
+from lodesman.server.loops.reasons import MainReasons
+from lodesman.server.store.journal import Change
+from lodesman.server.writer.report import note_silence
+from lodesman.wire.nodes import QueueId
+from lodesman.wire.server import ConfigurationState
+from lodesman.wire.vocabulary import BreakerState
 
 FILE = b"#!/bin/sh\n"
 SHA = hashlib.sha256(FILE).hexdigest()

@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
-from lodesman.answers import inner_calls
-from lodesman.answers.accounts import AuditNote
-from lodesman.answers.service import Old
-from lodesman.store.audit import note_all
-from lodesman.store.journal import Change
+from lodesman.server.store.audit import note_all
+from lodesman.server.store.journal import Change
+from lodesman.wire import inner_calls
+from lodesman.wire.accounts import AuditNote
+from lodesman.wire.service import Old
 
 pytestmark = pytest.mark.stores
 
@@ -20,7 +20,7 @@ def trail(house, query="", **more):
 
 
 def test_what_administrators_do_is_noted_with_who_when_and_from_where(house, caplog):
-    caplog.set_level(logging.INFO, "lodesman.store.audit")
+    caplog.set_level(logging.INFO, "lodesman.server.store.audit")
     pilot = house.pilot()
     house.now += 5.0
     for method, path, body in (
@@ -49,7 +49,7 @@ def test_what_administrators_do_is_noted_with_who_when_and_from_where(house, cap
     assert details["token-issued"] == "jobs:read, jobs:write, pilots:read; until revoked; laptop"
     house.call("POST", "/v1/tokens", {"account": "ann", "seconds": 30 * 86_400}, token="admin")
     assert trail(house)[0]["detail"] == "jobs:read, jobs:write, pilots:read; for 30 d"
-    lines = [line.action for line in caplog.records if line.name == "lodesman.store.audit"]
+    lines = [line.action for line in caplog.records if line.name == "lodesman.server.store.audit"]
     assert lines[:2] == ["user-changed", "token-issued"]
     assert house.call("GET", "/v1/audit", token="ann").status == 403
     assert house.call("GET", "/v1/audit", token=pilot).status == 403

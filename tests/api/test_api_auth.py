@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lodesman.commands.pilots import hash_token
+from lodesman.server.writer.pilots import hash_token
 
 USER_CALLS = (
     ("POST", "/v1/jobs", {"jobs": [{"Executable": "/bin/true"}]}),

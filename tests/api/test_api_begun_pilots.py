@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lodesman.store.read.pilots import fate_of
+from lodesman.server.store.read.pilots import fate_of
 
 
 def test_a_pilot_ran_if_it_was_seen_to_or_joined_and_else_it_may_have_ended(house):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lodesman.background.hosts import HostWatch
+from lodesman.server.loops.hosts import HostWatch
 
 # Pilots of one core on each host; jobs of about 10 minutes in three task queues.
 GOOD = {"wn1": 12, "wn2": 12, "wn3": 5}

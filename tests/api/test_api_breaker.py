@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.answers.call import encode
-from lodesman.answers.nodes import QueueId
-from lodesman.answers.service import StoredBreaker
-from lodesman.answers.vocabulary import BreakerState
-from lodesman.director.limits import Breaker
-from lodesman.store.director import breaker_orders, breakers, put_breakers
-from lodesman.store.journal import Change
+from lodesman.decide.director.limits import Breaker
+from lodesman.server.store.director import breaker_orders, breakers, put_breakers
+from lodesman.server.store.journal import Change
+from lodesman.wire.call import encode
+from lodesman.wire.nodes import QueueId
+from lodesman.wire.service import StoredBreaker
+from lodesman.wire.vocabulary import BreakerState
 
 pytestmark = pytest.mark.stores
 

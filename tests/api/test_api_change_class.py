@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.api.test_api_change_jobs import change, changed
 
-from lodesman.answers.jsv import JsvSection
+from lodesman.wire.jsv import JsvSection
 
 BARE = 'Executable = "/bin/true"; Site = "North"; '
 JOB = BARE + "CPUTime = 100; "

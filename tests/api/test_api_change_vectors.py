@@ -9,9 +9,9 @@ import pytest
 from tests.kits.class_vectors import ALLOWED, VECTORS, job_of, resources
 from tests.kits.table import hold_all, parts
 
-from lodesman.answers.job_classes import JobClassSection
-from lodesman.api.job_classes import use_configuration
-from lodesman.gridengine.files import read_vocabulary
+from lodesman.languages.gridengine.files import read_vocabulary
+from lodesman.server.http.job_classes import use_configuration
+from lodesman.wire.job_classes import JobClassSection
 
 COMPLEXES = "".join(f"{name} {name} {kind} {relation} YES NO 0 0\n" for name, kind, relation in (
     ("a", "INT", "<="), ("b", "INT", "<="), ("c", "INT", "<="), ("Y", "BOOL", "=="), ("Z", "BOOL", "=="),

@@ -3,7 +3,7 @@
 import pytest
 from tests.api.test_api_refresh import configure, keep
 
-from lodesman.resources import load_resources
+from lodesman.decide.resources import load_resources
 
 pytestmark = pytest.mark.stores
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.kits.jobclass_kit import rows
 
-from lodesman.jobclass import ClearAttribute, EditEntry, merge
-from lodesman.jobclass.request import EntryVerb
+from lodesman.languages.jobclass import ClearAttribute, EditEntry, merge
+from lodesman.languages.jobclass.request import EntryVerb
 
 APP = "jcname app\nvariant_list default,large\nCMDNAME /bin/echo\nN {~}S\nl_hard h_cpu=60\n"
 LISTED = {"l_hard": {"a": "1", "b": "2"}, "N": "S"}

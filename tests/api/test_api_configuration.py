@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
-from lodesman.answers.server import ConfigurationState
-from lodesman.resources import load_resources
+from lodesman.decide.resources import load_resources
+from lodesman.wire.server import ConfigurationState
 
 FAULT = {"message": "CPUTime: no", "source": "sites.toml", "section": "site.S", "line": 3}
 REFUSED = ConfigurationState(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.commands import control
-from lodesman.commands.control import Control
-from lodesman.errors import Unavailable
+from lodesman.base.errors import Unavailable
+from lodesman.server.writer import control
+from lodesman.server.writer.control import Control
 
 pytestmark = pytest.mark.stores
 

@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from lodesman.answers.shares import ShareSection, TimeSlice
-from lodesman.api.shares import forget_old_usage
-from lodesman.background import usage, usage_watch
-from lodesman.background.usage_watch import UsageWatch
-from lodesman.errors import Unavailable
+from lodesman.base.errors import Unavailable
+from lodesman.server.http.shares import forget_old_usage
+from lodesman.server.loops import usage_watch
+from lodesman.server.loops.usage_watch import UsageWatch
+from lodesman.server.reads import usage
+from lodesman.wire.shares import ShareSection, TimeSlice
 
 pytestmark = pytest.mark.stores
 

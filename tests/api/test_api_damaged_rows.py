@@ -12,26 +12,26 @@ from types import SimpleNamespace
 import apsw
 import pytest
 
-from lodesman.answers import inner_calls
-from lodesman.answers.call import encode
-from lodesman.answers.job_classes import JobClassSection
-from lodesman.answers.service import PassDone, Repaired, StoredBreaker
-from lodesman.background.accounting import UsageAdder
-from lodesman.background.reasons import MainReasons
-from lodesman.background.refresh import PoolKeeper
-from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.background.upkeep import Reconciler
-from lodesman.commands.job_classes import load_classes
-from lodesman.commands.live import Live
-from lodesman.commands.quotas import QuotaRules
-from lodesman.commands.reoffer import Offers, set_offers
-from lodesman.commands.sessions import load_sessions
-from lodesman.director.limits import Breaker
-from lodesman.errors import words_of
-from lodesman.store.director import put_breakers
-from lodesman.store.journal import Change
-from lodesman.store.quotas import quota_sets
-from lodesman.store.transaction import Transaction
+from lodesman.base.errors import words_of
+from lodesman.decide.director.limits import Breaker
+from lodesman.server.loops.accounting import UsageAdder
+from lodesman.server.loops.reasons import MainReasons
+from lodesman.server.loops.refresh import PoolKeeper
+from lodesman.server.loops.snapshot import SnapshotKeeper
+from lodesman.server.loops.upkeep import Reconciler
+from lodesman.server.store.director import put_breakers
+from lodesman.server.store.journal import Change
+from lodesman.server.store.quotas import quota_sets
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.job_classes import load_classes
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.quotas import QuotaRules
+from lodesman.server.writer.reoffer import Offers, set_offers
+from lodesman.server.writer.sessions import load_sessions
+from lodesman.wire import inner_calls
+from lodesman.wire.call import encode
+from lodesman.wire.job_classes import JobClassSection
+from lodesman.wire.service import PassDone, Repaired, StoredBreaker
 
 # No JSON, which each text becomes; and, each text one of them, JSON of other types, a huge number, a foreign state or name.
 NO_JSON, DAMAGED = "{", ("", "null", "[]", "9" * 400, "nonsense")

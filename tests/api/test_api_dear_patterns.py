@@ -5,10 +5,10 @@ from urllib.parse import quote
 
 import pytest
 
-from lodesman.commands import choice
-from lodesman.jobs.likeness import Pattern
-from lodesman.store.journal import Change
-from lodesman.store.read import job_lists
+from lodesman.languages.jobs.likeness import Pattern
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read import job_lists
+from lodesman.server.writer import choice
 
 pytestmark = pytest.mark.stores
 DEAR = "Arguments=*" + "a?" * 50 + "b*"
@@ -60,7 +60,7 @@ def test_many_stars_in_a_name_hold_up_nobody(house):
 def test_what_is_too_dear_for_one_job_is_refused_before_anything_is_done(house, monkeypatch):
     monkeypatch.setattr(job_lists, "MOST_STEPS", 200_000)
     monkeypatch.setattr(choice, "_MOST_STEPS", 200_000)
-    monkeypatch.setattr("lodesman.background.submission_counts.MOST_STEPS", 200_000)
+    monkeypatch.setattr("lodesman.server.reads.submission_counts.MOST_STEPS", 200_000)
     house.submitted({"Arguments": "a" * 10_000})
     for answer in (
         kill(house, DEAR),

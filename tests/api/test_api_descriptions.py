@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lodesman.jobs import read_description, read_job
+from lodesman.languages.jobs import read_description, read_job
 
 JDL = """[
   executable = "/bin/echo";

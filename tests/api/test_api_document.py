@@ -12,9 +12,8 @@ import msgspec
 import pytest
 from tests.api.conftest import RESOURCES, SANDBOX_BYTES, judge
 
-from lodesman.answers.call import Code
-from lodesman.answers.calls import CALLS
-from lodesman.api import (
+from lodesman.decide.resources import load_resources
+from lodesman.server.http import (
     claims,
     explain,
     files,
@@ -35,12 +34,13 @@ from lodesman.api import (
     users,
     waiting,
 )
-from lodesman.api.dispatch import Dispatcher
-from lodesman.api.openapi import REFUSALS, document, refusals
-from lodesman.api.openapi import described as described_calls
-from lodesman.api.openapi_examples import BODIES
-from lodesman.api.wire import STATUS
-from lodesman.resources import load_resources
+from lodesman.server.http.dispatch import Dispatcher
+from lodesman.server.http.openapi import REFUSALS, document, refusals
+from lodesman.server.http.openapi import described as described_calls
+from lodesman.server.http.openapi_examples import BODIES
+from lodesman.server.http.wire import STATUS
+from lodesman.wire.call import Code
+from lodesman.wire.calls import CALLS
 
 ANY_ID = {"job": "1", "pilot": "1", "pool": "req2:0", "attempt": "1", "digest": "0" * 64, "prefix": "abcdef",
           "test": "0" * 16, "group": "physics", "submission": "1"}  # fmt: skip

@@ -11,14 +11,14 @@ from tests.api.test_api_plan_job import plan_of
 from tests.api.test_api_refresh import MOVED, NORTH, SOUTH, configure, keep, pools_of
 from tests.api.test_api_site_ads import ad, taken
 
-from lodesman.api import users
-from lodesman.background.refresh import placement_clauses
-from lodesman.background.site_matching import KnownWishes, SiteMatcher
-from lodesman.broker.ad import read_site_ad
-from lodesman.classad import parse_ad
-from lodesman.masks.bits import bits
-from lodesman.resources.expression import holds_at
-from lodesman.store.read.submit_pools import stored_pools
+from lodesman.decide.broker.ad import read_site_ad
+from lodesman.decide.masks.bits import bits
+from lodesman.decide.resources.expression import holds_at
+from lodesman.languages.classad import parse_ad
+from lodesman.server.http import users
+from lodesman.server.loops.refresh import placement_clauses
+from lodesman.server.loops.site_matching import KnownWishes, SiteMatcher
+from lodesman.server.store.read.submit_pools import stored_pools
 
 GPU = 'Memory >= 1000 && member("root", Software)'
 JDL = r'[ Executable = "/bin/true"; CPUTime = 500; Requirements = [ Constraint = "%s"; %s ]; ]'

@@ -9,13 +9,13 @@ from functools import partial
 
 import pytest
 
-from lodesman.answers.jsv import JsvSection, VerifyBody
-from lodesman.answers.requests import SubmitBody
-from lodesman.api import hot, wire
-from lodesman.api.fairness import ORIGIN, origin_of
-from lodesman.api.hot import HotApp
-from lodesman.api.pulse import Pulse
-from lodesman.errors import InvalidJob, Unavailable
+from lodesman.base.errors import InvalidJob, Unavailable
+from lodesman.server.http import hot, wire
+from lodesman.server.http.fairness import ORIGIN, origin_of
+from lodesman.server.http.hot import HotApp
+from lodesman.server.http.pulse import Pulse
+from lodesman.wire.jsv import JsvSection, VerifyBody
+from lodesman.wire.requests import SubmitBody
 
 MB = 1 << 20
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lodesman.api.groups import use_shares
-from lodesman.commands.groups import know_shares
-from lodesman.daemon.leases import Leases
-from lodesman.matching import director_weights
+from lodesman.decide.matching import director_weights
+from lodesman.server.http.groups import use_shares
+from lodesman.server.main.leases import Leases
+from lodesman.server.writer.groups import know_shares
 
 pytestmark = pytest.mark.stores
 

@@ -9,16 +9,16 @@ import apsw
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from lodesman.answers import inner_calls
-from lodesman.answers.call import encode
-from lodesman.answers.nodes import QueueId
-from lodesman.answers.service import Alive, StoredBreaker, Suspects
-from lodesman.answers.vocabulary import BreakerState, StartFault
-from lodesman.api.metrics import UpkeepFigures
-from lodesman.director.limits import Breaker
-from lodesman.errors import Conflict, Unavailable
-from lodesman.store.director import put_breakers
-from lodesman.store.journal import Change
+from lodesman.base.errors import Conflict, Unavailable
+from lodesman.decide.director.limits import Breaker
+from lodesman.server.http.metrics import UpkeepFigures
+from lodesman.server.store.director import put_breakers
+from lodesman.server.store.journal import Change
+from lodesman.wire import inner_calls
+from lodesman.wire.call import encode
+from lodesman.wire.nodes import QueueId
+from lodesman.wire.service import Alive, StoredBreaker, Suspects
+from lodesman.wire.vocabulary import BreakerState, StartFault
 
 
 def scrape(house, token="admin"):
@@ -249,7 +249,7 @@ def test_a_fault_of_the_database_costs_one_request(house, monkeypatch, fault, pa
             "reads.database_metrics",
             "reads.list_sites",
         ):
-            patch.setattr(f"lodesman.api.{name}", broken)
+            patch.setattr(f"lodesman.server.http.{name}", broken)
         answer = house.call("GET", path, token="ann")
         assert (answer.status, answer.code) == (503, "unavailable")
     assert house.call("GET", path, token="ann").status == 200
@@ -299,7 +299,7 @@ def test_a_refusal_after_a_change_is_a_fault_of_the_server(house, monkeypatch):
         raise Conflict("Too late.")
 
     with monkeypatch.context() as patch:
-        patch.setattr("lodesman.commands.submit.use_inputs", refuse)
+        patch.setattr("lodesman.server.writer.submit.use_inputs", refuse)
         answer = house.submit()
     assert (answer.status, answer.code) == (500, "server-fault")
     assert answer.json["error"]["data"] == {"fault": "RefusedTooLate"}

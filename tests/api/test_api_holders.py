@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.commands.control import Control
+from lodesman.server.writer.control import Control
 
 pytestmark = pytest.mark.stores
 

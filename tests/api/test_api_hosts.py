@@ -6,20 +6,20 @@ import re
 
 import pytest
 
-from lodesman.answers.hosts import HostName
-from lodesman.answers.vocabulary import StartFault
-from lodesman.background.hosts import HostWatch
-from lodesman.background.pilot_book import standing_of
-from lodesman.background.reasons import MainReasons
-from lodesman.commands import sessions
-from lodesman.commands.sessions import load_sessions
-from lodesman.director.hosts import Failure
-from lodesman.director.limits import Breaker
-from lodesman.director.supply import PilotStanding, SetAside
-from lodesman.resources import QueueId
-from lodesman.store.hosts import note_failure, records
-from lodesman.store.journal import Change
-from lodesman.store.read.pilots import pilots_in_short
+from lodesman.decide.director.hosts import Failure
+from lodesman.decide.director.limits import Breaker
+from lodesman.decide.director.supply import PilotStanding, SetAside
+from lodesman.decide.resources import QueueId
+from lodesman.server.loops.hosts import HostWatch
+from lodesman.server.loops.pilot_book import standing_of
+from lodesman.server.loops.reasons import MainReasons
+from lodesman.server.store.hosts import note_failure, records
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.pilots import pilots_in_short
+from lodesman.server.writer import sessions
+from lodesman.server.writer.sessions import load_sessions
+from lodesman.wire.hosts import HostName
+from lodesman.wire.vocabulary import StartFault
 
 pytestmark = pytest.mark.stores
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from lodesman.background.refresh import PoolKeeper
-from lodesman.resources import load_resources
+from lodesman.decide.resources import load_resources
+from lodesman.server.loops.refresh import PoolKeeper
 
 APP = "jcname app\nvariant_list default,v1\nCMDNAME /bin/true\n"
 CLOSED = """jcname closed

@@ -8,17 +8,17 @@ from tests.kits.jobclass_kit import class_of
 from tests.kits.jobclass_kit import rows as rows_of_reference
 from tests.kits.table import hold_all
 
-from lodesman.answers.job_classes import JobClassSection
-from lodesman.api import job_classes as job_class_calls
-from lodesman.api.job_classes import use_configuration
-from lodesman.commands import job_classes as job_class_commands
-from lodesman.commands.job_classes import ClassesMoved, load_classes, set_classes
-from lodesman.gridengine.complexes import Complexes, read_complexes
-from lodesman.gridengine.stock import STOCK_COMPLEXES
-from lodesman.gridengine.vocabulary import UserList, Vocabulary
-from lodesman.jobclass import ClassRefusal, ClassSnapshot, classes_of, fresh_template, write_class
-from lodesman.jobclass.editing import Author, edit_classes
-from lodesman.store.journal import Change
+from lodesman.languages.gridengine.complexes import Complexes, read_complexes
+from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.vocabulary import UserList, Vocabulary
+from lodesman.languages.jobclass import ClassRefusal, ClassSnapshot, classes_of, fresh_template, write_class
+from lodesman.languages.jobclass.editing import Author, edit_classes
+from lodesman.server.http import job_classes as job_class_calls
+from lodesman.server.http.job_classes import use_configuration
+from lodesman.server.store.journal import Change
+from lodesman.server.writer import job_classes as job_class_commands
+from lodesman.server.writer.job_classes import ClassesMoved, load_classes, set_classes
+from lodesman.wire.job_classes import JobClassSection
 
 APP = "jcname app\nvariant_list default,large\nN S,[{~}large=L]\nl_hard {+~}h_rt=60\n"
 OTHER = "jcname other\nN T\n"

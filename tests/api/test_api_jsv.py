@@ -6,10 +6,10 @@ import pytest
 from tests.api.test_api_projects import use as use_projects
 from tests.kits.jsv_kit import ACCOUNT, public_folder, shell, write_script
 
-from lodesman.answers.job_classes import JobClassSection
-from lodesman.answers.jsv import JsvSection
-from lodesman.background import verifying
-from lodesman.commands.job_classes import load_classes
+from lodesman.server.reads import verifying
+from lodesman.server.writer.job_classes import load_classes
+from lodesman.wire.job_classes import JobClassSection
+from lodesman.wire.jsv import JsvSection
 
 APP = "jcname app\nCMDNAME /bin/echo\nN {~}greeting\nl_hard {~+}h_rt=3600,h_cpu=500\nP physics\n"
 BIG = "jcname big\nCMDNAME /bin/echo\nN {~}large\nl_hard {~+}h_rt=7200,h_cpu=500\n"

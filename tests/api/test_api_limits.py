@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from lodesman.answers.accounts import LimitSection
+from lodesman.wire.accounts import LimitSection
 
 FILE = b"output"
 SHA = hashlib.sha256(FILE).hexdigest()

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from lodesman.answers.nodes import utc
-from lodesman.batch.backend import Check
-from lodesman.director.options import read_options
-from lodesman.director.orders import private_pools
-from lodesman.resources import load_resources
+from lodesman.decide.director.options import read_options
+from lodesman.decide.director.orders import private_pools
+from lodesman.decide.resources import load_resources
+from lodesman.server.engines.backend import Check
+from lodesman.wire.nodes import utc
 
 TEXT = """
 [site.A]

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import at_most
 
-from lodesman.answers.call import Page
-from lodesman.answers.calls import CALLS, WAIT
+from lodesman.wire.call import Page
+from lodesman.wire.calls import CALLS, WAIT
 
 LISTS = (
     "jobs", "submissions", "pilots", "task-queues", "submit-pools", "hosts", "job-classes", "sites", "queues", "tokens",
@@ -176,7 +176,7 @@ def test_a_bug_costs_one_request_and_discloses_nothing(house, monkeypatch):
     def broken(*_):
         raise KeyError("an inner detail")
 
-    monkeypatch.setattr("lodesman.api.reads.list_sites", broken)
+    monkeypatch.setattr("lodesman.server.http.reads.list_sites", broken)
     answer = house.call("GET", "/v1/sites", token="ann")
     assert (answer.status, answer.code) == (503, "unavailable")
     assert b"inner detail" not in answer.body
@@ -187,7 +187,7 @@ def test_a_bug_in_the_hot_process_costs_one_request(house, monkeypatch):
     def broken(*_):
         raise KeyError("an inner detail")
 
-    monkeypatch.setattr("lodesman.api.users.prepare", broken)
+    monkeypatch.setattr("lodesman.server.http.users.prepare", broken)
     answer = house.submit()
     assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "unavailable", "1")
     assert b"inner detail" not in answer.body

@@ -8,8 +8,8 @@ import pytest
 from msgspec import inspect
 from tests.kits.table import hold_all
 
-from lodesman.answers.requests import ClaimBody, HeartbeatBody, JoinBody, LeaveBody, ReportsBody
-from lodesman.commands.report import most_mb
+from lodesman.server.writer.report import most_mb
+from lodesman.wire.requests import ClaimBody, HeartbeatBody, JoinBody, LeaveBody, ReportsBody
 
 CORES, LIFE = 4, 10.0
 # What a node says of itself is not typed: these are its numbers (`commands.sessions`).

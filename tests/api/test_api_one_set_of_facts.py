@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
-from lodesman.commands.pilots import hash_token
-from lodesman.resources import load_resources
+from lodesman.decide.resources import load_resources
+from lodesman.server.writer.pilots import hash_token
 
 SHUT = """
 [site.S]

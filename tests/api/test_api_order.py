@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.background.reasons import MainReasons
+from lodesman.server.loops.reasons import MainReasons
 
 pytestmark = pytest.mark.stores
 

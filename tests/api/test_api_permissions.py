@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.answers.calls import CALLS
-from lodesman.api.openapi import document
+from lodesman.server.http.openapi import document
+from lodesman.wire.calls import CALLS
 
 TABLE = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
 FILE = b"input"

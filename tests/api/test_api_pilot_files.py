@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from lodesman.answers import inner_calls
-from lodesman.answers.call import Nothing
-from lodesman.answers.service import NewPilot
-from lodesman.background.launch import PilotSettings
-from lodesman.background.pilot_book import standing_of
-from lodesman.background.pilot_files import UnstartedPilots
-from lodesman.director.supply import PilotStanding
+from lodesman.decide.director.supply import PilotStanding
+from lodesman.decide.resources import load_resources
 from lodesman.pilot.context import parse_pilot_file
-from lodesman.resources import load_resources
-from lodesman.store.read.pilots import pilots_in_short
+from lodesman.server.loops.launch import PilotSettings
+from lodesman.server.loops.pilot_book import standing_of
+from lodesman.server.reads.pilot_files import UnstartedPilots
+from lodesman.server.store.read.pilots import pilots_in_short
+from lodesman.wire import inner_calls
+from lodesman.wire.call import Nothing
+from lodesman.wire.service import NewPilot
 
 SITES = """
 [site.Three]
@@ -126,7 +126,7 @@ def test_a_file_that_expired_is_ended_also_when_its_token_was_deleted(house):
 
 def test_the_caps_hold_for_those_who_make_files_at_the_same_moment(house, monkeypatch):
     # Both found room for three before either was stored.
-    monkeypatch.setattr("lodesman.background.pilot_files.pilots_of_queue", lambda *_: [])
+    monkeypatch.setattr("lodesman.server.reads.pilot_files.pilots_of_queue", lambda *_: [])
     assert make(house, count=3).status == 200
     second = make(house, count=3)
     assert (second.status, second.code, second.json["error"]["data"]["room"]) == (409, "conflict", 1)

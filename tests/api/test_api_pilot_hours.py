@@ -2,8 +2,8 @@
 
 import pytest
 
-from lodesman.answers import inner_calls
-from lodesman.answers.service import Old, PilotSeen
+from lodesman.wire import inner_calls
+from lodesman.wire.service import Old, PilotSeen
 
 pytestmark = pytest.mark.stores
 

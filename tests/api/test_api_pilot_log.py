@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.errors import BackendFault
+from lodesman.base.errors import BackendFault
 
 
 class Kept:

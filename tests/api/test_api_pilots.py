@@ -66,7 +66,7 @@ def test_a_node_that_describes_itself_wrongly_stops_neither_claims_nor_the_next_
     pilot = house.pilot(node=node, cores=None, memory_mb=None, platforms=None)
     house.submitted()
     assert house.call("POST", "/v1/pilots/claim", house.claim_body(), token=pilot).status == 200
-    from lodesman.commands.sessions import load_sessions  # noqa: PLC0415 - what a start does
+    from lodesman.server.writer.sessions import load_sessions  # noqa: PLC0415 - what a start does
 
     (session,) = load_sessions(house.side.db, now=0.0).values()
     assert session.offer.cores >= 1

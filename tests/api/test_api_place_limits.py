@@ -8,13 +8,13 @@ import pytest
 from tests.api.conftest import RESOURCES
 from tests.api.test_api_quotas import ids, parked, used
 
-from lodesman.answers import inner_calls
-from lodesman.answers.call import Nothing
-from lodesman.answers.service import LimitsAt
-from lodesman.api.quotas import use_policy
-from lodesman.commands.live import Live
-from lodesman.commands.quotas import QuotaRules
-from lodesman.resources import load_resources
+from lodesman.decide.resources import load_resources
+from lodesman.server.http.quotas import use_policy
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.quotas import QuotaRules
+from lodesman.wire import inner_calls
+from lodesman.wire.call import Nothing
+from lodesman.wire.service import LimitsAt
 
 MERGE, USER = {"JobType": "Merge"}, {"JobType": "User"}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.jobs import read_description
-from lodesman.resources import load_resources
+from lodesman.decide.resources import load_resources
+from lodesman.languages.jobs import read_description
 
 ODD = "S/ one, é"
 SITES = f"""

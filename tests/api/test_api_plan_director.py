@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 from tests.api.test_api_plan_limits import Installed
 
-from lodesman.answers.vocabulary import TargetPolicy
-from lodesman.background.rehearsal import SEED
+from lodesman.server.reads.rehearsal import SEED
+from lodesman.wire.vocabulary import TargetPolicy
 
 ALL = list(TargetPolicy)
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import at_most
 
-from lodesman.api import explain
-from lodesman.background.refresh import PoolKeeper
-from lodesman.resources import load_resources
+from lodesman.decide.resources import load_resources
+from lodesman.server.http import explain
+from lodesman.server.loops.refresh import PoolKeeper
 
 HELLO = '[ Executable = "/bin/echo"; CPUTime = 500; ]'
 ARRAY = '[ Executable = "/bin/true"; CPUTime = "%(cpu)s"; Parameters.cpu = {100, 9999999, 200, 100}; ]'

@@ -9,16 +9,17 @@ from typing import Any, cast
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.background.test_left_out import fails
+from tests.unit.loops.test_left_out import fails
 
-from lodesman.answers.nodes import NodePath, QueueId
-from lodesman.answers.vocabulary import BreakerState
-from lodesman.background import direct, refresh, rehearsal
-from lodesman.background.rehearsal import SEED
-from lodesman.batch.backend import BatchLoad
-from lodesman.director.limits import Breaker, TokenBucket
-from lodesman.director.orders import PoolState
-from lodesman.resources import load_resources
+from lodesman.decide.director.limits import Breaker, TokenBucket
+from lodesman.decide.director.orders import PoolState
+from lodesman.decide.resources import load_resources
+from lodesman.server.engines.backend import BatchLoad
+from lodesman.server.loops import direct, refresh
+from lodesman.server.reads import rehearsal
+from lodesman.server.reads.rehearsal import SEED
+from lodesman.wire.nodes import NodePath, QueueId
+from lodesman.wire.vocabulary import BreakerState
 
 HEAD = '[group.physics]\nvo = "lab"\n[group.bio]\nvo = "lab"\n'
 NORTH = '[site.North]\nVO = ["lab"]\n[site.North.ce.cn.queue.short]\nCPUTime = 1000\nPlatform = "el9"\n'

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lodesman.answers.server import ConfigurationState
-from lodesman.background.refresh import PoolKeeper
-from lodesman.commands.reoffer import Offers, set_offers
-from lodesman.commands.submit_pools import PoolIds
-from lodesman.errors import InvalidConfig
-from lodesman.resources import load_resources
-from lodesman.store.journal import Change
-from lodesman.store.read.submit_pools import stored_pools
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.resources import load_resources
+from lodesman.server.loops.refresh import PoolKeeper
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.submit_pools import stored_pools
+from lodesman.server.writer.reoffer import Offers, set_offers
+from lodesman.server.writer.submit_pools import PoolIds
+from lodesman.wire.server import ConfigurationState
 
 HEAD = '[job_description]\nSoftware = "list"\n[group.physics]\nvo = "lab"\nshare = 3000\n[group.bio]\nvo = "lab"\n'
 NORTH = '[site.North]\nVO = ["lab"]\n[site.North.ce.cn.queue.short]\nCPUTime = 1000\nMemory = 2000\nSoftware = ["root"]\n'

@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 
-from lodesman.background import plans
-from lodesman.director.options import read_options
-from lodesman.matching.matcher import Matcher
-from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
-from lodesman.store.statement import ANY
+from lodesman.decide.director.options import read_options
+from lodesman.decide.matching.matcher import Matcher
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import load_resources
+from lodesman.server.reads import plans
+from lodesman.server.store.statement import ANY
 
 
 def plan(house, shares, token="admin", status=200):

@@ -6,10 +6,10 @@ import pytest
 from tests.api.conftest import resources
 from tests.api.test_api_quotas import put, used
 
-from lodesman.commands.quotas import use_limits
-from lodesman.gridengine.files import read_vocabulary
-from lodesman.gridengine.vocabulary import Vocabulary
-from lodesman.store.journal import Change
+from lodesman.languages.gridengine.files import read_vocabulary
+from lodesman.languages.gridengine.vocabulary import Vocabulary
+from lodesman.server.store.journal import Change
+from lodesman.server.writer.quotas import use_limits
 
 PROJECTS = """
 name team

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from lodesman.commands.pilots import hash_token
+from lodesman.server.writer.pilots import hash_token
 
 
 class Push:

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from lodesman.resources import load_resources
+from lodesman.decide.resources import load_resources
 
 SITES = """
 [site.W]

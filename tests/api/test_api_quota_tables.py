@@ -8,11 +8,11 @@ from tests.unit.quota.conftest import COMPLEXES, table
 from tests.unit.quota.test_quota_text import SEED
 from tests.unit.quota.test_quota_vectors import EXAMPLE, LIVE, QUEUES, VOCABULARY, expected
 
-from lodesman.commands.quotas import use_limits
-from lodesman.gridengine.stock import STOCK_COMPLEXES
-from lodesman.gridengine.values import write_value
-from lodesman.gridengine.vocabulary import Vocabulary
-from lodesman.store.journal import Change
+from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.values import write_value
+from lodesman.languages.gridengine.vocabulary import Vocabulary
+from lodesman.server.store.journal import Change
+from lodesman.server.writer.quotas import use_limits
 
 # Without the load of its host it counts as very large.
 DYNAMIC = "hosts {*} to slots=$num_proc*2 (2 CPUs)"

@@ -10,20 +10,20 @@ from functools import partial
 import pytest
 from tests.api.conftest import resources
 
-from lodesman.answers import inner_calls
-from lodesman.answers.service import LimitsAt
-from lodesman.background.limit_use import limits_at, seen_limits
-from lodesman.background.reasons import MainReasons
-from lodesman.commands.claim import Claim
-from lodesman.commands.live import Live
-from lodesman.commands.quotas import use_limits
-from lodesman.commands.sessions import FreeResources
-from lodesman.gridengine.complexes import read_complexes
-from lodesman.gridengine.vocabulary import UserList, Vocabulary
-from lodesman.matching.matcher import Matcher
-from lodesman.resources import load_resources
-from lodesman.store.journal import Change
-from lodesman.why.actors import NO_END_HELPS
+from lodesman.decide.explain.actors import NO_END_HELPS
+from lodesman.decide.matching.matcher import Matcher
+from lodesman.decide.resources import load_resources
+from lodesman.languages.gridengine.complexes import read_complexes
+from lodesman.languages.gridengine.vocabulary import UserList, Vocabulary
+from lodesman.server.loops.limit_use import limits_at, seen_limits
+from lodesman.server.loops.reasons import MainReasons
+from lodesman.server.store.journal import Change
+from lodesman.server.writer.claim import Claim
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.quotas import use_limits
+from lodesman.server.writer.sessions import FreeResources
+from lodesman.wire import inner_calls
+from lodesman.wire.service import LimitsAt
 
 EACH = "{\n name each\n enabled true\n limit users {*} to slots=1\n}\n"
 ALL = "{\n name both\n enabled true\n limit queues * to slots=2\n}\n"

@@ -8,11 +8,11 @@ import json
 
 import pytest
 
-from lodesman.background.refresh import PoolKeeper
-from lodesman.background.site_matching import KnownWishes, UnfitQueues
-from lodesman.commands.pilots import hash_token
-from lodesman.matching.offers import PoolScope
-from lodesman.resources import load_resources
+from lodesman.decide.matching.offers import PoolScope
+from lodesman.decide.resources import load_resources
+from lodesman.server.loops.refresh import PoolKeeper
+from lodesman.server.loops.site_matching import KnownWishes, UnfitQueues
+from lodesman.server.writer.pilots import hash_token
 
 NORTH, SOUTH = ["North", "ce.north", "short"], ["South", "ce.south", "long"]
 MOVED = """
@@ -267,7 +267,7 @@ def test_permissions(house):
 
 
 def test_a_question_with_too_long_an_answer(house, monkeypatch):
-    monkeypatch.setattr("lodesman.api.pilots._MOST_POOLS", 3)
+    monkeypatch.setattr("lodesman.server.http.pilots._MOST_POOLS", 3)
     for wanted in ("root", "geant"):
         house.submitted({"Requirements": {"Software": wanted}})
     assert ask(house, "ann", NORTH).status == 200

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lodesman.answers.accounts import LimitSection
+from lodesman.wire.accounts import LimitSection
 
 pytestmark = pytest.mark.stores
 

@@ -9,9 +9,9 @@ import pytest
 from tests.api.conftest import Answer
 from tests.api.test_api_permissions import REQUESTS
 
-from lodesman.answers.calls import CALLS
-from lodesman.answers.jsv import JsvSection
-from lodesman.commands.pilots import hash_token
+from lodesman.server.writer.pilots import hash_token
+from lodesman.wire.calls import CALLS
+from lodesman.wire.jsv import JsvSection
 
 GONE = {"revoked": "unknown", "disabled": "unknown", "expired": "expired"}
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lodesman.commands.report import note_heartbeat, note_silence
-from lodesman.errors import Unavailable
-from lodesman.store.journal import Change
+from lodesman.base.errors import Unavailable
+from lodesman.server.store.journal import Change
+from lodesman.server.writer.report import note_heartbeat, note_silence
 
 ENTRY = {"id": 1, "attempt": 1}
 

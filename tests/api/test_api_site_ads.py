@@ -13,14 +13,14 @@ import pytest
 from msgspec.structs import asdict
 from tests.conftest import untraced
 
-from lodesman.answers.site_ads import AdNumbers
-from lodesman.background.site_gates import GateReader
-from lodesman.broker.ad import _WORD, LIFETIME_S, MOST_WORDS, read_site_ad
-from lodesman.classad import write_ad
-from lodesman.commands.pilots import hash_token
-from lodesman.commands.site_ads import KnownAds, stored_ad
-from lodesman.store.journal import Change
-from lodesman.store.site_ads import KEPT_S, ad_versions, ads_of_the_day, forget_old_ads, live_matches
+from lodesman.decide.broker.ad import _WORD, LIFETIME_S, MOST_WORDS, read_site_ad
+from lodesman.languages.classad import write_ad
+from lodesman.server.reads.site_gates import GateReader
+from lodesman.server.store.journal import Change
+from lodesman.server.store.site_ads import KEPT_S, ad_versions, ads_of_the_day, forget_old_ads, live_matches
+from lodesman.server.writer.pilots import hash_token
+from lodesman.server.writer.site_ads import KnownAds, stored_ad
+from lodesman.wire.site_ads import AdNumbers
 
 
 def seconds_of(act):
@@ -469,7 +469,7 @@ def test_an_ad_that_is_too_dear_is_refused_beside_the_event_loop(house, north, m
         threads.append(threading.current_thread())
         return read_site_ad(*words, **more)
 
-    monkeypatch.setattr("lodesman.api.site_ads.read_site_ad", noting)
+    monkeypatch.setattr("lodesman.server.http.site_ads.read_site_ad", noting)
     pattern = 'regexp("a.{0,60}z0", T)'
     text = ad(T='"' + "ab" * 15_000 + '"', Requirements=" || ".join([pattern] * 8))
     answer = send(house, north, text)

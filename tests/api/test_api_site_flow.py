@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.api.test_api_site_ads import ad, gate, send, taken
 
-from lodesman.answers.vocabulary import Waking
-from lodesman.background.site_matching import GateOptions
-from lodesman.broker.ad import LIFETIME_S
-from lodesman.resources import load_resources
+from lodesman.decide.broker.ad import LIFETIME_S
+from lodesman.decide.resources import load_resources
+from lodesman.server.loops.site_matching import GateOptions
+from lodesman.wire.vocabulary import Waking
 
 SITES = """
 [site.North.ce.c.queue.q]

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from lodesman.background.reasons import MainReasons
-from lodesman.batch.backend import BatchLoad, CancelOutcome
-from lodesman.commands.site_mask import close_site
-from lodesman.daemon.leases import Leases
-from lodesman.resources import QueueId, load_resources
-from lodesman.store.read.why import waiting_by_reason
+from lodesman.decide.resources import QueueId, load_resources
+from lodesman.server.engines.backend import BatchLoad, CancelOutcome
+from lodesman.server.loops.reasons import MainReasons
+from lodesman.server.main.leases import Leases
+from lodesman.server.store.read.why import waiting_by_reason
+from lodesman.server.writer.site_mask import close_site
 
 NORTH = {"CPUTime": 500, "Site": "North"}
 QUEUE = "/v1/queues/why?site=North&ce=ce.north&queue=short"
@@ -255,7 +255,7 @@ def test_a_pilot_that_joined_while_the_site_was_being_closed_is_drained_all_the_
 def test_a_closing_that_is_not_stored_drains_no_pilot(house, monkeypatch):
     pilot = house.pilot()
     monkeypatch.setattr(
-        "lodesman.store.director._CLOSE", "INSERT INTO no_such_table VALUES (?,?,?,?,?,?,?,?)"
+        "lodesman.server.store.director._CLOSE", "INSERT INTO no_such_table VALUES (?,?,?,?,?,?,?,?)"
     )
     assert close(house).status == 503
     house.submitted(NORTH)

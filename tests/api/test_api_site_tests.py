@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import pytest
 from tests.api.conftest import PATIENCE
-from tests.unit.background.test_node_report import REPORT
+from tests.unit.loops.test_node_report import REPORT
 
-from lodesman.background import site_tests
-from lodesman.background.launch import PilotSettings
-from lodesman.background.site_tests import SiteTests
-from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitResult
-from lodesman.errors import Unavailable
-from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
+from lodesman.base.errors import Unavailable
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import load_resources
+from lodesman.server.engines.backend import CancelOutcome, NativeState, NativeStatus, SubmitResult
+from lodesman.server.loops import site_tests
+from lodesman.server.loops.launch import PilotSettings
+from lodesman.server.loops.site_tests import SiteTests
 
 SITES = """
 [ce_defaults]
@@ -94,7 +94,7 @@ def ticks():
 @pytest.fixture
 def tested(house, held, ticks, monkeypatch):
     """The house with these sites, and a batch system for the local queues."""
-    monkeypatch.setattr("lodesman.background.queue_tests._POLL_SECONDS", 0.01)
+    monkeypatch.setattr("lodesman.server.loops.queue_tests._POLL_SECONDS", 0.01)
     house.side.policy = house.core.policy = house.policy(load_resources([("sites.toml", SITES)]))
     settings = PilotSettings(
         servers=("https://lode.example",), program=b"zipapp", ca_file="/ca.pem", url_file="/url"

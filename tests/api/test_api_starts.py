@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from lodesman.background.reasons import MainReasons
+from lodesman.server.loops.reasons import MainReasons
 
 pytestmark = pytest.mark.stores
 

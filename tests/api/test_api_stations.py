@@ -12,12 +12,12 @@ from tests.api.test_api_plan_job import plan_of
 from tests.api.test_api_refresh import keep
 from tests.api.test_api_site_ads import ad, taken
 
-from lodesman.answers.nodes import QueueId
-from lodesman.background.reasons import MainReasons
-from lodesman.background.site_matching import matches_of
-from lodesman.resources import load_resources
-from lodesman.store.read.pilots import pilots_in_short
-from lodesman.store.site_ads import live_matches
+from lodesman.decide.resources import load_resources
+from lodesman.server.loops.reasons import MainReasons
+from lodesman.server.loops.site_matching import matches_of
+from lodesman.server.store.read.pilots import pilots_in_short
+from lodesman.server.store.site_ads import live_matches
+from lodesman.wire.nodes import QueueId
 
 SITES = "".join(
     f"""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from lodesman.api import fairness
+from lodesman.server.http import fairness
 
 JOIN = {"join_token": "no-such-token", "node": {}}
 

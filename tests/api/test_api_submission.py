@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lodesman.commands.prepare import prepare
-from lodesman.jobs import write_description
-from lodesman.matching.offers import PoolScope
-from lodesman.resources import load_resources
+from lodesman.decide.matching.offers import PoolScope
+from lodesman.decide.resources import load_resources
+from lodesman.languages.jobs import write_description
+from lodesman.server.writer.prepare import prepare
 
 HELLO = """// a greeting
 [
@@ -162,7 +162,7 @@ def test_others_are_served_while_a_large_submission_is_checked(house, form, monk
         assert go.wait(60)
         return prepare(*words, **more)
 
-    monkeypatch.setattr("lodesman.api.users.prepare", slowly)
+    monkeypatch.setattr("lodesman.server.http.users.prepare", slowly)
     comment = "/* " + "x" * 3_000_000 + " */"
     body = (
         {"text": HELLO + comment, "form": "jdl"}
@@ -199,7 +199,7 @@ def test_what_may_be_of_many_kinds_is_held_against_queues_beside_the_loop(
         threads.append(threading.current_thread())
         return found
 
-    monkeypatch.setattr("lodesman.api.users.prepare", noting)
+    monkeypatch.setattr("lodesman.server.http.users.prepare", noting)
     body = {
         "text": HELLO.rstrip("]\n ") + more + "]",
         "form": "jdl",

@@ -11,10 +11,10 @@ from tests.kits.class_vectors import ALLOWED, VECTORS, job_of, resources
 from tests.kits.jobclass_kit import class_of
 from tests.kits.table import hold_all, parts
 
-from lodesman.answers.job_classes import JobClassSection
-from lodesman.api.job_classes import use_configuration
-from lodesman.gridengine.files import read_vocabulary
-from lodesman.jobclass import entries_of
+from lodesman.languages.gridengine.files import read_vocabulary
+from lodesman.languages.jobclass import entries_of
+from lodesman.server.http.job_classes import use_configuration
+from lodesman.wire.job_classes import JobClassSection
 
 APP = "jcname app\nCMDNAME /bin/echo\nN {-}napper\nl_hard {-}a=1,b=2\nv A=1,{-}B=2\n"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.answers import calls
-from lodesman.background.reasons import MainReasons
-from lodesman.cli.pilots import _remark
+from lodesman.server.loops.reasons import MainReasons
+from lodesman.user.cli.pilots import _remark
+from lodesman.wire import calls
 
 JOB = {"CPUTime": 500, "Site": "North"}
 PUBLIC_URL = "the server administrator, if public_url of [server] is wrong; or the site, if its nodes cannot reach that"

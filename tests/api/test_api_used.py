@@ -2,7 +2,7 @@
 
 import pytest
 
-from lodesman.background.accounting import UsageAdder
+from lodesman.server.loops.accounting import UsageAdder
 
 pytestmark = pytest.mark.stores
 

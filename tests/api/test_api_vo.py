@@ -8,15 +8,15 @@ import msgspec
 import pytest
 from tests.api.conftest import RESOURCES
 
-from lodesman.answers.accounts import SCOPES, Principal
-from lodesman.answers.server import ConfigurationState
-from lodesman.answers.vocabulary import MainReason
-from lodesman.api.auth import own_vo, sees_all, vo_of
-from lodesman.commands.pilots import hash_token
-from lodesman.errors import NotFound
-from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
-from lodesman.store.statement import ANY
+from lodesman.base.errors import NotFound
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import load_resources
+from lodesman.server.http.auth import own_vo, sees_all, vo_of
+from lodesman.server.store.statement import ANY
+from lodesman.server.writer.pilots import hash_token
+from lodesman.wire.accounts import SCOPES, Principal
+from lodesman.wire.server import ConfigurationState
+from lodesman.wire.vocabulary import MainReason
 
 FAR = "a secret of the other VO"
 

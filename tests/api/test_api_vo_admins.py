@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from lodesman.resources import load_resources
+from lodesman.decide.resources import load_resources
 
 pytestmark = pytest.mark.stores
 

@@ -11,10 +11,10 @@ import pytest
 from tests.api.test_api_forgotten import finished, forget
 from tests.api.test_api_refresh import configure
 
-from lodesman.api.waits import WaitLimits
-from lodesman.commands.control import Control
-from lodesman.errors import Unavailable
-from lodesman.store.read.job_ends import standing
+from lodesman.base.errors import Unavailable
+from lodesman.server.http.waits import WaitLimits
+from lodesman.server.store.read.job_ends import standing
+from lodesman.server.writer.control import Control
 
 
 def ask(house, jobs, token="ann", **query):
@@ -373,15 +373,15 @@ def test_a_database_that_fails_refuses_and_is_asked_again(house, monkeypatch):
         raise Unavailable("The database is away.")
 
     with monkeypatch.context() as patch:
-        patch.setattr("lodesman.api.waits.standing", fails)
+        patch.setattr("lodesman.server.http.waits.standing", fails)
         assert ask(house, "1").code == "unavailable"
     assert ask(house, "1").json["states"] == {"Waiting": 1}
 
 
 def test_ranges_of_one_user_and_of_all_are_limited(house, monkeypatch):
     house.submitted(*[{}] * 9)
-    monkeypatch.setattr("lodesman.api.waits._MOST_PARTS_OF_ONE", 3)
-    monkeypatch.setattr("lodesman.api.waits._MOST_PARTS_IN_ALL", 5)
+    monkeypatch.setattr("lodesman.server.http.waits._MOST_PARTS_OF_ONE", 3)
+    monkeypatch.setattr("lodesman.server.http.waits._MOST_PARTS_IN_ALL", 5)
     mine = Waiting(house, "1,3")
     assert ask(house, "5,7").code == "too-often"
     assert ask(house, "5,7", "admin").status == 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.api.test_api_pilots import jobs, start
 
-from lodesman.answers.vocabulary import Waking
+from lodesman.wire.vocabulary import Waking
 
 
 @pytest.fixture

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from msgspec import structs
 from tests.conftest import at_most
 
-from lodesman.answers.nodes import QueueId
-from lodesman.answers.vocabulary import BreakerState
-from lodesman.background.reasons import MainReasons
-from lodesman.batch.backend import BatchLoad
-from lodesman.director.limits import Breaker
-from lodesman.director.orders import PoolState
-from lodesman.matching.offers import PoolScope
-from lodesman.resources import load_resources
-from lodesman.why.facts import DirectorNow
+from lodesman.decide.director.limits import Breaker
+from lodesman.decide.director.orders import PoolState
+from lodesman.decide.explain.facts import DirectorNow
+from lodesman.decide.matching.offers import PoolScope
+from lodesman.decide.resources import load_resources
+from lodesman.server.engines.backend import BatchLoad
+from lodesman.server.loops.reasons import MainReasons
+from lodesman.wire.nodes import QueueId
+from lodesman.wire.vocabulary import BreakerState
 
 
 def why(house, job, token="ann"):

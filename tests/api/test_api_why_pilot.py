@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import at_most
 
-from lodesman.commands.pilots import hash_token
-from lodesman.commands.sessions import FreeResources
-from lodesman.matching import GroupShare
-from lodesman.matching.criteria import explain
+from lodesman.decide.matching import GroupShare
+from lodesman.decide.matching.criteria import explain
+from lodesman.server.writer.pilots import hash_token
+from lodesman.server.writer.sessions import FreeResources
 
 
 def why(house, pilot, token="ann"):

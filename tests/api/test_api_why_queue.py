@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import at_most
 
-from lodesman.answers.nodes import QueueId
-from lodesman.answers.vocabulary import BreakerState
-from lodesman.director.limits import Breaker
-from lodesman.director.options import IdentityRule
-from lodesman.resources import load_resources
+from lodesman.decide.director.limits import Breaker
+from lodesman.decide.director.options import IdentityRule
+from lodesman.decide.resources import load_resources
+from lodesman.wire.nodes import QueueId
+from lodesman.wire.vocabulary import BreakerState
 
 NORTH = {"site": "North", "ce": "ce.north", "queue": "short"}
 SOUTH = {"site": "South", "ce": "ce.south", "queue": "long"}

@@ -7,8 +7,8 @@ import re
 import pytest
 from tests.api.test_api_site_flow import Flow
 
-from lodesman.api.metrics import UpkeepFigures
-from lodesman.background.reasons import MainReasons
+from lodesman.server.http.metrics import UpkeepFigures
+from lodesman.server.loops.reasons import MainReasons
 
 QUEUE = "/v1/queues/why?path=North/c/q"
 

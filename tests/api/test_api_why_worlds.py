@@ -16,15 +16,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.conftest import at_most
 
-from lodesman.answers import inner_calls
-from lodesman.answers.service import LimitsAt
-from lodesman.api.quotas import use_policy
-from lodesman.background.limit_use import seen_limits
-from lodesman.background.reasons import MainReasons
-from lodesman.background.refresh import PoolKeeper
-from lodesman.batch.backend import BatchLoad, CancelOutcome
-from lodesman.commands.pilots import hash_token
-from lodesman.resources import load_resources
+from lodesman.decide.resources import load_resources
+from lodesman.server.engines.backend import BatchLoad, CancelOutcome
+from lodesman.server.http.quotas import use_policy
+from lodesman.server.loops.limit_use import seen_limits
+from lodesman.server.loops.reasons import MainReasons
+from lodesman.server.loops.refresh import PoolKeeper
+from lodesman.server.writer.pilots import hash_token
+from lodesman.wire import inner_calls
+from lodesman.wire.service import LimitsAt
 
 EVERYTHING = {"cores": 64, "memory_mb": 10**6, "norm_cpu_seconds": 10**8}
 TICKS = 40

@@ -10,15 +10,15 @@ import pytest
 from tests.kits import slurm_kit
 from tests.kits.shell_pilots import PROGRAM
 
-from lodesman.background.launch import PilotSettings, SubmissionPools
-from lodesman.batch.run.here import Here
-from lodesman.batch.slurm import SlurmBackend
-from lodesman.director.options import read_options
-from lodesman.director.orders import PilotIdentity, PilotOrder, TypeReason
-from lodesman.director.placement import Placement
-from lodesman.matching import TaskQueueKey
-from lodesman.resources import load_resources
-from lodesman.store.read.pilots import live_pilots
+from lodesman.decide.director.options import read_options
+from lodesman.decide.director.orders import PilotIdentity, PilotOrder, TypeReason
+from lodesman.decide.director.placement import Placement
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.decide.resources import load_resources
+from lodesman.server.engines.run.here import Here
+from lodesman.server.engines.slurm import SlurmBackend
+from lodesman.server.loops.launch import PilotSettings, SubmissionPools
+from lodesman.server.store.read.pilots import live_pilots
 
 SITES = '[site.Far]\nVO = ["lab"]\n[site.Far.ce.ce.queue.down]\nBackend = "far"\n'
 SETTINGS = PilotSettings(

@@ -11,23 +11,29 @@ from msgspec import json
 from msgspec.structs import asdict
 from tests.conftest import all_suspects, hasty
 
-from lodesman.answers import inner_calls
-from lodesman.answers.call import encode
-from lodesman.answers.service import NewPilot, PassDone, Removed, Tidied, UploadedOutput
-from lodesman.answers.vocabulary import PilotState
-from lodesman.background.refresh import PoolKeeper
-from lodesman.background.upkeep import Retention
-from lodesman.commands.accounts import add_account, issue_token
-from lodesman.commands.claim import Claim
-from lodesman.commands.control import Control
-from lodesman.commands.live import Live
-from lodesman.commands.missing_jobs import name_missing
-from lodesman.commands.order import WaitsFor, end_batch
-from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
-from lodesman.commands.report import note_heartbeat, note_silence, register_output, take_reports
-from lodesman.commands.sessions import FreeResources, PilotSession
-from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.commands.submit_pools import (
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.decide.resources import QueueId
+from lodesman.languages.jobs.order import ParentRange
+from lodesman.server.loops.refresh import PoolKeeper
+from lodesman.server.loops.upkeep import Retention
+from lodesman.server.store.journal import Change, Journal
+from lodesman.server.store.read.jobs import events_of_job, job_by_id
+from lodesman.server.store.read.usage import count_jobs
+from lodesman.server.store.sandboxes import tidy_inputs
+from lodesman.server.store.shelf import Shelf
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write.attempts import AttemptReport
+from lodesman.server.writer.accounts import add_account, issue_token
+from lodesman.server.writer.claim import Claim
+from lodesman.server.writer.control import Control
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.missing_jobs import name_missing
+from lodesman.server.writer.order import WaitsFor, end_batch
+from lodesman.server.writer.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
+from lodesman.server.writer.report import note_heartbeat, note_silence, register_output, take_reports
+from lodesman.server.writer.sessions import FreeResources, PilotSession
+from lodesman.server.writer.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.server.writer.submit_pools import (
     clean_pools,
     judge_queues,
     number_at_start,
@@ -35,17 +41,11 @@ from lodesman.commands.submit_pools import (
     refresh_pools,
     rekey_pools,
 )
-from lodesman.commands.upkeep import purge, reconcile
-from lodesman.jobs.order import ParentRange
-from lodesman.matching import TaskQueueKey
-from lodesman.resources import QueueId
-from lodesman.store.journal import Change, Journal
-from lodesman.store.read.jobs import events_of_job, job_by_id
-from lodesman.store.read.usage import count_jobs
-from lodesman.store.sandboxes import tidy_inputs
-from lodesman.store.shelf import Shelf
-from lodesman.store.transaction import Transaction
-from lodesman.store.write.attempts import AttemptReport
+from lodesman.server.writer.upkeep import purge, reconcile
+from lodesman.wire import inner_calls
+from lodesman.wire.call import encode
+from lodesman.wire.service import NewPilot, PassDone, Removed, Tidied, UploadedOutput
+from lodesman.wire.vocabulary import PilotState
 
 OFFER = {"platforms": ["linux"], "tags": [], "cores": 8, "memory_mb": 16_000, "norm_cpu_seconds": 100_000}
 

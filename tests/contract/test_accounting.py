@@ -6,12 +6,9 @@ from collections import Counter
 import pytest
 from msgspec import json
 
-from lodesman.answers.call import encode
-from lodesman.answers.usage import UsageAdded, UsageDays, UsageSums
-from lodesman.answers.vocabulary import PilotState
-from lodesman.background.accounting import UsageAdder, used_for
-from lodesman.errors import Conflict
-from lodesman.store.accounting import (
+from lodesman.base.errors import Conflict
+from lodesman.server.loops.accounting import UsageAdder, used_for
+from lodesman.server.store.accounting import (
     CAUSES,
     add_usage,
     next_usage,
@@ -19,8 +16,11 @@ from lodesman.store.accounting import (
     usage_state,
     wrong_usage,
 )
-from lodesman.store.journal import Change
-from lodesman.store.statement import ANY
+from lodesman.server.store.journal import Change
+from lodesman.server.store.statement import ANY
+from lodesman.wire.call import encode
+from lodesman.wire.usage import UsageAdded, UsageDays, UsageSums
+from lodesman.wire.vocabulary import PilotState
 
 DAY = 86_400.0
 ENDED = """SELECT a.id, a.ended_at, s.owner, s.grp, a.site, a.outcome, a.cause, a.number, a.started_at, a.cpu_seconds
@@ -330,8 +330,8 @@ def test_the_adder_goes_on_at_once_after_a_full_portion_and_rests_otherwise(hous
 
 def test_the_causes_are_those_that_are_recorded(house):
     """Of pilots and of the server, as they are named in the code."""
-    from lodesman.commands import report  # noqa: PLC0415
     from lodesman.pilot import protocol  # noqa: PLC0415
+    from lodesman.server.writer import report  # noqa: PLC0415
 
     named = {getattr(protocol, name) for name in (
         "OK", "EXIT", "SIGNAL", "CPU_LIMIT", "WALL_LIMIT", "MEMORY_LIMIT", "OUTPUT_LIMIT", "NOT_STARTED", "NEVER_STARTED",

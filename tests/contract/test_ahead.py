@@ -7,16 +7,16 @@ from tests.contract.test_bookings import Limited
 from tests.contract.test_claims_together import statements
 from tests.contract.test_reconciler import CLEAN
 
-from lodesman.commands import ahead
-from lodesman.commands.ahead import HeardPilot, has_much_ahead, others_wait, take_back
-from lodesman.commands.claim import MOST_AHEAD
-from lodesman.commands.live import AHEAD_SECONDS
-from lodesman.commands.report import BEYOND_SIZE, TAKEN_BACK, take_reports
-from lodesman.commands.sessions import FreeResources
-from lodesman.errors import Unavailable
-from lodesman.store.journal import Change
-from lodesman.store.read.jobs import attempts_of_job
-from lodesman.store.write.attempts import AttemptReport
+from lodesman.base.errors import Unavailable
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.jobs import attempts_of_job
+from lodesman.server.store.write.attempts import AttemptReport
+from lodesman.server.writer import ahead
+from lodesman.server.writer.ahead import HeardPilot, has_much_ahead, others_wait, take_back
+from lodesman.server.writer.claim import MOST_AHEAD
+from lodesman.server.writer.live import AHEAD_SECONDS
+from lodesman.server.writer.report import BEYOND_SIZE, TAKEN_BACK, take_reports
+from lodesman.server.writer.sessions import FreeResources
 
 CORES = 8  # of each pilot
 FULL = FreeResources(0, 0, 100_000)
@@ -741,7 +741,7 @@ def test_what_is_given_back_is_not_held_against_lost_pilots(house):
 
 
 def test_what_a_pilot_does_not_name_is_free_too(house):
-    from lodesman.commands.report import give_back as unnamed  # noqa: PLC0415
+    from lodesman.server.writer.report import give_back as unnamed  # noqa: PLC0415
 
     job = house.submit(max_attempts=1).first
     pilot = house.pilot()

@@ -18,7 +18,9 @@ from tests.kits.arc_kit import arc_backend, arc_kit, run_service, started_arc
 from tests.kits.backend_kit import Kit
 from tests.kits.shell_pilots import shell_spec
 
-from lodesman.batch.backend import (
+from lodesman.base.errors import BackendFault
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.backend import (
     BatchLoad,
     CancelOutcome,
     NativeState,
@@ -27,9 +29,7 @@ from lodesman.batch.backend import (
     SubmitResult,
     stamp_of,
 )
-from lodesman.batch.run.https import Answer
-from lodesman.errors import BackendFault
-from lodesman.resources import QueueId
+from lodesman.server.engines.run.https import Answer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
 

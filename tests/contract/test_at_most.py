@@ -8,15 +8,15 @@ from itertools import pairwise
 import pytest
 from tests.contract.test_bookings import fails
 
-from lodesman.answers.vocabulary import Waking
-from lodesman.commands.bound import bind
-from lodesman.commands.order import WaitsFor
-from lodesman.commands.quotas import QuotaRules, check_limits
-from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
-from lodesman.jobs.order import ParentRange
-from lodesman.store.journal import Change
-from lodesman.store.read.pilots import live_attempts, taken_jobs
-from lodesman.store.read.task_queues import keys_by_id
+from lodesman.languages.jobs.order import ParentRange
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.pilots import live_attempts, taken_jobs
+from lodesman.server.store.read.task_queues import keys_by_id
+from lodesman.server.writer.bound import bind
+from lodesman.server.writer.order import WaitsFor
+from lodesman.server.writer.quotas import QuotaRules, check_limits
+from lodesman.server.writer.submit import PreparedCohort, PreparedSubmission, Submit
+from lodesman.wire.vocabulary import Waking
 
 
 def submit(house, count=20, at_most=3, **more):

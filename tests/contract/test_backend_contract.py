@@ -16,7 +16,7 @@ from tests.kits.local_kit import local_kit
 from tests.kits.shell_pilots import shell_spec
 from tests.kits.slurm_kit import SLURM_KITS
 
-from lodesman.batch.backend import CancelOutcome, NativeState, stamp_of
+from lodesman.server.engines.backend import CancelOutcome, NativeState, stamp_of
 
 pytestmark = pytest.mark.e2e
 

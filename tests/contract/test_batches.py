@@ -26,23 +26,23 @@ from hypothesis.stateful import (
 from tests.conftest import at_most
 from tests.contract.conftest import OFFER, House
 
-from lodesman.answers.nodes import Closing, NodePath
-from lodesman.answers.service import NewPilot, Old, Suspects, UnusedInputs
-from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.accounts import add_account, disable_user, issue_token
-from lodesman.commands.bound import claim_bound, unbind
-from lodesman.commands.control import Control
-from lodesman.commands.order import WaitsFor, end_batch
-from lodesman.commands.pilots import drain_pilots, end_pilot, hash_token, prepare_pilots
-from lodesman.commands.report import give_back, note_heartbeat, note_silence, take_reports
-from lodesman.commands.site_mask import close_site, open_site
-from lodesman.commands.submit import register_input
-from lodesman.commands.upkeep import forget_idle_queues, purge, reconcile
-from lodesman.errors import Conflict, LodesmanError, ServerFault
-from lodesman.jobs.order import ParentRange
-from lodesman.store.journal import PARKED, Change
-from lodesman.store.sandboxes import tidy_inputs
-from lodesman.store.write.attempts import AttemptReport
+from lodesman.base.errors import Conflict, LodesmanError, ServerFault
+from lodesman.languages.jobs.order import ParentRange
+from lodesman.server.store.journal import PARKED, Change
+from lodesman.server.store.sandboxes import tidy_inputs
+from lodesman.server.store.write.attempts import AttemptReport
+from lodesman.server.writer.accounts import add_account, disable_user, issue_token
+from lodesman.server.writer.bound import claim_bound, unbind
+from lodesman.server.writer.control import Control
+from lodesman.server.writer.order import WaitsFor, end_batch
+from lodesman.server.writer.pilots import drain_pilots, end_pilot, hash_token, prepare_pilots
+from lodesman.server.writer.report import give_back, note_heartbeat, note_silence, take_reports
+from lodesman.server.writer.site_mask import close_site, open_site
+from lodesman.server.writer.submit import register_input
+from lodesman.server.writer.upkeep import forget_idle_queues, purge, reconcile
+from lodesman.wire.nodes import Closing, NodePath
+from lodesman.wire.service import NewPilot, Old, Suspects, UnusedInputs
+from lodesman.wire.vocabulary import PilotState
 
 # They differ since batches do, and since secrets are drawn.
 _OF_BATCHES = {"batch", "epoch", "incarnation", "home"}

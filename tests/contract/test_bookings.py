@@ -8,10 +8,23 @@ from itertools import count
 
 import pytest
 
-from lodesman.answers.accounts import AuditNote
-from lodesman.answers.nodes import NodePath
-from lodesman.commands import bookings, sessions
-from lodesman.commands.quotas import (
+from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.matching.limits import RunLimits
+from lodesman.decide.matching.quota_book import QuotaBook
+from lodesman.decide.resources import FilePosition, PlaceLimit
+from lodesman.decide.resources.draft import DELAY
+from lodesman.languages.gridengine.complexes import read_complexes
+from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.vocabulary import HostGroup, Vocabulary
+from lodesman.languages.quota.reading import read_quota_sets
+from lodesman.server.store.audit import entries
+from lodesman.server.store.journal import Change
+from lodesman.server.store.quotas import quota_sets
+from lodesman.server.store.read.pilots import live_attempts
+from lodesman.server.store.read.task_queues import keys_by_id
+from lodesman.server.store.write.attempts import Claimed
+from lodesman.server.writer import bookings, sessions
+from lodesman.server.writer.quotas import (
     QuotaRules,
     check_limits,
     go_on,
@@ -20,22 +33,9 @@ from lodesman.commands.quotas import (
     set_quotas,
     use_limits,
 )
-from lodesman.commands.sessions import FreeResources
-from lodesman.gridengine.complexes import read_complexes
-from lodesman.gridengine.stock import STOCK_COMPLEXES
-from lodesman.gridengine.vocabulary import HostGroup, Vocabulary
-from lodesman.matching.limit_rules import RunPlace
-from lodesman.matching.limits import RunLimits
-from lodesman.matching.quota_book import QuotaBook
-from lodesman.quota.reading import read_quota_sets
-from lodesman.resources import FilePosition, PlaceLimit
-from lodesman.resources.draft import DELAY
-from lodesman.store.audit import entries
-from lodesman.store.journal import Change
-from lodesman.store.quotas import quota_sets
-from lodesman.store.read.pilots import live_attempts
-from lodesman.store.read.task_queues import keys_by_id
-from lodesman.store.write.attempts import Claimed
+from lodesman.server.writer.sessions import FreeResources
+from lodesman.wire.accounts import AuditNote
+from lodesman.wire.nodes import NodePath
 
 VOCABULARY = Vocabulary(host_groups={"@two": HostGroup(name="@two", members=("n2",))})
 NOTE = AuditNote("quota-changed", "a", "eva")

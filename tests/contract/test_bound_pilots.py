@@ -9,26 +9,11 @@ from tests.contract.conftest import OFFER, QUEUES
 from tests.contract.test_bookings import Limited
 from tests.contract.test_reconciler import CLEAN, GHOSTS, spoil
 
-from lodesman.answers.nodes import Closing
-from lodesman.answers.service import NewPilot
-from lodesman.answers.vocabulary import PilotState
-from lodesman.background.pilot_book import standing_of
-from lodesman.commands.bound import claim_bound, unbind
-from lodesman.commands.pilots import (
-    drain_pilots,
-    end_pilot,
-    hash_token,
-    join_pilot,
-    pilots_submitted,
-    prepare_pilots,
-)
-from lodesman.commands.report import give_back
-from lodesman.commands.sessions import PilotSession, takes_jobs
-from lodesman.commands.site_mask import close_site
-from lodesman.director.supply import PilotStanding
-from lodesman.errors import Unauthorized, Unavailable
-from lodesman.store.journal import Change
-from lodesman.store.read.pilots import (
+from lodesman.base.errors import Unauthorized, Unavailable
+from lodesman.decide.director.supply import PilotStanding
+from lodesman.server.loops.pilot_book import standing_of
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.pilots import (
     bound_attempts,
     live_attempts,
     pilot_by_id,
@@ -36,7 +21,22 @@ from lodesman.store.read.pilots import (
     running_jobs,
     running_jobs_by_site,
 )
-from lodesman.store.read.why import binding_of
+from lodesman.server.store.read.why import binding_of
+from lodesman.server.writer.bound import claim_bound, unbind
+from lodesman.server.writer.pilots import (
+    drain_pilots,
+    end_pilot,
+    hash_token,
+    join_pilot,
+    pilots_submitted,
+    prepare_pilots,
+)
+from lodesman.server.writer.report import give_back
+from lodesman.server.writer.sessions import PilotSession, takes_jobs
+from lodesman.server.writer.site_mask import close_site
+from lodesman.wire.nodes import Closing
+from lodesman.wire.service import NewPilot
+from lodesman.wire.vocabulary import PilotState
 
 NODE = {"cores": 8, "host": "n1"}
 
@@ -174,7 +174,7 @@ def test_a_batch_that_fails_binds_nothing(house, push, monkeypatch):
     def fails(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("lodesman.store.write.pilots.insert_pilot", fails)
+    monkeypatch.setattr("lodesman.server.store.write.pilots.insert_pilot", fails)
     with pytest.raises(Unavailable, match="nothing was stored"):
         push.send(push.tq(job))
     monkeypatch.undo()

@@ -8,10 +8,10 @@ import pytest
 from tests.contract.test_forget import dangling, forget_all, later, run_one, sizes
 from tests.contract.test_stop_orders import rolled_back
 
-from lodesman.commands.change import ChangeJobs, PreparedChange, find_kinds
-from lodesman.commands.control import apart
-from lodesman.commands.submit import PreparedCohort
-from lodesman.errors import TooLarge
+from lodesman.base.errors import TooLarge
+from lodesman.server.writer.change import ChangeJobs, PreparedChange, find_kinds
+from lodesman.server.writer.control import apart
+from lodesman.server.writer.submit import PreparedCohort
 
 ANYBODY = lambda *_: True  # noqa: E731
 KEEP = 90

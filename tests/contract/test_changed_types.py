@@ -5,19 +5,19 @@ import random
 import pytest
 from tests.contract.test_jobs_walk import parked
 
-from lodesman.answers.service import Judgement, NewPilot, Renewals
-from lodesman.background.snapshot import KnownQueues
-from lodesman.commands.pilots import hash_token, prepare_pilots
-from lodesman.commands.pool_map import PoolMap
-from lodesman.commands.submit import NewPool
-from lodesman.commands.submit_pools import PoolIds, judge_queues, rekey_pools
-from lodesman.errors import Conflict
-from lodesman.matching import key_to_json
-from lodesman.matching.policy import Policy
-from lodesman.matching.submit_pool import spelled_requirements, submit_pool_id
-from lodesman.resources import compile_requirements, load_resources
-from lodesman.store.journal import Change
-from lodesman.store.read.submit_pools import PoolRow, stored_pools
+from lodesman.base.errors import Conflict
+from lodesman.decide.matching import key_to_json
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.matching.submit_pool import spelled_requirements, submit_pool_id
+from lodesman.decide.resources import compile_requirements, load_resources
+from lodesman.server.loops.snapshot import KnownQueues
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.submit_pools import PoolRow, stored_pools
+from lodesman.server.writer.pilots import hash_token, prepare_pilots
+from lodesman.server.writer.pool_map import PoolMap
+from lodesman.server.writer.submit import NewPool
+from lodesman.server.writer.submit_pools import PoolIds, judge_queues, rekey_pools
+from lodesman.wire.service import Judgement, NewPilot, Renewals
 
 S1, S2 = ("S1", "ce", "q"), ("S2", "ce", "q")
 

@@ -5,10 +5,10 @@ from functools import partial
 import pytest
 from tests.contract.test_change_jobs import change
 
-from lodesman.answers.job_queries import Selection
-from lodesman.commands import choice
-from lodesman.commands.choice import Choice
-from lodesman.commands.control import Control
+from lodesman.server.writer import choice
+from lodesman.server.writer.choice import Choice
+from lodesman.server.writer.control import Control
+from lodesman.wire.job_queries import Selection
 
 BODY = '{"spec": {"name": "fit", "arguments": ["-x", "%s"]}}'
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from lodesman.store.write.attempts import _CLAIM_MEMBER
+from lodesman.server.store.write.attempts import _CLAIM_MEMBER
 
 
 class Together:

@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
-from lodesman.answers.jobs import NotChanged
-from lodesman.answers.service import Repaired
-from lodesman.commands.control import Control
-from lodesman.errors import InvalidRequest, NotFound
+from lodesman.base.errors import InvalidRequest, NotFound
+from lodesman.server.writer.control import Control
+from lodesman.wire.jobs import NotChanged
+from lodesman.wire.service import Repaired
 
 CLEAN = asdict(Repaired())
 

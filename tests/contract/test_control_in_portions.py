@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lodesman.answers.jobs import RangeControlled
-from lodesman.commands import control
-from lodesman.commands.control import Control, ControlOutcome, apart
-from lodesman.commands.missing_jobs import name_missing
+from lodesman.server.writer import control
+from lodesman.server.writer.control import Control, ControlOutcome, apart
+from lodesman.server.writer.missing_jobs import name_missing
+from lodesman.wire.jobs import RangeControlled
 
 ACTIONS = ["kill", "hold", "release", "reschedule", "delete"]
 

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from lodesman.store.sqlite import SqliteDatabase
+from lodesman.server.store.sqlite import SqliteDatabase
 
 DAMAGED = b"a\xffb\0c"
 

@@ -6,10 +6,10 @@ import apsw
 import msgspec
 import pytest
 
-from lodesman.store import director
-from lodesman.store.director import last_iteration
-from lodesman.store.journal import Change
-from lodesman.store.migrate import load_scripts
+from lodesman.server.store import director
+from lodesman.server.store.director import last_iteration
+from lodesman.server.store.journal import Change
+from lodesman.server.store.migrate import load_scripts
 
 
 def store(house, size, number=0):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.answers.service import Judgement
-from lodesman.commands.submit_pools import judge_queues
-from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
-from lodesman.store.journal import Change
-from lodesman.store.statement import ANY
-from lodesman.store.transaction import Transaction
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import load_resources
+from lodesman.server.store.journal import Change
+from lodesman.server.store.statement import ANY
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.submit_pools import judge_queues
+from lodesman.wire.service import Judgement
 
 SLOW = Policy(load_resources([("sites.toml", "[site.S1.ce.ce.queue.q]\nCPUTime = 10\n")]))
 FAST = Policy(load_resources([("sites.toml", "[site.S1.ce.ce.queue.q]\nCPUTime = 1000\n")]))

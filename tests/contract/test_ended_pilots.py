@@ -6,9 +6,10 @@ import logging
 
 import pytest
 
-from lodesman.answers.service import NewPilot
-from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.pilots import (
+from lodesman.base.errors import NotFound, Unauthorized
+from lodesman.server.store.journal import PARKED, Change
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.pilots import (
     LATE_SECONDS,
     end_pilot,
     hash_token,
@@ -16,9 +17,8 @@ from lodesman.commands.pilots import (
     pilots_submitted,
     prepare_pilots,
 )
-from lodesman.errors import NotFound, Unauthorized
-from lodesman.store.journal import PARKED, Change
-from lodesman.store.transaction import Transaction
+from lodesman.wire.service import NewPilot
+from lodesman.wire.vocabulary import PilotState
 
 ENDS = [PilotState.DONE, PilotState.ABORTED, PilotState.LOST]
 

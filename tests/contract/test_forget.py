@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
-from lodesman.answers.jobs import NotChanged
-from lodesman.answers.pilots import ReportResult
-from lodesman.answers.service import Old, Repaired
-from lodesman.background import upkeep
-from lodesman.background.upkeep import DAY, _weighed_portions
-from lodesman.commands import upkeep as purging
-from lodesman.commands.upkeep import forget_idle_queues, purge
-from lodesman.errors import NotFound, Unavailable
-from lodesman.jobs.spec import TERMINAL
-from lodesman.store.journal import Change
-from lodesman.store.read.job_lists import JobQuery, list_jobs
-from lodesman.store.read.jobs import attempts_of_job, events_of_job, job_by_id
+from lodesman.base.errors import NotFound, Unavailable
+from lodesman.languages.jobs.spec import TERMINAL
+from lodesman.server.loops import upkeep
+from lodesman.server.loops.upkeep import DAY, _weighed_portions
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.job_lists import JobQuery, list_jobs
+from lodesman.server.store.read.jobs import attempts_of_job, events_of_job, job_by_id
+from lodesman.server.writer import upkeep as purging
+from lodesman.server.writer.upkeep import forget_idle_queues, purge
+from lodesman.wire.jobs import NotChanged
+from lodesman.wire.pilots import ReportResult
+from lodesman.wire.service import Old, Repaired
 
 KEEP = 10.0
 CLEAN = asdict(Repaired())

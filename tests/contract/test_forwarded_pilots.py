@@ -6,15 +6,15 @@ import pytest
 from msgspec import json
 from tests.contract.test_bound_pilots import Push, waits_untouched, whole
 
-from lodesman.background.candidates import own_queues
-from lodesman.commands.pilots import believed
-from lodesman.commands.reoffer import Offers, set_offers
-from lodesman.commands.sessions import PilotSession, load_sessions
-from lodesman.matching.policy import Policy
-from lodesman.resources import QueueId, load_resources
-from lodesman.resources.settings import without_processor_tags
-from lodesman.store.journal import Change
-from lodesman.store.read.pilots import live_natives, pilot_by_id, pilots_in_short
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import QueueId, load_resources
+from lodesman.decide.resources.settings import without_processor_tags
+from lodesman.server.loops.candidates import own_queues
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.pilots import live_natives, pilot_by_id, pilots_in_short
+from lodesman.server.writer.pilots import believed
+from lodesman.server.writer.reoffer import Offers, set_offers
+from lodesman.server.writer.sessions import PilotSession, load_sessions
 
 GATE, FINAL = QueueId("S1", "ce", "q"), QueueId("S2", "ce", "q")
 SITES = """

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from tests.kits.gridengine_kit import ACCOUNT, QUEUE, SERVICE, gridengine_kit, the_gridengine
 
-from lodesman.batch.backend import CancelOutcome, NativeState
-from lodesman.batch.run import Done
-from lodesman.batch.run.here import Here
-from lodesman.errors import BackendFault
+from lodesman.base.errors import BackendFault
+from lodesman.server.engines.backend import CancelOutcome, NativeState
+from lodesman.server.engines.run import Done
+from lodesman.server.engines.run.here import Here
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
 

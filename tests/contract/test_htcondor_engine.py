@@ -14,9 +14,9 @@ from tests.e2e.conftest import wait_until
 from tests.kits.backend_kit import Kit
 from tests.kits.htcondor_kit import SERVICE, htcondor_kit, runner, service
 
-from lodesman.batch.backend import CancelOutcome, NativeState
-from lodesman.batch.htcondor import HTCondorBackend
-from lodesman.errors import BackendFault
+from lodesman.base.errors import BackendFault
+from lodesman.server.engines.backend import CancelOutcome, NativeState
+from lodesman.server.engines.htcondor import HTCondorBackend
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
 

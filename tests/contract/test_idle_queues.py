@@ -2,9 +2,9 @@
 
 from tests.conftest import all_suspects
 
-from lodesman.answers.service import Suspects
-from lodesman.commands.upkeep import forget_idle_queues, reconcile
-from lodesman.store.journal import Change
+from lodesman.server.store.journal import Change
+from lodesman.server.writer.upkeep import forget_idle_queues, reconcile
+from lodesman.wire.service import Suspects
 
 LONG = 100_000.0
 

@@ -3,17 +3,17 @@
 import pytest
 from tests.contract.test_jobs_walk import parked
 
-from lodesman.answers.jobs import Count
-from lodesman.answers.vocabulary import JobState
-from lodesman.commands.submit import NewPool
-from lodesman.commands.upkeep import forget_idle_queues
-from lodesman.matching.policy import Policy
-from lodesman.matching.submit_pool import spelled_requirements, submit_pool_id
-from lodesman.resources import compile_requirements, load_resources
-from lodesman.store.journal import Change
-from lodesman.store.read.job_lists import JobQuery, list_jobs
-from lodesman.store.read.jobs import events_of_job
-from lodesman.store.read.usage import count_jobs
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.matching.submit_pool import spelled_requirements, submit_pool_id
+from lodesman.decide.resources import compile_requirements, load_resources
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.job_lists import JobQuery, list_jobs
+from lodesman.server.store.read.jobs import events_of_job
+from lodesman.server.store.read.usage import count_jobs
+from lodesman.server.writer.submit import NewPool
+from lodesman.server.writer.upkeep import forget_idle_queues
+from lodesman.wire.jobs import Count
+from lodesman.wire.vocabulary import JobState
 
 S1 = ("S1", "ce", "q")
 

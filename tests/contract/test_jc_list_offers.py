@@ -6,15 +6,15 @@ import msgspec
 import pytest
 from tests.contract.test_jobs_walk import parked
 
-from lodesman.answers.service import NewPilot
-from lodesman.background.rehearsal import _pilots
-from lodesman.commands.pilots import hash_token, join_pilot, prepare_pilots
-from lodesman.commands.reoffer import Offers, set_offers
-from lodesman.commands.sessions import PilotSession, load_sessions
-from lodesman.gridengine.files import read_vocabulary
-from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
-from lodesman.store.journal import Change
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import load_resources
+from lodesman.languages.gridengine.files import read_vocabulary
+from lodesman.server.reads.rehearsal import _pilots
+from lodesman.server.store.journal import Change
+from lodesman.server.writer.pilots import hash_token, join_pilot, prepare_pilots
+from lodesman.server.writer.reoffer import Offers, set_offers
+from lodesman.server.writer.sessions import PilotSession, load_sessions
+from lodesman.wire.service import NewPilot
 
 GPUS = "group_name @gpu\nhostlist node7 node8\n"
 LIST = "NO_JC,[@gpu=app],[node9=NONE]"

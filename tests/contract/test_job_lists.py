@@ -5,16 +5,16 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from lodesman.background.descriptions import MemberNames
-from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
-from lodesman.store.read import job_lists
-from lodesman.store.read.job_lists import JobQuery, list_jobs
-from lodesman.store.read.jobs import attempts_of_job
-from lodesman.store.read.pilots import list_pilots
-from lodesman.store.read.submissions import Sight
-from lodesman.store.read.task_queues import list_task_queues
-from lodesman.store.read.usage import count_jobs
-from lodesman.store.read.why import waiting_by_reason
+from lodesman.server.reads.descriptions import MemberNames
+from lodesman.server.store.read import job_lists
+from lodesman.server.store.read.job_lists import JobQuery, list_jobs
+from lodesman.server.store.read.jobs import attempts_of_job
+from lodesman.server.store.read.pilots import list_pilots
+from lodesman.server.store.read.submissions import Sight
+from lodesman.server.store.read.task_queues import list_task_queues
+from lodesman.server.store.read.usage import count_jobs
+from lodesman.server.store.read.why import waiting_by_reason
+from lodesman.server.writer.submit import PreparedCohort, PreparedSubmission, Submit
 
 EVERY_ID = range(1, 200)
 

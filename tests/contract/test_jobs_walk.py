@@ -6,20 +6,20 @@ import threading
 import pytest
 from msgspec.structs import asdict
 
-from lodesman.answers.service import Repaired
-from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.claim import unpark
-from lodesman.commands.pilots import hash_token, join_pilot
-from lodesman.commands.sessions import FreeResources
-from lodesman.commands.submit import register_input
-from lodesman.commands.submit_pools import set_shares
-from lodesman.commands.upkeep import forget_idle_queues
-from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
-from lodesman.matching import GroupShare
-from lodesman.store.accounts import principal_of
-from lodesman.store.journal import Change
-from lodesman.store.read.task_queues import queues_with_jobs
-from lodesman.store.transaction import Transaction
+from lodesman.base.errors import Conflict, InvalidRequest, NotFound, Unauthorized
+from lodesman.decide.matching import GroupShare
+from lodesman.server.store.accounts import principal_of
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.task_queues import queues_with_jobs
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.claim import unpark
+from lodesman.server.writer.pilots import hash_token, join_pilot
+from lodesman.server.writer.sessions import FreeResources
+from lodesman.server.writer.submit import register_input
+from lodesman.server.writer.submit_pools import set_shares
+from lodesman.server.writer.upkeep import forget_idle_queues
+from lodesman.wire.service import Repaired
+from lodesman.wire.vocabulary import PilotState
 
 CLEAN = asdict(Repaired())
 

@@ -19,9 +19,12 @@ from tests.kits.jsv_kit import STOCK, public_folder, write_script
 from tests.kits.shared_engines import empty_all
 from tests.unit.cli.conftest import FakeServer, request_class
 
-from lodesman.errors import InvalidConfig
-from lodesman.gridengine.stock import STOCK_COMPLEXES
-from lodesman.jsv import (
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.submission.jsv_texts import JsvTexts, view_of
+from lodesman.decide.submission.native import record_of
+from lodesman.decide.submission.resolution import JsvView
+from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.server.jsv import (
     JsvContext,
     JsvUrl,
     Parameters,
@@ -30,9 +33,6 @@ from lodesman.jsv import (
     parse_url,
     verify_at_client,
 )
-from lodesman.submission.jsv_texts import JsvTexts, view_of
-from lodesman.submission.native import record_of
-from lodesman.submission.resolution import JsvView
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
 thorough = partial(pytest.param, marks=pytest.mark.thorough)
@@ -302,7 +302,7 @@ def test_lode_submit_ends_as_qsub_does(folder, server, stock):
         files = bed.recorders("ours", "")
         asked = [word for path in bed.scripts for word in ("--jsv", path)]
         done = subprocess.run(
-            [sys.executable, "-m", "lodesman.cli", "--server", server.url, "submit", *asked, "job.json"],
+            [sys.executable, "-m", "lodesman.user.cli", "--server", server.url, "submit", *asked, "job.json"],
             env={**os.environ, "LODE_TOKEN": "token-of-ann", "LODE_REQUEST": "/nowhere"}, cwd=folder,
             capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip

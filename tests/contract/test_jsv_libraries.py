@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 from tests.kits.jsv_kit import JOB, PYTHON, STOCK, one, shell, table, write_script
 
-from lodesman.jsv import OWN_LIBRARIES, JsvContext, JsvUrl, JsvVerdict, ScriptSettings
-from lodesman.jsv.runner import ScriptWorker
+from lodesman.server.jsv import OWN_LIBRARIES, JsvContext, JsvUrl, JsvVerdict, ScriptSettings
+from lodesman.server.jsv.runner import ScriptWorker
 
 # What each dialect does; the texts must come out the same.
 SHELL_BODY = """
@@ -252,7 +252,7 @@ def test_the_time_grows_with_the_number_of_parameters_not_with_its_square(tmp_pa
 @pytest.mark.parametrize("dialect", ["dash", "bash", "tcl"])
 def test_nothing_of_many_parameters_leaks_into_the_next_job(tmp_path, monkeypatch, dialect):
     need(dialect)
-    monkeypatch.setattr("lodesman.jsv.protocol._MAX_SAID", 10_000)
+    monkeypatch.setattr("lodesman.server.jsv.protocol._MAX_SAID", 10_000)
     shows = "jsv_show_params; jsv_show_envs; jsv_accept"
     text = (
         shell(shows, name=dialect)

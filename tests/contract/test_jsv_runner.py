@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 from tests.kits.jsv_kit import ACCOUNT, JOB, ROOT, SERVER_JOB, one, public_folder, python, table, write_script
 
-from lodesman.errors import Forbidden, InvalidConfig, InvalidJob, Unavailable
-from lodesman.jsv import (
+from lodesman.base.errors import Forbidden, InvalidConfig, InvalidJob, Unavailable
+from lodesman.server.jsv import (
     OWN_LIBRARIES,
     JsvContext,
     JsvPool,
@@ -26,8 +26,8 @@ from lodesman.jsv import (
     parse_url,
     verify_at_client,
 )
-from lodesman.jsv.process import account_of
-from lodesman.jsv.runner import ScriptWorker
+from lodesman.server.jsv.process import account_of
+from lodesman.server.jsv.runner import ScriptWorker
 
 ACCEPT = python('say("RESULT STATE ACCEPT")')
 # What a long-lived process is known by.
@@ -523,7 +523,7 @@ def test_a_server_script_is_never_root(script, user, why):
 
 
 def test_another_account_needs_root(script, monkeypatch):
-    monkeypatch.setattr("lodesman.jsv.process._can_change_user", lambda: False)
+    monkeypatch.setattr("lodesman.server.jsv.process._can_change_user", lambda: False)
     url = script(ACCEPT)
     with pytest.raises(InvalidConfig, match="not the necessary permission to start JSV as different user"):
         account_of(replace(url, user="daemon"), JsvContext.SERVER, QUICK)
@@ -571,7 +571,7 @@ def test_a_worker_that_is_interrupted_does_not_keep_its_process(script, monkeypa
     def interrupted(*_) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lodesman.jsv.protocol.Dialogue.heard", interrupted)
+    monkeypatch.setattr("lodesman.server.jsv.protocol.Dialogue.heard", interrupted)
     with pytest.raises(KeyboardInterrupt):
         worker.verify(JOB)
     assert not alive(first)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lodesman.answers.vocabulary import PilotState
-from lodesman.store.read.jobs import last_output
-from lodesman.store.read.pilots import pilot_by_id
+from lodesman.server.store.read.jobs import last_output
+from lodesman.server.store.read.pilots import pilot_by_id
+from lodesman.wire.vocabulary import PilotState
 
 
 def test_of_a_job_before_while_and_after_it_runs(house):

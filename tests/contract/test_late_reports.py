@@ -4,14 +4,14 @@ import logging
 
 import pytest
 
-from lodesman.answers.pilots import ReportResult
-from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.pilots import LATE_SECONDS, hash_token, join_pilot
-from lodesman.errors import Unauthorized
-from lodesman.store.accounts import principal_of
-from lodesman.store.journal import Change
-from lodesman.store.read.jobs import attempts_of_job
-from lodesman.store.sandboxes import may_hand_in, small_output
+from lodesman.base.errors import Unauthorized
+from lodesman.server.store.accounts import principal_of
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.jobs import attempts_of_job
+from lodesman.server.store.sandboxes import may_hand_in, small_output
+from lodesman.server.writer.pilots import LATE_SECONDS, hash_token, join_pilot
+from lodesman.wire.pilots import ReportResult
+from lodesman.wire.vocabulary import PilotState
 
 USED = {"cpu_seconds": 5.0, "wall_seconds": 7.0, "max_rss_mb": 9.0}
 

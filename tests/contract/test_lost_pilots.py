@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from tests.kits.shell_pilots import same, send
 
-from lodesman.answers.service import NewPilot
-from lodesman.answers.vocabulary import PilotState
-from lodesman.background.census import _AGAIN_SECONDS, BackendWatch
-from lodesman.batch.backend import NativeState
-from lodesman.batch.local import LocalBackend
-from lodesman.batch.process_tree import process_table
-from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
-from lodesman.store.journal import Change
+from lodesman.server.engines.backend import NativeState
+from lodesman.server.engines.local import LocalBackend
+from lodesman.server.engines.process_tree import process_table
+from lodesman.server.loops.census import _AGAIN_SECONDS, BackendWatch
+from lodesman.server.store.journal import Change
+from lodesman.server.writer.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
+from lodesman.wire.service import NewPilot
+from lodesman.wire.vocabulary import PilotState
 
 PLACE = ("S", "c", "q")
 PATIENCE = 60.0

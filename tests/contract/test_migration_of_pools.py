@@ -6,18 +6,18 @@ import random
 import pytest
 from tests.conftest import all_suspects
 
-from lodesman.answers.jobs import Count
-from lodesman.answers.service import Repaired
-from lodesman.answers.vocabulary import JobState
-from lodesman.commands.live import Live
-from lodesman.commands.upkeep import reconcile
-from lodesman.matching import wanted_of
-from lodesman.store import SqliteDatabase
-from lodesman.store.journal import Change, Journal
-from lodesman.store.migrate import load_scripts, migrate
-from lodesman.store.read.jobs import events_of_job, job_by_id
-from lodesman.store.read.submit_pools import bits_of_queues, last_pass, pass_requests, stored_pools
-from lodesman.store.read.usage import count_jobs
+from lodesman.decide.matching import wanted_of
+from lodesman.server.store import SqliteDatabase
+from lodesman.server.store.journal import Change, Journal
+from lodesman.server.store.migrate import load_scripts, migrate
+from lodesman.server.store.read.jobs import events_of_job, job_by_id
+from lodesman.server.store.read.submit_pools import bits_of_queues, last_pass, pass_requests, stored_pools
+from lodesman.server.store.read.usage import count_jobs
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.upkeep import reconcile
+from lodesman.wire.jobs import Count
+from lodesman.wire.service import Repaired
+from lodesman.wire.vocabulary import JobState
 
 pytestmark = pytest.mark.sqlite
 
@@ -31,7 +31,7 @@ def old(monkeypatch, tmp_path):
     """Two pools; task queue 1 has rows, task queue 2 an array of ten, both held in part by ann."""
     with monkeypatch.context() as patch:
         first = [script for script in load_scripts() if script[0] == 1]
-        patch.setattr("lodesman.store.migrate.load_scripts", lambda _: first)
+        patch.setattr("lodesman.server.store.migrate.load_scripts", lambda _: first)
         db = SqliteDatabase(tmp_path / "old.db").writer()
     with db:
         db.execute(

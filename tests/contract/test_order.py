@@ -7,14 +7,14 @@ from tests.contract.conftest import NOTHING
 from tests.contract.test_forget import dangling, forget_all, later, run_one
 from tests.contract.test_stop_orders import rolled_back
 
-from lodesman.commands import order
-from lodesman.commands.order import free_forgotten
-from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
-from lodesman.errors import InvalidJob, TooLarge
-from lodesman.jobs import JobSpec
-from lodesman.jobs.order import ParentRange
-from lodesman.store.journal import Change
-from lodesman.store.order import dependencies
+from lodesman.base.errors import InvalidJob, TooLarge
+from lodesman.languages.jobs import JobSpec
+from lodesman.languages.jobs.order import ParentRange
+from lodesman.server.store.journal import Change
+from lodesman.server.store.order import dependencies
+from lodesman.server.writer import order
+from lodesman.server.writer.order import free_forgotten
+from lodesman.server.writer.submit import PreparedCohort, PreparedSubmission, Submit
 
 
 def settled(house):
@@ -206,7 +206,7 @@ def test_what_was_held_by_hand_stays_held_when_its_parents_end(house):
 
 @pytest.mark.parametrize("rows", [False, True])
 def test_many_jobs_are_freed_in_portions(house, monkeypatch, rows):
-    monkeypatch.setattr("lodesman.commands.control.MOST_ROWS", 10)
+    monkeypatch.setattr("lodesman.server.writer.control.MOST_ROWS", 10)
     monkeypatch.setattr(order, "_MOST_ROWS", 10)
     house.submit(count=35, rows=rows)
     child, pilot = house.after((1, 35), count=45, rows=rows), house.pilot(cores=128)

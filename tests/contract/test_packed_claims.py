@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lodesman.commands.sessions import FreeResources
-from lodesman.matching.packing import SharedSlot
+from lodesman.decide.matching.packing import SharedSlot
+from lodesman.server.writer.sessions import FreeResources
 
 
 def claim(house, last_end_s, **more):

@@ -2,14 +2,14 @@
 
 import pytest
 
-from lodesman.answers.service import Cleaning
-from lodesman.commands.submit import NewPool
-from lodesman.commands.submit_pools import clean_pools
-from lodesman.matching.policy import Policy
-from lodesman.matching.submit_pool import spelled_requirements, submit_pool_id
-from lodesman.resources import compile_requirements, load_resources
-from lodesman.store.journal import Change
-from lodesman.store.read.submit_pools import list_pools, pass_requests, stored_pools
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.matching.submit_pool import spelled_requirements, submit_pool_id
+from lodesman.decide.resources import compile_requirements, load_resources
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.submit_pools import list_pools, pass_requests, stored_pools
+from lodesman.server.writer.submit import NewPool
+from lodesman.server.writer.submit_pools import clean_pools
+from lodesman.wire.service import Cleaning
 
 S1 = ("S1", "ce", "q")
 POLICY = Policy(load_resources([("s.toml", "[site.S1.ce.ce.queue.q]\nMemory = 4000\nCPUTime = 1000\n")]))

@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import asdict
 from tests.conftest import all_suspects, query_plan
 
-from lodesman.answers import inner_calls
-from lodesman.answers.call import Nothing
-from lodesman.answers.service import Repaired, Suspects
-from lodesman.background import upkeep
-from lodesman.background.upkeep import _RECONCILE_SECONDS, Reconciler, find_suspects
-from lodesman.commands.upkeep import reconcile
-from lodesman.errors import Unavailable
-from lodesman.store.journal import Change
+from lodesman.base.errors import Unavailable
+from lodesman.server.loops import upkeep
+from lodesman.server.loops.upkeep import _RECONCILE_SECONDS, Reconciler, find_suspects
+from lodesman.server.store.journal import Change
+from lodesman.server.writer.upkeep import reconcile
+from lodesman.wire import inner_calls
+from lodesman.wire.call import Nothing
+from lodesman.wire.service import Repaired, Suspects
 
 CLEAN = asdict(Repaired())
 GHOSTS = {**CLEAN, "active_without_attempt": 1}

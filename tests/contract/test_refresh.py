@@ -6,20 +6,20 @@ import msgspec
 import pytest
 from tests.contract.test_jobs_walk import parked
 
-from lodesman.answers import inner_calls
-from lodesman.answers.service import Difference
-from lodesman.background.refresh import _CONFLICT_SECONDS
-from lodesman.commands.pool_map import KnownPools, PoolMap
-from lodesman.commands.submit import NewPool
-from lodesman.commands.submit_pools import number_queues, refresh_pools, set_shares
-from lodesman.errors import Conflict
-from lodesman.matching import GroupShare
-from lodesman.matching.policy import Policy
-from lodesman.matching.submit_pool import spelled_requirements, submit_pool_id
-from lodesman.resources import compile_requirements, load_resources
-from lodesman.store.journal import Change
-from lodesman.store.read.submit_pools import bits_of_queues
-from lodesman.store.transaction import Transaction
+from lodesman.base.errors import Conflict
+from lodesman.decide.matching import GroupShare
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.matching.submit_pool import spelled_requirements, submit_pool_id
+from lodesman.decide.resources import compile_requirements, load_resources
+from lodesman.server.loops.refresh import _CONFLICT_SECONDS
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.submit_pools import bits_of_queues
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.pool_map import KnownPools, PoolMap
+from lodesman.server.writer.submit import NewPool
+from lodesman.server.writer.submit_pools import number_queues, refresh_pools, set_shares
+from lodesman.wire import inner_calls
+from lodesman.wire.service import Difference
 
 SITES = """
 [site.S1.ce.ce.queue.q]

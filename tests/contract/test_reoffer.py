@@ -4,16 +4,16 @@ import msgspec
 import pytest
 from tests.contract.test_jobs_walk import parked
 
-from lodesman.answers.service import NewPilot
-from lodesman.commands.pilots import hash_token, join_pilot, pilots_submitted, prepare_pilots
-from lodesman.commands.reoffer import Offers, offer_sessions, set_offers
-from lodesman.commands.sessions import FreeResources, PilotSession, load_sessions
-from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
-from lodesman.resources.settings import without_processor_tags
-from lodesman.store.journal import Change
-from lodesman.store.read.pilots import live_pilots
-from lodesman.store.transaction import Transaction
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import load_resources
+from lodesman.decide.resources.settings import without_processor_tags
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.pilots import live_pilots
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.pilots import hash_token, join_pilot, pilots_submitted, prepare_pilots
+from lodesman.server.writer.reoffer import Offers, offer_sessions, set_offers
+from lodesman.server.writer.sessions import FreeResources, PilotSession, load_sessions
+from lodesman.wire.service import NewPilot
 
 QUEUE = 'Platform = "el9"\nTag = ["gpu"]\nNumberOfProcessors = 8\nMemory = 16000\n'
 SITES = "[site.S1.ce.ce.queue.q]\n{one}\n[site.S2.ce.ce.queue.q]\n{two}\n"

@@ -4,11 +4,11 @@ import pytest
 from msgspec import json
 from tests.contract.test_forget import dangling
 
-from lodesman.answers.accounts import LimitSection
-from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
-from lodesman.jobs import JobSpec, retry_text
-from lodesman.jobs.spec import TERMINAL
-from lodesman.store.read.jobs import attempts_of_job
+from lodesman.languages.jobs import JobSpec, retry_text
+from lodesman.languages.jobs.spec import TERMINAL
+from lodesman.server.store.read.jobs import attempts_of_job
+from lodesman.server.writer.submit import PreparedCohort, PreparedSubmission, Submit
+from lodesman.wire.accounts import LimitSection
 
 BODY = '{"spec":{},"limits":{"memory_mb":1000}}'
 

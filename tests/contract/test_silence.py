@@ -4,15 +4,15 @@ import pytest
 from msgspec.structs import asdict
 from tests.conftest import query_plan
 
-from lodesman.answers.jobs import Event, NotChanged
-from lodesman.answers.pilots import ReportResult
-from lodesman.answers.service import Repaired
-from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.report import note_heartbeat, note_silence
-from lodesman.store.journal import Change
-from lodesman.store.read.jobs import events_of_job
-from lodesman.store.read.pilots import pilots_with_stalled_jobs
-from lodesman.store.transaction import Transaction
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.jobs import events_of_job
+from lodesman.server.store.read.pilots import pilots_with_stalled_jobs
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.report import note_heartbeat, note_silence
+from lodesman.wire.jobs import Event, NotChanged
+from lodesman.wire.pilots import ReportResult
+from lodesman.wire.service import Repaired
+from lodesman.wire.vocabulary import PilotState
 
 CLEAN = asdict(Repaired())
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 import pytest
 from tests.contract.conftest import OFFER
 
-from lodesman.answers.nodes import Closing, NodePath
-from lodesman.answers.service import NewPilot
-from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.pilots import drain_pilots, hash_token, join_pilot, pilots_submitted, prepare_pilots
-from lodesman.commands.sessions import FreeResources
-from lodesman.commands.site_mask import KnownMask, Tended, close_site, open_site, tend_closings
-from lodesman.errors import Conflict, InvalidRequest, Unavailable
-from lodesman.store.journal import Change
-from lodesman.store.read.pilots import pilot_by_id
+from lodesman.base.errors import Conflict, InvalidRequest, Unavailable
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.pilots import pilot_by_id
+from lodesman.server.writer.pilots import (
+    drain_pilots,
+    hash_token,
+    join_pilot,
+    pilots_submitted,
+    prepare_pilots,
+)
+from lodesman.server.writer.sessions import FreeResources
+from lodesman.server.writer.site_mask import KnownMask, Tended, close_site, open_site, tend_closings
+from lodesman.wire.nodes import Closing, NodePath
+from lodesman.wire.service import NewPilot
+from lodesman.wire.vocabulary import PilotState
 
 S1 = ("S1", "", "")
 PLACE = ("S1", "ce", "q")

@@ -9,12 +9,12 @@ import pytest
 from tests.contract.test_reconciler import CLEAN, spoil
 from tests.contract.test_tidy import Uploads
 
-from lodesman.background import upkeep
-from lodesman.background.upkeep import find_wrong_sizes
-from lodesman.commands.upkeep import reconcile
-from lodesman.store.journal import Change
-from lodesman.store.sandboxes import note_uploads, used_by
-from lodesman.store.write.attempts import NOT_KEPT
+from lodesman.server.loops import upkeep
+from lodesman.server.loops.upkeep import find_wrong_sizes
+from lodesman.server.store.journal import Change
+from lodesman.server.store.sandboxes import note_uploads, used_by
+from lodesman.server.store.write.attempts import NOT_KEPT
+from lodesman.server.writer.upkeep import reconcile
 
 ARCHIVE = b"results"  # as `Uploads` stores them
 SHA = hashlib.sha256(ARCHIVE).hexdigest()

@@ -15,11 +15,11 @@ from tests.kits.backend_kit import Kit
 from tests.kits.shell_pilots import shell_spec
 from tests.kits.slurm_kit import environment, service, slurm_kit, started_slurm
 
-from lodesman.batch.backend import CancelOutcome, NativeState
-from lodesman.batch.run.here import Here
-from lodesman.batch.slurm import SlurmBackend
-from lodesman.errors import BackendFault
-from lodesman.resources import QueueId
+from lodesman.base.errors import BackendFault
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.backend import CancelOutcome, NativeState
+from lodesman.server.engines.run.here import Here
+from lodesman.server.engines.slurm import SlurmBackend
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
 

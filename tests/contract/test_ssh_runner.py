@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from tests.kits.backend_kit import missing
 from tests.kits.sshd import started_sshd
 
-from lodesman.batch.run.ssh import Ssh
-from lodesman.config.backends import BackendSection
-from lodesman.config.identities import IdentitySection, with_identities
-from lodesman.daemon.backends import make_backend
-from lodesman.errors import BackendFault
+from lodesman.base.errors import BackendFault
+from lodesman.server.config.backends import BackendSection
+from lodesman.server.config.identities import IdentitySection, with_identities
+from lodesman.server.engines.run.ssh import Ssh
+from lodesman.server.main.backends import make_backend
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
 

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from lodesman.answers.vocabulary import JobState, PilotState
-from lodesman.errors import ServerFault
-from lodesman.jobs.spec import _MOVES, ACTIVE
-from lodesman.store.journal import Change
-from lodesman.store.read.jobs import events_of_job, job_by_id
-from lodesman.store.write import jobs, pilots
+from lodesman.base.errors import ServerFault
+from lodesman.languages.jobs.spec import _MOVES, ACTIVE
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.jobs import events_of_job, job_by_id
+from lodesman.server.store.write import jobs, pilots
+from lodesman.wire.vocabulary import JobState, PilotState
 
 S = JobState
 STATES = list(JobState)

@@ -3,15 +3,15 @@
 import pytest
 from tests.conftest import query_plan
 
-from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.control import Control
-from lodesman.commands.pilots import end_pilot
-from lodesman.store import SqliteDatabase
-from lodesman.store.journal import Change
-from lodesman.store.migrate import load_scripts, migrate
-from lodesman.store.read.pilots import stop_orders
-from lodesman.store.transaction import Transaction
-from lodesman.store.write.jobs import submissions_between
+from lodesman.server.store import SqliteDatabase
+from lodesman.server.store.journal import Change
+from lodesman.server.store.migrate import load_scripts, migrate
+from lodesman.server.store.read.pilots import stop_orders
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write.jobs import submissions_between
+from lodesman.server.writer.control import Control
+from lodesman.server.writer.pilots import end_pilot
+from lodesman.wire.vocabulary import PilotState
 
 
 def running(house, **more):
@@ -219,7 +219,7 @@ INSERT INTO attempt (id, job_id, number, tq_id, pilot_id, claim_token, site, cla
 def test_a_database_from_before_gets_the_orders_that_were_lost(monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         first = [script for script in load_scripts() if script[0] < 5]
-        patch.setattr("lodesman.store.migrate.load_scripts", lambda _: first)
+        patch.setattr("lodesman.server.store.migrate.load_scripts", lambda _: first)
         db = SqliteDatabase(tmp_path / "old.db").writer()
     db.execute(OLD)
     migrate(db)

@@ -8,14 +8,14 @@ import pytest
 from tests.contract.conftest import QUEUES
 from tests.contract.test_reconciler import CLEAN, spoil
 
-from lodesman.answers.service import Repaired, Suspects
-from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.quotas import QuotaRules, check_limits
-from lodesman.commands.upkeep import reconcile
-from lodesman.errors import Conflict
-from lodesman.store.journal import Change
-from lodesman.store.read.jobs import attempts_of_job
-from lodesman.store.read.upkeep import stray_attempts
+from lodesman.base.errors import Conflict
+from lodesman.server.store.journal import Change
+from lodesman.server.store.read.jobs import attempts_of_job
+from lodesman.server.store.read.upkeep import stray_attempts
+from lodesman.server.writer.quotas import QuotaRules, check_limits
+from lodesman.server.writer.upkeep import reconcile
+from lodesman.wire.service import Repaired, Suspects
+from lodesman.wire.vocabulary import PilotState
 
 FORGET = """UPDATE job SET state = 'Waiting', attempt = 0, last_attempt = NULL, pilot_id = NULL,
 last_event = (SELECT min(id) FROM event WHERE job_id = job.id) WHERE id = ?"""
@@ -237,7 +237,7 @@ def test_a_pilot_whose_end_fails_has_not_ended(house, monkeypatch):
     def refuse(*_, **__):
         raise Conflict("Job 1 cannot become Waiting.")
 
-    monkeypatch.setattr("lodesman.commands.strays.end_attempt", refuse)
+    monkeypatch.setattr("lodesman.server.writer.strays.end_attempt", refuse)
     with pytest.raises(Exception, match="Its log says why"):
         house.end_pilot(pilot)
     assert house.reader.only("SELECT state, ended_at FROM pilot") == ("Running", None)

@@ -6,15 +6,15 @@ from functools import partial
 
 import pytest
 
-from lodesman.answers.job_queries import SubmissionsQuery
-from lodesman.answers.requests import MOST_ID
-from lodesman.background import submission_counts
-from lodesman.background.submission_counts import SubmissionCounts
-from lodesman.commands.choice import Choice
-from lodesman.commands.control import Control
-from lodesman.jobs.likeness import Pattern
-from lodesman.store.read.described import Described
-from lodesman.store.read.submissions import Sight
+from lodesman.languages.jobs.likeness import Pattern
+from lodesman.server.reads import submission_counts
+from lodesman.server.reads.submission_counts import SubmissionCounts
+from lodesman.server.store.read.described import Described
+from lodesman.server.store.read.submissions import Sight
+from lodesman.server.writer.choice import Choice
+from lodesman.server.writer.control import Control
+from lodesman.wire.job_queries import SubmissionsQuery
+from lodesman.wire.requests import MOST_ID
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def agrees(house, counts):
 @pytest.mark.parametrize("seed", range(3))
 def test_counts_agree_with_each_job_whatever_is_done(house, counts, monkeypatch, seed):
     monkeypatch.setattr(submission_counts, "BLOCK", 16)
-    monkeypatch.setattr("lodesman.store.read.submissions.BLOCK", 16)
-    monkeypatch.setattr("lodesman.store.read.submissions._CHANGED", _changed(16))
+    monkeypatch.setattr("lodesman.server.store.read.submissions.BLOCK", 16)
+    monkeypatch.setattr("lodesman.server.store.read.submissions._CHANGED", _changed(16))
     rng = random.Random(seed)
     for size in (30, 1, 40):
         house.submit(size)
@@ -174,7 +174,7 @@ def act(house, action, choice, *, may=lambda *_: True):
 
 def test_an_action_takes_the_jobs_that_are_chosen(house, monkeypatch):
     for module in ("control", "choice"):
-        monkeypatch.setattr(f"lodesman.commands.{module}.MOST_ROWS", 3)
+        monkeypatch.setattr(f"lodesman.server.writer.{module}.MOST_ROWS", 3)
     house.submit(10)
     pilot = house.pilot()
     for claimed in house.claim(pilot, 3):

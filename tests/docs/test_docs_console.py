@@ -232,7 +232,7 @@ def terminal(home: Path, port: int) -> Iterator[Terminal]:
     for place in (folder, programs):
         place.mkdir(parents=True)
     lode = programs / "lode"
-    lode.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m lodesman.cli "$@"\n')
+    lode.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m lodesman.user.cli "$@"\n')
     lode.chmod(0o755)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("LODE_")}
     path = f"{programs}:{Path(sys.executable).parent}:{environ.get('PATH', os.defpath)}"

@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 import pytest
 
-from lodesman.answers.server import HotMetrics
-from lodesman.answers.vocabulary import BreakerState, MainReason, PilotState, StartFault
-from lodesman.cli.arguments import Unread
-from lodesman.cli.root import lode
-from lodesman.store import SqliteDatabase
+from lodesman.server.store import SqliteDatabase
+from lodesman.user.cli.arguments import Unread
+from lodesman.user.cli.root import lode
+from lodesman.wire.server import HotMetrics
+from lodesman.wire.vocabulary import BreakerState, MainReason, PilotState, StartFault
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -140,7 +140,7 @@ def night() -> str:
 
 
 def test_every_metric_of_the_alerts_exists(tmp_path):
-    from lodesman.api.metrics import UpkeepFigures, database_metrics, render_metrics  # noqa: PLC0415  # heavy to import
+    from lodesman.server.http.metrics import UpkeepFigures, database_metrics, render_metrics  # noqa: PLC0415  # heavy to import
 
     db = SqliteDatabase(tmp_path / "lode.db").writer()
     hot = dict.fromkeys(HotMetrics.__struct_fields__, 1.0)
@@ -166,7 +166,7 @@ def test_labels_of_the_alerts_have_values_that_exist():
     }
     told = re.findall(r'(lodesman_\w+)\{(\w+)!?="([^"]*)"\}', night())
     steps = [value for _, label, value in told if label == "step"]
-    source = (ROOT / "src" / "lodesman" / "daemon" / "background.py").read_text(encoding="utf-8")
+    source = (ROOT / "src" / "lodesman" / "server" / "main" / "background.py").read_text(encoding="utf-8")
     assert len(told) > len(steps) > 0
     assert [step for step in steps if f'Loop("{step}",' not in source] == []
     assert [one for one in told if one[1] != "step" and one[2] not in known[one[:2]]] == []

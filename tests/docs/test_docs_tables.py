@@ -14,27 +14,27 @@ import click
 import msgspec
 import pytest
 
-from lodesman.answers.accounts import SCOPES
-from lodesman.answers.server import HotMetrics
-from lodesman.answers.vocabulary import ClampName, Kind, Level, MainReason, QueueReason
-from lodesman.cfg import parse_cfg
-from lodesman.cli.pilots import pilot
-from lodesman.config import ServerFile, load_config
-from lodesman.config.backends import BackendSection
-from lodesman.config.identities import IdentitySection
-from lodesman.director import options as director
-from lodesman.director.options import DirectorOptions
-from lodesman.jobs import read_description, read_job
-from lodesman.jobs.attributes import ATTRIBUTES
-from lodesman.jobs.retries import PAYLOAD_CAUSES
-from lodesman.jobs.spec import JobSpec
-from lodesman.matching.offers import CAUSES, PRIVATE_ONLY
+from lodesman.decide.director import options as director
+from lodesman.decide.director.options import DirectorOptions
+from lodesman.decide.explain.verdict import verdict_of
+from lodesman.decide.matching.offers import CAUSES, PRIVATE_ONLY
+from lodesman.decide.resources import load_resources
+from lodesman.decide.resources.kinds import ANY_OF, OPERATORS, WELL_KNOWN, admits, parse_type
+from lodesman.decide.submission import exclusions
+from lodesman.languages.cfg import parse_cfg
+from lodesman.languages.jobs import read_description, read_job
+from lodesman.languages.jobs.attributes import ATTRIBUTES
+from lodesman.languages.jobs.retries import PAYLOAD_CAUSES
+from lodesman.languages.jobs.spec import JobSpec
 from lodesman.pilot import loop, protocol
-from lodesman.resources import load_resources
-from lodesman.resources.kinds import ANY_OF, OPERATORS, WELL_KNOWN, admits, parse_type
-from lodesman.store import SqliteDatabase
-from lodesman.submission import exclusions
-from lodesman.why.verdict import verdict_of
+from lodesman.server.config import ServerFile, load_config
+from lodesman.server.config.backends import BackendSection
+from lodesman.server.config.identities import IdentitySection
+from lodesman.server.store import SqliteDatabase
+from lodesman.user.cli.pilots import pilot
+from lodesman.wire.accounts import SCOPES
+from lodesman.wire.server import HotMetrics
+from lodesman.wire.vocabulary import ClampName, Kind, Level, MainReason, QueueReason
 
 ROOT = Path(__file__).resolve().parents[2]
 HOW_TO = ROOT / "docs" / "how-to"
@@ -254,7 +254,7 @@ def test_limits_of_the_director():
 
 
 def test_metrics(tmp_path):
-    from lodesman.api.metrics import UpkeepFigures, database_metrics, render_metrics  # noqa: PLC0415  # heavy to import
+    from lodesman.server.http.metrics import UpkeepFigures, database_metrics, render_metrics  # noqa: PLC0415  # heavy to import
 
     hot = dict.fromkeys(HotMetrics.__struct_fields__, 1.0)
     db = SqliteDatabase(tmp_path / "lode.db").writer()

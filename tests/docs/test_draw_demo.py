@@ -17,7 +17,7 @@ from examples.demo.png import Image, read_png, write_png
 from examples.demo.report import AttemptCheck, DemoReport, GroupShare, Reason, SiteRow, report_json
 from examples.demo.summary import summary_lines, summary_text
 
-from lodesman.answers.server import Spread
+from lodesman.wire.server import Spread
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNTS = tuple((f"w{number}", 200 - number) for number in range(150))

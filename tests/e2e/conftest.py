@@ -24,8 +24,8 @@ import msgspec
 import pytest
 from tests.conftest import all_suspects
 
-from lodesman.client.exchange import ServerAddress, open_connection
-from lodesman.store import Database
+from lodesman.server.store import Database
+from lodesman.wire.client.exchange import ServerAddress, open_connection
 
 # Against hanging: no machine is so slow.
 PATIENCE = 200.0
@@ -140,7 +140,7 @@ class Server:
 
     # --- its life -------------------------------------------------------------------------------------
 
-    def spawn(self, program: str = "lodesman.daemon", *options: str) -> subprocess.Popen[bytes]:
+    def spawn(self, program: str = "lodesman.server.main", *options: str) -> subprocess.Popen[bytes]:
         """Start the process; it may end at once."""
         words = [
             word for name, value in self.settings.items() for word in ("--set", f"{name}={json.dumps(value)}")

@@ -36,7 +36,7 @@ class Site:
         }  # fmt: skip
         address = ("--server", f"http://127.0.0.1:{self.server.port}")
         done = subprocess.run(
-            [sys.executable, "-m", "lodesman.cli", *address, *words],
+            [sys.executable, "-m", "lodesman.user.cli", *address, *words],
             capture_output=True,
             text=True,
             env=environment,

@@ -18,7 +18,7 @@ from tests.e2e.conftest import PATIENCE, wait_until
 import lodesman
 
 SOURCE = str(Path(lodesman.__file__).parents[1])
-PROGRAM = [sys.executable, "-c", "import sys; from lodesman.cli import main; sys.exit(main())"]
+PROGRAM = [sys.executable, "-c", "import sys; from lodesman.user.cli import main; sys.exit(main())"]
 SETTINGS = {
     "pilots.idle_seconds": 3,
     "pilots.heartbeat_seconds": 1,

@@ -15,8 +15,8 @@ from tests.e2e.conftest import PATIENCE, wait_until
 PLANTED = """
 import sys
 if "server" in sys.orig_argv:
-    from lodesman.batch.local import LocalBackend
-    from lodesman.daemon import bootstrap
+    from lodesman.server.engines.local import LocalBackend
+    from lodesman.server.main import bootstrap
     bootstrap.PILOT_GRACE_SECONDS = LocalBackend.stop_all.__kwdefaults__["deadline_seconds"] = 3600.0
 """
 DEAF = f"""#!/bin/sh
@@ -59,10 +59,10 @@ def test_a_server_without_its_data_refuses_and_ends_with_a_clear_line(make_serve
     last = [line["message"] for line in server.log_lines() if line["level"] == "critical"]
     assert all("lode.db was deleted or moved while the server ran" in line for line in last)
     # As systemd, and as an administrator would try.
-    assert server.spawn().wait(PATIENCE) == server.spawn("lodesman.cli").wait(PATIENCE) == 8
+    assert server.spawn().wait(PATIENCE) == server.spawn("lodesman.user.cli").wait(PATIENCE) == 8
     assert "put a backup in its place" in server.tail().lower()
     assert not (server.data / "lode.db").exists()
-    server.process = server.spawn("lodesman.cli", "--accept-new-database")
+    server.process = server.spawn("lodesman.user.cli", "--accept-new-database")
     wait_until(server.is_up, "the server with nothing")
     server.tokens["admin"] = (server.data / "admin.token").read_text().strip()
     server.user("ann", "physics")

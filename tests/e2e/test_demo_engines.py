@@ -213,7 +213,7 @@ def test_ctrl_c_at_any_moment_leaves_no_pilot(start, named, backend, seed):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("word", ["examples.demo", "slurmctld", "lodesman.daemon", "pilot.pyz"])
+@pytest.mark.parametrize("word", ["examples.demo", "slurmctld", "lodesman.server.main", "pilot.pyz"])
 def test_ctrl_c_while_a_slurm_of_its_own_starts_or_runs_leaves_nothing_of_it(start, private_slurm, word):
     demo = start("slurm", private_slurm)
     demo.wait_for_one(word)

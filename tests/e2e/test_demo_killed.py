@@ -166,8 +166,8 @@ def test_left_alone_it_ends_as_expected(demo):
 @pytest.mark.parametrize("seed", [1, *more(2, 3)])
 def test_a_server_that_is_killed_is_started_again(demo, seed):
     rng = random.Random(seed)
-    demo.wait_for_one("lodesman.daemon server")
-    assert kill_some(rng, demo, "lodesman.daemon server", most=4)
+    demo.wait_for_one("lodesman.server.main server")
+    assert kill_some(rng, demo, "lodesman.server.main server", most=4)
     check_right_end(demo)
     assert "was killed by SIGKILL; starting it again" in demo.err.read_text()
 
@@ -178,18 +178,18 @@ def test_pilots_and_the_background_process_are_killed(demo, seed):
     rng = random.Random(seed)
     demo.wait_for_one("pilot.pyz")
     assert kill_some(rng, demo, "pilot.pyz", most=2)
-    kill_some(rng, demo, "lodesman.daemon background", most=1)
-    kill_some(rng, demo, "lodesman.daemon server", most=1)
+    kill_some(rng, demo, "lodesman.server.main background", most=1)
+    kill_some(rng, demo, "lodesman.server.main server", most=1)
     check_right_end(demo)
 
 
 @pytest.mark.parametrize(
     ("number", "word", "after"),
     [
-        (signal.SIGINT, "lodesman.daemon server", 0.0),
-        (signal.SIGINT, "lodesman.cli --server", 0.0),
+        (signal.SIGINT, "lodesman.server.main server", 0.0),
+        (signal.SIGINT, "lodesman.user.cli --server", 0.0),
         pytest.param(signal.SIGINT, "pilot.pyz", 1.0, marks=pytest.mark.thorough),
-        pytest.param(signal.SIGTERM, "lodesman.daemon background", 0.2, marks=pytest.mark.thorough),
+        pytest.param(signal.SIGTERM, "lodesman.server.main background", 0.2, marks=pytest.mark.thorough),
         pytest.param(signal.SIGTERM, "pilot.pyz", 0.5, marks=pytest.mark.stores),
         (signal.SIGHUP, "pilot.pyz", 0.0),
     ],
@@ -216,7 +216,7 @@ def test_more_signals_do_not_disturb_the_end(demo):
 @pytest.mark.stores
 def test_the_end_is_clean_also_when_the_server_was_killed_before(demo):
     demo.wait_for_one("pilot.pyz")
-    for pid in demo.pids("lodesman.daemon server"):
+    for pid in demo.pids("lodesman.server.main server"):
         os.kill(pid, signal.SIGKILL)
     demo.process.send_signal(signal.SIGINT)
     assert demo.ended() == 130, demo.said()
@@ -229,7 +229,7 @@ def test_a_demo_that_is_killed_leaves_no_server(demo):
     demo.process.kill()
     demo.process.wait(BOUND)
     deadline = time.monotonic() + BOUND
-    while demo.pids("lodesman.daemon") or demo.pids("bin/postgres"):
+    while demo.pids("lodesman.server.main") or demo.pids("bin/postgres"):
         assert time.monotonic() < deadline, demo.processes()
         threading.Event().wait(LOOK)
 
@@ -242,7 +242,7 @@ def test_what_cannot_go_on_keeps_the_data_and_says_where(demo):
     for name in ("lode.db", "lode.db-wal"):
         with contextlib.suppress(FileNotFoundError):
             (data / name).write_bytes(b"nonsense" * 1_000)
-    for pid in demo.pids("lodesman.daemon server"):
+    for pid in demo.pids("lodesman.server.main server"):
         os.kill(pid, signal.SIGKILL)
     assert demo.process.wait(BOUND) == 5, demo.said()
     assert demo.processes() == {}

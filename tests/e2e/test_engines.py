@@ -18,11 +18,11 @@ from tests.e2e.conftest import wait_until
 from tests.kits import arc_kit, gridengine_kit, htcondor_kit, slurm_kit
 from tests.kits.sshd import sshd_of_this_session
 
-from lodesman.batch.backend import Backend, NativeState
-from lodesman.config.backends import BackendSection
-from lodesman.daemon.backends import make_backend
-from lodesman.resources import QueueId
-from lodesman.store.read.pilots import live_pilots
+from lodesman.decide.resources import QueueId
+from lodesman.server.config.backends import BackendSection
+from lodesman.server.engines.backend import Backend, NativeState
+from lodesman.server.main.backends import make_backend
+from lodesman.server.store.read.pilots import live_pilots
 
 PATIENCE = 240.0
 KILLS = int(os.environ.get("LODE_TEST_KILLS", "4"))

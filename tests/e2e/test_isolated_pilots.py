@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from tests.kits.shell_pilots import same, send
 
-from lodesman.batch.backend import NativeState
-from lodesman.batch.isolation import Isolation, Wishes, find_isolation
-from lodesman.batch.local import LocalBackend
-from lodesman.batch.pilot_directory import PilotDirectory
-from lodesman.batch.process_tree import process_table, read_process
-from lodesman.resources import QueueId
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.backend import NativeState
+from lodesman.server.engines.isolation import Isolation, Wishes, find_isolation
+from lodesman.server.engines.local import LocalBackend
+from lodesman.server.engines.pilot_directory import PilotDirectory
+from lodesman.server.engines.process_tree import process_table, read_process
 
 QUEUE = QueueId("S", "c", "q")
 ACCOUNT = "nobody" if os.geteuid() == 0 else ""

@@ -23,12 +23,18 @@ import pytest
 from tests.kits.shell_pilots import same, send
 
 import lodesman
-from lodesman.batch.backend import CancelOutcome, NativeState
-from lodesman.batch.local import LocalBackend
-from lodesman.batch.pilot_directory import PilotDirectory
-from lodesman.batch.process_tree import Process, process_table, read_process, remove_cgroup, signal_process
-from lodesman.batch.processes import make_cgroup, marked
-from lodesman.resources import QueueId
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.backend import CancelOutcome, NativeState
+from lodesman.server.engines.local import LocalBackend
+from lodesman.server.engines.pilot_directory import PilotDirectory
+from lodesman.server.engines.process_tree import (
+    Process,
+    process_table,
+    read_process,
+    remove_cgroup,
+    signal_process,
+)
+from lodesman.server.engines.processes import make_cgroup, marked
 
 QUEUE = QueueId("Hostile/../Site\n", "ce '; rm -rf", "\N{SNOWMAN}")
 PATIENCE = 200.0
@@ -398,7 +404,7 @@ SERVER = """
 import os, sys
 from pathlib import Path
 from tests.kits.shell_pilots import send
-from lodesman.batch.local import LocalBackend
+from lodesman.server.engines.local import LocalBackend
 root, log, first = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 queue = ("Restart.Site", "ce", "q")
 backend = LocalBackend(root, {queue: 3})

@@ -78,7 +78,7 @@ def lode(server, *words):
         "--ca-file",
         server.settings["server.tls_certificate"],
     )
-    command = [sys.executable, "-m", "lodesman.cli", *address, *words]
+    command = [sys.executable, "-m", "lodesman.user.cli", *address, *words]
     return subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, **environment}, check=False
     )

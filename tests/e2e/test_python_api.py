@@ -14,11 +14,11 @@ import pytest
 import lodesman
 import lodesman.testing
 from lodesman import AsyncClient, Client, JobFailed
-from lodesman.answers import calls
-from lodesman.answers.accounts import USER_SCOPES
-from lodesman.answers.requests import AccountBody, TokenBody
-from lodesman.errors import Forbidden, InvalidJob, InvalidRequest, NotFound
-from lodesman.python.functions import RemoteTraceback
+from lodesman.base.errors import Forbidden, InvalidJob, InvalidRequest, NotFound
+from lodesman.user.python.functions import RemoteTraceback
+from lodesman.wire import calls
+from lodesman.wire.accounts import USER_SCOPES
+from lodesman.wire.requests import AccountBody, TokenBody
 
 PATIENCE = 120.0
 pytestmark = pytest.mark.e2e
@@ -197,9 +197,9 @@ def test_what_is_no_job_is_refused_before_it_is_sent(client):
         ("/bin/true", "not UTF-8.* a command is a list of words"),
         ({"Executable": "/bin/true", "Memory": "much"}, "Memory"),
     ):
-        with pytest.raises(lodesman.errors.LodesmanError, match=words):
+        with pytest.raises(lodesman.base.errors.LodesmanError, match=words):
             client.submit(wrong)
-    with pytest.raises(lodesman.errors.LodesmanError, match="AtMost is too small"):
+    with pytest.raises(lodesman.base.errors.LodesmanError, match="AtMost is too small"):
         client.using(at_most=0).map(square, [1, 2])
     with pytest.raises(InvalidRequest, match="no option 'core'"):
         client.using(core=2)

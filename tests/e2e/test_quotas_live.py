@@ -22,12 +22,12 @@ from typing import cast
 import pytest
 from tests.e2e.conftest import PATIENCE
 
-from lodesman.gridengine.stock import STOCK_COMPLEXES
-from lodesman.quota.evaluation import QuotaHit, evaluate
-from lodesman.quota.matching import QuotaJob, QuotaPlace
-from lodesman.quota.reading import read_quota_sets
-from lodesman.quota.rules import QuotaSet
-from lodesman.store.read.task_queues import keys_by_id
+from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.quota.evaluation import QuotaHit, evaluate
+from lodesman.languages.quota.matching import QuotaJob, QuotaPlace
+from lodesman.languages.quota.reading import read_quota_sets
+from lodesman.languages.quota.rules import QuotaSet
+from lodesman.server.store.read.task_queues import keys_by_id
 
 SECONDS = float(os.environ.get("LODESMAN_LIMIT_SECONDS", "0"))
 # Before each kill.

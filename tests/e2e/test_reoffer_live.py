@@ -7,7 +7,7 @@ import threading
 import pytest
 from tests.e2e.conftest import PATIENCE, SITES, wait_until
 
-from lodesman.resources.settings import without_processor_tags
+from lodesman.decide.resources.settings import without_processor_tags
 
 # The pilots of these tests say nothing while a server starts, however long that takes.
 NO_PILOTS = {"director.pilotsPerIteration": 0, "pilots.lease_seconds": 600}

@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from lodesman.store.dialect import GIVEN, keys
+from lodesman.server.store.dialect import GIVEN, keys
 
 JOBS = int(os.environ.get("LODE_TEST_SINGLE_JOBS", "1500"))
 LATE = 30 * 60.0

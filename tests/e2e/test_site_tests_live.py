@@ -15,7 +15,7 @@ from tests.e2e.conftest import PATIENCE, Server, wait_until
 from tests.kits import slurm_kit
 from tests.kits.sshd import sshd_of_this_session
 
-PROGRAM = [sys.executable, "-c", "import sys; from lodesman.cli import main; sys.exit(main())"]
+PROGRAM = [sys.executable, "-c", "import sys; from lodesman.user.cli import main; sys.exit(main())"]
 ALL = ["submit", "status", "output", "python", "scratch", "server", "clock", "cancel", "forget"]
 Rows = dict[tuple[str, str], tuple[str, str]]
 

@@ -186,7 +186,7 @@ def test_the_command_line_shows_pools(server, tmp_path):
 
     def lode(*words):
         done = subprocess.run(
-            [sys.executable, "-c", "import sys; from lodesman.cli import main; sys.exit(main())",
+            [sys.executable, "-c", "import sys; from lodesman.user.cli import main; sys.exit(main())",
              "--server", f"http://127.0.0.1:{server.port}", "--token-file", str(token), *words],
             capture_output=True, text=True, timeout=PATIENCE, check=False,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},

@@ -13,7 +13,7 @@ import threading
 import pytest
 from tests.e2e.conftest import PATIENCE, wait_until
 
-PROGRAM = [sys.executable, "-c", "import sys; from lodesman.cli import main; sys.exit(main())"]
+PROGRAM = [sys.executable, "-c", "import sys; from lodesman.user.cli import main; sys.exit(main())"]
 COMMANDS, CLIENTS = 4, 28
 
 

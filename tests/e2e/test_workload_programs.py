@@ -21,7 +21,7 @@ from examples.demo.compose import Composition, compose
 from examples.demo.png import read_png
 from examples.demo.workload import EXAMPLES, Submission, describe, input_files, load_workload
 
-from lodesman.jobs import JobSpec, Template
+from lodesman.languages.jobs import JobSpec, Template
 
 LIMIT_S = 300
 ROOT = EXAMPLES / "workload"

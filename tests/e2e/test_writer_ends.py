@@ -6,7 +6,7 @@ import pytest
 from tests.e2e.conftest import wait_until
 
 PLANTED = """
-from lodesman.commands import submit
+from lodesman.server.writer import submit
 
 good = submit.Submit.apply
 

@@ -25,12 +25,12 @@ from tests.kits.shell_pilots import shell_spec
 from tests.kits.slurm_kit import environment, slurm_of_this_session
 from tests.unit.pilot.test_python39 import oldest_python
 
-from lodesman.batch.backend import NativeState
-from lodesman.batch.run.here import Here
-from lodesman.batch.slurm import SlurmBackend
-from lodesman.classad import evaluate, parse_ad
-from lodesman.daemon.bootstrap import build_zipapp
-from lodesman.resources import QueueId
+from lodesman.decide.resources import QueueId
+from lodesman.languages.classad import evaluate, parse_ad
+from lodesman.server.engines.backend import NativeState
+from lodesman.server.engines.run.here import Here
+from lodesman.server.engines.slurm import SlurmBackend
+from lodesman.server.main.bootstrap import build_zipapp
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough]
 PATIENCE_S = 60.0

@@ -11,7 +11,7 @@ from tests.kits.gridengine_kit import ACCOUNT, the_gridengine
 from tests.kits.htcondor_kit import runner, service
 from tests.kits.slurm_kit import environment, slurm_of_this_session
 
-from lodesman.batch.run.here import Here
+from lodesman.server.engines.run.here import Here
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough]
 until = partial(wait_until, patience=120.0)

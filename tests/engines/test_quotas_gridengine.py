@@ -31,12 +31,12 @@ from tests.unit.quota.test_quota_oracle import (
 from tests.unit.quota.test_quota_vectors import LIVE, expected
 from tests.unit.quota.test_quota_vectors import QUEUES as TWO_QUEUES
 
-from lodesman.commands.quotas import use_limits
-from lodesman.errors import SyntaxFault
-from lodesman.gridengine.files import read_vocabulary
-from lodesman.gridengine.values import write_value
-from lodesman.resources import load_resources
-from lodesman.store.journal import Change
+from lodesman.base.errors import SyntaxFault
+from lodesman.decide.resources import load_resources
+from lodesman.languages.gridengine.files import read_vocabulary
+from lodesman.languages.gridengine.values import write_value
+from lodesman.server.store.journal import Change
+from lodesman.server.writer.quotas import use_limits
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.quota]
 

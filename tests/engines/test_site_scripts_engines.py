@@ -16,9 +16,9 @@ from tests.kits.gridengine_kit import ACCOUNT, the_gridengine
 from tests.kits.htcondor_kit import runner, started
 from tests.kits.slurm_kit import environment, started_slurm
 
-from lodesman.batch.run.here import Here
-from lodesman.daemon.bootstrap import build_zipapp
-from lodesman.jobstatus.vacating import main
+from lodesman.server.engines.run.here import Here
+from lodesman.server.main.bootstrap import build_zipapp
+from lodesman.site.jobstatus.vacating import main
 
 pytestmark = [
     pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.vacate,

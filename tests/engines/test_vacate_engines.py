@@ -22,9 +22,9 @@ from tests.kits.shared_engines import empty_all
 from tests.kits.slurm_kit import environment, slurm_of_this_session
 from tests.unit.pilot.test_python39 import oldest_python
 
-from lodesman.batch.run.here import Here
-from lodesman.daemon.bootstrap import build_zipapp
 from lodesman.pilot.jobstatus import batch_end, end_by_slurm
+from lodesman.server.engines.run.here import Here
+from lodesman.server.main.bootstrap import build_zipapp
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.vacate]
 PATIENCE_S = 120.0

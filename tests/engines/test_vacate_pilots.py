@@ -21,10 +21,10 @@ from tests.kits.gridengine_kit import ACCOUNT, started_gridengine
 from tests.kits.htcondor_kit import started
 from tests.kits.slurm_kit import environment, started_slurm
 
-from lodesman.batch.run.here import Here
-from lodesman.jobstatus import vacating
-from lodesman.jobstatus.applying import OLD_S, Applier
-from lodesman.jobstatus.surveying import survey
+from lodesman.server.engines.run.here import Here
+from lodesman.site.jobstatus import vacating
+from lodesman.site.jobstatus.applying import OLD_S, Applier
+from lodesman.site.jobstatus.surveying import survey
 
 pytestmark = [
     pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.vacate,
@@ -317,8 +317,8 @@ def vacate(site: Site, marks: Path, *words: str) -> list[dict[str, Any]]:
     """The events of the audit."""
     audit = marks / "audit"
     done = subprocess.run(
-        [sys.executable, "-m", "lodesman.cli", "vacate", f"--free={CORES}", "--apply", f"--audit={audit}", *site.words(),
-         *words],
+        [sys.executable, "-m", "lodesman.user.cli", "vacate", f"--free={CORES}", "--apply", f"--audit={audit}",
+         *site.words(), *words],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.kits.classad_kit import ad_text, expression
 from tests.kits.damage import damaged
 
-from lodesman.classad import evaluate, parse_ad, parse_expression, write_ad, write_expression
-from lodesman.classad.fast import MatchSide, fast_match
-from lodesman.classad.functions import FUNCTIONS
-from lodesman.errors import SyntaxFault
+from lodesman.base.errors import SyntaxFault
+from lodesman.languages.classad import evaluate, parse_ad, parse_expression, write_ad, write_expression
+from lodesman.languages.classad.fast import MatchSide, fast_match
+from lodesman.languages.classad.functions import FUNCTIONS
 
 SECONDS = 10.0
 DRAW = random.Random(7)

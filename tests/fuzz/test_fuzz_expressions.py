@@ -13,9 +13,9 @@ from tests.fuzz.test_fuzz_classads import PIECES
 from tests.kits.classad_kit import expression
 from tests.kits.damage import damaged
 
-from lodesman.classad.ads import ad_of
-from lodesman.errors import InvalidJob
-from lodesman.resources import QueueTable, compile_requirements, expression_table, load_resources
+from lodesman.base.errors import InvalidJob
+from lodesman.decide.resources import QueueTable, compile_requirements, expression_table, load_resources
+from lodesman.languages.classad.ads import ad_of
 
 SECONDS = 5.0
 QUEUES = 2_000

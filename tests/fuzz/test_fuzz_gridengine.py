@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kits.damage import damaged
 
-from lodesman.errors import TooLarge
-from lodesman.gridengine.complexes import read_complexes, write_complexes
-from lodesman.gridengine.files import read_vocabulary
-from lodesman.gridengine.stock import STOCK_COMPLEXES
-from lodesman.quota.matching import QuotaJob, QuotaPlace, job_side, place_side
-from lodesman.quota.notices import notices
-from lodesman.quota.reading import read_quota_sets
-from lodesman.quota.rules import write_quota_sets
+from lodesman.base.errors import TooLarge
+from lodesman.languages.gridengine.complexes import read_complexes, write_complexes
+from lodesman.languages.gridengine.files import read_vocabulary
+from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.quota.matching import QuotaJob, QuotaPlace, job_side, place_side
+from lodesman.languages.quota.notices import notices
+from lodesman.languages.quota.reading import read_quota_sets
+from lodesman.languages.quota.rules import write_quota_sets
 
 DATA = Path(__file__).parents[1] / "data" / "gridengine"
 QUOTAS = """{

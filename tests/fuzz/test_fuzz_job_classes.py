@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.kits.jobclass_kit import canonical, classes
 
-from lodesman.errors import TooLarge
-from lodesman.gridengine.jclist import read_jc_list
-from lodesman.gridengine.vocabulary import Vocabulary
-from lodesman.jobclass import check, classes_of, read_class, snapshot_from_json, write_class
-from lodesman.jobclass.editing import Author, edit_classes, one_error
+from lodesman.base.errors import TooLarge
+from lodesman.languages.gridengine.jclist import read_jc_list
+from lodesman.languages.gridengine.vocabulary import Vocabulary
+from lodesman.languages.jobclass import check, classes_of, read_class, snapshot_from_json, write_class
+from lodesman.languages.jobclass.editing import Author, edit_classes, one_error
 
 SECONDS = 10.0
 

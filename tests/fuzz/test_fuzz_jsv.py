@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.jsv_kit import JOB
 
-from lodesman.jsv.parameters import parameter_lines
-from lodesman.jsv.protocol import Dialogue
+from lodesman.server.jsv.parameters import parameter_lines
+from lodesman.server.jsv.protocol import Dialogue
 
 WORD = st.sampled_from(
     "STARTED START PARAM ENV ADD MOD DEL LOG INFO RESULT STATE ACCEPT CORRECT REJECT SEND BEGIN QUIT N jc l_hard CMDARGS "

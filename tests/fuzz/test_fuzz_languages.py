@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kits.damage import damaged
 
-from lodesman.answers.vocabulary import FORMS
-from lodesman.cfg import parse_cfg, write_cfg
-from lodesman.errors import LodesmanError, SyntaxFault
-from lodesman.jobs import (
+from lodesman.base.errors import LodesmanError, SyntaxFault
+from lodesman.languages.cfg import parse_cfg, write_cfg
+from lodesman.languages.jobs import (
     Template,
     cohorts,
     read_description,
@@ -25,6 +24,7 @@ from lodesman.jobs import (
     spec_to_json,
     write_description,
 )
+from lodesman.wire.vocabulary import FORMS
 
 DATA = Path(__file__).parents[1] / "data"
 SAMPLES = [

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lodesman.gridengine.stock import STOCK_COMPLEXES
-from lodesman.gridengine.values import UnreadableValue
-from lodesman.jobclass.attributes import KINDS
-from lodesman.submission.native import record_of, values_of
-from lodesman.submission.native_texts import canonical
+from lodesman.decide.submission.native import record_of, values_of
+from lodesman.decide.submission.native_texts import canonical
+from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.values import UnreadableValue
+from lodesman.languages.jobclass.attributes import KINDS
 
 SECONDS = 10.0
 TEXTS = st.text(max_size=30) | st.text("0123456789-:,.eExKMGkT+ [{", max_size=40) | st.sampled_from(

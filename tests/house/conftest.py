@@ -24,7 +24,7 @@ def sources(root: Path, package: Path) -> dict[str, ast.Module]:
     demo = root / "examples" / "demo"
     found = {path.relative_to(package).as_posix(): path for path in sorted(package.rglob("*.py"))}
     # What scripts of users load has the place and the names that they know.
-    paths = {name: path for name, path in found.items() if not name.startswith("jsv/lib/")}
+    paths = {name: path for name, path in found.items() if not name.startswith("server/jsv/lib/")}
     paths |= {path.relative_to(root).as_posix(): path for path in sorted(demo.rglob("*.py"))}
     return {
         name: ast.parse(path.read_text(encoding="utf-8"), filename=str(path)) for name, path in paths.items()

@@ -136,7 +136,7 @@ def test_every_seed_clause_has_its_module_and_its_test(root):
 
 def test_row_faults_are_seen(root):
     here = Path(__file__).relative_to(root).as_posix()
-    good = ["a clause", "`errors.py`", f"`{here}::test_row_faults_are_seen`"]
+    good = ["a clause", "`base/errors.py`", f"`{here}::test_row_faults_are_seen`"]
     assert list(faults_of_row(root, good)) == []
     assert list(faults_of_row(root, ["a clause", "deviates: ADR-0001", ""])) == []
     assert list(faults_of_row(root, ["a clause", "`no/such.py`", good[2]])) == ["no module no/such.py"]
@@ -147,9 +147,9 @@ def test_row_faults_are_seen(root):
 
 def command_line() -> click.Group:
     """The group behind `lode`: the one group of its root that no other holds."""
-    root = vars(importlib.import_module("lodesman.cli.root"))
+    root = vars(importlib.import_module("lodesman.user.cli.root"))
     groups = [value for value in root.values() if isinstance(value, click.Group)]
-    assert groups, "lodesman.cli.root binds no click.Group"
+    assert groups, "lodesman.user.cli.root binds no click.Group"
     held = {id(child) for group in groups for child in group.commands.values()}
     return next(group for group in groups if id(group) not in held)
 

@@ -98,7 +98,7 @@ def test_the_wheel_holds_every_file_and_the_command(root, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
         (entry_points,) = (name for name in inside if name.endswith("entry_points.txt"))
-        assert "lode = lodesman.cli:main" in archive.read(entry_points).decode()
+        assert "lode = lodesman.user.cli:main" in archive.read(entry_points).decode()
     source = root / "src"
     files = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
     files = {name for name in files if "__pycache__" not in name}

@@ -11,11 +11,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from scripts.plant_faults import FAULTS, PlantedFault, WrongEntry, planted, read_faults
+from scripts.plant_faults import FAULTS, WHOLE, PlantedFault, WrongEntry, planted, read_faults
 
 # What engines print is read apart for each, and each kind of database has a dialect and a schema.
-DOORS = [f"batch/{name}" for name in ("arc", "gridengine", "htcondor", "local", "slurm")]
-LEFT_OUT = {"", "testing"}  # no room: the package itself, and what starts a server for tests of others
+DOORS = [f"server/engines/{name}" for name in ("arc", "gridengine", "htcondor", "local", "slurm")]
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +85,10 @@ def test_each_fault_names_tests_that_every_landing_runs(root, faults):
 
 
 def test_there_are_faults_of_each_room_and_door(package, faults):
-    rooms = {path.name.removesuffix(".py") for path in package.iterdir() if path.suffix in {"", ".py"}}
-    rooms -= {"__init__", "__pycache__", *LEFT_OUT}
-    assert rooms - {one.room for one in faults} == set()
+    rooms = [path.parent for path in package.glob("*/__init__.py")]
+    within = [path for room in rooms if room.name not in WHOLE for path in room.glob("[!_]*")]
+    parts = {path.relative_to(package).with_suffix("").as_posix() for path in within} | WHOLE
+    assert parts - {fault.room for fault in faults} == set()
     files = " ".join(one.file for one in faults)
     assert [door for door in DOORS if door not in files] == []
     assert {"sqlite", "postgresql"} == {one.store for one in faults}

@@ -166,7 +166,7 @@ def test_the_nearest_tests_run_until_a_minute_is_full(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_what_is_named_after_the_change_or_imports_it_comes_first():
-    reached = reached_tests(["src/lodesman/quota/__init__.py"])
+    reached = reached_tests(["src/lodesman/languages/quota/__init__.py"])
     place = {path: number for number, path in enumerate(reached)}
     assert all(path.startswith(("tests/house/", "tests/docs/")) for path in reached[:10])
     by_name = place["tests/api/test_api_quotas.py"]
@@ -177,15 +177,15 @@ def test_what_is_named_after_the_change_or_imports_it_comes_first():
 
 @pytest.mark.slow
 def test_a_change_reaches_the_tests_that_import_it():
-    reached = reached_tests(["src/lodesman/quota/__init__.py"])
+    reached = reached_tests(["src/lodesman/languages/quota/__init__.py"])
     assert any(path.startswith("tests/unit/quota/") for path in reached)
     assert "tests/house/test_house.py" in reached
     assert not any(path.startswith("tests/unit/jobs/") for path in reached)
     # By way of a kit, and of a fixture that the test names.
     assert "tests/contract/test_backend_contract.py" in reached_tests(["tests/kits/local_kit.py"])
-    assert "tests/unit/commands/test_templates.py" in reached_tests(["tests/unit/conftest.py"])
+    assert "tests/unit/writer/test_templates.py" in reached_tests(["tests/unit/conftest.py"])
     # What is no module belongs to its package.
-    statements = reached_tests(["src/lodesman/store/migrations/0001_initial.sql"])
+    statements = reached_tests(["src/lodesman/server/store/migrations/0001_initial.sql"])
     assert "tests/store_contract/test_statements.py" in statements
     assert {path.split("/")[1] for path in reached_tests(["docs/glossary.md"])} == {"docs", "house"}
 

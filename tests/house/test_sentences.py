@@ -18,25 +18,29 @@ PLURAL = re.compile(
 )
 # What is above a limit of 1 or more, or is shown of several only.
 MANY = {
-    "api/hosts.py": {"len(found)"},
-    "batch/isolation.py": {"accounts"},
-    "cli/jobs.py": {"found.jobs"},
-    "cli/plan.py": {"rate"},
-    "cli/task_queues.py": {"key.pilot_type"},
-    "commands/accounts.py": {"len(found)"},
-    "commands/order.py": {"len(found)"},
-    "director/limits.py": {"count"},
-    "director/record.py": {"kind"},
-    "jobs/jdl.py": {"self.limits.nodes"},
-    "jobs/cfg_form.py": {"most"},
-    "jobs/members.py": {"members.count"},
-    "jobs/record.py": {"limits.nodes"},
-    "jobstatus/simulating.py": {"jobs"},
-    "jobstatus/vacate/history.py": {"before.at_cap"},
-    "matching/index.py": {"waiting", "n", "queue.waiting"},  # faults of the program
-    "python/jobs.py": {"len(self)"},
-    "resources/expression.py": {"len(value)"},
-    "store/read/job_ends.py": {"most"},
+    "server/http/hosts.py": {"len(found)"},
+    "server/engines/isolation.py": {"accounts"},
+    "user/cli/jobs.py": {"found.jobs"},
+    "user/cli/plan.py": {"rate"},
+    "user/cli/task_queues.py": {"key.pilot_type"},
+    "server/writer/accounts.py": {"len(found)"},
+    "server/writer/order.py": {"len(found)"},
+    "decide/director/limits.py": {"count"},
+    "decide/director/record.py": {"kind"},
+    "languages/jobs/jdl.py": {"self.limits.nodes"},
+    "languages/jobs/cfg_form.py": {"most"},
+    "languages/jobs/members.py": {"members.count"},
+    "languages/jobs/record.py": {"limits.nodes"},
+    "site/jobstatus/simulating.py": {"jobs"},
+    "site/jobstatus/vacate/history.py": {"before.at_cap"},
+    "decide/matching/index.py": {"waiting", "n", "queue.waiting"},  # faults of the program
+    "user/python/jobs.py": {"len(self)"},
+    "user/cli/job_options.py": {"count"},  # above a million
+    "languages/directives/asked.py": {"count"},
+    "languages/jobclass/editing.py": {"count"},
+    "languages/jobs/likeness.py": {"budget.most"},
+    "decide/resources/expression.py": {"len(value)"},
+    "server/store/read/job_ends.py": {"most"},
 }
 
 

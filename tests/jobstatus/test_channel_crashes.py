@@ -12,10 +12,10 @@ from contextlib import contextmanager
 import pytest
 from tests.jobstatus.kits.channels import contents_of, number_in, numbered, on_disk
 
-from lodesman.jobstatus import channel, locks
-from lodesman.jobstatus.channel import Publication, Unreadable, read
-from lodesman.jobstatus.reader import read_apart
-from lodesman.jobstatus.values import KEYS
+from lodesman.site.jobstatus import channel, locks
+from lodesman.site.jobstatus.channel import Publication, Unreadable, read
+from lodesman.site.jobstatus.reader import read_apart
+from lodesman.site.jobstatus.values import KEYS
 
 pytestmark = pytest.mark.slow
 MOMENTS = int(os.environ.get("LODE_TEST_MOMENTS", "40"))

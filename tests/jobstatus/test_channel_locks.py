@@ -12,9 +12,9 @@ import threading
 import pytest
 from tests.jobstatus.kits.channels import KINDS, compiled, held, is_held, number_in, numbered, on_disk
 
-from lodesman.jobstatus import channel
-from lodesman.jobstatus.channel import Publication, Unreadable, read
-from lodesman.jobstatus.locks import Lock
+from lodesman.site.jobstatus import channel
+from lodesman.site.jobstatus.channel import Publication, Unreadable, read
+from lodesman.site.jobstatus.locks import Lock
 
 pytestmark = pytest.mark.slow
 SHORT_S = 0.05

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 import pytest
 from tests.jobstatus.kits.channels import KINDS, compiled, number_in, numbered, parts
 
-from lodesman.jobstatus.channel import Publication, read
-from lodesman.jobstatus.values import KEYS
+from lodesman.site.jobstatus.channel import Publication, read
+from lodesman.site.jobstatus.values import KEYS
 
 pytestmark = pytest.mark.slow
 SECONDS = int(os.environ.get("LODE_TEST_STRESS_SECONDS", "0"))

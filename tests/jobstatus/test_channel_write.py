@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from tests.jobstatus.kits.channels import contents_of, number_in, numbered, on_disk
 
-from lodesman import kernel
-from lodesman.jobstatus.channel import Publication
-from lodesman.jobstatus.locks import has_local_locks, takes_both
-from lodesman.jobstatus.values import KEYS, Status
+from lodesman.base import kernel
+from lodesman.site.jobstatus.channel import Publication
+from lodesman.site.jobstatus.locks import has_local_locks, takes_both
+from lodesman.site.jobstatus.values import KEYS, Status
 
 ROOT = Path(__file__).parents[2]
 
@@ -286,7 +286,7 @@ def test_nfs_with_locks_of_its_own_machine(minor, local):
 TWICE = """
 import sys
 from pathlib import Path
-from lodesman.jobstatus.channel import Publication
+from lodesman.site.jobstatus.channel import Publication
 from tests.jobstatus.kits.channels import numbered
 publication = Publication(Path(sys.argv[1]))
 publication.publish(numbered(7))

@@ -26,9 +26,9 @@ from tests.jobstatus.kits.runner import (
     stress_script,
 )
 
-from lodesman.jobstatus.__main__ import main
-from lodesman.jobstatus.steps import read_script
-from lodesman.jobstatus.values import Status
+from lodesman.site.jobstatus.__main__ import main
+from lodesman.site.jobstatus.steps import read_script
+from lodesman.site.jobstatus.values import Status
 
 ROOT = Path(__file__).parents[2]
 FOREIGN = ROOT / "tests" / "data" / "jobstatus"
@@ -52,7 +52,7 @@ def ours(name: str):
 
 def program(python: str, name: str):
     """A command of ours, as a program of its own."""
-    return command(f"env PYTHONPATH={ROOT / 'src'} {shlex.quote(python)} -m lodesman.jobstatus {name}")
+    return command(f"env PYTHONPATH={ROOT / 'src'} {shlex.quote(python)} -m lodesman.site.jobstatus {name}")
 
 
 def run_foreign(case: Case, reader: str, folder: Path):

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.jobstatus import channel, commands, waste
-from lodesman.jobstatus.__main__ import main
-from lodesman.jobstatus.channel import REASONS, Publication
-from lodesman.jobstatus.commands import VERDICTS, WORDS, in_words
-from lodesman.jobstatus.values import KEYS, Status
+from lodesman.site.jobstatus import channel, commands, waste
+from lodesman.site.jobstatus.__main__ import main
+from lodesman.site.jobstatus.channel import REASONS, Publication
+from lodesman.site.jobstatus.commands import VERDICTS, WORDS, in_words
+from lodesman.site.jobstatus.values import KEYS, Status
 
 NOW = 1_391_212_345
 SOURCES = Path(commands.__file__).parents[2]
@@ -218,7 +218,7 @@ def test_every_flag_and_fault_has_its_words():
 def test_the_reader_of_the_output_may_go(directory):
     receiving, sending = os.pipe()
     os.close(receiving)
-    words = [sys.executable, "-m", "lodesman.jobstatus", "show", str(directory)]
+    words = [sys.executable, "-m", "lodesman.site.jobstatus", "show", str(directory)]
     done = subprocess.run(words, stdout=sending, stderr=subprocess.PIPE, timeout=60, check=False, cwd=SOURCES)
     os.close(sending)
     assert (done.returncode, done.stderr) == (141, b"")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lodesman.jobstatus.steps import InvalidSteps, follow, read_script
+from lodesman.site.jobstatus.steps import InvalidSteps, follow, read_script
 
 SCRIPT = {
     "allocated": 8,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.jobstatus.values import KEYS, InvalidStatus, KeyValue, Status, parse, read, render, repair
+from lodesman.site.jobstatus.values import KEYS, InvalidStatus, KeyValue, Status, parse, read, render, repair
 
 START = "last_job_start"
 POSTPONE = "can_postpone_last_job"

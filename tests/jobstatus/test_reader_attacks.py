@@ -19,12 +19,12 @@ from pathlib import Path
 import pytest
 from tests.jobstatus.kits.channels import USER, number_in, numbered, write_files
 
-from lodesman import kernel
-from lodesman.jobstatus import channel, reader
-from lodesman.jobstatus.__main__ import main
-from lodesman.jobstatus.channel import Reading, Unreadable, read
-from lodesman.jobstatus.reader import read_apart, take_snapshot
-from lodesman.jobstatus.values import KEYS
+from lodesman.base import kernel
+from lodesman.site.jobstatus import channel, reader
+from lodesman.site.jobstatus.__main__ import main
+from lodesman.site.jobstatus.channel import Reading, Unreadable, read
+from lodesman.site.jobstatus.reader import read_apart, take_snapshot
+from lodesman.site.jobstatus.values import KEYS
 
 pytestmark = [
     pytest.mark.slow,
@@ -214,7 +214,7 @@ def test_a_lease_delays_nothing(directory, file):
 def test_files_of_another_file_system(directory, file):
     """A mount over a file, in name spaces of its own."""
     program = (
-        "import sys, pathlib; from lodesman.jobstatus.channel import *\n"
+        "import sys, pathlib; from lodesman.site.jobstatus.channel import *\n"
         "try: read(pathlib.Path(sys.argv[1]))\nexcept Unreadable as fault: print(fault)"
     )
     foreign = Path(tempfile.mkstemp(dir="/dev/shm")[1])
@@ -447,7 +447,7 @@ def test_a_reader_that_is_not_root_stays_who_it_is(directory):
         "--clear-groups",
         "/usr/bin/python3",
         "-m",
-        "lodesman.jobstatus",
+        "lodesman.site.jobstatus",
         "show",
     ]
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.jobstatus.kits.history import faults
 
-from lodesman.jobstatus.steps import ScriptStep, follow
-from lodesman.jobstatus.timeline import Facts, Said, after, decide, no_start
-from lodesman.jobstatus.values import Status
-from lodesman.jobstatus.waste import Running
+from lodesman.site.jobstatus.steps import ScriptStep, follow
+from lodesman.site.jobstatus.timeline import Facts, Said, after, decide, no_start
+from lodesman.site.jobstatus.values import Status
+from lodesman.site.jobstatus.waste import Running
 
 ONE = Running(4, 900, 900, 5_000, 8_000)
 FACTS = Facts(allocated=8, running=(ONE,))

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from lodesman.jobstatus.vacate.choice import (
+from lodesman.site.jobstatus.vacate.choice import (
     Release,
     cheapest,
     cheapest_strict,
@@ -15,7 +15,7 @@ from lodesman.jobstatus.vacate.choice import (
     inversions,
     with_lower_priority,
 )
-from lodesman.jobstatus.vacate.several import ToFree, cheapest_for
+from lodesman.site.jobstatus.vacate.several import ToFree, cheapest_for
 
 
 def jobs_of(rng: random.Random, most: int = 14, sizes=(1, 2, 3, 4, 8, 16)) -> list[Release]:

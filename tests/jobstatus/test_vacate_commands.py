@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from tests.jobstatus.kits.holders import hold
 
-from lodesman.cli.root import main as lode
-from lodesman.jobstatus import reader, surveying
-from lodesman.jobstatus.__main__ import main as jobstatus
-from lodesman.jobstatus.channel import Publication
-from lodesman.jobstatus.sites.door import JobPlaces
-from lodesman.jobstatus.surveying import JobPart, read_here
-from lodesman.jobstatus.vacate.candidates import Candidate
-from lodesman.jobstatus.vacating import main
-from lodesman.jobstatus.values import KEYS, Status
+from lodesman.site.jobstatus import reader, surveying
+from lodesman.site.jobstatus.__main__ import main as jobstatus
+from lodesman.site.jobstatus.channel import Publication
+from lodesman.site.jobstatus.sites.door import JobPlaces
+from lodesman.site.jobstatus.surveying import JobPart, read_here
+from lodesman.site.jobstatus.vacate.candidates import Candidate
+from lodesman.site.jobstatus.vacating import main
+from lodesman.site.jobstatus.values import KEYS, Status
+from lodesman.user.cli.root import main as lode
 
 # A job that ends when it has read of a shutdown time, as a pilot does.
 DRAINABLE = """
@@ -280,7 +280,7 @@ def test_apply_kills_the_cheaper_of_two_jobs(site, capsys):
     cheap, dear = site.run("cheap"), site.run("dear")
     # The directories stay in this world, so that the job is not gone from the list: take it away when the process ends.
     code = subprocess.Popen(
-        [sys.executable, "-m", "lodesman.jobstatus", "vacate", "--free=4", *site.words, "--apply"],
+        [sys.executable, "-m", "lodesman.site.jobstatus", "vacate", "--free=4", *site.words, "--apply"],
         stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
     )  # fmt: skip
     assert cheap.wait(60) == -15
@@ -296,7 +296,7 @@ def test_apply_drains_a_job_by_its_features(site):
     site.add("a", 100_000, ends=20)
     drained = site.run("a", DRAINABLE)
     code = subprocess.Popen(
-        [sys.executable, "-m", "lodesman.jobstatus", "vacate", "--free=4", "--within=60s", *site.words, "--apply"],
+        [sys.executable, "-m", "lodesman.site.jobstatus", "vacate", "--free=4", "--within=60s", *site.words, "--apply"],
         stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
     )  # fmt: skip
     assert drained.wait(60) == 0

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.jobstatus.remembering import VacateMemory
-from lodesman.jobstatus.vacate.candidates import SIGMA, Candidate, Confidence, Terms, price
-from lodesman.jobstatus.vacate.history import (
+from lodesman.site.jobstatus.remembering import VacateMemory
+from lodesman.site.jobstatus.vacate.candidates import SIGMA, Candidate, Confidence, Terms, price
+from lodesman.site.jobstatus.vacate.history import (
     CREDULITY,
     MOST_AGE_S,
     MOST_AT_CAP,
@@ -24,8 +24,8 @@ from lodesman.jobstatus.vacate.history import (
     after_look,
     sigma,
 )
-from lodesman.jobstatus.values import Status
-from lodesman.jobstatus.waste import Estimate, estimate
+from lodesman.site.jobstatus.values import Status
+from lodesman.site.jobstatus.waste import Estimate, estimate
 
 T0 = 1_800_000_000
 HOUR = 3600

@@ -8,11 +8,11 @@ from itertools import combinations
 
 import pytest
 
-from lodesman.jobstatus.vacate.candidates import Candidate, Confidence, Terms, price, silent_rate
-from lodesman.jobstatus.vacate.plan import VacateRequest, make_plan
-from lodesman.jobstatus.vacate.several import ToFree
-from lodesman.jobstatus.values import Status
-from lodesman.jobstatus.waste import Estimate
+from lodesman.site.jobstatus.vacate.candidates import Candidate, Confidence, Terms, price, silent_rate
+from lodesman.site.jobstatus.vacate.plan import VacateRequest, make_plan
+from lodesman.site.jobstatus.vacate.several import ToFree
+from lodesman.site.jobstatus.values import Status
+from lodesman.site.jobstatus.waste import Estimate
 
 NOW = 1_800_000_000.0
 HOUR = 3600

@@ -11,9 +11,9 @@ import pytest
 from bench.rows.vacate import LOSSES
 from bench.vacate_world import CORES, HOUR, NOW, node
 
-from lodesman.jobstatus.simulating import _LINES
-from lodesman.jobstatus.vacate.candidates import SIGMA, Candidate, Confidence, Terms
-from lodesman.jobstatus.vacate.simulation import (
+from lodesman.site.jobstatus.simulating import _LINES
+from lodesman.site.jobstatus.vacate.candidates import SIGMA, Candidate, Confidence, Terms
+from lodesman.site.jobstatus.vacate.simulation import (
     Assumed,
     LoggedJob,
     SimulatedJob,
@@ -23,8 +23,8 @@ from lodesman.jobstatus.vacate.simulation import (
     read_swf,
     simulate_job,
 )
-from lodesman.jobstatus.vacating import main
-from lodesman.jobstatus.waste import Running
+from lodesman.site.jobstatus.vacating import main
+from lodesman.site.jobstatus.waste import Running
 
 LOG = """\
 ; Version: 2.2

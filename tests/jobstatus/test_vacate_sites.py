@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.jobstatus.sites import gridengine, htcondor, slurm
-from lodesman.jobstatus.sites.directories import DirectoriesDoor, processes_of
-from lodesman.jobstatus.sites.door import Act, JobPlaces, SiteFault, answer, perform
-from lodesman.jobstatus.vacate.candidates import Candidate
+from lodesman.site.jobstatus.sites import gridengine, htcondor, slurm
+from lodesman.site.jobstatus.sites.directories import DirectoriesDoor, processes_of
+from lodesman.site.jobstatus.sites.door import Act, JobPlaces, SiteFault, answer, perform
+from lodesman.site.jobstatus.vacate.candidates import Candidate
 
 SCRIPTS = Path(__file__).parents[2] / "examples" / "jobstatus"
 DATA = Path(__file__).parents[1] / "data" / "jobstatus"

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.jobstatus.kits.random_pilots import World, faults_of
 
-from lodesman.jobstatus.values import Status, repair
-from lodesman.jobstatus.waste import Estimate, Running, estimate, publish
+from lodesman.site.jobstatus.values import Status, repair
+from lodesman.site.jobstatus.waste import Estimate, Running, estimate, publish
 
 # 8 cores, 6 used. At 1,000: one payload with 100 uncommitted core-seconds before the other's start.
 STATUS = Status(6, 1_000, 2_000, 3_000, 5_000, 100, 700, can_postpone_last_job=False, priority_factor=0)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tests.kits.backend_kit import Kit, missing
 
-from lodesman.batch.arc import ArcBackend
-from lodesman.batch.run.https import Https
-from lodesman.resources import QueueId
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.arc import ArcBackend
+from lodesman.server.engines.run.https import Https
 
 SERVICE = Path(__file__).parents[1] / "services" / "arc"
 # What it says is made new at most, and at least, after so many seconds.

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 import pytest
 from tests.kits.shell_pilots import shell_spec
 
-from lodesman.batch.backend import Backend, NativeState, NativeStatus, PilotSpec
-from lodesman.resources import QueueId
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.backend import Backend, NativeState, NativeStatus, PilotSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lodesman.answers.vocabulary import GateMode
-from lodesman.broker.ad import SiteAd, read_site_ad
-from lodesman.broker.gate import SiteGate, SiteMatch
+from lodesman.decide.broker.ad import SiteAd, read_site_ad
+from lodesman.decide.broker.gate import SiteGate, SiteMatch
+from lodesman.wire.vocabulary import GateMode
 
 SEED = {
     "MaxJobs": 100,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tests.kits.jobclass_kit import rows
 
-from lodesman.jobclass.attributes import entries_of
+from lodesman.languages.jobclass.attributes import entries_of
 
 
 class Vector(NamedTuple):

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from lodesman.background.census import UNKNOWN_TIMES
-from lodesman.batch.backend import (
+from lodesman.base.errors import BackendFault
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.backend import (
     BatchLoad,
     CancelOutcome,
     Check,
@@ -24,8 +25,7 @@ from lodesman.batch.backend import (
     join_token_of,
     split_stamp,
 )
-from lodesman.errors import BackendFault
-from lodesman.resources import QueueId
+from lodesman.server.loops.census import UNKNOWN_TIMES
 
 
 class Lists(StrEnum):

@@ -16,9 +16,9 @@ import pytest
 from tests.kits.backend_kit import Kit, missing
 from tests.kits.shared_engines import SharedEngine, at_end, share
 
-from lodesman.batch.gridengine import GridEngineBackend
-from lodesman.batch.run.here import Here
-from lodesman.resources import QueueId
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.gridengine import GridEngineBackend
+from lodesman.server.engines.run.here import Here
 
 SERVICE = Path(__file__).parents[1] / "services" / "gridengine"
 ACCOUNT = "LODE_TEST_GRIDENGINE"

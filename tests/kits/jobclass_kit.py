@@ -6,9 +6,9 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from lodesman.jobclass import ClassSnapshot, JobClass, fresh_template, read_class
-from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, KINDS, AttributeKind
-from lodesman.jobclass.specifiers import ByVariant, ClassEntry, ClassList, ClassScalar, ClassValue
+from lodesman.languages.jobclass import ClassSnapshot, JobClass, fresh_template, read_class
+from lodesman.languages.jobclass.attributes import BOOLEAN_DEFAULTS, KINDS, AttributeKind
+from lodesman.languages.jobclass.specifiers import ByVariant, ClassEntry, ClassList, ClassScalar, ClassValue
 
 DATA = Path(__file__).parents[1] / "data" / "gridengine"
 SECOND_NAMES = {"s": "slots", "vf": "virtual_free"}

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lodesman.jsv import JsvContext, JsvUrl, Parameters, ScriptSettings
-from lodesman.jsv.runner import ScriptWorker
+from lodesman.server.jsv import JsvContext, JsvUrl, Parameters, ScriptSettings
+from lodesman.server.jsv.runner import ScriptWorker
 
 ROOT = os.geteuid() == 0
 # A server's script must not be root.

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.kits.backend_kit import Kit
 
-from lodesman.batch.local import LocalBackend
-from lodesman.resources import QueueId
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.local import LocalBackend
 
 
 def local_kit(root: Path) -> Iterator[Kit]:

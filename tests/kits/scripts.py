@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.kits.table import hold_all
 
-from lodesman.directives.scripts import Translation, translated, unread_lines
+from lodesman.languages.directives.scripts import Translation, translated, unread_lines
 
 
 @dataclass(frozen=True)

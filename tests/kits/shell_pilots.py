@@ -8,8 +8,8 @@ import io
 import json
 import zipfile
 
-from lodesman.batch.backend import Backend, PilotSpec, SubmitResult
-from lodesman.resources import QueueId
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.backend import Backend, PilotSpec, SubmitResult
 
 # Its own file is $1, the number of the copy $2.
 _MAIN = """import json, os, sys

@@ -13,10 +13,10 @@ from random import Random
 
 from tests.kits.broker_kit import ad_text
 
-from lodesman.answers.vocabulary import GateMode
-from lodesman.broker.ad import SiteAd, read_site_ad, replaces
-from lodesman.broker.gate import SiteGate, SiteMatch
-from lodesman.classad import write_ad
+from lodesman.decide.broker.ad import SiteAd, read_site_ad, replaces
+from lodesman.decide.broker.gate import SiteGate, SiteMatch
+from lodesman.languages.classad import write_ad
+from lodesman.wire.vocabulary import GateMode
 
 EVERY_S = 300.0
 """Between two ads, and between two cycles that nothing woke."""

@@ -17,10 +17,10 @@ from tests.kits.backend_kit import Kit, missing
 from tests.kits.shared_engines import SharedEngine, at_end, share
 from tests.kits.sshd import sshd_of_this_session
 
-from lodesman.batch.run import Runner
-from lodesman.batch.run.here import Here
-from lodesman.batch.slurm import SlurmBackend
-from lodesman.resources import QueueId
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.run import Runner
+from lodesman.server.engines.run.here import Here
+from lodesman.server.engines.slurm import SlurmBackend
 
 SCRIPT = Path(__file__).parents[1] / "services" / "slurm"
 # All jobs are those of the account that started it.

@@ -17,7 +17,7 @@ from tests.conftest import _free_port
 from tests.kits.backend_kit import missing
 from tests.kits.shared_engines import at_end
 
-from lodesman.batch.run.ssh import Ssh
+from lodesman.server.engines.run.ssh import Ssh
 
 SSHD = "/usr/sbin/sshd"
 

@@ -13,9 +13,9 @@ import pytest
 from tests.kits.classad_kit import ad_text, expression
 from tests.kits.pattern_kit import call
 
-from lodesman.classad import ERROR, UNDEFINED, Ad, evaluate, matches, parse_ad, parse_expression
-from lodesman.classad.fast import MatchSide, fast_match
-from lodesman.classad.functions import mistakes
+from lodesman.languages.classad import ERROR, UNDEFINED, Ad, evaluate, matches, parse_ad, parse_expression
+from lodesman.languages.classad.fast import MatchSide, fast_match
+from lodesman.languages.classad.functions import mistakes
 
 PYTHON = os.environ.get("LODE_TEST_CLASSAD2", "")
 WORKER = Path(__file__).parents[1] / "kits" / "classad_oracle.py"

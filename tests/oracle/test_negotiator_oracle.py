@@ -10,9 +10,9 @@ import pytest
 from tests.kits.broker_kit import ad_text
 from tests.kits.negotiator_kit import Negotiator
 
-from lodesman.answers.vocabulary import GateMode
-from lodesman.broker.ad import SiteAd, read_site_ad, replaces
-from lodesman.broker.gate import SiteGate, SiteMatch
+from lodesman.decide.broker.ad import SiteAd, read_site_ad, replaces
+from lodesman.decide.broker.gate import SiteGate, SiteMatch
+from lodesman.wire.vocabulary import GateMode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.negotiator]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.conftest import at_most
 from tests.kits.site_day import SiteDay, Weather
 
-from lodesman.answers.vocabulary import GateMode
+from lodesman.wire.vocabulary import GateMode
 
 
 @pytest.mark.slow

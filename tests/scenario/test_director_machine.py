@@ -26,27 +26,33 @@ from msgspec import json
 from tests.contract.conftest import House
 from tests.kits.faulty_batch import Cancels, FaultyBackend, Job, Lists, Takes
 
-from lodesman.answers import inner_calls
-from lodesman.answers.call import encode
-from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
-from lodesman.answers.vocabulary import PilotState, StartFault
-from lodesman.background.cancelling import Cancelling
-from lodesman.background.census import BackendWatch
-from lodesman.background.direct import Director
-from lodesman.background.launch import PilotSettings, SubmissionPools
-from lodesman.batch.backend import NativeState
-from lodesman.commands.pilots import drain_pilots, end_pilot, join_pilot, pilots_submitted, prepare_pilots
-from lodesman.commands.sessions import PilotSession
-from lodesman.commands.submit_pools import number_queues
-from lodesman.director.options import read_options
-from lodesman.director.queues import RAMP_START
-from lodesman.errors import LodesmanError, Unavailable
-from lodesman.matching.policy import Policy
-from lodesman.resources import QueueId, load_resources
-from lodesman.store.audit import note_all
-from lodesman.store.director import insert_iteration, put_breakers
-from lodesman.store.journal import Change
-from lodesman.store.write.pilots import PILOT_ENDED, set_last_seen, set_seen_there
+from lodesman.base.errors import LodesmanError, Unavailable
+from lodesman.decide.director.options import read_options
+from lodesman.decide.director.queues import RAMP_START
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import QueueId, load_resources
+from lodesman.server.engines.backend import NativeState
+from lodesman.server.loops.cancelling import Cancelling
+from lodesman.server.loops.census import BackendWatch
+from lodesman.server.loops.direct import Director
+from lodesman.server.loops.launch import PilotSettings, SubmissionPools
+from lodesman.server.store.audit import note_all
+from lodesman.server.store.director import insert_iteration, put_breakers
+from lodesman.server.store.journal import Change
+from lodesman.server.store.write.pilots import PILOT_ENDED, set_last_seen, set_seen_there
+from lodesman.server.writer.pilots import (
+    drain_pilots,
+    end_pilot,
+    join_pilot,
+    pilots_submitted,
+    prepare_pilots,
+)
+from lodesman.server.writer.sessions import PilotSession
+from lodesman.server.writer.submit_pools import number_queues
+from lodesman.wire import inner_calls
+from lodesman.wire.call import encode
+from lodesman.wire.task_queues import PoolsOfQueues, ServedQueue
+from lodesman.wire.vocabulary import PilotState, StartFault
 
 RESOURCES: Final = """
 [site.North]

@@ -18,23 +18,23 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lodesman.answers.nodes import Closing
-from lodesman.answers.vocabulary import BreakerState, ClampName
-from lodesman.commands.pool_map import PoolMap
-from lodesman.director.iteration import Decision, DirectorInput, decide
-from lodesman.director.limits import Breaker, TokenBucket, failed, succeeded
-from lodesman.director.options import read_options
-from lodesman.director.orders import PoolState
-from lodesman.director.plan import TaskQueueDemand
-from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps, QueueLoad
-from lodesman.director.record import Stories, to_record
-from lodesman.director.site_mask import SiteMask
-from lodesman.director.supply import PilotStanding, PilotView
-from lodesman.matching.criteria import explain
-from lodesman.matching.request import ResourceRequest
-from lodesman.matching.tables import KeyTable
-from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.resources import NodePath, QueueId
+from lodesman.decide.director.iteration import Decision, DirectorInput, decide
+from lodesman.decide.director.limits import Breaker, TokenBucket, failed, succeeded
+from lodesman.decide.director.options import read_options
+from lodesman.decide.director.orders import PoolState
+from lodesman.decide.director.plan import TaskQueueDemand
+from lodesman.decide.director.queues import CandidateQueue, OwnPilots, QueueCaps, QueueLoad
+from lodesman.decide.director.record import Stories, to_record
+from lodesman.decide.director.site_mask import SiteMask
+from lodesman.decide.director.supply import PilotStanding, PilotView
+from lodesman.decide.matching.criteria import explain
+from lodesman.decide.matching.request import ResourceRequest
+from lodesman.decide.matching.tables import KeyTable
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.resources import NodePath, QueueId
+from lodesman.server.writer.pool_map import PoolMap
+from lodesman.wire.nodes import Closing
+from lodesman.wire.vocabulary import BreakerState, ClampName
 
 TICK_S = 60.0
 START = 1_000_000.0

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from lodesman.background import traffic
-from lodesman.background.traffic import JobsOfLate, Portion, StartsOfLate
-from lodesman.matching import GroupShare, TaskQueueKey
-from lodesman.store import Reader
-from lodesman.store.read.pilots import RunningAttempt
-from lodesman.why.job_facts import Started
-from lodesman.why.starts import JobsThere, Measured
-from lodesman.why.turns import Contest, Turn
+from lodesman.decide.explain.job_facts import Started
+from lodesman.decide.explain.starts import JobsThere, Measured
+from lodesman.decide.explain.turns import Contest, Turn
+from lodesman.decide.matching import GroupShare, TaskQueueKey
+from lodesman.server.loops import traffic
+from lodesman.server.loops.traffic import JobsOfLate, Portion, StartsOfLate
+from lodesman.server.store import Reader
+from lodesman.server.store.read.pilots import RunningAttempt
 
 MANUAL = Path(__file__).parents[2] / "docs" / "how-to" / "troubleshooting.md"
 MANY = 10**6

@@ -16,7 +16,7 @@ from typing import Self
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from lodesman.store.postgresql import PostgresDatabase
+from lodesman.server.store.postgresql import PostgresDatabase
 
 SCRIPT = Path(__file__).parent / "postgresql"
 SERVER = "LODE_TEST_POSTGRESQL"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.store.claim_log import ClaimLog, claims_at, replay
-from lodesman.store.fronts import Fronts
-from lodesman.store.ids import Ids
-from lodesman.store.journal import Journal
+from lodesman.server.store.claim_log import ClaimLog, claims_at, replay
+from lodesman.server.store.fronts import Fronts
+from lodesman.server.store.ids import Ids
+from lodesman.server.store.journal import Journal
 
 
 class Store:

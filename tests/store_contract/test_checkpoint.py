@@ -6,8 +6,8 @@ from itertools import pairwise
 import apsw
 import pytest
 
-from lodesman.store import SqliteDatabase, sqlite_checkpoints
-from lodesman.store.sqlite_checkpoints import (
+from lodesman.server.store import SqliteDatabase, sqlite_checkpoints
+from lodesman.server.store.sqlite_checkpoints import (
     CHECKPOINT_PAGES,
     LOG_PAGES,
     MOST_PAGES,

@@ -9,10 +9,10 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from lodesman import kernel
-from lodesman.store import SqliteDatabase, incarnation
-from lodesman.store.ids import Ids
-from lodesman.store.shelf import Shelf
+from lodesman.base import kernel
+from lodesman.server.store import SqliteDatabase, incarnation
+from lodesman.server.store.ids import Ids
+from lodesman.server.store.shelf import Shelf
 
 pytestmark = pytest.mark.sqlite
 

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 from tests.kits.jobclass_kit import class_of
 
-from lodesman.errors import ServerFault
-from lodesman.jobclass import read_class, write_class
-from lodesman.store.job_classes import (
+from lodesman.base.errors import ServerFault
+from lodesman.languages.jobclass import read_class, write_class
+from lodesman.server.store.job_classes import (
     ClassChange,
     class_changes,
     classes_changed_by,

@@ -12,10 +12,10 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from lodesman.errors import Conflict, Unavailable
-from lodesman.store.journal import PARKED, Journal
-from lodesman.store.statement import ANY, Statement
-from lodesman.store.transaction import Transaction
+from lodesman.base.errors import Conflict, Unavailable
+from lodesman.server.store.journal import PARKED, Journal
+from lodesman.server.store.statement import ANY, Statement
+from lodesman.server.store.transaction import Transaction
 
 INSERT = Statement(sql="INSERT INTO note VALUES (?)", key=(0,))
 
@@ -132,7 +132,7 @@ def deliveries(writer, commands):
 
 
 def test_answers_wait_for_brief_commands_that_wait_already(writer, monkeypatch):
-    monkeypatch.setattr("lodesman.store.journal.MAX_BATCH", 1)
+    monkeypatch.setattr("lodesman.server.store.journal.MAX_BATCH", 1)
     story = deliveries(writer, [Brief("second"), Brief("last")])
     assert story.index("answered first") > story.index("applied second")
     assert [line for line in story if line.startswith("answered")] == [
@@ -141,13 +141,13 @@ def test_answers_wait_for_brief_commands_that_wait_already(writer, monkeypatch):
 
 
 def test_answers_do_not_wait_for_anything_that_may_take_long(writer, monkeypatch):
-    monkeypatch.setattr("lodesman.store.journal.MAX_BATCH", 1)
+    monkeypatch.setattr("lodesman.server.store.journal.MAX_BATCH", 1)
     story = deliveries(writer, [Note("second"), Brief("last")])
     assert story.index("answered first") < story.index("applied second")
 
 
 def test_answers_of_a_good_batch_do_not_get_lost_with_a_bad_one(writer, monkeypatch, database):
-    monkeypatch.setattr("lodesman.store.journal.MAX_BATCH", 1)
+    monkeypatch.setattr("lodesman.server.store.journal.MAX_BATCH", 1)
     story = deliveries(writer, [Brief("bad", fault=ValueError("x")), Brief("last")])
     assert "answered first" in story
     assert notes(database) == ["first", "last"]
@@ -342,8 +342,8 @@ def test_one_server_owns_a_database(database):
 
 KILLED = """
 import pickle, sys
-from lodesman.store.journal import Journal
-from lodesman.store.statement import Statement
+from lodesman.server.store.journal import Journal
+from lodesman.server.store.statement import Statement
 INSERT = Statement(sql="INSERT INTO note VALUES (?)", key=(0,))
 class Note:
     def __init__(self, n): self.n = n

@@ -5,10 +5,10 @@ from dataclasses import asdict
 
 import pytest
 
-from lodesman.errors import Unavailable
-from lodesman.matching import TaskQueueKey, key_to_json
-from lodesman.store import SqliteDatabase
-from lodesman.store.migrate import Script, load_scripts, migrate
+from lodesman.base.errors import Unavailable
+from lodesman.decide.matching import TaskQueueKey, key_to_json
+from lodesman.server.store import SqliteDatabase
+from lodesman.server.store.migrate import Script, load_scripts, migrate
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_newer_database_is_refused(db):
 
 def test_a_failing_migration_leaves_nothing_behind(db, monkeypatch):
     scripts = [Script(8_888, "8888_a.sql", "CREATE TABLE a (x TEXT); CREATE TABLE a (x TEXT);")]
-    monkeypatch.setattr("lodesman.store.migrate.load_scripts", lambda _: scripts)
+    monkeypatch.setattr("lodesman.server.store.migrate.load_scripts", lambda _: scripts)
     db.change("DELETE FROM migration")
     with pytest.raises(Exception, match="already exists"):
         migrate(db)
@@ -95,7 +95,7 @@ def test_stored_keys_say_what_is_not_at_its_default(db):
 def test_shares_behind_older_claims_are_unknown(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         older = lambda *dialect: [script for script in load_scripts(*dialect) if script[0] < 13]  # noqa: E731
-        patch.setattr("lodesman.store.migrate.load_scripts", older)
+        patch.setattr("lodesman.server.store.migrate.load_scripts", older)
         db = SqliteDatabase(tmp_path / "older.db").writer()
     columns = "id, job_id, number, tq_id, pilot_id, claim_token, site, eligible, claimed_at"
     db.change(f"INSERT INTO attempt ({columns}) VALUES (1, 1, 1, 1, 1, '', 'S', '[\"g\",\"h\"]', 5)")

@@ -8,24 +8,24 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from lodesman.answers.call import encode
-from lodesman.answers.nodes import Closing, QueueId
-from lodesman.answers.service import Cleaning, Judged, NewPilot, StoredBreaker, UnusedInputs
-from lodesman.answers.vocabulary import BreakerState, JobState, MainReason, PilotState
-from lodesman.director.limits import Breaker
-from lodesman.errors import NotFound
-from lodesman.matching import TaskQueueKey
-from lodesman.store import accounts, director, sandboxes
-from lodesman.store.read import job_lists, submit_pools, task_queues, upkeep, usage, why
-from lodesman.store.read import jobs as read_jobs
-from lodesman.store.read import pilots as read_pilots
-from lodesman.store.statement import ANY
-from lodesman.store.write import attempts, cohorts, jobs, pilots
-from lodesman.store.write import submit_pools as write_pools
-from lodesman.store.write import task_queues as write_queues
-from lodesman.store.write import upkeep as write_upkeep
-from lodesman.store.write.attempts import AttemptReport, ClaimFacts
-from lodesman.store.write.jobs import NewSubmission, WaitingJob
+from lodesman.base.errors import NotFound
+from lodesman.decide.director.limits import Breaker
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.server.store import accounts, director, sandboxes
+from lodesman.server.store.read import job_lists, submit_pools, task_queues, upkeep, usage, why
+from lodesman.server.store.read import jobs as read_jobs
+from lodesman.server.store.read import pilots as read_pilots
+from lodesman.server.store.statement import ANY
+from lodesman.server.store.write import attempts, cohorts, jobs, pilots
+from lodesman.server.store.write import submit_pools as write_pools
+from lodesman.server.store.write import task_queues as write_queues
+from lodesman.server.store.write import upkeep as write_upkeep
+from lodesman.server.store.write.attempts import AttemptReport, ClaimFacts
+from lodesman.server.store.write.jobs import NewSubmission, WaitingJob
+from lodesman.wire.call import encode
+from lodesman.wire.nodes import Closing, QueueId
+from lodesman.wire.service import Cleaning, Judged, NewPilot, StoredBreaker, UnusedInputs
+from lodesman.wire.vocabulary import BreakerState, JobState, MainReason, PilotState
 
 KEY = TaskQueueKey(owner="ann", group="g", vo="lab", norm_cpu_seconds=100)
 PLACE, OTHER = QueueId("S", "ce", "q"), QueueId("T", "ce", "q")

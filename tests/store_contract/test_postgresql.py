@@ -13,12 +13,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lodesman.errors import Conflict, Unavailable
-from lodesman.store import SqliteDatabase, database_at, incarnation
-from lodesman.store.database import CommitInDoubt, ConnectionLost
-from lodesman.store.ids import Ids
-from lodesman.store.journal import Change, Journal
-from lodesman.store.statement import Statement
+from lodesman.base.errors import Conflict, Unavailable
+from lodesman.server.store import SqliteDatabase, database_at, incarnation
+from lodesman.server.store.database import CommitInDoubt, ConnectionLost
+from lodesman.server.store.ids import Ids
+from lodesman.server.store.journal import Change, Journal
+from lodesman.server.store.statement import Statement
 
 pytestmark = pytest.mark.postgresql
 
@@ -428,7 +428,7 @@ def test_a_database_of_another_program(maker, tmp_path):
 
 
 def test_an_old_server_is_refused(database, monkeypatch):
-    monkeypatch.setattr("lodesman.store.postgresql._OLDEST", 990_000)
+    monkeypatch.setattr("lodesman.server.store.postgresql._OLDEST", 990_000)
     assert "14 or newer is needed" in refused(database)
 
 

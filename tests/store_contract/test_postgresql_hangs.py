@@ -8,10 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from lodesman.errors import Unavailable
-from lodesman.store.database import ConnectionLost
-from lodesman.store.journal import Change, Journal
-from lodesman.store.statement import Statement
+from lodesman.base.errors import Unavailable
+from lodesman.server.store.database import ConnectionLost
+from lodesman.server.store.journal import Change, Journal
+from lodesman.server.store.statement import Statement
 
 pytestmark = pytest.mark.postgresql
 
@@ -22,7 +22,7 @@ COUNT = "SELECT count(*) FROM note"
 def impatient(monkeypatch):
     for name in ("WRITE", "LOOP", "THERE", "PAUSE"):
         seconds = 0.0 if name == "PAUSE" else 0.5
-        monkeypatch.setattr(f"lodesman.store.postgresql_connection._{name}_SECONDS", seconds)
+        monkeypatch.setattr(f"lodesman.server.store.postgresql_connection._{name}_SECONDS", seconds)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import at_most
 
-from lodesman.store.sqlite import WIDTHS
+from lodesman.server.store.sqlite import WIDTHS
 
 INSERT = "INSERT INTO note (id, text) VALUES (?,?)"
 UPDATE = "UPDATE note SET text = ? WHERE id = ?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.store.dialect import (
+from lodesman.server.store.dialect import (
     GIVEN,
     GIVEN_PAIRS,
     GIVEN_TEXT_PAIRS,
@@ -18,7 +18,7 @@ from lodesman.store.dialect import (
     least,
     member,
 )
-from lodesman.store.spelling import set_statement, spelled, spelled_schema
+from lodesman.server.store.spelling import set_statement, spelled, spelled_schema
 
 
 @pytest.mark.parametrize(

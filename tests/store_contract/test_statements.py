@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tests.conftest import at_most
 from tests.store_contract.test_nouns import add_jobs, add_queue, claim
 
-from lodesman import store as package
-from lodesman.errors import Conflict, ServerFault
-from lodesman.store.journal import Change
-from lodesman.store.statement import (
+from lodesman.base.errors import Conflict, ServerFault
+from lodesman.server import store as package
+from lodesman.server.store.journal import Change
+from lodesman.server.store.statement import (
     ANY,
     AT_MOST_ONE,
     ONE,
@@ -28,8 +28,8 @@ from lodesman.store.statement import (
     WrongRows,
     exactly,
 )
-from lodesman.store.transaction import Transaction
-from lodesman.store.write import attempts
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write import attempts
 
 # --- order ------------------------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ def test_groups_have_the_effect_that_their_rows_have_one_by_one(few, rows):
     one_by_one, grouped = made_up(), made_up()
     for statement, row in without_older(rows):
         one_by_one.execute(statement.sql, row)
-    with patch("lodesman.store.statement._FEW", few):
+    with patch("lodesman.server.store.statement._FEW", few):
         groups = groups_of(rows)
     for statement, some in groups:
         grouped.executemany(statement.sql, some)
@@ -122,7 +122,7 @@ def test_rows_of_many_claims_stay_together():
 @pytest.mark.parametrize("few", [0, 8])
 def test_a_job_is_claimed_after_it_was_stored_whatever_was_claimed_before(few):
     stored = Statement(sql="INSERT INTO job (id) VALUES (?)", key=(0,))
-    with patch("lodesman.store.statement._FEW", few):
+    with patch("lodesman.server.store.statement._FEW", few):
         groups = groups_of([
             (attempts._CLAIM_ROW, (1, 7)), (stored, (8,)), (attempts._CLAIM_ROW, (1, 8)), (stored, (9,)),
         ])  # fmt: skip

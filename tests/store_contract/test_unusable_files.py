@@ -13,13 +13,13 @@ import threading
 import apsw
 import pytest
 
-from lodesman.errors import LodesmanError, Unavailable
-from lodesman.store import SqliteDatabase
-from lodesman.store.database import DatabaseGone
-from lodesman.store.files import DatabaseFiles
-from lodesman.store.journal import Change, Journal
-from lodesman.store.sqlite import refusal_of
-from lodesman.store.statement import Statement
+from lodesman.base.errors import LodesmanError, Unavailable
+from lodesman.server.store import SqliteDatabase
+from lodesman.server.store.database import DatabaseGone
+from lodesman.server.store.files import DatabaseFiles
+from lodesman.server.store.journal import Change, Journal
+from lodesman.server.store.sqlite import refusal_of
+from lodesman.server.store.statement import Statement
 
 pytestmark = pytest.mark.sqlite
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from tests.conftest import hasty
 
-from lodesman.commands.live import Live
-from lodesman.commands.submit_pools import number_at_start
-from lodesman.director.plan import Plan
-from lodesman.director.record import _row
-from lodesman.matching import TaskQueueKey
-from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
-from lodesman.store.journal import Journal
-from lodesman.store.transaction import Transaction
+from lodesman.decide.director.plan import Plan
+from lodesman.decide.director.record import _row
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import load_resources
+from lodesman.server.store.journal import Journal
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.submit_pools import number_at_start
 
 RESOURCES = """
 [site.North]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.config import load_config
-from lodesman.errors import InvalidConfig
-from lodesman.resources.backends import MANUAL, spelled_backend
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.resources.backends import MANUAL, spelled_backend
+from lodesman.server.config import load_config
 
 SITES = """
 [site.A]

@@ -9,7 +9,7 @@ import sys
 import cloudpickle
 import pytest
 
-from lodesman.python import call_runner
+from lodesman.user.python import call_runner
 
 
 def unreadable():

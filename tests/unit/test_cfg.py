@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.cfg import _MAX_DEPTH, _MAX_FAULTS, CfgOption, CfgSection, parse_cfg, write_cfg
-from lodesman.errors import InvalidConfig, SyntaxFault, TooLarge
+from lodesman.base.errors import InvalidConfig, SyntaxFault, TooLarge
+from lodesman.languages.cfg import _MAX_DEPTH, _MAX_FAULTS, CfgOption, CfgSection, parse_cfg, write_cfg
 
 DATA = Path(__file__).parent.parent / "data" / "cfg"
 
@@ -166,7 +166,7 @@ def test_a_name_that_cannot_be_read_back_is_not_written(name):
 
 
 def test_the_number_of_entries_is_limited(monkeypatch):
-    monkeypatch.setattr("lodesman.cfg._MAX_ENTRIES", 3)
+    monkeypatch.setattr("lodesman.languages.cfg._MAX_ENTRIES", 3)
     parse_cfg("a = 1\nS {\n b = 2\n}")
     with pytest.raises(SyntaxFault, match="more than 3 options and sections"):
         parse_cfg("a = 1\nS {\n b = 2\n c = 3\n}")

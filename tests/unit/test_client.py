@@ -21,18 +21,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman import errors
-from lodesman.client import Aborted, BadChecksum, Client, LocalFault, Retry, sha256_of
-from lodesman.client.exchange import (
-    HttpAnswer,
-    ServerAddress,
-    fault_of,
-    is_every_address,
-    is_loopback,
-    parse_server,
-    unanswered_by,
-)
-from lodesman.errors import (
+from lodesman.base import errors
+from lodesman.base.errors import (
     Conflict,
     InvalidConfig,
     InvalidRequest,
@@ -42,6 +32,16 @@ from lodesman.errors import (
     TooLarge,
     Unauthorized,
     Unavailable,
+)
+from lodesman.wire.client import Aborted, BadChecksum, Client, LocalFault, Retry, sha256_of
+from lodesman.wire.client.exchange import (
+    HttpAnswer,
+    ServerAddress,
+    fault_of,
+    is_every_address,
+    is_loopback,
+    parse_server,
+    unanswered_by,
 )
 
 TLS = Path(__file__).parents[1] / "data" / "tls"

@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.conftest import at_most
 
-from lodesman.config import load_config
-from lodesman.errors import InvalidConfig, LodesmanError
-from lodesman.store import SqliteDatabase
+from lodesman.base.errors import InvalidConfig, LodesmanError
+from lodesman.server.config import load_config
+from lodesman.server.store import SqliteDatabase
 
 TLS_PAIR = Path(__file__).parents[1] / "data" / "tls" / "server.pem"  # certificate and key in one
 SITES = """

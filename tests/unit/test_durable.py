@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from lodesman.durable import write_durably
+from lodesman.base.durable import write_durably
 
 
 def test_content_is_on_the_disk_before_its_name_and_the_name_before_the_end(tmp_path, disk):

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.batch.run.here import Here
-from lodesman.batch.run.ssh import Ssh
-from lodesman.config import load_config
-from lodesman.config.outlook import queue_outlooks
-from lodesman.daemon.backends import make_backend
-from lodesman.director.options import IdentityRule, PoolOptions
-from lodesman.director.orders import PilotIdentity, TypeReason, account_of, submitted_to
-from lodesman.errors import InvalidConfig
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.director.options import IdentityRule, PoolOptions
+from lodesman.decide.director.orders import PilotIdentity, TypeReason, account_of, submitted_to
+from lodesman.server.config import load_config
+from lodesman.server.config.outlook import queue_outlooks
+from lodesman.server.engines.run.here import Here
+from lodesman.server.engines.run.ssh import Ssh
+from lodesman.server.main.backends import make_backend
 
 SITES = """[group.physics]
 vo = "lab"

@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import Forbidden, InvalidConfig
-from lodesman.jsv.chain import ALLOWED_MODIFICATIONS, JsvUrl, check_modification, client_order, parse_url
-from lodesman.jsv.parameters import JsvContext
+from lodesman.base.errors import Forbidden, InvalidConfig
+from lodesman.server.jsv.chain import (
+    ALLOWED_MODIFICATIONS,
+    JsvUrl,
+    check_modification,
+    client_order,
+    parse_url,
+)
+from lodesman.server.jsv.parameters import JsvContext
 
 CLIENT, SERVER = JsvContext.CLIENT, JsvContext.SERVER
 

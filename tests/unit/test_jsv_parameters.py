@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.kits.jsv_kit import JOB, SERVER_JOB, table
 
-from lodesman.errors import InvalidJob
-from lodesman.jsv.parameters import (
+from lodesman.base.errors import InvalidJob
+from lodesman.server.jsv.parameters import (
     CLEARED,
     DEFAULTS,
     READ_ONLY,

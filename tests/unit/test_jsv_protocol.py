@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.kits.jsv_kit import JOB, SERVER_JOB, table
 
-from lodesman.errors import InvalidJob
-from lodesman.jsv.parameters import NUMBERS, READ_ONLY, parameter_lines
-from lodesman.jsv.protocol import Dialogue, JsvLogLine, JsvVerdict, ParameterChange
+from lodesman.base.errors import InvalidJob
+from lodesman.server.jsv.parameters import NUMBERS, READ_ONLY, parameter_lines
+from lodesman.server.jsv.protocol import Dialogue, JsvLogLine, JsvVerdict, ParameterChange
 
 SCRIPT = "/etc/jsv"
 

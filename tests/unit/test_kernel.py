@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from lodesman import kernel
+from lodesman.base import kernel
 
 
 def test_a_file_of_proc_is_read_to_its_end_and_closed():

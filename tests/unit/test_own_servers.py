@@ -9,10 +9,10 @@ import threading
 
 import pytest
 
-from lodesman.access.caller import Caller
-from lodesman.access.tokens import DEFAULT_SERVER, find_server, find_token, user_token_file
-from lodesman.errors import Conflict, Unauthorized
-from lodesman.own_servers import RunningServer, note_server, notes_folder, running_servers
+from lodesman.base.errors import Conflict, Unauthorized
+from lodesman.base.own_servers import RunningServer, note_server, notes_folder, running_servers
+from lodesman.user.access.caller import Caller
+from lodesman.user.access.tokens import DEFAULT_SERVER, find_server, find_token, user_token_file
 
 URL = "http://127.0.0.1:4711"
 
@@ -126,7 +126,7 @@ def test_a_damaged_note_says_nothing(environ, serve, text):
 def test_the_note_of_a_server_that_was_killed_is_not_believed(environ, serve):
     data, note = serve()
     note.unlink()
-    code = "import os, sys; from pathlib import Path; from lodesman.own_servers import note_server;"
+    code = "import os, sys; from pathlib import Path; from lodesman.base.own_servers import note_server;"
     code += "note_server(Path(sys.argv[1]), os.environ); print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", code, str(data)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

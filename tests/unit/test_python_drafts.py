@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.python.drafts import Options, draft_of
+from lodesman.user.python.drafts import Options, draft_of
 
 
 @pytest.mark.parametrize(

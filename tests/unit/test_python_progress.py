@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from lodesman.answers import calls
-from lodesman.answers.vocabulary import JobState
-from lodesman.answers.waiting import MOST_RANGES, Waited
-from lodesman.errors import InvalidRequest
-from lodesman.python import progress
-from lodesman.python.asynchronous import AsyncClient
-from lodesman.python.core import ServerCore
-from lodesman.python.jobs import Job, Jobs
+from lodesman.base.errors import InvalidRequest
+from lodesman.user.python import progress
+from lodesman.user.python.asynchronous import AsyncClient
+from lodesman.user.python.core import ServerCore
+from lodesman.user.python.jobs import Job, Jobs
+from lodesman.wire import calls
+from lodesman.wire.vocabulary import JobState
+from lodesman.wire.waiting import MOST_RANGES, Waited
 
 WAITS, RUNS, DONE, FAILED = JobState.WAITING, JobState.RUNNING, JobState.DONE, JobState.FAILED
 
@@ -113,7 +113,7 @@ def test_what_is_neither_is_refused(wrong):
 
 
 def test_coroutines_are_told_too(monkeypatch):
-    monkeypatch.setattr("lodesman.python.asynchronous.TELL_SECONDS", 0)
+    monkeypatch.setattr("lodesman.user.python.asynchronous.TELL_SECONDS", 0)
     server = Scripted(*STORY)
 
     class Watching:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.config import load_config
-from lodesman.config.set_up import set_up_notices
+from lodesman.server.config import load_config
+from lodesman.server.config.set_up import set_up_notices
 
 TLS_PAIR = Path(__file__).parents[1] / "data" / "tls" / "server.pem"  # of localhost and 127.0.0.1
 LOCAL = '[group.g]\nvo = "lab"\n[site.S]\nVO = ["lab"]\n[site.S.ce.c.queue.q]\nSlots = 1\n'

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lodesman.answers.shares import TimeSlice
-from lodesman.config import load_config
-from lodesman.daemon.config_watch import changed_options
-from lodesman.errors import InvalidConfig
+from lodesman.base.errors import InvalidConfig
+from lodesman.server.config import load_config
+from lodesman.server.main.config_watch import changed_options
+from lodesman.wire.shares import TimeSlice
 
 
 @pytest.fixture

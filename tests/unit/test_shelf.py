@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import at_most
 
-from lodesman.errors import InvalidRequest, TooLarge
-from lodesman.store import shelf as module
-from lodesman.store.shelf import Shelf
+from lodesman.base.errors import InvalidRequest, TooLarge
+from lodesman.server.store import shelf as module
+from lodesman.server.store.shelf import Shelf
 
 LIMIT = 50
 

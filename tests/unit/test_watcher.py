@@ -7,9 +7,9 @@ import threading
 from functools import partial
 from typing import Any, cast
 
-from lodesman.client import Aborted
-from lodesman.errors import Unauthorized
-from lodesman.python.watcher import Watcher
+from lodesman.base.errors import Unauthorized
+from lodesman.user.python.watcher import Watcher
+from lodesman.wire.client import Aborted
 
 
 class Silent:

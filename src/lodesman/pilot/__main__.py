@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
-from lodesman import kernel
+from lodesman.base import kernel
 from lodesman.pilot.nursery import Nursery, can_protect
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _run(
     text: Callable[[], str], directory: Path, nursery: Nursery | OSError, *, copy: int, notice_s: int
 ) -> int:
     """The rest of the pilot is imported here: processes that the nursery forks are small without it, and start sooner."""
-    from lodesman.errors import InvalidConfig  # noqa: PLC0415
+    from lodesman.base.errors import InvalidConfig  # noqa: PLC0415
     from lodesman.pilot.context import Log, PilotContext, parse_pilot_file  # noqa: PLC0415
     from lodesman.pilot.features import FeatureReader, reading_s  # noqa: PLC0415
     from lodesman.pilot.loop import EXIT_USAGE, PilotProcess  # noqa: PLC0415

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, TextIO
 
-from lodesman.client import Retry, parse_server
-from lodesman.errors import InvalidConfig, InvalidRequest
+from lodesman.base.errors import InvalidConfig, InvalidRequest
 from lodesman.pilot.features import Features
 from lodesman.pilot.node import WorkerNode
 from lodesman.pilot.nursery import Nursery
 from lodesman.pilot.protocol import read_as, read_record
+from lodesman.wire.client import Retry, parse_server
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
-from lodesman import kernel
+from lodesman.base import kernel
 from lodesman.pilot.warden import (
     END,
     INT,

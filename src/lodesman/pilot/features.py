@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Callable
 
-from lodesman.client.exchange import open_connection, parse_server, trusted_authorities
-from lodesman.errors import InvalidConfig
+from lodesman.base.errors import InvalidConfig
+from lodesman.wire.client.exchange import open_connection, parse_server, trusted_authorities
 
 # The variables that name directories or web addresses, and what is read there.
 _NAMES = {

@@ -1,6 +1,6 @@
 """The thread that keeps $JOBSTATUS true: what the machine would lose with this pilot, and how long that stays.
 
-What to publish when is decided by `lodesman.jobstatus.timeline`, which also says what may not start because of what was
+What to publish when is decided by `lodesman.site.jobstatus.timeline`, which also says what may not start because of what was
 published. Nothing here may harm payloads: what cannot be written is tried again, and given up in the end.
 """
 
@@ -15,15 +15,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Callable
 
-from lodesman.jobstatus.channel import Publication
-from lodesman.jobstatus.timeline import Due, Facts, Said, after, decide
-from lodesman.jobstatus.values import KEYS, Status
-from lodesman.jobstatus.waste import Running
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import HELD
 from lodesman.pilot.payload import PayloadRun
 from lodesman.pilot.roster import Roster
 from lodesman.pilot.slots import Allowance, Promises
+from lodesman.site.jobstatus.channel import Publication
+from lodesman.site.jobstatus.timeline import Due, Facts, Said, after, decide
+from lodesman.site.jobstatus.values import KEYS, Status
+from lodesman.site.jobstatus.waste import Running
 
 # How often commits are looked for.
 _LOOK_S = 5.0

@@ -19,14 +19,14 @@ from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
-from lodesman import kernel
-from lodesman.client import Client
-from lodesman.errors import LodesmanError
+from lodesman.base import kernel
+from lodesman.base.errors import LodesmanError
 from lodesman.pilot.archives import DAMAGED, members, steers
 from lodesman.pilot.decisions import is_of_node
 from lodesman.pilot.processes import MARK, PILOTS, STAMP
 from lodesman.pilot.protocol import MB, AssignedJob, PayloadLimits, SandboxFile
 from lodesman.pilot.warden import Launch, WardenFrame
+from lodesman.wire.client import Client
 
 # The job's own temporary files; never part of its output.
 TEMPORARY = ".tmp"

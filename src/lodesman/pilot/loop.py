@@ -9,7 +9,7 @@ import threading
 from dataclasses import replace
 from typing import Any
 
-from lodesman.errors import Unavailable
+from lodesman.base.errors import Unavailable
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import DRAINED, ERROR, SIGTERM, SLOT_END, Slot, Stop, contact_lost, why_leave
 from lodesman.pilot.features import Features

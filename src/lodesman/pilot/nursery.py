@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from lodesman import kernel
+from lodesman.base import kernel
 from lodesman.pilot import enclosure
 from lodesman.pilot.warden import BORN, NO_FRAME, Warden, WardenFrame
 

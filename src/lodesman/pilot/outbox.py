@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
-from lodesman.client import LocalFault
-from lodesman.errors import LodesmanError, StorageFull, TooLarge, Unauthorized
+from lodesman.base.errors import LodesmanError, StorageFull, TooLarge, Unauthorized
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.protocol import FAILED, AttemptKey, PayloadReport
 from lodesman.pilot.session import ServerSession
+from lodesman.wire.client import LocalFault
 
 _MAX_BATCH = 100
 # Reports that can wait for others are sent after this time.

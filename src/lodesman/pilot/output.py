@@ -14,11 +14,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Callable, Union, cast
 
-from lodesman import kernel
-from lodesman.client import Aborted, sha256_of
+from lodesman.base import kernel
 from lodesman.pilot.archives import GuardedReads, steers
 from lodesman.pilot.launch import TEMPORARY, BadSandbox, safe_name
 from lodesman.pilot.protocol import DONE, FAILED, MB, OUTPUT_LIMIT, AssignedJob, PayloadReport
+from lodesman.wire.client import Aborted, sha256_of
 
 # An archive of this size travels in the report.
 SMALL_OUTPUT_BYTES = 8192

@@ -13,8 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Callable
 
-from lodesman.client import Aborted, BadChecksum, Client, LocalFault
-from lodesman.errors import LodesmanError, TooLarge
+from lodesman.base.errors import LodesmanError, TooLarge
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import Stop, is_of_node, judge, smells_of_node
@@ -35,6 +34,7 @@ from lodesman.pilot.protocol import AssignedJob, PayloadReport, PayloadUsage, re
 from lodesman.pilot.reaper import NodeFault, Reaper
 from lodesman.pilot.trial import TRUSTED_S, NodeTrial
 from lodesman.pilot.warden import Launch, NeverStarted, NoInput
+from lodesman.wire.client import Aborted, BadChecksum, Client, LocalFault
 
 # The input sandbox itself is wrong; anything else that goes wrong with it is not the job's fault.
 _BAD_INPUT = (BadChecksum, BadSandbox, TooLarge, *protocol.REFUSED)

@@ -22,12 +22,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lodesman import kernel
-from lodesman.client import exchange
-from lodesman.errors import InvalidConfig
+from lodesman.base import kernel
+from lodesman.base.errors import InvalidConfig
 from lodesman.pilot.nursery import Nursery
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.trial import NodeTrial
+from lodesman.wire.client import exchange
 
 MARK = "lode-site-test"
 """The member that the line of a test job has, and no other line."""

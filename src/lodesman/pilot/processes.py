@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from lodesman import kernel
+from lodesman.base import kernel
 from lodesman.pilot.protocol import PayloadUsage
 
 # A payload's environment names its attempt and, by the stamp, its pilot; so does the local backend's, which names the

@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, Callable, NamedTuple, TypeVar
 
-from lodesman.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from lodesman.base.errors import Conflict, Forbidden, InvalidRequest, NotFound
 
 PROTOCOL = 1
 MB = 1 << 20

@@ -11,13 +11,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from lodesman.client import Aborted, LocalFault
-from lodesman.errors import LodesmanError, Unauthorized, Unavailable
+from lodesman.base.errors import LodesmanError, Unauthorized, Unavailable
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import NODE, SERVER, ClaimRequest, Slot, Stop
 from lodesman.pilot.protocol import KILLED, NOT_STARTED, AssignedJob, AttemptKey, ClaimReply, parse_key
 from lodesman.pilot.roster import Roster
 from lodesman.pilot.session import ServerSession
+from lodesman.wire.client import Aborted, LocalFault
 
 _LONG_PAUSE_S = 30.0
 _SHORT_PAUSE_S = 1.0

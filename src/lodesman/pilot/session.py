@@ -13,13 +13,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
-from lodesman.client import Client, Retry
-from lodesman.errors import InvalidRequest, LodesmanError, Unauthorized, Unavailable
+from lodesman.base.errors import InvalidRequest, LodesmanError, Unauthorized, Unavailable
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext, PilotFile
 from lodesman.pilot.decisions import ClaimRequest
 from lodesman.pilot.node import WorkerNode
 from lodesman.pilot.protocol import ClaimReply, HeartbeatReply, JoinReply
+from lodesman.wire.client import Client, Retry
 
 _REQUEST_TIMEOUT_S = 30.0
 _LEAVE_TIMEOUT_S = 5.0

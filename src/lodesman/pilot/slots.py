@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from lodesman.jobstatus.timeline import Said, no_start
 from lodesman.pilot.decisions import Slot, reserve_s
 from lodesman.pilot.features import Features
 from lodesman.pilot.protocol import AssignedJob
+from lodesman.site.jobstatus.timeline import Said, no_start
 
 # Clocks drift: an end that moved by less is the same.
 _SAME_S = 1.0

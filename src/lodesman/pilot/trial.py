@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from lodesman import kernel
+from lodesman.base import kernel
 from lodesman.pilot.decisions import (
     EXECUTE,
     NO_PYTHON,

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tests.jobstatus.kits.history import faults
 
-from lodesman.jobstatus import channel
-from lodesman.jobstatus.values import KEYS, Status, parse
+from lodesman.site.jobstatus import channel
+from lodesman.site.jobstatus.values import KEYS, Status, parse
 
 RUNS = int(os.environ.get("LODE_TEST_RETIREMENTS", "2"))
 # How long one publication may be behind what the pilot knows: 5 s between two, and a busy machine.

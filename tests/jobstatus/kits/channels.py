@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.jobstatus.values import KEYS, Status
+from lodesman.site.jobstatus.values import KEYS, Status
 
 KINDS = ("flock", "fcntl", "ofd")
 USER = 23_456

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.jobstatus.kits.random_pilots import Past, World, random_world
 
-from lodesman.jobstatus.values import render
+from lodesman.site.jobstatus.values import render
 
 CASES = Path(__file__).parents[1] / "cases"
 COUNT, BEGIN, APART = 20, 1_400_000_000, 6

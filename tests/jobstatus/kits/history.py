@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lodesman.jobstatus.values import Status
+from lodesman.site.jobstatus.values import Status
 
 Log = Sequence[tuple[float, Status]]
 """When each status was published, in order."""

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lodesman.jobstatus.values import Status
-from lodesman.jobstatus.waste import Running, estimate, publish
+from lodesman.site.jobstatus.values import Status
+from lodesman.site.jobstatus.waste import Running, estimate, publish
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from typing import Any
 from tests.jobstatus.kits.history import faults
 from tests.jobstatus.kits.holders import hold
 
-from lodesman.jobstatus.values import KEYS, Status, read
+from lodesman.site.jobstatus.values import KEYS, Status, read
 
 CASES = Path(__file__).parents[1] / "cases"
 ANSWERS = ("remaining_expected", "remaining_max", "draining_waste", "kill_waste")

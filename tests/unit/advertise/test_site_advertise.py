@@ -12,13 +12,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from lodesman.advertise.__main__ import main, parser, quoted, write_site_ad
-from lodesman.advertise.counts import JobCounts
-from lodesman.broker.ad import read_site_ad
-from lodesman.broker.gate import SiteGate, SiteMatch
-from lodesman.classad import evaluate, parse_ad, write_expression
-from lodesman.cli import main as lode
-from lodesman.daemon.bootstrap import build_zipapp
+from lodesman.decide.broker.ad import read_site_ad
+from lodesman.decide.broker.gate import SiteGate, SiteMatch
+from lodesman.languages.classad import evaluate, parse_ad, write_expression
+from lodesman.server.main.bootstrap import build_zipapp
+from lodesman.site.advertise.__main__ import main, parser, quoted, write_site_ad
+from lodesman.site.advertise.counts import JobCounts
+from lodesman.user.cli import main as lode
 
 NOW = 1_795_000_000.25
 COUNTS = JobCounts(40, 3, 7, ["abc-2", "abc-1"])
@@ -239,7 +239,7 @@ def test_every_is_again_and_again(server, monkeypatch, capsys):
             raise KeyboardInterrupt
 
     clock = SimpleNamespace(time=time.time, sleep=sleep)
-    monkeypatch.setattr("lodesman.advertise.__main__.time", clock)
+    monkeypatch.setattr("lodesman.site.advertise.__main__.time", clock)
     with pytest.raises(KeyboardInterrupt):
         advertise("--every", "300", LODE_SERVER=url(server), LODE_TOKEN=TOKEN)
     assert len(server.asked) == 3  # what was refused did not end it

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.advertise.counts import (
+from lodesman.site.advertise.counts import (
     CONDOR_FORMAT,
     JobCounts,
     NotCounted,
@@ -282,7 +282,7 @@ def test_a_command_that_fails_counts_nothing(words, why):
 
 
 def test_a_command_that_does_not_end_counts_nothing(monkeypatch):
-    monkeypatch.setattr("lodesman.advertise.counts._COUNT_SECONDS", 0.1)
+    monkeypatch.setattr("lodesman.site.advertise.counts._COUNT_SECONDS", 0.1)
     with pytest.raises(NotCounted, match="did not end"):
         count_jobs("command", ["sleep", "60"])
 

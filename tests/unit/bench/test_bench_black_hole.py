@@ -10,8 +10,8 @@ from bench.black_hole import SITES, World
 from bench.black_hole_ways import Director, by_the_director, by_the_seed
 from bench.rows import black_hole as row
 
-from lodesman.director.limits import Breaker
-from lodesman.director.options import read_options
+from lodesman.decide.director.limits import Breaker
+from lodesman.decide.director.options import read_options
 
 
 @pytest.mark.slow

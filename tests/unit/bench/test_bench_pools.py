@@ -10,8 +10,8 @@ from bench import pool_world
 from bench.oracle import WrongAnswer
 from bench.rows import pools
 
-from lodesman.matching.policy import Policy
-from lodesman.resources import compile_requirements, load_resources
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import compile_requirements, load_resources
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from bench.peer_world import PEER
 from bench.rows.fairness import starts
 from bench.world import GRID, WISHES, Size
 
-from lodesman.commands.pool_map import PoolMap
-from lodesman.commands.sessions import UNLIMITED, FreeResources, load_sessions
-from lodesman.jobs import read_description, read_job
-from lodesman.matching import ResourceRequest, TaskQueueKey
-from lodesman.resources import load_resources
-from lodesman.store.read.task_queues import queues_with_jobs
+from lodesman.decide.matching import ResourceRequest, TaskQueueKey
+from lodesman.decide.resources import load_resources
+from lodesman.languages.jobs import read_description, read_job
+from lodesman.server.store.read.task_queues import queues_with_jobs
+from lodesman.server.writer.pool_map import PoolMap
+from lodesman.server.writer.sessions import UNLIMITED, FreeResources, load_sessions
 
 SMALL = Size(queues=7, jobs=100, rows=30, pilots=3)
 

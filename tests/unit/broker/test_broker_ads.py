@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.kits.broker_kit import ad_text, site_ad
 from tests.kits.classad_kit import ad_text as any_ad
 
-from lodesman.broker.ad import LIFETIME_S, read_site_ad, replaces
-from lodesman.classad import parse_ad, write_ad
-from lodesman.errors import Forbidden, InvalidRequest, LodesmanError, SyntaxFault
+from lodesman.base.errors import Forbidden, InvalidRequest, LodesmanError, SyntaxFault
+from lodesman.decide.broker.ad import LIFETIME_S, read_site_ad, replaces
+from lodesman.languages.classad import parse_ad, write_ad
 
 
 def test_an_ad_with_all_that_a_site_may_say():

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.conftest import at_most
 from tests.kits.broker_kit import match, site_ad
 
-from lodesman.broker.gate import SiteGate
-from lodesman.classad import Run, evaluate, matches, parse_ad
+from lodesman.decide.broker.gate import SiteGate
+from lodesman.languages.classad import Run, evaluate, matches, parse_ad
 
 ANY = "[Requirements = true]"
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.broker_kit import filled, ledger, match, site_ad, strict
 
-from lodesman.answers.vocabulary import GateMode
-from lodesman.broker.gate import LEDGER_S, SiteGate, SiteMatch
-from lodesman.classad import ERROR, UNDEFINED, evaluate, parse_ad, write_ad
-from lodesman.classad.fast import MatchSide
-from lodesman.classad.values import is_true
+from lodesman.decide.broker.gate import LEDGER_S, SiteGate, SiteMatch
+from lodesman.languages.classad import ERROR, UNDEFINED, evaluate, parse_ad, write_ad
+from lodesman.languages.classad.fast import MatchSide
+from lodesman.languages.classad.values import is_true
+from lodesman.wire.vocabulary import GateMode
 
 BOTH = pytest.mark.parametrize("gate_of", [ledger, strict])
 JOB = parse_ad('[Owner = "anna"; Memory = 4000; MaxJobs = 1000000; CurMatches = 0]')

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from tests.kits.broker_kit import match, site_ad
 from tests.unit.director.conftest import _BITS, make_demand, make_queue
 
-from lodesman.answers.vocabulary import ClampName, GateMode, RefusalKind
-from lodesman.broker.gate import SiteGate
-from lodesman.broker.site_choice import SiteChoice
-from lodesman.broker.site_wishes import site_wish
-from lodesman.classad import parse_expression
-from lodesman.commands.pool_map import PoolMap
-from lodesman.director.options import PoolOptions
-from lodesman.director.orders import PilotOrder, PoolState, choose_identity
-from lodesman.director.placement import place
-from lodesman.director.places import Places
-from lodesman.director.queues import QueueCaps, QueueGates
+from lodesman.decide.broker.gate import SiteGate
+from lodesman.decide.broker.site_choice import SiteChoice
+from lodesman.decide.broker.site_wishes import site_wish
+from lodesman.decide.director.options import PoolOptions
+from lodesman.decide.director.orders import PilotOrder, PoolState, choose_identity
+from lodesman.decide.director.placement import place
+from lodesman.decide.director.places import Places
+from lodesman.decide.director.queues import QueueCaps, QueueGates
+from lodesman.languages.classad import parse_expression
+from lodesman.server.writer.pool_map import PoolMap
+from lodesman.wire.vocabulary import ClampName, GateMode, RefusalKind
 
 NOW = 1_000_000.0
 LIMITS = "CurMatches < MaxJobs"

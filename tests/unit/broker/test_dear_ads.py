@@ -10,13 +10,13 @@ from tests.conftest import untraced
 from tests.kits.cost import slowness
 from tests.kits.dear_ads import dear_ads
 
-from lodesman.answers.vocabulary import GateMode
-from lodesman.broker import ad as broker_ad
-from lodesman.broker.ad import AD_STEPS, MOST_ASKED, read_site_ad
-from lodesman.broker.gate import SiteGate
-from lodesman.broker.rules import rules_of
-from lodesman.classad import ERROR, Run, evaluate, parse_ad
-from lodesman.errors import InvalidRequest, SyntaxFault
+from lodesman.base.errors import InvalidRequest, SyntaxFault
+from lodesman.decide.broker import ad as broker_ad
+from lodesman.decide.broker.ad import AD_STEPS, MOST_ASKED, read_site_ad
+from lodesman.decide.broker.gate import SiteGate
+from lodesman.decide.broker.rules import rules_of
+from lodesman.languages.classad import ERROR, Run, evaluate, parse_ad
+from lodesman.wire.vocabulary import GateMode
 
 CPU_SECONDS = 0.05
 FEW = 2_000

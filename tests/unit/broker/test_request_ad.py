@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from lodesman.broker import request_ad as module
-from lodesman.broker.request_ad import request_ad
-from lodesman.classad import evaluate, parse_expression
-from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.decide.broker import request_ad as module
+from lodesman.decide.broker.request_ad import request_ad
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.languages.classad import evaluate, parse_expression
 
 KEY = TaskQueueKey(
     owner="ann",

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from tests.kits.broker_kit import match, site_ad
 from tests.unit.broker.test_request_ad import GENERIC, Who
 
-from lodesman.answers.vocabulary import GateMode
-from lodesman.broker import cycle as cycle_module
-from lodesman.broker import site_choice
-from lodesman.broker.gate import SiteGate
-from lodesman.broker.request_ad import request_ad
-from lodesman.broker.site_choice import SiteChoice, SiteMemory
-from lodesman.broker.site_wishes import site_wish
-from lodesman.classad import Run, parse_expression
-from lodesman.masks.bits import bits
-from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.decide.broker import cycle as cycle_module
+from lodesman.decide.broker import site_choice
+from lodesman.decide.broker.gate import SiteGate
+from lodesman.decide.broker.request_ad import request_ad
+from lodesman.decide.broker.site_choice import SiteChoice, SiteMemory
+from lodesman.decide.broker.site_wishes import site_wish
+from lodesman.decide.masks.bits import bits
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.languages.classad import Run, parse_expression
+from lodesman.wire.vocabulary import GateMode
 
 OPEN = "CurMatches < MaxJobs"
 KEY = TaskQueueKey(owner="ann", group="users", vo="lab", norm_cpu_seconds=3600, memory_mb=2000)

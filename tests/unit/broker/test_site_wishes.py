@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.broker_kit import site_ad
 
-from lodesman.broker.site_wishes import WishedQueues, misfits, site_wish
-from lodesman.classad import parse_expression
-from lodesman.resources.expression import holds_at
+from lodesman.decide.broker.site_wishes import WishedQueues, misfits, site_wish
+from lodesman.decide.resources.expression import holds_at
+from lodesman.languages.classad import parse_expression
 
 STATION = 'StationName == "fnal"'
 PLACES = {"A": 0b0011, "B": 0b1100}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.kits.table import hold_all
 
-from lodesman.classad import ERROR, UNDEFINED, Run, evaluate, parse_ad, parse_expression
-from lodesman.classad.partial import flatten, references
+from lodesman.languages.classad import ERROR, UNDEFINED, Run, evaluate, parse_ad, parse_expression
+from lodesman.languages.classad.partial import flatten, references
 
 JOB = parse_ad(
     "[A = 1; Min = 3; RequireGPUs = Cap > 4; Bare = Cap > Min; Other = Cap > TARGET.Lim; Near = Cap > Lim; Mine = W]"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.classad_kit import ad_text, expression
 
-from lodesman.classad import (
+from lodesman.languages.classad import (
     EMPTY,
     ERROR,
     UNDEFINED,
@@ -22,9 +22,9 @@ from lodesman.classad import (
     write_expression,
     write_value,
 )
-from lodesman.classad.clauses import explain
-from lodesman.classad.fast import MatchSide, fast_match
-from lodesman.classad.partial import flatten, references
+from lodesman.languages.classad.clauses import explain
+from lodesman.languages.classad.fast import MatchSide, fast_match
+from lodesman.languages.classad.partial import flatten, references
 
 
 def worth(node, my, target):

@@ -5,13 +5,13 @@ import random
 import pytest
 from tests.kits.classad_kit import NAMES, ad_text, expression
 
-from lodesman.classad import EMPTY, evaluate, parse_ad, parse_expression, write_expression
-from lodesman.classad.ads import ad_of
-from lodesman.classad.fast import FastCondition
-from lodesman.classad.nodes import Constant, Name, rewritten
-from lodesman.classad.partial import can_be, flatten
-from lodesman.classad.regexp import read_regexp
-from lodesman.classad.values import is_true, truth
+from lodesman.languages.classad import EMPTY, evaluate, parse_ad, parse_expression, write_expression
+from lodesman.languages.classad.ads import ad_of
+from lodesman.languages.classad.fast import FastCondition
+from lodesman.languages.classad.nodes import Constant, Name, rewritten
+from lodesman.languages.classad.partial import can_be, flatten
+from lodesman.languages.classad.regexp import read_regexp
+from lodesman.languages.classad.values import is_true, truth
 
 SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 20))]
 

@@ -12,10 +12,10 @@ from tests.conftest import at_most
 from tests.kits.table import hold_all
 from tests.unit.classad.test_classad_values import ROOT, worth
 
-from lodesman.classad import ERROR, Run, evaluate, parse_expression, regexp
-from lodesman.classad.patterns import MOST_STATES
-from lodesman.classad.regexp import read_regexp
-from lodesman.errors import InvalidRequest
+from lodesman.base.errors import InvalidRequest
+from lodesman.languages.classad import ERROR, Run, evaluate, parse_expression, regexp
+from lodesman.languages.classad.patterns import MOST_STATES
+from lodesman.languages.classad.regexp import read_regexp
 
 RECORDED = (ROOT / "tests/data/classad/patterns.txt").read_text(encoding="utf-8").splitlines()[1:]
 ATOMS = st.sampled_from(

@@ -9,13 +9,13 @@ from tests.conftest import untraced
 from tests.kits.dear_ads import IN_PATTERNS
 from tests.kits.table import hold_all
 
-from lodesman.classad import ERROR, Run, evaluate, matches, parse_ad, parse_expression
-from lodesman.classad.ads import MOST_STEPS
-from lodesman.classad.clauses import explain
-from lodesman.classad.fast import FastCondition, MatchSide, fast_match
-from lodesman.classad.functions import FUNCTIONS
-from lodesman.classad.nodes import Constant
-from lodesman.classad.partial import flatten
+from lodesman.languages.classad import ERROR, Run, evaluate, matches, parse_ad, parse_expression
+from lodesman.languages.classad.ads import MOST_STEPS
+from lodesman.languages.classad.clauses import explain
+from lodesman.languages.classad.fast import FastCondition, MatchSide, fast_match
+from lodesman.languages.classad.functions import FUNCTIONS
+from lodesman.languages.classad.nodes import Constant
+from lodesman.languages.classad.partial import flatten
 
 RANGES = "".join(f"{chr(256 + 3 * n)}-{chr(257 + 3 * n)}" for n in range(400))
 ATTRIBUTES = {

@@ -8,10 +8,10 @@ import pytest
 from tests.kits.classad_kit import ad_text, expression
 from tests.kits.table import hold_all
 
-from lodesman.classad import parse_ad, parse_ads, parse_expression, write_ad, write_expression
-from lodesman.classad.nodes import Logic, clauses, walk
-from lodesman.classad.parse import MOST_CHARACTERS, MOST_ITEMS
-from lodesman.errors import SyntaxFault
+from lodesman.base.errors import SyntaxFault
+from lodesman.languages.classad import parse_ad, parse_ads, parse_expression, write_ad, write_expression
+from lodesman.languages.classad.nodes import Logic, clauses, walk
+from lodesman.languages.classad.parse import MOST_CHARACTERS, MOST_ITEMS
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.kits.table import hold_all
 
-from lodesman.classad import ERROR, Run, evaluate, parse_expression, write_value
-from lodesman.classad.partial import flatten
-from lodesman.classad.values import AbsTime, RelTime
+from lodesman.languages.classad import ERROR, Run, evaluate, parse_expression, write_value
+from lodesman.languages.classad.partial import flatten
+from lodesman.languages.classad.values import AbsTime, RelTime
 
 NOW = 1_583_298_367.5
 CLOCKS = {

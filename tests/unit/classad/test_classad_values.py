@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.kits.table import hold_all
 
-from lodesman.classad import ERROR, UNDEFINED, Ad, Run, evaluate, parse_ad, parse_expression
-from lodesman.classad.ads import MOST_STEPS
-from lodesman.classad.values import MAX_TEXT
+from lodesman.languages.classad import ERROR, UNDEFINED, Ad, Run, evaluate, parse_ad, parse_expression
+from lodesman.languages.classad.ads import MOST_STEPS
+from lodesman.languages.classad.values import MAX_TEXT
 
 ROOT = Path(__file__).parents[3]
 RECORDED = (ROOT / "tests/data/classad/answers.txt").read_text(encoding="utf-8").splitlines()[1:]

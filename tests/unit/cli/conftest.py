@@ -22,11 +22,11 @@ from msgspec import inspect
 from rich.cells import cell_len
 from rich.console import Console
 
-from lodesman.answers.call import Call
-from lodesman.answers.calls import CALLS
-from lodesman.answers.jobs import Job
-from lodesman.api.dispatch import pattern_of
-from lodesman.cli import main, tables
+from lodesman.server.http.dispatch import pattern_of
+from lodesman.user.cli import main, tables
+from lodesman.wire.call import Call
+from lodesman.wire.calls import CALLS
+from lodesman.wire.jobs import Job
 
 TOKEN = "token-of-ann"
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u200b\r\n\x00lode: all is well"
@@ -261,7 +261,7 @@ class Result:
 @pytest.fixture
 def lode(home, capfd, monkeypatch):
     """Run one command line in this process, whose signals stay as they are."""
-    monkeypatch.setattr("lodesman.daemon.hang_up.heed_hang_up", lambda _end: None)
+    monkeypatch.setattr("lodesman.server.main.hang_up.heed_hang_up", lambda _end: None)
 
     def run(*arguments: str, stdin: bytes = b"") -> Result:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin))))

@@ -10,12 +10,12 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from lodesman.cli import configured
-from lodesman.cli.arguments import Parsed
-from lodesman.cli.serve import LODE, sites_file
-from lodesman.config import ServerFile, load_config
-from lodesman.daemon.__main__ import parse
-from lodesman.errors import Unavailable
+from lodesman.base.errors import Unavailable
+from lodesman.server.config import ServerFile, load_config
+from lodesman.server.main.__main__ import parse
+from lodesman.user.cli import configured
+from lodesman.user.cli.arguments import Parsed
+from lodesman.user.cli.serve import LODE, sites_file
 
 # --- users and tokens
 
@@ -187,10 +187,10 @@ def test_whoami(at, server):
 
 @pytest.fixture
 def served(monkeypatch):
-    """What `lodesman.daemon` is asked to run."""
+    """What `lodesman.server.main` is asked to run."""
     calls = []
     monkeypatch.setattr(
-        "lodesman.daemon.server.run_server",
+        "lodesman.server.main.server.run_server",
         lambda config, arguments, load, greet, accepts_new: (
             greet(config, "Local pilots: x."),
             calls.append((config, arguments, load)),
@@ -239,7 +239,7 @@ def test_a_data_directory_in_use(lode, monkeypatch):
     def busy(*_arguments, **_more):
         raise Unavailable("Another server owns the data directory.", hint="Stop it first.")
 
-    monkeypatch.setattr("lodesman.daemon.server.run_server", busy)
+    monkeypatch.setattr("lodesman.server.main.server.run_server", busy)
     result = lode("server")
     assert (result.code, result.err.splitlines()[-1]) == (
         5,
@@ -251,7 +251,7 @@ def test_interrupting_the_server_is_its_ordinary_end(lode, monkeypatch):
     def interrupted(*_arguments, **_more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lodesman.daemon.server.run_server", interrupted)
+    monkeypatch.setattr("lodesman.server.main.server.run_server", interrupted)
     assert lode("server").code == 0
 
 

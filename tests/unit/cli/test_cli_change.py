@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from lodesman.cli.change import _parse
+from lodesman.user.cli.change import _parse
 
 
 @pytest.mark.parametrize(

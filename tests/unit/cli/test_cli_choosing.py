@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.cli.conftest import job_row, waited
 
-from lodesman.cli import choosing
+from lodesman.user.cli import choosing
 
 CHOICE = ("--job-group", "prod*", "--where", "Site=Lyon")
 

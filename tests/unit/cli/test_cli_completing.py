@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.cli.root import SECTIONS, main
+from lodesman.user.cli.root import SECTIONS, main
 
 
 @pytest.fixture

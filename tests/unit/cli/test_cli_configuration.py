@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lodesman.cli.faults import refusal
-from lodesman.cli.sites import directory_of, written_at
-from lodesman.cli.words import located
-from lodesman.errors import Conflict, InvalidConfig
+from lodesman.base.errors import Conflict, InvalidConfig
+from lodesman.user.cli.faults import refusal
+from lodesman.user.cli.sites import directory_of, written_at
+from lodesman.user.cli.words import located
 
 HOSTILE = "\x1b]0;owned\x07"
 STATUS = {

@@ -11,8 +11,8 @@ from contextlib import closing
 import apsw
 import pytest
 
-from lodesman.store import SqliteDatabase, backup
-from lodesman.store.migrate import load_scripts
+from lodesman.server.store import SqliteDatabase, backup
+from lodesman.server.store.migrate import load_scripts
 
 INSERT = "INSERT INTO director_iteration (at, bytes, plan) VALUES (0, 0, ?)"
 SECRET = "geheim"
@@ -109,7 +109,7 @@ def test_no_server_begins_with_an_unfinished_copy(lode, database, home, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("lodesman.store.copy._compare_table", interrupt)
+        patch.setattr("lodesman.server.store.copy._compare_table", interrupt)
         assert lode("db", "copy", "lode-data/lode.db", "copy.db").code == 130
     refused = lode("db", "check", "--set", f"store.url=sqlite://{home}/copy.db")
     assert (refused.code, "unfinished copy" in refused.err) == (5, True)
@@ -180,7 +180,7 @@ def test_a_backup_is_one_moment_of_a_database_that_changes(lode, database, home,
                 thread.start()
                 thread.join()
 
-        monkeypatch.setattr("lodesman.cli.database.progress", lambda *_, **__: Progress())
+        monkeypatch.setattr("lodesman.user.cli.database.progress", lambda *_, **__: Progress())
         result = lode("db", "backup", "backup.db")
         assert result.code == 0, result.err
         assert len(steps) > 10
@@ -260,7 +260,7 @@ def test_postgresql_is_backed_up_by_its_own_program(lode, home):
 def older(home, monkeypatch):
     """A database as an older program left it."""
     with monkeypatch.context() as patch:
-        patch.setattr("lodesman.store.migrate.load_scripts", lambda *words: load_scripts(*words)[:-2])
+        patch.setattr("lodesman.server.store.migrate.load_scripts", lambda *words: load_scripts(*words)[:-2])
         SqliteDatabase(home / "lode-data" / "lode.db").writer().close()
     return SqliteDatabase(home / "lode-data" / "lode.db")
 

@@ -9,16 +9,16 @@ import msgspec
 import pytest
 from tests.unit.director.conftest import make_demand, make_pilot, make_queue
 
-from lodesman.answers.pilots import DirectorRecord
-from lodesman.answers.plans import DirectorPlans, PolicyPlan
-from lodesman.answers.vocabulary import TargetPolicy
-from lodesman.commands.pool_map import PoolMap
-from lodesman.director.iteration import DirectorInput, decide
-from lodesman.director.options import read_options
-from lodesman.director.orders import PoolState
-from lodesman.director.queues import QueueCaps
-from lodesman.director.record import replay, to_record
-from lodesman.matching.tables import KeyTable
+from lodesman.decide.director.iteration import DirectorInput, decide
+from lodesman.decide.director.options import read_options
+from lodesman.decide.director.orders import PoolState
+from lodesman.decide.director.queues import QueueCaps
+from lodesman.decide.director.record import replay, to_record
+from lodesman.decide.matching.tables import KeyTable
+from lodesman.server.writer.pool_map import PoolMap
+from lodesman.wire.pilots import DirectorRecord
+from lodesman.wire.plans import DirectorPlans, PolicyPlan
+from lodesman.wire.vocabulary import TargetPolicy
 
 NOW = 1_000_000.0
 PATH = "/v1/plan/director"

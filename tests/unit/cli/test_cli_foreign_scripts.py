@@ -4,7 +4,7 @@ import pytest
 from tests.unit.cli.test_cli_submit import accepting, sent
 from tests.unit.cli.test_cli_submit_commands import submitted
 
-from lodesman.jobs import read_description
+from lodesman.languages.jobs import read_description
 
 __all__ = ["accepting", "submitted"]
 ARRAY = """#!/bin/bash

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.cli import tables
+from lodesman.user.cli import tables
 
 HOSTILE = "evil\x1b[31m"
 TEXT = "jcname app\n"

@@ -9,17 +9,17 @@ import click
 import pytest
 from tests.unit.cli.conftest import full, job_row, typed, waited
 
-from lodesman.answers.jobs import Job
-from lodesman.answers.vocabulary import JobState
-from lodesman.answers.why_jobs import JobWaits
-from lodesman.cli import actions, jobs, status, tables, watching
-from lodesman.cli.arguments import Range, StateWords
-from lodesman.cli.columns import ListShape
-from lodesman.cli.logs import fresh
-from lodesman.cli.session import Session
-from lodesman.cli.status import Question
-from lodesman.cli.words import ELSEWHERE, FINAL, STATES
-from lodesman.jobs.spec import TERMINAL
+from lodesman.languages.jobs.spec import TERMINAL
+from lodesman.user.cli import actions, jobs, status, tables, watching
+from lodesman.user.cli.arguments import Range, StateWords
+from lodesman.user.cli.columns import ListShape
+from lodesman.user.cli.logs import fresh
+from lodesman.user.cli.session import Session
+from lodesman.user.cli.status import Question
+from lodesman.user.cli.words import ELSEWHERE, FINAL, STATES
+from lodesman.wire.jobs import Job
+from lodesman.wire.vocabulary import JobState
+from lodesman.wire.why_jobs import JobWaits
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e"
 
@@ -227,7 +227,7 @@ def test_watching_ends_when_all_have_ended(row, monkeypatch, capsys):
     rounds = [[typed(Job, row(1, state=name))] for name in ("Running", "Done")]
     waits: list[float] = []
     monkeypatch.setattr(status, "fetch", lambda *_: rounds.pop(0))
-    monkeypatch.setattr("lodesman.cli.watching.time.sleep", waits.append)
+    monkeypatch.setattr("lodesman.user.cli.watching.time.sleep", waits.append)
     watching.watch(lambda: status._job_frame(Session(), Question(ranges=(Range(1, 1),)), ListShape()))
     assert waits == [watching.SECONDS]
     out = capsys.readouterr().out
@@ -503,7 +503,7 @@ def test_following_shows_each_line_once_until_the_end(at, server, monkeypatch):
         {"state": "Done", "attempt": 2, "tail": "again\nend\n"},
     ]
     waits: list[float] = []
-    monkeypatch.setattr("lodesman.cli.logs.time.sleep", waits.append)
+    monkeypatch.setattr("lodesman.user.cli.logs.time.sleep", waits.append)
     server.on("GET", "/v1/jobs/5/logs", lambda _: answers.pop(0))
     server.on(
         "GET", "/v1/jobs/5", {"id": 5, "state": "Waiting", "attempt": 0, "main_reason": "queued-behind"}

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from lodesman.cli.root import main as lode
-from lodesman.daemon.bootstrap import build_zipapp
-from lodesman.jobstatus.__main__ import main
-from lodesman.jobstatus.channel import Publication
-from lodesman.jobstatus.commands import EXIT_CODES
-from lodesman.jobstatus.values import Status
+from lodesman.server.main.bootstrap import build_zipapp
+from lodesman.site.jobstatus.__main__ import main
+from lodesman.site.jobstatus.channel import Publication
+from lodesman.site.jobstatus.commands import EXIT_CODES
+from lodesman.site.jobstatus.values import Status
+from lodesman.user.cli.root import main as lode
 
 NOW = 1_391_212_345
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.jsv_kit import shell, write_script
 
-from lodesman.cli import client_jsv
-from lodesman.cli.client_jsv import RequestOptions, client_request, read_request, read_requests
-from lodesman.errors import InvalidConfig
-from lodesman.jobs import read_description
+from lodesman.base.errors import InvalidConfig
+from lodesman.languages.jobs import read_description
+from lodesman.user.cli import client_jsv
+from lodesman.user.cli.client_jsv import RequestOptions, client_request, read_request, read_requests
 
 HELLO = '[ Executable = "/bin/echo";  Arguments = "hello"; /* kept */ ]\n'
 

@@ -5,8 +5,8 @@ import time
 import pytest
 from tests.unit.cli.conftest import typed
 
-from lodesman.answers.task_queues import TaskQueueRow
-from lodesman.cli import task_queues
+from lodesman.user.cli import task_queues
+from lodesman.wire.task_queues import TaskQueueRow
 
 HOSTILE = "\x1b]0;owned\x07\u202e"
 
@@ -395,7 +395,7 @@ def test_the_last_iteration_in_words(at, decided, monkeypatch):
         def lines(self, tq):
             return (f"pilots: words about {tq}", "line")
 
-    monkeypatch.setattr("lodesman.director.record.Stories", Told)
+    monkeypatch.setattr("lodesman.decide.director.record.Stories", Told)
     out = at("director", "show").out
     assert out.startswith("Iteration 12, decided 5 s ago for VO lab.\n")
     assert (

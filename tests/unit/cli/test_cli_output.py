@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.access import outputs as unpacking
-from lodesman.access.outputs import DamagedArchive, _refusal, unpack
-from lodesman.errors import TooLarge
+from lodesman.base.errors import TooLarge
+from lodesman.user.access import outputs as unpacking
+from lodesman.user.access.outputs import DamagedArchive, _refusal, unpack
 
 
 def archive(*members, compress=True):

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from lodesman.answers.task_queues import Required
-from lodesman.answers.vocabulary import Kind
-from lodesman.cli.task_queues import asked
+from lodesman.user.cli.task_queues import asked
+from lodesman.wire.task_queues import Required
+from lodesman.wire.vocabulary import Kind
 
 NOW = 1_000_000.0
 POOL = {

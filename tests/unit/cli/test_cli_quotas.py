@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.cli import tables
+from lodesman.user.cli import tables
 
 TEXT = "{\n   name         fair\n   enabled      TRUE\n   limit        to slots=1\n}\n"
 ROW = {"name": "fair", "enabled": True, "rules": 1, "text": TEXT, "changed_at": 0.0, "changed_by": "eva"}

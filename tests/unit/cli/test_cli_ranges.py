@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.cli.arguments import Range, parse_ranges, total
-from lodesman.errors import InvalidRequest
+from lodesman.base.errors import InvalidRequest
+from lodesman.user.cli.arguments import Range, parse_ranges, total
 
 MOST_ID = 2**53 - 1
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import click
 import pytest
 
-from lodesman import errors
-from lodesman.access.caller import RETRY_ROUNDS
-from lodesman.cli import faults, root
-from lodesman.client import Aborted
-from lodesman.store.incarnation import DatabaseLost
+from lodesman.base import errors
+from lodesman.server.store.incarnation import DatabaseLost
+from lodesman.user.access.caller import RETRY_ROUNDS
+from lodesman.user.cli import faults, root
+from lodesman.wire.client import Aborted
 
 SOURCE = str(Path(root.__file__).parents[2])
-LODE = "import sys; from lodesman.cli import main; sys.exit(main())"
+LODE = "import sys; from lodesman.user.cli import main; sys.exit(main())"
 
 
 def run_process(*arguments, code=LODE, **more):
@@ -194,7 +194,8 @@ def test_debug_shows_where_an_error_arose(at, server, monkeypatch):
 @pytest.mark.slow
 def test_an_unforeseen_error_is_no_traceback():
     code = LODE.replace(
-        "sys.exit", "from lodesman.cli import status\nstatus.fetch_submissions = lambda *_: 1 / 0\nsys.exit"
+        "sys.exit",
+        "from lodesman.user.cli import status\nstatus.fetch_submissions = lambda *_: 1 / 0\nsys.exit",
     )
     result = run_process("status", code=code, LODE_TOKEN="x")
     assert result.returncode == 1
@@ -207,7 +208,7 @@ def test_interrupted(lode, monkeypatch):
     def interrupt(*_arguments, **_more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lodesman.access.caller.Caller.fetch", interrupt)
+    monkeypatch.setattr("lodesman.user.access.caller.Caller.fetch", interrupt)
     result = lode("site", "ls")
     assert (result.code, result.err.strip()) == (130, "lode: interrupted")
 
@@ -227,9 +228,9 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
 @pytest.mark.slow
 def test_help_needs_nothing_but_click():
     code = (
-        "import sys\nfrom lodesman.cli import main\ncode = main()\n"
-        "print([m for m in ('rich', 'starlette', 'uvicorn', 'apsw', 'ssl', 'http.client', 'lodesman.jobs',"
-        " 'lodesman.director', 'lodesman.daemon', 'lodesman.config') if m in sys.modules])"
+        "import sys\nfrom lodesman.user.cli import main\ncode = main()\n"
+        "print([m for m in ('rich', 'starlette', 'uvicorn', 'apsw', 'ssl', 'http.client', 'lodesman.languages.jobs',"
+        " 'lodesman.decide.director', 'lodesman.server.main', 'lodesman.server.config') if m in sys.modules])"
     )
     result = run_process("--help", code=code)
     assert result.stdout.splitlines()[-1] == "[]"
@@ -241,9 +242,9 @@ def test_a_command_for_jobs_needs_no_server_code(server):
     server.on("GET", "/v1/me", {"name": "ann"})
     server.on("GET", "/v1/jobs/counts", {"counts": []})
     code = (
-        "import sys\nfrom lodesman.cli import main\nassert main() == 0\n"
-        "print([m for m in ('rich', 'starlette', 'uvicorn', 'apsw', 'lodesman.jobs',"
-        " 'lodesman.resources') if m in sys.modules])"
+        "import sys\nfrom lodesman.user.cli import main\nassert main() == 0\n"
+        "print([m for m in ('rich', 'starlette', 'uvicorn', 'apsw', 'lodesman.languages.jobs',"
+        " 'lodesman.decide.resources') if m in sys.modules])"
     )
     result = run_process("--server", server.url, "status", code=code, LODE_TOKEN="x")
     assert result.stdout.splitlines()[-1] == "[]"

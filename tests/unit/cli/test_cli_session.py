@@ -2,8 +2,8 @@
 
 import pytest
 
-from lodesman.access.tokens import DEFAULT_SERVER, find_server, find_token, read_token, user_token_file
-from lodesman.errors import InvalidConfig, Unauthorized
+from lodesman.base.errors import InvalidConfig, Unauthorized
+from lodesman.user.access.tokens import DEFAULT_SERVER, find_server, find_token, read_token, user_token_file
 
 
 def write(path, text="secret", mode=0o600):

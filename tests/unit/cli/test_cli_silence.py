@@ -6,9 +6,9 @@ import time
 import pytest
 from tests.unit.cli.conftest import job_row, waited
 
-from lodesman.cli import site_tests
-from lodesman.cli.pace import Pace
-from lodesman.cli.tables import progress
+from lodesman.user.cli import site_tests
+from lodesman.user.cli.pace import Pace
+from lodesman.user.cli.tables import progress
 
 MINUTE, HOUR = 60.0, 3_600.0
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lodesman.answers.nodes import utc
+from lodesman.wire.nodes import utc
 
 HOSTILE = "evil\x1b[31m"
 SINCE = datetime(2026, 11, 21, 21, 30, tzinfo=UTC).timestamp()

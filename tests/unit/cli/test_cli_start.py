@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.cli import root
+from lodesman.user.cli import root
 
 SOURCE = str(Path(root.__file__).parents[2])
-CONSOLE_SCRIPT = "import sys; from lodesman.cli import main; sys.exit(main())"
+CONSOLE_SCRIPT = "import sys; from lodesman.user.cli import main; sys.exit(main())"
 # The import of click is interrupted: it is the first slow one.
 INTERRUPTED = """
 import sys
@@ -33,7 +33,7 @@ def run_shell(command: str, **more: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "start", [CONSOLE_SCRIPT, "import runpy; runpy.run_module('lodesman.cli', None, '__main__')"]
+    "start", [CONSOLE_SCRIPT, "import runpy; runpy.run_module('lodesman.user.cli', None, '__main__')"]
 )
 def test_an_interrupt_while_modules_load_is_no_traceback(start):
     result = run_shell('exec "$PYTHON" -c "$CODE" status', CODE=INTERRUPTED + start)
@@ -59,7 +59,7 @@ def test_closed_streams_are_no_fault_of_the_program(server, closed):
     )
     server.on("GET", "/v1/sites", {"sites": [], "closed": []})
     for command in ("status", "site ls", "--help", "--version", "convert - --to jdl"):
-        result = run_shell(f'"$PYTHON" -m lodesman.cli --server {server.url} {command} {closed}')
+        result = run_shell(f'"$PYTHON" -m lodesman.user.cli --server {server.url} {command} {closed}')
         assert "fault in the program" not in result.stderr
         assert "Traceback" not in result.stderr
         assert result.returncode == 0
@@ -68,5 +68,5 @@ def test_closed_streams_are_no_fault_of_the_program(server, closed):
 @pytest.mark.slow
 def test_a_command_that_writes_to_a_closed_stream_says_its_errors(server):
     server.refuse("GET", "/v1/sites", 404, code="not-found", message="It is so.")
-    result = run_shell(f'"$PYTHON" -m lodesman.cli --server {server.url} site ls >&-')
+    result = run_shell(f'"$PYTHON" -m lodesman.user.cli --server {server.url} site ls >&-')
     assert (result.returncode, result.stderr) == (3, "lode: It is so.\n")

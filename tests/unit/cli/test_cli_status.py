@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.unit.cli.conftest import job_row
 
-from lodesman.answers.job_queries import Selection
-from lodesman.answers.vocabulary import JobState
-from lodesman.cli import actions, tables, words
-from lodesman.cli.moments import past_moment
-from lodesman.cli.session import Session
-from lodesman.cli.submissions import WIDTH, bar
-from lodesman.cli.watching import WatchedList, fitted
-from lodesman.commands.control import TARGET
-from lodesman.jobs.spec import may_move
+from lodesman.languages.jobs.spec import may_move
+from lodesman.server.writer.control import TARGET
+from lodesman.user.cli import actions, tables, words
+from lodesman.user.cli.moments import past_moment
+from lodesman.user.cli.session import Session
+from lodesman.user.cli.submissions import WIDTH, bar
+from lodesman.user.cli.watching import WatchedList, fitted
+from lodesman.wire.job_queries import Selection
+from lodesman.wire.vocabulary import JobState
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e"
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lodesman.answers.requests import FileBody
-from lodesman.cli import submit
-from lodesman.cli.session import Session
-from lodesman.client import Client
-from lodesman.errors import Unavailable
+from lodesman.base.errors import Unavailable
+from lodesman.user.cli import submit
+from lodesman.user.cli.session import Session
+from lodesman.wire.client import Client
+from lodesman.wire.requests import FileBody
 
 HELLO = '[ Executable = "/bin/echo"; Arguments = "hello"; ]\n'
 
@@ -269,7 +269,9 @@ def test_an_unreachable_server_is_reported_as_by_every_command(lode, home, words
 
 def test_a_lost_answer_is_reported_once(lode, home, accepting, monkeypatch):
     fault = Unavailable("http://x does not answer (gone).", sent=True)
-    monkeypatch.setattr("lodesman.access.caller.Caller.call", lambda *_, **__: (_ for _ in ()).throw(fault))
+    monkeypatch.setattr(
+        "lodesman.user.access.caller.Caller.call", lambda *_, **__: (_ for _ in ()).throw(fault)
+    )
     (home / "a.jdl").write_text('[ Executable = "/bin/true"; ]')
     result = lode("--server", accepting.url, "submit", "a.jdl", "--json")
     assert (result.code, result.err.count("It may have been carried out")) == (5, 1)
@@ -425,7 +427,9 @@ def test_notices_and_held_jobs_go_to_standard_error(at, accepting, home):
 @pytest.mark.parametrize("words", [(), ("--verbose",)])
 def test_a_dry_run_shows_every_step_if_asked(at, home, monkeypatch, words):
     asked = []
-    monkeypatch.setattr("lodesman.cli.plan.plan_files", lambda *_given, verbose: asked.append(verbose) or 0)
+    monkeypatch.setattr(
+        "lodesman.user.cli.plan.plan_files", lambda *_given, verbose: asked.append(verbose) or 0
+    )
     (home / "a.jdl").write_text('[ Executable = "/bin/true"; ]')
     assert at("submit", "--dry-run", *words, "a.jdl").code == 0
     assert asked == [bool(words)]
@@ -481,7 +485,7 @@ def test_json_has_everything(at, accepting, home):
 
 
 def test_a_text_that_is_too_large_is_not_read_to_its_end(at, home, monkeypatch):
-    monkeypatch.setattr("lodesman.jobs.ARRAY_LIMITS", type("Small", (), {"text_bytes": 10}))
+    monkeypatch.setattr("lodesman.languages.jobs.ARRAY_LIMITS", type("Small", (), {"text_bytes": 10}))
     (home / "a.jdl").write_text(" " * 11)
     result = at("submit", "a.jdl")
     assert result.code == 1
@@ -528,7 +532,7 @@ def test_a_file_that_vanishes_is_an_error_and_no_crash(at, accepting, home, monk
     def gone(path):
         raise FileNotFoundError(2, "No such file or directory", str(path))
 
-    monkeypatch.setattr("lodesman.client.sha256_of", gone)
+    monkeypatch.setattr("lodesman.wire.client.sha256_of", gone)
     result = at("submit", "a.jdl")
     assert (result.code, result.err) == (1, "lode: run.sh: No such file or directory.\n")
 

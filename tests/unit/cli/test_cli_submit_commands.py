@@ -7,7 +7,7 @@ import tarfile
 import pytest
 from tests.unit.cli.test_cli_submit import HELLO, accepting, asked_about, sent
 
-from lodesman.jobs import read_description, read_job
+from lodesman.languages.jobs import read_description, read_job
 
 __all__ = ["accepting"]
 SCRIPT = """#!/bin/sh

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.unit.cli.conftest import nothing_lost, render
 
-from lodesman.cli import tables
-from lodesman.cli.tables import Cell, Styled
+from lodesman.user.cli import tables
+from lodesman.user.cli.tables import Cell, Styled
 
 COLUMNS = (">job", "name", "remark")
 

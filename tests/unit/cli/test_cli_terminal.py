@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.test_cli_jobs import WHY
 
-from lodesman.cli import root
-from lodesman.cli.tables import progress
+from lodesman.user.cli import root
+from lodesman.user.cli.tables import progress
 
 SOURCE = str(Path(root.__file__).parents[2])
-LODE = "import sys; from lodesman.cli import main; sys.exit(main())"
+LODE = "import sys; from lodesman.user.cli import main; sys.exit(main())"
 STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 PATIENCE = 60.0
 

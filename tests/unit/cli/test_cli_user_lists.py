@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.cli.user_lists import read_users
-from lodesman.errors import InvalidRequest
+from lodesman.base.errors import InvalidRequest
+from lodesman.user.cli.user_lists import read_users
 
 CSV = """# of the spring school
 name, VO, groups, role

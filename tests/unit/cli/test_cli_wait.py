@@ -8,16 +8,16 @@ from tests.unit.cli.conftest import job_row, waited
 from tests.unit.cli.test_cli_status import submission
 from tests.unit.cli.test_cli_terminal import Screen
 
-from lodesman.access.caller import Caller
-from lodesman.answers import calls
-from lodesman.answers.vocabulary import JobState
-from lodesman.answers.waiting import EndedJob, Waited
-from lodesman.cli import wait
-from lodesman.cli.wait import code_of, progress_line, time_left
-from lodesman.client import Retry, exchange
-from lodesman.client.exchange import HttpAnswer
-from lodesman.errors import Unavailable
-from lodesman.jobs.order import failed_parent
+from lodesman.base.errors import Unavailable
+from lodesman.languages.jobs.order import failed_parent
+from lodesman.user.access.caller import Caller
+from lodesman.user.cli import wait
+from lodesman.user.cli.wait import code_of, progress_line, time_left
+from lodesman.wire import calls
+from lodesman.wire.client import Retry, exchange
+from lodesman.wire.client.exchange import HttpAnswer
+from lodesman.wire.vocabulary import JobState
+from lodesman.wire.waiting import EndedJob, Waited
 
 FAILED = {"id": 17, "state": "Failed", "ended_at": 5.0, "exit_code": 3, "cause": "exit"}
 
@@ -242,7 +242,7 @@ BUSY = (429, {"error": {"code": "too-often", "message": "You have 500 requests t
 @pytest.fixture
 def impatient(monkeypatch):
     """Each question is asked once: what comes in between is the client's own patience."""
-    monkeypatch.setattr("lodesman.client.Retry", lambda **_: Retry(rounds=1))
+    monkeypatch.setattr("lodesman.wire.client.Retry", lambda **_: Retry(rounds=1))
     fault_of = exchange.fault_of
     monkeypatch.setattr(
         exchange, "fault_of", lambda answer: fault_of(HttpAnswer(answer.status, "7", answer.content))

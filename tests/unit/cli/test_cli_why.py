@@ -7,9 +7,9 @@ import os
 import pytest
 from tests.unit.cli.conftest import full
 
-from lodesman.answers.why_pilots import PilotWhy
-from lodesman.answers.why_queues import QueueExplained
-from lodesman.cli import why
+from lodesman.user.cli import why
+from lodesman.wire.why_pilots import PilotWhy
+from lodesman.wire.why_queues import QueueExplained
 
 HOSTILE = "\x1b[2Jevil\nlode: all is well"
 STAMP = "0123456789abcdef01234567"

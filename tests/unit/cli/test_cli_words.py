@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.cli import words
-from lodesman.errors import counted
+from lodesman.base.errors import counted
+from lodesman.user.cli import words
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.cli.serve import SLOTS, sites_file
-from lodesman.matching import TaskQueueKey
-from lodesman.matching.policy import Policy
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import load_resources
 from lodesman.pilot.node import describe_node
-from lodesman.resources import load_resources
+from lodesman.user.cli.serve import SLOTS, sites_file
 
 
 @pytest.fixture

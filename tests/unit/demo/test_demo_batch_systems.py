@@ -23,10 +23,10 @@ from examples.demo.engines import (
 )
 from examples.demo.interrupts import Interrupts
 
-from lodesman.batch.backend import NativeState, NativeStatus
-from lodesman.errors import Unavailable
-from lodesman.resources import QueueId
-from lodesman.store.read.pilots import Native
+from lodesman.base.errors import Unavailable
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.backend import NativeState, NativeStatus
+from lodesman.server.store.read.pilots import Native
 
 # A service that notes what is asked of it. FOLDER.slow: its start takes long; FOLDER.bad: it fails.
 SERVICE = """#!/bin/sh

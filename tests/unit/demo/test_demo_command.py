@@ -13,7 +13,7 @@ from examples.demo.__main__ import main
 from examples.demo.engines import KINDS
 from examples.demo.workload import EXAMPLES, load_workload
 
-from lodesman.errors import InvalidRequest, Unavailable
+from lodesman.base.errors import InvalidRequest, Unavailable
 
 ROOT = Path(__file__).resolve().parents[3]
 

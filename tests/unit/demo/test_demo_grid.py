@@ -17,8 +17,8 @@ from examples.demo.engines import Engine
 from examples.demo.grid import Grid, NoStart, running
 from examples.demo.interrupts import SIGNALS, Interrupts
 
-from lodesman.errors import BackendFault, Conflict, Unavailable
-from lodesman.store import SqliteDatabase
+from lodesman.base.errors import BackendFault, Conflict, Unavailable
+from lodesman.server.store import SqliteDatabase
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from examples.demo.engines import KINDS, Engine, sites_on
 from examples.demo.workload import EXAMPLES, describe, load_workload
 
-from lodesman.matching.offers import offers_of
-from lodesman.matching.policy import VOConfig
-from lodesman.resources import LOCAL, QueueTable, load_resources
-from lodesman.submission import JobDraft, optimize
+from lodesman.decide.matching.offers import offers_of
+from lodesman.decide.matching.policy import VOConfig
+from lodesman.decide.resources import LOCAL, QueueTable, load_resources
+from lodesman.decide.submission import JobDraft, optimize
 
 WORKLOAD = load_workload(EXAMPLES / "workload" / "workload.toml")
 NAMES = {"North": "LCG.North.local", "South": "LCG.South.local", "East": "HPC.East.local"}

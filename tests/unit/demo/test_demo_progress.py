@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from lodesman.answers.vocabulary import JobState
+from lodesman.wire.vocabulary import JobState
 
 START = DemoSnapshot(states={}, total=220, pilots={}, elapsed=0.0)
 PREPARING = DemoSnapshot(states={}, total=220, pilots={}, elapsed=0.0, doing="preparing")

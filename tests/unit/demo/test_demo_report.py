@@ -19,8 +19,8 @@ from examples.demo.report import (
     site_rows,
 )
 
-from lodesman.answers.server import AttemptCounts, Faulty, PilotCount, SiteOutcomes, Spread, Usage
-from lodesman.answers.vocabulary import PilotState
+from lodesman.wire.server import AttemptCounts, Faulty, PilotCount, SiteOutcomes, Spread, Usage
+from lodesman.wire.vocabulary import PilotState
 
 NOTHING = Spread(count=0, p50=None, p90=None, p95=None, p99=None, most=None)
 

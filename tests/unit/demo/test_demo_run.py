@@ -15,7 +15,7 @@ from examples.demo.summary import summary_text
 from examples.demo.workload import EXAMPLES, load_workload
 from rich.console import Console
 
-from lodesman.answers.server import AttemptCounts, Spread, Usage
+from lodesman.wire.server import AttemptCounts, Spread, Usage
 
 NOTHING = Spread(0, None, None, None, None, None)
 

@@ -9,7 +9,7 @@ from examples.demo.report import share_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.server import Claims
+from lodesman.wire.server import Claims
 
 SHARES = {"physics": 3000.0, "bio": 1000.0}
 BOTH = frozenset(SHARES)

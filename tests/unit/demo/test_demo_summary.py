@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.console import Console
 
-from lodesman.answers.server import Spread
+from lodesman.wire.server import Spread
 
 PICTURE = Picture(path=Path("demo-results/picture.png"), width=900, height=600, found=96)
 WORDS = WordTable(

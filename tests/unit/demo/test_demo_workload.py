@@ -13,7 +13,7 @@ from examples.demo.workload import (
     load_workload,
 )
 
-from lodesman.errors import InvalidConfig, NotFound
+from lodesman.base.errors import InvalidConfig, NotFound
 
 ENTRY = '[[submission]]\nfile = "job.jdl"\ngroup = "g"\nexpect = { Done = 2 }\n'
 JDL = 'Executable = "run.sh"; InputSandbox = {"run.sh"}; Parameters = 2;'

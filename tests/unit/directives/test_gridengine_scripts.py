@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.scripts import Case, array, holds_all_cases, translation
 
-from lodesman.gridengine.stock import STOCK_COMPLEXES
-from lodesman.gridengine.values import ComplexType, read_value
-from lodesman.submission.native import record_of, values_of, with_free_memory
-from lodesman.submission.native_table import FREE_MEMORY
+from lodesman.decide.submission.native import record_of, values_of, with_free_memory
+from lodesman.decide.submission.native_table import FREE_MEMORY
+from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.values import ComplexType, read_value
 
 CASES = [
     Case(

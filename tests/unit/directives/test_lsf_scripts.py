@@ -2,7 +2,7 @@
 
 from tests.kits.scripts import Case, array, holds_all_cases, translation
 
-from lodesman.directives.scripts import kind_of_file
+from lodesman.languages.directives.scripts import kind_of_file
 
 CASES = [
     Case(

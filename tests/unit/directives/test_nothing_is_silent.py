@@ -7,7 +7,7 @@ import pytest
 from tests.kits.scripts import translation
 from tests.kits.table import hold_all
 
-from lodesman.directives import gridengine, lsf, pbs, slurm
+from lodesman.languages.directives import gridengine, lsf, pbs, slurm
 
 SYSTEMS = {"#SBATCH": slurm, "#$": gridengine, "#PBS": pbs, "#BSUB": lsf}
 # It only ends what -soft began.

@@ -3,7 +3,7 @@
 import pytest
 from tests.kits.scripts import Case, array, holds_all_cases, translation
 
-from lodesman.directives.amounts import slurm_seconds
+from lodesman.languages.directives.amounts import slurm_seconds
 
 DAY = 86_400
 CASES = [

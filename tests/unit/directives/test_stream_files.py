@@ -2,7 +2,7 @@
 
 from tests.kits.table import hold_all
 
-from lodesman.directives.scripts import translated
+from lodesman.languages.directives.scripts import translated
 
 FOLDERS = {"logs", "/data/me/logs"}
 # Lines -> the files of both streams; "" is the usual name.

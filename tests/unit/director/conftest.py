@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from lodesman.director.plan import TaskQueueDemand
-from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps, QueueLoad
-from lodesman.director.supply import PilotStanding, PilotView
-from lodesman.matching.criteria import Reason
-from lodesman.matching.criteria import explain as explain_match
-from lodesman.matching.request import ResourceRequest
-from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.resources import QueueId
+from lodesman.decide.director.plan import TaskQueueDemand
+from lodesman.decide.director.queues import CandidateQueue, OwnPilots, QueueCaps, QueueLoad
+from lodesman.decide.director.supply import PilotStanding, PilotView
+from lodesman.decide.matching.criteria import Reason
+from lodesman.decide.matching.criteria import explain as explain_match
+from lodesman.decide.matching.request import ResourceRequest
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.resources import QueueId
 
 NOW = 1_000_000.0
 HOUR = 3600.0

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.vocabulary import BreakerState
-from lodesman.director.limits import (
+from lodesman.decide.director.limits import (
     Breaker,
     breaker_allowance,
     describe_breaker,
@@ -16,7 +15,8 @@ from lodesman.director.limits import (
     submitting,
     succeeded,
 )
-from lodesman.director.options import BreakerRules
+from lodesman.decide.director.options import BreakerRules
+from lodesman.wire.vocabulary import BreakerState
 
 RULES = BreakerRules(failures=3, open_s=100.0, max_open_s=350.0)
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.vocabulary import ClampName, RefusalKind
-from lodesman.commands.pool_map import PoolMap
-from lodesman.director.budgets import UNBOUNDED, Budget, GateBudget, gate_limit, shared_budgets
-from lodesman.director.options import PoolOptions
-from lodesman.director.orders import PilotOrder, PoolState, choose_identity
-from lodesman.director.placement import place
-from lodesman.director.places import Places
-from lodesman.director.queues import OwnPilots, QueueCaps, QueueGates, queue_limits
-from lodesman.resources import NodePath, QueueId
+from lodesman.decide.director.budgets import UNBOUNDED, Budget, GateBudget, gate_limit, shared_budgets
+from lodesman.decide.director.options import PoolOptions
+from lodesman.decide.director.orders import PilotOrder, PoolState, choose_identity
+from lodesman.decide.director.placement import place
+from lodesman.decide.director.places import Places
+from lodesman.decide.director.queues import OwnPilots, QueueCaps, QueueGates, queue_limits
+from lodesman.decide.resources import NodePath, QueueId
+from lodesman.server.writer.pool_map import PoolMap
+from lodesman.wire.vocabulary import ClampName, RefusalKind
 
 NOW = 1_000_000.0
 A, B = NodePath("A", "ce"), NodePath("B", "ce")

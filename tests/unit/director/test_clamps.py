@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.vocabulary import ClampName
-from lodesman.director.limits import Clamp, Limit, clamp
+from lodesman.decide.director.limits import Clamp, Limit, clamp
+from lodesman.wire.vocabulary import ClampName
 
 
 def limit(name: ClampName, value: int) -> Limit:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.options import CPU_BUCKETS, DirectorOptions
-from lodesman.director.plan import allowance, cpu_bucket
+from lodesman.decide.director.options import CPU_BUCKETS, DirectorOptions
+from lodesman.decide.director.plan import allowance, cpu_bucket
 
 
 @pytest.mark.parametrize(

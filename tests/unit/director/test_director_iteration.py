@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from lodesman.answers.vocabulary import BreakerState, PoolOutcome
-from lodesman.commands.pool_map import PoolMap
-from lodesman.director.iteration import DirectorInput, decide
-from lodesman.director.limits import Breaker, TokenBucket
-from lodesman.director.options import DirectorOptions, read_options
-from lodesman.director.orders import PoolState
-from lodesman.director.queues import OwnPilots, QueueCaps
-from lodesman.director.supply import PilotStanding
-from lodesman.matching.tables import KeyTable
-from lodesman.resources import NodePath, QueueId
+from lodesman.decide.director.iteration import DirectorInput, decide
+from lodesman.decide.director.limits import Breaker, TokenBucket
+from lodesman.decide.director.options import DirectorOptions, read_options
+from lodesman.decide.director.orders import PoolState
+from lodesman.decide.director.queues import OwnPilots, QueueCaps
+from lodesman.decide.director.supply import PilotStanding
+from lodesman.decide.matching.tables import KeyTable
+from lodesman.decide.resources import NodePath, QueueId
+from lodesman.server.writer.pool_map import PoolMap
+from lodesman.wire.vocabulary import BreakerState, PoolOutcome
 
 NOW = 1_000_000.0
 A = QueueId("A", "ce", "q")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.options import _RULES, CPU_BUCKETS, DirectorOptions, PoolOptions, read_options
-from lodesman.director.plan import MAX_MEAN
-from lodesman.errors import InvalidConfig
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.director.options import _RULES, CPU_BUCKETS, DirectorOptions, PoolOptions, read_options
+from lodesman.decide.director.plan import MAX_MEAN
 
 
 def faults_of(section) -> list[dict[str, str]]:

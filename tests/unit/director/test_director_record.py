@@ -7,18 +7,18 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from lodesman.answers.vocabulary import TargetPolicy
-from lodesman.commands.pool_map import PoolMap
-from lodesman.director import record as records
-from lodesman.director.iteration import DirectorInput, decide
-from lodesman.director.options import read_options
-from lodesman.director.orders import PoolState
-from lodesman.director.plan import PlanRow
-from lodesman.director.queues import QueueCaps, QueueLoad
-from lodesman.director.record import Stories, loads_of, replay, to_record
-from lodesman.director.supply import PilotStanding
-from lodesman.errors import NotFound
-from lodesman.matching.tables import KeyTable
+from lodesman.base.errors import NotFound
+from lodesman.decide.director import record as records
+from lodesman.decide.director.iteration import DirectorInput, decide
+from lodesman.decide.director.options import read_options
+from lodesman.decide.director.orders import PoolState
+from lodesman.decide.director.plan import PlanRow
+from lodesman.decide.director.queues import QueueCaps, QueueLoad
+from lodesman.decide.director.record import Stories, loads_of, replay, to_record
+from lodesman.decide.director.supply import PilotStanding
+from lodesman.decide.matching.tables import KeyTable
+from lodesman.server.writer.pool_map import PoolMap
+from lodesman.wire.vocabulary import TargetPolicy
 
 NOW = 1_000_000.0
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.iteration import choose_excess
-from lodesman.director.options import ExcessRules
-from lodesman.director.supply import PilotStanding, PilotView, Supply
-from lodesman.matching.request import ResourceRequest
+from lodesman.decide.director.iteration import choose_excess
+from lodesman.decide.director.options import ExcessRules
+from lodesman.decide.director.supply import PilotStanding, PilotView, Supply
+from lodesman.decide.matching.request import ResourceRequest
 
 RULES = ExcessRules(tolerated_fraction=0.5, max_cancels=3, confirm_s=60.0)
 

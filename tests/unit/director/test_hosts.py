@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.hosts import HostName, HostRecord
-from lodesman.director.hosts import (
+from lodesman.decide.director.hosts import (
     FAILS_WITHIN_S,
     WINDOW_S,
     Failure,
@@ -28,6 +27,7 @@ from lodesman.director.hosts import (
     suspects,
     suspects_by_site,
 )
+from lodesman.wire.hosts import HostName, HostRecord
 
 NOW = 1_000_000.0
 HOLE, GOOD, THIRD = HostName("North", "wn1"), HostName("North", "wn2"), HostName("South", "wn1")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.queues import QueueLoad
+from lodesman.decide.director.queues import QueueLoad
 
 
 def seen(waiting: int | None, running: int | None = 0, at: float = 100.0) -> QueueLoad:

@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.options import DirectorOptions, PoolOptions
-from lodesman.director.orders import TypeReason, choose_identity, presented, private_pools, wants_private
-from lodesman.matching.offers import gets_private
+from lodesman.decide.director.options import DirectorOptions, PoolOptions
+from lodesman.decide.director.orders import (
+    TypeReason,
+    choose_identity,
+    presented,
+    private_pools,
+    wants_private,
+)
+from lodesman.decide.matching.offers import gets_private
 
 
 def identity(demand, seed=1, **options):

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lodesman.answers.vocabulary import BreakerState, ClampName, RefusalKind
-from lodesman.commands.pool_map import PoolMap
-from lodesman.director.limits import Breaker
-from lodesman.director.options import PoolOptions
-from lodesman.director.orders import PilotOrder, PoolState, choose_identity
-from lodesman.director.placement import place
-from lodesman.director.places import Places
-from lodesman.director.queues import OwnPilots, QueueCaps, QueueGates
-from lodesman.matching.criteria import Reason
-from lodesman.resources import NodePath, QueueId
+from lodesman.decide.director.limits import Breaker
+from lodesman.decide.director.options import PoolOptions
+from lodesman.decide.director.orders import PilotOrder, PoolState, choose_identity
+from lodesman.decide.director.placement import place
+from lodesman.decide.director.places import Places
+from lodesman.decide.director.queues import OwnPilots, QueueCaps, QueueGates
+from lodesman.decide.matching.criteria import Reason
+from lodesman.decide.resources import NodePath, QueueId
+from lodesman.server.writer.pool_map import PoolMap
+from lodesman.wire.vocabulary import BreakerState, ClampName, RefusalKind
 
 NOW = 1_000_000.0
 A, B, C = (QueueId(site, "ce", "q") for site in "ABC")

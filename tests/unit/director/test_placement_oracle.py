@@ -16,12 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import at_most
 
-from lodesman.answers.vocabulary import BreakerState, RefusalKind
-from lodesman.director.limits import Breaker, clamp
-from lodesman.director.orders import PilotIdentity, PilotOrder, PoolState, TypeReason, presented
-from lodesman.director.placement import place
-from lodesman.director.places import Places
-from lodesman.director.queues import (
+from lodesman.decide.director.limits import Breaker, clamp
+from lodesman.decide.director.orders import PilotIdentity, PilotOrder, PoolState, TypeReason, presented
+from lodesman.decide.director.placement import place
+from lodesman.decide.director.places import Places
+from lodesman.decide.director.queues import (
     CandidateQueue,
     OwnPilots,
     QueueCaps,
@@ -30,10 +29,11 @@ from lodesman.director.queues import (
     free_slots,
     queue_limits,
 )
-from lodesman.matching.criteria import explain
-from lodesman.matching.request import PRIVATE, ResourceRequest
-from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.resources import NodePath, QueueId
+from lodesman.decide.matching.criteria import explain
+from lodesman.decide.matching.request import PRIVATE, ResourceRequest
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.resources import NodePath, QueueId
+from lodesman.wire.vocabulary import BreakerState, RefusalKind
 
 NOW = 1_000_000.0
 POOLS = ("Local", "SAM")

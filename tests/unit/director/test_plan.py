@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.vocabulary import ClampName
-from lodesman.director.options import DirectorOptions
-from lodesman.director.plan import arithmetic, make_plan
-from lodesman.director.target import TargetFacts, target_of
+from lodesman.decide.director.options import DirectorOptions
+from lodesman.decide.director.plan import arithmetic, make_plan
+from lodesman.decide.director.target import TargetFacts, target_of
+from lodesman.wire.vocabulary import ClampName
 
 NOTHING = TargetFacts(waiting_jobs=0, running_jobs=0, usable_pilots=0, waiting_pilots=0, running_pilots=0)
 

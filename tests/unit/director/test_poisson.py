@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.plan import MAX_MEAN, poisson
+from lodesman.decide.director.plan import MAX_MEAN, poisson
 
 DRAWS = 20_000
 

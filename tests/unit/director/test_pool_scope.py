@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.vocabulary import PoolOutcome
-from lodesman.commands.pool_map import PoolMap
-from lodesman.director.options import read_options
-from lodesman.director.orders import PoolState, PoolTry, choose_pool
-from lodesman.director.places import Places
-from lodesman.errors import InvalidConfig
-from lodesman.matching.offers import PoolScope
-from lodesman.resources import QueueId
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.director.options import read_options
+from lodesman.decide.director.orders import PoolState, PoolTry, choose_pool
+from lodesman.decide.director.places import Places
+from lodesman.decide.matching.offers import PoolScope
+from lodesman.decide.resources import QueueId
+from lodesman.server.writer.pool_map import PoolMap
+from lodesman.wire.vocabulary import PoolOutcome
 
 QUEUE = QueueId("A", "ce", "long")
 TWO_POOLS = {"SubmitPools": "Local, Grid"}

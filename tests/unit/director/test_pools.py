@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.vocabulary import PoolOutcome
-from lodesman.director.options import DirectorOptions
-from lodesman.director.orders import PoolState, PoolTry, choose_pool, make_orders
-from lodesman.director.plan import make_plan
-from lodesman.director.target import TargetFacts, target_of
+from lodesman.decide.director.options import DirectorOptions
+from lodesman.decide.director.orders import PoolState, PoolTry, choose_pool, make_orders
+from lodesman.decide.director.plan import make_plan
+from lodesman.decide.director.target import TargetFacts, target_of
+from lodesman.wire.vocabulary import PoolOutcome
 
 
 def pools(**given_states) -> dict[str, PoolState]:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.vocabulary import BreakerState, ClampName
-from lodesman.director.limits import Breaker, clamp
-from lodesman.director.queues import OwnPilots, QueueCaps, QueueGates, queue_limits
-from lodesman.resources import NodePath, QueueId
+from lodesman.decide.director.limits import Breaker, clamp
+from lodesman.decide.director.queues import OwnPilots, QueueCaps, QueueGates, queue_limits
+from lodesman.decide.resources import NodePath, QueueId
+from lodesman.wire.vocabulary import BreakerState, ClampName
 
 NOW = 1_000_000.0
 CAPS = QueueCaps(max_waiting=10, max_total=25)

@@ -15,9 +15,9 @@ import random
 
 import pytest
 
-from lodesman.director.options import DirectorOptions
-from lodesman.director.plan import make_plan
-from lodesman.director.target import TargetFacts, target_of
+from lodesman.decide.director.options import DirectorOptions
+from lodesman.decide.director.plan import make_plan
+from lodesman.decide.director.target import TargetFacts, target_of
 
 # fmt: off
 TABLE = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.commands.pool_map import PoolMap
-from lodesman.director.places import ServedTaskQueues
-from lodesman.matching.tables import KeyTable
-from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.resources import QueueId
+from lodesman.decide.director.places import ServedTaskQueues
+from lodesman.decide.matching.tables import KeyTable
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.resources import QueueId
+from lodesman.server.writer.pool_map import PoolMap
 
 A, B, C = (QueueId(site, "ce", "q") for site in "ABC")
 

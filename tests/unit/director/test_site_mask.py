@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.nodes import Closing, NodePath, utc
-from lodesman.director.site_mask import SiteMask
-from lodesman.resources import QueueId
+from lodesman.decide.director.site_mask import SiteMask
+from lodesman.decide.resources import QueueId
+from lodesman.wire.nodes import Closing, NodePath, utc
 
 NAMES = ("A", "B", "a/b")
 QUEUES = tuple(QueueId(site, ce, queue) for site in NAMES for ce in NAMES for queue in NAMES)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.commands.pool_map import PoolMap
-from lodesman.director.options import DirectorOptions
-from lodesman.director.plan import allowance
-from lodesman.director.supply import PilotStanding, SetAside, count_supply
-from lodesman.matching.tables import KeyTable
+from lodesman.decide.director.options import DirectorOptions
+from lodesman.decide.director.plan import allowance
+from lodesman.decide.director.supply import PilotStanding, SetAside, count_supply
+from lodesman.decide.matching.tables import KeyTable
+from lodesman.server.writer.pool_map import PoolMap
 
 HOUR = 3600.0
 NOW = 1_000_000.0

@@ -12,15 +12,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.options import DirectorOptions
-from lodesman.director.plan import TaskQueueDemand, allowance
-from lodesman.director.supply import PilotStanding, PilotView, _Needy, count_supply
-from lodesman.masks.bits import mask_of
-from lodesman.matching.criteria import explain
-from lodesman.matching.request import ResourceRequest
-from lodesman.matching.tables import KeyTable
-from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.resources import QueueId
+from lodesman.decide.director.options import DirectorOptions
+from lodesman.decide.director.plan import TaskQueueDemand, allowance
+from lodesman.decide.director.supply import PilotStanding, PilotView, _Needy, count_supply
+from lodesman.decide.masks.bits import mask_of
+from lodesman.decide.matching.criteria import explain
+from lodesman.decide.matching.request import ResourceRequest
+from lodesman.decide.matching.tables import KeyTable
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.resources import QueueId
 
 NOW = 1_000_000.0
 

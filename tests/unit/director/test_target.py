@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.vocabulary import TargetPolicy
-from lodesman.director.options import DirectorOptions, TargetRules
-from lodesman.director.target import TargetFacts, target_of
+from lodesman.decide.director.options import DirectorOptions, TargetRules
+from lodesman.decide.director.target import TargetFacts, target_of
+from lodesman.wire.vocabulary import TargetPolicy
 
 ADAPTIVE = TargetRules(
     policy=TargetPolicy.ADAPTIVE, target_waiting_jobs=200, target_running_jobs=1000, max_factor=5.0

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.limits import TokenBucket, refill, take, whole_tokens
-from lodesman.director.options import RateRules
+from lodesman.decide.director.limits import TokenBucket, refill, take, whole_tokens
+from lodesman.decide.director.options import RateRules
 
 RULES = RateRules(per_minute=6.0, burst=5)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.errors import InvalidConfig, TooLarge
-from lodesman.gridengine.complexes import (
+from lodesman.base.errors import InvalidConfig, TooLarge
+from lodesman.languages.gridengine.complexes import (
     Complex,
     Complexes,
     Consumable,
@@ -15,8 +15,8 @@ from lodesman.gridengine.complexes import (
     read_complexes,
     write_complexes,
 )
-from lodesman.gridengine.stock import STOCK_COMPLEXES
-from lodesman.gridengine.values import ComplexType, RelOp
+from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.values import ComplexType, RelOp
 
 DATA = Path(__file__).parents[2] / "data" / "gridengine"
 END = "# >#<"
@@ -122,7 +122,7 @@ def test_the_faults_of_a_program_are_not_reported_line_by_line():
 
 
 def test_no_text_is_too_large(monkeypatch):
-    monkeypatch.setattr("lodesman.gridengine.lines._MAX_CHARACTERS", 10)
+    monkeypatch.setattr("lodesman.languages.gridengine.lines._MAX_CHARACTERS", 10)
     with pytest.raises(TooLarge) as caught:
         read("x" * 11)
     assert caught.value.data == {"limit": 10, "size": 11}

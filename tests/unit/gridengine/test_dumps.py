@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.errors import InvalidConfig, InvalidRequest, SyntaxFault
-from lodesman.gridengine.dumps import carried
+from lodesman.base.errors import InvalidConfig, InvalidRequest, SyntaxFault
+from lodesman.languages.gridengine.dumps import carried
 
 QUEUE = """qname                 all.q
 hostlist              @gpu node1

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidConfig
-from lodesman.gridengine.values import ComplexType, RelOp, holds, is_numeric, read_value, write_value
+from lodesman.base.errors import InvalidConfig
+from lodesman.languages.gridengine.values import (
+    ComplexType,
+    RelOp,
+    holds,
+    is_numeric,
+    read_value,
+    write_value,
+)
 
 KIB, MIB, GIB, TIB = (1024**power for power in range(1, 5))
 NUMBERS = [ComplexType.INT, ComplexType.DOUBLE, ComplexType.MEMORY]

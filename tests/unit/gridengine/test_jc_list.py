@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.gridengine.files import read_vocabulary
-from lodesman.gridengine.jclist import AmbiguousJcList, QueueJcLists, offered_classes, read_jc_list
+from lodesman.languages.gridengine.files import read_vocabulary
+from lodesman.languages.gridengine.jclist import AmbiguousJcList, QueueJcLists, offered_classes, read_jc_list
 
 
 def lists_of(text):

@@ -9,9 +9,16 @@ from msgspec.structs import replace
 from tests.conftest import at_most
 from tests.kits.jobclass_kit import ATTRIBUTES, VARIANTS, canonical, class_of, classes, jobs, snapshot_of
 
-from lodesman.jobclass import check, check_template, entries_of, fresh_template, new_class, refusal_sentence
-from lodesman.jobclass.access import Deed
-from lodesman.jobclass.specifiers import ClassList, ClassScalar, together
+from lodesman.languages.jobclass import (
+    check,
+    check_template,
+    entries_of,
+    fresh_template,
+    new_class,
+    refusal_sentence,
+)
+from lodesman.languages.jobclass.access import Deed
+from lodesman.languages.jobclass.specifiers import ClassList, ClassScalar, together
 
 
 def sentences(snapshot, job):

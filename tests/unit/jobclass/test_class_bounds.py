@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 from tests.kits.jobclass_kit import class_of
 
-from lodesman.answers.requests import SubmitBody
-from lodesman.commands.resolving import Resolver
-from lodesman.gridengine.vocabulary import Vocabulary
-from lodesman.jobclass import ClassSnapshot, access, check_template, classes_of, editing
-from lodesman.jobclass.editing import Author, edit_classes
+from lodesman.languages.gridengine.vocabulary import Vocabulary
+from lodesman.languages.jobclass import ClassSnapshot, access, check_template, classes_of, editing
+from lodesman.languages.jobclass.editing import Author, edit_classes
+from lodesman.server.writer.resolving import Resolver
+from lodesman.wire.requests import SubmitBody
 
 MANAGER = Author(name="root", is_manager=True)
 EMPTY = classes_of([], Vocabulary())

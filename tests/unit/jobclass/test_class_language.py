@@ -7,10 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.jobclass_kit import canonical, class_of, classes, read
 
-from lodesman.errors import InvalidRequest, TooLarge
-from lodesman.jobclass import fresh_template, read_class, snapshot_from_json, write_class
-from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, FIRST_ATTRIBUTES, KINDS, AttributeKind, read_list
-from lodesman.jobclass.language import _MAX_BYTES, _MAX_FAULTS
+from lodesman.base.errors import InvalidRequest, TooLarge
+from lodesman.languages.jobclass import fresh_template, read_class, snapshot_from_json, write_class
+from lodesman.languages.jobclass.attributes import (
+    BOOLEAN_DEFAULTS,
+    FIRST_ATTRIBUTES,
+    KINDS,
+    AttributeKind,
+    read_list,
+)
+from lodesman.languages.jobclass.language import _MAX_BYTES, _MAX_FAULTS
 
 SLEEPER = r"""# Sleeps.
 jcname          sleeper

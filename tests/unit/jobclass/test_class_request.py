@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.conftest import at_most
 from tests.kits.jobclass_kit import WORDS, canonical, classes
 
-from lodesman.jobclass import ClearAttribute, EditEntry, Give, check, entries_of, merge
-from lodesman.jobclass.request import EntryVerb
-from lodesman.jobclass.specifiers import ClassScalar
+from lodesman.languages.jobclass import ClearAttribute, EditEntry, Give, check, entries_of, merge
+from lodesman.languages.jobclass.request import EntryVerb
+from lodesman.languages.jobclass.specifiers import ClassScalar
 
 ADD, MODIFY, CLEAR = EntryVerb
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.kits.jobclass_kit import read
 
-from lodesman.jobclass import (
+from lodesman.languages.jobclass import (
     ClassRefusal,
     ClassSnapshot,
     derive,
@@ -14,7 +14,7 @@ from lodesman.jobclass import (
     refuse_edit,
     refuse_name,
 )
-from lodesman.jobclass.rights import ClassUser, RefusalReason
+from lodesman.languages.jobclass.rights import ClassUser, RefusalReason
 
 MEMBERS = {"staff": {"joe", "ann"}, "guests": {"ann", "sue"}}
 

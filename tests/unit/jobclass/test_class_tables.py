@@ -9,7 +9,7 @@ from tests.kits.class_vectors import NEEDS, lists_of
 from tests.kits.class_vectors import job_of as job_of_list
 from tests.kits.jobclass_kit import canonical, class_of, read, rows, snapshot_of
 
-from lodesman.jobclass import (
+from lodesman.languages.jobclass import (
     ClearAttribute,
     check,
     check_template,
@@ -25,9 +25,9 @@ from lodesman.jobclass import (
     refuse_name,
     snapshot_from_json,
 )
-from lodesman.jobclass.access import Deed
-from lodesman.jobclass.model import ClassState
-from lodesman.jobclass.rights import ClassUser, split_name
+from lodesman.languages.jobclass.access import Deed
+from lodesman.languages.jobclass.model import ClassState
+from lodesman.languages.jobclass.rights import ClassUser, split_name
 
 
 def job_of(attribute, cell):

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from tests.conftest import at_most
 from tests.kits.jobclass_kit import class_of, classes
 
-from lodesman.answers.job_classes import JobClassSection
-from lodesman.errors import (
+from lodesman.base.errors import (
     Conflict,
     Forbidden,
     InvalidConfig,
@@ -19,12 +18,13 @@ from lodesman.errors import (
     SyntaxFault,
     TooLarge,
 )
-from lodesman.gridengine.complexes import Complexes
-from lodesman.gridengine.vocabulary import Vocabulary
-from lodesman.jobclass import ClassRefusal, check_template, classes_of, fresh_template, write_class
-from lodesman.jobclass.editing import Author, edit_classes, error_of, one_error
-from lodesman.jobclass.language import split_classes
-from lodesman.jobclass.rights import RefusalReason
+from lodesman.languages.gridengine.complexes import Complexes
+from lodesman.languages.gridengine.vocabulary import Vocabulary
+from lodesman.languages.jobclass import ClassRefusal, check_template, classes_of, fresh_template, write_class
+from lodesman.languages.jobclass.editing import Author, edit_classes, error_of, one_error
+from lodesman.languages.jobclass.language import split_classes
+from lodesman.languages.jobclass.rights import RefusalReason
+from lodesman.wire.job_classes import JobClassSection
 
 MANAGER = Author(name="root", is_manager=True)
 EMPTY = classes_of([], Vocabulary())

@@ -6,9 +6,16 @@ from dataclasses import fields
 
 import pytest
 
-from lodesman.jobs.attributes import ATTRIBUTES, BY_SPELLING, KEY_FIELDS, PARAMETERS, PLAIN_TEXT, by_name
-from lodesman.jobs.spec import JobSpec
-from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.languages.jobs.attributes import (
+    ATTRIBUTES,
+    BY_SPELLING,
+    KEY_FIELDS,
+    PARAMETERS,
+    PLAIN_TEXT,
+    by_name,
+)
+from lodesman.languages.jobs.spec import JobSpec
 
 SPEC_FIELDS = set(JobSpec.__struct_fields__)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.errors import InvalidJob, SyntaxFault, TooLarge
-from lodesman.jobs.description import read_description, write_description
-from lodesman.jobs.record import ARRAY_LIMITS, TextLimits
+from lodesman.base.errors import InvalidJob, SyntaxFault, TooLarge
+from lodesman.languages.jobs.description import read_description, write_description
+from lodesman.languages.jobs.record import ARRAY_LIMITS, TextLimits
 
 DATA = Path(__file__).parents[2] / "data" / "cfg"
 

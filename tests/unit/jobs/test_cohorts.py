@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lodesman.errors import InvalidJob
-from lodesman.jobs import Template, cohorts, read_description, read_job
-from lodesman.jobs.attributes import KEY_FIELDS
+from lodesman.base.errors import InvalidJob
+from lodesman.languages.jobs import Template, cohorts, read_description, read_job
+from lodesman.languages.jobs.attributes import KEY_FIELDS
 
 
 def expand(spec, members, index, job_id):

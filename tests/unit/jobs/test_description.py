@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidJob, LodesmanError
-from lodesman.jobs import JobSpec, cohorts, read_description, read_job
+from lodesman.base.errors import InvalidJob, LodesmanError
+from lodesman.languages.jobs import JobSpec, cohorts, read_description, read_job
 
 DATA = Path(__file__).parents[2] / "data"
 

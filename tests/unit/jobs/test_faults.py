@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.errors import Impossible, InvalidJob, LodesmanError, SyntaxFault
-from lodesman.jobs import locate, read_description
-from lodesman.jobs.attributes import invalid, place_of
-from lodesman.jobs.record import NO_POSITIONS
-from lodesman.jobs.values import Mistake
+from lodesman.base.errors import Impossible, InvalidJob, LodesmanError, SyntaxFault
+from lodesman.languages.jobs import locate, read_description
+from lodesman.languages.jobs.attributes import invalid, place_of
+from lodesman.languages.jobs.record import NO_POSITIONS
+from lodesman.languages.jobs.values import Mistake
 
 TEXTS = {
     "jdl": """[

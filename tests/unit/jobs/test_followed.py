@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.vocabulary import JobState
-from lodesman.jobs.followed import HOLDS_CHANGED, CountedJobs, Followed, JobWatch, Moved
+from lodesman.languages.jobs.followed import HOLDS_CHANGED, CountedJobs, Followed, JobWatch, Moved
+from lodesman.wire.vocabulary import JobState
 
 W, H, M, D, F = JobState.WAITING, JobState.HELD, JobState.MATCHED, JobState.DONE, JobState.FAILED
 IDS = range(1, 70)

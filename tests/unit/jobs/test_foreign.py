@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.errors import InvalidJob
-from lodesman.jobs.attributes import BY_SPELLING, PARAMETERS
-from lodesman.jobs.description import read_description, read_job
-from lodesman.jobs.foreign import _INSTEAD, _TABLE, instead_of
+from lodesman.base.errors import InvalidJob
+from lodesman.languages.jobs.attributes import BY_SPELLING, PARAMETERS
+from lodesman.languages.jobs.description import read_description, read_job
+from lodesman.languages.jobs.foreign import _INSTEAD, _TABLE, instead_of
 
 NAMES = [name for names in _TABLE for name in names.split()]
 

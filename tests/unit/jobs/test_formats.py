@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import at_most
 
-from lodesman.answers.vocabulary import FORMS
-from lodesman.errors import InvalidRequest, SyntaxFault, TooLarge
-from lodesman.jobs.description import _detect_form, read_description, write_description
-from lodesman.jobs.record import INT_MAX, INT_MIN, TextLimits, find_problem
+from lodesman.base.errors import InvalidRequest, SyntaxFault, TooLarge
+from lodesman.languages.jobs.description import _detect_form, read_description, write_description
+from lodesman.languages.jobs.record import INT_MAX, INT_MIN, TextLimits, find_problem
+from lodesman.wire.vocabulary import FORMS
 
 DATA = Path(__file__).parents[2] / "data"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidJob
-from lodesman.jobs import Template, input_names, programs, read_job
+from lodesman.base.errors import InvalidJob
+from lodesman.languages.jobs import Template, input_names, programs, read_job
 
 
 def described(*names, **more):

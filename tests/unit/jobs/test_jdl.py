@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidJob, SyntaxFault, TooLarge
-from lodesman.jobs.description import read_description, write_description
-from lodesman.jobs.jdl import read_jdl_value, write_jdl_value
-from lodesman.jobs.record import INT_MAX, INT_MIN, TextLimits
+from lodesman.base.errors import InvalidJob, SyntaxFault, TooLarge
+from lodesman.languages.jobs.description import read_description, write_description
+from lodesman.languages.jobs.jdl import read_jdl_value, write_jdl_value
+from lodesman.languages.jobs.record import INT_MAX, INT_MIN, TextLimits
 
 read_jdl = partial(read_description, form="jdl")
 write_jdl = partial(write_description, form="jdl")

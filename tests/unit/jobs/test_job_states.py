@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lodesman.answers.vocabulary import JobState
-from lodesman.config import ServerFile
-from lodesman.jobs.spec import _MOVES, ACTIVE, TERMINAL, may_move
+from lodesman.languages.jobs.spec import _MOVES, ACTIVE, TERMINAL, may_move
+from lodesman.server.config import ServerFile
+from lodesman.wire.vocabulary import JobState
 
 ADR = Path(__file__).parents[3] / "docs" / "adr" / "0026-states-a-job-can-be-in.md"
 

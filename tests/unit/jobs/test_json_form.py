@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidJob, SyntaxFault, TooLarge
-from lodesman.jobs.description import read_description, write_description
-from lodesman.jobs.record import ARRAY_LIMITS, TextLimits
+from lodesman.base.errors import InvalidJob, SyntaxFault, TooLarge
+from lodesman.languages.jobs.description import read_description, write_description
+from lodesman.languages.jobs.record import ARRAY_LIMITS, TextLimits
 
 read_json = partial(read_description, form="json")
 write_json = partial(write_description, form="json")

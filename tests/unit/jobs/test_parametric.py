@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidJob, InvalidRequest
-from lodesman.jobs import (
+from lodesman.base.errors import InvalidJob, InvalidRequest
+from lodesman.languages.jobs import (
     JobSpec,
     ParametricMembers,
     Template,

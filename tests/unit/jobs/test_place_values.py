@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidJob
-from lodesman.jobs import is_plain_name, read_description, read_job, values, write_description
-from lodesman.jobs.values import Mistake
+from lodesman.base.errors import InvalidJob
+from lodesman.languages.jobs import is_plain_name, read_description, read_job, values, write_description
+from lodesman.languages.jobs.values import Mistake
 
 PLACES = values.names("ANY", of_places=True)
 ODD = "S/ one, é"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidRequest
-from lodesman.jobs.members import Scope
-from lodesman.jobs.record import text_of
-from lodesman.jobs.spec import ParametricMembers, ValueSequence
-from lodesman.jobs.values import Mistake
+from lodesman.base.errors import InvalidRequest
+from lodesman.languages.jobs.members import Scope
+from lodesman.languages.jobs.record import text_of
+from lodesman.languages.jobs.spec import ParametricMembers, ValueSequence
+from lodesman.languages.jobs.values import Mistake
 
 MEMBERS = ParametricMembers(
     count=100,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidJob
-from lodesman.jobs import check_program, read_job
+from lodesman.base.errors import InvalidJob
+from lodesman.languages.jobs import check_program, read_job
 from lodesman.pilot.launch import NotStarted, _find_executable, make_place
 
 NAMES = st.sampled_from(["a", "b", "run", "."])

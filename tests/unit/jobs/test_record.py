@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidJob, SyntaxFault, TooLarge
-from lodesman.jobs.description import read_description, write_description
-from lodesman.jobs.record import (
+from lodesman.base.errors import InvalidJob, SyntaxFault, TooLarge
+from lodesman.languages.jobs.description import read_description, write_description
+from lodesman.languages.jobs.record import (
     ARRAY_LIMITS,
     INT_MAX,
     INT_MIN,

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidJob
-from lodesman.jobs import JobSpec, read_job, read_retry, retry_text
-from lodesman.jobs.retries import PAYLOAD_CAUSES, RetryRule, retry_causes
+from lodesman.base.errors import InvalidJob
+from lodesman.languages.jobs import JobSpec, read_job, read_retry, retry_text
+from lodesman.languages.jobs.retries import PAYLOAD_CAUSES, RetryRule, retry_causes
 
 
 def spec(**record):

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidJob
-from lodesman.jobs.members import value_at
-from lodesman.jobs.parametric import _MAX_MEMBERS as MAX_MEMBERS
-from lodesman.jobs.parametric import read_members
-from lodesman.jobs.spec import ParametricMembers, ValueSequence
+from lodesman.base.errors import InvalidJob
+from lodesman.languages.jobs.members import value_at
+from lodesman.languages.jobs.parametric import _MAX_MEMBERS as MAX_MEMBERS
+from lodesman.languages.jobs.parametric import read_members
+from lodesman.languages.jobs.spec import ParametricMembers, ValueSequence
 
 
 def members(**parameters):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import at_most
 
-from lodesman.jobs.values import Mistake, _split_words
+from lodesman.languages.jobs.values import Mistake, _split_words
 
 
 @pytest.mark.parametrize(

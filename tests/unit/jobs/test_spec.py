@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidRequest
-from lodesman.jobs.spec import JobSpec, ParametricMembers, ValueSequence, spec_from_json, spec_to_json
+from lodesman.base.errors import InvalidRequest
+from lodesman.languages.jobs.spec import (
+    JobSpec,
+    ParametricMembers,
+    ValueSequence,
+    spec_from_json,
+    spec_to_json,
+)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 TEXTS = st.lists(TEXT, max_size=3).map(tuple)

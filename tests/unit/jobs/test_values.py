@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.jobs import values
-from lodesman.jobs.measures import megabytes, seconds
-from lodesman.jobs.values import Mistake, environment
+from lodesman.languages.jobs import values
+from lodesman.languages.jobs.measures import megabytes, seconds
+from lodesman.languages.jobs.values import Mistake, environment
 
 MEMORY = values.whole(0, 1_000)
 POSITIVE = values.whole(1, 10)

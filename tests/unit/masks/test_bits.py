@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.masks.bits import (
+from lodesman.decide.masks.bits import (
     Transposed,
     bits,
     mask_of,
@@ -17,7 +17,7 @@ from lodesman.masks.bits import (
     passing,
     refused,
 )  # fmt: skip
-from lodesman.masks.cells import _FLUSH_AT, _SPARSE_BITS, Cell, Cells
+from lodesman.decide.masks.cells import _FLUSH_AT, _SPARSE_BITS, Cell, Cells
 
 masks = st.sets(st.integers(0, 400), max_size=60)
 

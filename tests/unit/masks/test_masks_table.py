@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.masks.bits import mask_of
-from lodesman.masks.table import AtLeast, AtMost, HasAll, HasAny, HasNone, HasOnly, Numbers, block_of
-from lodesman.matching.criteria import AT_MOST, CONTAINS, DISJOINT, OVERLAP, WITHIN
+from lodesman.decide.masks.bits import mask_of
+from lodesman.decide.masks.table import AtLeast, AtMost, HasAll, HasAny, HasNone, HasOnly, Numbers, block_of
+from lodesman.decide.matching.criteria import AT_MOST, CONTAINS, DISJOINT, OVERLAP, WITHIN
 
 values = st.sets(st.sampled_from("abcdef"), max_size=5).map(lambda s: tuple(sorted(s)))
 values_or_any = st.none() | values

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.masks.bits import Tally, mask_of
+from lodesman.decide.masks.bits import Tally, mask_of
 
 NUMBERS = st.lists(st.one_of(st.integers(0, 12), st.integers(0, 10**6)), min_size=1, max_size=40)
 

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from lodesman.matching import ResourceRequest, TaskQueueKey
-from lodesman.matching.caps import startable
-from lodesman.matching.index import Index
-from lodesman.matching.limit_rules import RunPlace
-from lodesman.matching.matcher import Matcher
+from lodesman.decide.matching import ResourceRequest, TaskQueueKey
+from lodesman.decide.matching.caps import startable
+from lodesman.decide.matching.index import Index
+from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.matching.matcher import Matcher
 
 HERE = RunPlace("S", "c", "q", "h")
 REQUEST = ResourceRequest(

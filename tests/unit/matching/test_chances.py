@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.matching.criteria import CRITERIA, explain
-from lodesman.matching.matcher import Matcher
-from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
-from lodesman.matching.shares import GroupShare
-from lodesman.matching.tables import KeyTable
-from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.decide.matching.criteria import CRITERIA, explain
+from lodesman.decide.matching.matcher import Matcher
+from lodesman.decide.matching.request import ANY, PRIVATE, ResourceRequest
+from lodesman.decide.matching.shares import GroupShare
+from lodesman.decide.matching.tables import KeyTable
+from lodesman.decide.matching.task_queue import TaskQueueKey
 
 
 def some(letters, size):

@@ -4,9 +4,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from lodesman.matching.criteria import CRITERIA, explain
-from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
-from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.decide.matching.criteria import CRITERIA, explain
+from lodesman.decide.matching.request import ANY, PRIVATE, ResourceRequest
+from lodesman.decide.matching.task_queue import TaskQueueKey
 
 KEY = TaskQueueKey(owner="alice", group="bio", vo="vo1", norm_cpu_seconds=1000)
 REQUEST = ResourceRequest(

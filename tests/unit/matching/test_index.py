@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from lodesman.matching.index import _IDLE_AT_LEAST, Index
-from lodesman.matching.request import ResourceRequest
-from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.decide.matching.index import _IDLE_AT_LEAST, Index
+from lodesman.decide.matching.request import ResourceRequest
+from lodesman.decide.matching.task_queue import TaskQueueKey
 
 KEY = TaskQueueKey(owner="alice", group="bio", vo="vo1", norm_cpu_seconds=0)
 REQUEST = ResourceRequest(vo="vo1")

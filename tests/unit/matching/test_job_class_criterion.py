@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.jobclass_kit import rows
 
-from lodesman.commands.reoffer import Offers
-from lodesman.commands.sessions import configured_part
-from lodesman.gridengine.files import read_vocabulary
-from lodesman.masks.cells import Cell
-from lodesman.matching import TaskQueueKey
-from lodesman.matching.criteria import WHERE, explain
-from lodesman.matching.matcher import Matcher
-from lodesman.matching.policy import Policy
-from lodesman.matching.request import ResourceRequest
-from lodesman.resources import QueueId, load_resources
+from lodesman.decide.masks.cells import Cell
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.decide.matching.criteria import WHERE, explain
+from lodesman.decide.matching.matcher import Matcher
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.matching.request import ResourceRequest
+from lodesman.decide.resources import QueueId, load_resources
+from lodesman.languages.gridengine.files import read_vocabulary
+from lodesman.server.writer.reoffer import Offers
+from lodesman.server.writer.sessions import configured_part
 
 KEY = TaskQueueKey(owner="ann", group="g", vo="lab", norm_cpu_seconds=60)
 QUEUE = QueueId("S", "c", "q")
@@ -204,7 +204,7 @@ def test_a_task_queue_of_another_class_that_arrives_is_passed_by_with_one_questi
         lambda wanted, offered, name=one.name, holds=rule: asked.append(name) or holds(wanted, offered)
         for one, rule in zip(WHERE, holds, strict=True)
     ]
-    monkeypatch.setattr("lodesman.matching.group_index._HOLDS", tuple(counting))
+    monkeypatch.setattr("lodesman.decide.matching.group_index._HOLDS", tuple(counting))
     crowd.index.put(
         10_000, replace(KEY, job_class="app8", variant="default", project="new", sites=("s3",)), 1, now=0.0
     )

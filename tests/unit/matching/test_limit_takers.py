@@ -13,11 +13,11 @@ from tests.unit.matching.test_quota_book import key_of, load, place_of, vocabula
 from tests.unit.quota.conftest import sets_of
 from tests.unit.quota.test_quota_oracle import World, allowed, some_job, some_line, text_of
 
-from lodesman.matching.limit_takers import RunningJob, Taken, taken_by, values_shown
-from lodesman.matching.limits import RunLimits
-from lodesman.matching.quota_book import QuotaBook
-from lodesman.plan.limits import WaitingQueue, WorkToLimit, hold_against
-from lodesman.resources import QueueId
+from lodesman.decide.matching.limit_takers import RunningJob, Taken, taken_by, values_shown
+from lodesman.decide.matching.limits import RunLimits
+from lodesman.decide.matching.quota_book import QuotaBook
+from lodesman.decide.rehearse.limits import WaitingQueue, WorkToLimit, hold_against
+from lodesman.decide.resources import QueueId
 
 
 def some_book(draw):

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import at_most
 
-from lodesman.masks.bits import bits
-from lodesman.matching.buckets import Counter
-from lodesman.matching.limit_rules import BucketUse, Need, RunPlace
-from lodesman.matching.limits import RunLimits
-from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.decide.masks.bits import bits
+from lodesman.decide.matching.buckets import Counter
+from lodesman.decide.matching.limit_rules import BucketUse, Need, RunPlace
+from lodesman.decide.matching.limits import RunLimits
+from lodesman.decide.matching.task_queue import TaskQueueKey
 
 KEYS = [
     TaskQueueKey(owner=owner, group="g", vo="v", project=project, cores=cores)

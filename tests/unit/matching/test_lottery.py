@@ -11,14 +11,14 @@ from dataclasses import replace
 
 import pytest
 
-from lodesman.matching.buckets import SetPlace, Split
-from lodesman.matching.index import Index
-from lodesman.matching.lottery import _TRIES, Lottery
-from lodesman.matching.request import ResourceRequest
-from lodesman.matching.shares import GroupShare, parts_of, priority_weight
-from lodesman.matching.spots import NONE_SHUT, Shut
-from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.matching.views import Views, numbers_of
+from lodesman.decide.matching.buckets import SetPlace, Split
+from lodesman.decide.matching.index import Index
+from lodesman.decide.matching.lottery import _TRIES, Lottery
+from lodesman.decide.matching.request import ResourceRequest
+from lodesman.decide.matching.shares import GroupShare, parts_of, priority_weight
+from lodesman.decide.matching.spots import NONE_SHUT, Shut
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.matching.views import Views, numbers_of
 
 KEY = TaskQueueKey(owner="alice", group="g00", vo="vo1", norm_cpu_seconds=0)
 REQUEST = ResourceRequest(vo="vo1", site="A")

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from lodesman.matching.matcher import Matcher
-from lodesman.matching.request import ResourceRequest
-from lodesman.matching.shares import GroupShare
-from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.decide.matching.matcher import Matcher
+from lodesman.decide.matching.request import ResourceRequest
+from lodesman.decide.matching.shares import GroupShare
+from lodesman.decide.matching.task_queue import TaskQueueKey
 
 KEY = TaskQueueKey(owner="alice", group="bio", vo="vo1", norm_cpu_seconds=0)
 REQUEST = ResourceRequest(vo="vo1", site="A")

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from lodesman.matching.criteria import explain
-from lodesman.matching.index import _CROWDED_SECONDS, _IDLE_SECONDS
-from lodesman.matching.matcher import Matcher
-from lodesman.matching.parked import signature
-from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
-from lodesman.matching.shares import GroupShare
-from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.decide.matching.criteria import explain
+from lodesman.decide.matching.index import _CROWDED_SECONDS, _IDLE_SECONDS
+from lodesman.decide.matching.matcher import Matcher
+from lodesman.decide.matching.parked import signature
+from lodesman.decide.matching.request import ANY, PRIVATE, ResourceRequest
+from lodesman.decide.matching.shares import GroupShare
+from lodesman.decide.matching.task_queue import TaskQueueKey
 
 
 def some(letters, size):

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.matching import TaskQueueKey
-from lodesman.matching.offers import CPU_STEP, JOIN_SECONDS, UNLIMITED, kept_seconds, offers_of
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.decide.matching.offers import CPU_STEP, JOIN_SECONDS, UNLIMITED, kept_seconds, offers_of
+from lodesman.decide.resources import QueueTable, load_resources
 from lodesman.pilot.decisions import _LEAST_LIFE_S, Load, Slot, next_claim, reserve_s
-from lodesman.resources import QueueTable, load_resources
 
 KEY = TaskQueueKey(owner="ann", group="g", vo="lab", norm_cpu_seconds=100)
 

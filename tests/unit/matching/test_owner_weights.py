@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.matching.test_lottery import DRAWS, KEY, REQUEST, World, z_of
 
-from lodesman.matching.lottery import _TRIES
-from lodesman.matching.shares import GroupShare, director_weights
+from lodesman.decide.matching.lottery import _TRIES
+from lodesman.decide.matching.shares import GroupShare, director_weights
 
 WEIGHTS = {"ann": 3.0, "bob": 0.5, "far": 40.0}
 

@@ -7,11 +7,11 @@ from itertools import combinations_with_replacement, product
 
 import pytest
 
-from lodesman.matching import GroupShare, ResourceRequest, TaskQueueKey
-from lodesman.matching.lottery import _AT_RANDOM, _COMPARED
-from lodesman.matching.matcher import Left, Matcher
-from lodesman.matching.packing import SharedSlot, expected_seconds, least_waste
-from lodesman.matching.shares import priority_weight
+from lodesman.decide.matching import GroupShare, ResourceRequest, TaskQueueKey
+from lodesman.decide.matching.lottery import _AT_RANDOM, _COMPARED
+from lodesman.decide.matching.matcher import Left, Matcher
+from lodesman.decide.matching.packing import SharedSlot, expected_seconds, least_waste
+from lodesman.decide.matching.shares import priority_weight
 
 KEY = TaskQueueKey(owner="ann", group="g", vo="vo", norm_cpu_seconds=3_600)
 REQUEST = ResourceRequest(vo="vo", cores=8, norm_cpu_seconds=10**9)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.matching.criteria import explain
-from lodesman.matching.matcher import Matcher
-from lodesman.matching.parked import _IDLE_SIGNATURES, FEW, Parked, signature
-from lodesman.matching.request import ResourceRequest
-from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.decide.matching.criteria import explain
+from lodesman.decide.matching.matcher import Matcher
+from lodesman.decide.matching.parked import _IDLE_SIGNATURES, FEW, Parked, signature
+from lodesman.decide.matching.request import ResourceRequest
+from lodesman.decide.matching.task_queue import TaskQueueKey
 
 KEY = TaskQueueKey(owner="alice", group="bio", vo="vo1", norm_cpu_seconds=0)
 REQUEST = ResourceRequest(vo="vo1", site="A", cores=1, norm_cpu_seconds=3600)

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.nodes import NodePath
-from lodesman.gridengine.vocabulary import Vocabulary
-from lodesman.matching.joined_book import joined
-from lodesman.matching.limit_rules import RunPlace
-from lodesman.matching.limits import RunLimits
-from lodesman.matching.place_book import PlaceBook, concerns
-from lodesman.matching.quota_book import QuotaBook
-from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.quota.reading import read_quota_sets
-from lodesman.resources.draft import DELAY, RUNNING
-from lodesman.resources.model import FilePosition
-from lodesman.resources.place_limits import PlaceLimit
+from lodesman.decide.matching.joined_book import joined
+from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.matching.limits import RunLimits
+from lodesman.decide.matching.place_book import PlaceBook, concerns
+from lodesman.decide.matching.quota_book import QuotaBook
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.resources.draft import DELAY, RUNNING
+from lodesman.decide.resources.model import FilePosition
+from lodesman.decide.resources.place_limits import PlaceLimit
+from lodesman.languages.gridengine.vocabulary import Vocabulary
+from lodesman.languages.quota.reading import read_quota_sets
+from lodesman.wire.nodes import NodePath
 
 A, B = RunPlace("A", "ce1", "q"), RunPlace("A", "ce2", "q")
 ELSEWHERE = RunPlace("E", "ce1", "q")

@@ -21,15 +21,15 @@ from tests.unit.quota.test_quota_oracle import (
     text_of,
 )
 
-from lodesman.gridengine.complexes import read_complexes
-from lodesman.gridengine.files import read_vocabulary
-from lodesman.gridengine.vocabulary import Vocabulary
-from lodesman.matching import quota_book
-from lodesman.matching.limit_rules import RunPlace
-from lodesman.matching.limits import RunLimits
-from lodesman.matching.quota_book import QuotaBook, job_of
-from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.quota.reading import read_quota_sets
+from lodesman.decide.matching import quota_book
+from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.matching.limits import RunLimits
+from lodesman.decide.matching.quota_book import QuotaBook, job_of
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.languages.gridengine.complexes import read_complexes
+from lodesman.languages.gridengine.files import read_vocabulary
+from lodesman.languages.gridengine.vocabulary import Vocabulary
+from lodesman.languages.quota.reading import read_quota_sets
 
 VOCABULARY = Vocabulary(complexes=COMPLEXES)
 HERE = RunPlace("S", "ce", "all.q", "h1")

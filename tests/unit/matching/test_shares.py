@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.matching.shares import GroupShare, director_weights, parts_of, priority_weight
-from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.decide.matching.shares import GroupShare, director_weights, parts_of, priority_weight
+from lodesman.decide.matching.task_queue import TaskQueueKey
 
 KEY = TaskQueueKey(owner="alice", group="bio", vo="vo1")
 

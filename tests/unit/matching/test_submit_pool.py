@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.vocabulary import Kind
-from lodesman.classad import Ad, evaluate, parse_ad, parse_expression
-from lodesman.errors import InvalidJob
-from lodesman.matching import TaskQueueKey, given_of, submit_pool
-from lodesman.matching.submit_pool import read_again, wanted_of, with_stations, without_stations
-from lodesman.matching.task_queue import job_ad
-from lodesman.resources import ParameterType, TypeTable, compile_requirements
-from lodesman.resources.kinds import parse_type
+from lodesman.base.errors import InvalidJob
+from lodesman.decide.matching import TaskQueueKey, given_of, submit_pool
+from lodesman.decide.matching.submit_pool import read_again, wanted_of, with_stations, without_stations
+from lodesman.decide.matching.task_queue import job_ad
+from lodesman.decide.resources import ParameterType, TypeTable, compile_requirements
+from lodesman.decide.resources.kinds import parse_type
+from lodesman.languages.classad import Ad, evaluate, parse_ad, parse_expression
+from lodesman.wire.vocabulary import Kind
 
 TYPES = TypeTable(
     [

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.matching.criteria import CRITERIA, explain
-from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
-from lodesman.matching.tables import _IDENTITY, PLACE, KeyTable, RequestTable, serves
-from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.decide.matching.criteria import CRITERIA, explain
+from lodesman.decide.matching.request import ANY, PRIVATE, ResourceRequest
+from lodesman.decide.matching.tables import _IDENTITY, PLACE, KeyTable, RequestTable, serves
+from lodesman.decide.matching.task_queue import TaskQueueKey
 
 
 def some(*values: str) -> st.SearchStrategy[tuple[str, ...]]:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.jobs.spec import JobSpec
-from lodesman.matching.task_queue import TaskQueueKey, key_from_json, key_of, key_to_json
+from lodesman.decide.matching.task_queue import TaskQueueKey, key_from_json, key_of, key_to_json
+from lodesman.languages.jobs.spec import JobSpec
 
 words = st.text(max_size=8)
 lists = st.sets(words, max_size=4).map(lambda s: tuple(sorted(s)))

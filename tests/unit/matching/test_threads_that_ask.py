@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from lodesman.matching.offers import offers_of
-from lodesman.matching.policy import Residents, VOConfig
-from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.resources import QueueTable, load_resources
+from lodesman.decide.matching.offers import offers_of
+from lodesman.decide.matching.policy import Residents, VOConfig
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.resources import QueueTable, load_resources
 
 TEXT = "\n".join(
     f'[site.S{n}.ce.c.queue.q]\nCPUTime = {1000 * n}\nMemory = {500 * n}\nTag = ["t{n}", "all"]\nBackend = "local"'

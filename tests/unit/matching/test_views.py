@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from lodesman.matching.criteria import explain
-from lodesman.matching.group_index import _RECENT
-from lodesman.matching.index import Index
-from lodesman.matching.lottery import Lottery
-from lodesman.matching.request import ResourceRequest
-from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.matching.views import _VIEWS_AT_MOST, Views, numbers_of
+from lodesman.decide.matching.criteria import explain
+from lodesman.decide.matching.group_index import _RECENT
+from lodesman.decide.matching.index import Index
+from lodesman.decide.matching.lottery import Lottery
+from lodesman.decide.matching.request import ResourceRequest
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.matching.views import _VIEWS_AT_MOST, Views, numbers_of
 
 KEY = TaskQueueKey(owner="alice", group="bio", vo="vo1", norm_cpu_seconds=0)
 REQUEST = ResourceRequest(vo="vo1", site="A", memory_mb=1000)
@@ -62,7 +62,7 @@ def test_a_mask_catches_up_with_few_and_many_arrivals(watched, arrivals):
 
 def test_a_wide_mask_that_missed_more_than_is_remembered_is_made_anew(watched, monkeypatch):
     """Wide masks are updated for longer, but not beyond the changes that the group keeps."""
-    monkeypatch.setattr("lodesman.matching.group_index._WIDE", 1)
+    monkeypatch.setattr("lodesman.decide.matching.group_index._WIDE", 1)
     watched.put()
     watched.seen()
     for n in range(_RECENT + 5):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.matching.offers import offers_of
-from lodesman.resources import QueueTable, load_resources
+from lodesman.decide.matching.offers import offers_of
+from lodesman.decide.resources import QueueTable, load_resources
 
 HOUR = 3_600
 

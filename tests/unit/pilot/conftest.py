@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lodesman import kernel
+from lodesman.base import kernel
 from lodesman.pilot.context import PilotContext, PilotFile, PilotOptions
 from lodesman.pilot.node import WorkerNode
 from lodesman.pilot.nursery import Nursery

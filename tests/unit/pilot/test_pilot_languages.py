@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidConfig, InvalidRequest
+from lodesman.base.errors import InvalidConfig, InvalidRequest
 from lodesman.pilot.context import Log, PilotOptions, parse_pilot_file
 from lodesman.pilot.protocol import (
     AssignedJob,

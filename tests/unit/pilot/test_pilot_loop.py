@@ -12,10 +12,7 @@ from typing import Any
 
 import pytest
 
-from lodesman.client import Aborted
-from lodesman.errors import StorageFull, Unauthorized, Unavailable
-from lodesman.jobstatus.timeline import Said
-from lodesman.jobstatus.values import Status
+from lodesman.base.errors import StorageFull, Unauthorized, Unavailable
 from lodesman.pilot import loop
 from lodesman.pilot.decisions import Load
 from lodesman.pilot.features import Features
@@ -37,6 +34,9 @@ from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.server_threads import _AttemptJournal
 from lodesman.pilot.session import JoinRefused
 from lodesman.pilot.trial import NodeTrial
+from lodesman.site.jobstatus.timeline import Said
+from lodesman.site.jobstatus.values import Status
+from lodesman.wire.client import Aborted
 
 TERMS = JoinReply(pilot=7, token="tok", lease_s=600, heartbeat_s=0.05, idle_s=600)
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from lodesman.client.exchange import local_fault
-from lodesman.errors import (
+from lodesman.base.errors import (
     Conflict,
     InvalidRequest,
     LodesmanError,
@@ -25,6 +24,7 @@ from lodesman.errors import (
 from lodesman.pilot.outbox import _MAX_BATCH, _TOGETHER_S, Outbox, _without_output
 from lodesman.pilot.protocol import AttemptKey, PayloadReport
 from lodesman.pilot.server_threads import _AttemptJournal
+from lodesman.wire.client.exchange import local_fault
 
 OUTPUT = {"sha256": "ab", "size": 7}
 

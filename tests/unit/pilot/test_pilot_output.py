@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.client import Aborted, sha256_of
 from lodesman.pilot import output
 from lodesman.pilot.output import _CUT_STREAM_BYTES, _planned, matches, pack
 from lodesman.pilot.protocol import MB
+from lodesman.wire.client import Aborted, sha256_of
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import zipfile
 
 import pytest
 
-from lodesman.daemon.bootstrap import build_zipapp, travelling_sources
 from lodesman.pilot.__main__ import _to_be_kept
+from lodesman.server.main.bootstrap import build_zipapp, travelling_sources
 
 
 @pytest.fixture(scope="module")
@@ -35,21 +35,26 @@ def run(archive, *arguments, cwd, interpreter=sys.executable):
 
 def test_what_travels():
     names = set(travelling_sources())
-    assert {"__main__.py", "lodesman/__init__.py", "lodesman/errors.py", "lodesman/pilot/loop.py"} <= names
-    assert "lodesman/client/connection.py" in names
-    assert not any("daemon" in name for name in names)
-    assert {name.split("/")[1] for name in names if "/" in name} == {
-        "__init__.py",
-        "errors.py",
-        "kernel.py",
-        "client",
-        "jobstatus",
-        "pilot",
-    }
-    assert "lodesman/jobstatus/channel.py" in names
+    assert {
+        "__main__.py",
+        "lodesman/__init__.py",
+        "lodesman/base/errors.py",
+        "lodesman/pilot/loop.py",
+    } <= names
+    assert "lodesman/wire/client/connection.py" in names
+    assert not any("server" in name for name in names if "threads" not in name)
+    base = {"base", "base/errors", "base/kernel", "site", "wire"}
+    assert parts_of(names) == base | {"pilot", "site/jobstatus", "wire/client"}
+    assert "lodesman/site/jobstatus/channel.py" in names
     assert not any("vacat" in name or "sites" in name for name in names)
-    own = {name.split("/")[1] for name in travelling_sources("jobstatus") if "/" in name}
-    assert own == {"__init__.py", "errors.py", "kernel.py", "jobstatus"}
+    assert parts_of(travelling_sources("jobstatus")) == base | {"site/jobstatus"}
+
+
+def parts_of(names):
+    """The parts of rooms; a room where its own `__init__` travels."""
+    paths = [name.removeprefix("lodesman/").removesuffix(".py").split("/") for name in names if "/" in name]
+    paths = [path for path in paths if path != ["__init__"]]
+    return {path[0] if path[0] == "pilot" or path[1] == "__init__" else "/".join(path[:2]) for path in paths}
 
 
 @pytest.mark.slow

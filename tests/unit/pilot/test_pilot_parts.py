@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from lodesman.client import Aborted
-from lodesman.errors import Conflict, Unauthorized, Unavailable
-from lodesman.jobstatus.timeline import Said
-from lodesman.jobstatus.values import Status
+from lodesman.base.errors import Conflict, Unauthorized, Unavailable
 from lodesman.pilot import roster as roster_module
 from lodesman.pilot.decisions import SERVER, SLOT_END, Slot, Stop
 from lodesman.pilot.loop import _Wake
 from lodesman.pilot.protocol import AttemptKey, ClaimReply, HeartbeatReply, PayloadUsage
 from lodesman.pilot.roster import Roster, Watch
 from lodesman.pilot.server_threads import _BUSY_S, Claimer, Heartbeat, _AttemptJournal
+from lodesman.site.jobstatus.timeline import Said
+from lodesman.site.jobstatus.values import Status
+from lodesman.wire.client import Aborted
 
 STOP = Stop("killed", "why")
 

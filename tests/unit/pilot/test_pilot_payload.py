@@ -15,9 +15,7 @@ from base64 import b64decode
 
 import pytest
 
-from lodesman.client import Aborted, BadChecksum, LocalFault
-from lodesman.client.exchange import local_fault
-from lodesman.errors import NotFound, Unavailable
+from lodesman.base.errors import NotFound, Unavailable
 from lodesman.pilot.decisions import Stop
 from lodesman.pilot.launch import remove_tree
 from lodesman.pilot.outbox import Outbox
@@ -25,6 +23,8 @@ from lodesman.pilot.payload import PayloadContext, PayloadRun
 from lodesman.pilot.protocol import AttemptKey, SandboxFile
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.trial import NodeTrial
+from lodesman.wire.client import Aborted, BadChecksum, LocalFault
+from lodesman.wire.client.exchange import local_fault
 
 INPUT = (SandboxFile("data", "/v1/sandboxes/x", "good", 1, unpack=False),)
 

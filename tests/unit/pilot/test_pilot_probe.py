@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from tests.unit.pilot.test_python39 import oldest_python
 
-from lodesman.background.node_report import judge_node, read_report
-from lodesman.daemon.bootstrap import build_zipapp
 from lodesman.pilot import probe
+from lodesman.server.loops.node_report import judge_node, read_report
+from lodesman.server.main.bootstrap import build_zipapp
 
 PATIENCE = 60.0
 

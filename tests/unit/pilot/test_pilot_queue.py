@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from lodesman.client import Client
-from lodesman.errors import Forbidden, LodesmanError, TooLarge, Unauthorized, Unavailable
+from lodesman.base.errors import Forbidden, LodesmanError, TooLarge, Unauthorized, Unavailable
 from lodesman.pilot.context import PilotFile, PilotOptions, parse_pilot_file
 from lodesman.pilot.session import (
     _MAX_PRESENTED,
@@ -16,6 +15,7 @@ from lodesman.pilot.session import (
     find_queue,
     presented,
 )
+from lodesman.wire.client import Client
 
 QUEUE = BatchQueue("S", "C", "Q")
 ENVIRONMENT = {"LODESMAN_SITE": "S", "LODESMAN_CE": "C", "LODESMAN_QUEUE": "Q"}

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.client import BadChecksum
 from lodesman.pilot import launch
 from lodesman.pilot.launch import BadSandbox, fetch, make_place, safe_name, unpack
 from lodesman.pilot.protocol import SandboxFile
+from lodesman.wire.client import BadChecksum
 
 
 def entry(name, content=b"", **more):

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lodesman.client import Client
-from lodesman.errors import Conflict, LodesmanError, NotFound, Unauthorized, Unavailable
+from lodesman.base.errors import Conflict, LodesmanError, NotFound, Unauthorized, Unavailable
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import ClaimRequest
 from lodesman.pilot.node import WorkerNode
 from lodesman.pilot.session import JoinRefused, ServerSession
+from lodesman.wire.client import Client
 
 NODE = WorkerNode("h", "os", "p", 2, 100, 200, "3.9", "0")
 GRANTED = {"pilot": 7, "token": "tok", "lease_s": 60, "heartbeat_s": 5, "idle_s": 3}

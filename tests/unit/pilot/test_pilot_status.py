@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from lodesman.jobstatus import channel
 from lodesman.pilot import jobstatus as writer_module
 from lodesman.pilot import roster as roster_module
 from lodesman.pilot.decisions import SERVER, Slot, Stop
@@ -18,6 +17,7 @@ from lodesman.pilot.jobstatus import StatusWriter, allocated_cores, batch_end, e
 from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.roster import Roster
 from lodesman.pilot.slots import Promises
+from lodesman.site.jobstatus import channel
 
 
 class Ghost:

@@ -13,7 +13,6 @@ import time
 
 import pytest
 
-from lodesman.client.exchange import local_fault
 from lodesman.pilot import __main__ as start
 from lodesman.pilot.decisions import (
     EXECUTE,
@@ -32,6 +31,7 @@ from lodesman.pilot.payload import PayloadContext, PayloadRun
 from lodesman.pilot.protocol import AttemptKey, SandboxFile, report_end
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.trial import NodeTrial
+from lodesman.wire.client.exchange import local_fault
 
 NOEXEC = "No program can be executed in /s: Permission denied (is it mounted with noexec?)"
 # What may be wrong, what the trial meets with, and its words.
@@ -108,7 +108,7 @@ def test_ends_after_which_the_node_is_tried(cause, more, smells):
 _TRY = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from lodesman import kernel
+from lodesman.base import kernel
 from lodesman.pilot.nursery import Nursery
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.trial import NodeTrial

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lodesman import kernel
+from lodesman.base import kernel
 from lodesman.pilot import nursery as nurseries
 from lodesman.pilot import processes, warden
 from lodesman.pilot.nursery import Nursery

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lodesman.gridengine.complexes import Complexes, read_complexes
-from lodesman.gridengine.stock import STOCK_COMPLEXES
-from lodesman.quota.evaluation import evaluate, exceeded
-from lodesman.quota.reading import read_quota_sets
+from lodesman.languages.gridengine.complexes import Complexes, read_complexes
+from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.quota.evaluation import evaluate, exceeded
+from lodesman.languages.quota.reading import read_quota_sets
 
 DATA = Path(__file__).parents[2] / "data" / "gridengine"
 ROWS = """

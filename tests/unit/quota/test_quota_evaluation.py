@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.quota.conftest import COMPLEXES, Cluster, complexes_with, one_set, sets_of, table
 
-from lodesman.gridengine.complexes import Complexes
-from lodesman.quota.evaluation import Bucket, charges, evaluate, exceeded, limit_value
-from lodesman.quota.matching import JobValues, PlaceValues, QuotaJob, QuotaPlace
+from lodesman.languages.gridengine.complexes import Complexes
+from lodesman.languages.quota.evaluation import Bucket, charges, evaluate, exceeded, limit_value
+from lodesman.languages.quota.matching import JobValues, PlaceValues, QuotaJob, QuotaPlace
 
 GIB = 1 << 30
 JOB = QuotaJob(user="u1")

@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 from tests.unit.quota.conftest import one_set, table
 
-from lodesman.gridengine.vocabulary import HostGroup, UserList, Vocabulary
-from lodesman.quota.matching import JobValues, PlaceValues, QuotaJob, QuotaPlace, job_side, place_side
+from lodesman.languages.gridengine.vocabulary import HostGroup, UserList, Vocabulary
+from lodesman.languages.quota.matching import (
+    JobValues,
+    PlaceValues,
+    QuotaJob,
+    QuotaPlace,
+    job_side,
+    place_side,
+)
 
 PLACE = QuotaPlace(queue="all.q", host="node1")
 TEAM = Vocabulary(

@@ -6,9 +6,9 @@ import pytest
 from tests.unit.quota.conftest import sets_of
 from tests.unit.quota.test_quota_text import SEED
 
-from lodesman.gridengine.vocabulary import HostGroup, Project, UserList, Vocabulary
-from lodesman.quota.notices import NoticeKind, notices
-from lodesman.quota.rules import FilterTag
+from lodesman.languages.gridengine.vocabulary import HostGroup, Project, UserList, Vocabulary
+from lodesman.languages.quota.notices import NoticeKind, notices
+from lodesman.languages.quota.rules import FilterTag
 
 VOCABULARY = Vocabulary(
     host_groups={"@lx_host": HostGroup(name="@lx_host", members=("lx1",))},

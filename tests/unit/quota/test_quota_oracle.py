@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.quota.conftest import COMPLEXES, sets_of
 
-from lodesman.gridengine.files import read_vocabulary
-from lodesman.quota.evaluation import Bucket, evaluate, exceeded
-from lodesman.quota.matching import QuotaJob, QuotaPlace, job_side, place_side
+from lodesman.languages.gridengine.files import read_vocabulary
+from lodesman.languages.quota.evaluation import Bucket, evaluate, exceeded
+from lodesman.languages.quota.matching import QuotaJob, QuotaPlace, job_side, place_side
 
 VOCABULARY_TEXT = """
 name team

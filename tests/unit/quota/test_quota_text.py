@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.quota.conftest import COMPLEXES, faults_of, sets_of, table
 
-from lodesman.quota.reading import read_quota_sets
-from lodesman.quota.rules import (
+from lodesman.languages.quota.reading import read_quota_sets
+from lodesman.languages.quota.rules import (
     FilterTag,
     LoadTerm,
     QuotaFilter,

@@ -8,10 +8,10 @@ import pytest
 from tests.unit.quota.conftest import COMPLEXES, Cluster, complexes_with, sets_of, table
 from tests.unit.quota.test_quota_text import SEED
 
-from lodesman.gridengine.stock import STOCK_COMPLEXES
-from lodesman.gridengine.vocabulary import HostGroup, UserList, Vocabulary
-from lodesman.quota.evaluation import evaluate
-from lodesman.quota.matching import QuotaJob, QuotaPlace
+from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.vocabulary import HostGroup, UserList, Vocabulary
+from lodesman.languages.quota.evaluation import evaluate
+from lodesman.languages.quota.matching import QuotaJob, QuotaPlace
 
 VOCABULARY = Vocabulary(
     host_groups={"@lx_host": HostGroup(name="@lx_host", members=("lx1", "LX2"))},

@@ -1,10 +1,10 @@
 """Which queues of a configuration fulfil Requirements, and what speaks against the others."""
 
-from lodesman.answers.nodes import QueueId
-from lodesman.masks.bits import bits
-from lodesman.resources import QueueTable, compile_requirements, load_resources
-from lodesman.resources.inherit import all_queues
-from lodesman.resources.requirement import mismatches
+from lodesman.decide.masks.bits import bits
+from lodesman.decide.resources import QueueTable, compile_requirements, load_resources
+from lodesman.decide.resources.inherit import all_queues
+from lodesman.decide.resources.requirement import mismatches
+from lodesman.wire.nodes import QueueId
 
 
 def eligible_mask(table, wanted):

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from tests.unit.resources.conftest import load_toml, named
 from tests.unit.resources.test_queue_table import TYPES, worlds
 
-from lodesman.answers.vocabulary import Kind
-from lodesman.classad import Ad, parse_ad
-from lodesman.classad.ads import ad_of
-from lodesman.errors import InvalidJob
-from lodesman.resources import QueueTable, compile_requirements
-from lodesman.resources.expression import holds_at, read_expression
-from lodesman.resources.requirement import by_clause, without_clause
+from lodesman.base.errors import InvalidJob
+from lodesman.decide.resources import QueueTable, compile_requirements
+from lodesman.decide.resources.expression import holds_at, read_expression
+from lodesman.decide.resources.requirement import by_clause, without_clause
+from lodesman.languages.classad import Ad, parse_ad
+from lodesman.languages.classad.ads import ad_of
+from lodesman.wire.vocabulary import Kind
 
 WORLD = """
 [job_description]

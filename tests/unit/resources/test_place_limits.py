@@ -7,11 +7,11 @@ from dataclasses import fields
 import pytest
 from tests.unit.resources.conftest import load_cfg, load_toml
 
-from lodesman.errors import InvalidConfig
-from lodesman.jobs.attributes import by_name
-from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.resources import load_resources
-from lodesman.resources.place_limits import FIELDS
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.resources import load_resources
+from lodesman.decide.resources.place_limits import FIELDS
+from lodesman.languages.jobs.attributes import by_name
 
 CFG = """Resources { Sites { LCG { LCG.A.org { CEs { ce1 { Queues { q { CPUTime = 9
 } } } } } } } }

@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.resources.conftest import eligible_mask, load_toml, named, reasons
 
-from lodesman.answers.vocabulary import Kind
-from lodesman.errors import InvalidJob
-from lodesman.masks.bits import bits
-from lodesman.resources import (
+from lodesman.base.errors import InvalidJob
+from lodesman.decide.masks.bits import bits
+from lodesman.decide.resources import (
     Node,
     ParameterType,
     QueueId,
@@ -18,7 +17,8 @@ from lodesman.resources import (
     TypeTable,
     compile_requirements,
 )
-from lodesman.resources.kinds import typed_value
+from lodesman.decide.resources.kinds import typed_value
+from lodesman.wire.vocabulary import Kind
 
 TYPES = TypeTable(
     [

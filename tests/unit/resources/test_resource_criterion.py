@@ -4,12 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.vocabulary import Kind, Level
-from lodesman.errors import InvalidJob
-from lodesman.resources.inherit import Effective
-from lodesman.resources.kinds import TypeTable, parse_type
-from lodesman.resources.model import BadValue
-from lodesman.resources.requirement import (
+from lodesman.base.errors import InvalidJob
+from lodesman.decide.resources.inherit import Effective
+from lodesman.decide.resources.kinds import TypeTable, parse_type
+from lodesman.decide.resources.model import BadValue
+from lodesman.decide.resources.requirement import (
     _MAX_REQUIREMENTS,
     _MAX_TEXT,
     _MAX_VALUES,
@@ -19,6 +18,7 @@ from lodesman.resources.requirement import (
     compile_requirements,
     judge,
 )
+from lodesman.wire.vocabulary import Kind, Level
 
 TYPES = TypeTable(
     [

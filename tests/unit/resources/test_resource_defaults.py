@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.resources.conftest import eligible, load_cfg, load_toml, reasons
 
-from lodesman.answers.nodes import NodePath
-from lodesman.answers.vocabulary import Level
-from lodesman.errors import InvalidConfig
-from lodesman.resources import (
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.resources import (
     QueueId,
     effective_params,
     load_resources,
 )
-from lodesman.resources.inherit import _ce_type
+from lodesman.decide.resources.inherit import _ce_type
+from lodesman.wire.nodes import NodePath
+from lodesman.wire.vocabulary import Level
 
 HERE = QueueId("S", "c", "q")
 TOML = """

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from tests.unit.resources.conftest import eligible, load_cfg
 
-from lodesman.answers.vocabulary import Level
-from lodesman.resources import (
+from lodesman.decide.resources import (
     QueueId,
     effective_params,
     fold,
     load_resources,
     queue_settings,
 )
+from lodesman.wire.vocabulary import Level
 
 DATA = Path(__file__).parents[2] / "data" / "resources"
 HARBOUR = "LCG.Harbour.is"

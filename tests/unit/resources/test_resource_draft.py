@@ -4,11 +4,10 @@ import json
 
 import pytest
 
-from lodesman.answers.nodes import QueueId
-from lodesman.errors import InvalidConfig
-from lodesman.resources.draft import _SHOWN_FAULTS, ConfigDraft, Fault, RawParam, refuse
-from lodesman.resources.load import build
-from lodesman.resources.model import (
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.resources.draft import _SHOWN_FAULTS, ConfigDraft, Fault, RawParam, refuse
+from lodesman.decide.resources.load import build
+from lodesman.decide.resources.model import (
     FilePosition,
     Node,
     ResourceTree,
@@ -17,6 +16,7 @@ from lodesman.resources.model import (
     fold,
     without_repetition,
 )
+from lodesman.wire.nodes import QueueId
 
 
 def at(line, file="f.cfg", section="/S"):

@@ -3,11 +3,11 @@
 import pytest
 from tests.unit.resources.conftest import eligible, load_toml, reasons
 
-from lodesman.errors import InvalidJob
-from lodesman.resources import (
+from lodesman.base.errors import InvalidJob
+from lodesman.decide.resources import (
     ResourceConfig,
 )
-from lodesman.resources.requirement import Mismatch
+from lodesman.decide.resources.requirement import Mismatch
 
 CONFIG = """
 [job_description]

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.resources.conftest import load_cfg, load_toml
 
-from lodesman.errors import InvalidConfig, SyntaxFault
-from lodesman.resources import QueueTable, compile_requirements, load_resources
+from lodesman.base.errors import InvalidConfig, SyntaxFault
+from lodesman.decide.resources import QueueTable, compile_requirements, load_resources
 
 words = st.sampled_from(
     [

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.vocabulary import Level
-from lodesman.resources import (
+from lodesman.decide.resources import (
     FilePosition,
     QueueId,
     ResourceTree,
     TypeTable,
     effective_params,
 )
-from lodesman.resources.inherit import all_queues
-from lodesman.resources.model import Node
+from lodesman.decide.resources.inherit import all_queues
+from lodesman.decide.resources.model import Node
+from lodesman.wire.vocabulary import Level
 
 LEVELS = list(Level)
 HERE = QueueId("S", "c", "q")

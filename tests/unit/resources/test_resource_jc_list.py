@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.config import load_config
-from lodesman.errors import InvalidConfig
-from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources, written_jc_lists
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import load_resources, written_jc_lists
+from lodesman.server.config import load_config
 
 TOML = """[site.S]
 jc_list = "NO_JC,app.v1,[@gpu=ANY_JC]"

@@ -4,9 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.vocabulary import Kind
-from lodesman.resources.kinds import ParameterType, TypeTable, admits, boolean_of, parse_type, scalar_of
-from lodesman.resources.model import BadValue, as_text, fold
+from lodesman.decide.resources.kinds import (
+    ParameterType,
+    TypeTable,
+    admits,
+    boolean_of,
+    parse_type,
+    scalar_of,
+)
+from lodesman.decide.resources.model import BadValue, as_text, fold
+from lodesman.wire.vocabulary import Kind
 
 
 @pytest.mark.parametrize(

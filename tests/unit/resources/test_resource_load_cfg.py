@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from tests.unit.resources.conftest import eligible, load_cfg, load_toml
 
-from lodesman.answers.vocabulary import Kind, Level
-from lodesman.errors import InvalidConfig
-from lodesman.resources import (
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.resources import (
     FilePosition,
     GroupConfig,
     QueueId,
     effective_params,
     load_resources,
 )
+from lodesman.wire.vocabulary import Kind, Level
 
 DATA = Path(__file__).parents[2] / "data" / "resources"
 LONG = QueueId("LCG.CERN.ch", "ce130.cern.example", "condor/long")

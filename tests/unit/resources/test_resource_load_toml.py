@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.resources.conftest import load_toml
 
-from lodesman.answers.vocabulary import Level
-from lodesman.errors import InvalidConfig, SyntaxFault
-from lodesman.resources import GroupConfig, QueueId, effective_params
-from lodesman.resources.load_toml import line_of, lines_of, parse_toml
+from lodesman.base.errors import InvalidConfig, SyntaxFault
+from lodesman.decide.resources import GroupConfig, QueueId, effective_params
+from lodesman.decide.resources.load_toml import line_of, lines_of, parse_toml
+from lodesman.wire.vocabulary import Level
 
 DATA = Path(__file__).parents[2] / "data" / "resources"
 

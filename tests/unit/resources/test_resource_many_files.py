@@ -4,8 +4,15 @@ from itertools import permutations
 
 import pytest
 
-from lodesman.errors import InvalidConfig
-from lodesman.resources import Fault, FilePosition, GroupConfig, QueueId, effective_params, load_resources
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.resources import (
+    Fault,
+    FilePosition,
+    GroupConfig,
+    QueueId,
+    effective_params,
+    load_resources,
+)
 
 HERE = QueueId("S", "c", "q")
 

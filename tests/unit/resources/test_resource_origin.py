@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.vocabulary import Level
-from lodesman.resources import (
+from lodesman.decide.resources import (
     NodePath,
     QueueId,
     ResourceTree,
     effective_params,
     load_resources,
 )
-from lodesman.resources.model import Node
+from lodesman.decide.resources.model import Node
+from lodesman.wire.vocabulary import Level
 
 TEXT = """
 [job_description]

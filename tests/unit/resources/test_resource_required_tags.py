@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.resources.conftest import load_cfg
 
-from lodesman.answers.nodes import QueueId
-from lodesman.errors import InvalidConfig
-from lodesman.resources import QueueTable, load_resources, queue_settings
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.resources import QueueTable, load_resources, queue_settings
+from lodesman.wire.nodes import QueueId
 
 SITE = """[site.S]
 VO = ["lab", "other"]

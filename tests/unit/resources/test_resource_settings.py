@@ -3,12 +3,12 @@
 import pytest
 from tests.unit.resources.conftest import load_toml
 
-from lodesman.answers.vocabulary import Kind
-from lodesman.errors import InvalidConfig
-from lodesman.resources import QueueId, QueueSettings, effective_params, queue_settings
-from lodesman.resources.kinds import WELL_KNOWN, parse_type, typed_value
-from lodesman.resources.model import ANY, BadValue, fold
-from lodesman.resources.settings import check_value
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.resources import QueueId, QueueSettings, effective_params, queue_settings
+from lodesman.decide.resources.kinds import WELL_KNOWN, parse_type, typed_value
+from lodesman.decide.resources.model import ANY, BadValue, fold
+from lodesman.decide.resources.settings import check_value
+from lodesman.wire.vocabulary import Kind
 
 
 def settings(lines, head=""):

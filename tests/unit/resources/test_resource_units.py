@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.resources.model import BadValue
-from lodesman.resources.units import _LIMIT, convert, number_in, plain_number
+from lodesman.decide.resources.model import BadValue
+from lodesman.decide.resources.units import _LIMIT, convert, number_in, plain_number
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidConfig
-from lodesman.resources import load_resources
-from lodesman.resources.kinds import canonical_version, version_key
-from lodesman.resources.model import BadValue
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.resources import load_resources
+from lodesman.decide.resources.kinds import canonical_version, version_key
+from lodesman.decide.resources.model import BadValue
 
 ASCENDING = [
     ("1.2", "1.10"),

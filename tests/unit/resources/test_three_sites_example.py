@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.unit.resources.conftest import eligible, eligible_mask, load_toml
 
-from lodesman.resources import QueueTable, queue_settings
+from lodesman.decide.resources import QueueTable, queue_settings
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "three-sites.toml"
 NORTH, SOUTH, EAST = "LCG.North.local", "LCG.South.local", "HPC.East.local"

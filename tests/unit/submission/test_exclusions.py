@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.matching import ResourceRequest, TaskQueueKey
-from lodesman.matching.offers import CAUSES, PoolScope
-from lodesman.matching.policy import Policy
-from lodesman.resources import QueueId, compile_requirements, load_resources
-from lodesman.submission import find_exclusions, never_text
+from lodesman.decide.matching import ResourceRequest, TaskQueueKey
+from lodesman.decide.matching.offers import CAUSES, PoolScope
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import QueueId, compile_requirements, load_resources
+from lodesman.decide.submission import find_exclusions, never_text
 
 TAGS = {1: ["a"], 2: ["a", "b"], 3: ["c"], 4: ["a", "b", "c"], 5: []}
 REQUIRED = {2: ["b"], 4: ["a", "c"]}

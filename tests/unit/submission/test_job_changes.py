@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import at_most
 
-from lodesman.matching import TaskQueueKey
-from lodesman.matching.policy import Policy
-from lodesman.resources import QueueId, load_resources
-from lodesman.submission import find_exclusions
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import QueueId, load_resources
+from lodesman.decide.submission import find_exclusions
 
 
 def place_of(change):

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from tests.unit.submission.test_native import COMPLEXES, NATIVE
 
-from lodesman.jsv.parameters import is_known
-from lodesman.submission.jsv_texts import JsvTexts, texts_of, view_of
-from lodesman.submission.native_texts import canonical
-from lodesman.submission.resolution import JsvView
+from lodesman.decide.submission.jsv_texts import JsvTexts, texts_of, view_of
+from lodesman.decide.submission.native_texts import canonical
+from lodesman.decide.submission.resolution import JsvView
+from lodesman.server.jsv.parameters import is_known
 
 VIEW = JsvView(
     values={

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from lodesman.matching import TaskQueueKey
-from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
-from lodesman.submission import find_exclusions, never_text
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import load_resources
+from lodesman.decide.submission import find_exclusions, never_text
 
 TEXT = '[site.S]\nVO = ["lab"]\n[site.S.ce.c.queue.q]\nCPUTime = 1000\n'
 WORLD = Policy(load_resources([("s.toml", TEXT)])).vo_config("lab")

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidJob
-from lodesman.gridengine.complexes import read_complexes
-from lodesman.gridengine.stock import STOCK_COMPLEXES
-from lodesman.jobclass.attributes import BOOLEAN_DEFAULTS, KINDS, AttributeKind
-from lodesman.jobs import read_job
-from lodesman.submission.native import record_of, values_of, with_attributes
-from lodesman.submission.native_forms import FORMS, smallest_slots
-from lodesman.submission.native_table import HERE, IS_KEPT, MEANINGS, SCALARS, path_of
-from lodesman.submission.native_texts import canonical
+from lodesman.base.errors import InvalidJob
+from lodesman.decide.submission.native import record_of, values_of, with_attributes
+from lodesman.decide.submission.native_forms import FORMS, smallest_slots
+from lodesman.decide.submission.native_table import HERE, IS_KEPT, MEANINGS, SCALARS, path_of
+from lodesman.decide.submission.native_texts import canonical
+from lodesman.languages.gridengine.complexes import read_complexes
+from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.jobclass.attributes import BOOLEAN_DEFAULTS, KINDS, AttributeKind
+from lodesman.languages.jobs import read_job
 
 # Those that every site has, but for short names that the tables use; and three more.
 _STOCK = (
@@ -66,7 +66,7 @@ def test_the_table_has_each_attribute_in_its_order():
 
 
 def test_each_attribute_that_the_table_names_exists():
-    from lodesman.jobs.attributes import PARAMETERS, by_name  # noqa: PLC0415 - of this test alone
+    from lodesman.languages.jobs.attributes import PARAMETERS, by_name  # noqa: PLC0415 - of this test alone
 
     for one in MEANINGS:
         if one.is_kept or one.name in ("ac", "h"):  # a state

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.errors import InvalidJob
-from lodesman.jobs import JobSpec, cohorts, read_description, read_job
-from lodesman.matching.offers import PoolScope, offers_of
-from lodesman.matching.policy import VOConfig
-from lodesman.resources import QueueTable, load_resources
-from lodesman.submission import JobDraft, ban_of_nothing, optimize
+from lodesman.base.errors import InvalidJob
+from lodesman.decide.matching.offers import PoolScope, offers_of
+from lodesman.decide.matching.policy import VOConfig
+from lodesman.decide.resources import QueueTable, load_resources
+from lodesman.decide.submission import JobDraft, ban_of_nothing, optimize
+from lodesman.languages.jobs import JobSpec, cohorts, read_description, read_job
 
 TEXT = """
 [job_description]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.errors import InvalidJob
-from lodesman.jobs import JobSpec
-from lodesman.matching.offers import PoolScope
-from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
-from lodesman.submission import JobDraft, optimize
+from lodesman.base.errors import InvalidJob
+from lodesman.decide.matching.offers import PoolScope
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import load_resources
+from lodesman.decide.submission import JobDraft, optimize
+from lodesman.languages.jobs import JobSpec
 
 TEXT = """
 [site."S/ one, é"]

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.matching import ResourceRequest, TaskQueueKey
-from lodesman.matching.offers import gets_private
-from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
-from lodesman.submission import find_exclusions, never_text
+from lodesman.decide.matching import ResourceRequest, TaskQueueKey
+from lodesman.decide.matching.offers import gets_private
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import load_resources
+from lodesman.decide.submission import find_exclusions, never_text
 
 OPEN, QUIET, SHUT = "open", "quiet", "shut"
 SITES = """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.errors import InvalidConfig
-from lodesman.jobs import JobSpec
-from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
-from lodesman.resources.settings import processor_tags, with_processor_tags, without_processor_tags
-from lodesman.submission import JobDraft, optimize
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import load_resources
+from lodesman.decide.resources.settings import processor_tags, with_processor_tags, without_processor_tags
+from lodesman.decide.submission import JobDraft, optimize
+from lodesman.languages.jobs import JobSpec
 
 TEXT = """
 [site.A.ce.c.queue.one]

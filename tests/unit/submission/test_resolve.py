@@ -15,21 +15,21 @@ from tests.kits.jobclass_kit import class_of, classes, rows, snapshot_of
 from tests.kits.table import hold_all
 from tests.unit.submission.test_native import COMPLEXES, NATIVE, RECORDS
 
-from lodesman.answers.job_classes import AttributeEdit
-from lodesman.errors import Forbidden, InvalidJob
-from lodesman.jobclass import ClassRefusal, ClearAttribute, EditEntry, derive, merge
-from lodesman.jobclass.attributes import entries_of
-from lodesman.jobclass.request import EntryVerb, changes_of
-from lodesman.jobclass.rights import ClassUser, RefusalReason
-from lodesman.jobs import read_job
-from lodesman.submission.jsv_texts import texts_of, view_of
-from lodesman.submission.native import hold_of, record_of, values_of, with_attributes, with_free_memory
-from lodesman.submission.native_table import FREE_MEMORY
-from lodesman.submission.native_texts import beside_edits, canonical, key_names
-from lodesman.submission.resolution import JsvView, NotResolved, Origin, Resolved
-from lodesman.submission.resolution import ValueSource as Step
-from lodesman.submission.resolve import DraftRecord, SubmissionRules, resolve, violations
-from lodesman.submission.waiting import changed_attributes, own_record, refuse_change
+from lodesman.base.errors import Forbidden, InvalidJob
+from lodesman.decide.submission.jsv_texts import texts_of, view_of
+from lodesman.decide.submission.native import hold_of, record_of, values_of, with_attributes, with_free_memory
+from lodesman.decide.submission.native_table import FREE_MEMORY
+from lodesman.decide.submission.native_texts import beside_edits, canonical, key_names
+from lodesman.decide.submission.resolution import JsvView, NotResolved, Origin, Resolved
+from lodesman.decide.submission.resolution import ValueSource as Step
+from lodesman.decide.submission.resolve import DraftRecord, SubmissionRules, resolve, violations
+from lodesman.decide.submission.waiting import changed_attributes, own_record, refuse_change
+from lodesman.languages.jobclass import ClassRefusal, ClearAttribute, EditEntry, derive, merge
+from lodesman.languages.jobclass.attributes import entries_of
+from lodesman.languages.jobclass.request import EntryVerb, changes_of
+from lodesman.languages.jobclass.rights import ClassUser, RefusalReason
+from lodesman.languages.jobs import read_job
+from lodesman.wire.job_classes import AttributeEdit
 
 RULES = SubmissionRules(complexes=COMPLEXES)
 WITH_JSV = replace(RULES, jsv="check.sh")

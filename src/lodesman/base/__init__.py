@@ -1,0 +1,1 @@
+"""What all rooms stand on: errors, the kernel, files that last. The standard library alone: it travels to nodes."""

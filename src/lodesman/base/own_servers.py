@@ -1,0 +1,128 @@
+"""Servers of this account that run on this machine: each notes itself in a private folder, where its owner's programs find
+it from anywhere.
+
+A note has no token and no address: it names the server's data folder, which has both, closed to all others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from lodesman.base.durable import write_durably
+
+log = logging.getLogger(__name__)
+
+_MOST_BYTES, _MOST_ADDRESS = 10_000, 300
+
+
+class RunningServer(NamedTuple):
+    """A server that runs: its address, and the folder with its data."""
+
+    url: str
+    data: Path
+
+    @property
+    def token_file(self) -> Path:
+        """The file with the token of its first user, if there is one that is this account's alone."""
+        return self.data / "admin.token"
+
+
+def notes_folder(environ: Mapping[str, str]) -> Path:
+    """Where servers of this account note themselves."""
+    base = environ.get("XDG_STATE_HOME") or ""
+    home = Path(environ.get("HOME") or "~").expanduser()
+    root = Path(base) if base.startswith("/") else home / ".local" / "state"
+    return root / "lodesman" / "servers"
+
+
+def note_server(data: Path, environ: Mapping[str, str]) -> Path | None:
+    """Note that this process serves from `data`; returns the note, None if this account has no place for one, which the log
+    says.
+    """
+    folder, place = notes_folder(environ), os.path.realpath(data)
+    note = folder / hashlib.sha256(os.fsencode(place)).hexdigest()[:16]
+    pid = os.getpid()
+    said = {"data": place, "process": pid, "start": _start_of(pid), "boot": _boot()}
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)
+        write_durably(note, json.dumps(said).encode())
+    except OSError as fault:
+        log.info("commands in other folders do not find this server: its note cannot be written (%s)", fault)
+        return None
+    return note
+
+
+def running_servers(environ: Mapping[str, str]) -> list[RunningServer]:
+    """The servers of this account that run here, by their folders. Notes of ended ones, of other machines and of other
+    accounts say nothing.
+    """
+    return sorted(_running(notes_folder(environ)), key=lambda one: one.data)
+
+
+def _running(folder: Path) -> Iterator[RunningServer]:
+    with suppress(OSError):
+        if is_private(folder, stat.S_IFDIR):
+            for note in folder.iterdir():
+                data = _data_of(note) if is_private(note) and not note.name.startswith(".") else None
+                url = _address(data) if data is not None else ""
+                if data is not None and url:
+                    yield RunningServer(url, data)
+
+
+def is_private(path: Path, kind: int = stat.S_IFREG) -> bool:
+    """Whether a file, or what else is asked for, is this account's alone."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_IFMT(found.st_mode) == kind and found.st_uid == os.getuid() and not found.st_mode & 0o077
+
+
+def _data_of(note: Path) -> Path | None:
+    """The data folder of a note whose process runs, and is this account's."""
+    try:
+        with note.open("rb") as file:
+            said = json.loads(file.read(_MOST_BYTES))
+        data, pid, start, boot = (said[name] for name in ("data", "process", "start", "boot"))
+        if type(pid) is not int or pid < 1 or boot != _boot() or not start:
+            return None
+        os.kill(pid, 0)  # refused for a process of another account
+        return Path(data) if start == _start_of(pid) else None
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def _address(data: Path) -> str:
+    """What the server in this folder wrote as its address; '' for a folder or file that others may have made."""
+    file = data / "run" / "url"
+    try:
+        is_ours = data.is_absolute() and is_private(data, stat.S_IFDIR) and is_private(file)
+        return file.read_text(encoding="utf-8")[:_MOST_ADDRESS].strip() if is_ours else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _start_of(pid: int) -> str:
+    """When a process began, in ticks since the machine did; '' for one that is not there."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return fields[19].decode("ascii")
+    except (OSError, IndexError, ValueError):
+        return ""
+
+
+def _boot() -> str:
+    """Which run of which machine this is."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -1,6 +1,0 @@
-"""The server's configuration: one TOML file and the resource files it names, checked as a whole."""
-
-from lodesman.config.reading import RefusedConfig, ServerConfig, SourceFiles, Texts, load_config
-from lodesman.config.sections import ServerFile
-
-__all__ = ["RefusedConfig", "ServerConfig", "ServerFile", "SourceFiles", "Texts", "load_config"]

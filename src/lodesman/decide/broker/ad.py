@@ -1,0 +1,279 @@
+"""Site ads: what a site publishes about itself every few minutes, as a ClassAd.
+
+    Name                    the site, as it is configured
+    UpdateSequenceNumber    grows with each ad; seconds since 1970 will do
+    Incarnation             (if any) a text; another one says that the numbers begin again
+    ClassAdLifetime         (if any) seconds that the ad counts
+    MaxJobs, MaxSubmittingJobs                  limits, of jobs in any state and of jobs that are being submitted
+    CurrentJobs, CurrentSubmittingJobs, CurrentPendingJobs
+                            jobs that run, that are handed to the batch system, that wait in it: no job in two of them
+    PilotStamps             stamps of our pilots among these jobs; those that came in the last half hour are enough
+    StationName, StationNames                   the SAM stations that a user may name
+    Requirements            which jobs it takes, and when
+
+CurMatches and JobsMatchedSinceLastAdvertisement may stand in it, too; the gate replaces them. So may any other attribute.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from lodesman.base.errors import Forbidden, InvalidRequest
+from lodesman.decide.broker.rules import GateRules
+from lodesman.languages.classad import Ad, Node, Run, Value, evaluate, parse_ad
+from lodesman.languages.classad.ads import Asked, TooDear
+from lodesman.languages.classad.functions import policy_mistakes
+from lodesman.languages.classad.nodes import clauses, constant_of
+from lodesman.languages.classad.partial import asked_by, references
+from lodesman.languages.classad.tokens import fault_at
+from lodesman.languages.classad.values import lower
+from lodesman.wire.vocabulary import GateMode
+
+LIFETIME_S: Final = 900.0
+"""How long an ad counts that does not say so itself."""
+MOST_LIFETIME_S: Final = 86_400.0
+"""The longest that an ad may count: a site that is silent for a day says nothing any more."""
+MOST_WORDS: Final = 5_000
+"""Of the ad of a site: as many are read in less than 50 ms."""
+AD_STEPS: Final = 20_000
+"""Steps in which all that the ad of a site says is evaluated."""
+MOST_ASKED: Final = 5_000
+"""Attributes that clauses of an ad ask for, each with all that these ask for: gates go through them clause by clause."""
+# For texts without space at their end: there it would be looked through again from each of its characters. So would what
+# follows a quote that is never closed: it is one word.
+_WORD: Final = re.compile(r'\s*+("(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|\w++|[^\w\s])', re.DOTALL)
+
+_CLOCK_S: Final = 60.0
+_FAR: Final = 2
+"""Times the present: a number beyond that is no milliseconds of any clock that goes."""
+MOST_SHOWN: Final = 8
+"""Names of a cycle that a message has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdVersion:
+    """Which ad of a site it is, and how long it counts. `received_at`: by the clock of the server."""
+
+    sequence: int
+    incarnation: str
+    lifetime_s: float
+    received_at: float
+
+    def is_too_old(self, now: float) -> bool:
+        """Whether it says nothing about the site any more."""
+        return now > self.good_until
+
+    @property
+    def good_until(self) -> float:
+        """When it ends (UNIX seconds). One that an earlier release stored may name any time."""
+        return self.received_at + min(self.lifetime_s, MOST_LIFETIME_S)
+
+    def ahead_s(self, newer: AdVersion) -> float:
+        """How far its number is ahead of the time at which a newer ad came: of a clock that was wrong. 0 if numbers are no
+        times, in seconds or milliseconds, or this one is none of the future.
+        """
+        now = newer.received_at
+        unit = next((one for one in (1, 1_000) if abs(newer.sequence / one - now) < MOST_LIFETIME_S), None)
+        if unit is None:
+            unit = 1_000 if self.sequence > _FAR * 1_000 * now else 0
+        ahead = self.sequence / unit - now if unit else 0.0
+        return ahead if ahead > _CLOCK_S else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteAd(AdVersion):
+    """What a site published. `stamps`: pilots of ours that the site counted. `stations`: SAM stations, in small letters.
+    `others`: jobs of others, if it lists no stamps (`SiteGate.others`). `rules`: what gates made of it, when they first
+    needed it.
+    """
+
+    site: str
+    ad: Ad = field(compare=False, repr=False)
+    stamps: frozenset[str]
+    stations: frozenset[str]
+    others: int | None = field(default=None, compare=False)
+    rules: dict[GateMode, GateRules] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def lists_stamps(self) -> bool:
+        """Whether it says which pilots of ours it counts, be it none."""
+        return "pilotstamps" in self.ad.entries
+
+
+def read_site_ad(text: str, *, site: str, now: float, lifetime_s: float = LIFETIME_S) -> SiteAd:
+    """Read what a site published that may advertise as `site`.
+
+    Raises SyntaxFault, Forbidden if it is the ad of another site, InvalidRequest if it lacks what it must have.
+    """
+    _check_text(text)
+    ad = parse_ad(text)
+    reader = _Attributes(text, ad)
+    name = reader.text("Name")
+    if name is None:
+        raise InvalidRequest("The ad has no Name.", hint=f'Name = "{site}"', attribute="Name")
+    if name != site:
+        raise Forbidden(f"This token advertises for {site}, and the ad is of {name}.", site=site)
+    sequence = reader.sequence("UpdateSequenceNumber")
+    if sequence is None:
+        raise InvalidRequest(
+            "The ad has no UpdateSequenceNumber, so it cannot be known for newer than another one.",
+            hint="The seconds since 1970 will do.",
+            attribute="UpdateSequenceNumber",
+        )
+    _check_calls(ad, text)
+    _check_cycles(ad)
+    _check_steps(ad, now)
+    lifetime = reader.seconds("ClassAdLifetime")
+    return SiteAd(
+        site=site,
+        sequence=sequence,
+        incarnation=reader.text("Incarnation") or "",
+        lifetime_s=lifetime_s if lifetime is None else lifetime,
+        received_at=now,
+        ad=ad,
+        stamps=frozenset(reader.texts("PilotStamps")),
+        stations=frozenset(
+            lower(one) for one in (*reader.texts("StationName"), *reader.texts("StationNames"))
+        ),
+    )
+
+
+def _check_text(text: str) -> None:
+    """Raises SyntaxFault for what no database stores, and for what would take long to read."""
+    if "\0" in text:
+        raise fault_at(text, text.index("\0"), "a character that no text may have")
+    word = next(islice(_WORD.finditer(text.rstrip()), MOST_WORDS, None), None)
+    if word is not None:
+        raise fault_at(text, word.start(1), f"the ad of a site has at most {MOST_WORDS:,} words and marks")
+
+
+def _check_calls(ad: Ad, text: str) -> None:
+    """Raises SyntaxFault at a call that is an error whatever it is given: who asks for it would never learn why."""
+    run = Run(most=AD_STEPS)
+    try:
+        for entry in ad:
+            for call, why in policy_mistakes(entry.node, run):
+                hint = "Leave it out, or write what docs/how-to/classads.md lists."
+                raise fault_at(text, call.start, f"in {entry.name}: {why}", hint=hint)
+    except TooDear:
+        raise _too_dear(f"reading its patterns needs more than {AD_STEPS:,} steps") from None
+
+
+def replaces(new: AdVersion, old: AdVersion | None) -> bool:
+    """Whether an ad takes the place of the one that is there: a newer one, of another incarnation, or after its end."""
+    return (
+        old is None
+        or new.incarnation != old.incarnation
+        or new.sequence > old.sequence
+        or old.is_too_old(new.received_at)
+    )
+
+
+class _Attributes:
+    """The attributes that must be values, of an ad and its text. Raises SyntaxFault where one is of another kind."""
+
+    def __init__(self, text: str, ad: Ad) -> None:
+        self._text = text
+        self._ad = ad
+
+    def text(self, name: str) -> str | None:
+        """A text, not empty."""
+        value, node = self._value(name)
+        if node is None or (isinstance(value, str) and value):
+            return str(value) if node else None
+        raise fault_at(self._text, node.start, f"{name} must be a text that is not empty")
+
+    def sequence(self, name: str) -> int | None:
+        """A whole number, not negative."""
+        value, node = self._value(name)
+        if node is None or (type(value) is int and value >= 0):
+            return value if isinstance(value, int) else None
+        raise fault_at(self._text, node.start, f"{name} must be a whole number, not negative")
+
+    def seconds(self, name: str) -> float | None:
+        """A number of seconds, more than zero."""
+        value, node = self._value(name)
+        if node is None:
+            return None
+        if isinstance(value, (int, float)) and value is not True and value > 0 and math.isfinite(value):
+            if value > MOST_LIFETIME_S:
+                raise fault_at(
+                    self._text, node.start, f"{name} must be at most {MOST_LIFETIME_S:,.0f} (a day)"
+                )
+            return value
+        raise fault_at(self._text, node.start, f"{name} must be a number of seconds, more than zero")
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts, or one text; none if there is no such attribute."""
+        value, node = self._value(name)
+        if node is None:
+            return ()
+        found = value if isinstance(value, tuple) else (value,)
+        texts = tuple(one for one in found if isinstance(one, str))
+        if len(texts) < len(found):
+            raise fault_at(self._text, node.start, f"{name} must be a list of texts")
+        return texts
+
+    def _value(self, name: str) -> tuple[Value | None, Node | None]:
+        node = self._ad.node(name)
+        return (None, None) if node is None else (constant_of(node), node)
+
+
+def _check_steps(ad: Ad, now: float) -> None:
+    """Raises InvalidRequest for an ad that is too dear: gates would evaluate it again and again."""
+    requirements = ad.node("Requirements")
+    parts = () if requirements is None else clauses(requirements)
+    run, names = Run(now=now, most=AD_STEPS), 0
+    for clause in parts:
+        names += len(references(clause, ad).own)
+        if names > MOST_ASKED:
+            raise _too_dear(
+                f"its clauses ask for more than {MOST_ASKED:,} attributes, each with all that these ask for"
+            )
+        evaluate(clause, ad, run=run)
+    _check_run(run, "Requirements")
+    for key, entry in ad.entries.items():
+        if key not in ad.constants and key != "requirements":
+            evaluate(key, ad, run=run)
+            _check_run(run, entry.name)
+
+
+def _check_run(run: Run, last: str) -> None:
+    if run.is_spent:
+        raise _too_dear(f"its values, up to {last}, need more than {AD_STEPS:,} steps")
+
+
+def _too_dear(why: str) -> InvalidRequest:
+    hint = "Take shorter texts, lists and patterns, or fewer of them. See: docs/how-to/classads.md."
+    return InvalidRequest(f"The ad is too dear: {why}.", hint=hint)
+
+
+def _own(asked: Asked, ad: Ad) -> AbstractSet[str]:
+    return (asked.bare & ad.entries.keys()) | asked.my
+
+
+def _check_cycles(ad: Ad) -> None:
+    """Raises InvalidRequest if attributes ask for each other in a circle: no expression with them would have a value."""
+    asked = {key: _own(asked_by(entry), ad) for key, entry in ad.entries.items()}
+    done: set[str] = set()
+    for start in asked:
+        path: dict[str, None] = {}
+        todo = [(start, True)]
+        while todo:
+            key, enters = todo.pop()
+            if not enters:
+                done.add(path.popitem()[0])
+            elif key in path:
+                circle = [*path, key][list(path).index(key) :]
+                names = [ad.entries[one].name for one in circle]
+                shown = names if len(names) <= MOST_SHOWN else [*names[:MOST_SHOWN], "..."]
+                raise InvalidRequest(f"Attributes ask for each other: {' -> '.join(shown)}.", cycle=shown)
+            elif key in asked and key not in done:
+                path[key] = None
+                todo.append((key, False))
+                todo.extend((one, True) for one in sorted(asked[key]))

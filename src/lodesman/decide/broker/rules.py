@@ -1,0 +1,200 @@
+"""What an ad of a site says about when its gate is open, made ready once for each ad.
+
+The limits are those of SAM-Grid, and one of jobs that wait. An ad with limits and without Requirements has those clauses of
+SAM-Grid's Requirements whose limits it gives: its simplest way has MaxJobs alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lodesman.decide.broker.questions import CUR_MATCHES, LIVE, SINCE_AD, SiteQuestion, clause_of, question_of
+from lodesman.languages.classad import (
+    EMPTY,
+    UNDEFINED,
+    Ad,
+    Node,
+    Run,
+    Value,
+    evaluate,
+    parse_expression,
+    write_expression,
+)
+from lodesman.languages.classad.ads import AdAttribute
+from lodesman.languages.classad.fast import MatchSide
+from lodesman.languages.classad.nodes import Binary, Constant, Logic, clauses, walk
+from lodesman.languages.classad.partial import references
+from lodesman.languages.classad.values import STRICT, lower
+from lodesman.wire.vocabulary import GateMode
+
+GATE_NAMES: Final = (
+    "MaxJobs",
+    "MaxSubmittingJobs",
+    "CurrentJobs",
+    "CurrentSubmittingJobs",
+    "CurrentPendingJobs",
+    "CurMatches",
+    "JobsMatchedSinceLastAdvertisement",
+)
+"""The attributes that a gate knows. Only the site gives them: one that it lacks is never sought in a request."""
+_LIMITS: Final = {
+    "maxjobs": parse_expression("CurMatches < MaxJobs"),
+    "maxsubmittingjobs": parse_expression(
+        "JobsMatchedSinceLastAdvertisement + CurrentSubmittingJobs < MaxSubmittingJobs"
+    ),
+    "maxpendingjobs": parse_expression(
+        "JobsMatchedSinceLastAdvertisement + CurrentPendingJobs < MaxPendingJobs"
+    ),
+}
+MOST_MATCHES: Final = 1 << 30
+_NOTHING: Final = MatchSide(EMPTY)
+
+
+class GateRules(Struct, frozen=True, kw_only=True):
+    """The clauses of a gate: all (None: the ad has none), its own, and those that ask something of a request.
+
+    `whole`, `own`: the site's side of matches by these; `own` has only the attributes that its clauses need. `counts`: what
+    the ad says, by GATE_NAMES in small letters; `published`: those that it has. `first`: CurMatches before any match that
+    the ad does not show. `shut_at`: how many of these matches shut the gate, if more of them can open it no more and the
+    time changes nothing; else None. `own_steps`: how large its own clauses are.
+    """
+
+    mode: GateMode
+
+    requirements: Node | None
+    own_clauses: tuple[Node, ...]
+    request_clauses: tuple[SiteQuestion, ...]
+    whole: MatchSide
+    own: MatchSide
+    counts: dict[str, Value]
+    published: frozenset[str]
+    first: Value
+    shut_at: int | None = None
+    own_steps: int
+
+    def write(self, side: MatchSide, matched: int) -> None:
+        """Put the values after a number of matches into the site's side."""
+        cur_matches = STRICT["+"](self.first, matched)
+        since: Value = matched
+        if self.mode is GateMode.STRICT:
+            since = STRICT["-"](cur_matches, self.counts["currentjobs"])
+        side.set(CUR_MATCHES, cur_matches)
+        side.set(SINCE_AD, since)
+
+
+def rules_of(ad: Ad, mode: GateMode) -> GateRules:
+    """The rules of an ad. In ledger mode its limits hold, whatever its Requirements say."""
+    requirements = _requirements(ad, mode)
+    run = Run()
+    counts = {lower(name): evaluate(name, ad, run=run) for name in GATE_NAMES}
+    entries = dict(ad.entries)
+    for name in GATE_NAMES:
+        key = lower(name)
+        if key not in entries or key in LIVE:
+            entries[key] = AdAttribute(name, Constant(value=UNDEFINED))
+    base = Ad(entries)
+    parts = () if requirements is None else tuple(clauses(requirements))
+    asked = [clause_of(base, one) for one in parts]
+    other = tuple(one for one in asked if one.others or one.asks_ad)
+    own = tuple(node for node, one in zip(parts, asked, strict=True) if not (one.others or one.asks_ad))
+    published = frozenset(counts.keys() & ad.entries.keys())
+    rules = GateRules(
+        mode=mode,
+        requirements=requirements,
+        own_clauses=own,
+        request_clauses=other,
+        whole=side_with(entries, parts),
+        own=MatchSide(question_of(side_with(entries, own).ad, "requirements").ad),
+        counts=counts,
+        published=published,
+        first=_first_value(counts, published, mode),
+        own_steps=sum(1 for one in own for _ in walk(one)),
+    )
+    grows = all(_grows(one, base) for one in own) and not any(one.asks_clock for one in asked)
+    return replace(rules, shut_at=_shut_at(rules)) if grows else rules
+
+
+def _first_value(counts: Mapping[str, Value], published: frozenset[str], mode: GateMode) -> Value:
+    """Strict: what the site published, at least CurrentJobs. Ledger: all jobs that it counts; a state that it does not
+    publish is part of another one.
+    """
+    total = counts["currentjobs"]
+    if mode is GateMode.STRICT:
+        given = counts[CUR_MATCHES]
+        return total if given is UNDEFINED or is_less(given, total) else given
+    for key in ("currentsubmittingjobs", "currentpendingjobs"):
+        if key in published:
+            total = STRICT["+"](total, counts[key])
+    return total
+
+
+def is_less(left: Value, right: Value) -> bool:
+    """Whether one number is less than another."""
+    return STRICT["<"](left, right) is True
+
+
+def _shut_at(rules: GateRules) -> int | None:
+    """None, too, if that takes too many steps."""
+    side, run = rules.own.copy(), Run(now=0.0)
+
+    def is_shut(matched: int) -> bool:
+        rules.write(side, matched)
+        return not side.accepts(_NOTHING, run)
+
+    most = 1
+    while most < MOST_MATCHES and not is_shut(most):
+        most *= 2
+    found = bisect_left(range(most), True, key=is_shut)
+    return None if run.is_spent else found
+
+
+def _requirements(ad: Ad, mode: GateMode) -> Node | None:
+    limits = [node for key, node in _LIMITS.items() if key in ad.entries]
+    given = ad.node("Requirements")
+    if given is None:
+        return _both(*limits) if limits else None
+    if mode is GateMode.STRICT:
+        return given
+    said = {write_expression(one) for one in clauses(given)}
+    return _both(*clauses(given), *[one for one in limits if write_expression(one) not in said])
+
+
+def _both(*parts: Node) -> Node:
+    return parts[0] if len(parts) == 1 else Logic(operator="&&", operands=parts)
+
+
+def side_with(entries: Mapping[str, AdAttribute], parts: Sequence[Node]) -> MatchSide:
+    """A side of matches with these attributes and these clauses as its Requirements."""
+    node = _both(*parts) if parts else Constant(value=True)
+    return MatchSide(Ad({**entries, "requirements": AdAttribute("Requirements", node)}))
+
+
+def _grows(clause: Node, base: Ad) -> bool:
+    """Whether it compares a sum that only matches change with what they do not change."""
+    if not references(clause, base).own & LIVE:
+        return True
+    match clause:
+        case (
+            Binary(operator="<" | "<=", left=low, right=high)
+            | Binary(operator=">" | ">=", left=high, right=low)
+        ):
+            return not references(high, base).own & LIVE and all(
+                getattr(one, "key", "") in LIVE or not references(one, base).own & LIVE
+                for one in _summands(low)
+            )
+        case _:
+            return False
+
+
+def _summands(node: Node) -> Iterator[Node]:
+    match node:
+        case Binary(operator="+", left=left, right=right):
+            yield from _summands(left)
+            yield from _summands(right)
+        case _:
+            yield node

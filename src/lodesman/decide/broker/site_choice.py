@@ -1,0 +1,267 @@
+"""At which sites the pilots of an iteration may be placed, and at which of them first.
+
+A pilot goes to a site only if the gate admits it at that moment and what its jobs ask of the site's ad is true; among these
+to the sites with the greatest Rank of its submission pool. Of equal sites that advertise a station of the jobs one is drawn,
+each with the same chance; else the director draws among the queues. The seed's match making cycle, every five minutes, is an
+iteration of the director here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property, reduce
+from operator import or_
+from random import Random
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from lodesman.decide.broker.cycle import BrokerRequest, SiteBook, request_of
+from lodesman.decide.broker.gate import SiteGate
+from lodesman.decide.broker.request_ad import RunsAs, request_ad
+from lodesman.decide.broker.site_wishes import SiteWish, in_words, requiring, why_unknown
+from lodesman.decide.masks.bits import Mask, bits
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.languages.classad import EMPTY, Ad, Node, Run, evaluate
+from lodesman.languages.classad.nodes import Constant
+from lodesman.languages.classad.partial import references
+
+_MOST_KNOWN: Final = 20_000
+_STATIONS: Final = frozenset({"stationname", "stationnames"})
+
+
+class PilotsWanted(Protocol):
+    """Pilots to be placed (`director.orders.PilotOrder`)."""
+
+    @property
+    def key(self) -> TaskQueueKey:
+        """Of the task queue that they are for."""
+
+    @property
+    def pool(self) -> str:
+        """The submission pool through which they go."""
+
+    @property
+    def identity(self) -> RunsAs:
+        """As whom they run."""
+
+
+class SiteMemory:
+    """What is kept from one iteration to the next: masks between two ads, and requests made ready."""
+
+    def __init__(self) -> None:
+        self.book = SiteBook()
+        self._requests: dict[Hashable, BrokerRequest] = {}
+
+    def request(self, wanted: PilotsWanted) -> BrokerRequest:
+        """What these pilots ask of sites."""
+        who = wanted.identity
+        name = (wanted.key, wanted.pool, who.private, who.owner, who.group)
+        found = self._requests.get(name)
+        if found is None:
+            if len(self._requests) >= _MOST_KNOWN:
+                self._requests.clear()
+            ad = request_ad(wanted.key, who, submission_pool=wanted.pool)
+            found = self._requests[name] = request_of(requiring(ad, Constant(value=True)))
+        return found
+
+
+class _NotedGate:
+    """A gate that notes in a log what it took."""
+
+    __slots__ = ("_gate", "_log", "admits", "room")
+
+    def __init__(self, gate: SiteGate, log: list[str]) -> None:
+        self._gate = gate
+        self._log = log
+        self.room = gate.room
+        self.admits = gate.admits
+
+    @property
+    def shut(self) -> str:
+        return self._gate.shut
+
+    def take(self) -> None:
+        self._gate.take()
+        self._log.append(self._gate.site)
+
+
+class SiteChoice:
+    """The sites of one iteration. `sites`: the gates of all, also of those that never advertised; `places`: the CE queues of
+    each as bits; `ranks`: the Rank of submission pools that have one; `wishes`: of jobs, by SubmitPool; `by_capacity`: sites
+    of a station list are chosen by their free capacity, too.
+    """
+
+    def __init__(
+        self,
+        sites: Mapping[str, SiteGate],
+        places: Mapping[str, Mask],
+        *,
+        now: float,
+        memory: SiteMemory | None = None,
+        ranks: Mapping[str, Node] = MappingProxyType({}),
+        wishes: Mapping[str, Sequence[SiteWish]] = MappingProxyType({}),
+        by_capacity: bool = False,
+    ) -> None:
+        self.sites = sites
+        self.places = places
+        self.now = now
+        self.wishes = wishes
+        self.by_capacity = by_capacity
+        self.memory = SiteMemory() if memory is None else memory
+        self.memory.book.update(sites)
+        self.log: list[str] = []
+        """The sites of the pilots that were placed, in their order."""
+        self.gates = {site: _NotedGate(gate, self.log) for site, gate in sites.items() if gate.ad is not None}
+        self.asking = frozenset(
+            site for site, gate in sites.items() if gate.rules and gate.rules.request_clauses
+        )
+        """Those whose Requirements ask something of a request."""
+        self._ranks = ranks
+        self._rankings: dict[Hashable, Ranking] = {}
+        self._wished = {pool: reduce(or_, (one.queues for one in some)) for pool, some in wishes.items()}
+        self._names = {self.memory.book.bit(site): site for site in sites}
+        self._all = reduce(or_, (1 << bit for bit in self._names), 0)
+        self._spread: dict[Mask, Mask] = {}
+
+    def request(self, wanted: PilotsWanted) -> OrderChoice | None:
+        """What pilots find at the sites; None if all are alike for them, but for what the gates have left."""
+        wishes = self.wishes.get(wanted.key.submit_pool, ())
+        if not (self.asking or wishes or wanted.pool in self._ranks):
+            return None
+        return OrderChoice(self, wanted, wishes)
+
+    def wished(self, pool: str) -> Mask:
+        """The CE queues where the ads of sites decide about the jobs of a SubmitPool."""
+        return self._wished.get(pool, 0)
+
+    @cached_property
+    def silent(self) -> Mask:
+        """The CE queues of sites without an ad."""
+        return reduce(
+            or_, (self.places.get(site, 0) for site, gate in self.sites.items() if gate.ad is None), 0
+        )
+
+    def spread_all_but(self, fitting: Mask) -> Mask:
+        """The CE queues of all sites but some."""
+        sites = self._all & ~fitting
+        found = self._spread.get(sites)
+        if found is None:
+            masks = (self.places.get(self._names[bit], 0) for bit in bits(sites))
+            found = self._spread[sites] = reduce(or_, masks, 0)
+        return found
+
+    def ranking(self, pool: str, request: Ad) -> Ranking | None:
+        """The sites in the order of a pool's Rank; None if it has none."""
+        node = self._ranks.get(pool)
+        if node is None:
+            return None
+        asked = references(node)
+        key = (pool, *((name, request.constants.get(name)) for name in sorted(asked.own | asked.other)))
+        found = self._rankings.get(key)
+        if found is None:
+            found = self._rankings[key] = Ranking(self, node, request)
+        return found
+
+
+class OrderChoice:
+    """An order before the sites. `refusing`: CE queues of sites that do not match it until they advertise anew."""
+
+    def __init__(self, choice: SiteChoice, wanted: PilotsWanted, wishes: Sequence[SiteWish]) -> None:
+        self._choice = choice
+        self._wishes = wishes
+        self._request = choice.memory.request(wanted)
+        book = choice.memory.book
+        self.refusing: Mask = 0
+        if choice.asking:
+            self.refusing = choice.spread_all_but(book.welcoming(self._request))
+        for wish in wishes:
+            excluded = choice.spread_all_but(book.wanted(wish.request))
+            self.refusing |= wish.queues & (excluded | choice.silent if wish.needs_ad else excluded)
+        self._ranking = choice.ranking(wanted.pool, self._request.ad)
+        names_stations = any(_STATIONS & wish.request.wants.others for wish in wishes)
+        self._draws_sites = names_stations and not choice.by_capacity
+        self._sites: Iterable[Mask] = choice.places.values()
+
+    def admits(self, site: str, bit: int) -> bool:
+        """Whether a pilot may go to a CE queue of a site now."""
+        gate = self._choice.sites.get(site)
+        if gate is None:
+            return not self._wishes
+        if site in self._choice.asking and not gate.admits(self._request.side):
+            return False
+        return all(self._holds(wish, gate) for wish in self._wishes if wish.queues >> bit & 1)
+
+    def _holds(self, wish: SiteWish, gate: SiteGate) -> bool:
+        is_silent = wish.needs_ad and gate.ad is None
+        return not is_silent and wish.request.side.accepts(gate.side, Run(now=self._choice.now))
+
+    def best(self, free: Mask) -> Mask:
+        """The CE queues of the sites with the greatest Rank."""
+        return free if self._ranking is None else self._ranking.best(free)
+
+    def drawn(self, best: Mask, rng: Random) -> Mask:
+        """Of some CE queues those of one site that is drawn, if the jobs name stations ("The broker will randomly select one
+        of the sites that advertise a station name").
+        """
+        if not self._draws_sites:
+            return best
+        sites = [mask for mask in self._sites if mask & best]
+        if self._ranking is None:
+            self._sites = sites  # what is free only becomes less
+        return rng.choice(sites) & best
+
+    def refusal(self, site: str, bit: int) -> str:
+        """Why a pilot may not go to a CE queue of a site now, '' if it may."""
+        gate = self._choice.sites.get(site)
+        if gate is not None and (words := gate.refusal(self._request.ad)):
+            return words
+        for wish in self._wishes:
+            if not wish.queues >> bit & 1:
+                continue
+            ad, now = None if gate is None else gate.ad, self._choice.now
+            if wish.needs_ad and (unknown := why_unknown(ad, now)):
+                return f"{wish.text} is unknown: {unknown}"
+            if gate is None or not self._holds(wish, gate):
+                return in_words(wish, EMPTY if gate is None else gate.side.ad, now)
+        return ""
+
+
+class Ranking:
+    """CE queues by the Rank of their sites. What is no number is 0, so is a site that says nothing of what is asked."""
+
+    def __init__(self, choice: SiteChoice, node: Node, request: Ad) -> None:
+        self._choice = choice
+        self._node = node
+        self._request = request
+        self._seen = len(choice.log)
+        self._ranks: dict[str, float] = {}
+        self._levels: defaultdict[float, Mask] = defaultdict(int)
+        self._rank(choice.places)
+
+    def best(self, free: Mask) -> Mask:
+        """Those of a mask that have the greatest rank."""
+        log = self._choice.log
+        if self._seen < len(log):
+            taken, self._seen = set(log[self._seen :]), len(log)
+            self._rank(taken)
+        for rank in self._order:
+            if found := self._levels[rank] & free:
+                return found
+        return free
+
+    def _rank(self, sites: Iterable[str]) -> None:
+        """Rank some sites anew."""
+        for site in sites:
+            mask, before, rank = self._choice.places.get(site, 0), self._ranks.get(site), self._value(site)
+            if before is not None:
+                self._levels[before] &= ~mask
+            self._ranks[site] = rank
+            self._levels[rank] |= mask
+        self._order = sorted((rank for rank, mask in self._levels.items() if mask), reverse=True)
+
+    def _value(self, site: str) -> float:
+        gate = self._choice.sites.get(site)
+        ad = EMPTY if gate is None else gate.side.ad
+        value = evaluate(self._node, self._request, ad, run=Run(now=self._choice.now))
+        return float(value) if isinstance(value, (int, float)) else 0.0

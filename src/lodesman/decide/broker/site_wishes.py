@@ -1,0 +1,183 @@
+"""What jobs ask of the ads of sites: expressions about such an ad alone.
+
+A site without an ad, or with one that is too old, fulfils none that asks for something in it. Counters and the time change
+while the ad does not: what asks for them is judged when a pilot is placed. All else is judged when jobs are claimed, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from lodesman.decide.broker.ad import SiteAd
+from lodesman.decide.broker.cycle import BrokerRequest, request_of
+from lodesman.decide.broker.gate import said
+from lodesman.decide.broker.questions import LIVE
+from lodesman.decide.masks.bits import Mask
+from lodesman.languages.classad import EMPTY, Ad, Node
+from lodesman.languages.classad.ads import AdAttribute
+from lodesman.languages.classad.clauses import explain
+from lodesman.languages.classad.fast import MatchSide
+from lodesman.languages.classad.partial import can_be, dependents
+from lodesman.languages.classad.values import is_true
+
+COUNTERS: Final = LIVE | {
+    "currentjobs", "currentsubmittingjobs", "currentpendingjobs", "pilotstamps", "updatesequencenumber",
+}  # fmt: skip
+"""Attributes of an ad that follow from the jobs at the site, or from the ad's own number."""
+
+
+class SiteWish(Struct, frozen=True, kw_only=True):
+    """What jobs ask of the ad of a site, for pilots in the CE queues of `queues`: an expression about that ad alone."""
+
+    text: str
+    request: BrokerRequest
+    queues: Mask
+    needs_ad: bool
+    """Whether it is no yes as long as nothing is known of the site."""
+
+
+def site_wish(text: str, node: Node, queues: Mask) -> SiteWish:
+    """A wish, ready to be judged."""
+    request = request_of(requiring(EMPTY, node))
+    asks = bool(request.wants.others) or request.wants.asks_ad
+    return SiteWish(text=text, request=request, queues=queues, needs_ad=asks and can_be(node)[1])
+
+
+def requiring(ad: Ad, node: Node) -> Ad:
+    """An ad with these Requirements."""
+    return Ad({**ad.entries, "requirements": AdAttribute("Requirements", node)})
+
+
+def why_unknown(ad: SiteAd | None, now: float) -> str:
+    """Why a site says nothing of itself, '' if it does."""
+    if ad is None:
+        return "the site has not advertised"
+    if ad.is_too_old(now):
+        return f"the ad of the site is {now - ad.received_at:,.0f} s old, older than {ad.lifetime_s:,.0f} s"
+    return ""
+
+
+def in_words(wish: SiteWish, ad: Ad, now: float) -> str:
+    """A wish that is not true for an ad, with the values that it asked for."""
+    clauses = explain(wish.request.ad.entries["requirements"].node, EMPTY, ad, now=now)
+    return said(next((one for one in clauses if not is_true(one.value)), clauses[0]), text=wish.text)
+
+
+class _Between(NamedTuple):
+    """A site between two ads: whether it has one, its side of matches, and the attributes that change meanwhile."""
+
+    has_ad: bool
+    side: MatchSide
+    changing: frozenset[str]
+
+    @classmethod
+    def of(cls, ad: SiteAd | None) -> _Between:
+        if ad is None:
+            return _SILENT
+        return cls(True, MatchSide(ad.ad), _changing(ad.ad))
+
+    def fulfils(self, wish: SiteWish) -> bool:
+        """Whether a wish is true; what changes meanwhile keeps nothing away."""
+        if wish.needs_ad and not self.has_ad:
+            return False
+        return not wish.request.wants.is_settled_by(self.changing) or wish.request.side.accepts(self.side)
+
+
+def _changing(ad: Ad) -> frozenset[str]:
+    """The attributes of an ad, in small letters, that follow from counters or from the time, and all counters."""
+    return COUNTERS | dependents(ad, lambda asked: asked.clock or bool((asked.bare | asked.my) & COUNTERS))
+
+
+_SILENT: Final = _Between(False, MatchSide(EMPTY), frozenset())
+
+
+Handling = Callable[[str, str], AbstractContextManager[object]]
+"""What a fault means that is met with at a site, and for a SubmitPool ('': for whichever)."""
+
+
+class WishedQueues:
+    """The CE queues where wishes are true between two ads of their sites: those with another ad are asked anew."""
+
+    def __init__(self) -> None:
+        self._places: Mapping[str, Mask] = {}
+        self._ads: dict[str, SiteAd | None] = {}
+        # None: what the site says of itself could not be read.
+        self._sites: dict[str, _Between | None] = {}
+        self._fulfilled: dict[str, Mask] = {}
+
+    def unfit(
+        self, wishes: Mapping[str, Iterable[SiteWish]], ads: Mapping[str, SiteAd], places: Mapping[str, Mask],
+        now: float, handling: Handling = lambda _site, _pool: nullcontext(),
+    ) -> dict[str, Mask]:  # fmt: skip
+        """By SubmitPool, the queues at sites whose ads do not make its wishes true, or have none. `places`: the queues of
+        each site. Where `handling` takes a fault, the wish is not true at that site, and is asked anew the next time.
+        """
+        changed = self._take_in(ads, places, now, handling)
+        known: dict[str, Mask] = {}
+        found = dict.fromkeys(wishes, 0)
+        for pool, some in wishes.items():
+            for wish in some:
+                name = wish.request.wants.key
+                fulfilled = known.get(name)
+                if fulfilled is None:
+                    fulfilled, is_whole = self._judged(name, wish, changed, pool, handling)
+                    if is_whole:
+                        known[name] = fulfilled
+                found[pool] |= wish.queues & ~fulfilled
+        self._fulfilled = known
+        return found
+
+    def _take_in(
+        self, ads: Mapping[str, SiteAd], places: Mapping[str, Mask], now: float, handling: Handling
+    ) -> list[str]:
+        """The sites that advertise something else than before, or nothing any more."""
+        if places != self._places:
+            self._places, self._ads, self._sites, self._fulfilled = places, {}, {}, {}
+        changed = []
+        for site in places:
+            known, last, before = site in self._ads, self._ads.pop(site, None), self._sites.get(site)
+            self._sites[site] = None
+            with handling(site, ""):
+                ad = ads.get(site)
+                if ad is not None and ad.is_too_old(now):
+                    ad = None
+                self._sites[site] = before if known and last == ad else _Between.of(ad)
+                self._ads[site] = ad
+            if before is None or self._sites[site] is not before:
+                changed.append(site)
+        return changed
+
+    def _judged(
+        self, name: str, wish: SiteWish, changed: Iterable[str], pool: str, handling: Handling
+    ) -> tuple[Mask, bool]:
+        """The queues of all sites where a wish is true, and whether all of them could be asked."""
+        mask, is_whole = self._fulfilled.get(name), True
+        if mask is None:
+            mask, changed = 0, self._sites
+        for site in changed:
+            queues, is_true, between = self._places[site], None, self._sites[site]
+            with handling(site, pool):
+                is_true = between is not None and between.fulfils(wish)
+            mask = mask | queues if is_true else mask & ~queues
+            is_whole = is_whole and is_true is not None
+        return mask, is_whole
+
+
+def misfits(
+    wishes: Sequence[SiteWish], ads: Mapping[str, SiteAd], places: Mapping[str, Mask], now: float
+) -> Iterator[tuple[str, Mask]]:
+    """What the ads of sites do not make true, in words, with the CE queues that are excluded by that, site by site."""
+    for site, queues in places.items():
+        unknown = why_unknown(ads.get(site), now)
+        ad = None if unknown else ads.get(site)
+        between = _Between.of(ad)
+        for wish in wishes:
+            if queues & wish.queues and not between.fulfils(wish):
+                words = f"{wish.text} is unknown: {unknown}"
+                if ad is not None or not wish.needs_ad:
+                    words = in_words(wish, between.side.ad, now)
+                yield f"{site}: {words}", queues & wish.queues

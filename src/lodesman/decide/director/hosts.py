@@ -1,0 +1,271 @@
+"""Black holes: hosts on which every job fails at once, so that they are free again and get more (ADR 0044). Pure.
+
+The evidence has two sides: jobs fail on a host, and jobs of the same task queues do not fail elsewhere. Where there is no
+elsewhere, there is no evidence.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from lodesman.wire.hosts import HostEvidence, HostName, HostRecord
+
+NODE_FAULT: Final = "node-fault"
+"""Why an attempt ended, and a pilot left, that found its node of no use to any job."""
+NODE_FAILED: Final = "the node failed"
+"""As a job's reason begins whose last attempt ended so."""
+FAILS_WITHIN_S: Final = 60.0
+WINDOW_S: Final = 1_800.0
+_LEAST_FAILURES: Final = 5
+_LEAST_TASK_QUEUES: Final = 2
+# A job that fails on as many hosts is the cause itself.
+_CLEARS: Final = 3
+_FIRST_WAIT_S: Final = 900.0
+_LONGEST_WAIT_S: Final = 4 * 3_600.0
+# A host that was well for so long is shut for the first wait again.
+_FORGIVEN_S: Final = 86_400.0
+_MOST_JOBS: Final = 100
+_MARGIN_S: Final = 5.0
+_MOST_WORDS: Final = 300
+
+_COUNTED: Final = frozenset(
+    {"exit", "signal", "cpu-limit", "wall-limit", "memory-limit", "output-limit", "not-started", "never-started",
+     "warden-lost", "input"}
+)  # fmt: skip
+"""Causes of failures that the host may have: neither orders of users nor the end of the pilot."""
+
+
+class Failure(NamedTuple):
+    """An attempt that failed at once: it ran for these `seconds`."""
+
+    at: float
+    host: HostName
+    tq_id: int
+    job_id: int
+    seconds: float
+
+
+class Tried(NamedTuple):
+    """The attempts of a task queue on a host that succeeded, failed, or have run for longer than the failures took."""
+
+    tq_id: int
+    host: HostName
+    attempts: int
+    failed: int
+
+
+def failed(state: str, cause: str) -> bool:
+    """Whether the end of an attempt is a failure that counts."""
+    return state != "Done" and cause in _COUNTED
+
+
+def failed_at_once(state: str, cause: str, seconds: float) -> bool:
+    """Whether an attempt that ran that long is one of those that make a host suspect."""
+    return failed(state, cause) and seconds <= FAILS_WITHIN_S
+
+
+def probe_holds(state: str, cause: str, seconds: float) -> bool | None:
+    """Whether a probe that ended so says that its host is well; None if it says nothing."""
+    if state == "Done":
+        return True
+    return seconds > FAILS_WITHIN_S if failed(state, cause) else None
+
+
+def suspects(failures: Iterable[Failure], now: float) -> dict[HostName, list[Failure]]:
+    """The hosts with enough failures in the window, without those of jobs that are the cause themselves."""
+    recent = [one for one in failures if one.host.host and now - WINDOW_S < one.at]
+    guilty = cleared_jobs(recent)
+    by_host: defaultdict[HostName, list[Failure]] = defaultdict(list)
+    for one in recent:
+        if one.job_id not in guilty:
+            by_host[one.host].append(one)
+    return {host: found for host, found in by_host.items() if _enough(found)}
+
+
+def outlived_s(failures: Iterable[Failure]) -> float:
+    """How long an attempt must have run to count as one that does not fail as these did.
+
+    Long before a minute is over, if they took a second: meanwhile the host gets more jobs.
+    """
+    return min(FAILS_WITHIN_S, _MARGIN_S + 2 * max((one.seconds for one in failures), default=FAILS_WITHIN_S))
+
+
+def cleared_jobs(failures: Iterable[Failure]) -> frozenset[int]:
+    """The jobs that failed on three hosts: they say nothing about these."""
+    hosts: defaultdict[int, set[HostName]] = defaultdict(set)
+    for one in failures:
+        hosts[one.job_id].add(one.host)
+    return frozenset(job for job, found in hosts.items() if len(found) >= _CLEARS)
+
+
+def _enough(failures: Collection[Failure]) -> bool:
+    return len(failures) >= _LEAST_FAILURES and len({one.tq_id for one in failures}) >= _LEAST_TASK_QUEUES
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What became of attempts on one host."""
+
+    attempts: int = 0
+    failed: int = 0
+
+    @property
+    def mostly_fails(self) -> bool:
+        return 2 * self.failed >= self.attempts
+
+
+class _Trials:
+    """What became of attempts: task queue -> host -> sum, and on how many hosts each task queue mostly fails."""
+
+    def __init__(self, tried: Iterable[Tried]) -> None:
+        self.sums: defaultdict[int, defaultdict[HostName, _Sum]] = defaultdict(lambda: defaultdict(_Sum))
+        for one in tried:
+            if one.host.host:  # one that is not known may be any
+                there = self.sums[one.tq_id][one.host]
+                there.attempts += one.attempts
+                there.failed += one.failed
+        self.failing = {
+            tq_id: sum(there.mostly_fails for there in by_host.values())
+            for tq_id, by_host in self.sums.items()
+        }
+
+    def fails_only_on(self, host: HostName, tq_id: int) -> bool:
+        """Whether three quarters of a task queue fail on a host, and it fails on less than half of the others.
+
+        Each host has one vote: another black hole has more attempts than all good hosts.
+        """
+        there = self.sums[tq_id].get(host, _Sum())
+        others = len(self.sums[tq_id]) - (host in self.sums[tq_id])
+        failing = self.failing.get(tq_id, 0) - (host in self.sums[tq_id] and there.mostly_fails)
+        return 4 * there.failed >= 3 * there.attempts and 2 * failing < others
+
+    def together(self, queues: Iterable[int]) -> dict[HostName, _Sum]:
+        """The sums of several task queues."""
+        found: defaultdict[HostName, _Sum] = defaultdict(_Sum)
+        for tq_id in queues:
+            for host, there in self.sums[tq_id].items():
+                found[host].attempts += there.attempts
+                found[host].failed += there.failed
+        return found
+
+
+def _evidence(host: HostName, failures: Iterable[Failure], trials: _Trials) -> HostEvidence | None:
+    """What speaks against a suspect with these failures, None if that is not enough."""
+    found = sorted(failures)
+    against = {tq_id for tq_id in {one.tq_id for one in found} if trials.fails_only_on(host, tq_id)}
+    counted = [one for one in found if one.tq_id in against]
+    if not _enough(counted):
+        return None
+    others = trials.together(against)
+    there = others.pop(host, _Sum())
+    return HostEvidence(
+        failures=len(counted),
+        task_queues=len(against),
+        attempts=max(there.attempts, len(counted)),
+        hosts=len(others),
+        hosts_failing=sum(one.mostly_fails for one in others.values()),
+        jobs=[one.job_id for one in counted[-_MOST_JOBS:]],
+    )
+
+
+def judge_hosts(
+    records: Mapping[HostName, HostRecord],
+    failures: Collection[Failure],
+    tried: Collection[Tried],
+    now: float,
+) -> Iterator[tuple[HostName, HostRecord | None]]:
+    """The hosts whose record changes, each with the new one: shut now, open since jobs were the cause, or forgotten."""
+    guilty = cleared_jobs(failures)
+    for host, record in records.items():
+        found = record.evidence
+        clears = found is not None and not found.whole_site and not guilty.isdisjoint(found.jobs)
+        if record.shut and not record.by and found is not None and clears:
+            left = [job for job in found.jobs if job not in guilty]
+            if len(left) < _LEAST_FAILURES:
+                yield host, None
+        elif not record.shut and now - record.since >= _FORGIVEN_S:
+            yield host, None
+    trials = _Trials(tried)
+    for host, found_there in suspects(failures, now).items():
+        before = records.get(host)
+        if before is None or not before.shut:
+            since = 0.0 if before is None else before.since
+            against = _evidence(host, (one for one in found_there if one.at > since), trials)
+            if against is not None:
+                yield host, shut_again(before, now, against)
+
+
+def failing_sites(failures: Iterable[Failure], tried: Iterable[Tried], now: float) -> dict[str, HostEvidence]:
+    """The sites against which the same speaks, all their hosts together: sooner than against many hosts, one by one."""
+    trials = _Trials(one._replace(host=_as_one(one.host)) for one in tried if one.host.host)
+    judged = {place.site: _evidence(place, there, trials) for place, there in _by_site(failures, now).items()}
+    return {
+        site: replace(against, whole_site=True) for site, against in judged.items() if against is not None
+    }
+
+
+def shut_with_sites(
+    sites: Mapping[str, HostEvidence],
+    records: Mapping[HostName, HostRecord],
+    failures: Iterable[Failure],
+    now: float,
+) -> Iterator[tuple[HostName, HostRecord]]:
+    """Where a whole site fails, one failure shuts a host."""
+    newest: dict[HostName, float] = {}
+    for one in failures:
+        if one.host.host and one.host.site in sites:
+            newest[one.host] = max(one.at, newest.get(one.host, 0.0))
+    for host, at in newest.items():
+        before = records.get(host)
+        if before is None or (not before.shut and at > before.since):
+            yield host, shut_again(before, now, sites[host.site])
+
+
+def suspects_by_site(failures: Iterable[Failure], now: float) -> list[Failure]:
+    """The failures at sites that have enough of them, those of suspect hosts among them."""
+    return [one for there in _by_site(failures, now).values() for one in there]
+
+
+def _by_site(failures: Iterable[Failure], now: float) -> dict[HostName, list[Failure]]:
+    return suspects((one._replace(host=_as_one(one.host)) for one in failures if one.host.host), now)
+
+
+def _as_one(host: HostName) -> HostName:
+    """All hosts of a site."""
+    return HostName(host.site, "*")
+
+
+def shut_again(record: HostRecord | None, now: float, against: HostEvidence | None = None) -> HostRecord:
+    """Shut a host, or leave it shut since its probe failed: each time for twice as long, up to 4 hours."""
+    trips = 0 if record is None else record.trips
+    wait_s = min(_FIRST_WAIT_S * 2.0 ** min(trips, 30), _LONGEST_WAIT_S)
+    since = record.since if record is not None and record.shut else now
+    kept = record.evidence if record is not None and against is None else against
+    fault = record.fault if record is not None and record.shut and against is None else ""
+    return HostRecord(
+        shut=True, since=since, retry_at=now + wait_s, trips=trips + 1, evidence=kept, fault=fault
+    )
+
+
+def shut_by_fault(record: HostRecord | None, fault: str, now: float) -> HostRecord | None:
+    """Shut a host since a pilot there found the machine of no use; None if it stays as it is: it is shut already, by an
+    administrator or until it gets its next probe.
+    """
+    if record is not None and record.shut and (record.by or not may_probe(record, now)):
+        return None
+    return replace(shut_again(record, now), evidence=None, fault=fault[:_MOST_WORDS])
+
+
+def opened(record: HostRecord, now: float) -> HostRecord:
+    """The probe did not fail: the host is open, and what was before counts no more; how often it was shut does."""
+    return HostRecord(shut=False, since=now, trips=record.trips)
+
+
+def may_probe(record: HostRecord, now: float) -> bool:
+    """Whether a shut host gets a job as a probe."""
+    return record.retry_at is not None and now >= record.retry_at

@@ -1,0 +1,196 @@
+"""One iteration of the director, from a snapshot to a decision.
+
+Supply, target and plan, then for each task queue a pool, an identity and CE queues; beside it, which pilots to cancel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from lodesman.decide.director.limits import (
+    Breaker,
+    TokenBucket,
+    refill,
+    settle,
+    submitting,
+    take,
+    whole_tokens,
+)
+from lodesman.decide.director.options import DirectorOptions, ExcessRules
+from lodesman.decide.director.orders import PilotOrder, PoolRefusal, PoolState, make_orders
+from lodesman.decide.director.placement import PlacementResult, place
+from lodesman.decide.director.places import Places, PoolServing
+from lodesman.decide.director.plan import Plan, TaskQueueDemand, make_plan
+from lodesman.decide.director.queues import CandidateQueue, QueueGates
+from lodesman.decide.director.site_matching import NO_SITES, SiteMatching
+from lodesman.decide.director.supply import PilotStanding, PilotView, Supply, count_supply
+from lodesman.decide.director.target import TargetFacts, target_of
+from lodesman.decide.masks.bits import Mask
+from lodesman.decide.matching.tables import KeyTable
+from lodesman.decide.resources import NodePath, QueueId
+from lodesman.wire.pilots import DirectorTarget
+
+
+class DirectorInput(Struct, frozen=True, kw_only=True):
+    """All that one iteration goes by. `suspects`, `breakers` and `buckets` come from the iteration before
+    (empty after a loss: buckets full; the caps hold all the same). `table` has the task queues
+    of `demands`, `serving` says which queues serve which SubmitPool, `limited` where limits keep a task queue from starting,
+    `sites` how sites advertise themselves. A decision uses it up: its gates count what was placed.
+    """
+
+    demands: Sequence[TaskQueueDemand]
+    table: KeyTable
+    serving: PoolServing
+    pilots: Sequence[PilotView]
+    queues: Sequence[CandidateQueue]
+    pools: Mapping[str, PoolState]
+    running_jobs: int = 0
+    suspects: Mapping[int, float]
+    breakers: Mapping[QueueId, Breaker]
+    buckets: Mapping[NodePath, TokenBucket]
+    limited: Mapping[int, int] = field(default_factory=dict)
+    sites: SiteMatching = NO_SITES
+
+
+class Excess(Struct, frozen=True, kw_only=True):
+    """Which waiting pilots to cancel, since demand fell or since they wait too long: slowly, and only what was seen twice. A
+    single odd snapshot must never empty the queues of a site; a pilot whose submission is under way is never cancelled.
+
+    cancel: pilots to cancel now; too_old are those of them that wait too long, bound those of these whose job is to wait
+    again, whatever the batch system says. suspects: spare pilots and when each was first seen so; the caller gives them
+    back at the next iteration.
+    """
+
+    cancel: tuple[int, ...] = ()
+    too_old: frozenset[int] = frozenset()
+    bound: frozenset[int] = frozenset()
+    suspects: Mapping[int, float]
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """What to do and how it came about; `breakers`, `buckets` and `excess.suspects` go into the next snapshot."""
+
+    now: float
+    seed: int
+    options: DirectorOptions
+    target: DirectorTarget
+    supply: Supply
+    plan: Plan
+    orders: tuple[PilotOrder, ...]
+    pool_refusals: tuple[PoolRefusal, ...]
+    placement: PlacementResult
+    excess: Excess
+    breakers: Mapping[QueueId, Breaker]
+    buckets: Mapping[NodePath, TokenBucket]
+
+
+def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, seed: int) -> Decision:
+    """One iteration. Pure: the same snapshot, options, time and seed of random numbers give the same decision."""
+    rng = Random(seed)
+    supply = count_supply(
+        snapshot.demands,
+        snapshot.pilots,
+        table=snapshot.table,
+        serving=snapshot.serving,
+        options=options,
+        now=now,
+    )
+    target = target_of(_facts(snapshot, supply), options)
+    plan = make_plan(snapshot.demands, usable_waiting=supply.counted, target=target, options=options, rng=rng)
+    places = Places(snapshot.queues, _BeforeAds(snapshot.serving, snapshot.sites), snapshot.limited)
+    orders, refused = make_orders(
+        snapshot.demands, plan, snapshot.pools, options, rng, serves=places.has_queue
+    )
+    breakers = {queue_id: settle(one, now=now) for queue_id, one in snapshot.breakers.items()}
+    # The buckets of CEs that have no candidate queue any more are dropped.
+    buckets = {
+        ce_path: refill(snapshot.buckets.get(ce_path), now=now, rules=options.rate)
+        for ce_path in dict.fromkeys(queue.queue_id.ce_path for queue in snapshot.queues)
+    }
+    gates = QueueGates(
+        breakers=breakers,
+        tokens={ce_path: whole_tokens(one) for ce_path, one in buckets.items()},
+        max_load_age_s=options.max_load_age_s,
+        sites=snapshot.sites,
+    )
+    placement = place(orders, places, pools=snapshot.pools, gates=gates, now=now, rng=rng)
+    for one in placement.placements:
+        queue_id, ce_path = one.queue_id, one.queue_id.ce_path
+        buckets[ce_path] = take(buckets[ce_path], one.count)
+        if queue_id in breakers:
+            breakers[queue_id] = submitting(breakers[queue_id], now=now, rules=options.breaker)
+    return Decision(
+        now=now,
+        seed=seed,
+        options=options,
+        target=target,
+        supply=supply,
+        plan=plan,
+        orders=tuple(orders),
+        pool_refusals=tuple(refused),
+        placement=placement,
+        excess=choose_excess(supply, suspects=snapshot.suspects, rules=options.excess, now=now),
+        breakers=breakers,
+        buckets=buckets,
+    )
+
+
+class _BeforeAds:
+    """The queues that would serve SubmitPools whatever sites advertise: placement asks the ads, as they are now."""
+
+    __slots__ = ("_serving", "_sites", "bit")
+
+    def __init__(self, serving: PoolServing, sites: SiteMatching) -> None:
+        self._serving, self._sites, self.bit = serving, sites, serving.bit
+
+    def mask(self, pool: str, /) -> Mask | None:
+        """The queues of a pool; None if it is not known."""
+        found = self._serving.mask(pool)
+        return None if found is None else found | self._sites.wished(pool)
+
+
+def _facts(snapshot: DirectorInput, supply: Supply) -> TargetFacts:
+    demands = snapshot.demands
+    return TargetFacts(
+        waiting_jobs=sum(one.waiting_jobs for one in demands),
+        running_jobs=snapshot.running_jobs,
+        usable_pilots=sum(min(one.waiting_jobs, supply.counted[one.tq_id]) for one in demands),
+        waiting_pilots=supply.waiting,
+        running_pilots=supply.running,
+    )
+
+
+def choose_excess(supply: Supply, *, suspects: Mapping[int, float], rules: ExcessRules, now: float) -> Excess:
+    """Pilots to cancel among the spare and the aged ones. A pilot that had a use between two iterations starts anew."""
+    waiting = [one for one in supply.spare if one.standing is PilotStanding.WAITING]
+    bound = {one.pilot_id for one in supply.aged if one.standing is PilotStanding.BOUND}
+    stuck = [one for one in supply.aged if one.standing is PilotStanding.WAITING or one.pilot_id in bound]
+    seen = {one.pilot_id: min(suspects.get(one.pilot_id, now), now) for one in (*waiting, *stuck)}
+    if not rules.enabled:
+        return Excess(suspects=seen)
+    tolerated = math.ceil(rules.tolerated_fraction * sum(supply.counted.values()))
+    stuck.sort(key=lambda one: (one.submitted_at, one.pilot_id))
+    waiting.sort(key=lambda one: (-one.submitted_at, -one.pilot_id))
+    useless = [one for one in waiting if one.pilot_id in supply.useless]
+    # The oldest surplus pilots stay: they are the nearest to starting.
+    surplus = [one for one in waiting if one.pilot_id not in supply.useless]
+    surplus = surplus[: max(0, len(surplus) - tolerated)]
+    ripe = [
+        one.pilot_id
+        for one in (*stuck, *useless, *surplus)
+        if one.pilot_id in suspects and now - seen[one.pilot_id] >= rules.confirm_s
+    ]
+    cancel = tuple(ripe[: rules.max_cancels])
+    # Those stay suspects: if cancelling fails, the next iteration tries again at once.
+    too_old = frozenset(cancel).intersection(one.pilot_id for one in stuck)
+    return Excess(cancel=cancel, too_old=too_old, bound=too_old & bound, suspects=seen)
+
+
+def without_spare(excess: Excess) -> Excess:
+    """Of these pilots only those that wait too long: not all demand is known."""
+    return replace(excess, cancel=tuple(one for one in excess.cancel if one in excess.too_old))

@@ -1,0 +1,302 @@
+"""On which CE queue each pilot goes: one of its pool's queues where the matcher would give it a job of its task queue.
+
+One with room is drawn, weighted by free room; of the sites of a station list one is drawn before, each with the same chance.
+Each placement counts at once, so no queue is flooded between observations.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from random import Random
+
+from msgspec import Struct
+
+from lodesman.decide.director.budgets import Budget, SiteBudget, gate_limit, shared_budgets
+from lodesman.decide.director.limits import Clamp, Limit
+from lodesman.decide.director.orders import PilotOrder, PoolState
+from lodesman.decide.director.places import Places
+from lodesman.decide.director.queues import CandidateQueue, QueueGates, Room, free_slots, room_of
+from lodesman.decide.director.site_matching import OrderAtSites, SiteMatching
+from lodesman.decide.masks.bits import Mask, Tally, bits
+from lodesman.decide.matching.criteria import Reason
+from lodesman.decide.matching.request import ResourceRequest
+from lodesman.decide.resources import QueueId
+from lodesman.wire.vocabulary import RefusalKind
+
+
+class Placement(Struct, frozen=True, kw_only=True):
+    """`count` pilots of an order go to that CE queue, each presenting `request`."""
+
+    order: PilotOrder
+    queue_id: QueueId
+    count: int
+    request: ResourceRequest
+
+
+class QueueRefusal(Struct, frozen=True, kw_only=True):
+    """One CE queue's answer to one task queue: the predicate's reasons, or the clamps that left no room."""
+
+    queue_id: QueueId
+    kind: RefusalKind
+    reasons: tuple[Reason, ...] = ()
+    clamps: tuple[Clamp, ...] = ()
+
+
+class Refused(Struct, frozen=True, kw_only=True):
+    """All CE queues that gave a task queue the same answer, as a mask."""
+
+    kind: RefusalKind
+    mask: int
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return self.mask.bit_count()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderOutcome:
+    """What became of one order; NO_ROOM, FILLED, NOT_ADMITTED and POOL_FULL stand only if pilots stayed unplaced."""
+
+    order: PilotOrder
+    placed: int
+    refused: tuple[Refused, ...] = ()
+    asked: OrderAtSites | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementResult:
+    """All placements, the outcome of each order, and the room that each queue had at the start, and has `left`."""
+
+    placements: tuple[Placement, ...]
+    outcomes: tuple[OrderOutcome, ...]
+    rooms: Mapping[QueueId, Room]
+    left: Mapping[QueueId, int]
+    places: Places = field(compare=False, repr=False)
+
+    @property
+    def placed(self) -> int:
+        """Pilots placed, all task queues together."""
+        return sum(one.count for one in self.placements)
+
+    def refusals(self, outcome: OrderOutcome, *, each: int | None = None) -> Iterator[QueueRefusal]:
+        """The answers to one order with their reasons: up to `each` of a kind (None: all), by queue."""
+        for refused in outcome.refused:
+            for bit in islice(bits(refused.mask), each):
+                queue_id = self.places.queues[bit].queue_id
+                is_full = refused.kind in {RefusalKind.NO_ROOM, RefusalKind.FILLED}
+                yield QueueRefusal(
+                    queue_id=queue_id,
+                    kind=refused.kind,
+                    reasons=self._reasons(refused.kind, bit, outcome),
+                    clamps=self.rooms[queue_id].clamps if is_full else (),
+                )
+
+    def _reasons(self, kind: RefusalKind, bit: int, outcome: OrderOutcome) -> tuple[Reason, ...]:
+        if kind is RefusalKind.INELIGIBLE:
+            return self.places.reasons(bit, outcome.order)
+        if kind in {RefusalKind.UNMATCHED, RefusalKind.NOT_ADMITTED} and outcome.asked is not None:
+            words = outcome.asked.refusal(self.places.queues[bit].queue_id.site, bit)
+            return (Reason("site_ad", words),) if words else ()
+        return ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Seeker:
+    """An order while its pilots are placed. `unmatched`: queues that only their sites exclude; `asked`: what it finds
+    there; `used`: where its pilots are; `shut_out`: where one was not admitted.
+    """
+
+    order: PilotOrder
+    eligible: Mask
+    unmatched: Mask = 0
+    asked: OrderAtSites | None = None
+    taken: Counter[int] = field(default_factory=Counter)
+    used: Mask = 0
+    shut_out: Mask = 0
+
+    @classmethod
+    def of(cls, order: PilotOrder, places: Places, sites: SiteMatching) -> _Seeker:
+        """An order before its first pilot."""
+        eligible = places.eligible(order)
+        asked = sites.request(order) if eligible else None
+        refusing = 0 if asked is None else asked.refusing
+        return cls(order=order, eligible=eligible & ~refusing, unmatched=eligible & refusing, asked=asked)
+
+
+class _Seats:
+    """Where pilots go, one by one. `rooms` and `budgets`: by bit. `spare`: the submissions that each submission pool takes
+    beyond the first of each order.
+    """
+
+    def __init__(
+        self,
+        queues: Mapping[int, CandidateQueue],
+        rooms: Mapping[int, Room],
+        *,
+        budgets: Mapping[int, Sequence[Budget]],
+        spare: Counter[str],
+    ) -> None:
+        self.rooms = rooms
+        self._queues = queues
+        self._budgets = budgets
+        self._spare = spare
+        # What each queue would still take; and of these, how many pilots would start at once.
+        self.left = Tally({bit: room.room for bit, room in rooms.items()})
+        self._at_once = Tally({bit: min(room.room, free_slots(queues[bit])) for bit, room in rooms.items()})
+        self.had_room = self.left.positive
+        """The queues that had room at the start."""
+
+    @property
+    def has_room(self) -> int:
+        """The queues that still have room."""
+        return self.left.positive
+
+    def put(self, seeker: _Seeker, rng: Random) -> None:
+        """Place one pilot of an order, if any queue has room for it and the pool takes the submission."""
+        free, pool = seeker.eligible & self.left.positive, seeker.order.pool
+        if seeker.used and self._spare[pool] <= 0:
+            free &= seeker.used
+        bit = self._draw(free, seeker, rng)
+        if bit is None:
+            return
+        seeker.taken[bit] += 1
+        if not seeker.used >> bit & 1:
+            self._spare[pool] -= bool(seeker.used)
+            seeker.used |= 1 << bit
+        self.left.take_one(1 << bit)
+        self._at_once.take_one(1 << bit)
+        for budget in self._budgets[bit]:
+            budget.take()
+            if budget.binds:
+                for tally in (self.left, self._at_once):
+                    tally.limit(budget.mask, budget.left)
+
+    def _draw(self, free: Mask, seeker: _Seeker, rng: Random) -> int | None:
+        """One of the queues, of the best sites, where the pilot is admitted now."""
+        asked = seeker.asked
+        while free:
+            best = free if asked is None else asked.drawn(asked.best(free), rng)
+            # A pilot that would start at once is better than one that waits, where slots are known.
+            at_once = best & self._at_once.positive
+            bit = self._at_once.draw(at_once, rng) if at_once else self.left.draw(best, rng)
+            if asked is None or asked.admits(self._queues[bit].queue_id.site, bit):
+                return bit
+            seeker.shut_out |= 1 << bit
+            free &= ~(1 << bit)
+        return None
+
+
+def place(
+    orders: Sequence[PilotOrder],
+    places: Places,
+    *,
+    pools: Mapping[str, PoolState],
+    gates: QueueGates,
+    now: float,
+    rng: Random,
+) -> PlacementResult:
+    """Place pilots one by one in random order, so scarce room is shared in the proportions asked.
+
+    What an order sends to one queue is one submission. `pools` bound them; each order is sure of one.
+    """
+    seekers = [_Seeker.of(order, places, gates.sites) for order in orders]
+    seats = _empty_seats(seekers, places, pools=pools, gates=gates, now=now)
+    pending = [seeker for seeker in seekers for _ in range(seeker.order.count)]
+    rng.shuffle(pending)
+    for seeker in pending:
+        seats.put(seeker, rng)
+    return PlacementResult(
+        placements=tuple(
+            Placement(
+                order=seeker.order,
+                queue_id=queue_id,
+                count=seeker.taken[bit],
+                request=places.request(bit, seeker.order),
+            )
+            for seeker in seekers
+            for queue_id, bit in sorted((places.queues[bit].queue_id, bit) for bit in seeker.taken)
+        ),
+        outcomes=tuple(_outcomes(seekers, places, seats)),
+        rooms={queue.queue_id: seats.rooms[bit] for bit, queue in places.queues.items()},
+        left={queue.queue_id: seats.left.number(bit) for bit, queue in places.queues.items()},
+        places=places,
+    )
+
+
+def _empty_seats(
+    seekers: Sequence[_Seeker],
+    places: Places,
+    *,
+    pools: Mapping[str, PoolState],
+    gates: QueueGates,
+    now: float,
+) -> _Seats:
+    tally = Tally()
+    for seeker in seekers:
+        tally.add(seeker.eligible, seeker.order.count)
+    wanted = {bit: tally.number(bit) for bit in places.queues}
+    rooms = {bit: room_of(queue, wanted[bit], gates=gates, now=now) for bit, queue in places.queues.items()}
+    cut = _cut_by_gates(places, gates.sites.gates, rooms)
+    for bit, queue in places.queues.items():
+        site = cut.get(queue.queue_id.site)
+        if site is not None:
+            rooms[bit] = room_of(queue, wanted[bit], gates=gates, now=now, site=site)
+    budgets = shared_budgets(
+        {bit: room.room for bit, room in rooms.items()},
+        {bit: queue.queue_id for bit, queue in places.queues.items()},
+        tokens=gates.tokens,
+        sites=gates.sites.gates,
+        limits=cut,
+    )
+    spare = Counter({name: pool.room for name, pool in pools.items()})
+    spare.subtract(seeker.order.pool for seeker in seekers)
+    return _Seats(places.queues, rooms, budgets=budgets, spare=spare)
+
+
+def _cut_by_gates(
+    places: Places, gates: Mapping[str, SiteBudget], rooms: Mapping[int, Room]
+) -> dict[str, Limit]:
+    """The gates of sites that let through less than one of its queues would take and is wanted there: of a single pilot,
+    where that is none.
+    """
+    most: dict[str, int] = {}
+    for bit, queue in places.queues.items():
+        site = queue.queue_id.site
+        if site in gates:
+            most[site] = max(most.get(site, 1), min(rooms[bit].room, rooms[bit].wanted))
+    return {site: cut for site, count in most.items() if (cut := gate_limit(gates[site], count)) is not None}
+
+
+def _outcomes(seekers: Sequence[_Seeker], places: Places, seats: _Seats) -> Iterator[OrderOutcome]:
+    for seeker in seekers:
+        order, mask = seeker.order, seeker.eligible
+        placed = seeker.taken.total()
+        served, of_vo = places.of_pool(order.pool), places.of_vo(order.key.vo)
+        refusing, shut = places.refusing(order), places.shut_for(order.identity.account)
+        refused = _refused(
+            (RefusalKind.OTHER_POOL, places.full & ~served),
+            (RefusalKind.OTHER_VO, served & ~of_vo),
+            (RefusalKind.PRIVATE_ONLY, served & of_vo & refusing),
+            (RefusalKind.NO_CREDENTIAL, served & of_vo & shut & ~refusing),
+            (RefusalKind.INELIGIBLE, served & of_vo & ~refusing & ~shut & ~mask & ~seeker.unmatched),
+            (RefusalKind.UNMATCHED, seeker.unmatched),
+        )
+        if placed < order.count:
+            has_room, shut_out = mask & seats.has_room, seeker.shut_out
+            refused += _refused(
+                (RefusalKind.FILLED, mask & seats.had_room & ~seats.has_room),
+                (RefusalKind.NO_ROOM, mask & ~seats.had_room),
+                (RefusalKind.NOT_ADMITTED, has_room & shut_out),
+                (RefusalKind.POOL_FULL, has_room & ~shut_out),
+            )
+        yield OrderOutcome(order=order, placed=placed, refused=refused, asked=seeker.asked)
+
+
+def _refused(*answers: tuple[RefusalKind, int]) -> tuple[Refused, ...]:
+    """The answers that any queue gave, in the order of their first queues."""
+    given = sorted((one for one in answers if one[1]), key=lambda one: one[1] & -one[1])
+    return tuple(Refused(kind=kind, mask=mask) for kind, mask in given)

@@ -1,0 +1,239 @@
+"""A CE queue as the director sees it, and the limits on new pilots there.
+
+Unknown or stale loads let nothing through. What the program submitted counts whether the batch system shows it or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from msgspec import Struct, field
+
+from lodesman.base.errors import counted
+from lodesman.decide.director.limits import Breaker, Clamp, Limit, breaker_allowance, clamp, describe_breaker
+from lodesman.decide.director.site_matching import NO_SITES, SiteMatching
+from lodesman.decide.matching.offers import PilotShape
+from lodesman.decide.matching.request import ResourceRequest
+from lodesman.wire.nodes import BreakerOrder, NodePath, QueueId
+from lodesman.wire.vocabulary import ClampName
+
+
+class QueueCaps(Struct, frozen=True, kw_only=True):
+    """Caps on pilots in one CE queue; None means no cap. max_waiting, max_total and waiting_to_running are the
+    parameters MaxWaitingJobs, MaxTotalJobs and WaitingToRunningRatio: with many pilots running there, this fraction of
+    them may wait, if that is more than max_waiting (as in DIRAC; 0: never more). max_running and max_held are
+    MaxRunningJobs and MaxHeldJobs. ramp: at most twice as many pilots as run, and RAMP_START more.
+    """
+
+    max_waiting: int | None = 10
+    max_total: int | None = 10
+    waiting_to_running: float = 0.0
+    max_running: int | None = None
+    max_held: int | None = None
+    ramp: bool = False
+
+
+REMOTE_CAPS: Final = QueueCaps(max_waiting=100, max_total=None, max_held=10, ramp=True)
+"""The caps of a queue of a batch system elsewhere, where none are configured."""
+RAMP_START: Final = 4
+
+
+class QueueLoad(NamedTuple):
+    """Pilots of a CE queue that wait and run, by `source` at `observed_at` (UNIX seconds); None: it did not know. `others`
+    counts the jobs there that are not ours, `free` the pilots that would start at once. `fault`: why nothing newer is
+    known, '' if the last poll succeeded.
+    """
+
+    waiting: int | None
+    running: int | None
+    observed_at: float
+    source: str
+    held: int | None = None
+    others: int | None = 0
+    free: int | None = None
+    fault: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether both numbers are known, however old they are."""
+        return None not in (self.waiting, self.running) and min(self.waiting or 0, self.running or 0) >= 0
+
+    def age_s(self, now: float) -> float:
+        """Seconds since the observation; a clock that ran ahead gives 0, never a negative age."""
+        return max(0.0, now - self.observed_at)
+
+    def doubts(self, *, now: float, max_age_s: float) -> str:
+        """Why the load may not be acted on, for people; '' if it may."""
+        found = []
+        if self.fault and (not self.is_known or self.age_s(now) > max_age_s):
+            return f"{self.source} does not answer: {self.fault}"
+        for name, value in (("waiting", self.waiting), ("running", self.running)):
+            if value is None:
+                found.append(f"{name}: {self.source} did not know")
+            elif value < 0:
+                found.append(f"{name}: {self.source} said {value}, which is not a count")
+            elif self.age_s(now) > max_age_s:
+                found.append(f"{name}: seen {self.age_s(now):.0f} s ago, older than {max_age_s:.0f} s")
+        return "; ".join(found)
+
+
+class OwnPilots(Struct, frozen=True, kw_only=True):
+    """Live pilots by the program's own records, those being submitted included in `waiting`. since_load: submitted
+    after the load of the queue was observed.
+    """
+
+    waiting: int = 0
+    running: int = 0
+    since_load: int = 0
+
+
+class CandidateQueue(Struct, frozen=True, kw_only=True):
+    """A CE queue to which pilots may be sent; `bit`: in all masks of CE queues.
+
+    templates: for each VO that it serves, what a generic pilot there would present, but for SubmitPools. private_only: those
+    whose generic pilots it does not take. submission_pools: the director's pools that serve the queue. slots: pilots that
+    can run there at once, None if unknown. closed: who closed it and why (`site_mask`), empty if it is open. order: an
+    administrator's, for its breaker. no_backend, no_pool: why there is nothing to send pilots to, or through, empty if there
+    is. shapes: what pilots ask for there, for each VO; never, refused: why its batch system runs no such pilots, ever or for
+    now, empty if that is not known. credential: why nothing may be submitted with that of its batch system, empty if it may;
+    shut_for: the same by identity, for those whose credential ends too soon.
+    """
+
+    queue_id: QueueId
+    bit: int
+    templates: Mapping[str, ResourceRequest]
+    submission_pools: tuple[str, ...]
+    load: QueueLoad
+    own: OwnPilots = OwnPilots()
+    caps: QueueCaps = QueueCaps()
+    slots: int | None = None
+    closed: str = ""
+    order: BreakerOrder | None = None
+    no_backend: str = ""
+    private_only: Collection[str] = ()
+    shapes: Collection[PilotShape] = ()
+    never: str = ""
+    refused: str = ""
+    no_pool: str = ""
+    credential: str = ""
+    shut_for: Mapping[str, str] = field(default_factory=dict)
+
+
+class QueueGates(Struct, frozen=True, kw_only=True):
+    """What stands before the queues besides their load: breakers (absent: closed), whole tokens of the
+    CEs (absent: not limited), the age in seconds at which a load is no longer believed, and the sites that advertise
+    themselves.
+    """
+
+    breakers: Mapping[QueueId, Breaker]
+    tokens: Mapping[NodePath, int]
+    max_load_age_s: float
+    sites: SiteMatching = NO_SITES
+
+
+class Room(Struct, frozen=True, kw_only=True):
+    """Pilots wanted in a CE queue, pilots it would take at most (without any limit: the wanted ones), and its clamps.
+
+    These are for the wanted pilots, or for a single one where none is wanted: what shuts a queue is always known.
+    """
+
+    wanted: int
+    room: int
+    clamps: tuple[Clamp, ...] = ()
+
+
+def queue_limits(
+    queue: CandidateQueue, *, gates: QueueGates, now: float, site: Limit | None = None
+) -> Iterator[Limit]:
+    """The limits on new pilots in the queue, in order; `site`: what the gate of its site lets through."""
+    shut = (
+        (ClampName.CLOSED, queue.closed),
+        (ClampName.NO_BACKEND, queue.no_backend),
+        (ClampName.NO_POOL, queue.no_pool),
+        (ClampName.LIST_MATCH, queue.never),
+        (ClampName.REFUSED_FOR_NOW, queue.refused),
+        (ClampName.CREDENTIAL, queue.credential),
+    )
+    yield from (Limit(name=name, limit=0, detail=text) for name, text in shut if text)
+    doubts = queue.load.doubts(now=now, max_age_s=gates.max_load_age_s)
+    if doubts:
+        yield Limit(name=ClampName.UNKNOWN_LOAD, limit=0, detail=doubts)
+    breaker = gates.breakers.get(queue.queue_id, Breaker())
+    trusted = breaker_allowance(breaker)
+    if queue.order is not None:
+        if queue.order.state == "open":
+            yield Limit(name=ClampName.BREAKER, limit=0, detail=queue.order.text)
+    elif trusted is not None:
+        yield Limit(name=ClampName.BREAKER, limit=trusted, detail=describe_breaker(breaker))
+    if not doubts:
+        yield from _cap_limits(queue)
+    tokens = gates.tokens.get(queue.queue_id.ce_path)
+    if tokens is not None:
+        yield Limit(
+            name=ClampName.TOKEN_BUCKET,
+            limit=tokens,
+            detail=f"{counted(tokens, 'submission')} left on the CE",
+        )
+    if site is not None:
+        yield site
+
+
+def _cap_limits(queue: CandidateQueue) -> Iterator[Limit]:
+    """The caps less the most pilots that can be in the queue now, by records and load together."""
+    own, caps = queue.own, queue.caps
+    seen_waiting, seen_running = queue.load.waiting or 0, queue.load.running or 0
+    waiting = max(own.waiting, seen_waiting + own.since_load)
+    total = max(own.waiting + own.running, seen_waiting + seen_running + own.since_load)
+    if caps.max_waiting is not None:
+        most, detail = caps.max_waiting, f"MaxWaitingJobs {caps.max_waiting}"
+        # Those that run by both, the fewest that can be running.
+        running = min(own.running, seen_running)
+        if int(caps.waiting_to_running * running) > most:
+            most = int(caps.waiting_to_running * running)
+            detail = f"WaitingToRunningRatio {caps.waiting_to_running:g} x {running} running"
+        yield Limit(name=ClampName.MAX_WAITING, limit=most - waiting, detail=f"{detail} - {waiting} waiting")
+    if queue.slots == 0:
+        yield Limit(name=ClampName.MAX_TOTAL, limit=0, detail="Slots is 0")
+    elif caps.max_total is not None:
+        detail = f"MaxTotalJobs {caps.max_total} - {total} waiting and running"
+        yield Limit(name=ClampName.MAX_TOTAL, limit=caps.max_total - total, detail=detail)
+    if caps.max_running is not None:
+        detail = f"MaxRunningJobs {caps.max_running} - {total} that run or will"
+        yield Limit(name=ClampName.MAX_RUNNING, limit=caps.max_running - total, detail=detail)
+    held = queue.load.held or 0
+    if caps.max_held is not None and held >= caps.max_held:
+        detail = f"{held} held, MaxHeldJobs {caps.max_held}"
+        yield Limit(name=ClampName.MAX_HELD, limit=0, detail=detail)
+    if caps.ramp:
+        most = 2 * own.running + RAMP_START
+        detail = f"2 x {own.running} running + {RAMP_START} - {total} waiting and running"
+        yield Limit(name=ClampName.RAMP, limit=most - total, detail=detail)
+
+
+def room_of(
+    queue: CandidateQueue, wanted: int, *, gates: QueueGates, now: float, site: Limit | None = None
+) -> Room:
+    """The room of one queue before any pilot is placed."""
+    limits = tuple(queue_limits(queue, gates=gates, now=now, site=site))
+    # All of the free room, not only what is wanted of it: rooms are the weights of the draw.
+    room = max(0, min((one.limit for one in limits), default=wanted))
+    return Room(wanted=wanted, room=room, clamps=clamp(max(1, wanted), limits).clamps)
+
+
+def others(queue: CandidateQueue) -> int | None:
+    """Jobs there that are not our pilots, as far as the load says; None if that is unknown."""
+    if not queue.load.is_known or queue.load.others is None:
+        return None
+    ours = queue.own.waiting + queue.own.running - queue.own.since_load
+    return queue.load.others + max(0, (queue.load.waiting or 0) + (queue.load.running or 0) - ours)
+
+
+def free_slots(queue: CandidateQueue) -> int:
+    """Slots in which a new pilot would start at once; 0 if that is unknown."""
+    if queue.load.free is not None:
+        return max(0, queue.load.free - max(queue.load.waiting or 0, queue.own.waiting))
+    if queue.slots is None:
+        return 0
+    taken = (queue.load.waiting or 0) + (queue.load.running or 0)
+    return max(0, queue.slots - max(taken + queue.own.since_load, queue.own.waiting + queue.own.running))

@@ -1,0 +1,260 @@
+"""A decision as JSON values, and back: what is stored of each iteration and what `why` reads from it.
+
+Rows are lists in the order of `row_fields`, since there can be ten thousand of them a minute. Of refusals only counts
+and some examples are kept, and of very many task queues those that got pilots first: a few megabytes at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter, itemgetter
+from random import Random
+from typing import Any
+
+from msgspec.structs import asdict
+
+from lodesman.base.errors import NotFound, counted
+from lodesman.decide.director.iteration import Decision
+from lodesman.decide.director.limits import Clamp
+from lodesman.decide.director.options import formula_options, read_options
+from lodesman.decide.director.placement import OrderOutcome, PlacementResult
+from lodesman.decide.director.plan import Plan, PlanRow, TaskQueueDemand, arithmetic, make_plan
+from lodesman.decide.director.queues import CandidateQueue, QueueLoad, Room, others
+from lodesman.decide.director.target import TargetFacts, target_of
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.wire.pilots import DirectorPlan, DirectorTarget
+from lodesman.wire.vocabulary import ClampName, RefusalKind, TargetPolicy
+
+Record = dict[str, Any]
+
+_PLAIN_FIELDS = tuple(name for name in PlanRow.__struct_fields__ if name != "clamps")
+_ROW_VALUES = attrgetter(*_PLAIN_FIELDS)
+_CLAMP_FIELDS = Clamp.__struct_fields__
+_CLAMP_VALUES = attrgetter(*_CLAMP_FIELDS)
+_LOAD_FIELDS = ("waiting", "running", "observed_at", "told_by")
+
+OF_SITES = frozenset({RefusalKind.UNMATCHED, RefusalKind.NOT_ADMITTED})
+"""Of these the CE queues are kept, too, as bits, where no pilot was placed."""
+MOST_ROWS = 20_000
+_MOST_ASKS = 10_000
+_MOST_EXAMPLES = 5_000
+
+
+def to_record(decision: Decision, *, examples: int = 5) -> Record:
+    """JSON values of a decision; up to `examples` CE queues with their reasons per task queue and kind."""
+    plan, placement = decision.plan, decision.placement
+    outcomes = placement.outcomes[:_MOST_ASKS]
+    rows: Sequence[PlanRow] = plan.rows
+    if len(rows) > MOST_ROWS:  # those that ask are kept before others
+        kept = sorted(rows, key=lambda row: (row.asked == 0, row.tq_id))[:MOST_ROWS]
+        rows = sorted(kept, key=lambda row: row.tq_id)
+    each = min(examples, _MOST_EXAMPLES // max(1, len(outcomes)))
+    return {
+        "now": decision.now,
+        "seed": decision.seed,
+        "options": formula_options(decision.options),
+        **_arithmetic(decision.target, plan, rows),
+        "left_out": len(plan.rows) - len(rows) + len(placement.outcomes) - len(outcomes),
+        "borrowed": {str(tq_id): n for tq_id, n in decision.supply.borrowed.items() if n},
+        "aside": {reason.value: n for reason, n in decision.supply.aside.items()},
+        "spare": len(decision.supply.spare),
+        "cancel": list(decision.excess.cancel),
+        "asks": [_ask(one, placement, each) for one in outcomes],
+        "no_pool": [
+            {"tq_id": one.tq_id, "asked": one.asked, "tries": [[t.pool, t.outcome.value] for t in one.tries]}
+            for one in decision.pool_refusals[:_MOST_ASKS]
+        ],
+        "placements": [
+            [one.order.tq_id, str(one.queue_id), one.count] for one in placement.placements[:MOST_ROWS]
+        ],
+        "load_fields": list(_LOAD_FIELDS),
+        "rooms": {
+            str(queue.queue_id): _room(queue, placement.rooms[queue.queue_id], placement.left[queue.queue_id])
+            for queue in placement.places.queues.values()
+        },
+    }
+
+
+def _arithmetic(target: DirectorTarget, plan: Plan, rows: Sequence[PlanRow]) -> Record:
+    return {
+        "target": asdict(target),
+        "plan": {name: getattr(plan, name) for name in DirectorPlan.__struct_fields__},
+        "row_fields": [*_PLAIN_FIELDS, "clamps"],
+        "rows": [[*_ROW_VALUES(row), [*map(_CLAMP_VALUES, row.clamps)]] for row in rows],
+    }
+
+
+def replay(record: Mapping[str, Any], policy: TargetPolicy) -> Record:
+    """A stored record as another policy would have made it, with the same options and random numbers. Its pilots are not
+    placed: which CE queues could run them is not stored. Raises NotFound if too little is stored.
+    """
+    if "seed" not in record:
+        raise NotFound("An older release stored this iteration, and too little of it to compute it again.")
+    if record["left_out"] and len(record["rows"]) >= MOST_ROWS:
+        raise NotFound(f"This iteration had more than {MOST_ROWS:,} task queues; not all are stored.")
+    options = read_options(record["options"] | {"TargetPolicy": policy})
+    facts = {name: record["target"][name] for name in TargetFacts.__struct_fields__}
+    rows = [_row(record["row_fields"], row) for row in record["rows"]]
+    demands = [
+        TaskQueueDemand(
+            tq_id=row.tq_id,
+            key=TaskQueueKey(owner="", group="", vo="", norm_cpu_seconds=row.norm_cpu_seconds),
+            weight=row.weight,
+            waiting_jobs=row.waiting_jobs,
+        )
+        for row in rows
+    ]
+    usable = {row.tq_id: row.usable_waiting for row in rows}
+    target, rng = target_of(TargetFacts(**facts), options), Random(record["seed"])
+    plan = make_plan(demands, usable_waiting=usable, target=target, options=options, rng=rng)
+    unplaced: Record = {"asks": [], "no_pool": [], "placements": [], "cancel": []}
+    return {**record, **_arithmetic(target, plan, plan.rows), **unplaced}
+
+
+def _room(queue: CandidateQueue, room: Room, left: int) -> Record:
+    """What a queue was allowed and has left, and the load that this came from, its time rounded to a tenth of a second."""
+    load = queue.load
+    return {
+        "wanted": room.wanted,
+        "room": room.room,
+        "left": left,
+        "slots": queue.slots,
+        "others": others(queue),
+        "clamps": [*map(_CLAMP_VALUES, room.clamps)],
+        "load": [load.waiting, load.running, round(load.observed_at, 1), load.source],
+    }
+
+
+def loads_of(record: Mapping[str, Any]) -> dict[str, QueueLoad]:
+    """The loads inside a stored record, by the names of the queues; none of what an older release did not keep."""
+    names = record.get("load_fields", ())
+    if not set(_LOAD_FIELDS) <= set(names):
+        return {}
+    values_of = itemgetter(*(names.index(name) for name in _LOAD_FIELDS))
+    rooms = record["rooms"].items()
+    return {queue: QueueLoad(*values_of(room["load"])) for queue, room in rooms if "load" in room}
+
+
+def of_queues(
+    record: Mapping[str, Any], seen: Collection[int], places: Collection[str] | None = None
+) -> Record:
+    """A record without what it says of other task queues, and of other CE queues than `places`, if given; totals stay."""
+    column = record.get("row_fields", ["tq_id"]).index("tq_id")
+    tq_id_at = {"rows": column, "asks": "tq_id", "no_pool": "tq_id", "placements": 0}
+    found = dict(record)
+    for name in tq_id_at.keys() & record.keys():
+        found[name] = [one for one in record[name] if one[tq_id_at[name]] in seen]
+    if "borrowed" in record:
+        found["borrowed"] = {tq_id: n for tq_id, n in record["borrowed"].items() if int(tq_id) in seen}
+    if places is not None and "rooms" in record:
+        found |= {"rooms": _at(places, record["rooms"]), "cancel": []}
+        found["asks"] = [
+            ask
+            | {"refused": [no | {"examples": _at(places, no["examples"])} for no in ask.get("refused", ())]}
+            for ask in found.get("asks", ())
+        ]
+    return found
+
+
+def _at(places: Collection[str], by_place: Mapping[str, Any]) -> Record:
+    return {place: one for place, one in by_place.items() if place in places}
+
+
+class Stories:
+    """A stored record, ready to be asked about single task queues.
+
+    `rows` are values in the order of the record's `row_fields`; `asks` and `no_pool` have its entries, all by task queue.
+    """
+
+    __slots__ = ("_names", "_record", "asks", "no_pool", "rows")
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        self._record = record
+        self._names: Sequence[str] = record["row_fields"]
+        place = list(self._names).index("tq_id")
+        self.rows: dict[int, Sequence[Any]] = {row[place]: row for row in record["rows"]}
+        self.asks: dict[int, Mapping[str, Any]] = {one["tq_id"]: one for one in record["asks"]}
+        self.no_pool: dict[int, Mapping[str, Any]] = {one["tq_id"]: one for one in record["no_pool"]}
+
+    def lines(self, tq_id: int) -> tuple[str, ...]:
+        """What the iteration did for a task queue and why, line by line; the first line is the verdict."""
+        values = self.rows.get(tq_id)
+        if values is None and self._record.get("left_out"):
+            return ("pilots: not recorded, the iteration had too many task queues to keep them all",)
+        if values is None:
+            return ("pilots: none asked because the task queue was not there at that iteration",)
+        row = _row(self._names, values)
+        ask, no_pool = self.asks.get(tq_id), self.no_pool.get(tq_id)
+        lines = list(arithmetic(Plan(**self._record["plan"]), row))
+        if no_pool is not None:
+            lines += [f"submission pool {name}: {outcome}" for name, outcome in no_pool["tries"]]
+        if ask is not None:
+            lines += _ask_lines(ask)
+        if row.asked > 0 and ask is None and no_pool is None:
+            return (
+                f"pilots: {row.asked} requested, what became of them is not recorded: there were too many",
+                *lines,
+            )
+        return (_verdict(row, ask), *lines)
+
+
+def _verdict(row: PlanRow, ask: Mapping[str, Any] | None) -> str:
+    if ask is not None and ask["placed"] > 0:
+        return f"pilots: {ask['placed']} of {row.asked} asked were placed"
+    if ask is not None:
+        return f"pilots: {row.asked} asked, none placed because no CE queue would take one"
+    if row.asked > 0:
+        return f"pilots: {row.asked} asked, none placed because no submission pool would take them"
+    cause = f"the draw of this iteration was {row.drawn} at a mean of {row.mean:g}"
+    if row.waiting_jobs == 0:
+        cause = "no job waits"
+    elif row.clamps:
+        cause = row.clamps[-1].detail
+    return f"pilots: none asked because {cause}"
+
+
+def _ask_lines(ask: Mapping[str, Any]) -> list[str]:
+    kind = "private" if ask["private"] else "generic"
+    whose = f", with the identity {ask['account']}" if ask.get("account") else ""
+    lines = [f"{kind} pilots ({ask['reason']}) through submission pool {ask['pool']}{whose}"]
+    for refusal in ask["refused"]:
+        lines.append(f"{counted(refusal['count'], 'CE queue')}: {refusal['kind']}")
+        lines += [f"  {name}: {'; '.join(why)}" for name, why in refusal["examples"].items() if why]
+    return lines
+
+
+def _ask(outcome: OrderOutcome, placement: PlacementResult, examples: int) -> Record:
+    order = outcome.order
+    return {
+        "tq_id": order.tq_id,
+        "asked": order.count,
+        "placed": outcome.placed,
+        "pool": order.pool,
+        "private": order.identity.private,
+        "owner": order.identity.owner,
+        "group": order.identity.group,
+        "reason": order.identity.reason.value,
+        "draw": order.identity.draw,
+        "account": order.identity.account,
+        "refused": _refused(outcome, placement, examples),
+    }
+
+
+def _refused(outcome: OrderOutcome, placement: PlacementResult, examples: int) -> list[Record]:
+    shown: dict[RefusalKind, dict[str, list[str]]] = {one.kind: {} for one in outcome.refused}
+    for one in placement.refusals(outcome, each=examples):
+        words = [*map(str, one.reasons), *(bite.detail for bite in one.clamps)]
+        shown[one.kind][str(one.queue_id)] = words
+    return [
+        {"kind": one.kind.value, "count": one.count, "examples": shown[one.kind]}
+        | ({"queues": f"{one.mask:x}"} if one.kind in OF_SITES and not outcome.placed else {})
+        for one in outcome.refused
+    ]
+
+
+def _row(names: Sequence[str], row: Sequence[Any]) -> PlanRow:
+    """A stored row; fields that another release had beside ours are left out."""
+    values = dict(zip(names, row, strict=True))
+    bites = [dict(zip(_CLAMP_FIELDS, bite, strict=True)) for bite in values.pop("clamps", ())]
+    clamps = tuple(Clamp(**(bite | {"name": ClampName(bite["name"])})) for bite in bites)
+    return PlanRow(**{name: values[name] for name in _PLAIN_FIELDS if name in values}, clamps=clamps)

@@ -1,0 +1,257 @@
+"""Which pilots count as waiting for which task queue.
+
+The seed counts the pilots that were submitted for a task queue and still wait. Here a pilot counts where the matcher
+would let it run a job, and once only: first where it was submitted for, so that 100 small queues that share their
+pilots are not served by the pilots of one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from msgspec import Struct
+
+from lodesman.decide.director.options import DirectorOptions
+from lodesman.decide.director.places import PoolServing, ServedTaskQueues
+from lodesman.decide.director.plan import TaskQueueDemand, allowance
+from lodesman.decide.masks.bits import bits, mask_of
+from lodesman.decide.matching.request import ResourceRequest
+from lodesman.decide.matching.tables import KeyTable
+from lodesman.decide.resources import QueueId
+
+
+class PilotStanding(StrEnum):
+    """A live pilot as the director sees it. One that its batch system does not know counts as waiting: unknown is
+    not gone. One that is bound to a job has not joined; after that it takes no more.
+    """
+
+    SUBMITTING = "submitting"
+    WAITING = "waiting"
+    IDLE = "idle"
+    BUSY = "busy"
+    DRAINING = "draining"
+    SILENT = "silent"
+    SHUT = "host shut"
+    BOUND = "bound to a job"
+    UNSTARTED = "not started yet by whoever has its file"
+
+
+_NOT_STARTED = frozenset({PilotStanding.SUBMITTING, PilotStanding.WAITING})
+_MAY_AGE = _NOT_STARTED | {PilotStanding.BOUND}
+_TAKES_JOBS = frozenset({PilotStanding.IDLE, PilotStanding.BUSY})
+
+
+class SetAside(StrEnum):
+    """Why a live pilot counts for no task queue at all."""
+
+    TOO_OLD = "waits longer than maxPilotWaitingHours"
+    BUSY = "runs jobs"
+    DRAINING = "takes no more jobs"
+    SILENT = "was not heard for long"
+    SHUT = "runs on a host that gets no jobs"
+    BOUND = "waits for the job that it is bound to"
+    UNSTARTED = "is not started yet by whoever has its file"
+
+
+_SET_ASIDE = {
+    PilotStanding.BUSY: SetAside.BUSY,
+    PilotStanding.DRAINING: SetAside.DRAINING,
+    PilotStanding.SILENT: SetAside.SILENT,
+    PilotStanding.SHUT: SetAside.SHUT,
+    PilotStanding.BOUND: SetAside.BOUND,
+    PilotStanding.UNSTARTED: SetAside.UNSTARTED,
+}
+
+
+class PilotView(Struct, frozen=True, kw_only=True):
+    """A live pilot: for whom it was submitted, and what it presents (or will present) to the matcher. The request of an
+    idle pilot says what is *left* of it, norm_cpu_seconds above all. barred: task queues that limits keep from starting
+    where it is.
+    """
+
+    pilot_id: int
+    standing: PilotStanding
+    request: ResourceRequest
+    submitted_at: float
+    tq_id: int | None = None
+    barred: frozenset[int] = frozenset()
+
+
+class Supply(Struct, frozen=True, kw_only=True):
+    """counted: usable waiting and idle pilots of each task queue (every one is present, maybe with 0). waiting: pilots that
+    have not started and that a task queue could use; running: those that run and take jobs, busy or idle.
+    borrowed: how many of these were submitted for another. spare: pilots that no task queue needs; no task queue could
+    use the `useless` ones (ids) even if it needed more. aside: pilots that count nowhere, by reason; aged are those of
+    them that wait too long.
+    """
+
+    counted: Mapping[int, int]
+    borrowed: Mapping[int, int]
+    waiting: int = 0
+    running: int = 0
+    spare: tuple[PilotView, ...] = ()
+    useless: frozenset[int] = frozenset()
+    aged: tuple[PilotView, ...] = ()
+    aside: Mapping[SetAside, int]
+
+
+def count_supply(
+    demands: Sequence[TaskQueueDemand],
+    pilots: Iterable[PilotView],
+    *,
+    table: KeyTable,
+    serving: PoolServing,
+    options: DirectorOptions,
+    now: float,
+) -> Supply:
+    """Give each usable pilot to one task queue: its own first, then the one in most need.
+
+    Needs are filled up to the jobs that wait, then up to what the formula allows to wait; pilots beyond that are spare. A
+    pilot serves the SubmitPools of its queue. `table` has the task queues of the demands.
+    """
+    max_waiting_s = options.max_pilot_waiting_hours * 3600.0
+    aside: Counter[SetAside] = Counter()
+    usable: list[PilotView] = []
+    aged: list[PilotView] = []
+    running = 0
+    for pilot in pilots:
+        running += pilot.standing in _TAKES_JOBS
+        reason = _SET_ASIDE.get(pilot.standing)
+        if pilot.standing in _MAY_AGE and now - pilot.submitted_at >= max_waiting_s:
+            reason = SetAside.TOO_OLD
+            aged.append(pilot)
+        if reason is None:
+            usable.append(pilot)
+        else:
+            aside[reason] += 1
+    ledger = _Ledger(demands, table, serving)
+    groups = _groups(usable)
+    jobs = {demand.tq_id: demand.waiting_jobs for demand in demands}
+    ledger.fill(groups, jobs)
+    ledger.fill(groups, {tq_id: allowance(n, options) if n else 0 for tq_id, n in jobs.items()})
+    useless = frozenset(
+        pilot.pilot_id for group in groups if not ledger.usable(group) for pilot in group.pilots
+    )
+    return Supply(
+        counted=ledger.counted,
+        borrowed=ledger.borrowed,
+        waiting=sum(one.standing in _NOT_STARTED and one.pilot_id not in useless for one in usable),
+        running=running,
+        spare=tuple(pilot for group in groups for pilot in group.pilots),
+        useless=useless,
+        aged=tuple(aged),
+        aside=dict(aside),
+    )
+
+
+@dataclass(slots=True)
+class _AlikePilots:
+    """Pilots that are alike for the matcher and were submitted for the same task queue."""
+
+    tq_id: int | None
+    request: ResourceRequest
+    barred: frozenset[int]
+    pilots: list[PilotView]
+
+
+def _groups(pilots: Iterable[PilotView]) -> list[_AlikePilots]:
+    """Groups, the choosy ones first (private pilots), so that generic ones are left for the others.
+
+    Pilots are taken from the end of a group: idle ones first, then the longest waiting.
+    """
+    found: defaultdict[tuple[int | None, ResourceRequest, frozenset[int]], list[PilotView]] = defaultdict(
+        list
+    )
+    for one in sorted(
+        pilots, key=lambda one: (one.standing is PilotStanding.IDLE, -one.submitted_at, -one.pilot_id)
+    ):
+        found[one.tq_id, one.request, one.barred].append(one)
+    groups = [_AlikePilots(*kind, alike) for kind, alike in found.items()]
+    return sorted(groups, key=lambda group: group.request.groups is None)
+
+
+class _Needy:
+    """Task queues (as bits) that want more pilots in this round, most in need first."""
+
+    def __init__(self, order: Sequence[int]) -> None:
+        self._order = order
+        self._rank = {bit: rank for rank, bit in enumerate(order)}
+        self.open = mask_of(order)
+
+    def among(self, mask: int) -> Iterator[int]:
+        """Those of a mask, in order; `close` may be called for each as it comes."""
+        wanted = mask & self.open
+        count = wanted.bit_count()
+        if count * count <= len(self._order):  # few: look them up; many: the next one is never far
+            return iter(sorted(bits(wanted), key=self._rank.__getitem__))
+        return (bit for bit in self._order if wanted >> bit & 1)
+
+    def close(self, bit: int) -> None:
+        """One has enough."""
+        self.open &= ~(1 << bit)
+        if 2 * self.open.bit_count() < len(self._order):
+            self._order = [bit for bit in self._order if self.open >> bit & 1]
+
+
+class _Ledger:
+    """Counts while pilots are given away; asks the matcher once per kind of pilot, for all task queues."""
+
+    def __init__(self, demands: Sequence[TaskQueueDemand], table: KeyTable, serving: PoolServing) -> None:
+        self.counted = {demand.tq_id: 0 for demand in demands}
+        self.borrowed = dict(self.counted)
+        self._table = table
+        self._served = ServedTaskQueues(table, serving)
+        self._usable: dict[ResourceRequest, int] = {}
+
+    def usable(self, group: _AlikePilots) -> int:
+        """The task queues whose jobs such pilots may run."""
+        request = group.request
+        known = self._usable.get(request)
+        if known is None:
+            served = self._served.by(QueueId(request.site, request.ce, request.queue))
+            known = self._usable[request] = self._table.narrow_served(served, request)
+        barred = [self._table.bit(tq_id) for tq_id in group.barred if tq_id in self.counted]
+        return known & ~mask_of(barred) if barred else known
+
+    def fill(self, groups: Sequence[_AlikePilots], levels: Mapping[int, int]) -> None:
+        """One round: each task queue up to its level, by its own pilots first, then by what is left."""
+        for group in groups:
+            own = group.tq_id
+            if own in self.counted and self.usable(group) >> self._table.bit(own) & 1:
+                self._give(group, own, levels[own])
+        left: dict[tuple[ResourceRequest, frozenset[int]], list[_AlikePilots]] = {}
+        for group in groups:
+            if group.pilots:
+                left.setdefault((group.request, group.barred), []).append(group)
+        lacking = {tq_id: n - levels[tq_id] for tq_id, n in self.counted.items() if n < levels[tq_id]}
+        order = sorted((lack, tq_id) for tq_id, lack in lacking.items())
+        needy = _Needy([self._table.bit(tq_id) for _, tq_id in order])
+        for alike in left.values():
+            self._lend(alike, needy, needy.among(self.usable(alike[0])), levels)
+
+    def _lend(
+        self, alike: Sequence[_AlikePilots], needy: _Needy, takers: Iterator[int], levels: Mapping[int, int]
+    ) -> None:
+        """Give the pilots of groups that present the same to the task queues that can use them."""
+        groups = list(alike)
+        for bit in takers:
+            tq_id = self._table.tq_id(bit)
+            for group in groups:
+                self._give(group, tq_id, levels[tq_id])
+            if self.counted[tq_id] >= levels[tq_id]:
+                needy.close(bit)
+            groups = [group for group in groups if group.pilots]
+            if not groups:
+                return
+
+    def _give(self, group: _AlikePilots, tq_id: int, level: int) -> None:
+        count = min(len(group.pilots), max(0, level - self.counted[tq_id]))
+        if count == 0:
+            return
+        del group.pilots[-count:]
+        self.counted[tq_id] += count
+        if group.tq_id != tq_id:
+            self.borrowed[tq_id] += count

@@ -1,0 +1,222 @@
+"""Who can change what stops a job, a CE queue or a pilot: one table for each closed set of reasons, and the gates. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from lodesman.decide.resources import LOCAL
+from lodesman.wire.jobs import HeldBy
+from lodesman.wire.nodes import Closing, utc
+from lodesman.wire.quotas import NEXT_START, RUNNING_JOBS, FullBucket
+from lodesman.wire.vocabulary import ClampName, MainReason, PilotVerdict, QueueReason
+
+NOT_CONSIDERED, NOT_WANTED = "unknown", "no-demand"
+"""Why an iteration left a queue no free capacity, where no clamp did."""
+BREAKER_HERE, BREAKER_ORDERED = "breaker-here", "breaker-ordered"
+"""A breaker that is open where all pilots start on the server's own machine, and by order of an administrator."""
+NO_ACTION: Final = "no action needed"
+_SITES: Final = "the site administrator"
+_SERVER: Final = "the server administrator"
+_BATCH: Final = "the administrator of the batch system"
+_POOLS: Final = f"{_SERVER}: what the submission pools serve"
+_NEXT_ITERATION: Final = "the server, at the director's next iteration"
+_SITE_OPENS: Final = "the site, by advertising that it takes more; or time, as pilots there start or end"
+NOT_ADVERTISED: Final = (
+    "a site that can run it, by advertising what it asks for; "
+    "or you, by asking for something else: lode change JOBS"
+)
+_STARTS_PILOTS: Final = "an administrator: lode pilot file, whose files anyone can start there"
+_MEND: Final = f"{_SITES} or {_BATCH}, by mending what stops the pilots"
+_MEND_HERE: Final = f"{_SERVER}, on whose machine these pilots start, by mending what stops them"
+_MENDED: Final = "; then: lode queue breaker SITE/CE/QUEUE auto (else one pilot tries it now and then)"
+NOT_REACHED: Final = (
+    f"{_SERVER}, if public_url of [server] is wrong; or the site, if its nodes cannot reach that"
+)
+_STARTS_OR_ENDS: Final = f"time, as pilots there start or end; or {_SITES}"
+
+_RAISES: Final = f"{_SERVER}: lode quota change"
+_LIMITED: Final = f"time, as jobs that use the limit end; or {_RAISES}"
+_SET_LIMITS: Final = (
+    f"{_RAISES}; or, of RunningLimit and MatchingDelay, {_SITES} (lode quota show names them)"
+)
+NO_END_HELPS: Final = f"who set these limits, under which no such job fits: {_SET_LIMITS}"
+_ENDS_OF_PARENTS: Final = "time, as the jobs that it waits for end"
+
+# One table for each set: members of two sets may be equal as words, and would then be one key.
+OF_JOBS: Final[Mapping[MainReason, str]] = {
+    MainReason.IMPOSSIBLE: f"you, by changing the job; or {_SITES}",
+    MainReason.CLOSED: "an administrator: lode site open",
+    MainReason.NOT_DECIDED: _NEXT_ITERATION,
+    MainReason.DIRECTOR_OFF: f"{_SERVER}: pilotsPerIteration; or time, if targetRunningJobs jobs run",
+    MainReason.NO_SUBMISSION_POOL: f"time, as submissions end; or {_SERVER}: the submission pools",
+    MainReason.NO_ROOM: _STARTS_OR_ENDS,
+    MainReason.SITE_GATE: _SITE_OPENS,
+    MainReason.WAITS_FOR_JOBS: _ENDS_OF_PARENTS,
+    MainReason.AT_MOST: "time, as jobs of its submission end; or you: lode change JOBS AtMost=N",
+    MainReason.HELD: "you, or another user who may control the job: lode release JOBS",
+    MainReason.PILOT_EXPECTED: NO_ACTION,
+    MainReason.PILOT_COMING: NO_ACTION,
+    MainReason.QUEUED: "time, as the jobs before it start and end",
+    MainReason.PILOTS_BUSY: "time, as the jobs of running pilots end",
+    MainReason.NO_PILOT_SOON: "time, as the batch systems start pilots",
+    MainReason.PILOTS_FAIL: _MEND,
+    MainReason.NODE_FAULT: _MEND,
+    MainReason.UNREACHED: NOT_REACHED,
+    MainReason.NEXT: NO_ACTION,
+    MainReason.LIMITED: _LIMITED,
+    MainReason.OVER_LIMIT: _RAISES,
+}
+"""Every reason of a job -> who can change it; JOBS stands for its number."""
+OF_HELD: Final[Mapping[HeldBy, str]] = {
+    "impossible": f"{NO_ACTION}: the next refresh releases it",
+    "admin": "an administrator: lode release JOBS",
+    "user": OF_JOBS[MainReason.HELD],
+}
+"""Who holds a job -> who can change it."""
+OF_QUEUES: Final[Mapping[QueueReason, str]] = {
+    QueueReason.NOT_CONFIGURED: _SITES,
+    QueueReason.NOT_OPEN: f"{_SITES}: its VO list",
+    QueueReason.NO_BACKEND: f"{_SITES}: Backend",
+    QueueReason.NO_JOB_FITS: _SITES,
+    QueueReason.NOT_SERVED: _POOLS,
+    QueueReason.CAPPED: f"{_SITES}: MaxWaitingJobs, MaxTotalJobs, Slots",
+    QueueReason.NEVER_RUN: f"{_SITES}: NumberOfProcessors, MaxRAM, WallTime, SubmitOptions; or {_BATCH}",
+    QueueReason.NO_WORK: f"users, by submitting jobs that fit; or {_SITES}",
+    QueueReason.MANUAL: _STARTS_PILOTS,
+    QueueReason.NOT_DECIDED: OF_JOBS[MainReason.NOT_DECIDED],
+    QueueReason.DIRECTOR_OFF: OF_JOBS[MainReason.DIRECTOR_OFF],
+    QueueReason.NO_SUBMISSION_POOL: OF_JOBS[MainReason.NO_SUBMISSION_POOL],
+    QueueReason.NO_ROOM: OF_JOBS[MainReason.NO_ROOM],
+    QueueReason.LIMITED: f"time, as jobs that use the limit end; or {_SET_LIMITS}",
+    QueueReason.AT_MOST: "time, as jobs of these submissions end; or their users: lode change JOBS AtMost=N",
+    QueueReason.SITE_GATE: _SITE_OPENS,
+    QueueReason.ENOUGH_PILOTS: f"time, as pilots take jobs; or {_SERVER}: extraPilots",
+    QueueReason.PILOTS_EXPECTED: NO_ACTION,
+}
+"""Every reason of a CE queue -> who can change it."""
+OF_PILOTS: Final[Mapping[PilotVerdict, str]] = {
+    PilotVerdict.ENDED: "no one: it has ended",
+    PilotVerdict.DRAINING: "no one; if its site was closed, an administrator: lode site open",
+    PilotVerdict.NOT_CONFIGURED: _SITES,
+    PilotVerdict.NOT_ASKED: "the pilot, which asks by itself",
+    PilotVerdict.HOST_SHUT: "time, it is tried by one job; or an administrator: lode host open",
+    PilotVerdict.FULL: "time, as its jobs end",
+    PilotVerdict.BOUND: "no one: it runs this job and leaves",
+    PilotVerdict.WOULD_GET: NO_ACTION,
+    PilotVerdict.NOTHING_WAITS: "users, by submitting jobs",
+    PilotVerdict.LIMITED: "time, as limits free capacity",
+    PilotVerdict.NOTHING_FITS: f"users, by asking for less or something else; or {_SITES}",
+}
+"""Every verdict on a pilot -> who can change it."""
+_WHO_OPENS: Final[Mapping[str, str]] = {
+    ClampName.CLOSED: OF_JOBS[MainReason.CLOSED],
+    ClampName.NO_BACKEND: f"{_STARTS_PILOTS}; or {_SITES}: Backend",
+    ClampName.LIST_MATCH: OF_QUEUES[QueueReason.NEVER_RUN],
+    ClampName.REFUSED_FOR_NOW: f"time, it is asked again soon; or {_BATCH}",
+    ClampName.NO_POOL: _POOLS,
+    ClampName.CREDENTIAL: f"{_SERVER}, by renewing the credential",
+    ClampName.UNKNOWN_LOAD: f"{_BATCH}, by making it report its load",
+    ClampName.MAX_HELD: f"{_BATCH}, by releasing or removing the held pilots",
+    ClampName.RAMP: "time, twice as many pilots may come as run there",
+    ClampName.BREAKER: f"{_MEND}{_MENDED}",
+    BREAKER_HERE: f"{_MEND_HERE}{_MENDED}",
+    BREAKER_ORDERED: "an administrator: lode queue breaker SITE/CE/QUEUE auto",
+    ClampName.TOKEN_BUCKET: f"time, a minute or two; or {_SERVER}: pilotsPerMinute",
+    ClampName.SITE_GATE: _SITE_OPENS,
+    NOT_CONSIDERED: _NEXT_ITERATION,
+    NOT_WANTED: _NEXT_ITERATION,
+}
+"""What leaves a queue no free capacity -> who can change that; for all others it is _STARTS_OR_ENDS."""
+_CLOSINGS_SHOWN: Final = 3
+# As `answers.nodes.BreakerOrder.text` begins.
+_BY_ORDER: Final = "open by order of "
+
+
+def who_opens(gates: Iterable[str], closings: Sequence[Closing] = (), settings: Iterable[str] = ()) -> str:
+    """Who can open these gates, what administrators closed, and who sets the `settings` of the server that pilots which did
+    not start name; each is named once.
+    """
+    names = list(map(_setting, settings))
+    names += [
+        _WHO_OPENS.get(gate, _STARTS_OR_ENDS) for gate in gates if not closings or gate != ClampName.CLOSED
+    ]
+    names += [_who_reopens(one) for one in closings[:_CLOSINGS_SHOWN]]
+    more = len(closings) - _CLOSINGS_SHOWN
+    names += [f"likewise for {more} more"] if more > 0 else []
+    return "; ".join(dict.fromkeys(names)) or _STARTS_OR_ENDS
+
+
+def who_mends(backends: Iterable[str], settings: Iterable[str], *, is_open: bool = False) -> str:
+    """Who can mend what stops the pilots of queues with these backends. `is_open`: a breaker of them is."""
+    names, is_here = list(map(_setting, settings)), set(backends) == {LOCAL}
+    if not (names and is_here):
+        names.append(_MEND_HERE if is_here else _MEND)
+    return "; or ".join(names) + (_MENDED if is_open else "")
+
+
+def _setting(name: str) -> str:
+    return f"{_SERVER}: {name} (read when the server starts)"
+
+
+def settings_named(words: Iterable[str], settings: Mapping[str, str]) -> list[str]:
+    """The settings of the server that pilots' last words name; `settings`: see `facts.DirectorNow`."""
+    texts = list(words)
+    return [one for sign, one in settings.items() if any(sign in text for text in texts)]
+
+
+def opener_of(gate: str, text: str, backends: Iterable[str]) -> str:
+    """What `who_opens` knows the gate of queues with these backends by."""
+    if gate != ClampName.BREAKER:
+        return gate
+    if text.startswith(_BY_ORDER):
+        return BREAKER_ORDERED
+    return BREAKER_HERE if set(backends) == {LOCAL} else gate
+
+
+def _who_reopens(closing: Closing) -> str:
+    time = "" if closing.until is None else f", or time: at {utc(closing.until)}"
+    names = [name for name in closing.node if name]
+    words = names if any("/" in name for name in names) else ["/".join(names)]
+    command = shlex.join(["lode", "site", "open", *words])
+    return f"{closing.closed_by} or another administrator: {command}{time}"
+
+
+def who_makes_room(full: Iterable[FullBucket], *, never: bool) -> str:
+    """Who can change that limits are full, or that jobs ask for more than they allow: time does nothing about those.
+    `never`: no queue is without one of them; else a job also starts where limits are only full.
+    """
+    buckets = list(full)
+    hopeless = [one for one in buckets if one.hopeless and never]
+    names = [f"you, by asking for {_allowed(one)}" for one in hopeless if _is_half(one)]
+    names += [] if hopeless else ["time, as jobs that use the limit end"]
+    names += map(_who_raises, hopeless or buckets)
+    return "; or ".join(dict.fromkeys(names)) if buckets else _LIMITED
+
+
+def _is_half(one: FullBucket) -> bool:
+    """Whether a job that asked for less would fit."""
+    return one.resource != RUNNING_JOBS and one.limit not in ("0", "")
+
+
+def _allowed(one: FullBucket) -> str:
+    is_number = one.limit[:1].isdigit() and one.need[:1].isdigit()
+    return f"{'at most ' if is_number else ''}{one.resource}={one.amount(one.limit)}"
+
+
+def _who_raises(one: FullBucket) -> str:
+    return f"{_SITES}: {one.rule}" if one.resource in (RUNNING_JOBS, NEXT_START) else _RAISES
+
+
+def who_ends_parents(held: Mapping[HeldBy, Sequence[int]]) -> str:
+    """Who can end that a job waits for others, of which these are held."""
+    names = []
+    for by, jobs in held.items():
+        ids = " ".join(map(str, jobs))
+        if by == "impossible":
+            names.append(f"who can let job {jobs[0]} run: lode why {jobs[0]}")
+        else:
+            who = "an administrator" if by == "admin" else "you, or another user who may control the job"
+            names.append(f"{who}: lode release {ids}")
+    return "; and ".join(names) or _ENDS_OF_PARENTS

@@ -1,0 +1,368 @@
+"""`lode why JOB`: the whole chain from a job to a pilot, ending in never, not now or now. Pure.
+
+Queues are judged by the predicates of submission and claim, pilots by those of the claim. Each step says whether it holds,
+what it knows, and how old that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
+
+from lodesman.decide.explain import verdict
+from lodesman.decide.explain.closing import closings_step, closings_text
+from lodesman.decide.explain.facts import not_sent_gate
+from lodesman.decide.explain.job_facts import JobFacts
+from lodesman.decide.explain.verdict import ago, counted, excluded, lasting, sentence
+from lodesman.decide.masks.bits import bits, passing
+from lodesman.decide.matching import parts_of
+from lodesman.decide.matching.offers import CAUSES, PRIVATE_ONLY, never_sent
+from lodesman.decide.resources import QueueId
+from lodesman.decide.submission import never_text
+from lodesman.wire import why_jobs as answers
+from lodesman.wire.nodes import QueuesExcluded
+from lodesman.wire.quotas import FullBucket
+from lodesman.wire.vocabulary import ClampName, MainReason
+from lodesman.wire.why_jobs import JobShare, JobStep
+
+_SHOWN: Final = 5
+_CriteriaStep = Literal["requirements", "site", "platform", "size", "sending"]
+_STEPS: Final[tuple[tuple[_CriteriaStep, tuple[str, ...]], ...]] = (
+    ("site", ("Site", "BannedSite", "GridCE")),
+    ("platform", ("JobClass", "Platform", "Tag", "RequiredTag", "JobType")),
+    ("size", ("NumberOfProcessors", "Memory", "CPUTime")),
+    ("sending", (*CAUSES, PRIVATE_ONLY.parameter)),
+)
+_SUMMARIES: Final[Mapping[MainReason, str]] = {
+    MainReason.CLOSED: ", but {closings}",
+    MainReason.NOT_DECIDED: ", but no pilot is there and {undecided}",
+    MainReason.DIRECTOR_OFF: ", but no pilot is there and the director sends none: its target is 0 pilots",
+    MainReason.NO_SUBMISSION_POOL: ", but no pilot is there and no submission pool takes any for it: {refusals}",
+    MainReason.NO_ROOM: ", but no pilot is there and none may be sent now: {gates}",
+    MainReason.SITE_GATE: ", but no pilot is there and the sites take none now: {sites}",
+    MainReason.QUEUED: ", but about {before} before it{start}",
+    MainReason.PILOTS_BUSY: ", but no pilot is free; {busy} may take it when its job ends{start}",
+    MainReason.NO_PILOT_SOON: ", but no pilot is expected there within a minute; {coming} on their way{start}",
+    MainReason.PILOTS_FAIL: ", but pilots do not start there: {failing}",
+    MainReason.NODE_FAULT: ", but pilots leave there, since their nodes are of no use: {failing}",
+    MainReason.UNREACHED: ", but its pilots do not reach this server: {unreached}",
+    MainReason.PILOT_EXPECTED: "; the director may send pilots there and is expected to",
+}
+"""What follows the number of queues that can run it; for all others it is _PILOTS_COME."""
+_PILOTS_COME: Final = (
+    "; {pilots.usable_idle} idle and {pilots.usable_busy} busy pilots can take it, "
+    "{pilots.usable_waiting} more are on their way"
+)
+
+
+def explain_job(facts: JobFacts) -> answers.JobExplained:
+    """Why it waits, or is Held."""
+    reason, share, load = facts.reason, _share(facts), _oldest_load(facts, facts.eligible)
+    at = facts.age(facts.snapshot.at) or 0.0
+    return answers.JobExplained(
+        verdict=verdict.verdict_of(reason),
+        main_reason=reason,
+        summary=verdict.with_fault(_summary(facts, reason), facts.server_fault),
+        who=facts.who,
+        chain=list(_chain(facts, share)),
+        queues=facts.exclusions.summary(),
+        share=share,
+        turn=_job_turn(facts),
+        pilots=facts.pilots,
+        director=_director(facts),
+        ages=answers.JobAges(
+            configuration=facts.age(facts.policy.loaded_at), pilots=at, groups=at,
+            submit_pool=facts.age(facts.evaluated_at), director=facts.decided_age, load=load[0],
+        ),
+    )  # fmt: skip
+
+
+def explain_queue_for_job(facts: JobFacts, place: QueueId) -> answers.QueueForJob:
+    """All that one queue has against a job, and its free capacity."""
+    config, room, gate = facts.exclusions.config, None, ""
+    offer = config.offer(place)
+    if offer is None:
+        known = config.table.bit(place) is not None
+        criteria = ["VO" if known else "Queue"]
+        reasons = [f"VO {config.vo} may not use it" if known else "there is no such queue"]
+    else:
+        criteria = [name for name, mask in facts.exclusions.planes if mask >> offer.bit & 1]
+        nevers = (never_sent(offer, config.backends, config.pools), PRIVATE_ONLY)
+        reasons = list(facts.exclusions.reasons(offer.bit))
+        reasons += [one.text for one in nevers if one and one.parameter in criteria]
+        reasons += facts.exclusions.not_carried(offer.bit)
+        not_sent = not_sent_gate(config, offer)
+        gate = facts.mask.reason(place, facts.now, offer.life_seconds) or (
+            "" if not_sent is None else not_sent.text
+        )
+        gate = gate or next((words for words, mask in facts.misfits if mask >> offer.bit & 1), "")
+        decided = None if facts.decision is None else facts.decision.queue(place)
+        if gate:
+            room = 0
+        elif facts.decision is not None and decided is not None:
+            room = decided.left
+            gate = "" if room > 0 else facts.decision.gate(place).text
+    return answers.QueueForJob(*place, not criteria, criteria, reasons, room, gate)
+
+
+def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
+    found, configured = facts.exclusions, facts.age(facts.policy.loaded_at)
+    key, total, queues = found.key, found.total, len(found.config.table.queues)
+    made_of = f"it was made of job class {key.job_class}.{key.variant or 'default'}"
+    yield JobStep("class", True, made_of if key.job_class else "it has no job class")
+    yield from (JobStep("server", False, text) for text in (facts.server_fault,) if text)
+    text = f"{key.owner} of group {key.group}, VO {key.vo}, may use {total} of {counted(queues, 'configured queue')}"
+    yield JobStep("access", total > 0, text, configured, queues=queues, admitting=total)
+    yield from _requirements(facts)
+    for name, criteria in _STEPS:
+        yield _criteria(facts, name, criteria, ", ".join(criteria))
+        if name == "site":
+            yield closings_step(
+                facts.closings,
+                facts.eligible,
+                may_run=facts.pilots.any_usable,
+                now=facts.now,
+                minutes=facts.shorter,
+            )
+    yield _limits(facts)
+    yield _turn(facts, share)
+    pilots = facts.pilots
+    silent = f"; {pilots.silent} more could but are silent" if pilots.silent else ""
+    silent += f"; {pilots.shut} more could but their hosts are shut" if pilots.shut else ""
+    silent += (
+        f"; {pilots.limited} more could but a limit keeps it from starting there" if pilots.limited else ""
+    )
+    silent += f"; {pilots.unreached} more run and have not reached this server" if pilots.unreached else ""
+    text = (
+        f"{counted(pilots.live, 'live pilot')} of its VO, of which can take it: {pilots.usable_idle} idle, "
+        f"{pilots.usable_busy} busy, {pilots.usable_waiting} on their way{silent}; "
+        f"what is free of them takes {counted(pilots.free_starts, 'such job')}, "
+        f"those expected within a minute {pilots.soon_starts}"
+    )
+    yield JobStep("pilots", pilots.any_usable, text, facts.age(facts.snapshot.at))
+    yield _site_gates(facts)
+    yield _gates(facts)
+
+
+def _requirements(facts: JobFacts) -> Iterator[JobStep]:
+    pool, count = facts.exclusions.key.submit_pool, facts.served
+    if not pool:
+        yield JobStep("requirements", True, "it has no Requirements")
+        return
+    names = tuple(name for name, _ in facts.exclusions.planes if name.startswith("Requirements"))
+    step = _criteria(facts, "requirements", names, "its Requirements")
+    step.text += _left_to_broker(facts)
+    yield step
+    if facts.evaluated_at is None:
+        text = (
+            f"the queues that serve SubmitPool {pool} are not known before the next refresh{_excluded(facts)}"
+        )
+        yield JobStep("submit_pool", None, text, None, pool=pool, queues=None)
+        return
+    text = f"SubmitPool {pool} is served by {counted(count, 'queue')}{_excluded(facts)}"
+    yield JobStep("submit_pool", count > 0, text, facts.age(facts.evaluated_at), pool=pool, queues=count)
+
+
+def _excluded(facts: JobFacts) -> str:
+    """The queues that the ads of their sites exclude."""
+    unfit = facts.eligible & ~facts.fitting
+    if not unfit:
+        return ""
+    return f"; what their sites advertise excludes {counted(unfit.bit_count(), 'queue')}: {_misfits(facts)}"
+
+
+def _misfits(facts: JobFacts) -> str:
+    words = [text for text, mask in facts.misfits if mask & facts.eligible]
+    more = [f"and {len(words) - _SHOWN} more"] if len(words) > _SHOWN else []
+    return "; ".join([*words[:_SHOWN], *more])
+
+
+def _left_to_broker(facts: JobFacts) -> str:
+    """The clauses that the ads of sites decide, about the queues that pass all else."""
+    found = facts.exclusions
+    clauses = [one for one in found.config.table.placement(found.criteria) if one.queues & found.eligible]
+    texts = list(dict.fromkeys(one.text for one in clauses))
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return f"; the ad of the queue's site decides: {', '.join(texts[:_SHOWN])}{more}" if texts else ""
+
+
+def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], what: str) -> JobStep:
+    found = facts.exclusions
+    lost = [(name, mask) for name, mask in found.planes if name in criteria]
+    left = passing(lost, found.full)
+    counts = [(name, mask.bit_count()) for name, mask in lost]
+    text = f"{left.bit_count()} of {counted(found.total, 'queue')} pass {what}"
+    return JobStep(
+        step,
+        bool(left) or not found.total,
+        f"{text} ({excluded(counts)})" if counts else text,
+        facts.age(facts.policy.loaded_at),
+        ruled_out_by=[QueuesExcluded(criterion=name, queues=n) for name, n in counts],
+    )
+
+
+def _limits(facts: JobFacts) -> JobStep:
+    held = facts.held
+    if held is None:
+        full = facts.limits.buckets
+        text = "; ".join(_full(one, facts) for one in full) or "nothing holds it, and no limit is in its way"
+        if facts.is_behind:
+            return JobStep("limits", False, f"it waits {facts.behind}", limits=[], full=full)
+        text += (
+            ""
+            if facts.limits.everywhere or not full
+            else " (elsewhere, or on hosts that are not known yet, it is free)"
+        )
+        return JobStep("limits", not facts.limits.everywhere, text, limits=[], full=full)
+    who = f"{held.name} holds it" if held.name else held.reason or "a user holds it"
+    text = f"Held{lasting(held.seconds)}: {'no queue could run it' if held.by == 'impossible' else who}"
+    return JobStep("limits", False, text, held.seconds, limits=[held])
+
+
+def _full(one: FullBucket, facts: JobFacts) -> str:
+    """With the time: it may be longer, if others used it before."""
+    seconds = None if one.since is None else facts.age(one.since)
+    known = lasting(seconds or 0.0, "at least ")
+    return f"{one.text}; full{known}" if known else one.text
+
+
+def _turn(facts: JobFacts, share: JobShare) -> JobStep:
+    turn = facts.turn
+    ahead = counted(turn.ahead, "job") if turn.ahead else "no job"
+    ahead = f"at least {ahead}" if facts.more_ahead else ahead
+    text = f"{ahead} of its task queue {'is' if turn.ahead < 2 else 'are'} before it"
+    text += f", of {facts.waiting:,} that wait" if facts.waiting > max(1, turn.ahead) else ""
+    if share.part is not None:
+        others = share.groups_waiting - 1
+        beside = f"beside {counted(others, 'other group')}" if others else "since no other group competes"
+        corrected = "" if facts.policy.usage is None else " (its share corrected by usage)"
+        text += f"; group {share.group}{corrected} has {share.part:.0%} of the starts, {beside}"
+    text += "" if turn.part == 1.0 else f", its task queue {turn.part:.2g} of them"
+    return JobStep("share", facts.reason is not MainReason.QUEUED, text, facts.age(facts.snapshot.at))
+
+
+def _gates(facts: JobFacts) -> JobStep:
+    """Where a pilot could be sent: the free capacity of the eligible queues, and what closes them."""
+    at = facts.decided_age
+    if facts.capacity is None:
+        return JobStep("gates", None, facts.undecided(), at, closed=[])
+    open_here, eligible, closed = facts.open_here.bit_count(), facts.eligible.bit_count(), _closed(facts)
+    text = f"free capacity for a pilot in {open_here} of {counted(eligible, 'eligible queue')}"
+    text += f"; no capacity in {counted(closed[0].queues, 'queue')}: {closed[0].text}" if closed else ""
+    seconds, source = _oldest_load(facts, facts.eligible)
+    text += "" if seconds is None else f"; load reported by {source} {ago(seconds)}"
+    text += f"; no submission pool takes its pilots: {facts.refusals_text}" if facts.refusals else ""
+    if facts.failing and facts.reason not in (MainReason.PILOTS_FAIL, MainReason.NODE_FAULT):
+        text += f"; {facts.failing_text}"
+    return JobStep("gates", bool(open_here) and not facts.refusals, text, at, closed=closed)
+
+
+def _site_gates(facts: JobFacts) -> JobStep:
+    """What the sites say that advertise themselves, as of the director's last iteration."""
+    if facts.capacity is None:
+        return JobStep("site_gates", None, facts.undecided(), facts.decided_age)
+    shut, words = facts.gated & facts.eligible, _sites(facts)
+    queues = counted(facts.eligible.bit_count(), "eligible queue")
+    text = f"{shut.bit_count()} of {queues} shut by the gates of their sites"
+    return JobStep(
+        "site_gates",
+        not facts.eligible or bool(facts.eligible & ~shut),
+        f"{text}: {words}" if words else text,
+        facts.decided_age,
+        queues=shut.bit_count(),
+    )
+
+
+def _sites(facts: JobFacts) -> str:
+    gates = [(gate, mask) for gate, mask in facts.gates if gate.name == ClampName.SITE_GATE]
+    found = [f"{gate.text} ({counted(mask.bit_count(), 'queue')})" for gate, mask in gates[:_SHOWN]]
+    misfits = _misfits(facts)
+    return "; ".join([*found, *([misfits] if misfits else facts.unmatched)])
+
+
+def _closed(facts: JobFacts) -> list[answers.ClosedGate]:
+    """What closes the eligible queues: limits of the director, breakers among them, commonest first."""
+    queues, closed = facts.exclusions.config.table.queues, []
+    for gate, mask in facts.gates[:_SHOWN]:
+        example = "/".join(queues[next(bits(mask))])
+        closed.append(answers.ClosedGate(*gate, mask.bit_count(), example, *_oldest_load(facts, mask)))
+    return closed
+
+
+def _oldest_load(facts: JobFacts, queues: int) -> tuple[float | None, str | None]:
+    """The age and the source of the oldest load of these queues that the director went by."""
+    found = None if facts.capacity is None else facts.capacity.oldest_load(queues)
+    return (None, None) if found is None else (facts.age(found[0]), found[1])
+
+
+def _summary(facts: JobFacts, reason: MainReason) -> str:
+    queues = f"{facts.eligible.bit_count()} of {counted(facts.exclusions.total, 'queue')} can run it"
+    held, busy = facts.held, facts.pilots.usable_busy
+    if reason is MainReason.IMPOSSIBLE:
+        return sentence(never_text(facts.exclusions))
+    if held is not None:
+        if held.by == "impossible":
+            return f"{queues} now; the next refresh releases it."
+        why = f": {held.reason.rstrip('.')}" if held.reason else ""
+        if held.by == "admin":
+            return f"{held.name or 'An administrator'} holds it{why}. Only an administrator releases it."
+        who = "It is held" if held.reason and not held.name else f"{held.name or 'A user'} holds it"
+        return f"{who}{why}. Release it to let it run."
+    if facts.waits_for:
+        return f"{queues}, and it {facts.waits_for}{facts.start_text and f'; {facts.start_text}'}."
+    text = _SUMMARIES.get(reason, _PILOTS_COME).format(
+        pilots=facts.pilots,
+        closings=closings_text((one for one, _ in facts.closings), facts.shorter, facts.now),
+        gates="; ".join(f"{one.text} ({counted(one.queues, 'queue')})" for one in _closed(facts)[:2]),
+        refusals=facts.refusals_text,
+        failing=facts.failing_text,
+        unreached=facts.unreached_text,
+        sites=_sites(facts),
+        undecided=facts.undecided(),
+        before="1 job is" if facts.turn.before == 1 else f"{facts.turn.before:,} jobs are",
+        coming=f"{facts.pilots.usable_waiting or 'none'} {'is' if facts.pilots.usable_waiting < 2 else 'are'}",
+        start=_start_text(facts),
+        busy="a running pilot" if busy == 1 else f"one of {busy} running pilots",
+    )
+    return f"{queues}{text}."
+
+
+def _share(facts: JobFacts) -> JobShare:
+    """The part of the starts that a group may expect beside the groups of its VO with waiting jobs; where that is known,
+    only beside those whose jobs can run where this one can.
+    """
+    group = facts.exclusions.key.group
+    groups = {group, *facts.groups}
+    shares = {name: facts.policy.drawn_share(name) for name in groups}
+    return JobShare(
+        group=group,
+        share=shares[group],
+        of=sum(max(0.0, share) for share in shares.values()),
+        part=parts_of(groups, facts.policy.shares())[group] or None,
+        groups_waiting=len(groups),
+        in_its_queues=facts.competing,
+    )
+
+
+def _job_turn(facts: JobFacts) -> answers.JobTurn:
+    pilots = facts.pilots
+    soon = max(0, facts.turn.allotted(pilots.free_starts + pilots.soon_starts + facts.sendable))
+    return answers.JobTurn(facts.turn.before, soon, *facts.slots_here, facts.start)
+
+
+def _start_text(facts: JobFacts) -> str:
+    """When it starts, in words, and the slots of its queues."""
+    slots, free = facts.slots_here
+    known = (
+        f"; of {counted(slots, 'slot')} of these queues {free or 'none'} {'is' if free < 2 else 'are'} free"
+    )
+    told = facts.start_text or f"when it starts is not known: {facts.no_estimate}"
+    return f"{known if slots else ''}; {told}"
+
+
+def _director(facts: JobFacts) -> answers.JobDirector:
+    at, decision = facts.decided_age, facts.decision
+    if decision is None or facts.capacity is None:
+        return answers.JobDirector(at, facts.iterated_age, [sentence(facts.undecided())], None)
+    lines = list(decision.lines(facts.task_queue))
+    return answers.JobDirector(at, facts.iterated_age, lines, facts.capacity.pilots(facts.open_here))

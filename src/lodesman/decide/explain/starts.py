@@ -1,0 +1,327 @@
+"""When a job starts: by the jobs that run, where these make room for it; else by the rate of starts of late. Pure.
+
+A slot is free when its job ends. How long jobs take is known from those that ended lately, and from those that run: what
+runs for longer than others took says that jobs take longer now. What starts in a slot ends in its turn, and so on; of all
+starts those of one task queue are a part, as the lottery draws them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate, pairwise
+from math import exp, log, sqrt
+from typing import Final, NamedTuple
+
+from lodesman.wire.why_jobs import StartEstimate
+
+_Z: Final = 1.75
+"""Quantile of the normal distribution: between its negative and itself lie 92 %, of which rough sums lose some."""
+_Z90: Final = 1.645
+_NEW, _ALL = 8.0, 48.0
+"""The weight of a job falls by a factor e for each 8 that started after it where jobs changed, for each 48 elsewhere."""
+_CHANGED: Final = 3.5
+"""Jobs changed if the quartiles of new ones differ from those of all by more standard errors."""
+_QUARTILES: Final = (0.25, 0.5, 0.75)
+_UNSEEN: Final = 0.25
+"""The weight of jobs that are taken to last longer than any that was seen."""
+_SMEARED: Final = 0.9
+_ERROR: Final = 0.1
+_POINTS, _POINTS_A_JOB = 96, 6
+_LARGER: Final = 1.15
+_MOST_POINTS: Final = 500
+_MOST_SPREAD: Final = 2.0
+_REGULAR, _IRREGULAR = 0.15, 0.5
+"""The variance of a number of starts is this part of it at least: of slots, and of what limits let start."""
+_SOON_SECONDS: Final = 60.0
+_LEAST_SECONDS: Final = 0.5
+
+
+class TimedJob(NamedTuple):
+    """When a job began, UNIX seconds, and how long it took; `ended` is False: so far."""
+
+    begun: float
+    seconds: float
+    ended: bool = True
+
+
+class Durations:
+    """How long jobs take of which some ended lately and others run, newer ones with greater weights: the estimate of Kaplan
+    and Meier. If new jobs differ from all of them, they alone count.
+    """
+
+    __slots__ = ("_beyond", "_left", "_steps", "evidence", "mean", "spread")
+
+    def __init__(self, jobs: Sequence[TimedJob]) -> None:
+        known = sorted(jobs, reverse=True)
+        self._fit(known, _NEW)
+        new, evidence = [self.quantile(part) for part in _QUARTILES], max(1.0, self.evidence)
+        self._fit(known, _ALL)
+        low, middle, high = (self.quantile(part) for part in _QUARTILES)
+        wide = log(high / low) / 1.35
+        error = 1.25 * sqrt((wide * wide + _ERROR**2) / evidence + _ERROR**2)
+        if max(abs(log(a / b)) for a, b in zip(new, (low, middle, high), strict=True)) > _CHANGED * error:
+            self._fit(known, _NEW)
+
+    def _fit(self, jobs: Sequence[TimedJob], memory: float) -> None:
+        """`jobs`: the newest first. Sets the part that is left after each time at which one ended, how long what lasts
+        longer runs so far, mean and relative spread, and the number of ends that they are known by.
+        """
+        ended = sorted(one.seconds for one in jobs if one.ended)
+        usual = ended[len(ended) // 2] if ended else 0.0
+        # Those that run for less say little yet: they make no other one older.
+        tells = accumulate((one.ended or one.seconds > usual for one in jobs), initial=0)
+        weighted = sorted(
+            (one.seconds, not one.ended, exp(-n / memory)) for n, one in zip(tells, jobs, strict=False)
+        )
+        at_risk = sum(weight for *_, weight in weighted) + _UNSEEN
+        left, last, ends, squares, area, moment = 1.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        self._steps, self._left = [0.0], [1.0]
+        over, over_seconds = _UNSEEN, 0.0
+        for seconds, runs, weight in weighted:
+            if not runs:
+                area, moment = area + left * (seconds - last), moment + left * (seconds**2 - last**2)
+                left, last, over, over_seconds = left * (1.0 - weight / at_risk), seconds, _UNSEEN, 0.0
+                if seconds > self._steps[-1]:
+                    self._steps.append(seconds)
+                    self._left.append(left)
+                self._left[-1] = left
+                ends, squares = ends + weight, squares + weight * weight
+            else:
+                over, over_seconds = over + weight, over_seconds + weight * seconds
+            at_risk -= weight
+        self._beyond = beyond = max(_LEAST_SECONDS / 10, (over_seconds + _UNSEEN * last) / over)
+        seen = left * (1.0 - _UNSEEN / over)  # of what lasts longer, those that run: for as long again
+        area += left * (beyond - last) + seen * beyond
+        moment += left * (beyond**2 - last**2) + 3.0 * seen * beyond**2
+        self.mean = max(area, _LEAST_SECONDS / 10)
+        self.spread = min(_MOST_SPREAD, sqrt(max(0.0, moment - area * area)) / self.mean)
+        self.evidence = ends * ends / squares if squares else 0.0
+
+    @property
+    def unknown(self) -> float:
+        """The part of the jobs that lasts longer than all that ended."""
+        return self._left[-1]
+
+    @property
+    def error(self) -> float:
+        """The relative error of the mean."""
+        by_ends = (self.spread**2 + _ERROR**2) / max(1.0, self.evidence)
+        return sqrt(by_ends + (0.8 * self.unknown) ** 2)
+
+    def quantile(self, part: float) -> float:
+        """After how many seconds that part of the jobs has ended."""
+        for seconds, left in zip(self._steps, self._left, strict=True):
+            if left <= 1.0 - part:
+                return max(seconds, _LEAST_SECONDS / 10)
+        return self._beyond * self.unknown / (1.0 - part)
+
+    def lasting(self, seconds: float) -> float:
+        """The part of the jobs that takes longer than that."""
+        last = self._steps[-1]
+        return self._until(seconds) if seconds < last else self.unknown * min(1.0, self._beyond / seconds)
+
+    def going_on(self, age: float, seconds: float) -> float:
+        """The part of the jobs which ran for `age` seconds that runs for these seconds more. What outlived all others goes
+        on as long as it ran already, in half of the cases.
+        """
+        last, end = self._steps[-1], age + seconds
+        if age >= last:
+            return age / end if age > 0.0 else 0.0
+        left = self._until(end) if end < last else self.unknown * last / end
+        return min(1.0, left / self._until(age))
+
+    def _until(self, seconds: float) -> float:
+        """Each end is smeared over the tenth of the time before it."""
+        n = bisect_right(self._steps, seconds)
+        before, at = self._steps[n - 1], self._steps[n]
+        first = max(before, at * _SMEARED)
+        if seconds <= first:
+            return self._left[n - 1]
+        passed = (seconds - first) / (at - first)
+        return self._left[n - 1] + (self._left[n] - self._left[n - 1]) * passed
+
+
+class RunningKind(NamedTuple):
+    """Jobs of one kind that run, by when they began, UNIX seconds, and how long they take. `room`: how many jobs may start
+    where one of them ends; one may stand for several.
+    """
+
+    begun: Sequence[float]
+    durations: Durations
+    room: float = 1.0
+
+
+class JobsThere(NamedTuple):
+    """What runs in some `pilots`, for which a number stands: when it began, UNIX seconds, by task queue and the cores of its
+    jobs.
+    """
+
+    pilots: int
+    begun: Mapping[tuple[int, int], Sequence[float]]
+
+
+class _Point(NamedTuple):
+    """After these seconds this number of starts is expected: those that the jobs which run now make room for have a
+    variance, `later` ones follow.
+    """
+
+    seconds: float
+    starts: float = 0.0
+    variance: float = 0.0
+    later: float = 0.0
+
+
+class FreedSlots:
+    """What becomes free from `now` on, UNIX seconds: where jobs run, in `free` slots, and in those that are expected `soon`,
+    within a minute. `limited`: these jobs make room for others of their kind alone, which are not drawn at once; they had
+    `used` slots of late, on average.
+    """
+
+    def __init__(
+        self, running: Sequence[RunningKind], *, now: float, free: float = 0.0, soon: float = 0.0,
+        usual: Durations | None = None, limited: bool = False, used: float | None = None,
+    ) -> None:  # fmt: skip
+        """`usual`: how long jobs take that start in slots where none runs."""
+        self._running, self._now, self._free, self._soon = running, now, free, soon
+        kinds = [(len(one.begun) * one.room, one.durations) for one in running]
+        self.jobs = max(1, round(sum(count for count, _ in kinds))) if kinds else 0
+        """How many run, as far as they make room."""
+        if usual is not None and free + soon > 0:
+            kinds.append((free + soon, usual))
+        self._kinds = kinds
+        self._count = sum(count for count, _ in kinds)
+        self._scale = 1.0 if used is None or not self._count else used / self._count
+        self._least = _IRREGULAR if limited else _REGULAR
+
+    @cached_property
+    def job_seconds(self) -> float:
+        """How long a job takes, such that as many end as do where each kind ends at its own rate."""
+        return self._count / sum(count / durations.mean for count, durations in self._kinds)
+
+    def _mean(self, values: Sequence[float]) -> float:
+        return sum(count * one for (count, _), one in zip(self._kinds, values, strict=True)) / self._count
+
+    @cached_property
+    def _spread(self) -> float:
+        return min(_MOST_SPREAD, self._mean([one.spread**2 for _, one in self._kinds]))
+
+    @cached_property
+    def _error(self) -> float:
+        return self._mean([one.error for _, one in self._kinds])
+
+    @property
+    def _step(self) -> float:
+        return self.job_seconds / _POINTS_A_JOB
+
+    @cached_property
+    def _curve(self) -> list[_Point]:
+        """Ends of what runs now, and of what starts when others end, by a renewal equation."""
+        step, kinds = self._step, self._kinds
+        left = [1.0] + [
+            self._mean([one.lasting(n * step) for _, one in kinds]) for n in range(1, _POINTS + 1)
+        ]
+        ends = [before - after for before, after in pairwise(left)]
+        # Two that end within a step each end after one step more, on average.
+        after = [ends[0] / 2, *((one + other) / 2 for one, other in pairwise(ends))]
+        found, starts, points, first = list[float](), 0.0, [_Point(0.0)], 0.0
+        for n in range(1, _POINTS + 1):
+            now, variance = self._first(n * step)
+            more = (
+                now - first + sum(one * part for one, part in zip(found, reversed(after[1:n]), strict=True))
+            )
+            first, starts = now, starts + more / (1.0 - after[0]) * self._scale
+            found.append(more / (1.0 - after[0]))
+            points.append(_Point(n * step, starts, variance, max(0.0, starts - first)))
+        return points
+
+    def _first(self, seconds: float) -> tuple[float, float]:
+        """The starts until then in what is free, and where jobs that run now end; and their variance."""
+        count, variance = self._free + self._soon * min(1.0, seconds / _SOON_SECONDS), 0.0
+        for begun, durations, room in self._running:
+            for at in begun:
+                over = 1.0 - durations.going_on(max(0.0, self._now - at), seconds)
+                count, variance = count + room * over, variance + room * min(1.0, room) * over * (1.0 - over)
+        return count, variance
+
+    def _point(self, n: int) -> _Point:
+        """The n-th; those after the last are ever farther apart."""
+        if n < len(self._curve):
+            return self._curve[n]
+        last = self._curve[-1]
+        seconds = last.seconds * _LARGER ** (n - len(self._curve) + 1)
+        more = self._scale * self._count / self.job_seconds * (seconds - last.seconds)
+        return _Point(seconds, last.starts + more, last.variance, last.later + more)
+
+    def start(self, jobs: float, *, part: float = 1.0, others: int = 0) -> tuple[float, float] | None:
+        """In how many seconds this number of jobs of a task queue has started, in 90 % of cases, if it gets a part of the
+        starts, and all when the `others` that wait have started. None if nothing runs, or nothing ended lately.
+        """
+        if part <= 0.0 or not any(one.evidence for _, one in self._kinds):
+            return None
+        found, before = [-1.0, -1.0, -1.0], (0.0, 0.0, 0.0, 0.0)
+        for n in range(1, _MOST_POINTS):
+            seconds, *counts = at = self._counts(self._point(n), part, others)
+            for i, (count, last) in enumerate(zip(counts, before[1:], strict=True)):
+                if found[i] < 0.0 and count >= jobs - 0.5:
+                    passed = max(0.0, jobs - 0.5 - last) / max(1e-9, count - last)
+                    found[i] = before[0] + (seconds - before[0]) * passed
+            before = at
+            if min(found) >= 0.0:
+                break
+        if min(found) < 0.0:
+            return None
+        low, middle, high = (max(1e-6, one) for one in found)
+        error = (_Z * self._error) ** 2 + 0.0025
+        more = _LEAST_SECONDS + self._step / 2
+        first = middle * exp(-sqrt(log(middle / low) ** 2 + error))
+        return max(0.0, first - more), middle * exp(sqrt(log(high / middle) ** 2 + error)) + more
+
+    def _counts(self, point: _Point, part: float, others: int) -> tuple[float, float, float, float]:
+        """The time, and how many of the task queue have started then at most, on average and at least."""
+        variance = point.variance + self._spread * point.later + self._least * point.starts
+        mean = part * point.starts
+        if point.starts - others > mean:
+            mean = point.starts - others
+        else:
+            variance = part * part * variance + part * (1.0 - part) * point.starts
+        deviation = _Z * sqrt(max(0.0, variance))
+        return point.seconds, mean + deviation, mean, mean - deviation
+
+
+class Measured(NamedTuple):
+    """Job starts that followed a first one, in the seconds since that; of these the last `silent` ones had none."""
+
+    starts: int
+    seconds: float
+    silent: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing has started for longer than before things did: what runs now takes longer than what ran then."""
+        return self.starts > 0 and self.silent > self.seconds - self.silent
+
+
+def estimate(jobs: float, seen: Measured) -> StartEstimate | None:
+    """In how many seconds this number of jobs will have started, in 90 % of cases; None if nothing was measured that still
+    goes on.
+
+    Starts are taken for a Poisson stream whose rate is known by a Gamma distribution of `starts` + 1/2 in `seconds`. The
+    time to the k-th start is then k times the mean distance of starts, times a number with the distribution F.
+    """
+    if seen.starts <= 0 or seen.seconds <= 0.0 or seen.is_over:
+        return None
+    shape = seen.starts + 0.5
+    middle = jobs * seen.seconds / shape
+    low, high = (middle * _f_quantile(z, 2.0 * jobs, 2.0 * shape) for z in (-_Z90, _Z90))
+    return StartEstimate(low_seconds=low, high_seconds=high, starts=seen.starts, seconds=seen.seconds)
+
+
+def _f_quantile(z: float, up: float, down: float) -> float:
+    """The quantile of F(up, down) where the normal distribution has z, by Paulson's approximation; `down` is 3 or more."""
+    a, b = 2.0 / (9.0 * up), 2.0 / (9.0 * down)
+    x, y = 1.0 - a, 1.0 - b
+    square = y * y - z * z * b
+    root = (x * y + z * sqrt(a * y * y + b * x * x - z * z * a * b)) / square
+    return max(0.0, root) ** 3

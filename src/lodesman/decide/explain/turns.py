@@ -1,0 +1,300 @@
+"""Whose turn is next: the starts that pilots offer, parted among the task queues that compete for them. Pure.
+
+The lottery draws a group by share, one of its owners, and a task queue by UserPriority. What it gives on average is
+counted here: whole starts, so that the task queues together are promised no more than there are. Older ones come first.
+Before that: which pilots start within a minute, those with a free slot in their CE queue, or whose like waited no longer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from itertools import accumulate, chain
+from math import ceil
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+
+from lodesman.decide.masks.bits import mask_of
+from lodesman.decide.matching import GroupShare, TaskQueueKey, parts_of
+from lodesman.decide.matching.policy import VOConfig
+from lodesman.decide.matching.shares import DEFAULT_GROUP, priority_weight
+from lodesman.wire.nodes import QueueId
+
+SOON_SECONDS: Final = 60.0
+
+
+class Size(NamedTuple):
+    """The free cores and MB of memory of a pilot."""
+
+    cores: int
+    memory_mb: int
+
+    def jobs(self, key: TaskQueueKey) -> int:
+        """The jobs of a task queue that fit at once."""
+        by_cores = self.cores // max(1, key.cores)
+        return min(by_cores, self.memory_mb // key.memory_mb) if key.memory_mb else by_cores
+
+
+class PilotsThere(NamedTuple):
+    """Our pilots in a CE queue that run, and those that wait. `quick`: of those like them that joined lately, how many a
+    minute to count on; None if all of them, as nothing says how many slots there are.
+    """
+
+    running: int = 0
+    waiting: int = 0
+    quick: int | None = 0
+
+
+class QueueSlots(Struct, frozen=True):
+    """A CE queue as the director's last iteration saw it, and our pilots there now. `slots` and `others`, the pilots of
+    others, are None if unknown.
+    """
+
+    slots: int | None
+    others: int | None
+    own: PilotsThere
+
+    @classmethod
+    def of(cls, room: Mapping[str, Any] | None, own: PilotsThere) -> QueueSlots:
+        """From a room of the director's record; None: the director did not consider the queue."""
+        found = room or {}
+        return cls(found.get("slots"), found.get("others"), own)
+
+    @property
+    def free(self) -> int | None:
+        """Slots in which nothing runs; None if unknown."""
+        if self.slots is None or self.others is None:
+            return None
+        return max(0, self.slots - self.others - self.own.running)
+
+    def starting(self, more: int = 0) -> int:
+        """Of the pilots that wait there, and of some more, those expected to start within a minute."""
+        waiting = self.own.waiting + more
+        if self.own.quick is None and self.free is None:
+            return waiting
+        return min(waiting, (self.free or 0) + (self.own.quick or 0))
+
+
+class VOSlots(Struct, frozen=True, kw_only=True):
+    """The CE queues of a VO as masks. `sendable`: by the number of pilots that the director may send there and that start
+    within a minute, and their size. `slots` and `free` slots: by their number; those that are unknown are left out.
+    `most`: the pilots that the director is expected to send at once.
+    """
+
+    sendable: Mapping[tuple[int, Size], int]
+    slots: Mapping[int, int]
+    free: Mapping[int, int]
+    most: float
+
+    def starts(self, key: TaskQueueKey, queues: int) -> int:
+        """The jobs of a task queue that pilots sent to these queues would start within a minute."""
+        found, largest = 0, 0
+        for (pilots, size), mask in self.sendable.items():
+            count, jobs = (mask & queues).bit_count(), size.jobs(key)
+            if count and jobs:
+                found, largest = found + count * pilots * jobs, max(largest, jobs)
+        return int(min(found, self.most * largest + 0.5))
+
+    def count(self, queues: int) -> tuple[int, int]:
+        """Known slots of these queues, and how many of them are free."""
+        one, two = (
+            sum(n * (mask & queues).bit_count() for n, mask in by.items()) for by in (self.slots, self.free)
+        )
+        return one, two
+
+
+def vo_slots(
+    config: VOConfig,
+    rooms: Mapping[str, Mapping[str, Any]],
+    own: Mapping[QueueId, PilotsThere],
+    *,
+    most: float,
+) -> VOSlots:
+    """`rooms`: those of the director's record; `own`: our pilots, where some are."""
+    sendable: list[tuple[tuple[int, Size], int]] = []
+    slots: list[tuple[int, int]] = []
+    free: list[tuple[int, int]] = []
+    for bit, offer in config.by_bit.items():
+        room = rooms.get("/".join(offer.queue))
+        there = QueueSlots.of(room, own.get(offer.queue, _NONE))
+        left = 0 if room is None else max(0, room.get("left", room["room"]))
+        soon = there.starting(left) - there.starting() if left else 0
+        if soon > 0:
+            sendable.append(((soon, Size(offer.request.cores, offer.request.memory_mb)), bit))
+        if there.free is not None and there.slots is not None:
+            slots.append((there.slots, bit))
+            free.append((there.free, bit))
+    return VOSlots(sendable=masks(sendable), slots=masks(slots), free=masks(free), most=most)
+
+
+_NONE: Final = PilotsThere()
+
+
+def masks(bits: Iterable[tuple[Any, int]]) -> dict[Any, int]:
+    """Each key with the mask of its bits."""
+    found: dict[Any, list[int]] = {}
+    for key, bit in bits:
+        found.setdefault(key, []).append(bit)
+    return {key: mask_of(members) for key, members in found.items()}
+
+
+_LITTLE: Final = 1e-9
+
+
+class Turn(NamedTuple):
+    """Where a job stands: `ahead` of it jobs of its own task queue, and `others` of those that compete. Of the starts its
+    task queue gets the `part`, and older ones get `older`.
+    """
+
+    ahead: int = 0
+    others: int = 0
+    part: float = 1.0
+    older: float = 0.0
+
+    def allotted(self, starts: int) -> int:
+        """Of this number of starts those of its task queue: its part, and what the others leave."""
+        before = ceil(starts * self.older - _LITTLE)
+        return max(ceil(starts * (self.older + self.part) - _LITTLE) - before, starts - self.others)
+
+    def is_next(self, starts: int) -> bool:
+        """Whether this number of starts reaches the job."""
+        return self.ahead < self.allotted(starts)
+
+    @property
+    def before(self) -> int:
+        """About how many jobs start before it."""
+        drawn = (self.ahead + 1) * (1.0 - self.part) / max(self.part, _LITTLE)
+        return self.ahead + min(self.others, ceil(drawn - _LITTLE))
+
+
+FIRST: Final = Turn()
+Waiting = tuple[int, TaskQueueKey, int]
+"""A task queue, its key, and its waiting jobs."""
+_MOST_KINDS: Final = 1_000
+_MOST_RIVALS: Final = 300_000
+"""Of more kinds of task queues, or with more of them in all contests together, not each kind has a contest of its own."""
+
+
+class Contest:
+    """The task queues with waiting jobs that compete, as the lottery sees them. `sharing`: groups whose owners are not
+    distinguished; `apart`: task queues that nothing could start now: they take no start from others. `where`: by VO, the
+    queues that can run the jobs of each task queue, as a mask; one that is not in it may run anywhere.
+    """
+
+    def __init__(
+        self, waiting: Sequence[Waiting] = (), sharing: Container[str] = (), apart: Container[int] = (),
+        where: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
+        self._waiting = [one for one in waiting if one[0] not in apart]
+        self._sharing, self._where = sharing, where
+        self._beside: dict[str, dict[int, Contest]] = {}
+        self.jobs: dict[str, Counter[str]] = {}
+        """The waiting jobs of each group, by VO."""
+        # (VO, group) -> owner -> rank, and the weight of its task queues so far.
+        self._owners: dict[tuple[str, str], dict[str, tuple[int, float]]] = {}
+        # Of each task queue the weight of the older ones of its owner, and its waiting jobs.
+        self._own: dict[int | None, tuple[float, int]] = {}
+        # (VO, group) -> the running sums of the weights of its owners.
+        self._sums: dict[tuple[str, str], list[float]] = {}
+        # Groups that compete -> group -> its part, and those of the groups before it.
+        self._parts: dict[frozenset[str], dict[str, tuple[float, float]]] = {}
+        for tq_id, key, jobs in self._waiting:
+            self.jobs.setdefault(key.vo, Counter())[key.group] += jobs
+            owners, owner = self._owners.setdefault((key.vo, key.group), {}), self._owner(key)
+            rank, before = owners.get(owner, (len(owners), 0.0))
+            self._own[tq_id] = before, jobs
+            owners[owner] = rank, before + priority_weight(key.user_priority)
+
+    def _owner(self, key: TaskQueueKey) -> str:
+        return "" if key.group in self._sharing else key.owner
+
+    def beside(self, vo: str, queues: int) -> Contest:
+        """Of a VO, those whose jobs could run in one of these queues, given as a mask; all of them where it is not known who
+        can run where, or the task queues are of too many kinds.
+        """
+        if vo not in self._where:
+            return self
+        known = self._beside.get(vo)
+        if known is None:
+            known = self._beside[vo] = self._narrow(vo)
+        found = known.get(queues)
+        if found is None and known:  # of a job that is not stored yet
+            where = self._where[vo]
+            found = Contest(
+                [one for one in self._waiting if one[1].vo == vo and where.get(one[0], -1) & queues],
+                self._sharing,
+            )
+        return self if found is None else found
+
+    def _narrow(self, vo: str) -> dict[int, Contest]:
+        """The contest of each mask of queues; empty if they are too many."""
+        where, kinds = self._where[vo], dict[int, list[int]]()
+        for number, (tq_id, key, _) in enumerate(self._waiting):
+            if key.vo == vo:
+                kinds.setdefault(where.get(tq_id, -1), []).append(number)
+        if len(kinds) > _MOST_KINDS:
+            return {}
+        rivals = {one: tuple(other for other in kinds if one & other) for one in kinds}
+        alike = {
+            some: sorted(chain.from_iterable(kinds[one] for one in some)) for some in set(rivals.values())
+        }
+        if sum(map(len, alike.values())) > _MOST_RIVALS:
+            return {}
+        found = {
+            some: Contest([self._waiting[number] for number in members], self._sharing)
+            for some, members in alike.items()
+        }
+        return {one: found[some] for one, some in rivals.items()}
+
+    def turn(
+        self, key: TaskQueueKey, tq_id: int | None, *, ahead: int, shares: Mapping[str, GroupShare]
+    ) -> Turn:
+        """The turn of a job in a task queue (None: a new one)."""
+        groups: Mapping[str, int] = self.jobs.get(key.vo, {})
+        part, older = self._parts_of({*groups, key.group}, shares)[key.group]
+        owners = self._owners.get((key.vo, key.group), {})
+        rank, total = owners.get(self._owner(key), (len(owners), 0.0))
+        before_owner, of_owner = self._owner_parts(key, shares, rank)
+        each = part * of_owner
+        weight, jobs = priority_weight(key.user_priority), 0
+        before, total = total, total + weight
+        if tq_id in self._own:
+            (before, jobs), total = self._own[tq_id], total - weight
+        return Turn(
+            ahead=ahead,
+            others=max(0, sum(groups.values()) - jobs),
+            part=each * weight / total,
+            older=older + part * before_owner + each * before / total,
+        )
+
+    def _owner_parts(
+        self, key: TaskQueueKey, shares: Mapping[str, GroupShare], rank: int
+    ) -> tuple[float, float]:
+        """Of what the group gets, the part of the owners before this one, and that of this one, which may be new."""
+        weights = shares.get(key.group, DEFAULT_GROUP).owner_weights
+        owners = self._owners.get((key.vo, key.group), {})
+        if not weights:
+            count = max(len(owners), rank + 1)
+            return rank / count, 1 / count
+        sums = self._sums.get((key.vo, key.group))
+        if sums is None:
+            sums = [0.0, *accumulate(weights.get(one, 1.0) for one in owners)]
+            self._sums[key.vo, key.group] = sums
+        own = weights.get(self._owner(key), 1.0)
+        total = sums[-1] + (own if rank == len(owners) else 0.0)
+        return sums[rank] / total, own / total
+
+    def _parts_of(
+        self, groups: Collection[str], shares: Mapping[str, GroupShare]
+    ) -> dict[str, tuple[float, float]]:
+        key = frozenset(groups)
+        found = self._parts.get(key)
+        if found is None:
+            found, sum_of = {}, 0.0
+            for group, part in sorted(parts_of(key, shares).items()):
+                found[group] = part, sum_of
+                sum_of += part
+            self._parts[key] = found
+        return found

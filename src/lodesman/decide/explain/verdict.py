@@ -1,0 +1,284 @@
+"""The verdicts on jobs and CE queues: the judgements that choose among the reasons, and how times and amounts are put into
+words. Pure.
+
+never: as things are configured it cannot happen. now: a pilot is free or expected within a minute, and no more jobs are
+before it than such pilots take. not now: everything between. What is unknown opens nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from lodesman.base.errors import counted as counted  # noqa: PLC0414 - one of the texts for people
+from lodesman.decide.explain.turns import FIRST, Turn
+from lodesman.decide.matching import QueueOffer, TaskQueueKey
+from lodesman.decide.matching.criteria import Reason, entering
+from lodesman.decide.matching.offers import SUBMISSION_POOLS, WithoutPilots
+from lodesman.decide.resources import MANUAL
+from lodesman.languages.gridengine.jclist import NO_JC
+from lodesman.wire.vocabulary import MainReason, QueueReason
+from lodesman.wire.why_jobs import JobPilots, Verdict
+
+_MINUTE: Final = 60.0
+_HOUR: Final = 3_600.0
+_NEVER: Final = frozenset(
+    {MainReason.IMPOSSIBLE, MainReason.OVER_LIMIT, QueueReason.NOT_CONFIGURED, QueueReason.NOT_OPEN, QueueReason.NO_BACKEND,
+     QueueReason.NO_JOB_FITS, QueueReason.CAPPED, QueueReason.NEVER_RUN, QueueReason.NOT_SERVED}
+)  # fmt: skip
+_NOW: Final = frozenset(
+    {MainReason.PILOT_EXPECTED, MainReason.PILOT_COMING, MainReason.NEXT, QueueReason.PILOTS_EXPECTED}
+)
+OF_LIMITS: Final = frozenset({MainReason.LIMITED, MainReason.OVER_LIMIT})
+"""Of jobs that limits keep from starting."""
+STARTS_IN_TURN: Final = frozenset({MainReason.QUEUED, MainReason.PILOTS_BUSY, MainReason.NO_PILOT_SOON})
+"""Of jobs that pilots will take, if not soon."""
+_BY_NEW_PILOTS: Final = STARTS_IN_TURN | {
+    MainReason.PILOT_COMING, MainReason.PILOT_EXPECTED, MainReason.NO_ROOM,
+}  # fmt: skip
+"""Of jobs that pilots may take which have not joined yet."""
+SHUT_OUT: Final = frozenset(
+    {
+        MainReason.IMPOSSIBLE,
+        MainReason.CLOSED,
+        MainReason.NO_ROOM,
+        MainReason.PILOTS_FAIL,
+        MainReason.NODE_FAULT,
+        MainReason.UNREACHED,
+        MainReason.SITE_GATE,
+        MainReason.NO_SUBMISSION_POOL,
+        MainReason.LIMITED,
+        MainReason.OVER_LIMIT,
+        MainReason.WAITS_FOR_JOBS,
+        MainReason.AT_MOST,
+    }
+)
+"""Of jobs for which there is no pilot, and none may be sent, or that no pilot may start: they compete with no others for
+the next start.
+"""
+
+
+def verdict_of(reason: MainReason | QueueReason) -> Verdict:
+    """never, not now or now."""
+    return "never" if reason in _NEVER else "now" if reason in _NOW else "not now"
+
+
+def judge_job(
+    eligible: int, open_queues: int | None, pilots: JobPilots, *, turn: Turn = FIRST, sendable: int = 0,
+    closed: int = 0, refused: bool = False, sends: bool = True,
+) -> MainReason:  # fmt: skip
+    """Why a job waits. Masks of queues: those that could run it, those with free capacity at the director's last
+    iteration (None: unknown), and those that administrators have closed since. `sendable`: the jobs like it that pilots
+    which may be sent there would start within a minute. `refused`: no submission pool takes pilots for it; `sends`: the
+    director sends pilots at all.
+    """
+    may_be_sent = sends and not refused and open_queues is not None and eligible & open_queues & ~closed
+    coming = pilots.free_starts + pilots.soon_starts
+    in_time = pilots.any_usable or may_be_sent
+    in_order = (
+        (not eligible, MainReason.IMPOSSIBLE),
+        (turn.is_next(pilots.free_starts), MainReason.NEXT),
+        (turn.is_next(coming), MainReason.PILOT_COMING),
+        (may_be_sent and turn.is_next(coming + sendable), MainReason.PILOT_EXPECTED),
+        (in_time and turn.before, MainReason.QUEUED),
+        (pilots.usable_busy, MainReason.PILOTS_BUSY),
+        (in_time, MainReason.NO_PILOT_SOON),
+        (not eligible & ~closed, MainReason.CLOSED),
+        (open_queues is None, MainReason.NOT_DECIDED),
+        (not sends, MainReason.DIRECTOR_OFF),
+        (refused, MainReason.NO_SUBMISSION_POOL),
+    )
+    return next((reason for holds, reason in in_order if holds), MainReason.NO_ROOM)
+
+
+class StoppedPilots(NamedTuple):
+    """The queues where pilots do not start, or from where they do not reach the server, and those of them where they leave
+    since their nodes are of no use.
+    """
+
+    queues: int = 0
+    by_nodes: int = 0
+
+
+class LimitMasks(NamedTuple):
+    """The queues where limits keep a job from starting, and those of them where they would if nothing ran."""
+
+    queues: int = 0
+    never: int = 0
+
+
+UNLIMITED: Final = LimitMasks()
+STARTING: Final = StoppedPilots()
+
+
+def judge_with_sites(
+    eligible: int, open_queues: int | None, pilots: JobPilots, *, gated: int, closed: int = 0, unsent: int = 0,
+    failing: StoppedPilots = STARTING, limits: LimitMasks = UNLIMITED, **more: Any,
+) -> MainReason:  # fmt: skip
+    """The same where sites take no pilots for it in the `gated` queues, none start in the `failing` ones, and none are sent
+    to the `unsent` ones, such as those where pilots are started by hand. Pilots where limits keep it from starting are not
+    counted.
+    """
+    limited, never = limits
+    left = None if open_queues is None else open_queues & ~gated & ~limited
+    reason = judge_job(eligible, left, pilots, closed=closed, **more)
+    if reason is not MainReason.IMPOSSIBLE and not pilots.any_usable and not eligible & ~never:
+        return MainReason.OVER_LIMIT  # whatever else opens
+    usable = eligible & ~closed & ~gated
+    if reason is MainReason.NO_ROOM and not usable:
+        return MainReason.SITE_GATE
+    joined = pilots.usable_idle or pilots.usable_busy
+    sent = usable & ~unsent
+    at_nodes = MainReason.PILOTS_FAIL if sent & ~failing.by_nodes else MainReason.NODE_FAULT
+    stopped = MainReason.UNREACHED if pilots.unreached else at_nodes
+    fails = reason in _BY_NEW_PILOTS and not joined and sent and not sent & ~failing.queues
+    if reason is MainReason.IMPOSSIBLE or pilots.any_usable or not (limited or pilots.limited):
+        return stopped if fails else reason
+    waits = pilots.limited or usable & (open_queues or 0) & limited & ~never
+    if not eligible & ~limited or (reason is MainReason.NO_ROOM and waits):
+        return MainReason.LIMITED
+    return stopped if fails else reason
+
+
+def count_next(jobs: int, reason: Callable[[int], MainReason]) -> int:
+    """Of jobs that follow each other those that are now; `reason` of the n-th, from 0."""
+    return bisect_left(range(jobs), True, key=lambda n: verdict_of(reason(n)) != "now")
+
+
+class Demand(StrEnum):
+    """What the director's last iteration did for a task queue."""
+
+    NEW = "not there at that iteration"
+    SUPPLIED = "enough pilots wait or are idle"
+    NO_POOL = "no submission pool took its pilots"
+    ASKED = "pilots asked"
+    NOT_DRAWN = "no pilot drawn this time"
+
+
+WANTED: Final = frozenset({Demand.NEW, Demand.ASKED, Demand.NOT_DRAWN})
+"""For these the director sends pilots, now or at an iteration that follows, if there is free capacity."""
+
+
+def least_job_refused(offer: QueueOffer) -> tuple[Reason, ...]:
+    """Why not even a job of one core and one second, with just the tags that a queue requires and a class that it lets in,
+    could run there; () if one could.
+    """
+    job_class, variant = entering(next(iter(offer.request.job_classes or ()), NO_JC))
+    tags = tuple(sorted(set(offer.request.required_tags)))
+    key = TaskQueueKey(
+        owner="-",
+        group="-",
+        vo=offer.request.vo,
+        tags=tags,
+        norm_cpu_seconds=1,
+        job_class=job_class,
+        variant=variant,
+    )
+    return offer.reasons(key, 0)
+
+
+def judge_offer(
+    offer: QueueOffer | None,
+    closed: WithoutPilots | None,
+    *,
+    configured: bool,
+    backend_missing: bool,
+    never_run: bool = False,
+) -> QueueReason | None:
+    """Why no pilot is ever sent to a queue, whatever waits; None if one may be. `offer`: None if the VO may not use it;
+    `closed`: what `never_sent` says of it; `never_run`: its batch system never runs what is sent there.
+    """
+    if not configured:
+        return QueueReason.NOT_CONFIGURED
+    if offer is None:
+        return QueueReason.NOT_OPEN
+    if backend_missing or (closed is not None and closed.parameter == "Backend"):
+        return QueueReason.NO_BACKEND
+    if least_job_refused(offer):
+        return QueueReason.NO_JOB_FITS
+    if closed is None:
+        return QueueReason.NEVER_RUN if never_run else None
+    return QueueReason.NOT_SERVED if closed.parameter == SUBMISSION_POOLS else QueueReason.CAPPED
+
+
+def judge_work(
+    offer: QueueOffer, fitting: int, demand: Counter[Demand] | None, capacity: int | None, *, sends: bool,
+    kept: QueueReason | None = None,
+) -> QueueReason:  # fmt: skip
+    """Why pilots are sent to a queue or not, in the order in which someone would have to act.
+
+    `fitting` task queues could run there; `kept`: why none of them may start there now; `demand` is None before the
+    director's first iteration; `capacity` for pilots is None if unknown, -1 if nothing limits it; `sends`: the director
+    sends pilots at all.
+    """
+    found = demand or Counter()
+    in_order = (
+        (not fitting, QueueReason.NO_WORK),
+        (kept, kept or QueueReason.NO_WORK),
+        (offer.backend == MANUAL, QueueReason.MANUAL),
+        (demand is None or capacity is None, QueueReason.NOT_DECIDED),
+        (not sends, QueueReason.DIRECTOR_OFF),
+        (any(found[one] for one in WANTED), QueueReason.PILOTS_EXPECTED if capacity else QueueReason.NO_ROOM),
+        (found[Demand.NO_POOL], QueueReason.NO_SUBMISSION_POOL),
+    )
+    return next((reason for holds, reason in in_order if holds), QueueReason.ENOUGH_PILOTS)
+
+
+# --- words ----------------------------------------------------------------------------------------------
+
+
+def since(at: float | None, now: float) -> float | None:
+    """Seconds since then; None if unknown. A clock that ran ahead gives 0."""
+    return None if at is None else max(0.0, now - at)
+
+
+def span(seconds: float) -> str:
+    """A length of time: 5 s, 12 min, 3.4 h."""
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.0f} s"
+    return f"{seconds / _MINUTE:.0f} min" if seconds < 2 * _HOUR else f"{seconds / _HOUR:.1f} h"
+
+
+def lasting(seconds: float, bound: str = "") -> str:
+    """` for 5 s`; '' for less than half a second."""
+    words = span(seconds)
+    return "" if words == "0 s" else f" for {bound}{words}"
+
+
+def ago(seconds: float) -> str:
+    """`5 s ago`, `just now`."""
+    words = span(seconds)
+    return "just now" if words == "0 s" else f"{words} ago"
+
+
+def between(low: float, high: float) -> str:
+    """`in about 5 s to 2 min`; `within 2 min` from now on."""
+    first, last = span(low), span(max(1.0, high))
+    return f"within {last}" if first == "0 s" else f"in about {first} to {last}"
+
+
+def last_pilots(n: int) -> str:
+    """`the last pilot`, `the last 3 pilots`."""
+    return "the last pilot" if n == 1 else f"the last {n:,} pilots"
+
+
+def with_fault(summary: str, fault: str) -> str:
+    """A summary, and what the server failed to do by a fault of its own, if it did."""
+    return (
+        f"{summary} The server fails: {fault}. Its log has more; its administrator can mend it."
+        if fault
+        else summary
+    )
+
+
+def sentence(text: str) -> str:
+    """The text with a capital letter and a full stop."""
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def excluded(counts: Iterable[tuple[str, int]], of: str = "") -> str:
+    """`Memory excludes 3, Tag excludes 1`; `of`: what follows each number."""
+    return ", ".join(f"{name} excludes {n}{of}" for name, n in counts)

@@ -1,0 +1,331 @@
+"""Tables of values per member: which members pass what is asked (columns), and all columns together (`Table`).
+
+The rules work in both directions: members may be task queues asked by a resource, or resources asked by a task queue.
+Values are tuples without duplicates, or integers of 0 or more; None stands for "anything goes".
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol
+
+from lodesman.decide.masks.bits import Mask
+from lodesman.decide.masks.cells import Cell, Cells
+
+Values = tuple[str, ...]
+
+_ANSWERS_KEPT: Final = 64
+
+
+class MaskColumn(Protocol):
+    """One value of each member, and which members pass what is asked."""
+
+    def add(self, bit: int, values: Any, /) -> None:
+        """A member with these values; its bit is free."""
+
+    def remove(self, bit: int, values: Any, /) -> None:
+        """The inverse of `add`."""
+
+    def narrow(self, mask: Mask, asked: Any, /) -> Mask:
+        """`mask` without the members that do not pass."""
+        ...
+
+    def settle(self) -> None:
+        """See `Table.settle`."""
+
+
+class _OneValue:
+    """Members that have one value each: all of them, and by value."""
+
+    __slots__ = ("by_value", "everyone")
+
+    def __init__(self) -> None:
+        self.everyone = Cell()
+        self.by_value = Cells()
+
+    def add(self, bit: int, value: Any) -> None:
+        self.everyone.add(bit)
+        self.by_value.add(bit, (value,))
+
+    def remove(self, bit: int, value: Any) -> None:
+        self.everyone.remove(bit)
+        self.by_value.remove(bit, (value,))
+
+    def settle(self) -> None:
+        self.everyone.settle()
+        self.by_value.settle()
+
+
+class _ByValue:
+    """Members by each of their values, and those that take anything (None)."""
+
+    __slots__ = ("_anything", "_by_value", "_choosy")
+
+    def __init__(self) -> None:
+        self._anything = Cell()
+        self._by_value = Cells()
+        self._choosy = 0  # members that do not take anything
+
+    def add(self, bit: int, values: Values | None) -> None:
+        if values is None:
+            self._anything.add(bit)
+        else:
+            self._choosy += 1
+            self._by_value.add(bit, values)
+
+    def remove(self, bit: int, values: Values | None) -> None:
+        if values is None:
+            self._anything.remove(bit)
+        else:
+            self._choosy -= 1
+            self._by_value.remove(bit, values)
+
+    def settle(self) -> None:
+        self._anything.settle()
+        self._by_value.settle()
+
+
+class HasAny(_ByValue):
+    """Members pass that share a value with what is asked, or take anything."""
+
+    __slots__ = ()
+
+    def narrow(self, mask: Mask, asked: Values) -> Mask:
+        """`mask` without the members that do not pass."""
+        if not self._choosy:
+            return mask
+        by_value = self._by_value
+        if len(asked) == 1:  # the common case, without a loop
+            cell = by_value.get(asked[0])
+            return mask & (self._anything.read() if cell is None else self._anything.read() | cell.read())
+        return mask & (self._anything.read() | by_value.any_of(asked))
+
+
+class HasNone(_ByValue):
+    """Members pass that have none of the asked values."""
+
+    __slots__ = ()
+
+    def narrow(self, mask: Mask, asked: Values) -> Mask:
+        """`mask` without the members that do not pass."""
+        return mask ^ (mask & self._by_value.any_of(asked)) if self._by_value else mask
+
+
+class HasAll(_ByValue):
+    """Members pass that have every asked value, or take anything."""
+
+    __slots__ = ()
+
+    def narrow(self, mask: Mask, asked: Values) -> Mask:
+        """`mask` without the members that do not pass."""
+        for value in asked:
+            mask &= self._anything.read() | self._by_value.any_of((value,))
+            if not mask:
+                break
+        return mask
+
+
+class HasOnly:
+    """Members pass all of whose values are among those asked.
+
+    A member's first value stands in the cells of rank 0, its second in those of rank 1, ... A member passes if at each
+    rank it has either no value or an asked one.
+    """
+
+    __slots__ = ("_ranks",)
+
+    def __init__(self) -> None:
+        self._ranks: list[_OneValue] = []
+
+    def add(self, bit: int, values: Values) -> None:
+        """A member with these values; its bit is free."""
+        while len(self._ranks) < len(values):
+            self._ranks.append(_OneValue())
+        for rank, value in zip(self._ranks, values, strict=False):
+            rank.add(bit, value)
+
+    def remove(self, bit: int, values: Values) -> None:
+        """The inverse of `add`."""
+        for rank, value in zip(self._ranks, values, strict=False):
+            rank.remove(bit, value)
+        while self._ranks and not self._ranks[-1].by_value:
+            self._ranks.pop()
+
+    def settle(self) -> None:
+        """See `Table.settle`."""
+        for rank in self._ranks:
+            rank.settle()
+
+    def narrow(self, mask: Mask, asked: Values) -> Mask:
+        """`mask` without the members that do not pass."""
+        for rank in self._ranks:
+            concerned = mask & rank.everyone.read()
+            if not concerned:
+                continue
+            by_value = rank.by_value
+            if 2 * len(asked) <= len(by_value):
+                good = by_value.any_of(asked)
+                mask ^= concerned ^ (concerned & good)
+            else:
+                mask ^= concerned & by_value.any_of(by_value.keys() - asked)
+        return mask
+
+
+class Numbers:
+    """Members by a number. Exact, with prefix masks over blocks of close numbers.
+
+    Numbers below 32 have blocks of their own, above that a power of two has 16 blocks: a few hundred blocks for any
+    number of distinct values. A change drops the prefixes above it; the next question makes them again.
+    """
+
+    __slots__ = ("_answers", "_blocks", "_edges", "_prefixes", "_top")
+
+    def __init__(self) -> None:
+        self._answers: dict[int, Mask] = {}  # of `below`, since the last change
+        self._blocks: dict[int, _OneValue] = {}  # members whose numbers are close to each other
+        self._edges: list[int] = []
+        self._prefixes: list[Mask] = []  # [i]: union of the first i + 1 blocks
+        self._top: int | None = None  # the greatest number, None if not known
+
+    def add(self, bit: int, number: int) -> None:
+        """A member with this number; its bit is free."""
+        name = block_of(number)
+        block = self._blocks.get(name)
+        if block is None:
+            block = self._blocks[name] = _OneValue()
+            insort(self._edges, name)
+        if number not in block.by_value:
+            self._top = None
+        block.add(bit, number)
+        del self._prefixes[bisect_left(self._edges, name) :]
+        self._answers.clear()
+
+    def remove(self, bit: int, number: int) -> None:
+        """The inverse of `add`."""
+        name = block_of(number)
+        block = self._blocks[name]
+        place = bisect_left(self._edges, name)
+        del self._prefixes[place:]
+        self._answers.clear()
+        block.remove(bit, number)
+        if number not in block.by_value:
+            self._top = None
+        if not block.by_value:
+            del self._blocks[name]
+            del self._edges[place]
+
+    def settle(self) -> None:
+        """See `Table.settle`."""
+        for block in self._blocks.values():
+            block.settle()
+        self._prefix(len(self._edges))
+        self.top()
+
+    def top(self) -> int:
+        """The greatest number of a member; -1 if there is none."""
+        if self._top is None:
+            self._top = max(self._blocks[self._edges[-1]].by_value) if self._edges else -1
+        return self._top
+
+    def below(self, limit: int) -> Mask:
+        """The members whose number is less than `limit`."""
+        known = self._answers.get(limit)
+        if known is not None:
+            return known
+        name = block_of(limit)
+        place = bisect_left(self._edges, name)
+        mask = self._prefix(place)
+        block = self._blocks.get(name)
+        if block is not None:
+            for number, cell in block.by_value.items():
+                if number < limit:
+                    mask |= cell.read()
+        if len(self._answers) >= _ANSWERS_KEPT:
+            self._answers.clear()
+        self._answers[limit] = mask
+        return mask
+
+    def _prefix(self, blocks: int) -> Mask:
+        """The union of the lowest `blocks` blocks."""
+        if not blocks:
+            return 0
+        prefixes = self._prefixes
+        mask = prefixes[-1] if prefixes else 0
+        for name in self._edges[len(prefixes) : blocks]:
+            mask |= self._blocks[name].everyone.read()
+            prefixes.append(mask)
+        return prefixes[blocks - 1]
+
+
+def block_of(number: int) -> int:
+    """The block of a number: monotone, the four bits after the leading one and the magnitude."""
+    if number < 32:
+        return number
+    shift = number.bit_length() - 5
+    return (shift << 4) + (number >> shift)
+
+
+class AtMost(Numbers):
+    """Members pass whose number is not above the one asked."""
+
+    __slots__ = ()
+
+    def narrow(self, mask: Mask, asked: int) -> Mask:
+        """`mask` without the members that do not pass."""
+        top = self._top
+        if asked >= (self.top() if top is None else top):
+            return mask
+        return mask & self.below(asked + 1)
+
+
+class AtLeast(Numbers):
+    """Members pass whose number is not below the one asked."""
+
+    __slots__ = ()
+
+    def narrow(self, mask: Mask, asked: int) -> Mask:
+        """`mask` without the members that do not pass."""
+        return mask ^ (mask & self.below(asked))
+
+
+class Table:
+    """Members as bits, with a column for each criterion. What is asked has one value a column, None: nothing."""
+
+    __slots__ = ("columns",)
+
+    def __init__(self, columns: Iterable[MaskColumn]) -> None:
+        self.columns = tuple(columns)
+
+    def add(self, bit: int, values: Iterable[Any]) -> None:
+        """A member with these values, by column; its bit is free."""
+        for column, value in zip(self.columns, values, strict=True):
+            column.add(bit, value)
+
+    def remove(self, bit: int, values: Iterable[Any]) -> None:
+        """The inverse of `add`."""
+        for column, value in zip(self.columns, values, strict=True):
+            column.remove(bit, value)
+
+    def settle(self) -> None:
+        """Do all work that waits for questions: these change nothing from now on, and any number of threads may ask, as long
+        as no member comes or goes.
+        """
+        for column in self.columns:
+            column.settle()
+
+    def narrow(self, mask: Mask, asked: Iterable[Any]) -> Mask:
+        """The members of `mask` that pass every column."""
+        for column, value in zip(self.columns, asked, strict=True):
+            if value is not None:
+                mask = column.narrow(mask, value)
+                if not mask:
+                    break
+        return mask
+
+    def lost(self, mask: Mask, asked: Sequence[Any]) -> Iterator[tuple[int, Mask]]:
+        """(place of a column, the members of `mask` that it refuses), whatever the other columns say."""
+        for place, (column, value) in enumerate(zip(self.columns, asked, strict=True)):
+            refused = 0 if value is None else mask & ~column.narrow(mask, value)
+            if refused:
+                yield place, refused

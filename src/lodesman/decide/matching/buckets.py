@@ -1,0 +1,368 @@
+"""Buckets, what is charged to them, and which task queues each set shuts because they are full: the parts of `limits`."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+from lodesman.decide.matching.limit_rules import GroupSlots, KeySide, Need, PlaceSide, Values
+from lodesman.languages.gridengine.values import Number, Value
+
+# --- what is used ----------------------------------------------------------------------------------------------
+
+
+class Counter:
+    """What is used of one resource of a bucket. `calm`: up to this, whatever may come fits."""
+
+    __slots__ = ("bucket", "calm", "limit", "resource", "used")
+
+    def __init__(self, bucket: Booked, resource: str) -> None:
+        self.bucket = bucket
+        self.resource = resource
+        self.limit: Number = bucket.family.limits[resource]  # type: ignore[assignment]  # a number, as it is used up
+        self.used: Number = 0
+        self.settle()
+
+    def settle(self) -> None:
+        """Other amounts may come."""
+        self.calm = self.limit - self.bucket.family.rule.largest.get(self.resource, 0)
+
+
+Charge = tuple[Counter, Number]
+"""Where a job is counted, and what it takes."""
+
+
+@dataclass(slots=True, eq=False)
+class Booked:
+    """The counters of a rule for task queues with the same values, at places with the same values."""
+
+    family: Family
+    line: Line
+    counters: dict[str, Counter] = field(default_factory=dict)
+
+    def used(self, resource: str) -> Number:
+        """How much is charged of it."""
+        counter = self.counters.get(resource)
+        return 0 if counter is None else counter.used
+
+    def refuses(self, needs: Iterable[Need]) -> bool:
+        """Whether a job with these needs does not fit."""
+        limits = self.family.limits
+        for name, amount, _, fits in needs:
+            if fits is not None:
+                if not fits(amount, limits[name]):
+                    return True
+            elif self.used(name) + amount > limits[name]:  # type: ignore[operator]  # numbers, as they are used up
+                return True
+        return False
+
+    def counter(self, resource: str) -> Counter:
+        """Of a resource that its jobs take."""
+        counter = self.counters.get(resource)
+        if counter is None:
+            counter = self.counters[resource] = Counter(self, resource)
+        return counter
+
+    def is_used(self) -> bool:
+        """Whether anything is charged to it."""
+        return any(one.used for one in self.counters.values())
+
+    def has_less(self) -> None:
+        """Nothing of one resource is used any more. Buckets of single places are forgotten then: there may be very many."""
+        if self.family.rule.by_place and not self.is_used():
+            self.line.drop(self)
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """The buckets of a rule for task queues with the same values, by what the place is. `parts`: how many it has."""
+
+    rule: Rule
+    values: Values
+    buckets: dict[Family, Booked] = field(default_factory=dict)
+    parts: int = 0
+
+    def bucket(self, family: Family) -> Booked:
+        """That for places."""
+        bucket = self.buckets.get(family)
+        if bucket is None:
+            bucket = self.buckets[family] = Booked(family, self)
+        return bucket
+
+    def drop(self, bucket: Booked) -> None:
+        """Nothing is charged to a bucket."""
+        del self.buckets[bucket.family]
+        for split, places in bucket.family.places.items():
+            for part in split.parts.get(self, ()):
+                for place in places:
+                    part.charges.pop(place, None)
+        self.forget()
+
+    def forget(self) -> None:
+        """A part is gone, or what was used: without both there is nothing to know."""
+        if not self.parts and not any(one.is_used() for one in self.buckets.values()):
+            self.rule.lines.pop(self.values, None)
+
+
+@dataclass(slots=True, eq=False)
+class Family:
+    """Places with the same values for a rule. `empty` stands for its buckets of which nothing is used."""
+
+    rule: Rule
+    values: Values
+    limits: Mapping[str, Value]
+    empty: Booked = field(init=False)
+    places: dict[Split, list[SetPlace]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.empty = Booked(self, Line(self.rule, ()))
+
+
+class Rule:
+    """A rule in use. `by_place`: it counts places apart. `largest`: what any job takes of each resource at most."""
+
+    __slots__ = ("by_limits", "by_place", "families", "largest", "lines", "number")
+
+    def __init__(self, number: int, *, by_place: bool) -> None:
+        self.number = number
+        self.by_place = by_place
+        self.lines: dict[Values, Line] = {}
+        self.families: dict[Values, Family] = {}
+        self.by_limits: dict[tuple[tuple[str, Value], ...], list[Family]] = {}
+        self.largest: dict[str, Number] = {}
+
+    def line(self, values: Values) -> Line:
+        """The buckets of task queues with these values."""
+        line = self.lines.get(values)
+        if line is None:
+            line = self.lines[values] = Line(self, values)
+        return line
+
+    def family(self, side: PlaceSide) -> Family:
+        """What a place is for this rule."""
+        values = side.values(self.number)
+        family = self.families.get(values)
+        if family is None:
+            family = self.families[values] = Family(self, values, side.limits(self.number))
+            self.by_limits.setdefault(tuple(family.limits.items()), []).append(family)
+        return family
+
+    def limit_anew(self, family: Family, limits: Mapping[str, Value]) -> None:
+        """Other limits hold at places than before."""
+        before = tuple(family.limits.items())
+        self.by_limits[before].remove(family)
+        if not self.by_limits[before]:
+            del self.by_limits[before]
+        family.limits = limits
+        self.by_limits.setdefault(tuple(limits.items()), []).append(family)
+        for line in self.lines.values():
+            if family in line.buckets:
+                for counter in line.buckets[family].counters.values():
+                    counter.limit = limits[counter.resource]  # type: ignore[assignment]  # a number, as before
+                    counter.settle()
+
+    def expect(self, amounts: Iterable[tuple[str, Number]]) -> None:
+        """Jobs may come that take so much."""
+        for resource, amount in amounts:
+            if amount > self.largest.get(resource, 0):
+                self.largest[resource] = amount
+                for line in self.lines.values():
+                    for bucket in line.buckets.values():
+                        if resource in bucket.counters:
+                            bucket.counters[resource].settle()
+
+
+# --- what is shut ----------------------------------------------------------------------------------------------
+
+
+def add_bits(masks: dict[int, int], more: GroupSlots) -> None:
+    """Slots that join others."""
+    for group, mask in more.items():
+        masks[group] = masks.get(group, 0) | mask
+
+
+def drop_bits(masks: dict[int, int], gone: GroupSlots) -> None:
+    """Slots that leave; a group without any has no mask."""
+    for group, mask in gone.items():
+        left = masks.get(group, 0) & ~mask
+        if left:
+            masks[group] = left
+        else:
+            masks.pop(group, None)
+
+
+@dataclass(slots=True, eq=False)
+class AlikeQueues:
+    """Task queues that rules see alike, as slots by the number of their group."""
+
+    side: KeySide
+    masks: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """The task queues whose jobs take and need the same of one rule's bucket, as slots by the number of their group.
+
+    `amounts`: what they take of each resource. `kinds`: how many they are of.
+    """
+
+    rule: Rule
+    line: Line
+    needs: tuple[Need, ...]
+    amounts: tuple[tuple[str, Number], ...] = field(init=False)
+    charges: dict[SetPlace, tuple[Charge, ...]] = field(default_factory=dict)
+    masks: dict[int, int] = field(default_factory=dict)
+    kinds: int = 0
+
+    def __post_init__(self) -> None:
+        self.line.parts += 1
+        self.amounts = tuple((need.resource, need.charge) for need in self.needs if need.charge)
+
+    def bucket(self, family: Family) -> Booked:
+        """What its jobs are charged to at a place."""
+        return self.line.buckets.get(family, family.empty)
+
+    def charge(self, place: SetPlace) -> tuple[Charge, ...]:
+        """What each of its jobs takes there."""
+        found = self.charges.get(place)
+        if found is None:
+            bucket = self.line.bucket(place.families[self.rule])
+            found = tuple((bucket.counter(resource), amount) for resource, amount in self.amounts)
+            self.charges[place] = found
+        return found
+
+
+_amount = itemgetter(0)
+
+
+class Parts:
+    """The parts of one line, also in the order of what they need of each resource that is used up."""
+
+    __slots__ = ("_by_amount", "by_needs")
+
+    def __init__(self) -> None:
+        self.by_needs: dict[tuple[Need, ...], Part] = {}
+        self._by_amount: dict[str, list[tuple[Number, Part]]] = {}
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self.by_needs.values())
+
+    def add(self, part: Part) -> None:
+        """One with other needs than all."""
+        self.by_needs[part.needs] = part
+        for resource, amount in part.amounts:
+            insort(self._by_amount.setdefault(resource, []), (amount, part), key=_amount)
+
+    def drop(self, part: Part) -> None:
+        """No task queue is of this part any more."""
+        part.line.parts -= 1
+        part.line.forget()
+        del self.by_needs[part.needs]
+        for resource, amount in part.amounts:
+            self._by_amount[resource].remove((amount, part))
+
+    def between(self, resource: str, least: Number, most: Number) -> Iterator[Part]:
+        """Those that need more than `least` of a resource, and at most `most`."""
+        ordered = self._by_amount.get(resource)
+        if ordered and ordered[0][0] <= most and ordered[-1][0] > least:
+            first = bisect_right(ordered, least, key=_amount)
+            yield from (part for _, part in ordered[first : bisect_right(ordered, most, key=_amount)])
+
+
+class Split:
+    """How the rules of a set that concern a place divide the kinds: each has one rule at most, and so one part.
+
+    `of_kind`: the part of each, None if no rule of the set concerns it here. `rules`: all rules in use, by number.
+    """
+
+    __slots__ = ("bits", "of_kind", "parts", "places", "rules")
+
+    def __init__(self, bits: int, kinds: Iterable[AlikeQueues], rules: Sequence[Rule]) -> None:
+        self.bits = bits
+        self.rules = rules
+        self.parts: dict[Line, Parts] = {}
+        self.places: list[SetPlace] = []
+        self.of_kind: dict[AlikeQueues, Part | None] = {}
+        for kind in kinds:
+            part = self.part(kind)
+            if part is not None:
+                add_bits(part.masks, kind.masks)
+
+    def part(self, kind: AlikeQueues) -> Part | None:
+        """That of a kind; None if no rule of the set concerns it here."""
+        try:
+            return self.of_kind[kind]
+        except KeyError:
+            part = self.of_kind[kind] = self._find(kind)
+            return part
+
+    def refusing(self, part: Part) -> Iterator[SetPlace]:
+        """The places where the next job of a part does not fit. Most have no bucket yet, and the same limits."""
+        buckets = part.line.buckets
+        for family, bucket in buckets.items():
+            if bucket.refuses(part.needs):
+                yield from family.places.get(self, ())
+        for families in part.rule.by_limits.values():
+            if families[0].empty.refuses(part.needs):
+                for family in families:
+                    if family not in buckets:
+                        yield from family.places.get(self, ())
+
+    def forget(self, kind: AlikeQueues) -> None:
+        """The kind has no task queue any more."""
+        part = self.of_kind.pop(kind, None)
+        if part is not None:
+            part.kinds -= 1
+            if not part.kinds:
+                alike = self.parts[part.line]
+                alike.drop(part)
+                if not alike.by_needs:
+                    del self.parts[part.line]
+
+    def _find(self, kind: AlikeQueues) -> Part | None:
+        both = self.bits & kind.side.bits
+        if not both:
+            return None
+        number = (both & -both).bit_length() - 1
+        rule = self.rules[number]
+        line, needs = rule.line(kind.side.values(number)), kind.side.needs(number)
+        parts = self.parts.get(line)
+        if parts is None:
+            parts = self.parts[line] = Parts()
+        part = parts.by_needs.get(needs)
+        if part is None:
+            part = Part(rule, line, needs)
+            parts.add(part)
+            rule.expect(part.amounts)
+        part.kinds += 1
+        return part
+
+
+class SetPlace:
+    """A place as one set sees it. `shut`: the slots that may not be drawn, by the number of their group; `as_of`: the
+    `changes` of the limits at which this was changed last.
+    """
+
+    __slots__ = ("as_of", "families", "shut", "split")
+
+    def __init__(self, split: Split, families: dict[Rule, Family]) -> None:
+        self.split = split
+        self.families = families
+        self.shut: dict[int, int] = {}
+        self.as_of = 0
+        for parts in split.parts.values():
+            for part in parts:
+                if part.bucket(families[part.rule]).refuses(part.needs):
+                    self.close(part.masks, 0)
+
+    def close(self, masks: GroupSlots, as_of: int) -> None:
+        """Slots of a part that does not fit any more."""
+        self.as_of = as_of
+        add_bits(self.shut, masks)
+
+    def open(self, masks: GroupSlots, as_of: int) -> None:
+        """Slots of a part that fits again, or that are free."""
+        self.as_of = as_of
+        drop_bits(self.shut, masks)

@@ -1,0 +1,268 @@
+"""The task queues of one group: slots, masks, and the tree of owners and weights beneath the group.
+
+The lottery settles the group first, so masks are only as wide as one group, and a new task queue concerns no other group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Final
+
+from lodesman.decide.masks.bits import Slots, bits
+from lodesman.decide.masks.cells import Cell
+from lodesman.decide.masks.table import Table
+from lodesman.decide.matching.criteria import HOW_MUCH, WHERE, wanted_of
+from lodesman.decide.matching.shares import priority_weight
+from lodesman.decide.matching.task_queue import TaskQueueKey
+
+_ALL_OWNERS: Final = ""
+_RECENT: Final = 64  # arrivals remembered
+_CATCH_UP: Final = 24  # arrivals up to which a mask is mended, not made anew; more if masks are wide
+_WIDE: Final = 4096
+_HOLDS: Final = tuple(one.relation.holds for one in WHERE)
+_LONG: Final = 16  # values from which on a set is faster than a tuple
+
+# Slot, and what the task queue asks: (place of the criterion, value).
+_Arrival = tuple[int, tuple[tuple[int, Any], ...]]
+
+
+@dataclass(slots=True, eq=False)
+class OwnerLoad:
+    """What one owner has: jobs that wait, and task queues with such jobs."""
+
+    waiting: int = 0
+    queues: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Cap:
+    """Task queues that are open or not together: those of one submission with `AtMost`, as slots of their group. `full`: as
+    many of its jobs are taken as may be.
+    """
+
+    group: GroupIndex
+    full: bool
+    mask: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class IndexedQueue:
+    """One task queue in the index. `limits` names the full limits that block it, as the `cap` does if there is one and it is
+    full; `load` is all that its owner has.
+    """
+
+    tq_id: int
+    key: TaskQueueKey
+    group: GroupIndex
+    waiting: int
+    load: OwnerLoad
+    slot: int = -1
+    limits: frozenset[str] = frozenset()
+    cap: Cap | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """A job waits, and nothing blocks it."""
+        return self.waiting > 0 and not self.limits and (self.cap is None or not self.cap.full)
+
+
+class OwnerQueues:
+    """The task queues of one owner (of all owners if the group shares jobs), by UserPriority weight."""
+
+    __slots__ = ("by_weight", "everyone", "name", "place", "weighted")
+
+    def __init__(self, name: str, place: int) -> None:
+        self.name = name
+        self.place = place  # in the list that the lottery draws from
+        self.everyone = Cell()
+        self.by_weight: dict[float, Cell] = {}
+        self.weighted: list[tuple[float, Cell]] = []
+
+    def add(self, slot: int, weight: float) -> None:
+        """A task queue of this weight."""
+        cell = self.by_weight.get(weight)
+        if cell is None:
+            cell = self.by_weight[weight] = Cell()
+            self.weighted = list(self.by_weight.items())
+        cell.add(slot)
+        self.everyone.add(slot)
+
+    def remove(self, slot: int, weight: float) -> None:
+        """The inverse of `add`."""
+        cell = self.by_weight[weight]
+        cell.remove(slot)
+        self.everyone.remove(slot)
+        if not cell.size:
+            del self.by_weight[weight]
+            self.weighted = list(self.by_weight.items())
+
+
+class GroupIndex:
+    """All task queues of a group of a VO.
+
+    `occupied` are the slots of task queues, `open` those that may be drawn: a job waits and no limit blocks (`limited`:
+    one does) and no full cap. `number` is its place in the lists of a view. `arrived` counts arrivals (`birth` makes it
+    different for each group), `recent` are the last ones: remembered masks catch up by them (not by departures: `open` has
+    no bit for a free slot). `owner_weights`: of owners that are not drawn like the others; empty: all are alike.
+    """
+
+    __slots__ = (
+        "_numbers", "_sums", "_where", "alive", "arrived", "changes", "job_sharing", "limited", "name", "number", "occupied",
+        "open", "owner_weights", "owners", "owners_drawn", "recent", "slots", "vo",
+    )  # fmt: skip
+
+    def __init__(self, vo: str, name: str, *, number: int, birth: int) -> None:
+        self.vo = vo
+        self.name = name
+        self.number = number
+        self.arrived = birth << 40
+        self.recent: list[_Arrival] = []
+        self.open = 0
+        self.changes = 0  # of the open slots
+        self.alive = 0
+        self.limited = 0
+        self.job_sharing = False
+        self.slots = Slots[IndexedQueue]()
+        self.owners: dict[str, OwnerQueues] = {}
+        self.owners_drawn: list[OwnerQueues] = []
+        self.owner_weights: Mapping[str, float] = {}
+        self._sums: list[float] = []
+        self.occupied = 0
+        self._where = Table(one.relation.of_keys() for one in WHERE)
+        self._numbers = Table(one.relation.of_keys() for one in HOW_MUCH)
+
+    def add(self, queue: IndexedQueue) -> int:
+        """Give a task queue the lowest free slot."""
+        slot = queue.slot = self.slots.put(queue)
+        self.occupied |= 1 << slot
+        if queue.cap is not None:
+            queue.cap.mask |= 1 << slot
+        wanted = wanted_of(queue.key, WHERE)
+        self._where.add(slot, wanted)
+        self._numbers.add(slot, wanted_of(queue.key, HOW_MUCH))
+        self._plant(queue)
+        self.refresh(queue)
+        self.arrived += 1
+        asked = ((place, values) for place, values in enumerate(wanted) if values is not None)
+        self.recent.append(
+            (slot, tuple((place, frozenset(v) if len(v) > _LONG else v) for place, v in asked))
+        )
+        if len(self.recent) > _RECENT:
+            del self.recent[: _RECENT // 2]
+        return slot
+
+    def remove(self, queue: IndexedQueue) -> None:
+        """Free the slot of a task queue."""
+        slot = queue.slot
+        bit = 1 << slot
+        self.slots.free(slot)
+        self.occupied ^= bit
+        self.alive &= ~bit
+        self.open &= ~bit
+        self.limited &= ~bit
+        if queue.cap is not None:
+            queue.cap.mask &= ~bit
+        self.changes += 1
+        self._where.remove(slot, wanted_of(queue.key, WHERE))
+        self._numbers.remove(slot, wanted_of(queue.key, HOW_MUCH))
+        self._uproot(queue)
+
+    def refresh(self, queue: IndexedQueue) -> None:
+        """Set the bits of a task queue by whether jobs wait and limits block."""
+        bit = 1 << queue.slot
+        if bool(self.alive & bit) != (queue.waiting > 0):
+            self.alive ^= bit
+        if bool(self.open & bit) != queue.is_open:
+            self.open ^= bit
+            self.changes += 1
+
+    def flip(self, cap: Cap) -> None:
+        """A cap is full now, or is so no more: all its task queues close or open, however many they are."""
+        cap.full = not cap.full
+        self.open = self.open & ~cap.mask if cap.full else self.open | cap.mask & self.alive & ~self.limited
+        self.changes += 1
+
+    def catch_up(self, mask: int, missed: int, where: Sequence[Any]) -> int:
+        """The slots whose task queues a resource may serve, but for numbers, emptiness and limits.
+
+        `mask` is what this said `missed` arrivals ago; slots that were freed since may still be in it.
+        """
+        if missed > len(self.recent) or missed > _CATCH_UP + len(self.slots) // _WIDE:
+            return self._where.narrow(self.occupied, where)
+        for slot, wanted in self.recent[-missed:]:
+            bit = 1 << slot
+            for place, values in wanted:
+                offered = where[place]
+                if offered is not None and not _HOLDS[place](values, offered):
+                    mask &= ~bit
+                    break
+            else:
+                mask |= bit
+        return mask
+
+    def narrow_numbers(self, mask: int, numbers: Sequence[int]) -> int:
+        """The slots of `mask` for which cores, memory and CPU time suffice."""
+        cores, memory, cpu_time = self._numbers.columns
+        mask = cpu_time.narrow(memory.narrow(mask, numbers[1]), numbers[2])
+        return cores.narrow(mask, numbers[0]) if mask else 0
+
+    def fitting(self, mask: int, where: Sequence[Any], numbers: Sequence[int]) -> int:
+        """The slots of `mask` that every criterion passes."""
+        return self._numbers.narrow(self._where.narrow(mask, where), numbers)
+
+    def queues(self, mask: int) -> Iterator[IndexedQueue]:
+        """The task queues at the slots of a mask."""
+        for slot in bits(mask):
+            queue = self.slots[slot]
+            if queue is not None:
+                yield queue
+
+    def set_job_sharing(self, job_sharing: bool) -> None:
+        """Draw owners, or (job sharing) only task queues; live."""
+        if job_sharing == self.job_sharing:
+            return
+        self.job_sharing = job_sharing
+        self.owners = {}
+        self.owners_drawn = []
+        self._sums = []
+        for queue in self.queues(self.occupied):
+            self._plant(queue)
+
+    def weigh_owners(self, weights: Mapping[str, float]) -> None:
+        """Draw owners by these weights; those without one have 1."""
+        self.owner_weights = weights
+        self._sums = []
+
+    def owner_sums(self) -> list[float]:
+        """The running sums of the weights of `owners_drawn`, summed anew when an owner came or went."""
+        if not self._sums:
+            weight = self.owner_weights.get
+            self._sums = list(accumulate(weight(one.name, 1.0) for one in self.owners_drawn))
+        return self._sums
+
+    def _owner_of(self, queue: IndexedQueue) -> str:
+        return _ALL_OWNERS if self.job_sharing else queue.key.owner
+
+    def _plant(self, queue: IndexedQueue) -> None:
+        name = self._owner_of(queue)
+        owner = self.owners.get(name)
+        if owner is None:
+            owner = self.owners[name] = OwnerQueues(name, len(self.owners_drawn))
+            self.owners_drawn.append(owner)
+            self._sums = []
+        owner.add(queue.slot, priority_weight(queue.key.user_priority))
+
+    def _uproot(self, queue: IndexedQueue) -> None:
+        name = self._owner_of(queue)
+        owner = self.owners[name]
+        owner.remove(queue.slot, priority_weight(queue.key.user_priority))
+        if owner.everyone.size:
+            return
+        del self.owners[name]
+        self._sums = []
+        last = self.owners_drawn.pop()
+        if last is not owner:
+            self.owners_drawn[owner.place] = last
+            last.place = owner.place

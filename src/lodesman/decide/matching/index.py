@@ -1,0 +1,282 @@
+"""The index: all task queues that may have waiting jobs, by VO and group.
+
+An emptied task queue keeps its slot for a while, so that one that fills again changes one bit. For the writer's thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Final
+
+from lodesman.decide.matching.caps import Caps
+from lodesman.decide.matching.delays import Delays
+from lodesman.decide.matching.group_index import GroupIndex, IndexedQueue, OwnerLoad
+from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.matching.limits import RunLimits
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.resources.place_limits import PlaceLimit
+
+_IDLE_SECONDS: Final = 300.0
+_CROWDED_SECONDS: Final = 1.0
+_IDLE_AT_LEAST: Final = 1024
+_IDLE_PART: Final = 4
+
+
+class Index:
+    """Task queues by id and by key, and as bits in their group.
+
+    `version` changes when a group appears or vanishes (and when shares change): views are then made anew.
+    `changes` changes whenever a task queue opens, closes, comes or goes. `limits`: what shuts them at some places;
+    `next_limits`: others that are prepared, and will be used when they are complete. `delays`: which of the limits in time
+    are shut. `caps`: what submissions with `AtMost` have running.
+    """
+
+    __slots__ = (
+        "_births",
+        "_by_key",
+        "_free_numbers",
+        "_groups",
+        "_idle",
+        "_loads",
+        "_queues",
+        "caps",
+        "changes",
+        "delays",
+        "limits",
+        "next_limits",
+        "version",
+    )
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.changes = 0
+        self._queues: dict[int, IndexedQueue] = {}
+        self._by_key: dict[TaskQueueKey, int] = {}
+        self._groups: dict[tuple[str, str], GroupIndex] = {}
+        self._idle: dict[int, float] = {}  # emptied at, longest ago first
+        self._births = count(1)
+        self._loads: dict[str, OwnerLoad] = {}
+        self._free_numbers: list[int] = []
+        self.limits = RunLimits()
+        self.next_limits: RunLimits | None = None
+        self.caps = Caps()
+        self.delays = Delays(lambda: 0.0, self._review)
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def put(self, tq_id: int, key: TaskQueueKey, waiting: int, *, now: float) -> int:
+        """Add a task queue; returns its slot in its group. Its id and its key must both be new."""
+        if tq_id in self._queues or key in self._by_key:
+            raise ValueError(f"task queue {tq_id} or its key is in the index already")
+        if waiting < 0:
+            raise ValueError(f"task queue {tq_id} cannot have {waiting} waiting jobs")
+        for values in (
+            key.sites,
+            key.banned_sites,
+            key.grid_ces,
+            key.platforms,
+            key.tags,
+            key.submission_pools,
+        ):
+            if len(values) > 1 and len(set(values)) != len(values):  # a bit would be set twice
+                raise ValueError("the lists of a task-queue key have no duplicates")
+        group = self._groups.get((key.vo, key.group))
+        if group is None:
+            number = self._free_numbers.pop() if self._free_numbers else len(self._groups)
+            group = GroupIndex(key.vo, key.group, number=number, birth=next(self._births))
+            self._groups[key.vo, key.group] = group
+            self.version += 1
+        load = self._loads.setdefault(key.owner, OwnerLoad())
+        queue = IndexedQueue(tq_id, key, group, waiting, load)
+        load.waiting += waiting
+        load.queues += bool(waiting)
+        self._queues[tq_id] = queue
+        self._by_key[key] = tq_id
+        if not waiting:
+            self._idle[tq_id] = now
+        self.changes += 1
+        self.caps.enter(queue)
+        slot = group.add(queue)
+        self.limits.add(group.number, slot, key)
+        if self.next_limits is not None:
+            self.next_limits.add(group.number, slot, key)
+        return slot
+
+    def remove(self, tq_id: int) -> None:
+        """Take a task queue out, whatever waits in it; its slot is free at once."""
+        queue = self._queues.pop(tq_id)
+        queue.load.waiting -= queue.waiting
+        queue.load.queues -= bool(queue.waiting)
+        del self._by_key[queue.key]
+        self._idle.pop(tq_id, None)
+        self.changes += 1
+        group = queue.group
+        self.limits.remove(group.number, queue.slot, queue.key)
+        if self.next_limits is not None:
+            self.next_limits.remove(group.number, queue.slot, queue.key)
+        group.remove(queue)
+        self.caps.leave(queue)
+        if not group.occupied:
+            del self._groups[group.vo, group.name]
+            self._free_numbers.append(group.number)
+            self.version += 1
+
+    def has(self, tq_id: int) -> bool:
+        """Whether the index knows the task queue."""
+        return tq_id in self._queues
+
+    def find(self, key: TaskQueueKey) -> int | None:
+        """The id of the task queue with this key."""
+        return self._by_key.get(key)
+
+    def key(self, tq_id: int) -> TaskQueueKey:
+        """The key of a task queue; KeyError if it is not known."""
+        return self._queues[tq_id].key
+
+    def waiting(self, tq_id: int) -> int:
+        """How many jobs wait in a task queue; 0 if it is not known."""
+        queue = self._queues.get(tq_id)
+        return 0 if queue is None else queue.waiting
+
+    def load(self, owner: str) -> OwnerLoad:
+        """What an owner has now, also of what is held because no queue can run it."""
+        return self._loads.get(owner) or OwnerLoad()
+
+    def queues(self) -> Iterator[tuple[int, TaskQueueKey, int]]:
+        """(id, key, waiting) of every task queue."""
+        for queue in self._queues.values():
+            yield queue.tq_id, queue.key, queue.waiting
+
+    def add_waiting(self, tq_id: int, n: int, *, now: float) -> None:
+        """`n` jobs joined; the inverse of `take`. KeyError if the task queue is not known."""
+        if n < 0:
+            raise ValueError(f"cannot add {n} jobs")
+        if not n:
+            return
+        queue = self._queues[tq_id]
+        queue.waiting += n
+        queue.load.waiting += n
+        if queue.waiting == n:
+            queue.load.queues += 1
+            self._idle.pop(tq_id, None)
+            self._refresh(queue)
+
+    def take(self, tq_id: int, n: int = 1, *, now: float) -> None:
+        """`n` jobs left; the inverse of `add_waiting`. ValueError if fewer wait."""
+        queue = self._queues[tq_id]
+        if not 0 <= n <= queue.waiting:
+            raise ValueError(f"cannot take {n} of the {queue.waiting} jobs of task queue {tq_id}")
+        if n:
+            queue.waiting -= n
+            queue.load.waiting -= n
+            if not queue.waiting:
+                queue.load.queues -= 1
+                self._idle[tq_id] = now
+                self._refresh(queue)
+
+    def forget_idle(self, now: float) -> list[int]:
+        """Remove task queues that have been empty for more than 300 s; returns their ids.
+
+        If over 1,024 and a quarter of the index are empty, the ones empty longest go after 1 s. Not to be called within a
+        transaction: an undo must find its task queues.
+        """
+        surplus = len(self._idle) - max(_IDLE_AT_LEAST, (len(self._queues) - len(self._idle)) // _IDLE_PART)
+        gone: list[int] = []
+        for tq_id, since in self._idle.items():
+            if now - since <= (_IDLE_SECONDS if len(gone) >= surplus else _CROWDED_SECONDS):
+                break
+            gone.append(tq_id)
+        for tq_id in gone:
+            self.remove(tq_id)
+        return gone
+
+    def block(self, tq_id: int, limit: str = "") -> None:
+        """A limit is full for the task queue: it is not drawn until the limit frees it."""
+        queue = self._queues[tq_id]
+        queue.limits |= {limit}
+        queue.group.limited |= 1 << queue.slot
+        self._refresh(queue)
+
+    def unblock(self, tq_id: int, limit: str = "") -> None:
+        """The limit has room again; other limits still block."""
+        queue = self._queues[tq_id]
+        queue.limits -= {limit}
+        if not queue.limits:
+            queue.group.limited &= ~(1 << queue.slot)
+        self._refresh(queue)
+
+    def starts(self, key: TaskQueueKey, place: RunPlace) -> None:
+        """A job of a task queue starts there: limits count it, and delays run."""
+        self.lives(key, place)
+        self.delays.started(key, place)
+
+    def starts_not(self, key: TaskQueueKey, place: RunPlace) -> None:
+        """The inverse of `starts`."""
+        self.ends(key, place)
+        self.delays.not_started(key, place)
+
+    def lives(self, key: TaskQueueKey, place: RunPlace) -> None:
+        """An attempt is counted there."""
+        self.limits.take(key, place)
+        if key.at_most:
+            self.changes += self.caps.count(key.submission, 1)
+
+    def ends(self, key: TaskQueueKey, place: RunPlace) -> None:
+        """The inverse of `lives`."""
+        self.limits.give(key, place)
+        if key.at_most:
+            self.changes += self.caps.count(key.submission, -1)
+
+    def recount(self, live: Iterable[TaskQueueKey]) -> int:
+        """Count the attempts of submissions with `AtMost` anew: these live. Returns how many submissions were wrong."""
+        wrong = self.caps.recount(key.submission for key in live if key.at_most)
+        self.changes += wrong
+        return wrong
+
+    def look_anew(self, host: str) -> None:
+        """More is known of a host, by which limits there may be others."""
+        self.limits.look_anew(host)
+        if self.next_limits is not None:
+            self.next_limits.look_anew(host)
+
+    def _review(self, delay: PlaceLimit) -> None:
+        for limits in (self.limits, self.next_limits):
+            if limits is not None:
+                limits.review(delay.rule, (str(delay.path),))
+
+    def prepare(self, limits: RunLimits, tq_id: int) -> None:
+        """Let limits know of a task queue, if it is still there."""
+        queue = self._queues.get(tq_id)
+        if queue is not None:
+            limits.add(queue.group.number, queue.slot, queue.key)
+
+    def is_shut(self, tq_id: int, place: RunPlace) -> bool:
+        """Whether limits keep a task queue from being drawn there."""
+        queue = self._queues[tq_id]
+        return bool(self.limits.shut(place)[queue.group.number] >> queue.slot & 1)
+
+    def _refresh(self, queue: IndexedQueue) -> None:
+        self.changes += 1
+        queue.group.refresh(queue)
+
+    def is_open(self, tq_id: int) -> bool:
+        """Whether the task queue is known, has waiting jobs and no limit blocks it."""
+        queue = self._queues.get(tq_id)
+        return queue is not None and queue.is_open
+
+    def groups(self) -> Iterable[GroupIndex]:
+        """All groups that have a task queue."""
+        return self._groups.values()
+
+    def groups_for(self, vo: str, names: tuple[str, ...] | None) -> list[GroupIndex]:
+        """The groups of a VO that a resource serves; None: all of the VO."""
+        if names is None:
+            return [group for group in self._groups.values() if group.vo == vo]
+        found = (self._groups.get((vo, name)) for name in dict.fromkeys(names))
+        return [group for group in found if group is not None]
+
+    def group_numbers(self) -> int:
+        """One more than the greatest number of a group."""
+        return len(self._groups) + len(self._free_numbers)

@@ -1,0 +1,100 @@
+"""Who uses what of limits, and since when: worked out of the live attempts, apart from the engine that limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
+
+from lodesman.decide.matching.limit_rules import RuleBook, RunPlace, Values
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.languages.gridengine.values import Number
+
+BucketName = tuple[str, Values, str]
+"""Rule, values, resource; values as `values_shown` gives them."""
+
+
+class RunningJob(NamedTuple):
+    """A live attempt: a job of this task queue, there, since it was claimed (UNIX seconds)."""
+
+    key: TaskQueueKey
+    place: RunPlace
+    claimed_at: float
+
+
+class Share(NamedTuple):
+    """What one owner's jobs take, those of one project."""
+
+    vo: str
+    owner: str
+    project: str
+    amount: Number
+    jobs: int
+
+
+@dataclass(slots=True, eq=False)
+class Taken:
+    """What live attempts take of one resource in one bucket, in the order of their claims."""
+
+    attempts: list[tuple[float, Number, TaskQueueKey]] = field(default_factory=list)
+
+    def holders(self) -> list[Share]:
+        """Who takes it, the largest amount first."""
+        found: dict[tuple[str, str, str], list[Number]] = {}
+        for _, amount, key in self.attempts:
+            found.setdefault((key.vo, key.owner, key.project), []).append(amount)
+        shares = [Share(*who, sum(amounts), len(amounts)) for who, amounts in found.items()]
+        return sorted(shares, key=lambda one: (-one.amount, one.owner, one.project, one.vo))
+
+    def full_since(self, limit: Number, need: Number) -> float | None:
+        """Since when these attempts alone leave less than `need`; it may be longer, by others that have ended. None: they
+        leave that much.
+        """
+        used: Number = 0
+        for at, amount, _ in self.attempts:
+            used += amount
+            if used + need > limit:
+                return at
+        return None
+
+    def ends_needed(self, missing: Number) -> int | None:
+        """How few of the attempts have to end to free that much; None if all of them are not enough."""
+        for count, amount in enumerate(sorted((amount for _, amount, _ in self.attempts), reverse=True), 1):
+            missing -= amount
+            if missing <= 0:
+                return count
+        return None
+
+
+def values_shown(of_key: Values, of_place: Values) -> Values:
+    """The values of a bucket without those that are empty."""
+    return tuple(value for value in (*of_key, *of_place) if value)
+
+
+def taken_by(book: RuleBook, attempts: Iterable[RunningJob]) -> dict[BucketName, Taken]:
+    """What is taken of all buckets."""
+    found: dict[BucketName, Taken] = {}
+    key_side, place_side = cache(book.of_key), cache(book.of_place)
+
+    @cache
+    def charged(key: TaskQueueKey, place: RunPlace) -> list[tuple[BucketName, Number]]:
+        of_key, of_place = key_side(key), place_side(place)
+        return [
+            ((book.names[rule], values_shown(of_key.values(rule), of_place.values(rule)), need.resource), need.charge)
+            for rule in _counting(book, of_key.bits & of_place.bits)
+            for need in of_key.needs(rule)
+            if need.charge
+        ]  # fmt: skip
+
+    for key, place, at in sorted(attempts, key=lambda one: one.claimed_at):
+        for bucket, amount in charged(key, place):
+            found.setdefault(bucket, Taken()).attempts.append((at, amount, key))
+    return found
+
+
+def _counting(book: RuleBook, concerning: int) -> Iterator[int]:
+    """The first rule of each set among those that concern both sides."""
+    for start, stop in book.sets:
+        if bits := concerning & ((1 << stop) - (1 << start)):
+            yield (bits & -bits).bit_length() - 1

@@ -1,0 +1,395 @@
+"""Limits on what runs at once: one engine for quota sets, running limits and caps of sites.
+
+A limit belongs to a *rule*. Rules stand in *sets*; in each set the first rule that concerns both the task queue and the
+place counts, and none after it. What a rule limits is counted in *buckets*: one for each (rule, values of the task queue,
+values of the place). Task queues that rules see alike are one *kind*. A kind whose next job would not fit into one of its
+buckets at a place is shut there, and open again when an attempt ends: both follow from `take` and `give` alone.
+
+The masks are kept by what a place is for one set (`SetPlace`), which thousands of hosts share if no rule names them.
+Within a set, each kind has one bucket, so a bucket that fills or frees adds or takes away its slots, whatever others do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from lodesman.decide.masks.bits import bits
+from lodesman.decide.matching.buckets import (
+    AlikeQueues,
+    Booked,
+    Charge,
+    Counter,
+    Family,
+    Line,
+    Part,
+    Rule,
+    SetPlace,
+    Split,
+    add_bits,
+    drop_bits,
+)  # fmt: skip
+from lodesman.decide.matching.limit_rules import (
+    BucketUse,
+    GroupSlots,
+    Need,
+    PlaceSide,
+    RuleBook,
+    RunPlace,
+    Values,
+)
+from lodesman.decide.matching.spots import NONE_SHUT, Shut, Spot, SpotKind
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.languages.gridengine.values import Number, Value
+from lodesman.wire.quotas import NEXT_START
+
+_PLACES_KEPT: Final = 50_000
+_SHUT_KEPT: Final = 1_000
+
+
+class RunLimits:
+    """The rules, what they leave, and which slots are shut where. Used from one thread only.
+
+    Other rules are another object. `changes` changes whenever a slot is shut or opened anywhere. `are_new`: whatever waits
+    may start by these rules, until `take_freed` is asked.
+    """
+
+    def __init__(self, book: RuleBook | None = None) -> None:
+        self.changes = 0
+        self.are_new = True
+        self._freed: set[SetPlace] = set()
+        self._book = book if book is not None and book.names else None
+        self._rules: list[Rule] = []
+        if book is not None:
+            self._rules += (Rule(n, by_place=bool(book.by_place >> n & 1)) for n in range(len(book.names)))
+        self._kinds: dict[Hashable, AlikeQueues] = {}
+        self._splits: dict[tuple[int, int], Split] = {}
+        self._set_places: dict[tuple[int, int, tuple[Values, ...]], SetPlace] = {}
+        self._spots: dict[tuple[SetPlace, ...], Spot] = {}
+        self._spot_kinds: dict[tuple[tuple[SetPlace, ...], tuple[Split, ...]], SpotKind] = {}
+        self._by_place: dict[RunPlace, Spot] = {}
+        self._shut: dict[tuple[SetPlace, ...], Shut] = {}
+
+    @property
+    def active(self) -> bool:
+        """Whether there are rules at all."""
+        return self._book is not None
+
+    # --- task queues -----------------------------------------------------------------------------------------
+
+    def add(self, group: int, slot: int, key: TaskQueueKey) -> None:
+        """A task queue has a slot from now on."""
+        if self._book is None:
+            return
+        alike, masks = self._book.kind_of(key), {group: 1 << slot}
+        kind = self._kinds.get(alike)
+        if kind is None:
+            kind = self._kinds[alike] = AlikeQueues(self._book.of_key(key))
+        add_bits(kind.masks, masks)
+        for split in self._splits.values():
+            part = split.part(kind)
+            if part is not None:
+                add_bits(part.masks, masks)
+                self._close(split.refusing(part), masks)
+
+    def remove(self, group: int, slot: int, key: TaskQueueKey) -> None:
+        """The slot is free; nothing changes if it was not known."""
+        if self._book is None:
+            return
+        alike, masks = self._book.kind_of(key), {group: 1 << slot}
+        kind = self._kinds.get(alike)
+        if kind is None or not kind.masks.get(group, 0) >> slot & 1:
+            return
+        drop_bits(kind.masks, masks)
+        for split in self._splits.values():
+            part = split.part(kind)
+            if part is not None:
+                drop_bits(part.masks, masks)
+                self._open(split.refusing(part), masks)
+        if not kind.masks:
+            del self._kinds[alike]
+            for spot_kind in self._spot_kinds.values():
+                spot_kind.plans.pop(alike, None)
+            for split in self._splits.values():
+                split.forget(kind)
+
+    # --- places ----------------------------------------------------------------------------------------------
+
+    def shut(self, place: RunPlace) -> Shut:
+        """The slots that may not be drawn there now."""
+        if self._book is None:
+            return NONE_SHUT
+        spot = self.spot(place)
+        if spot.as_of != self.changes:
+            spot.shut, spot.as_of = self._shut_by(spot), self.changes
+        return spot.shut
+
+    def _shut_by(self, spot: Spot) -> Shut:
+        """Over all sets: the same for all places where the same sets shut something, while these do not change."""
+        sets = tuple([one for one in spot.sets if one.shut])
+        if not sets:
+            return NONE_SHUT
+        found, as_of = self._shut.get(sets), max(one.as_of for one in sets)
+        if found is None or found.as_of != as_of:
+            if len(self._shut) >= _SHUT_KEPT:
+                self._shut.clear()
+            found = self._shut[sets] = Shut(sets, as_of)
+        return found
+
+    def _close(self, places: Iterable[SetPlace], masks: GroupSlots) -> None:
+        for place in places:
+            self.changes += 1
+            place.close(masks, self.changes)
+
+    def _open(self, places: Iterable[SetPlace], masks: GroupSlots) -> None:
+        for place in places:
+            self.changes += 1
+            place.open(masks, self.changes)
+
+    def spot(self, place: RunPlace) -> Spot:
+        """What a place is for all rules; the same one for places that they see alike."""
+        if self._book is None:
+            return _NO_RULES
+        spot = self._by_place.get(place)
+        if spot is None:
+            side = self._book.of_place(place)
+            sets = tuple(
+                self._set_place(number, bits_there, side)
+                for number, (start, stop) in enumerate(self._book.sets)
+                if (bits_there := side.bits & ((1 << stop) - (1 << start)))
+            )
+            spot = self._spots.get(sets)
+            if spot is None:
+                spot = self._spots[sets] = self._new_spot(sets)
+            if len(self._by_place) >= _PLACES_KEPT:
+                self._by_place.clear()
+            self._by_place[place] = spot
+        return spot
+
+    def _new_spot(self, sets: tuple[SetPlace, ...]) -> Spot:
+        assert self._book is not None  # noqa: S101
+        apart = tuple(one for one in sets if one.split.bits & self._book.by_place)
+        others = tuple(one for one in sets if not one.split.bits & self._book.by_place)
+        seen = others, tuple(one.split for one in apart)
+        return Spot(sets, apart, self._spot_kinds.setdefault(seen, SpotKind(*seen)))
+
+    def _set_place(self, number: int, bits_there: int, side: PlaceSide) -> SetPlace:
+        assert self._book is not None  # noqa: S101
+        known = number, bits_there, tuple(map(side.values, bits(bits_there & self._book.by_place)))
+        found = self._set_places.get(known)
+        if found is None:
+            split = self._splits.get((number, bits_there))
+            if split is None:
+                split = self._splits[number, bits_there] = Split(
+                    bits_there, self._kinds.values(), self._rules
+                )
+            families = {rule: rule.family(side) for rule in map(self._rules.__getitem__, bits(bits_there))}
+            found = self._set_places[known] = SetPlace(split, families)
+            split.places.append(found)
+            for family in families.values():
+                family.places.setdefault(split, []).append(found)
+        return found
+
+    # --- what runs -------------------------------------------------------------------------------------------
+
+    def take(self, key: TaskQueueKey, place: RunPlace) -> None:
+        """A job of a task queue starts there: what it takes is used, even if that is more than there is."""
+        if self._book is not None:
+            self._book_job(key, self.spot(place), self._add)
+
+    def give(self, key: TaskQueueKey, place: RunPlace) -> None:
+        """The inverse of `take`: the attempt has ended, or is undone."""
+        if self._book is not None:
+            self._book_job(key, self.spot(place), self._subtract)
+
+    def _book_job(self, key: TaskQueueKey, spot: Spot, book: Callable[[tuple[Charge, ...]], None]) -> None:
+        """The plan of a job is remembered while there is a task queue of its kind."""
+        assert self._book is not None  # noqa: S101
+        alike = self._book.kind_of(key)
+        plan = spot.kind.plans.get(alike)
+        if plan is not None:
+            book(spot.charges(plan))
+            return
+        with self._some_kind(key) as kind:
+            found = [(one, part) for one in spot.kind.sets if (part := one.split.part(kind))]
+            charges = tuple(charge for one, part in found for charge in part.charge(one))
+            plan = charges, tuple(split.part(kind) for split in spot.kind.splits)
+            if kind.masks:
+                spot.kind.plans[alike] = plan
+            book(spot.charges(plan))
+
+    def _add(self, charges: tuple[Charge, ...]) -> None:
+        for counter, amount in charges:
+            used = counter.used = counter.used + amount
+            if used > counter.calm:
+                self._change(counter, used - amount, used)
+
+    def _subtract(self, charges: tuple[Charge, ...]) -> None:
+        for counter, amount in charges:
+            used = counter.used
+            left = counter.used = used - amount
+            if used > counter.calm:
+                self._change(counter, left, used)
+            if not left:
+                counter.bucket.has_less()
+
+    def _change(self, counter: Counter, less: Number, more: Number) -> None:
+        """Jobs that fit with `less` used and not with `more` begin to fit, or cease to."""
+        bucket, least, most = counter.bucket, counter.limit - more, counter.limit - less
+        for split, places in bucket.family.places.items():
+            parts = split.parts.get(bucket.line)
+            if parts is not None:
+                for part in parts.between(counter.resource, least, most):
+                    self._flip(bucket, part, places)
+
+    def _flip(self, bucket: Booked, part: Part, places: Iterable[SetPlace]) -> None:
+        """A part of a bucket may fit now or not, other than before."""
+        if bucket.refuses(part.needs):
+            self._close(places, part.masks)
+        else:
+            self._open(places, part.masks)
+            self._freed.update(places)
+
+    def review(self, rule: str, of_place: Values) -> None:
+        """What a rule lets start at places with these values has changed, though nothing else is used."""
+        if self._book is not None and rule in self._book.names:
+            family = self._rules[self._book.names.index(rule)].families.get(of_place)
+            if family is not None:
+                self._review(family)
+
+    def look_anew(self, host: str) -> None:
+        """The limits on a host are others now: more is known of it."""
+        for place, spot in self._by_place.items():
+            if self._book is not None and place.host == host:
+                side = self._book.of_place(place)
+                for family in (one for of_set in spot.sets for one in of_set.families.values()):
+                    limits = side.limits(family.rule.number)
+                    if limits != family.limits:
+                        family.rule.limit_anew(family, limits)
+                        self._review(family)
+
+    def _review(self, family: Family) -> None:
+        for split, places in family.places.items():
+            for line, parts in split.parts.items():
+                if line.rule is family.rule:
+                    for part in parts:
+                        self._flip(part.bucket(family), part, places)
+
+    @contextmanager
+    def _some_kind(self, key: TaskQueueKey) -> Iterator[AlikeQueues]:
+        """That of a task queue, for a moment if there is none."""
+        assert self._book is not None  # noqa: S101
+        kind = self._kinds.get(self._book.kind_of(key))
+        if kind is not None:
+            yield kind
+            return
+        kind = AlikeQueues(self._book.of_key(key))
+        yield kind
+        for split in self._splits.values():
+            split.forget(kind)
+
+    def take_freed(self) -> Callable[[Spot], bool] | None:
+        """Where something opened since this was asked last, None if nowhere."""
+        freed, self._freed = self._freed, set()
+        if self.are_new:
+            self.are_new = False
+            return lambda _: True
+        return (lambda spot: not freed.isdisjoint(spot.sets)) if freed else None
+
+    # --- what is said ----------------------------------------------------------------------------------------
+
+    def refusals(self, key: TaskQueueKey, place: RunPlace) -> list[tuple[BucketUse, Value]]:
+        """The buckets that keep a job of a task queue from starting there, and what it needs of each."""
+        if self._book is None:
+            return []
+        with self._some_kind(key) as kind:
+            return [
+                (self._use(bucket, part.line.values, need.resource, never=_never(bucket, need)), need.amount)
+                for one in self.spot(place).sets
+                if (part := one.split.part(kind))
+                for need in part.needs
+                if (bucket := part.bucket(one.families[part.rule])).refuses((need,))
+            ]
+
+    def never(self, place: RunPlace) -> GroupSlots:
+        """The slots that may not be drawn there whatever ends."""
+        found: dict[int, int] = {}
+        for one in (some for some in self.spot(place).sets if some.shut):
+            for part in (part for parts in one.split.parts.values() for part in parts if part.masks):
+                bucket = part.bucket(one.families[part.rule])
+                if any(_never(bucket, need) for need in part.needs):
+                    add_bits(found, part.masks)
+        return found
+
+    def closed_by(self, place: RunPlace) -> Iterator[tuple[str, GroupSlots]]:
+        """Each rule that keeps task queues from being drawn there, once for each of its buckets that do, and which."""
+        if self._book is None:
+            return
+        for one in self.spot(place).sets:
+            for parts in one.split.parts.values():
+                for part in parts:
+                    if part.bucket(one.families[part.rule]).refuses(part.needs):
+                        yield self._book.names[part.rule.number], part.masks
+
+    def uses(self) -> Iterator[tuple[BucketUse, GroupSlots]]:
+        """What is used of all buckets, and the slots that each shuts at some place."""
+        return ((use, shut) for use, shut in self.buckets() if use.used)
+
+    @property
+    def rules(self) -> int:
+        """The number of rules."""
+        return len(self._rules)
+
+    def buckets(self, first: int = 0, most: int | None = None) -> Iterator[tuple[BucketUse, GroupSlots]]:
+        """All buckets of which something is used, by resource, and the slots that each shuts at some place; also those that
+        are empty and refuse a job, of rules that do not count places apart. `first`, `most`: a part of the rules, since all
+        of them may take long.
+        """
+        for rule in self._rules[first : None if most is None else first + most]:
+            everywhere = [family for family in rule.families.values() if not any(family.values)]
+            for line in rule.lines.values():
+                for family in dict.fromkeys((*line.buckets, *everywhere)):
+                    yield from self._of_bucket(line, family)
+
+    def _of_bucket(self, line: Line, family: Family) -> Iterator[tuple[BucketUse, GroupSlots]]:
+        bucket = line.buckets.get(family, family.empty)
+        is_used = bucket.is_used()
+        refused = [
+            part
+            for split in family.places
+            for part in split.parts.get(line, ())
+            if part.masks and bucket.refuses(part.needs)
+        ]
+        for resource in family.limits if is_used or refused else ():
+            shut: dict[int, int] = {}
+            needs = []
+            for part in refused:
+                need = next((one for one in part.needs if one.resource == resource), None)
+                if need is not None and bucket.refuses((need,)):
+                    needs.append(need.amount)
+                    add_bits(shut, part.masks)
+            if is_used or shut:
+                yield self._use(bucket, line.values, resource, min(needs, default=None)), shut
+
+    def _use(
+        self,
+        bucket: Booked,
+        of_key: Values,
+        resource: str,
+        least: Value | None = None,
+        *,
+        never: bool = False,
+    ) -> BucketUse:
+        assert self._book is not None  # noqa: S101
+        family = bucket.family
+        name, used = self._book.names[family.rule.number], bucket.used(resource)
+        return BucketUse(name, of_key, family.values, resource, used, family.limits[resource], least, never)
+
+
+def _never(bucket: Booked, need: Need) -> bool:
+    """Whether it is refused whatever ends; a delay opens by itself."""
+    return need.resource != NEXT_START and bucket.family.empty.refuses((need,))
+
+
+_NO_RULES: Final = Spot((), (), SpotKind((), ()))

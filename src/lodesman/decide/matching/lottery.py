@@ -1,0 +1,227 @@
+"""The three-level lottery, drawn anew for every job.
+
+1. A group, with probability share / sum of the shares of the groups that have an eligible task queue now.
+2. An owner inside it, by weight among those with an eligible task queue (not if the group shares jobs).
+3. A task queue of the owner, by UserPriority weight; of those with one weight the one that packs best, if the pilot says
+   what it runs (ADR 0064).
+
+Levels 1 and 2 draw among all, test, and draw again; after 8 failures they list those that pass. A draw that is repeated
+until it passes is distributed as one among those that pass, so both ways are exact.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from bisect import bisect
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Final
+
+from lodesman.decide.masks.bits import nth_bit
+from lodesman.decide.matching.group_index import GroupIndex, IndexedQueue, OwnerQueues
+from lodesman.decide.matching.index import Index
+from lodesman.decide.matching.packing import SharedSlot, least_waste
+from lodesman.decide.matching.shares import DEFAULT_GROUP, GroupShare
+from lodesman.decide.matching.spots import NONE_SHUT, Shut
+from lodesman.decide.matching.views import Ballot, Found, Shortlist, View
+
+_TRIES: Final = 8
+# Of more task queues so many are drawn, and compared.
+_COMPARED: Final = 16
+# This part of the draws is not packed: a task queue that fits badly gets its turn, too.
+_AT_RANDOM: Final = 0.125
+
+
+class Lottery:
+    """Draws task queues by the `shares` set last; groups without a setting have the default share."""
+
+    __slots__ = ("_ballots", "_index", "_made_for", "shares")
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self.shares: Mapping[str, GroupShare] = {}
+        self._ballots: dict[tuple[str, tuple[str, ...] | None], Ballot] = {}
+        self._made_for = -1
+
+    def set_shares(self, shares: Mapping[str, GroupShare]) -> None:
+        """Use these shares from the next draw on."""
+        self.shares = dict(shares)
+        self._index.version += 1
+
+    def look(self, view: View) -> Ballot:
+        """The ballot of a view, made anew if groups or shares changed."""
+        index = self._index
+        if view.version != index.version:
+            if self._made_for != index.version:
+                self._ballots.clear()
+                self._made_for = index.version
+            asked = view.vo, view.group_names
+            ballot = self._ballots.get(asked)
+            if ballot is None:
+                ballot = self._ballots[asked] = self._ballot(index.groups_for(*asked))
+            view.renew(ballot, version=index.version, group_numbers=index.group_numbers())
+        return view.ballot
+
+    def draw(
+        self,
+        view: View,
+        numbers: Sequence[int],
+        rng: random.Random,
+        shut: Shut = NONE_SHUT,
+        shared: SharedSlot | None = None,
+    ) -> IndexedQueue | None:
+        """One eligible task queue; None only if there is none. `shut`: what limits keep from being drawn now. `shared`: what
+        the pilot has, if jobs are packed.
+        """
+        ballot = self.look(view)
+        draw = rng.random
+        known = view.shortlist
+        if (
+            known is not None
+            and known.changes == self._index.changes
+            and known.shut == shut.number
+            and known.numbers == numbers
+        ):
+            return _draw_group(view, known, shut, draw, shared)
+        groups = ballot.groups
+        if groups:
+            cumulative = ballot.cumulative
+            total = cumulative[-1]
+            last = len(groups) - 1
+            for _ in range(_TRIES):
+                group = groups[bisect(cumulative, draw() * total, 0, last)]
+                mask = view.mask(group, numbers, shut)
+                if mask:
+                    return _draw_in(group, mask, draw, None, shared)
+        view.shortlist = known = self._list(view, numbers, shut)
+        return _draw_group(view, known, shut, draw, shared)
+
+    def competing(self, view: View, numbers: Sequence[int], shut: Shut = NONE_SHUT) -> str:
+        """The groups among which the next draw chooses, with their weights, as JSON."""
+        ballot = self.look(view)
+        groups = _eligible(view, numbers, shut)
+        before, text = ballot.competed
+        if groups != before:
+            text = json.dumps({group.name: ballot.weights[group] for group in groups}, ensure_ascii=False)
+            ballot.competed = groups, text
+        return text
+
+    def _list(self, view: View, numbers: Sequence[int], shut: Shut) -> Shortlist:
+        groups = _eligible(view, numbers, shut)
+        weights = map(view.ballot.weights.__getitem__, groups)
+        return Shortlist(self._index.changes, shut.number, numbers, groups, list(accumulate(weights)))
+
+    def _ballot(self, groups: Sequence[GroupIndex]) -> Ballot:
+        settings = [(group, self.shares.get(group.name, DEFAULT_GROUP)) for group in groups]
+        for group, setting in settings:
+            group.set_job_sharing(setting.job_sharing)
+            group.weigh_owners(setting.owner_weights)
+        return Ballot(
+            groups=tuple(group for group, setting in settings if setting.share > 0),
+            cumulative=tuple(accumulate(setting.share for _, setting in settings if setting.share > 0)),
+            weights={group: setting.share if setting.share > 0 else 1.0 for group, setting in settings},
+            without_share=tuple(group for group, setting in settings if setting.share <= 0),
+        )
+
+
+def _eligible(view: View, numbers: Sequence[int], shut: Shut) -> list[GroupIndex]:
+    """The groups that pass: those with a share, and the others only if none of those is eligible."""
+    ballot = view.ballot
+    return [group for group in ballot.groups if view.mask(group, numbers, shut)] or [
+        group for group in ballot.without_share if view.mask(group, numbers, shut)
+    ]
+
+
+def _draw_group(
+    view: View, known: Shortlist, shut: Shut, draw: Callable[[], float], shared: SharedSlot | None
+) -> IndexedQueue | None:
+    """Level 1 among groups of which each is eligible."""
+    groups = known.groups
+    if not groups:
+        return None
+    cumulative = known.cumulative
+    group = groups[bisect(cumulative, draw() * cumulative[-1], 0, len(groups) - 1)]
+    found = view.find(group, known.numbers, shut)
+    return _draw_in(group, found.mask, draw, found, shared)
+
+
+def _draw_in(
+    group: GroupIndex, mask: int, draw: Callable[[], float], found: Found | None, shared: SharedSlot | None
+) -> IndexedQueue | None:
+    """Levels 2 and 3: one of the slots of `mask`, which has some. `found` remembers who has them."""
+    owners = group.owners_drawn
+    count = len(owners)
+    owner = owners[0]
+    if count > 1:
+        if found is not None and found.owners is not None:
+            known, sums = found.owners, found.owner_sums
+            owner, mask = known[int(draw() * len(known)) if sums is None else _by_sums(sums, draw)]
+        else:
+            owner, mask = _draw_owner(group, mask, draw, found)
+    if not mask & (mask - 1):
+        return group.slots[mask.bit_length() - 1]
+    if len(owner.weighted) > 1:
+        mask = _draw_weight(owner, mask, draw)
+    if shared is not None and shared.busy_s > 0 and draw() >= _AT_RANDOM:
+        return _pack(group, mask, draw, shared)
+    return group.slots[nth_bit(mask, int(draw() * mask.bit_count()))]
+
+
+def _pack(group: GroupIndex, mask: int, draw: Callable[[], float], shared: SharedSlot) -> IndexedQueue | None:
+    """Of the slots of `mask`, alike by owner and priority, the one that leaves the least draining waste.
+
+    Of many, some are drawn and compared. If the group shares jobs, the owner is that of one that is drawn.
+    """
+    count = mask.bit_count()
+    if count <= _COMPARED:
+        drawn = list(group.queues(mask))
+    else:
+        slots = (nth_bit(mask, int(draw() * count)) for _ in range(_COMPARED))
+        drawn = [queue for slot in slots if (queue := group.slots[slot]) is not None]
+    if group.job_sharing:
+        owner = drawn[int(draw() * len(drawn))].key.owner
+        drawn = [queue for queue in drawn if queue.key.owner == owner]
+    best = least_waste(shared, drawn) or drawn
+    return best[int(draw() * len(best))]
+
+
+def _draw_owner(
+    group: GroupIndex, mask: int, draw: Callable[[], float], found: Found | None
+) -> tuple[OwnerQueues, int]:
+    owners = group.owners_drawn
+    count = len(owners)
+    sums = group.owner_sums() if group.owner_weights else None
+    for _ in range(_TRIES):
+        owner = owners[int(draw() * count) if sums is None else _by_sums(sums, draw)]
+        theirs = mask & owner.everyone.read()
+        if theirs:
+            return owner, theirs
+    eligible = [(one, theirs) for one in owners if (theirs := mask & one.everyone.read())]
+    if sums is not None:
+        weight = group.owner_weights.get
+        sums = list(accumulate(weight(one.name, 1.0) for one, _ in eligible))
+    if found is not None:
+        found.owners, found.owner_sums = eligible, sums
+    return eligible[int(draw() * len(eligible)) if sums is None else _by_sums(sums, draw)]
+
+
+def _by_sums(sums: Sequence[float], draw: Callable[[], float]) -> int:
+    """The place of one, drawn by the running sums of the weights."""
+    return bisect(sums, draw() * sums[-1], 0, len(sums) - 1)
+
+
+def _draw_weight(owner: OwnerQueues, mask: int, draw: Callable[[], float]) -> int:
+    """The slots of `mask` with one weight, drawn by the sum of their weights."""
+    parts = []
+    total = 0.0
+    for weight, cell in owner.weighted:
+        part = mask & cell.read()
+        if part:
+            total += weight * part.bit_count()
+            parts.append((total, part))
+    drawn = draw() * total
+    for until, part in parts:
+        if drawn < until:
+            return part
+    return parts[-1][1]

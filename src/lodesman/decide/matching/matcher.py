@@ -1,0 +1,164 @@
+"""The matcher: chooses for a resource, job by job, and counts what it may draw from."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from lodesman.decide.matching.criteria import WHERE
+from lodesman.decide.matching.index import Index
+from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.matching.lottery import Lottery
+from lodesman.decide.matching.packing import SharedSlot
+from lodesman.decide.matching.request import ResourceRequest
+from lodesman.decide.matching.spots import NONE_SHUT
+from lodesman.decide.matching.views import Views, numbers_of
+from lodesman.wire.vocabulary import MainReason
+
+
+class Chances(Struct, frozen=True, kw_only=True):
+    """What a request may draw from now, counted: about as much work as a claim that finds nothing.
+
+    `of_vo`: open task queues of its VO, `elsewhere`: those of other VOs. `groups`: (group, eligible task queues) with a
+    share; `without_share` is served only when none of these is eligible. `blocked`: by full limit, how many it blocks.
+    """
+
+    of_vo: int
+    elsewhere: int
+    groups: tuple[tuple[str, int], ...]
+    without_share: tuple[tuple[str, int], ...]
+    blocked: Mapping[str, int]
+
+    @property
+    def eligible(self) -> int:
+        """The task queues that it may draw from."""
+        return sum(n for _, n in (*self.groups, *self.without_share))
+
+
+class Left(NamedTuple):
+    """What a resource has left: the `numbers` (`numbers_of`), () if these are what it presents; and its slot, if several
+    payloads share it and jobs are packed.
+    """
+
+    numbers: Sequence[int] = ()
+    shared: SharedSlot | None = None
+
+
+_ALL_LEFT = Left()
+
+
+class Matcher:
+    """Index and lottery together. Used from one thread only."""
+
+    __slots__ = ("_views", "index", "lottery")
+
+    def __init__(self) -> None:
+        self.index = Index()
+        self.lottery = Lottery(self.index)
+        self._views = Views(self.index)
+
+    def choose(
+        self,
+        request: ResourceRequest,
+        count: int,
+        *,
+        now: float,
+        rng: random.Random,
+        undo: list[Callable[[], object]],
+        competed: list[str] | None = None,
+        left: Left | None = None,
+        place: RunPlace | None = None,
+    ) -> list[int]:
+        """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order. `left` is
+        what it has left, if that is less than it presents; `place` is where it is, if its host is known.
+
+        Fewer come back only if nothing more is eligible. The inverse operation is on `undo`, to be called last first.
+        `competed` gets for each job the groups among which one was drawn, with their shares, as JSON.
+        """
+        view = self._views.of(request)
+        numbers, shared = left or _ALL_LEFT
+        numbers = numbers or numbers_of(request)
+        index = self.index
+        draw, limits, place = self.lottery.draw, index.limits, place or place_of(request, "")
+        is_limited = limits.active
+        chosen: list[int] = []
+        as_of, among = (-1, -1), ""
+        shut = NONE_SHUT
+        for _ in range(count):
+            if is_limited:
+                shut = limits.shut(place)
+            if shared is not None and chosen:
+                shared = shared.with_job(index.key(chosen[-1]))
+            if competed is not None and (index.changes, shut.number) != as_of:
+                as_of, among = (index.changes, shut.number), self.lottery.competing(view, numbers, shut)
+            queue = draw(view, numbers, rng, shut, shared)
+            if queue is None:
+                break
+            if competed is not None:
+                competed.append(among)
+            if not chosen:
+                undo.append(partial(_give_back, index, chosen, place, now))
+            index.take(queue.tq_id, 1, now=now)
+            if is_limited or queue.cap is not None:
+                index.starts(queue.key, place)
+            chosen.append(queue.tq_id)
+        return chosen
+
+    def eligible(self, request: ResourceRequest, host: str = "") -> list[int]:
+        """The ids of all task queues that a request may draw from now. Not fast: for displays and tests."""
+        view = self._views.of(request)
+        numbers = numbers_of(request)
+        ballot = self.lottery.look(view)
+        shut = self.index.limits.shut(place_of(request, host))
+        return [
+            queue.tq_id
+            for group in (*ballot.groups, *ballot.without_share)
+            for queue in group.queues(view.mask(group, numbers, shut))
+        ]
+
+    def chances(self, request: ResourceRequest, host: str = "") -> Chances:
+        """How much a resource may draw from now, and by which groups."""
+        view = self._views.of(request)
+        numbers = numbers_of(request)
+        ballot = self.lottery.look(view)
+        place = place_of(request, host)
+        shut = self.index.limits.shut(place)
+        of_vo = elsewhere = 0
+        for group in self.index.groups():
+            n = group.open.bit_count()
+            of_vo, elsewhere = (of_vo + n, elsewhere) if group.vo == request.vo else (of_vo, elsewhere + n)
+        groups, without_share = (
+            tuple((one.name, n) for one in some if (n := view.mask(one, numbers, shut).bit_count()))
+            for some in (ballot.groups, ballot.without_share)
+        )
+        blocked: Counter[str] = Counter()
+        where = [criterion.of_request(request) for criterion in WHERE]
+        for group in (*ballot.groups, *ballot.without_share):
+            closed = group.alive & ~group.open
+            if closed:
+                for queue in group.queues(group.fitting(closed, where, numbers)):
+                    blocked.update(queue.limits)
+                    blocked[MainReason.AT_MOST] += queue.cap is not None and queue.cap.full
+            if shut[group.number]:
+                fitting = group.fitting(group.alive, where, numbers)
+                for rule, masks in self.index.limits.closed_by(place):
+                    blocked[rule] += (masks.get(group.number, 0) & fitting).bit_count()
+        return Chances(
+            of_vo=of_vo, elsewhere=elsewhere, groups=groups, without_share=without_share, blocked=+blocked
+        )
+
+
+def place_of(request: ResourceRequest, host: str) -> RunPlace:
+    """Where the jobs of a resource run, as limits see it."""
+    return RunPlace(request.site, request.ce, request.queue, host)
+
+
+def _give_back(index: Index, chosen: list[int], place: RunPlace, now: float) -> None:
+    for tq_id in reversed(chosen):
+        index.starts_not(index.key(tq_id), place)
+        index.add_waiting(tq_id, 1, now=now)

@@ -1,0 +1,141 @@
+"""Limits of sites and CEs (`resources.place_limits`) as the limit engine takes them, each blocking on its own.
+
+A rule is about one value of an attribute and counts each site, or each CE, apart: sites with limits on the same values are
+alike but for their numbers. Of an attribute with one value, one rule at most concerns a task queue, so that all its rules
+are one set; of a list each value has a set of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Final
+
+from lodesman.decide.masks.bits import mask_of
+from lodesman.decide.matching.limit_rules import Need, RunPlace, Values
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.resources.draft import DELAY
+from lodesman.decide.resources.place_limits import FIELDS, PlaceLimit
+from lodesman.languages.gridengine.values import Value
+from lodesman.wire.nodes import NodePath
+from lodesman.wire.quotas import NEXT_START, RUNNING_JOBS
+
+_LISTS: Final = frozenset(("platforms", "tags", "submission_pools"))
+
+
+def values_of(key: TaskQueueKey, field: str) -> tuple[str, ...]:
+    """What the jobs of a task queue have of a limited attribute: all of a list, else one value."""
+    found = getattr(key, field)
+    return found if isinstance(found, tuple) else (str(found),)
+
+
+def concerns(limit: PlaceLimit, key: TaskQueueKey) -> bool:
+    """Whether a limit is about the jobs of a task queue, where it holds."""
+    return not limit.attribute or limit.value in values_of(key, FIELDS[limit.attribute])
+
+
+class _LimitedKey:
+    """Which of the rules concern a task queue."""
+
+    __slots__ = ("_needs", "bits")
+
+    def __init__(self, bits: int, needs: Sequence[tuple[Need, ...]]) -> None:
+        self.bits = bits
+        self._needs = needs
+
+    def values(self, _rule: int) -> Values:
+        """Each rule is about one value: its task queues are counted together."""
+        return ()
+
+    def needs(self, rule: int) -> tuple[Need, ...]:
+        """Each job is one."""
+        return self._needs[rule]
+
+
+class _LimitedPlace:
+    """Which of the rules concern a place, with their limits there."""
+
+    __slots__ = ("_limits", "bits")
+
+    def __init__(self, limits: Mapping[int, PlaceLimit]) -> None:
+        self.bits = mask_of(limits)
+        self._limits = limits
+
+    def values(self, rule: int) -> Values:
+        """The site, or the CE."""
+        return (str(self._limits[rule].path),)
+
+    def limits(self, rule: int) -> Mapping[str, Value]:
+        """By what it limits; of a delay its name, by which `is_open` is asked."""
+        one = self._limits[rule]
+        return {NEXT_START: one.name} if one.kind == DELAY else {RUNNING_JOBS: one.number}
+
+
+class PlaceBook:
+    """The rules. `is_open`: whether a job may start by the delay of that name, whatever runs."""
+
+    def __init__(
+        self, limits: Iterable[PlaceLimit], is_open: Callable[[str], bool] = lambda _name: True
+    ) -> None:
+        by_set = defaultdict[tuple[str, ...], dict[str, list[PlaceLimit]]](lambda: defaultdict(list))
+        for one in limits:
+            field = FIELDS.get(one.attribute, "")
+            value = one.value if field in _LISTS else ""
+            by_set[one.kind, "CE" if one.path.ce else "site", field, value][one.rule].append(one)
+        self._sets = tuple(pairwise([0, *accumulate(map(len, by_set.values()))]))
+        rules = [some for of_set in by_set.values() for some in of_set.values()]
+        self._names = tuple(some[0].rule for some in rules)
+        start = (Need(NEXT_START, 1, 0, partial(_may_start, is_open)),)
+        self._needs = [start if some[0].kind == DELAY else _ONE_JOB for some in rules]
+        self._of_all = 0
+        self._of_value: dict[str, dict[str, int]] = {}
+        self._of_path: dict[NodePath, dict[int, PlaceLimit]] = {}
+        for number, some in enumerate(rules):
+            if some[0].attribute:
+                known = self._of_value.setdefault(FIELDS[some[0].attribute], {})
+                known[some[0].value] = known.get(some[0].value, 0) | 1 << number
+            else:
+                self._of_all |= 1 << number
+            for one in some:
+                self._of_path.setdefault(one.path, {})[number] = one
+
+    @property
+    def sets(self) -> tuple[tuple[int, int], ...]:
+        """The first rule of each set, and the one after its last."""
+        return self._sets
+
+    @property
+    def by_place(self) -> int:
+        """All rules count sites or CEs apart."""
+        return (1 << len(self._names)) - 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """As paths, without the site."""
+        return self._names
+
+    def kind_of(self, key: TaskQueueKey) -> int:
+        """The rules that concern it, wherever it runs: that is all that they see."""
+        bits = self._of_all
+        for field, known in self._of_value.items():
+            for value in values_of(key, field):
+                bits |= known.get(value, 0)
+        return bits
+
+    def of_key(self, key: TaskQueueKey) -> _LimitedKey:
+        """The side of a task queue."""
+        return _LimitedKey(self.kind_of(key), self._needs)
+
+    def of_place(self, place: RunPlace) -> _LimitedPlace:
+        """The side of a place: the rules of its site, and those of its CE."""
+        site, ce = NodePath(place.site), NodePath(place.site, place.ce)
+        return _LimitedPlace({**self._of_path.get(site, {}), **self._of_path.get(ce, {})})
+
+
+def _may_start(is_open: Callable[[str], bool], _one: Value, name: Value) -> bool:
+    return is_open(str(name))
+
+
+_ONE_JOB: Final = (Need(RUNNING_JOBS, 1, 1),)

@@ -1,0 +1,320 @@
+"""The configuration as decisions see it: one immutable snapshot, swapped as a whole when the files change."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from math import inf
+from operator import or_
+from typing import Any, NamedTuple
+
+from lodesman.decide.masks.bits import Plane, bits, mask_of, numbered
+from lodesman.decide.matching.correction import corrected_shares
+from lodesman.decide.matching.criteria import CRITERIA
+from lodesman.decide.matching.offers import (
+    BACKENDS,
+    PRIVATE_ONLY,
+    Pools,
+    QueueOffer,
+    gets_private,
+    never_sent,
+    offers_of,
+)
+from lodesman.decide.matching.request import ANY, ResourceRequest
+from lodesman.decide.matching.shares import DEFAULT_GROUP, DEFAULT_SHARE, GroupShare
+from lodesman.decide.matching.submit_pool import Requirements
+from lodesman.decide.matching.tables import PLACE, RequestTable
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.resources import MANUAL, QueueId, QueueTable, ResourceConfig
+from lodesman.languages.gridengine.complexes import Complexes
+from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.vocabulary import Vocabulary
+from lodesman.wire.shares import KnownUsage
+
+
+class Residents:
+    """Live pilots that take jobs now or later, by what they present while nothing runs in them."""
+
+    def __init__(self, requests: frozenset[ResourceRequest]) -> None:
+        self.requests = requests
+        self._places = [QueueId(one.site, one.ce, one.queue) for one in requests]
+        self._table = RequestTable(CRITERIA, enumerate(requests)).settled()
+
+    def serving(self, key: TaskQueueKey) -> set[QueueId]:
+        """Where those are that could take jobs of the key, were it not for their SubmitPool."""
+        place, everyone = replace(key, submit_pool=""), mask_of(range(len(self._places)))
+        return {self._places[bit] for bit in bits(self._table.narrow(everyone, place))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class VOConfig:
+    """The configuration for one VO. Any number of threads may ask it.
+
+    `offers`: the queues that it may use, in the order of `table`. `backends`: the batch systems of this server.
+    `residents`: the pilots that live in queues to which none, or no generic one, is ever sent. `pools`: the submission
+    pools, None if they are unknown; `private_pools`: see `gets_private`. `version`: equal for equal configurations.
+    """
+
+    vo: str
+    offers: tuple[QueueOffer, ...]
+    table: QueueTable
+    backends: Collection[str] = BACKENDS
+    residents: Residents = field(default_factory=lambda: Residents(frozenset()))
+    pools: Pools | None = None
+    private_pools: frozenset[str] = frozenset()
+    version: str = ""
+    complexes: Complexes = STOCK_COMPLEXES
+
+    @cached_property
+    def by_bit(self) -> Mapping[int, QueueOffer]:
+        """The offers by their bits."""
+        return {offer.bit: offer for offer in self.offers}
+
+    @cached_property
+    def lives(self) -> Mapping[int, int]:
+        """How long pilots live at most, in seconds, by the bits of queues; 0: no end is known."""
+        return {offer.bit: offer.life_seconds for offer in self.offers}
+
+    @cached_property
+    def sites(self) -> frozenset[str]:
+        """The sites that have an offer."""
+        return frozenset(offer.queue.site for offer in self.offers)
+
+    @cached_property
+    def ces(self) -> frozenset[str]:
+        """The CEs that have an offer."""
+        return frozenset(offer.queue.ce for offer in self.offers)
+
+    @cached_property
+    def places(self) -> RequestTable:
+        """The offers by their bits, to be asked by keys."""
+        return RequestTable(PLACE, ((offer.bit, offer.request) for offer in self.offers)).settled()
+
+    @cached_property
+    def never_sent(self) -> tuple[Plane, ...]:
+        """By parameter, the queues to which it never lets a pilot be sent."""
+        closed: dict[str, int] = {}
+        for offer in self.offers:
+            found = never_sent(offer, self.backends, self.pools)
+            if found is not None:
+                closed[found.parameter] = closed.get(found.parameter, 0) | 1 << offer.bit
+        return tuple(closed.items())
+
+    @cached_property
+    def private_only(self) -> int:
+        """The queues that take no generic pilots."""
+        return mask_of(offer.bit for offer in self.offers if not offer.settings.generic_pilots)
+
+    @cached_property
+    def hopeless(self) -> int:
+        """The queues that let no class in, or require a tag which they do not offer: no job can run there, however it is
+        changed.
+        """
+        return mask_of(
+            one.bit
+            for one in self.offers
+            if one.request.job_classes == ()
+            or (ANY not in one.request.tags and not set(one.request.required_tags) <= set(one.request.tags))
+        )
+
+    @cached_property
+    def has_jc_lists(self) -> bool:
+        """Whether a queue takes jobs of some classes only."""
+        return any(one.request.job_classes is not None for one in self.offers)
+
+    @cached_property
+    def _columns(self) -> dict[str, list[Any]]:
+        return {}
+
+    def offer(self, queue: QueueId) -> QueueOffer | None:
+        """The offer of a queue; None if the VO may not use it, or it is not configured."""
+        bit = self.table.bit(queue)
+        return None if bit is None else self.by_bit.get(bit)
+
+    def column(self, name: str) -> list[Any]:
+        """What the queues offer of one field of a request, by bit; None where the VO may not use the queue."""
+        column = self._columns.get(name)
+        if column is None:
+            column = [None] * self.table.full.bit_length()
+            for offer in self.offers:
+                column[offer.bit] = getattr(offer.request, name)
+            self._columns[name] = column  # whole, since other threads may ask
+        return column
+
+    def carried(self, submission_pools: Collection[str]) -> int:
+        """The queues to which one of these submission pools carries pilots, or to which none need to be carried."""
+        if not submission_pools or self.pools is None:
+            return self.table.open_to_vo
+        return reduce(or_, (self._carried.get(name, 0) for name in submission_pools), 0)
+
+    @cached_property
+    def _carried(self) -> Mapping[str, int]:
+        return {
+            name: mask_of(
+                one.bit
+                for one in self.offers
+                if one.backend == MANUAL or scope.serves(one.queue, one.backend)
+            )
+            for name, scope in (self.pools or {}).items()
+        }
+
+    @cached_property
+    def uninhabitable(self) -> frozenset[QueueId]:
+        """The queues to which no pilot, or no generic one, is ever sent."""
+        masks = (self.private_only, *(mask for _, mask in self.never_sent))
+        return frozenset(self.by_bit[bit].queue for mask in masks for bit in bits(mask))
+
+    def without_pilots(self, key: TaskQueueKey) -> Iterator[Plane]:
+        """By parameter, the queues to which none is ever sent for the key, and where no pilot could take its jobs."""
+        served, closed = self.served_by_residents(key), list(self.never_sent)
+        if self.private_only and not gets_private(key, self.private_pools):
+            closed.append((PRIVATE_ONLY.parameter, self.private_only))
+        for name, mask in closed:
+            if mask & ~served:
+                yield name, mask & ~served
+
+    def served_by_residents(self, key: TaskQueueKey) -> int:
+        """The queues where one of the residents could take jobs of the key, were it not for their SubmitPool."""
+        if not self.residents.requests:
+            return 0
+        found = map(self.table.bit, self.residents.serving(key))
+        return mask_of(bit for bit in found if bit is not None)
+
+    def possible_queues(self, key: TaskQueueKey, pool_mask: int) -> int:
+        """The queues whose pilots, made for this key, could ever take its jobs: the predicate of submission and passes.
+
+        `pool_mask`: the queues that fulfil its Requirements; it does not count without Requirements.
+        """
+        mask = self.table.open_to_vo
+        if key.submit_pool:
+            mask, key = pool_mask, replace(key, submit_pool="")
+        mask &= self.carried(key.submission_pools)
+        for _, closed in self.without_pilots(key):
+            mask &= ~closed
+        return self.places.narrow(mask, key)
+
+
+class JudgedJob(NamedTuple):
+    """What was found about jobs that can be matched alike. `pool_mask`: the queues that fulfil their Requirements. `never`:
+    why no configured queue could run them; '' if one could.
+    """
+
+    key: TaskQueueKey
+    requirements: Requirements
+    pool_mask: int
+    never: str
+
+
+@dataclass
+class Policy:
+    """Resources, groups and shares. `verdicts`: by all that decides them.
+
+    `add_eligible_sites`: descriptions of jobs with Requirements name the sites that fulfil them. `loaded_at`: when the
+    configuration was taken in, UNIX seconds. `bits`: of CE queues, as they are stored (ADR 0028); queues without one are
+    numbered behind them. `inhabited`: what live pilots in some queues that take jobs present; it is asked about
+    queues to which none is ever sent. `submission_pools`: the director's pools, None if they are unknown;
+    `private_pools`: see `gets_private`.
+    `life_seconds`: how long pilots live at most, 0 for no such limit. `backends`: the names of the batch systems.
+    `usage`: what corrects the shares; None: they are as configured. `set_by_command`: shares that hold instead of those of
+    the files, as of `shares_version`, until `shares_until`. `vocabulary`: that of Grid Engine.
+    """
+
+    config: ResourceConfig
+    add_eligible_sites: bool = False
+    submission_pools: Pools | None = None
+    private_pools: frozenset[str] = frozenset()
+    backends: Collection[str] = BACKENDS
+    life_seconds: int = 0
+    loaded_at: float | None = None
+    bits: Mapping[QueueId, int] = field(default_factory=dict)
+    inhabited: Callable[[frozenset[QueueId]], frozenset[ResourceRequest]] = lambda _: frozenset()
+    verdicts: dict[tuple[Any, ...], JudgedJob] = field(default_factory=dict)
+    usage: KnownUsage | None = None
+    set_by_command: Mapping[str, float] = field(default_factory=dict)
+    shares_version: int = -1
+    shares_until: float = inf
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    _shares: Mapping[str, GroupShare] = field(init=False, default_factory=dict)
+    _of_vo: dict[str, VOConfig] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.bits = numbered(self.config.tree.queue_ids(), self.bits)
+        self.know_usage(self.usage)
+
+    @cached_property
+    def digest(self) -> str:
+        """Equal for equal resources and pools, in every process."""
+        pools = None if self.submission_pools is None else sorted(self.submission_pools.items())
+        names = pools, sorted(self.backends), sorted(self.private_pools)
+        resources = repr((self.config.types.all(), self.config.tree, *names))
+        return hashlib.sha256(resources.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    @property
+    def version(self) -> tuple[str, float | None]:
+        """Another one whenever the files are read again, be they equal or not."""
+        return self.digest, self.loaded_at
+
+    def vo_config(self, vo: str) -> VOConfig:
+        """The configuration of one VO, made at its first use; anew when pilots came or went where none is ever sent."""
+        known = self._of_vo.get(vo)
+        if known is None:
+            table = QueueTable(self.config, vo, self.bits)
+            offers = offers_of(table, vo, life_seconds=self.life_seconds)
+            known = self._of_vo[vo] = VOConfig(
+                vo=vo, offers=offers, table=table, pools=self.submission_pools, version=self.digest,
+                backends=self.backends, private_pools=self.private_pools, complexes=self.vocabulary.complexes,
+            )  # fmt: skip
+        if not known.uninhabitable:
+            return known
+        there, before = self.inhabited(known.uninhabitable), known.residents.requests
+        if there is not before and there != before:
+            known = self._of_vo[vo] = copy(known)  # with its tables, which say nothing of pilots
+            vars(known)["residents"] = Residents(there)
+            self.verdicts = {}
+        return known
+
+    def know_usage(self, usage: KnownUsage | None) -> None:
+        """Correct the shares by this from now on; None: not at all."""
+        self.usage = usage
+        self._shares = self.corrected(self.configured_shares())
+
+    def know_shares(self, version: int, shares: Mapping[str, float], until: float = inf) -> None:
+        """Let these groups have these shares from now on, whatever the files say; `until`: the first of them ends then."""
+        self.set_by_command, self.shares_version, self.shares_until = shares, version, until
+        self.know_usage(self.usage)
+
+    def corrected(self, shares: Mapping[str, GroupShare]) -> Mapping[str, GroupShare]:
+        """What would be drawn by if these shares were configured."""
+        return shares if self.usage is None else corrected_shares(shares, self.usage)
+
+    def shares(self) -> Mapping[str, GroupShare]:
+        """The shares that are drawn by, and the settings, of groups that are configured or take part in the correction."""
+        return self._shares
+
+    def configured_shares(self) -> Mapping[str, GroupShare]:
+        """Shares and settings of all groups that are configured, or have a share by command."""
+        found = {
+            name: GroupShare(share=group.share, job_sharing=group.job_sharing, background=group.background)
+            for name, group in self.config.groups.items()
+        }
+        for name, share in self.set_by_command.items():
+            found[name] = replace(found.get(name, DEFAULT_GROUP), share=share)
+        return found
+
+    def share_of(self, group: str) -> float:
+        """The configured share of a group, or that set by command; the default one if it has neither."""
+        if group in self.set_by_command:
+            return self.set_by_command[group]
+        found = self.config.groups.get(group)
+        return DEFAULT_SHARE if found is None else found.share
+
+    def drawn_share(self, group: str) -> float:
+        """The share of a group that is drawn by."""
+        return self._shares.get(group, DEFAULT_GROUP).share
+
+    def sharing_groups(self) -> frozenset[str]:
+        """The groups whose members share their jobs."""
+        return frozenset(name for name, group in self.config.groups.items() if group.job_sharing)

@@ -1,0 +1,70 @@
+"""What places are for all sets of rules: what is shut there, and what jobs are charged to."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final
+
+from lodesman.decide.matching.buckets import Charge, Part, SetPlace, Split
+
+Plan = tuple[tuple[Charge, ...], tuple[Part | None, ...]]
+"""What a job is charged to by sets that do not count the place apart, and its part in each of those that do."""
+
+_NUMBERS: Final = count(1)
+
+
+class Shut(dict[int, int]):
+    """The slots that may not be drawn now, by the number of their group: over all sets, each group as it is asked for.
+
+    To be read before limits change again. `as_of`: of the set that was changed last. `number`: another one for each that
+    may differ, 0 if nothing is shut.
+    """
+
+    __slots__ = ("as_of", "number", "sets")
+
+    def __init__(self, sets: tuple[SetPlace, ...], as_of: int) -> None:
+        self.sets = sets
+        self.as_of = as_of
+        self.number = next(_NUMBERS) if sets else 0
+
+    def __missing__(self, group: int) -> int:
+        mask = 0
+        for one in self.sets:
+            mask |= one.shut.get(group, 0)
+        self[group] = mask
+        return mask
+
+
+NONE_SHUT: Final = Shut((), 0)
+
+
+@dataclass(slots=True, eq=False)
+class SpotKind:
+    """Places that rules see alike, but that some of them count apart: `splits` are of the sets with such rules, `sets` the
+    others. `plans` by what rules see of a task queue.
+    """
+
+    sets: tuple[SetPlace, ...]
+    splits: tuple[Split, ...]
+    plans: dict[Hashable, Plan] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Spot:
+    """A place. `apart`: for the sets that count it apart. `shut` is as of `as_of`, the `changes` of the limits."""
+
+    sets: tuple[SetPlace, ...]
+    apart: tuple[SetPlace, ...]
+    kind: SpotKind
+    as_of: int = -1
+    shut: Shut = field(default_factory=lambda: NONE_SHUT)
+
+    def charges(self, plan: Plan) -> tuple[Charge, ...]:
+        """What a job is charged to here."""
+        charges, parts = plan
+        for place, part in zip(self.apart, parts):  # noqa: B905  # as many
+            if part is not None:
+                charges += part.charges.get(place) or part.charge(place)
+        return charges

@@ -1,0 +1,180 @@
+"""The SubmitPool of a set of requirements (seed rfc7-job-requirements, ADR 0016).
+
+Jobs whose requirements mean the same share one SubmitPool, however they were written: its identifier is a hash of the
+canonical set. What a value means follows from its parameter's type, so kind, operator and unit go in with it; so does
+the VO, since the queues of a pool are those of one VO. `req2:` is the version of the canonical form. `constraint` is no
+parameter: it is a ClassAd expression (`resources.expression`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from lodesman.decide.resources import Requirement, TypeTable, compile_requirements, fold
+from lodesman.decide.resources.model import BadValue
+from lodesman.decide.resources.requirement import CONSTRAINT, expression
+from lodesman.decide.resources.units import number_in
+from lodesman.languages.classad import Ad, Node, parse_expression, write_expression, write_value
+from lodesman.languages.classad.nodes import FunctionCall, Logic, clauses, constant_of
+from lodesman.wire.vocabulary import Kind
+
+_PREFIX = "req2:"
+
+
+class Requirements(Struct, frozen=True, kw_only=True):
+    """The Requirements of a job, compiled for its VO: their text as it is stored, and the id of their SubmitPool. All are
+    empty if there are none.
+    """
+
+    criteria: tuple[Requirement, ...] = ()
+    text: str = ""
+    pool: str = ""
+
+
+NO_REQUIREMENTS = Requirements()
+
+
+def requirements_of(
+    wanted: Mapping[str, object], types: TypeTable, vo: str, request: Ad | None = None
+) -> Requirements:
+    """Compile what a description wants. `request`: of the job, None if `wanted` was stored. Raises InvalidJob."""
+    criteria = compile_requirements(wanted, types, request)
+    return Requirements(
+        criteria=criteria, text=spelled_requirements(criteria), pool=submit_pool_id(criteria, vo)
+    )
+
+
+def canonical_requirements(criteria: Iterable[Requirement]) -> str:
+    """The set as canonical JSON: {"folded name": [kind, operator, unit, [values]]}, names and values sorted.
+
+    Two sets have one canonical form exactly if they ask for the same: by the parameter's type "4000", 4000,
+    4000.0 and "4000 MB" are one, a list of one is its value, order, repetition and letter case of names do
+    not matter. An undeclared "4000" is a text and 4000 a number. An expression is its clauses, in any order, with the values
+    of the request put in.
+    """
+    rows = {item.folded: _canonical_row(item) for item in criteria}
+    return json.dumps(rows, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def spelled_requirements(criteria: Iterable[Requirement]) -> str:
+    """As `canonical_requirements`, but with names and units as they were written: what is stored, and for people."""
+    rows = {item.parameter: _row(item, item.unit) for item in criteria}
+    return json.dumps(rows, separators=(",", ":"), allow_nan=False)
+
+
+def _canonical_row(item: Requirement) -> list[object]:
+    if item.kind is Kind.EXPRESSION:
+        return [item.kind.value, "", "", [expression(item).canonical]]
+    return _row(item, item.unit.lower())
+
+
+def _row(item: Requirement, unit: str) -> list[object]:
+    return [item.kind.value, item.operator, unit, list(item.wanted)]
+
+
+def submit_pool_id(criteria: tuple[Requirement, ...], vo: str = "") -> str:
+    """`req2:` and 64 hexadecimal digits; "" for an empty set, which needs no pool."""
+    if not criteria:
+        return ""
+    text = f"{json.dumps(vo)}\n{canonical_requirements(criteria)}"
+    return _PREFIX + hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def wanted_of(requirements: str) -> dict[str, list[Any]]:
+    """The Requirements behind a stored text, to be compiled under the types of today: numbers name the unit that they
+    were stored in, as in "50 GB". Raises ValueError if the text is no set of requirements.
+    """
+    rows = json.loads(requirements or "{}")
+    return {name: wanted_values(row) for name, row in rows.items()}
+
+
+def given_of(requirements: str) -> dict[str, Any]:
+    """The Requirements behind a stored text as a description gives them: a list of one is its value."""
+    found: dict[str, Any] = {}
+    for name, values in wanted_of(requirements).items():
+        alone = len(values) == 1 or fold(name) == CONSTRAINT
+        found[name] = values[0] if alone else values
+    return found
+
+
+# --- stations ----------------------------------------------------------------------------------------------
+
+
+def with_stations(wanted: Mapping[str, Any], stations: Iterable[str]) -> dict[str, Any]:
+    """The Requirements of a job that names SAM stations: the list becomes one more clause of its constraint, true where the
+    ad of the site has one of them as StationName or among StationNames (seed samgrid-minimal-brokering).
+    """
+    name = next((one for one in wanted if fold(one) == CONSTRAINT), "Constraint")
+    clause, own = _clause_of(stations), wanted.get(name)
+    return {**wanted, name: clause if own is None else f"({own}) && ({clause})"}
+
+
+def without_stations(wanted: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The inverse: what is left of Requirements, and the stations that their constraint names."""
+    left = dict(wanted)
+    name = next((one for one in wanted if fold(one) == CONSTRAINT), None)
+    if name is None:
+        return left, ()
+    others = list(clauses(parse_expression(left[name])))
+    found = next((one for one in others if _stations_in(one)), None)
+    if found is None:
+        return left, ()
+    others.remove(found)
+    del left[name]
+    if others:
+        both = Logic(operator="&&", operands=tuple(others))
+        left[name] = write_expression(both if len(others) > 1 else others[0])
+    return left, _stations_in(found)
+
+
+def _clause_of(stations: Iterable[str]) -> str:
+    names = tuple(one for _, one in sorted({one.lower(): one for one in stations}.items()))
+    each = [f"member({write_value(one)}, StationNames)" for one in names]
+    return " || ".join([f"member(StationName, {write_value(names)})", *each])
+
+
+def _stations_in(clause: Node) -> tuple[str, ...]:
+    """The names in a clause that is one of a list of stations; none if it is another one."""
+    match clause:
+        case Logic(operator="||", operands=(FunctionCall(arguments=(_, listed)), *_)):
+            names = constant_of(listed)
+        case _:
+            return ()
+    if not isinstance(names, tuple) or not all(isinstance(one, str) for one in names):
+        return ()
+    same = write_expression(parse_expression(_clause_of(map(str, names))))
+    return tuple(map(str, names)) if names and write_expression(clause) == same else ()
+
+
+def wanted_values(row: Sequence[Any]) -> list[Any]:
+    """The same for one parameter: [kind, operator, unit, values]. A number is in the unit of today if it has none, or if
+    it cannot be read in a text. An expression is followed by the ad of what it asks of the job, if that is anything.
+    """
+    kind, _, unit, values = row
+    if kind == Kind.EXPRESSION and unit:
+        return [*values, unit]
+    if kind != Kind.NUMBER or not unit:
+        return list(values)
+    found: list[Any] = []
+    for value in values:
+        text = f"{value} {unit}"
+        try:
+            number_in(text, unit)
+        except BadValue:  # a number of hundreds of digits
+            found.append(value)
+        else:
+            found.append(text)
+    return found
+
+
+def read_again(requirements: str, types: TypeTable, vo: str) -> tuple[str, str]:
+    """(identifier, text to be stored) of a stored set under the types of today. Raises InvalidJob if they cannot read
+    it, ValueError if it is no set.
+    """
+    found = requirements_of(wanted_of(requirements), types, vo)
+    return found.pool, found.text

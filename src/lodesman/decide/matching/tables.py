@@ -1,0 +1,124 @@
+"""Task queues and requests as bits, held against each other by the criteria.
+
+A request says where and how much it is (the place), and whom it serves (the identity, chosen with the pilot). Places are
+thousands and stay, so the director judges them by a table (`PLACE`); identities are as many as owners (`serves`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+from lodesman.decide.masks.bits import Mask, Slots
+from lodesman.decide.masks.table import Table
+from lodesman.decide.matching.criteria import CRITERIA, MatchCriterion, offered_of, wanted_of
+from lodesman.decide.matching.request import ResourceRequest
+from lodesman.decide.matching.task_queue import TaskQueueKey
+
+_IDENTITY_NAMES: Final = frozenset({"vo", "group", "owner", "pilot_type", "submission_pool"})
+_IDENTITY: Final = tuple(one for one in CRITERIA if one.name in _IDENTITY_NAMES)
+PLACE: Final = tuple(one for one in CRITERIA if one.name not in _IDENTITY_NAMES)
+
+
+def serves(key: TaskQueueKey, request: ResourceRequest) -> bool:
+    """Whether a pilot of that identity may run jobs of the task queue, wherever it is."""
+    return all(criterion.holds(key, request) for criterion in _IDENTITY)
+
+
+class RequestTable:
+    """Resources as bits, asked by task queues."""
+
+    __slots__ = ("_criteria", "_table")
+
+    def __init__(
+        self,
+        criteria: Sequence[MatchCriterion] = CRITERIA,
+        members: Iterable[tuple[int, ResourceRequest]] = (),
+    ) -> None:
+        """`members` are (bit, request)."""
+        self._criteria = criteria
+        self._table = Table(criterion.relation.of_requests() for criterion in criteria)
+        for bit, request in members:
+            self.add(bit, request)
+
+    def add(self, bit: int, request: ResourceRequest) -> None:
+        """The resource takes the bit."""
+        self._table.add(bit, offered_of(request, self._criteria))
+
+    def remove(self, bit: int, request: ResourceRequest) -> None:
+        """The inverse of `add`."""
+        self._table.remove(bit, offered_of(request, self._criteria))
+
+    def settled(self) -> RequestTable:
+        """The table itself: any number of threads may ask it from now on, as long as no resource comes or goes."""
+        self._table.settle()
+        return self
+
+    def narrow(self, mask: Mask, key: TaskQueueKey, names: Collection[str] | None = None) -> Mask:
+        """The resources of `mask` that may run jobs of the task queue; `names`: by these criteria alone."""
+        return self._table.narrow(
+            mask, (one.of_key(key) if names is None or one.name in names else None for one in self._criteria)
+        )
+
+    def lost(self, mask: Mask, key: TaskQueueKey) -> Iterator[tuple[str, Mask]]:
+        """(criterion, the resources of `mask` that it refuses), whatever the other criteria say."""
+        for place, refused in self._table.lost(mask, wanted_of(key, self._criteria)):
+            yield self._criteria[place].name, refused
+
+
+class KeyTable:
+    """Task queues as bits. Bits are given out again when a task queue is dropped; their order means nothing."""
+
+    __slots__ = ("_bits", "_names", "_table", "_wanted", "full", "pools")
+
+    def __init__(self, keys: Mapping[int, TaskQueueKey] | None = None) -> None:
+        """`keys` by the ids of their task queues."""
+        self._table = Table(criterion.relation.of_keys() for criterion in CRITERIA)
+        self._bits: dict[int, int] = {}
+        self._names = Slots[int]()
+        self._wanted: dict[int, tuple[Any, ...]] = {}
+        self.pools: dict[int, str] = {}
+        """The SubmitPools of those that have one, by bit."""
+        self.full = 0
+        """The mask of all task queues."""
+        for tq_id, key in (keys or {}).items():
+            self.put(tq_id, key)
+
+    def put(self, tq_id: int, key: TaskQueueKey) -> None:
+        """A task queue that is not there yet."""
+        bit = self._bits[tq_id] = self._names.put(tq_id)
+        self._wanted[tq_id] = wanted = wanted_of(key)
+        self._table.add(bit, wanted)
+        if key.submit_pool:
+            self.pools[bit] = key.submit_pool
+        self.full |= 1 << bit
+
+    def drop(self, tq_id: int) -> None:
+        """A task queue that is there goes."""
+        bit = self._bits.pop(tq_id)
+        self._table.remove(bit, self._wanted.pop(tq_id))
+        self.pools.pop(bit, None)
+        self._names.free(bit)
+        self.full ^= 1 << bit
+
+    def bit(self, tq_id: int) -> int:
+        """Its bit; raises KeyError if it is not there."""
+        return self._bits[tq_id]
+
+    def tq_id(self, bit: int) -> int:
+        """The task queue with that bit, which is set in `full`."""
+        return cast("int", self._names[bit])
+
+    def narrow_served(self, mask: Mask, request: ResourceRequest) -> Mask:
+        """The task queues of `mask` whose jobs the resource may run; the caller has seen to their SubmitPools.
+
+        The request may list thousands of these.
+        """
+        return self._table.narrow(
+            mask, [None if one.name == "submit_pool" else one.of_request(request) for one in CRITERIA]
+        )
+
+    def lost(self, mask: Mask, request: ResourceRequest) -> Iterator[tuple[MatchCriterion, Mask]]:
+        """(criterion, the task queues of `mask` that it refuses), whatever the other criteria say."""
+        for place, refused in self._table.lost(mask, offered_of(request)):
+            yield CRITERIA[place], refused

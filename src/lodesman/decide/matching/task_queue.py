@@ -1,0 +1,123 @@
+"""The key of a task queue: all that decides where a job can run and whose it is.
+
+Jobs with equal keys are interchangeable for the matcher. Values are canonical: lists sorted without duplicates.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, fields
+from functools import cache
+from operator import attrgetter
+from typing import Any
+
+from lodesman.languages.classad import Ad, Value
+from lodesman.languages.classad.ads import ad_of
+from lodesman.languages.jobs.spec import JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskQueueKey:
+    """What the jobs of one task queue have in common; every tuple is sorted and free of duplicates. `waits_for_jobs`: none
+    of them may start before others have ended. `at_most`: how many jobs of the `submission` may be taken at once; both
+    are 0 where that does not matter.
+    """
+
+    owner: str
+    group: str
+    vo: str
+    job_class: str = ""
+    variant: str = ""
+    project: str = ""
+    job_type: str = "User"
+    user_priority: int = 1
+    sites: tuple[str, ...] = ()
+    banned_sites: tuple[str, ...] = ()
+    grid_ces: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    pilot_type: str = ""
+    force_generic: bool = False
+    submission_pools: tuple[str, ...] = ()
+    submit_pool: str = ""
+    cores: int = 1
+    memory_mb: int = 0
+    norm_cpu_seconds: int = 86_400
+    pe: str = ""
+    consumables: tuple[str, ...] = ()
+    expected_seconds: int = 0
+    waits_for_jobs: bool = False
+    at_most: int = 0
+    submission: int = 0
+
+
+@cache
+def _defaults(kind: type[Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.default) for field in fields(kind))
+
+
+_SAID = [one for one in _defaults(TaskQueueKey) if one[0] in JobSpec.__struct_fields__]
+_OF_SPEC = tuple(name for name, default in _SAID if default != ())
+_LISTS = tuple(name for name, default in _SAID if default == ())
+_VALUES = attrgetter(*_OF_SPEC)
+
+
+def key_of(spec: JobSpec, *, owner: str, group: str, vo: str, submit_pool: str = "") -> TaskQueueKey:
+    """The key of a job; owner, group and VO come from the token, never from the text."""
+    of_spec: dict[str, Any] = dict(zip(_OF_SPEC, _VALUES(spec), strict=True))
+    for name in _LISTS:
+        value = getattr(spec, name)
+        if value:
+            of_spec[name] = value if len(value) == 1 else tuple(sorted(set(value)))
+    return TaskQueueKey(owner=owner, group=group, vo=vo, submit_pool=submit_pool, **of_spec)
+
+
+def job_ad(key: TaskQueueKey) -> Ad:
+    """What a job asks for, as sites and its own expression see it (docs/how-to/users.md, Expressions). Times in seconds on
+    the reference machine, memory in MB. What queues have, too, has `Request` before its name.
+    """
+    values: dict[str, Value] = {
+        "Owner": key.owner,
+        "OwnerGroup": key.group,
+        "VO": key.vo,
+        "JobClass": key.job_class,
+        "Variant": key.variant,
+        "Project": key.project,
+        "JobType": key.job_type,
+        "UserPriority": key.user_priority,
+        "RequestCpus": key.cores,
+        "RequestMemory": key.memory_mb,
+        "RequestCPUTime": key.norm_cpu_seconds,
+        "RequestPlatform": key.platforms,
+        "RequestTag": key.tags,
+        "RequestSite": key.sites,
+    }
+    return ad_of(values)
+
+
+def key_to_json(key: TaskQueueKey) -> str:
+    """The canonical text of a key: equal keys and only they have equal texts.
+
+    What is at its default is left out, so a field that is added later changes no stored key. A default never changes.
+    """
+    kind: Any = type(key)
+    said = {name: value for name, default in _defaults(kind) if (value := getattr(key, name)) != default}
+    return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def key_from_json(text: str) -> TaskQueueKey:
+    """The inverse of `key_to_json`. Names are interned: thousands of keys may list the same sites. Raises ValueError if the
+    text is not the text of a key.
+    """
+    try:
+        values: dict[str, Any] = json.loads(text)
+        return TaskQueueKey(**{name: _interned(value) for name, value in values.items()})
+    except (TypeError, AttributeError, ValueError) as fault:
+        raise ValueError(f"not a task-queue key: {text[:100]!r}") from fault
+
+
+def _interned(value: Any) -> Any:
+    if isinstance(value, str):
+        return sys.intern(value)
+    return value if isinstance(value, int) else tuple(map(sys.intern, value))

@@ -1,0 +1,179 @@
+"""What a kind of resource may draw from, remembered as masks.
+
+Pilots on nodes of one kind ask with the same description again and again. A view remembers its mask for each group;
+numbers, emptiness and limits are applied at each claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Final
+
+from lodesman.decide.matching.criteria import HOW_MUCH, WHERE, WHOSE
+from lodesman.decide.matching.group_index import GroupIndex, OwnerQueues
+from lodesman.decide.matching.index import Index
+from lodesman.decide.matching.request import ResourceRequest
+from lodesman.decide.matching.spots import NONE_SHUT, Shut
+
+_VIEWS_AT_MOST: Final = 2048
+_VIEW_BYTES: Final = 96 << 20
+
+_description = attrgetter(
+    "site", "platforms", "tags", "vo", "groups", "ce", "owner", "pilot_type", "required_tags", "job_types",
+    "submission_pool", "job_classes",
+)  # fmt: skip
+# Longer lists of SubmitPools are distinguished by their version, if there is one (`PoolMap.of_queue`): a queue may serve
+# thousands, and to hash them all would take longer than a choice.
+_SHORT: Final = 8
+_cores, _memory, _cpu_time = (criterion.of_request for criterion in HOW_MUCH)
+_groups_of = WHOSE[1].of_request
+
+
+def numbers_of(request: ResourceRequest) -> list[int]:
+    """What is left of the resource: cores, memory, CPU time, in the order of HOW_MUCH."""
+    return [_cores(request), _memory(request), _cpu_time(request)]
+
+
+@dataclass(slots=True)
+class Ballot:
+    """The groups that a kind of resource serves: with a share (and the running sums), and without. `weights`: their shares,
+    1 without one. `competed`: those that competed last, and their weights as JSON.
+    """
+
+    groups: tuple[GroupIndex, ...]
+    cumulative: tuple[float, ...]
+    without_share: tuple[GroupIndex, ...]
+    weights: Mapping[GroupIndex, float]
+    competed: tuple[list[GroupIndex], str] = ([], "")
+
+
+@dataclass(slots=True)
+class Shortlist:
+    """The groups among which one is drawn, and the running sums of their shares, as of `changes` of the index. `shut`: the
+    number of what was shut.
+    """
+
+    changes: int
+    shut: int
+    numbers: Sequence[int]
+    groups: Sequence[GroupIndex]
+    cumulative: Sequence[float]
+
+
+@dataclass(slots=True)
+class Found:
+    """The open slots of a group that a resource with these numbers may draw from, but for those `shut`; what it was made of.
+
+    `owners`: those who have some of them and which, once they had to be listed; `owner_sums`: the running sums of their
+    weights, None if these are alike.
+    """
+
+    changes: int
+    arrived: int
+    shut: int
+    numbers: Sequence[int]
+    mask: int
+    owners: list[tuple[OwnerQueues, int]] | None = None
+    owner_sums: list[float] | None = None
+
+
+class View:
+    """One description against the index. `version`: when the ballot was made."""
+
+    __slots__ = (
+        "_fits", "_found", "_masks", "_seen", "_where", "ballot", "group_names", "shortlist", "version", "vo",
+    )  # fmt: skip
+
+    def __init__(self, request: ResourceRequest) -> None:
+        self.vo = request.vo
+        self.group_names: tuple[str, ...] | None = _groups_of(request)
+        self.version = -1
+        self.ballot = Ballot((), (), (), {})
+        self.shortlist: Shortlist | None = None
+        self._where: Sequence[Any] = tuple(criterion.of_request(request) for criterion in WHERE)
+        self._masks: list[int] = []
+        self._seen: list[int] = []
+        # By group: the numbers that asked last, and the slots that they and all else admit, once as many had arrived.
+        self._fits: list[tuple[int, Sequence[int], int]] = []
+        self._found: list[Found | None] = []
+
+    def renew(self, ballot: Ballot, *, version: int, group_numbers: int) -> None:
+        """Groups appeared or vanished, or shares changed."""
+        self.ballot = ballot
+        self.version = version
+        self.shortlist = None
+        more = group_numbers - len(self._masks)
+        self._masks += [0] * more
+        self._seen += [0] * more
+        self._fits += [(-1, (), 0)] * more
+        self._found = [None] * len(self._masks)
+
+    def mask(self, group: GroupIndex, numbers: Sequence[int], shut: Shut = NONE_SHUT) -> int:
+        """The slots of a group that the resource may draw from now."""
+        number, left = group.number, group.open
+        closed = shut[number]
+        if closed:
+            left &= ~closed
+        arrived, of_numbers, fits = self._fits[number]
+        if arrived == group.arrived and of_numbers == numbers:
+            return fits & left
+        if self._seen[number] == group.arrived:
+            mask = self._masks[number]
+            if not mask & left:
+                return 0
+            fits = group.narrow_numbers(mask, numbers)
+            self._fits[number] = group.arrived, numbers, fits
+            return fits & left
+        # A node too small for anything must not pay for task queues that come and go.
+        mask = group.narrow_numbers(left, numbers)
+        if mask:
+            missed = group.arrived - self._seen[number]
+            self._masks[number] = group.catch_up(self._masks[number], missed, self._where)
+            self._seen[number] = group.arrived
+            mask &= self._masks[number]
+        return mask
+
+    def find(self, group: GroupIndex, numbers: Sequence[int], shut: Shut) -> Found:
+        """The same, to be remembered by the lottery; it holds while nothing opens, closes or arrives."""
+        closed = shut[group.number]
+        found = self._found[group.number]
+        if (
+            found is not None
+            and found.changes == group.changes
+            and found.arrived == group.arrived
+            and found.shut == closed
+            and found.numbers == numbers
+        ):
+            return found
+        found = self._found[group.number] = Found(
+            group.changes, group.arrived, closed, numbers, self.mask(group, numbers, shut)
+        )
+        return found
+
+
+class Views:
+    """Views by description. A view found in the old half moves to the young one; a full young half becomes the old one."""
+
+    __slots__ = ("_index", "_old", "_young")
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._young: dict[Any, View] = {}
+        self._old: dict[Any, View] = {}
+
+    def of(self, request: ResourceRequest) -> View:
+        """The view of what the request describes."""
+        pools = request.submit_pools
+        version = None if len(pools) <= _SHORT else request.pools_version
+        described = _description(request), pools if version is None else version
+        view = self._young.get(described)
+        if view is None:
+            view = self._old.pop(described, None) or View(request)
+            each = len(self._index) // 4 + 128 * self._index.group_numbers() + 1024
+            if len(self._young) >= max(64, min(_VIEWS_AT_MOST, _VIEW_BYTES // each)):
+                self._old = self._young
+                self._young = {}
+            self._young[described] = view
+        return view

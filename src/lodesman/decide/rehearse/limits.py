@@ -1,0 +1,74 @@
+"""What other limits would change: for the jobs that wait, and for what runs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import and_
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from lodesman.decide.matching.limit_rules import BucketUse, RuleBook, RunPlace
+from lodesman.decide.matching.limit_takers import RunningJob
+from lodesman.decide.matching.limits import RunLimits
+from lodesman.decide.matching.spots import Spot
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.resources import QueueId
+
+_GROUP = 0
+_OFTEN = 64
+
+
+class WaitingQueue(NamedTuple):
+    """A task queue, the number of its jobs, and the CE queues that can run them."""
+
+    key: TaskQueueKey
+    jobs: int
+    may_run: Sequence[QueueId]
+
+
+class WorkToLimit(Struct, frozen=True, kw_only=True):
+    """What limits are held against. `tick` is called now and then; it raises when all takes too long."""
+
+    waiting: Sequence[WaitingQueue]
+    live: Sequence[RunningJob]
+    places: Iterable[RunPlace]
+    tick: Callable[[], None]
+
+
+class LimitedWork(Struct, frozen=True, kw_only=True):
+    """What rules do to it. `limited`: by the task queues (their position) that no place may start, the rule that stops each;
+    `over`: buckets of which more is used than there is.
+    """
+
+    limited: Mapping[int, str]
+    over: Sequence[BucketUse]
+
+
+def hold_against(book: RuleBook, work: WorkToLimit) -> LimitedWork:
+    """Let the rules limit it."""
+    limits, by_queue = RunLimits(book), dict[QueueId, dict[Spot, RunPlace]]()
+    for place in work.places:
+        # One of the places that rules see alike.
+        by_queue.setdefault(QueueId(*place[:3]), {})[limits.spot(place)] = place
+    for slot, one in enumerate(work.waiting):
+        if slot % _OFTEN == 0:
+            work.tick()
+        limits.add(_GROUP, slot, one.key)
+    for number, live in enumerate(work.live):
+        if number % _OFTEN == 0:
+            work.tick()
+        limits.take(live.key, live.place)
+    shut = {
+        queue: reduce(and_, (limits.shut(place)[_GROUP] for place in places.values()))
+        for queue, places in by_queue.items()
+    }
+    limited = {}
+    for slot, one in enumerate(work.waiting):
+        queues = [queue for queue in one.may_run if queue in shut]
+        if queues and all(shut[queue] >> slot & 1 for queue in queues):
+            place = next(iter(by_queue[queues[0]].values()))
+            limited[slot] = limits.refusals(one.key, place)[0][0].rule
+    over = [use for use, _ in limits.uses() if not isinstance(use.limit, str) and use.used > use.limit]
+    return LimitedWork(limited=limited, over=over)

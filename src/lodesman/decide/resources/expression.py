@@ -1,0 +1,373 @@
+"""Expressions in Requirements (`Constraint`): ClassAd expressions about a queue, read once and judged clause by clause.
+
+MY is the request of a job, TARGET a queue with all its effective parameters, and `Site`, `CE`, `Queue`, `VO`. A name
+alone is MY's, else TARGET's. A queue is eligible if every clause is true; a clause is true, too, where a parameter that it
+asks for is ANY. What only the ad of a site says (CHANGING, `SiteAd.name`, `time()`) is known when a pilot is placed: a
+clause with it excludes the queues where it cannot become true, and what is left of it is for the broker (`holds_at`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from sys import float_info
+from typing import Final
+
+from msgspec.structs import replace
+
+from lodesman.decide.resources.inherit import Effective
+from lodesman.decide.resources.model import ANY, Scalar, as_scalars, fold
+from lodesman.languages.classad import (
+    EMPTY,
+    ERROR,
+    UNDEFINED,
+    Ad,
+    Node,
+    Run,
+    Value,
+    evaluate,
+    parse_ad,
+    parse_expression,
+)
+from lodesman.languages.classad.ads import Closure, Frame
+from lodesman.languages.classad.closures import compiled, worth
+from lodesman.languages.classad.contexts import CONTEXTS
+from lodesman.languages.classad.functions import CLOCKS, FUNCTIONS, mistake_of, options_of
+from lodesman.languages.classad.nodes import (
+    AdLiteral,
+    Constant,
+    FunctionCall,
+    Logic,
+    Name,
+    Select,
+    children,
+    clauses,
+    constant_of,
+    rewritten,
+    walk,
+)
+from lodesman.languages.classad.partial import can_be, flatten
+from lodesman.languages.classad.regexp import read_regexp
+from lodesman.languages.classad.searches import SEARCHES
+from lodesman.languages.classad.tokens import fault_at
+from lodesman.languages.classad.values import INT_MAX, INT_MIN, is_true, lower, truth
+from lodesman.languages.classad.write import write_expression, write_name, write_value
+
+MOST_CHARACTERS: Final = 4_096
+MOST_PARTS: Final = 250
+MOST_ASKED: Final = 250
+"""Values of a list of the job."""
+MOST_OF_PATTERNS: Final = 100
+"""Steps of all regular expressions: about their characters."""
+_MOST_SHOWN: Final = 80
+NOT_FOR_JOBS: Final = frozenset({"join", "random", *CONTEXTS})
+"""Functions, by name in small letters, whose value is no matter of the queue alone, or of what one may cost."""
+
+CHANGING: Final[Mapping[str, str]] = {
+    lower(name): name
+    for name in (
+        "MaxJobs", "MaxSubmittingJobs", "CurrentJobs", "CurrentSubmittingJobs", "CurrentPendingJobs", "CurMatches",
+        "JobsMatchedSinceLastAdvertisement", "StationName", "StationNames", "PilotStamps", "Incarnation",
+        "UpdateSequenceNumber", "ClassAdLifetime",
+    )
+}  # fmt: skip
+"""Attributes, by their names in small letters, that are always those of the site's ad, whatever parameters a queue has."""
+SITE_AD: Final = "sitead"
+"""`SiteAd.name` is any attribute of the site's ad."""
+_SIDES: Final = frozenset({"my", "target", SITE_AD})
+_TARGET: Final = Name(name="TARGET", key="target")
+_PARAMETERS: Final[Mapping[str, str]] = {"ce": "cename", "queue": "queuename"}
+"""The folded names of parameters that an expression knows by another name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ExpressionClause:
+    """A part of an expression that must be true. `text`: as it is written; `node`: with the values of the request, and names
+    of the queue alone, folded; `key`: the text of that. `asks`: those names in order, `names`: as they are written.
+    `given`: attributes of the request with their values. `changes`: it asks for what only the site's ad says, which
+    `of_site` names as attributes of that ad.
+    """
+
+    text: str
+    node: Node
+    key: str
+    asks: tuple[str, ...]
+    names: Mapping[str, str]
+    given: Mapping[str, Value]
+    changes: bool
+    of_site: Node
+    closure: Closure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Expression:
+    """An expression that was read. `request`: the ad of what it asks of the job, "" if that is nothing; `canonical`: one
+    text for all expressions with the same clauses.
+    """
+
+    text: str
+    request: str
+    clauses: tuple[ExpressionClause, ...]
+    canonical: str
+
+
+@lru_cache(maxsize=1_024)
+def expression_of(text: str, request: str = "") -> Expression:
+    """The expression of a text as it is stored. Raises SyntaxFault."""
+    return _read(parse_expression(text, stored=True), text, parse_ad(request) if request else EMPTY)
+
+
+def read_expression(text: str, request: Ad) -> Expression:
+    """Read an expression of a job. Raises SyntaxFault, with line and column in the text."""
+    if len(text) > MOST_CHARACTERS:
+        message = f"an expression of {len(text):,} characters; at most {MOST_CHARACTERS:,}"
+        raise fault_at(text, MOST_CHARACTERS, message)
+    node = parse_expression(text)
+    _check(node, text)
+    return _read(node, text, request)
+
+
+def _read(node: Node, text: str, request: Ad) -> Expression:
+    by_key: dict[str, ExpressionClause] = {}
+    for one in clauses(node):
+        clause = _clause(one, request)
+        by_key.setdefault(clause.key, clause)
+    parts = tuple(by_key[key].node for key in sorted(by_key))
+    asked = {name: value for one in by_key.values() for name, value in one.given.items()}
+    for name, value in asked.items():
+        if isinstance(value, tuple) and len(value) > MOST_ASKED:
+            raise fault_at(text, 0, f"{name} of the job has {len(value):,} values; at most {MOST_ASKED}")
+    inner = "; ".join(f"{write_name(name)} = {write_value(asked[name])}" for name in sorted(asked))
+    return Expression(
+        text=write_expression(node),
+        request=f"[{inner}]" if inner else "",
+        clauses=tuple(by_key.values()),
+        canonical=write_expression(Logic(operator="&&", operands=parts) if len(parts) > 1 else parts[0]),
+    )
+
+
+def _check(node: Node, text: str) -> None:
+    """Refuse what could take long to judge, and what cannot mean anything. Raises SyntaxFault."""
+    count = states = 0
+    todo = [node]
+    while todo:
+        part = todo.pop()
+        count += 1
+        if count > MOST_PARTS:
+            raise fault_at(text, part.start, f"an expression of more than {MOST_PARTS} parts")
+        match part:
+            case Select(base=Name(key=key)) if key in _SIDES:
+                continue
+            case Name(key=key, name=name) if key in _SIDES or key == "parent":
+                hint = "MY.name is of the job, TARGET.name of the queue, SiteAd.name of the site's ad."
+                raise fault_at(text, part.start, f"{name} alone", hint=hint)
+            case AdLiteral():
+                raise fault_at(text, part.start, "an ad inside an expression of a job")
+            case FunctionCall():
+                states += _check_call(part, text)
+                if states > MOST_OF_PATTERNS:
+                    message = f"regular expressions of more than {MOST_OF_PATTERNS} characters"
+                    raise fault_at(text, part.start, message)
+            case _:
+                pass
+        todo.extend(reversed(children(part)))
+
+
+def _check_call(call: FunctionCall, text: str) -> int:
+    """The steps of its regular expression, 0 if it has none. Raises SyntaxFault."""
+    hint = "docs/how-to/classads.md lists the functions, and those that are none for jobs."
+    if call.key in NOT_FOR_JOBS:
+        raise fault_at(text, call.start, f"there is no function {call.name} here", hint=hint)
+    why = mistake_of(call)
+    if why:
+        raise fault_at(text, call.start, why, hint=hint if call.key not in FUNCTIONS else "")
+    if call.key not in SEARCHES:
+        return 0
+    pattern, options = constant_of(call.arguments[0]), options_of(call)
+    if not isinstance(pattern, str) or options is None:
+        raise fault_at(text, call.start, "a regular expression that is not written as a text")
+    return read_regexp(pattern, options).size
+
+
+class _Binder:
+    """Puts the values of a request in, and notes which, and what is asked of queues: folded names, as they are written."""
+
+    def __init__(self, request: Ad) -> None:
+        self._request = request
+        self.names: dict[str, str] = {}
+        self.given: dict[str, Value] = {}
+
+    def bind(self, node: Node) -> Node:
+        return rewritten(node, self._bound)
+
+    def _bound(self, node: Node) -> Node | None:
+        match node:
+            case Select(base=Name(key="my"), key=key):
+                return self._of_request(key)
+            case Name(key=key) if key in self._request.entries:
+                return self._of_request(key)
+            case Select(base=Name(key="sitead"), key=key):
+                return Select(base=Name(name=SITE_AD, key=SITE_AD), name=key, key=key)
+            case Select(base=Name(key="target"), name=name, key=key) | Name(name=name, key=key):
+                if key not in CHANGING:
+                    key = _PARAMETERS.get(fold(key), fold(key))
+                    self.names.setdefault(key, name)
+                return Name(name=key, key=key)
+            case FunctionCall(key=key, arguments=arguments):
+                return FunctionCall(name=key, key=key, arguments=tuple(map(self.bind, arguments)))
+            case _:
+                return None
+
+    def _of_request(self, key: str) -> Constant:
+        entry = self._request.entries.get(key)
+        if entry is None:
+            return Constant(value=UNDEFINED)
+        value = self.given[entry.name] = self._request.constants.get(key, UNDEFINED)
+        return Constant(value=value)
+
+
+def _clause(node: Node, request: Ad) -> ExpressionClause:
+    binder = _Binder(request)
+    bound = binder.bind(node)
+    return ExpressionClause(
+        text=write_expression(node),
+        node=bound,
+        key=write_expression(bound),
+        asks=tuple(sorted(binder.names)),
+        names=binder.names,
+        given=binder.given,
+        changes=any(map(_is_changing, walk(bound))),
+        of_site=rewritten(bound, _of_site),
+        closure=compiled(bound),
+    )
+
+
+def _of_site(node: Node) -> Node | None:
+    match node:
+        case Select(base=Name(key="sitead"), key=key):
+            return Select(base=_TARGET, name=key, key=key)
+        case Name(key=key) if key in CHANGING:
+            return Select(base=_TARGET, name=CHANGING[key], key=key)
+        case _:
+            return None
+
+
+def _is_changing(node: Node) -> bool:
+    match node:
+        case Name(key=key):
+            return key in CHANGING or key == SITE_AD
+        case FunctionCall(key=key) if key in CLOCKS:
+            return True
+        case _:
+            return False
+
+
+# --- queues ----------------------------------------------------------------------------------------------
+
+
+def value_of(folded: str, params: Mapping[str, Effective], vo: str) -> Value | None:
+    """What a queue says of a name in an expression; None is ANY."""
+    if folded == "vo":
+        return vo or UNDEFINED
+    effective = params.get(folded)
+    if effective is None:
+        return UNDEFINED
+    value = effective.value
+    if ANY in as_scalars(value):
+        return None
+    return tuple(map(_plain, value)) if isinstance(value, tuple) else _plain(value)
+
+
+def _plain(scalar: Scalar) -> Value:
+    """Numbers beyond 64 bits are real ones here."""
+    if isinstance(scalar, str) or INT_MIN <= scalar <= INT_MAX:
+        return scalar
+    return float(scalar) if scalar < float_info.max else ERROR
+
+
+def left_at(clause: ExpressionClause, values: Sequence[Value | None]) -> bool | Node:
+    """Whether a clause is true at a queue with these values of what it asks; if the ad of the site decides, what is left of
+    it, an expression about that ad alone.
+    """
+    if None in values:
+        return True
+    if not clause.changes:
+        return is_true(_value(clause, values))
+    left = _left(clause, values)
+    known = constant_of(left)
+    if known is not None:
+        return is_true(known)
+    return can_be(left)[0] and left
+
+
+def _value(clause: ExpressionClause, values: Sequence[Value | None]) -> Value:
+    ad = Ad({})
+    ad.constants = dict(zip(clause.asks, values, strict=True))  # type: ignore[arg-type]  # none is ANY
+    return worth(clause.closure, Frame(ad, ad, None, Run()))
+
+
+def _left(clause: ExpressionClause, values: Sequence[Value | None]) -> Node:
+    ad = Ad({})
+    ad.constants = dict(zip(clause.asks, values, strict=True))  # type: ignore[arg-type]  # none is ANY
+    return flatten(clause.of_site, ad)
+
+
+def holds_at(left: Node, ad: Ad | None, *, request: Ad | None = None, now: float) -> bool:
+    """Whether what is left of a clause is true for a site with this ad; a site without one knows nothing.
+
+    `request` is what the ad's own expressions may ask of the job; `now` in seconds since 1970.
+    """
+    return is_true(evaluate(left, request or EMPTY, ad, run=Run(now=now)))
+
+
+def without_target(left: Node) -> Node:
+    """What is left, as a user would write it."""
+
+    def spelled(node: Node) -> Node | None:
+        match node:
+            case Select(base=Name(key="target"), name=name, key=key):
+                plain = Name(name=name, key=key)
+                return plain if key in CHANGING else replace(node, base=Name(name="SiteAd", key=SITE_AD))
+            case _:
+                return None
+
+    return rewritten(left, spelled)
+
+
+def refusal_of(clause: ExpressionClause, params: Mapping[str, Effective], vo: str) -> str:
+    """Why a clause is not true at a queue, a sentence without a full stop; "" if it is, or the ad of the site decides."""
+    values = [value_of(name, params, vo) for name in clause.asks]
+    if left_at(clause, values) is not False:
+        return ""
+    found = constant_of(_left(clause, values)) if clause.changes else _value(clause, values)
+    word = "never true" if found is None else _word(found)
+    told = [f"{name} = {_short(write_value(value))}" for name, value in clause.given.items()]
+    missing = []
+    for name, value in zip(clause.asks, values, strict=True):
+        spelled = clause.names[name]
+        if value is UNDEFINED:
+            missing.append(spelled)
+        elif value is not None:
+            told.append(f"{spelled} = {_short(write_value(value))}")
+    if missing:
+        told.append(f"the queue declares no {' and no '.join(missing)}")
+    about = f" ({', '.join(told)})" if told else ""
+    return f"{_short(clause.text)} is {word}{about}"
+
+
+def _word(found: Value) -> str:
+    condition = truth(found)
+    return "false" if condition is False else "undefined" if condition is UNDEFINED else "an error"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
+
+
+def names_of_clauses(expression: Expression) -> list[str]:
+    """A short name for each clause: its text, and its number where that is cut."""
+    return [
+        one.text if len(one.text) <= _MOST_SHOWN else f"{at}: {_short(one.text)}"
+        for at, one in enumerate(expression.clauses, 1)
+    ]

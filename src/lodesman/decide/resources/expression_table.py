@@ -1,0 +1,209 @@
+"""Expressions held against all queues at once: each part of a clause once for each value that queues have, as masks.
+
+`&&`, `||` and `!` work on masks. What is between them is judged by values: usually it asks for one parameter. Parts are
+known by their texts, so what expressions have in common is judged once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import and_, or_
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+
+from lodesman.decide.masks.bits import Mask, mask_of
+from lodesman.decide.resources.expression import ExpressionClause, left_at, value_of, without_target
+from lodesman.decide.resources.inherit import Effective
+from lodesman.decide.resources.model import Scalar
+from lodesman.decide.resources.requirement import Requirement, expression
+from lodesman.languages.classad import ERROR, UNDEFINED, Node, Value, write_expression
+from lodesman.languages.classad.fast import FastCondition
+from lodesman.languages.classad.nodes import Logic, Name, Unary, walk
+from lodesman.languages.classad.values import Special
+from lodesman.wire.vocabulary import Kind
+
+_MOST_KNOWN: Final = 10_000
+
+
+class PlacementClause(Struct, frozen=True, kw_only=True):
+    """What is left of a clause for the broker: `queues` fulfil it if the expression `left` is true, where TARGET is the ad
+    of their site (`expression.holds_at`).
+    """
+
+    left: Node
+    queues: Mask
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return write_expression(without_target(self.left))
+
+
+class _Truth(NamedTuple):
+    """The queues where a condition is true, false, an error; where it is none of these it is undefined."""
+
+    true: Mask
+    false: Mask
+    error: Mask
+
+
+class _MayBeTrue(NamedTuple):
+    """Of a clause with what changes: the queues where it may be true, and what is left of it."""
+
+    mask: Mask
+    left: tuple[PlacementClause, ...]
+
+
+class _SaidValues:
+    """What queues say of one name: `ids` has, for each bit, which of the `values` it is; those that say ANY are `any`.
+
+    `plain` has the values as fast conditions need them, `masks` who says them.
+    """
+
+    __slots__ = ("any", "ids", "masks", "plain", "values")
+
+    def __init__(self, said: Mapping[int, Value | None]) -> None:
+        members: dict[tuple[object, type], list[int]] = {}
+        self.values: list[Value] = []
+        for bit, value in said.items():
+            # The types belong to the identity: 1 and True are equal in Python.
+            kind = tuple(map(type, value)) if isinstance(value, tuple) else type(value)
+            members.setdefault((value, kind), []).append(bit)  # type: ignore[arg-type]
+        self.any = mask_of(members.pop((None, type(None)), ()))
+        self.values = [value for value, _ in members]  # type: ignore[misc]  # None is taken out
+        self.plain = list(map(FastCondition.plain, self.values))
+        self.masks = list(map(mask_of, members.values()))
+        self.ids = [-1] * (max(said, default=-1) + 1)
+        for number, bits in enumerate(members.values()):
+            for bit in bits:
+                self.ids[bit] = number
+
+
+class ExpressionColumn:
+    """Stands beside the parameters that queues declare: what admits a queue is the whole of it."""
+
+    offered: Final[list[tuple[tuple[Scalar, ...], Mask]]] = []
+
+    def __init__(self, params: Mapping[int, Mapping[str, Effective]], vo: str) -> None:
+        self._params = params
+        self._vo = vo
+        self._full = mask_of(params)
+        self._columns: dict[str, _SaidValues] = {}
+        self._known: dict[str, _Truth] = {}
+        self._changing: dict[str, _MayBeTrue] = {}
+
+    def met(self, requirement: Requirement) -> Mask:
+        """The queues where every clause is true, or the ad of their site decides."""
+        return reduce(and_, map(self._clause, expression(requirement).clauses), self._full)
+
+    def placement(self, criteria: Iterable[Requirement]) -> tuple[PlacementClause, ...]:
+        """What the broker has to judge, each for the queues that it is about."""
+        found = (
+            clause for one in criteria if one.kind is Kind.EXPRESSION for clause in expression(one).clauses
+        )
+        return tuple(left for clause in found if clause.changes for left in self._open(clause).left)
+
+    def _clause(self, clause: ExpressionClause) -> Mask:
+        found = self._open(clause).mask if clause.changes else self._truth(clause.node).true
+        return reduce(or_, (self._column(name).any for name in clause.asks), found)
+
+    def _open(self, clause: ExpressionClause) -> _MayBeTrue:
+        known = self._changing.get(clause.key)
+        if known is None:
+            _make_room(self._changing)
+            known = self._changing[clause.key] = self._left(clause)
+        return known
+
+    def _left(self, clause: ExpressionClause) -> _MayBeTrue:
+        mask, found = 0, dict[str, PlacementClause]()
+        columns = list(map(self._column, clause.asks))
+        for key, queues in self._groups(columns):
+            left = left_at(clause, _values(columns, key))
+            mask |= 0 if left is False else queues
+            if not isinstance(left, bool):
+                text = write_expression(left)
+                more = found[text].queues if text in found else 0
+                found[text] = PlacementClause(left=left, queues=queues | more)
+        return _MayBeTrue(mask, tuple(found.values()))
+
+    # --- conditions ------------------------------------------------------------------------------------------
+
+    def _truth(self, node: Node) -> _Truth:
+        match node:
+            case Logic(operator="&&", operands=operands):
+                return self._all(operands)
+            case Logic(operands=operands):
+                return _negated(self._all(operands, inverse=True))
+            case Unary(operator="!", operand=operand):
+                return _negated(self._truth(operand))
+            case _:
+                key = write_expression(node)
+                known = self._known.get(key)
+                if known is None:
+                    _make_room(self._known)
+                    known = self._known[key] = self._judged(node)
+                return known
+
+    def _all(self, operands: Iterable[Node], *, inverse: bool = False) -> _Truth:
+        """The first that is false or an error decides, from left to right. `inverse`: all of what they are not."""
+        false = error = 0
+        true = undecided = self._full
+        for operand in operands:
+            found = self._truth(operand)
+            found = _negated(found) if inverse else found
+            false |= undecided & found.false
+            error |= undecided & found.error
+            undecided &= ~(found.false | found.error)
+            true &= found.true
+        return _Truth(true & undecided, false, error)
+
+    def _judged(self, node: Node) -> _Truth:
+        names = sorted({part.key for part in walk(node) if isinstance(part, Name)})
+        condition, columns = FastCondition(node), list(map(self._column, names))
+        masks: dict[bool | Special, Mask] = {True: 0, False: 0, ERROR: 0, UNDEFINED: 0}
+        for key, queues in self._groups(columns):
+            quick = {name: one.plain[at] for name, one, at in zip(names, columns, key, strict=True)}
+            found: bool | Special | None = condition.fast(quick)
+            if found is None:
+                found = condition.exact(dict(zip(names, _values(columns, key), strict=True)))
+            masks[found] |= queues
+        return _Truth(masks[True], masks[False], masks[ERROR])
+
+    # --- values ----------------------------------------------------------------------------------------------
+
+    def _groups(self, columns: Sequence[_SaidValues]) -> Iterator[tuple[Sequence[int], Mask]]:
+        """The sets of values that queues have, and the queues that have just these; none of those that say ANY."""
+        if not columns:
+            yield (), self._full
+        elif len(columns) == 1:
+            for number, mask in enumerate(columns[0].masks):
+                yield (number,), mask
+        else:
+            members: dict[tuple[int, ...], list[int]] = {}
+            for bit, key in enumerate(zip(*[one.ids for one in columns], strict=True)):
+                members.setdefault(key, []).append(bit)
+            for key, bits in members.items():
+                if -1 not in key:
+                    yield key, mask_of(bits)
+
+    def _column(self, name: str) -> _SaidValues:
+        column = self._columns.get(name)
+        if column is None:
+            said = {bit: value_of(name, params, self._vo) for bit, params in self._params.items()}
+            column = self._columns[name] = _SaidValues(said)
+        return column
+
+
+def _values(columns: Sequence[_SaidValues], key: Sequence[int]) -> list[Value]:
+    return [column.values[number] for column, number in zip(columns, key, strict=True)]
+
+
+def _make_room(known: dict[str, Any]) -> None:
+    if len(known) >= _MOST_KNOWN:
+        known.clear()
+
+
+def _negated(found: _Truth) -> _Truth:
+    return _Truth(found.false, found.true, found.error)

@@ -1,0 +1,162 @@
+"""Effective values: queue(VO) > queue > CE(VO) > CE > site(VO) > site > CE type > default, the level remembered.
+
+A deeper level replaces what is above; a parameter whose type says `merge` unites the values of all levels. An empty VO
+access list says nothing: the list above it stands (RFC #5). The two weakest levels are DIRAC's defaults
+(`/Resources/Computing`); they hold for CEs and queues, not for sites. The type of a CE is its effective `CEType`, else
+its `Backend`; a queue cannot change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from lodesman.decide.resources import model
+from lodesman.decide.resources.kinds import TypeTable
+from lodesman.decide.resources.model import Node, Value, fold
+from lodesman.wire.nodes import NodePath, QueueId
+from lodesman.wire.vocabulary import Level
+
+ACCESS = "vo"  # folded name of the access list
+# By depth: the levels of a node and of its overlay, and the parameter that its name is.
+_LEVELS = (
+    (Level.SITE, Level.SITE_VO, "Site"),
+    (Level.CE, Level.CE_VO, "CEName"),
+    (Level.QUEUE, Level.QUEUE_VO, "QueueName"),
+)
+_CE_TYPE = ("cetype", "backend")  # folded; the first that is there names the type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effective:
+    """The value that holds for a node, and the level that says it.
+
+    `level` is the deepest level that contributed, `levels` all of them (more than one only if merged). `said` is what
+    that level itself says, and `above` the value that would hold without it. `implied`: it is a node's own name.
+    """
+
+    name: str
+    value: Value
+    level: Level
+    levels: tuple[Level, ...]
+    said: Value
+    source: model.FilePosition | None = None
+    implied: bool = False
+    above: Effective | None = field(default=None, compare=False, repr=False)
+
+    def all_said(self) -> Iterator[Effective]:
+        """What the levels say, the strongest first; `said` of each is its own value."""
+        here: Effective | None = self
+        while here is not None:
+            if not here.implied:
+                yield here
+            here = here.above
+
+
+EffectiveParams = dict[str, Effective]  # by folded name
+
+
+def effective_params(
+    tree: model.ResourceTree, node: NodePath, *, vo: str = "", types: TypeTable | None = None
+) -> Mapping[str, Effective]:
+    """Every parameter of a node for a VO, by folded name: of (site, CE, queue), or with empty names of what is above.
+
+    Raises KeyError for a node that is not there.
+    """
+    site = tree.sites[node.site]
+    inheritance = _Inheritance(tree, vo, types or TypeTable())
+    params = inheritance.of(site, {}, 0)
+    if node.ce:
+        ce = site.children[node.ce]
+        params = inheritance.of_ce(ce, site, params)
+        if node.queue:
+            params = inheritance.of(ce.children[node.queue], params, 2)
+    return params
+
+
+def all_queues(
+    tree: model.ResourceTree, *, vo: str = "", types: TypeTable
+) -> Iterator[tuple[QueueId, EffectiveParams]]:
+    """Every queue with its parameters; siblings share the values they inherit."""
+    inheritance = _Inheritance(tree, vo, types)
+    for site in tree.sites.values():
+        of_site = inheritance.of(site, {}, 0)
+        for ce in site.children.values():
+            of_ce = inheritance.of_ce(ce, site, of_site)
+            for queue in ce.children.values():
+                yield QueueId(site.name, ce.name, queue.name), inheritance.of(queue, of_ce, 2)
+
+
+class _Inheritance:
+    """Lays the layers of nodes over each other, for one VO ("": none in particular)."""
+
+    def __init__(self, tree: model.ResourceTree, vo: str, types: TypeTable) -> None:
+        self._tree = tree
+        self._vo = vo
+        self._types = types
+
+    def of(self, node: Node, above: EffectiveParams, depth: int) -> EffectiveParams:
+        """The parameters of a node under one whose parameters are `above`, its name among them (`Site`)."""
+        own, overlay, name = _LEVELS[depth]
+        params = dict(above)
+        above_name = params.get(fold(name))
+        if not depth or above_name is None:
+            params[fold(name)] = Effective(
+                name=name,
+                value=node.name,
+                level=own,
+                levels=(own,),
+                said=node.name,
+                implied=True,
+                above=above_name,
+            )
+        self._lay(params, node, own)
+        if self._vo and self._vo in node.overlays:
+            self._lay(params, node, overlay, self._vo)
+        return params
+
+    def of_ce(self, ce: Node, site: Node, of_site: EffectiveParams) -> EffectiveParams:
+        """The parameters of a CE, with the defaults beneath those of its site. Defaults do not change the type."""
+        tree = self._tree
+        untyped = self.of(ce, self._over_defaults({Level.DEFAULT: tree.ce_defaults}, site, of_site), 1)
+        of_type = tree.ce_types.get(_ce_type(untyped)) if tree.ce_types else None
+        if of_type is None:
+            return untyped
+        defaults = {Level.DEFAULT: tree.ce_defaults, Level.CE_TYPE: of_type}
+        return self.of(ce, self._over_defaults(defaults, site, of_site), 1)
+
+    def _over_defaults(
+        self, defaults: Mapping[Level, Node], site: Node, of_site: EffectiveParams
+    ) -> EffectiveParams:
+        params: EffectiveParams = {}
+        for level, node in defaults.items():
+            self._lay(params, node, level)
+        return self.of(site, params, 0) if params else of_site
+
+    def _lay(self, params: EffectiveParams, node: Node, level: Level, vo: str = "") -> None:
+        """Put one layer of a node (its own parameters, or those of a VO) over what lies beneath."""
+        for name, value in (node.overlays[vo] if vo else node.params).items():
+            folded = fold(name)
+            if folded == ACCESS and value in ("", ()):
+                continue
+            declared = self._types.get_folded(folded)
+            above = params.get(folded)
+            united, levels = value, [level]
+            if above is not None and declared is not None and declared.merge:
+                united = model.without_repetition((*model.as_scalars(above.value), *model.as_scalars(value)))
+                levels = [*above.levels, level]
+            params[folded] = Effective(
+                name=name,
+                value=united,
+                level=level,
+                levels=tuple(levels),
+                source=node.sources.get((vo, folded)),
+                said=value,
+                above=above,
+            )
+
+
+def _ce_type(params: Mapping[str, Effective]) -> str:
+    """The type of a CE with these parameters, "" if they name none."""
+    named = (params[name].value for name in _CE_TYPE if name in params)
+    return next((text for value in named for text in map(model.as_text, model.as_scalars(value)) if text), "")

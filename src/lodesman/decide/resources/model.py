@@ -1,0 +1,125 @@
+"""The resource tree: Site > ComputingElement > Queue, each with parameters and overlays for VOs.
+
+Names may hold any character. Parameter names keep the configured spelling and are compared without case (`fold`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct, field
+
+from lodesman.wire.nodes import NodePath, QueueId
+
+Scalar = str | int | float | bool
+Value = Scalar | tuple[Scalar, ...]
+
+ANY = "ANY"  # in a resource, in any letter case: fits every requirement
+
+
+class BadValue(ValueError):
+    """A value or declaration that its type cannot read; callers add where it stands and raise their own."""
+
+
+class FilePosition(Struct, frozen=True, kw_only=True):
+    """Where in the configuration something is written; `line` counts from 1, 0 is unknown."""
+
+    file: str = ""
+    section: str = ""
+    line: int = 0
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """A site with its CEs as `children`, a CE with its queues, or a queue; also the defaults of CEs.
+
+    `overlays` maps a VO to the parameters that hold for it alone. `sources` maps (VO or "", folded parameter name) to
+    the place where the value is written. `grid` is the section that a site stands under in a DIRAC configuration.
+    """
+
+    name: str
+    params: Mapping[str, Value] = field(default_factory=dict)
+    overlays: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    sources: Mapping[tuple[str, str], FilePosition] = field(default_factory=dict)
+    source: FilePosition | None = None
+    grid: str = ""
+    children: Mapping[str, Node] = field(default_factory=dict)
+
+
+class ResourceTree(Struct, frozen=True, kw_only=True):
+    """All sites by name, in the order of the configuration.
+
+    CEs and their queues have the values of `ce_defaults`, and those of `ce_types` for their type (CEType), where neither
+    they nor their site say otherwise.
+    """
+
+    sites: Mapping[str, Node] = field(default_factory=dict)
+    ce_defaults: Node = field(default_factory=lambda: Node(name="CEDefaults"))
+    ce_types: Mapping[str, Node] = field(default_factory=dict)
+
+    def nodes(self) -> Iterator[tuple[NodePath, Node]]:
+        """Every site, CE and queue with its path, in the order of the configuration."""
+        for site in self.sites.values():
+            yield NodePath(site.name), site
+            for ce in site.children.values():
+                yield NodePath(site.name, ce.name), ce
+                for queue in ce.children.values():
+                    yield QueueId(site.name, ce.name, queue.name), queue
+
+    def queue_ids(self) -> Iterator[QueueId]:
+        """Every queue, in the order of the configuration."""
+        return (path for path, _ in self.nodes() if isinstance(path, QueueId))
+
+    def find(self, path: NodePath) -> Node | None:
+        """The site, CE or queue of that path; None if it is not configured."""
+        node = self.sites.get(path.site)
+        for name in filter(None, path[1:]):
+            node = node.children.get(name) if node else None
+        return node
+
+
+DEFAULT_SHARE = 1000.0  # DIRAC: JobShare
+
+
+class GroupConfig(Struct, frozen=True, kw_only=True):
+    """A group of users (DIRAC `/Registry/Groups`): its VO and its share against other groups.
+
+    `job_sharing`: the members share their jobs, no owner level in the lottery. `background`: task queues of
+    background priority are served only when nothing else waits (AllowBackgroundTQs).
+    """
+
+    name: str
+    vo: str = ""
+    share: float = DEFAULT_SHARE
+    job_sharing: bool = False
+    background: bool = False
+
+
+def fold(name: str) -> str:
+    """The form in which parameter names are compared."""
+    return name.strip().casefold()
+
+
+def as_text(scalar: Scalar) -> str:
+    """A scalar as the text that a string parameter would hold; 4.0 and 4 are alike."""
+    if isinstance(scalar, str):
+        return scalar.strip()
+    if isinstance(scalar, bool):
+        return "true" if scalar else "false"
+    if isinstance(scalar, float) and scalar.is_integer():
+        return str(int(scalar))
+    return str(scalar)
+
+
+def without_repetition(scalars: Iterable[Scalar]) -> tuple[Scalar, ...]:
+    """Each scalar once, in order; 1 and True are equal in Python and two values here."""
+    return tuple({(isinstance(item, bool), item): item for item in scalars}.values())
+
+
+def as_scalars(value: Value) -> tuple[Scalar, ...]:
+    """A value as a list of scalars: a scalar is a list of one."""
+    return value if isinstance(value, tuple) else (value,)
+
+
+def split_list(text: str) -> list[str]:
+    """The items of a comma-separated text, as DIRAC writes lists; empty ones are dropped."""
+    return [item for part in text.split(",") if (item := part.strip())]

@@ -1,0 +1,352 @@
+"""Criteria: a set of requirements compiled under a type table, and the judgement of one against one resource.
+
+A requirement is canonical: all spellings of one ("4000", 4000.0, "4000 MB"; order and repetition in lists; letter case
+of the name) compile to equal criteria. Source: seed rfc7-job-requirements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from msgspec import Struct
+
+from lodesman.base.errors import InvalidJob, SyntaxFault
+from lodesman.decide.resources import kinds
+from lodesman.decide.resources.expression import (
+    Expression,
+    expression_of,
+    names_of_clauses,
+    read_expression,
+    refusal_of,
+)
+from lodesman.decide.resources.inherit import ACCESS, Effective
+from lodesman.decide.resources.kinds import TypeTable, spelled_number
+from lodesman.decide.resources.model import (
+    ANY,
+    BadValue,
+    Scalar,
+    Value,
+    as_scalars,
+    as_text,
+    fold,
+    split_list,
+)
+from lodesman.languages.classad import Ad
+from lodesman.wire.vocabulary import Kind
+
+_TEXT_KINDS = (Kind.STRING, Kind.LIST)  # tuples: hashing an enum member is slower than comparing two
+_PLAIN_KINDS = (Kind.STRING, Kind.LIST, Kind.DEDUCED)  # a text stays what it is
+_NUMBER_KINDS = (Kind.NUMBER, Kind.DEDUCED)
+
+_RIGHT: Mapping[Kind, str] = {
+    Kind.NUMBER: "a number",
+    Kind.STRING: "a text",
+    Kind.LIST: "a text",
+    Kind.VERSION: 'a version, as in "6.32/04"',
+    Kind.BOOLEAN: "true or false",
+    Kind.DEDUCED: "a text, a number or a truth value",
+}
+
+CONSTRAINT = "constraint"
+"""The folded name of what is no parameter: a ClassAd expression."""
+_MAX_REQUIREMENTS = 1000
+_MAX_VALUES = 10_000
+_MAX_TEXT = 1024
+
+
+class Mismatch(Struct, frozen=True):
+    """Why a node cannot take a job: the parameter that speaks against it, and a sentence without a full stop."""
+
+    parameter: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """One requirement: any of `wanted`, sorted, without duplicates, each as `kinds.scalar_of` gives it.
+
+    `parameter` is a spelling for people; `folded` is the name that counts. Of an expression `wanted` is its text, `unit` the
+    ad of what it asks of the job (`expression.Expression`).
+    """
+
+    parameter: str = field(compare=False)
+    folded: str
+    kind: Kind
+    operator: str
+    unit: str
+    wanted: tuple[Scalar, ...]
+
+
+def compile_requirements(
+    requirements: Mapping[str, object], types: TypeTable, request: Ad | None = None
+) -> tuple[Requirement, ...]:
+    """The criteria of a set of requirements, sorted by folded name. `request`: what an expression may ask of the job that
+    has them; None: they were stored, with what it asked.
+
+    Raises InvalidJob, with the `attribute` (`Requirements.<name>`) in its data: a value that its declared
+    type cannot read, a negative number, a nested record, an empty list or name, one name twice in different letter
+    case, too much; an expression that cannot be read.
+    """
+    if len(requirements) > _MAX_REQUIREMENTS:
+        raise InvalidJob(
+            f"Requirements: {len(requirements)} entries.",
+            hint=f"Give at most {_MAX_REQUIREMENTS}.",
+            attribute="Requirements",
+        )
+    criteria: dict[str, Requirement] = {}
+    for name, value in requirements.items():
+        folded = fold(name)
+        if not folded or len(folded) > _MAX_TEXT:
+            raise InvalidJob(
+                f"Requirements: {name[:40]!r} is not a name of a requirement.",
+                hint=f"Give a name of 1 to {_MAX_TEXT} characters.",
+                attribute="Requirements",
+            )
+        if folded in criteria:
+            raise _invalid(
+                name, f"it is given twice, also as {criteria[folded].parameter}", "Give it only once."
+            )
+        if folded == CONSTRAINT:
+            criteria[folded] = _expression(name, value, request)
+        else:
+            criteria[folded] = _compiled(name.strip(), folded, value, types.get_folded(folded))
+    return tuple(criteria[folded] for folded in sorted(criteria))
+
+
+def _expression(name: str, value: object, request: Ad | None) -> Requirement:
+    given = value if isinstance(value, list | tuple) else [value]
+    texts = [one for one in given if isinstance(one, str)]
+    stored = request is None and len(texts) == 2
+    if len(texts) != len(given) or len(texts) != 1 + stored:
+        right = 'Give one expression as a text, as in "Memory >= 4000 && member(\\"gpu\\", Tag)".'
+        raise _invalid(name, "it is not a text", right)
+    try:
+        found = expression_of(*texts) if request is None else read_expression(texts[0], request)
+    except SyntaxFault as fault:
+        where = {"expression_line": fault.data["line"], "expression_column": fault.data["column"]}
+        hint = fault.hint or "docs/how-to/users.md says what an expression may have."
+        raise _invalid(name, fault.message.removesuffix("."), hint, **where) from None
+    return _of_text(name.strip(), found.text, found.request)
+
+
+def _of_text(name: str, text: str, request: str) -> Requirement:
+    return Requirement(
+        parameter=name, folded=CONSTRAINT, kind=Kind.EXPRESSION, operator="", unit=request, wanted=(text,)
+    )
+
+
+def expression(requirement: Requirement) -> Expression:
+    """What a requirement of kind expression says."""
+    return expression_of(str(requirement.wanted[0]), requirement.unit)
+
+
+def by_clause(criteria: Iterable[Requirement]) -> Iterator[Requirement]:
+    """The same criteria, each clause of an expression one of its own: together they admit the same."""
+    for one in criteria:
+        if one.kind is not Kind.EXPRESSION:
+            yield one
+            continue
+        found = expression(one)
+        for name, clause in zip(names_of_clauses(found), found.clauses, strict=True):
+            yield _of_text(f"{one.parameter} ({name})", clause.text, found.request)
+
+
+def without_clause(criterion: str) -> str:
+    """The name of the whole, if a criterion is one of its clauses."""
+    whole, mark, _ = criterion.partition(" (")
+    return whole if mark and fold(whole.rpartition(".")[2]) == CONSTRAINT else criterion
+
+
+def _compiled(name: str, folded: str, value: object, declared: kinds.ParameterType | None) -> Requirement:
+    kind, unit = (declared.kind, declared.unit) if declared else (Kind.DEDUCED, "")
+    try:
+        given = _given_scalars(value, kind)
+        plain = kind in _PLAIN_KINDS
+        scalars = [
+            item.strip() if plain and isinstance(item, str) else kinds.scalar_of(item, kind, unit)
+            for item in given
+        ]
+    except BadValue as fault:
+        expected = "something plain" if kind is Kind.DEDUCED else f"a {kind.value}"
+        raise _invalid(name, f"{expected} is expected: {fault}", _right(kind, unit)) from fault
+    if not scalars:
+        raise _invalid(name, "it is an empty list, which nothing can fulfil", _right(kind, unit))
+    if kind in _NUMBER_KINDS and _any_negative(scalars):
+        raise _invalid(name, "it is negative", _right(kind, unit))
+    if len(scalars) > 1 and len({*map(type, scalars)}) == 1:
+        scalars = sorted({*scalars})
+    elif len(scalars) > 1:
+        # 1 and True are equal in Python and two values here: truth values first, texts last.
+        unique = {(isinstance(item, str), not isinstance(item, bool), item): item for item in scalars}
+        scalars = [unique[key] for key in sorted(unique)]
+    return Requirement(
+        parameter=declared.name if declared else name,
+        folded=folded,
+        kind=kind,
+        operator=declared.operator if declared else kinds.OPERATORS[kind][0],
+        unit=unit,
+        wanted=tuple(scalars),
+    )
+
+
+def _any_negative(scalars: list[Scalar]) -> bool:
+    """Of a parameter that is declared as no text, a text that spells a number counts as one."""
+    for item in scalars:
+        if not isinstance(item, str):
+            if item < 0:
+                return True
+        elif item[:1] == "-" and (spelled_number(item) or 0) < 0:
+            return True
+    return False
+
+
+def _given_scalars(value: object, kind: Kind) -> Sequence[Scalar]:
+    """The scalars of a requirement as written; raises BadValue for what is neither scalar nor list."""
+    if isinstance(value, str):
+        if len(value) > _MAX_TEXT:
+            raise BadValue(f"the text is longer than {_MAX_TEXT} characters")
+        separated = kind is Kind.LIST and ("," in value or not value.strip())
+        return split_list(value) if separated else (value,)
+    if isinstance(value, int | float):
+        return (value,)
+    if not isinstance(value, list | tuple):
+        raise BadValue("it is neither text, number, truth value nor a list of these")
+    out: list[Scalar] = []
+    for item in value:
+        if isinstance(item, list | tuple):
+            raise BadValue("a list inside a list")
+        if isinstance(item, str) and item.strip() and len(item) <= _MAX_TEXT and "," not in item:
+            out.append(item)
+        else:
+            out.extend(_given_scalars(item, kind))
+        if len(out) > _MAX_VALUES:
+            raise BadValue(f"the list has more than {_MAX_VALUES} values")
+    return out
+
+
+def _invalid(name: str, message: str, hint: str, **data: object) -> InvalidJob:
+    return InvalidJob(
+        f"Requirement {name!r}: {message}.", hint=hint, attribute=f"Requirements.{name}", **data
+    )
+
+
+def _right(kind: Kind, unit: str) -> str:
+    """What would be right, for people."""
+    in_unit = f" ({unit} if it names no unit)" if unit else ""
+    return f"Give {_RIGHT[kind]}{in_unit}, or a list of which any will do."
+
+
+def offers(value: Value, kind: Kind, unit: str) -> tuple[Scalar, ...] | None:
+    """What a resource value offers under a kind; None is the wildcard. Raises BadValue."""
+    scalars = as_scalars(value)
+    if ANY in scalars:
+        return None
+    if kind is Kind.LIST:
+        texts = [part for item in scalars for part in (split_list(item) if isinstance(item, str) else [item])]
+        return tuple(kinds.scalar_of(item, kind) for item in texts)
+    return tuple(kinds.scalar_of(item, kind, unit) for item in scalars)
+
+
+def capacity_order(requirement: Requirement) -> Callable[[Any], Any]:
+    """What orders offers of which as much or more will do."""
+    is_version = requirement.kind is Kind.VERSION
+    return lambda offer: kinds.version_key(str(offer)) if is_version else offer
+
+
+def capacities(requirement: Requirement, offered: Sequence[tuple[Scalar, ...]]) -> list[Scalar | None]:
+    """Of each resource the most that it offers, if a wish for as much or less would do; None where it must be equal.
+
+    Of an undeclared parameter a wanted number is held against numbers and against texts that spell one.
+    """
+    if requirement.kind is not Kind.DEDUCED:
+        order = capacity_order(requirement)
+        return [
+            max(values, key=order) if requirement.operator == kinds.AT_LEAST else None for values in offered
+        ]
+    wants_numbers = not any(isinstance(item, str | bool) for item in requirement.wanted)
+    if not wants_numbers and any(isinstance(item, str | bool) for values in offered for item in values):
+        return [None] * len(offered)
+    return [
+        max((number for item in values if (number := spelled_number(item)) is not None), default=None)
+        for values in offered
+    ]
+
+
+def judge(requirement: Requirement, effective: Effective | None) -> Mismatch | None:
+    """Why the resource value does not fulfil the requirement; None if it does.
+
+    Raises BadValue if the resource value is not of its declared type (a loaded tree has none such).
+    """
+    parameter = requirement.parameter
+    if effective is None:
+        return Mismatch(parameter, f"{parameter} is not declared (wanted {_listed(requirement.wanted)})")
+    offered = offers(effective.value, requirement.kind, requirement.unit)
+    if offered is None or _fulfilled(requirement, offered):
+        return None
+    wanted, have = _compared(requirement, offered)
+    text = f"{parameter}: wanted {wanted}, the {effective.level} offers {have or 'nothing'}"
+    return Mismatch(parameter, text)
+
+
+def _fulfilled(requirement: Requirement, offered: tuple[Scalar, ...]) -> bool:
+    if requirement.kind in _TEXT_KINDS:  # what `admits` says of texts, in one step
+        return not set(requirement.wanted).isdisjoint(offered)
+    return any(
+        kinds.admits(requirement.kind, requirement.operator, wanted, item)
+        for wanted, item in product(requirement.wanted, offered)
+    )
+
+
+def _compared(requirement: Requirement, offered: tuple[Scalar, ...]) -> tuple[str, str]:
+    """What is wanted and what is offered, in words; of capacities the least and the most."""
+    if requirement.kind is Kind.VERSION and requirement.operator == kinds.AT_LEAST:
+        least = min(map(str, requirement.wanted), key=kinds.version_key)
+        return f"at least {least}", max(map(str, offered), key=kinds.version_key, default="")
+    if requirement.kind not in _NUMBER_KINDS or requirement.operator == kinds.EQUAL:
+        return _listed(requirement.wanted), _listed(offered)
+    wanted = [number for item in requirement.wanted if (number := spelled_number(item)) is not None]
+    have = [number for item in offered if (number := spelled_number(item)) is not None]
+    if requirement.kind is Kind.DEDUCED:
+        all_numbers = len(wanted) == len(requirement.wanted) and len(have) == len(offered)
+        all_texts = all(isinstance(item, str) for item in (*requirement.wanted, *offered))
+        if not (all_numbers and have) or all_texts:
+            return _listed(requirement.wanted), _listed(offered)
+    unit = f" {requirement.unit}" if requirement.unit else ""
+    return f"at least {as_text(min(wanted))}{unit}", as_text(max(have)) if have else ""
+
+
+def _listed(values: Iterable[Scalar]) -> str:
+    return " or ".join(map(as_text, values))
+
+
+def access_refusal(access: Effective | None, vo: str) -> Mismatch | None:
+    """Why a VO may not use a node with this access list (parameter VO); None if it may.
+
+    No list and an empty list admit every VO. Without a VO ("") nothing is checked.
+    """
+    if access is None or not vo:
+        return None
+    allowed = offers(access.value, Kind.LIST, "")
+    if not allowed or vo in allowed:
+        return None
+    return Mismatch("VO", f"VO {vo} has no access: the {access.level} admits {_listed(allowed)}")
+
+
+def mismatches(
+    criteria: Iterable[Requirement], params: Mapping[str, Effective], *, vo: str = ""
+) -> tuple[Mismatch, ...]:
+    """All that speaks against a node with these effective values; empty if it is eligible."""
+    found = [access_refusal(params.get(ACCESS), vo)]
+    for one in criteria:
+        if one.kind is Kind.EXPRESSION:
+            texts = (refusal_of(clause, params, vo) for clause in expression(one).clauses)
+            found += [Mismatch(one.parameter, text) for text in texts if text]
+        else:
+            found.append(judge(one, params.get(one.folded)))
+    return tuple(one for one in found if one is not None)

@@ -1,0 +1,165 @@
+"""What stands between a job and each configured queue of its VO: the material of `never` and of `lode why`.
+
+A queue is eligible exactly if no criterion is against it, and pilots are there or may be sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from lodesman.base.errors import InvalidJob, counted
+from lodesman.decide.masks.bits import Plane, near_misses, passing, refused
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.decide.matching.policy import VOConfig
+from lodesman.decide.resources import Requirement, compile_requirements
+from lodesman.decide.resources.requirement import by_clause
+from lodesman.decide.submission.job_changes import JobDemand, job_changes
+from lodesman.languages.jobclass.classes import UsableClass, every_class
+from lodesman.wire.nodes import QueuesExcluded
+from lodesman.wire.why_jobs import JobChange, QueuesForJob
+
+ATTRIBUTES: Final[Mapping[str, str]] = {
+    "site": "Site",
+    "platform": "Platform",
+    "tag": "Tag",
+    "submit_pool": "SubmitPool",
+    "banned_site": "BannedSite",
+    "ce": "GridCE",
+    "job_type": "JobType",
+    "job_class": "JobClass",
+    "required_tag": "RequiredTag",
+    "cores": "NumberOfProcessors",
+    "memory": "Memory",
+    "cpu_time": "CPUTime",
+}
+"""Criterion of the matcher -> the attribute (RequiredTag: the parameter of the queue) that people know it by."""
+REQUIREMENTS: Final = "Requirements"
+_SUBMISSION_POOL: Final = "SubmitPool"  # of a description: the submission pools that may carry its pilots
+FEW: Final = 3
+_MOST_CHANGES: Final = 5
+UNKNOWN: Final = "its Requirements are not known any more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusions(JobDemand):
+    """All queues that a VO may use (`full`, by bit) held against one key and its Requirements."""
+
+    planes: tuple[Plane, ...]
+    _made: dict[int, list[JobChange]] = field(init=False, repr=False, compare=False, default_factory=dict)
+    """By the number asked for: an explanation names the first of them twice."""
+
+    @property
+    def full(self) -> int:
+        """The queues that were asked."""
+        return self.config.table.open_to_vo
+
+    @property
+    def total(self) -> int:
+        """How many queues were asked."""
+        return self.full.bit_count()
+
+    @property
+    def eligible(self) -> int:
+        """The queues against which nothing speaks."""
+        return passing(self.planes, self.full)
+
+    def counts(self) -> list[tuple[str, int]]:
+        """How many queues each criterion rules out, whatever the others say; worst first."""
+        return refused(self.planes)
+
+    def job_changes(self, most: int = _MOST_CHANGES) -> list[JobChange]:
+        """The smallest changes that would make it run: fewest criteria, over single queues; among equals those
+        that gain most queues first. None if it can run as it is, or on no queue however it is changed.
+        """
+        for asked, known in self._made.items():
+            if asked >= most:
+                return known[:most]
+        found = near_misses(self.planes, self.full & ~self.config.hopeless)
+        made = self._made[most] = job_changes(self, found, most=most)
+        return made
+
+    def not_carried(self, bit: int) -> list[str]:
+        """What the submission pools that the job names have against a queue."""
+        named = self.key.submission_pools
+        if self.config.carried(named) >> bit & 1:
+            return []
+        known = [name for name in named if name in (self.config.pools or ())]
+        if known:
+            return [f"submission pool {' or '.join(known)} does not serve it"]
+        return [f"there is no submission pool {' or '.join(named)}"]
+
+    def summary(self) -> QueuesForJob:
+        """Queues asked and eligible, what excludes them, and if none is left the smallest changes."""
+        eligible = self.eligible.bit_count()
+        return QueuesForJob(
+            total=self.total,
+            eligible=eligible,
+            ruled_out_by=[QueuesExcluded(criterion=name, queues=n) for name, n in self.counts()],
+            nearest=[] if eligible else self.job_changes(),
+        )
+
+
+def find_exclusions(
+    key: TaskQueueKey, requirements: tuple[Requirement, ...] | Mapping[str, Any] | None, config: VOConfig,
+    usable: UsableClass = every_class,
+) -> Exclusions:  # fmt: skip
+    """Hold a key, and the Requirements that its SubmitPool stands for (compiled, or as they were stored), against every
+    queue of its VO.
+
+    A requirement that the declared types cannot read any more rules out every queue, and so do unknown Requirements
+    (None).
+    `usable`: the job classes that may be suggested.
+    A parameter that keeps all pilots away from a queue where none is rules it out (`VOConfig.without_pilots`).
+    """
+    full = config.table.open_to_vo
+    place = replace(key, submit_pool="") if key.submit_pool else key
+    planes = [(ATTRIBUTES[name], mask) for name, mask in config.places.lost(full, place)]
+    criteria, unread = (requirements, {}) if isinstance(requirements, tuple) else _read(requirements, config)
+    criteria = tuple(by_clause(criteria))
+    planes += [
+        (f"{REQUIREMENTS}.{one.parameter}", mask & full)
+        for one, mask in zip(criteria, config.table.failing(criteria), strict=True)
+    ]
+    planes += [(name, full) for name in unread]
+    planes += config.without_pilots(key)
+    planes.append((_SUBMISSION_POOL, full & ~config.carried(key.submission_pools)))
+    return Exclusions(
+        key=key,
+        criteria=criteria,
+        unread=unread,
+        config=config,
+        usable=usable,
+        planes=tuple(one for one in planes if one[1]),
+    )
+
+
+def _read(
+    requirements: Mapping[str, Any] | None, config: VOConfig
+) -> tuple[tuple[Requirement, ...], Mapping[str, str]]:
+    """The criteria, and what cannot be read: the name of the criterion that it would be, and the reason."""
+    if requirements is None:
+        return (), {REQUIREMENTS: UNKNOWN}
+    criteria: list[Requirement] = []
+    unread: dict[str, str] = {}
+    for name, value in requirements.items():
+        try:
+            criteria += compile_requirements({name: value}, config.table.types)
+        except InvalidJob as fault:
+            unread[f"{REQUIREMENTS}.{name}"] = fault.message.rstrip(".")
+    return tuple(sorted(criteria, key=lambda one: one.folded)), unread
+
+
+def never_text(found: Exclusions) -> str:
+    """Why no queue can run it, in one sentence without a full stop; '' if one can."""
+    if found.eligible:
+        return ""
+    if not found.total:
+        return f"no queue is configured for VO {found.config.vo}"
+    lost = ", ".join(f"{name} excludes {n} of {found.total}" for name, n in found.counts()[:FEW])
+    best = found.job_changes(1)
+    nearest = (
+        f"; suggestion: {best[0].text} ({best[0].queues} of {counted(found.total, 'queue')})" if best else ""
+    )
+    return f"no queue of VO {found.config.vo} can run it: {lost}{nearest}"

@@ -1,0 +1,260 @@
+"""Values of Grid Engine with one text for each meaning: `h_rt=1:0:0` and `WallTime = 3600` are both `3600`.
+
+The access check compares texts: jobs and their classes come through here first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from typing import Final
+
+from msgspec.structs import replace
+
+from lodesman.base.errors import InvalidConfig
+from lodesman.decide.submission.native_forms import FORMS, amount_text, canonical_tasks, smallest_slots
+from lodesman.decide.submission.native_table import FIELDS, FILES, FREE_MEMORY, MEMORY, SLOTS, path_of
+from lodesman.languages.gridengine.complexes import Complex, Complexes, Consumable, Requestable
+from lodesman.languages.gridengine.values import ComplexType, Value
+from lodesman.languages.jobclass import CanonicalKey, ClassSnapshot, JobValue, JobValues, entries_of
+from lodesman.languages.jobclass.attributes import BOOLEAN_DEFAULTS, AttributeKind, kind_of, truth
+from lodesman.languages.jobclass.specifiers import ClassEntry, ClassList, ClassScalar, ClassValue, together
+from lodesman.languages.jobs.record import shown
+from lodesman.wire.job_classes import AttributeEdit
+from lodesman.wire.jobs import Notice
+
+_ONE_NUMBER: Final = re.compile(r"[+-]?(\d{1,18})(?:-\1)?", re.ASCII)
+Said = tuple[JobValues, tuple[Notice, ...]]
+"""Values, and what there is to say about them."""
+Path = tuple[str, str | None]
+"""An attribute of Grid Engine, and a key of its list."""
+
+
+def key_names(complexes: Complexes) -> CanonicalKey:
+    """By which name the keys of lists are compared: a name and its shortcut are one."""
+
+    def canonical_key(attribute: str, key: str) -> str:
+        return complexes.canonical(key) or key if attribute.startswith("l_") else key
+
+    return canonical_key
+
+
+def request_problem(complexes: Complexes, name: str, amount: str | None) -> str:
+    """Why no job can ask for this amount of a resource, in whole sentences; "" if jobs can."""
+    resource = complexes.get(name)
+    if resource is None:
+        near = complexes.near(name) or "lode quota resources lists them."
+        return "" if name in (*FIELDS, SLOTS) else f"there is no resource {shown(name)!r}. {near}"
+    if resource.requestable is Requestable.NO:
+        return f"jobs cannot ask for {resource.name}. Leave it out."
+    if "%" in (amount or "") or (amount is None and resource.kind is ComplexType.BOOL):
+        return ""  # each member of an array has an amount of its own
+    try:
+        value = resource.value(amount or "")
+    except InvalidConfig as wrong:
+        return f"{wrong.message} {wrong.hint}".rstrip()
+    return _amount_problem(resource, amount or "", value)
+
+
+def _amount_problem(resource: Complex, amount: str, value: Value) -> str:
+    """Why no job can use so much of what it uses up, or is limited by."""
+    is_used_up = resource.is_consumable and resource.name not in FIELDS
+    if isinstance(value, str) or not (is_used_up or resource.name in (*FIELDS, *FREE_MEMORY)):
+        return ""
+    least = 1 if resource.name in (SLOTS, "h_cpu") else 0
+    if least <= value and not (is_used_up and value == inf):
+        return ""
+    return f"no job can use {amount} of {resource.name}. Give an amount from {least}."
+
+
+def cores_of_memory(pe_range: object, complexes: Complexes) -> int:
+    """For how many cores an amount of memory is asked once for each, as Grid Engine has it: for those of the job. It is
+    asked once if the complex of memory that jobs use up is one of JOB.
+    """
+    known = filter(None, map(complexes.get, (MEMORY, *FREE_MEMORY)))
+    used_up = next((one.consumable for one in known if one.is_consumable), Consumable.YES)
+    is_by_core = used_up is Consumable.YES and isinstance(pe_range, str)
+    return (smallest_slots(str(pe_range)) if is_by_core else None) or 1
+
+
+def canonical(values: JobValues, complexes: Complexes) -> Said:
+    """The values with one text for each meaning; unset ones are left out. Notices name what is lost."""
+    notices: list[Notice] = []
+    found: dict[str, JobValue] = {}
+    for name, value in values.items():
+        if not value:
+            continue
+        if name.startswith("l_"):
+            found[name] = _requests(name, entries_of(name, value), complexes)
+        elif name in FILES:
+            found[name] = _one_file(name, entries_of(name, value), notices)
+        elif kind_of(name) is AttributeKind.SCALAR:
+            found[name] = _scalar(name, value if isinstance(value, str) else ",".join(value), notices)
+        elif kind_of(name) is AttributeKind.POSITIONAL:
+            found[name] = tuple(text or "" for text in entries_of(name, value).values())
+        else:
+            found[name] = _entries(name, entries_of(name, value))
+    _move_slots(found, notices)
+    return {name: value for name, value in found.items() if value}, tuple(notices)
+
+
+def _entries(name: str, entries: dict[str, str | None]) -> JobValue:
+    """Variables without a value are empty; queues have none."""
+    if name in ("ac", "v"):
+        return {key: text or "" for key, text in entries.items()}
+    return dict.fromkeys(entries) if name == "q_hard" else entries
+
+
+def _requests(
+    attribute: str, entries: Mapping[str, str | None], complexes: Complexes
+) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for key, text in entries.items():
+        name = key_names(complexes)(attribute, key)
+        form = FORMS.get(name) if attribute == "l_hard" else None
+        before = found.get(name)
+        if form is None:
+            found[name] = amount_text(complexes.get(name), text)
+        elif before is None:
+            found[name] = form.canonical(text or "")
+        else:
+            found[name] = form.largest(before, form.canonical(text or ""))
+    return found
+
+
+def _move_slots(found: dict[str, JobValue], notices: list[Notice]) -> None:
+    """`l_hard slots` is the number of cores, as `pe_range` is."""
+    requests = found.get("l_hard")
+    if isinstance(requests, dict) and SLOTS in requests:
+        text = requests.pop(SLOTS) or ""
+        if "pe_range" not in found:
+            found["pe_range"] = _scalar("pe_range", text, notices)
+
+
+def _scalar(name: str, text: str, notices: list[Notice]) -> str:
+    text = text.strip()
+    if name in BOOLEAN_DEFAULTS:
+        text = truth(text)
+    form = FORMS.get(name)
+    if name == "pe_range" and smallest_slots(text) is not None and not _ONE_NUMBER.fullmatch(text):
+        notices.append(
+            _notice(name, f"{shown(text)} is a range: the smallest number, {smallest_slots(text)}, counts.")
+        )
+    return form.canonical(text) if form else canonical_tasks(text) if name == "t" else text
+
+
+def _one_file(name: str, entries: Mapping[str, str | None], notices: list[Notice]) -> JobValue:
+    """One path, without host: of several the first that has none; none where a text such as `=` names nothing."""
+    paths = [key if value is None else f"{key}={value}" for key, value in entries.items()]
+    if not paths:
+        return {}
+    plain = [path for path in paths if ":" not in path or path.startswith(":")]
+    path = plain[0].removeprefix(":") if plain else paths[0].partition(":")[2]
+    if len(paths) > 1 or not plain:
+        notices.append(_notice(name, f"a path for a host has no meaning: {shown(path)} is taken for all."))
+    return {file_entry(path): None} if path else {}
+
+
+def file_entry(path: str) -> str:
+    """A path as an entry of a list by host; a colon of its own stands behind the one of no host."""
+    return f":{path}" if ":" in path else path
+
+
+def _notice(name: str, message: str) -> Notice:
+    return Notice(path_of(name, None), f"{name}: {message}")
+
+
+def canonical_snapshot(snapshot: ClassSnapshot, complexes: Complexes) -> ClassSnapshot:
+    """A class whose values are canonical, so that a job can be checked against it.
+
+    Names of one resource become one entry with those letters that all have; a list of paths becomes one path, a scalar.
+    """
+    found: dict[str, ClassValue] = {}
+    for name, held in snapshot.attributes.items():
+        if isinstance(held, ClassScalar):
+            found[name] = replace(held, text=_text_of({name: held.text or ""}, name, complexes))
+        elif name in FILES:
+            text = _text_of({name: {one.key: one.value for one in held.entries or ()}}, name, complexes)
+            letters = together(held.grants, "".join(one.grants for one in held.entries or ()))
+            found[name] = ClassScalar(text=text, grants=letters if text is None else letters.replace("+", ""))
+        else:
+            found[name] = _canonical_list(name, held, complexes)
+    requests, cores = snapshot.attributes.get("l_hard"), found.get("pe_range")
+    if isinstance(requests, ClassList) and not (isinstance(cores, ClassScalar) and cores.text):
+        for one in requests.entries or ():
+            if one.value and complexes.canonical(one.key) == SLOTS:
+                letters = together(one.grants, requests.grants).replace("+", "")
+                found["pe_range"] = ClassScalar(text=FORMS["pe_range"].canonical(one.value), grants=letters)
+    return replace(snapshot, attributes=found)
+
+
+def _text_of(values: JobValues, name: str, complexes: Complexes) -> str | None:
+    found = canonical(values, complexes)[0].get(name)
+    return found if isinstance(found, str) else next(iter(found), None) if found else None
+
+
+def _canonical_list(name: str, held: ClassList, complexes: Complexes) -> ClassList:
+    if not held.entries or kind_of(name) is AttributeKind.POSITIONAL:
+        return held
+    entries = {entry.key: entry.value for entry in held.entries}
+    whole = entries_of(name, canonical({name: entries}, complexes)[0].get(name))
+    found: dict[str, ClassEntry] = {}
+    for entry in held.entries:
+        key = key_names(complexes)(name, entry.key)
+        if key in whole:  # slots are not
+            # Letters of the list are in each entry: one of two that are joined may have fewer.
+            letters = together(entry.grants, held.grants).replace("+", "")
+            if key in found:
+                letters = "".join(letter for letter in letters if letter in found[key].grants)
+            found[key] = ClassEntry(key=key, value=whole[key], grants=letters)
+    return ClassList(entries=tuple(found.values()), grants="+" if "+" in held.grants else "")
+
+
+# --- values beside each other --------------------------------------------------------------------------
+
+
+def flat(values: JobValues) -> dict[Path, str | None]:
+    """Each value by attribute and key; a file has one path and no key."""
+    found: dict[Path, str | None] = {}
+    for name, value in values.items():
+        entries = entries_of(name, value) if kind_of(name) is not AttributeKind.SCALAR else {}
+        if name in FILES:
+            found[name, None] = ",".join(entries)
+        elif isinstance(value, str):
+            found[name, None] = value
+        else:
+            found |= {(name, key): text for key, text in entries.items()}
+    return found
+
+
+def changed_paths(before: JobValues, after: JobValues) -> Iterator[Path]:
+    """What differs, by attribute and key."""
+    old, new = flat(before), flat(after)
+    missing = object()
+    return (path for path in {**old, **new} if old.get(path, missing) != new.get(path, missing))
+
+
+def beside_edits(
+    said: JobValues,
+    edits: Sequence[AttributeEdit],
+    before: JobValues,
+    after: JobValues,
+    canonical_key: CanonicalKey,
+) -> tuple[JobValues, list[AttributeEdit]]:
+    """What a client says, and its edits, so that the server comes to what its JSV made of both (`before` -> `after`)."""
+    found, left, new = dict(said), list(edits), flat(after)
+    for name, key in changed_paths(before, after):
+        if key is None or kind_of(name) is not AttributeKind.KEYED:
+            left = [one for one in left if one.attribute != name]
+            found[name] = after.get(name, "")
+            continue
+        left = [one for one in left if one.attribute != name or canonical_key(name, one.key) != key]
+        entries = entries_of(name, found.get(name))
+        entries.pop(key, None)
+        if (name, key) in new:
+            entries[key] = new[name, key]
+            if any(one.verb == "clearp" and one.attribute == name for one in left):
+                left.append(AttributeEdit("adds", name, key, entries[key]))
+        found[name] = entries
+    return found, left

@@ -1,0 +1,122 @@
+"""How a submission came out of the six steps: a record and who wrote what, or a refusal with all that is wrong. Values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct, field
+
+from lodesman.base.errors import Forbidden, InvalidJob, LodesmanError
+from lodesman.decide.submission.native_table import path_of
+from lodesman.languages.jobclass import ClassSnapshot, JobValues, Violation
+from lodesman.languages.jobs.record import Record, shown
+from lodesman.wire.jobs import Notice
+
+
+class ValueSource(StrEnum):
+    """Where a value came from, in the order in which they write."""
+
+    DEFAULT = "default"
+    CLASS = "class"
+    COMMAND_LINE = "command line"
+    CLIENT_JSV = "client JSV"
+    SERVER_JSV = "server JSV"
+    CHANGE = "change"
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """Who wrote a value last; `script` names a JSV."""
+
+    step: ValueSource
+    script: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.step} {self.script}".rstrip()
+
+
+class JsvView(Struct, frozen=True, kw_only=True):
+    """What the server JSV sees of a job, or what it made of it. `job_class` is `jc`: "" without a class.
+
+    `rejected`: the text of a rejection; the rest does not count then.
+    """
+
+    values: JobValues
+    job_class: str = ""
+    rejected: str | None = None
+
+
+class Breach(Struct, frozen=True, kw_only=True):
+    """What a class does not allow, and who wrote it."""
+
+    violation: Violation
+    origin: Origin
+
+
+class Resolved(Struct, frozen=True, kw_only=True):
+    """What the job is to be. `origins` by attribute of a description (`WallTime`, `Environment.A`); one that is not there
+    came with the record. `jsv_runs`: how often the server JSV was asked; a real server has used up a number then.
+    """
+
+    record: Record
+    snapshot: ClassSnapshot | None = None
+    notices: tuple[Notice, ...] = ()
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    jsv_runs: int = 0
+
+
+class NotResolved(Struct, frozen=True, kw_only=True):
+    """A no: a sentence without a full stop, every breach of the class, and the classes that were asked for in turn. `jsv`:
+    the verifier of the server that said it. `asked`: what cannot be done.
+    """
+
+    sentence: str
+    breaches: tuple[Breach, ...] = ()
+    chain: tuple[str, ...] = ()
+    jsv_runs: int = 0
+    attribute: str = ""
+    forbidden: bool = False
+    jsv: str = ""
+    asked: str = "run job"
+
+    @property
+    def error(self) -> LodesmanError:
+        """The error for the user, in the words of Grid Engine; its data name all breaches."""
+        data: dict[str, Any] = {"attribute": self.attribute} if self.attribute else {}
+        if self.jsv:
+            data["jsv"] = self.jsv
+        if self.chain:
+            data["chain"] = list(self.chain)
+        if self.breaches:
+            data["violations"] = [_as_data(one) for one in self.breaches]
+        hint = " ".join(_in_words(one) for one in self.breaches)
+        if self.jsv:
+            hint = f"The JSV of the server says so: {self.jsv}."
+        sentence = self.sentence if self.sentence.endswith(".") else f"{self.sentence}."
+        kind = Forbidden if self.forbidden else InvalidJob
+        return kind(f"Unable to {self.asked}: {sentence}", hint=hint, **data)
+
+
+def _as_data(breach: Breach) -> dict[str, str | None]:
+    one = breach.violation
+    return {
+        "attribute": one.attribute,
+        "key": one.key,
+        "here": path_of(one.attribute, one.key),
+        "deed": str(one.deed),
+        "specifier": one.specifier,
+        "given": one.given,
+        "allowed": one.allowed,
+        "origin": str(breach.origin),
+    }
+
+
+def _in_words(breach: Breach) -> str:
+    one = breach.violation
+    given = "nothing" if one.given is None else shown(one.given)
+    allowed = "nothing" if one.allowed is None else shown(one.allowed)
+    what = f"{one.attribute} {one.key}" if one.key else one.attribute
+    letters = f"with {{{one.specifier}}}" if one.specifier else "without a specifier"
+    said = f"{given} is from the {breach.origin}; the class has {allowed} {letters}"
+    return f"{path_of(one.attribute, one.key)} ({what}): {said}."

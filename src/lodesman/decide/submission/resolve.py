@@ -1,0 +1,356 @@
+"""What a submission with a job class, or before a verifier of the server (JSV), is to be: the six steps of Grid Engine.
+
+    1 an empty job      2 system defaults      3 the values of the class      4 what the record says
+    5 the server JSV may change all of it; if it changes the class, all begins again      6 access specifiers
+
+A pure machine: a generator that asks its caller for the JSV's word. It works on records, before this program fills in its
+own defaults, which could not be separated from the user's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct, field
+
+from lodesman.decide.submission.native import free_memory, record_of, values_of, with_free_memory
+from lodesman.decide.submission.native_table import BY_USER, FILES, FREE_MEMORY, HOLD, MEMORY, path_of
+from lodesman.decide.submission.native_texts import (
+    Path,
+    canonical,
+    canonical_snapshot,
+    changed_paths,
+    flat,
+    key_names,
+)
+from lodesman.decide.submission.resolution import Breach, JsvView, NotResolved, Origin, Resolved, ValueSource
+from lodesman.languages.gridengine.complexes import Complexes
+from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.values import UnreadableValue
+from lodesman.languages.jobclass import (
+    ClassRefusal,
+    ClassSnapshot,
+    Give,
+    JobValues,
+    Violation,
+    check,
+    choose_class,
+    entries_of,
+    merge,
+    refusal_sentence,
+)
+from lodesman.languages.jobclass.access import Deed
+from lodesman.languages.jobclass.request import RequestChange
+from lodesman.languages.jobclass.rights import RefusalReason, split_name
+from lodesman.languages.jobclass.specifiers import ClassList
+from lodesman.languages.jobs.attributes import BY_SPELLING, by_name
+from lodesman.languages.jobs.record import Record, shown
+from lodesman.wire.jobs import Notice
+
+_MOST_RESTARTS: Final = 10
+_NO_CLASS: Final = "NONE"
+_OF_CLASSES: Final = frozenset(
+    spelling.lower() for spelling, one in BY_SPELLING.items() if one.name in {"JobClass", "Variant"}
+)
+_JC: Final = "jc"
+_NAME: Final = "N"
+
+Derive = Callable[[str], ClassSnapshot | ClassRefusal]
+"""`class` or `class.variant` -> what its jobs get, or why this user cannot have it."""
+
+
+class SubmissionRules(Struct, frozen=True, kw_only=True):
+    """What the server does to each submission. `defaults`: system defaults; `jsv`: the name of its JSV, "" without one."""
+
+    default_jc: str = ""
+    enforce_jc: bool = False
+    defaults: JobValues = field(default_factory=dict)
+    jsv: str = ""
+    complexes: Complexes = STOCK_COMPLEXES
+
+
+class DraftRecord(Struct, frozen=True, kw_only=True):
+    """A submission as it left the client: its record, edits of its lists (-adds, -mods, -clears, -clearp), and the client
+    JSV that wrote an attribute of Grid Engine (or `l_hard h_rt`, an entry of its list) last, where one did. `usual_name`:
+    its JobName counts as a default. `hold`: its user has it Held.
+    """
+
+    record: Record
+    edits: Sequence[RequestChange] = ()
+    client_jsv: Mapping[str, str] = field(default_factory=dict)
+    usual_name: bool = False
+    hold: bool = False
+
+
+Resolution = Generator[JsvView, JsvView, Resolved | NotResolved]
+
+
+def resolve(draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> Resolution:
+    """Go through the six steps. Yields what the server JSV must see, if there is one, and is sent what it made of it.
+
+    Without class, system defaults and JSV the record comes back as it is, at once.
+    """
+    wanted, variant = asked_class(draft.record), class_of(draft.record)[1]
+    if variant and split_name(wanted)[1] != variant:
+        what = f"{shown(wanted)} is another variant" if wanted else "there is no JobClass"
+        return NotResolved(sentence=f"Variant {shown(variant)}: {what}", attribute="Variant")
+    chosen = choose_class(wanted, rules.default_jc, enforce_jc=rules.enforce_jc)
+    if isinstance(chosen, str) or wanted or draft.edits or draft.client_jsv or rules.defaults or rules.jsv:
+        return (yield from _Steps(draft, rules, derive).run(chosen, asked=bool(wanted)))
+    if isinstance(chosen, ClassRefusal):
+        return _refused(chosen)
+    return Resolved(record=draft.record)
+
+
+class _Steps:
+    """One submission on its way."""
+
+    def __init__(self, draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> None:
+        self.draft = draft
+        self.rules = rules
+        self.derive = derive
+        self.notices = values_of(draft.record, rules.complexes)[1]
+        self.writers: dict[Path, Origin] = {}
+        self.said: dict[str, str | None] = {}  # requests of the record itself
+        self.runs = 0
+
+    def run(self, chosen: str | ClassRefusal | None, *, asked: bool) -> Resolution:
+        """Steps 1 to 6, again for each class that the JSV asks for."""
+        chain: list[str] = []
+        by_user = self._origin((_JC, None), ValueSource.COMMAND_LINE)
+        origin = by_user if asked else Origin(step=ValueSource.DEFAULT)
+        while True:
+            snapshot = self.derive(chosen) if isinstance(chosen, str) else chosen
+            if isinstance(snapshot, ClassRefusal):
+                by_default = chosen == self.rules.default_jc and not (asked or chain)
+                return _refused(snapshot, chain, self.runs, by_default=by_default)
+            name = snapshot.name if snapshot else _NO_CLASS
+            if name in chain or len(chain) > _MOST_RESTARTS:
+                steps = " -> ".join([*chain, name])
+                sentence = f"JSV keeps changing the job class: {steps}"
+                return NotResolved(
+                    sentence=sentence, chain=(*chain, name), jsv_runs=self.runs, jsv=self.rules.jsv
+                )
+            chain.append(name)
+            values = self._filled(snapshot)
+            if isinstance(values, NotResolved) or not self.rules.jsv:
+                break
+            answer = yield JsvView(values=values, job_class=chosen if isinstance(chosen, str) else "")
+            self.runs += 1
+            if answer.rejected is not None:
+                return NotResolved(sentence=answer.rejected, jsv_runs=self.runs, jsv=self.rules.jsv)
+            if full_name(answer.job_class) == name:
+                values = self._changed(values, answer.values)
+                break
+            # default_jc counts only for what the user left open.
+            chosen = choose_class(answer.job_class or _NO_CLASS, "", enforce_jc=self.rules.enforce_jc)
+            origin = Origin(step=ValueSource.SERVER_JSV, script=self.rules.jsv)
+        return values if isinstance(values, NotResolved) else self._end(snapshot, values, origin)
+
+    def _canonical(self, values: JobValues) -> JobValues:
+        found, notices = canonical(values, self.rules.complexes)
+        self.notices += notices
+        return found
+
+    def _filled(self, snapshot: ClassSnapshot | None) -> JobValues | NotResolved:
+        """Steps 1 to 4."""
+        self.writers = {}
+        values = dict(self._canonical(self.rules.defaults))
+        own_name = values_of(self.draft.record, self.rules.complexes)[0].get(_NAME)
+        if self.draft.usual_name and own_name:
+            values.setdefault(_NAME, own_name)
+        self._write(flat(values), ValueSource.DEFAULT)
+        of_class = self._canonical(snapshot.values) if snapshot else {}
+        values |= of_class
+        self._write(flat(of_class), ValueSource.CLASS)
+        said = dict(values_of(self.draft.record, self.rules.complexes, values.get("pe_range"))[0])
+        if self.draft.usual_name:
+            said.pop(_NAME, None)
+        if self.draft.hold:
+            said.setdefault(HOLD, BY_USER)
+        self.said = entries_of("l_hard", said.get("l_hard"))
+        # A job has one of these files: the user's comes instead.
+        start = {name: value for name, value in values.items() if name not in FILES or name not in said}
+        keys = key_names(self.rules.complexes)
+        merged = merge(start, [Give(attribute=name, value=one) for name, one in said.items()], keys)
+        self._write(flat(said), ValueSource.COMMAND_LINE)
+        if not self.draft.edits:
+            return merged.values
+        edited = merge(merged.values, self.draft.edits, keys)
+        if edited.faults:
+            return NotResolved(sentence=" ".join(map(str, edited.faults)), jsv_runs=self.runs)
+        found = self._canonical(edited.values)
+        self._write(changed_paths(merged.values, found), ValueSource.COMMAND_LINE)
+        return found
+
+    def _changed(self, before: JobValues, given: JobValues) -> JobValues | NotResolved:
+        """Step 5: what the server JSV left, and what of it is its own."""
+        try:
+            after = self._canonical(given)
+        except UnreadableValue as wrong:
+            sentence = f"JSV {self.rules.jsv} sets a value that cannot be read: {wrong}"
+            return NotResolved(sentence=sentence, jsv_runs=self.runs)
+        self._write(changed_paths(before, after), ValueSource.SERVER_JSV)
+        return after
+
+    def _write(self, paths: Iterable[Path], step: ValueSource) -> None:
+        self.writers |= {path: self._origin(path, step) for path in paths}
+
+    def _origin(self, path: Path, step: ValueSource) -> Origin:
+        if step is ValueSource.COMMAND_LINE and self.draft.client_jsv:
+            by_entry = self.draft.client_jsv.get(" ".join(filter(None, path)), "")
+            client = by_entry or self.draft.client_jsv.get(path[0], "")
+            step = ValueSource.CLIENT_JSV if client else step
+            return Origin(step=step, script=client)
+        return Origin(step=step, script=self.rules.jsv if step is ValueSource.SERVER_JSV else "")
+
+    def _end(
+        self, snapshot: ClassSnapshot | None, values: JobValues, of_class: Origin
+    ) -> Resolved | NotResolved:
+        """Step 6, and the record of what came about."""
+        usual = Origin(step=ValueSource.COMMAND_LINE)
+        found = violations(snapshot, values, self.rules.complexes)
+        breaches = tuple(
+            Breach(violation=one, origin=self.writers.get((one.attribute, one.key), usual)) for one in found
+        )
+        # What the system gives to every job is no deed of this one.
+        breaches = tuple(
+            one
+            for one in breaches
+            if one.origin.step is not ValueSource.DEFAULT or one.violation.deed not in (Deed.ADDED, Deed.SET)
+        )
+        if snapshot and breaches:
+            return access_refusal(snapshot, breaches, self.runs)
+        record, notices = record_of(self.draft.record, values, self.rules.complexes)
+        origins = {path_of(*path): self.writers[path] for path in self._by_step(values)}
+        free = self._free_memory(values)
+        if free and (wider := with_free_memory(record, values, free, self.rules.complexes)) is not record:
+            record = wider
+            origins["Memory"] = self.writers["l_hard", free[0]]
+        record = _of_snapshot(record, snapshot)
+        if snapshot:
+            origins |= dict.fromkeys(("JobClass", "Variant"), of_class)
+        return Resolved(
+            record=record,
+            snapshot=snapshot,
+            notices=tuple(dict.fromkeys((*self.notices, *notices, *self._of_empty(values)))),
+            origins=origins,
+            jsv_runs=self.runs,
+        )
+
+    def _free_memory(self, values: JobValues) -> list[str]:
+        """The requests of free memory that others than the record say."""
+        return [
+            name
+            for name, text in entries_of("l_hard", values.get("l_hard")).items()
+            if name in FREE_MEMORY
+            and (
+                self.said.get(name) != text
+                or self.writers["l_hard", name].step is not ValueSource.COMMAND_LINE
+            )
+        ]
+
+    def _of_empty(self, values: JobValues) -> Iterator[Notice]:
+        """Who wrote an empty value may have meant to remove what the class says."""
+        for name, value in self.draft.record.items():
+            attribute = by_name(name) if value in ("", [], {}) else None
+            for path in flat(values) if attribute else ():
+                here = path_of(*path).partition(".")[0]
+                if attribute and here == attribute.name and self.writers[path].step is ValueSource.CLASS:
+                    words = f"it is empty, and the job has what its class says; to remove that: --clearp {path[0]}"
+                    yield Notice(here, f"{here}: {words}.")
+
+    def _by_step(self, values: JobValues) -> list[Path]:
+        """The paths of values: where several are one attribute here, the last writer comes last."""
+        order = list(ValueSource)
+        return sorted(flat(values), key=lambda path: order.index(self.writers[path].step))
+
+
+def violations(
+    snapshot: ClassSnapshot | None, values: JobValues, complexes: Complexes
+) -> tuple[Violation, ...]:
+    """All that a class does not allow of a job. A limit of memory that only repeats its free memory adds nothing."""
+    if snapshot is None:
+        return ()
+    held, requests = canonical_snapshot(snapshot, complexes), entries_of("l_hard", values.get("l_hard"))
+    of_class = held.attributes.get("l_hard")
+    named = {one.key for one in of_class.entries or ()} if isinstance(of_class, ClassList) else set()
+    if MEMORY not in named and requests.get(MEMORY) == free_memory(requests, FREE_MEMORY):
+        values = {**values, "l_hard": {key: text for key, text in requests.items() if key != MEMORY}}
+    return check(held, values, key_names(complexes))
+
+
+def access_refusal(
+    snapshot: ClassSnapshot, breaches: Sequence[Breach], runs: int = 0, asked: str = "run job"
+) -> NotResolved:
+    """A no that names all breaches."""
+    first = breaches[0].violation
+    path = path_of(first.attribute, first.key)
+    return NotResolved(
+        sentence=refusal_sentence(snapshot, [one.violation for one in breaches]),
+        breaches=tuple(breaches),
+        jsv_runs=runs,
+        asked=asked,
+        attribute=path if path.startswith("Requirements.") else path.partition(".")[0],  # it has a position
+    )
+
+
+def _refused(
+    no: ClassRefusal, chain: Sequence[str] = (), runs: int = 0, *, by_default: bool = False
+) -> NotResolved:
+    more = " It is the default_jc of the server; name another one with --class." if by_default else ""
+    return NotResolved(
+        sentence=f"{no.sentence}{more}",
+        chain=tuple(chain),
+        jsv_runs=runs,
+        attribute="JobClass",
+        forbidden=no.reason is RefusalReason.NOT_ALLOWED,
+    )
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def names_class(record: Record) -> bool:
+    """Whether a description has JobClass or Variant at all."""
+    return not _OF_CLASSES.isdisjoint(map(str.lower, record))
+
+
+def asked_class(record: Record) -> str:
+    """The class that a description asks for, with its variant if it names one; "": none."""
+    wanted, variant = class_of(record)
+    return f"{wanted}.{variant}" if variant and wanted and "." not in wanted else wanted
+
+
+def class_of(record: Record) -> tuple[str, str]:
+    """JobClass and Variant as they are written; what is no text is left to reading the job, which refuses it."""
+    found = {"JobClass": "", "Variant": ""}
+    for name, value in record.items():
+        attribute = by_name(name) if name[:1] in "jJvV" else None
+        if attribute and attribute.name in found and isinstance(value, str):
+            found[attribute.name] = value
+    return found["JobClass"], found["Variant"]
+
+
+def full_name(wanted: str) -> str:
+    """`class.variant` of what was asked for; NONE: no class."""
+    return ".".join(split_name(wanted)) if wanted and wanted.upper() != _NO_CLASS else _NO_CLASS
+
+
+def _of_snapshot(record: Record, snapshot: ClassSnapshot | None) -> Record:
+    """The record with class and variant as two names, or with neither."""
+    return with_class(record, snapshot.job_class if snapshot else "", snapshot.variant if snapshot else "")
+
+
+def with_class(record: Record, job_class: str, variant: str = "") -> Record:
+    """The record with this class and variant, each only if it is given, instead of those that it names."""
+    wanted = {name: text for name, text in (("JobClass", job_class), ("Variant", variant)) if text}
+    if class_of(record) == ("", "") and not wanted:
+        return record
+    kept = {
+        name: value
+        for name, value in record.items()
+        if not (attribute := by_name(name)) or attribute.name not in ("JobClass", "Variant")
+    }
+    return kept | wanted

@@ -1,0 +1,86 @@
+"""A job that waits, beside its class: what of it is its own, whether it may be changed so, and who wrote what then."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from lodesman.decide.submission.native import values_of
+from lodesman.decide.submission.native_texts import changed_paths
+from lodesman.decide.submission.resolution import Breach, NotResolved, Origin, ValueSource
+from lodesman.decide.submission.resolve import access_refusal, class_of, violations
+from lodesman.languages.gridengine.complexes import Complexes
+from lodesman.languages.jobclass import ClassSnapshot
+from lodesman.languages.jobs.record import Record
+
+ASKED: Final = "change job"
+"""What cannot be done, in the words of `NotResolved`."""
+FROM_CLASS: Final = frozenset({str(ValueSource.CLASS), str(ValueSource.DEFAULT)})
+"""The origins of values that are not the job's own."""
+_CLASS: Final = ("JobClass", "Variant")
+
+
+def changed_attributes(old: Record, new: Record, complexes: Complexes) -> frozenset[str]:
+    """The attributes of Grid Engine in which two records differ: what a list of allowed modifications is about."""
+    before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
+    changed = {name for name, _ in changed_paths(before, after)}
+    return frozenset({*changed, "jc"} if class_of(old) != class_of(new) else changed)
+
+
+def refuse_change(
+    old: Record, new: Record, snapshot: ClassSnapshot | None, complexes: Complexes
+) -> NotResolved | None:
+    """Why a waiting job may not be changed so, by the class as it was when the job got it, or None."""
+    before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
+    changed = set(changed_paths(before, after))
+    origin = Origin(step=ValueSource.CHANGE)
+    breaches = [
+        Breach(violation=one, origin=origin)
+        for one in violations(snapshot, after, complexes)
+        if (one.attribute, one.key) in changed
+    ]
+    return access_refusal(snapshot, breaches, asked=ASKED) if snapshot and breaches else None
+
+
+def own_record(
+    record: Record, origins: Mapping[str, str], said: Collection[str], usual: Mapping[str, Any]
+) -> Record:
+    """What of a job is its own: without class, and without what its class or the system gave. `record`: all that it has but
+    for what is `usual`, which is its own where a user said it. `said`: the attributes that are its own whatever `origins`
+    (`WallTime`, `Environment.A`) know.
+    """
+    own = {name: value for name, value in record.items() if name not in _CLASS}
+    for path, origin in origins.items():
+        name, _, part = path.partition(".")
+        if name not in said and origin in FROM_CLASS and name in own:
+            left = _without(own[name], part) if part else None
+            own = {key: left if key == name else one for key, one in own.items() if key != name or left}
+    for path in (*said, *(path for path, origin in origins.items() if origin not in FROM_CLASS)):
+        if path not in record and path not in _CLASS and path in usual:
+            own[path] = usual[path]
+    return own
+
+
+def _without(value: Any, part: str) -> Any:
+    """A record, or a list of `name=amount`, without one of its entries."""
+    if isinstance(value, Mapping):
+        return {name: one for name, one in value.items() if name != part}
+    return [one for one in value if str(one).partition("=")[0] != part] if isinstance(value, list) else None
+
+
+def changed_origins(origins: Mapping[str, str], names: Iterable[str], by: str) -> dict[str, str]:
+    """Who wrote what after a user gave a job other values of these attributes."""
+    of_change = dict.fromkeys(names, f"{ValueSource.CHANGE} by {by}")
+    return {path: one for path, one in origins.items() if path.partition(".")[0] not in of_change} | of_change
+
+
+def origins_of_new_class(
+    found: Mapping[str, str], before: Mapping[str, str], names: Iterable[str], by: str
+) -> dict[str, str]:
+    """The same of a job that got another class, which wrote `found`: what is its own is still from whom it was."""
+    own = str(ValueSource.COMMAND_LINE)
+    kept = {
+        path: before.get(path, one) if one == own and before.get(path) not in FROM_CLASS else one
+        for path, one in found.items()
+    }
+    return changed_origins(kept, {*names, *_CLASS} if "JobClass" in found else names, by)

@@ -1,0 +1,1 @@
+"""Texts and their values: descriptions of jobs, ClassAds, Grid Engine's words, job classes, quota sets. Pure."""

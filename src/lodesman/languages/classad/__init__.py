@@ -1,0 +1,33 @@
+"""ClassAds, the language in which jobs and sites say what they need of each other (as in HTCondor).
+
+`tokens` and `parse` read texts, `nodes` are their trees, `write` prints them. `values` and `functions` (with `texts`,
+`searches`, `policies`, `words`, `times`, `contexts`) say what operators and functions mean, `patterns` (with `marks` and
+`characters`) reads regular expressions and `regexp` searches with them. `closures` says what an
+expression is worth in an ad beside another one, exactly; `fast` says the same of matches sooner, `partial` what can be said
+before the other ad is known, `clauses` why a match fails.
+"""
+
+from lodesman.languages.classad.ads import EMPTY, Ad, Run
+from lodesman.languages.classad.closures import evaluate, matches
+from lodesman.languages.classad.nodes import Node
+from lodesman.languages.classad.parse import parse_ad, parse_ads, parse_expression
+from lodesman.languages.classad.values import ERROR, UNDEFINED, Value
+from lodesman.languages.classad.write import write_ad, write_expression, write_value
+
+__all__ = [
+    "EMPTY",
+    "ERROR",
+    "UNDEFINED",
+    "Ad",
+    "Node",
+    "Run",
+    "Value",
+    "evaluate",
+    "matches",
+    "parse_ad",
+    "parse_ads",
+    "parse_expression",
+    "write_ad",
+    "write_expression",
+    "write_value",
+]

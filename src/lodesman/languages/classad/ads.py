@@ -1,0 +1,175 @@
+"""Ads: attributes in their order, found without regard to case, and the frame in which an expression is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from lodesman.languages.classad.nodes import Constant, Node, constant_of, walk
+from lodesman.languages.classad.values import NestedAd, Value, lower, steps_of
+
+MOST_STEPS: Final = 50_000
+"""Steps of one evaluation, each a third of a microsecond or so: a part of an expression is one, so are an item of a list, a
+few characters of a text, a character beside one state of a regular expression.
+"""
+
+
+class TooDear(Exception):
+    """An evaluation has made all its steps; it is ERROR."""
+
+
+class Asked(NamedTuple):
+    """What an expression itself asks for, names in small letters: `bare` ones, those of MY and of TARGET; the time; an ad as
+    a whole.
+    """
+
+    bare: frozenset[str]
+    my: frozenset[str]
+    target: frozenset[str]
+    clock: bool
+    whole: bool
+
+
+@dataclass(slots=True, eq=False)
+class AdAttribute:
+    """An attribute. `closure` is made when it is first needed, and `steps`, what it costs without what it asks for; so is
+    `asked` (`partial.asked_by`).
+    """
+
+    name: str
+    node: Node
+    closure: Closure | None = None
+    steps: int = 0
+    asked: Asked | None = None
+
+
+class Ad(NestedAd):
+    """Attributes by name. `outer`: the ad in whose text it stands, where names that it lacks are sought next.
+
+    `constants` has the attributes that are values already, and nothing else.
+    """
+
+    __slots__ = ("constants", "entries", "outer")
+
+    def __init__(self, entries: dict[str, AdAttribute], outer: Ad | None = None) -> None:
+        self.entries = entries
+        self.outer = outer
+        self.constants: dict[str, Value] = {}
+        for name, entry in entries.items():
+            value = constant_of(entry.node)
+            if value is not None:
+                self.constants[name] = value
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[AdAttribute]:
+        return iter(self.entries.values())
+
+    def __contains__(self, name: str) -> bool:
+        return lower(name) in self.entries
+
+    def node(self, name: str) -> Node | None:
+        """The expression of an attribute, or None."""
+        entry = self.entries.get(lower(name))
+        return entry.node if entry else None
+
+    def nested_in(self, outer: Ad) -> Ad:
+        """The same ad as a part of another one."""
+        found = Ad.__new__(Ad)
+        found.entries, found.constants, found.outer = self.entries, self.constants, outer
+        return found
+
+    def part(self, names: Iterable[str]) -> Ad:
+        """An ad of those of its attributes that have these names, in small letters."""
+        found = self.nested_in(self)
+        found.outer = self.outer
+        found.entries = {name: self.entries[name] for name in names}
+        found.constants = {name: self.constants[name] for name in found.entries if name in self.constants}
+        return found
+
+    def with_constants(self) -> Ad:
+        """The same ad with `constants` of its own, for values that change from match to match."""
+        found = self.nested_in(self)
+        found.constants, found.outer = dict(self.constants), self.outer
+        return found
+
+    def root(self) -> Ad:
+        """The outermost ad."""
+        ad = self
+        while ad.outer is not None:
+            ad = ad.outer
+        return ad
+
+
+EMPTY: Final = Ad({})
+
+
+def ad_of(values: Mapping[str, Value]) -> Ad:
+    """An ad of these values."""
+    return Ad({lower(name): AdAttribute(name, Constant(value=value)) for name, value in values.items()})
+
+
+@dataclass(slots=True)
+class Run:
+    """What one evaluation has done so far, or several that share their steps. `now`: seconds since 1970. `busy`: attributes
+    that are being evaluated.
+
+    `cycle`: the names of a cycle that was found, in its order.
+    """
+
+    now: float = 0.0
+    steps: int = 0
+    most: int = MOST_STEPS
+    busy: list[AdAttribute] = field(default_factory=list)
+    cycle: tuple[str, ...] = ()
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it took more steps than it may: what it found is ERROR."""
+        return self.steps > self.most
+
+    def spend(self, steps: int) -> None:
+        """Before so much is done. Raises TooDear, and it is not done then."""
+        self.steps += steps
+        if self.steps > self.most:
+            self.steps = self.most + 1
+            raise TooDear
+
+    def spend_on(self, value: Value, times: int = 1) -> None:
+        """Before all of a value is read or printed, with all that is in it; `times`: each text so often. Raises TooDear."""
+        todo = [value]
+        while todo:
+            one = todo.pop()
+            if isinstance(one, str):
+                self.spend(1 + steps_of(one) * times)
+            elif isinstance(one, tuple):
+                self.spend(1 + len(one))
+                todo.extend(one)
+            elif isinstance(one, Ad):
+                for part in (part for entry in one for part in walk(entry.node)):
+                    self.spend(4 + (steps_of(part.value) * times if isinstance(part, Constant) else 0))
+
+
+class Frame:
+    """Where an expression stands: in `ad`, whose outermost ad is `my`; `target` is the other side of a match."""
+
+    __slots__ = ("ad", "my", "run", "target")
+
+    def __init__(self, ad: Ad, my: Ad, target: Ad | None, run: Run) -> None:
+        self.ad = ad
+        self.my = my
+        self.target = target
+        self.run = run
+
+
+Closure = Callable[[Frame], Value]
+SIDES: Final[Mapping[str, Callable[[Frame], Ad | None]]] = {
+    "my": lambda frame: frame.ad,
+    "self": lambda frame: frame.ad,
+    "target": lambda frame: frame.target,
+    "other": lambda frame: frame.target,
+    "parent": lambda frame: frame.ad.outer,
+}
+"""The ads that words in small letters stand for where an expression stands."""

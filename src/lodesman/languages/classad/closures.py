@@ -1,0 +1,395 @@
+"""Expressions as closures: what they mean, exactly. `evaluate` gives the value of an attribute or of an expression.
+
+A name is sought in the ad where it stands, then in those around it, then in TARGET; one of MY not in TARGET. An attribute
+that is found in the other ad is evaluated there: MY and TARGET change places.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from lodesman.languages.classad.ads import EMPTY, SIDES, Ad, AdAttribute, Closure, Frame, Run, TooDear
+from lodesman.languages.classad.contexts import CONTEXTS, Evaluator
+from lodesman.languages.classad.functions import FUNCTIONS, LAZY, steps_of_expression
+from lodesman.languages.classad.nodes import (
+    SCOPE_WORDS,
+    AdLiteral,
+    Binary,
+    Conditional,
+    Constant,
+    FunctionCall,
+    ListLiteral,
+    Logic,
+    Name,
+    Node,
+    Select,
+    Subscript,
+    Unary,
+    constant_of,
+)
+from lodesman.languages.classad.parse import entries_of
+from lodesman.languages.classad.values import (
+    ERROR,
+    STRICT,
+    UNDEFINED,
+    Special,
+    UnaryName,
+    Value,
+    is_true,
+    lower,
+    steps_of,
+    truth,
+    unary,
+)
+
+
+def evaluate(node: Node | str, my: Ad = EMPTY, target: Ad | None = None, *, run: Run | None = None) -> Value:
+    """The value of an expression, or of the attribute with this name, UNDEFINED if there is none. Never raises.
+
+    An expression that asks for itself, too deep or needs too many steps is ERROR.
+    """
+    frame = Frame(my, my, target, run or Run())
+    try:
+        if isinstance(node, str):
+            return look_up(frame, my, lower(node))
+        return compiled(node)(frame)
+    except (RecursionError, TooDear):
+        return ERROR
+
+
+def worth(closure: Closure, frame: Frame) -> Value:
+    """What an expression is worth. Never raises."""
+    try:
+        return closure(frame)
+    except (RecursionError, TooDear):
+        return ERROR
+
+
+def matches(my: Ad, target: Ad, *, run: Run | None = None) -> bool:
+    """Whether the Requirements of both are true for each other."""
+    run = run or Run()
+    return is_true(_requirements(my, target, run)) and is_true(_requirements(target, my, run))
+
+
+def _requirements(my: Ad, target: Ad, run: Run) -> Value:
+    entry = my.entries.get("requirements")
+    run.steps = 0
+    return UNDEFINED if entry is None else worth(_closure_of(entry), Frame(my, my, target, run))
+
+
+def look_up(frame: Frame, ad: Ad, key: str) -> Value:
+    """The value of an attribute of one ad, in small letters."""
+    value = ad.constants.get(key)
+    if value is not None:
+        return value
+    entry = ad.entries.get(key)
+    if entry is None:
+        return UNDEFINED
+    run = frame.run
+    closure = entry.closure or _closure_of(entry)
+    run.steps += entry.steps
+    if run.steps > run.most:
+        raise TooDear
+    if entry in run.busy:
+        run.cycle = run.cycle or tuple(one.name for one in run.busy[run.busy.index(entry) :])
+        return ERROR
+    run.busy.append(entry)
+    try:
+        return closure(_frame_in(frame, ad))
+    finally:
+        run.busy.pop()
+
+
+def _closure_of(entry: AdAttribute) -> Closure:
+    if entry.closure is None:
+        entry.steps = steps_of_expression(entry.node)
+        entry.closure = compiled(entry.node)
+    return entry.closure
+
+
+def _frame_in(frame: Frame, ad: Ad) -> Frame:
+    root = ad.root()
+    if root is frame.my:
+        return frame if ad is frame.ad else Frame(ad, frame.my, frame.target, frame.run)
+    if root is frame.target:
+        return Frame(ad, root, frame.my, frame.run)
+    return Frame(ad, root, None, frame.run)
+
+
+# --- parts ------------------------------------------------------------------------------------------------
+
+
+def compiled(node: Node) -> Closure:  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
+    """The closure of an expression."""
+    constant = constant_of(node)
+    if constant is not None:
+        return lambda _: constant
+    match node:
+        case Name(key=key):
+            return _name(key)
+        case Select(base=Name(key="my" | "target" as side), key=key) if key not in SCOPE_WORDS:
+            return _side(side, key)
+        case Select(base=base, key=key):
+            return _select(compiled(base), key)
+        case Subscript(base=base, index=index):
+            return _subscript(compiled(base), compiled(index))
+        case Unary(operator=operator, operand=operand):
+            return _unary(operator, compiled(operand))
+        case Binary(operator="?:", left=left, right=right):
+            return _default(compiled(left), compiled(right))
+        case Binary(operator=operator, left=left, right=right):
+            value = constant_of(right)
+            if operator in _PLAIN and value is not None and type(value) in {int, str}:
+                return _against(operator, compiled(left), value)
+            return _strict(operator, compiled(left), compiled(right))
+        case Logic(operator=operator, operands=operands):
+            return _logic([compiled(one) for one in operands], decides=operator == "||")
+        case Conditional(condition=condition, yes=yes, no=no):
+            return _choice(compiled(condition), compiled(yes), compiled(no))
+        case FunctionCall():
+            return _call(node)
+        case ListLiteral(items=items):
+            return _list([compiled(one) for one in items])
+        case AdLiteral():
+            nested = Ad(entries_of(node))
+            return lambda frame: nested.nested_in(frame.ad)
+        case Constant(value=value):
+            return lambda _: value
+
+
+def _name(key: str) -> Closure:
+    if key in {"my", "target", "parent"}:
+        return partial(_ad, key)
+
+    def name(frame: Frame) -> Value:
+        ad: Ad | None = frame.ad
+        while ad is not None:
+            value = ad.constants.get(key)
+            if value is not None:
+                return value
+            if key in ad.entries:
+                return look_up(frame, ad, key)
+            ad = ad.outer
+            frame.run.steps += 1
+        target = frame.target
+        return UNDEFINED if target is None else look_up(frame, target, key)
+
+    return name
+
+
+def _ad(key: str, frame: Frame) -> Value:
+    found = SIDES[key](frame)
+    return UNDEFINED if found is None else found
+
+
+def _side(side: str, key: str) -> Closure:
+    """The usual case of `_select`."""
+    if side == "my":
+        own = _select(lambda frame: frame.ad, key)
+
+        def of_my(frame: Frame) -> Value:
+            value = frame.ad.constants.get(key)
+            return own(frame) if value is None else value
+
+        return of_my
+
+    def of_target(frame: Frame) -> Value:
+        target = frame.target
+        if target is None:
+            return UNDEFINED
+        value = target.constants.get(key)
+        return look_up(frame, target, key) if value is None else value
+
+    return of_target
+
+
+_LONG: Final = 64
+"""Characters of a text that cost nothing beside what is done with it."""
+
+
+def _select(base: Closure, key: str) -> Closure:
+    def select(frame: Frame) -> Value:
+        return _selected(frame, base(frame), key)
+
+    return select
+
+
+def _selected(frame: Frame, found: Value, key: str) -> Value:
+    """An attribute of an ad, or of those around it; of a list, that of each of its items."""
+    if isinstance(found, Special):
+        return found
+    if isinstance(found, tuple):
+        frame.run.spend(len(found))
+        return tuple([_selected(frame, item, key) for item in found])
+    if not isinstance(found, Ad):
+        return ERROR
+    ad: Ad | None = found
+    if key in SCOPE_WORDS and key not in found.entries:
+        side = SIDES[key](_frame_in(frame, found))
+        return UNDEFINED if side is None else side
+    while ad is not None:
+        value = ad.constants.get(key)
+        if value is not None:
+            return value
+        if key in ad.entries:
+            return look_up(frame, ad, key)
+        ad = ad.outer
+        frame.run.spend(1)
+    return UNDEFINED
+
+
+def _list(parts: list[Closure]) -> Closure:
+    def made(frame: Frame) -> Value:
+        found = tuple([part(frame) for part in parts])
+        # As it would be printed: lists in lists, and texts, may stand in it more than once.
+        frame.run.spend_on(found)
+        return found
+
+    return made
+
+
+def _subscript(base: Closure, index: Closure) -> Closure:
+    def subscript(frame: Frame) -> Value:
+        found, at = base(frame), index(frame)
+        if found is ERROR or at is ERROR:
+            return ERROR
+        if found is UNDEFINED or at is UNDEFINED:
+            return UNDEFINED
+        if isinstance(found, tuple) and type(at) is int:
+            return found[at] if 0 <= at < len(found) else ERROR
+        if isinstance(found, Ad) and isinstance(at, str):
+            frame.run.spend(steps_of(at))
+            return _selected(frame, found, lower(at))
+        return ERROR
+
+    return subscript
+
+
+_PLAIN: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+def _strict(name: str, left: Closure, right: Closure) -> Closure:
+    operation, plain = STRICT[name], _PLAIN.get(name)
+    if name in {"=?=", "=!="}:
+
+        def identity(frame: Frame) -> Value:
+            one = left(frame)
+            if type(one) is str and (len(one) > _LONG or not one.isascii()):
+                frame.run.spend(steps_of(one))
+            return operation(one, right(frame))
+
+        return identity
+    if plain is None:
+        return lambda frame: operation(left(frame), right(frame))
+
+    def comparison(frame: Frame) -> Value:
+        one, other = left(frame), right(frame)
+        kind = type(one)
+        if kind is type(other):
+            # The usual cases, without a second call.
+            if kind is int or kind is float:
+                return plain(one, other)
+            if kind is str and len(one) < _LONG > len(other) and one.isascii() and other.isascii():  # type: ignore[union-attr,arg-type]  # both are
+                return plain(one.lower(), other.lower())  # type: ignore[union-attr]
+        if kind is str:
+            frame.run.spend(steps_of(one) + steps_of(other))
+        return operation(one, other)
+
+    return comparison
+
+
+def _against(name: str, left: Closure, right: Value) -> Closure:
+    """The same with a constant on the right."""
+    operation, plain, kind = STRICT[name], _PLAIN[name], type(right)
+    bare = lower(right) if isinstance(right, str) else right
+
+    def against(frame: Frame) -> Value:
+        one = left(frame)
+        if type(one) is kind:
+            if type(one) is str and (len(one) > _LONG or not one.isascii()):
+                frame.run.spend(steps_of(one))
+            return plain(lower(one) if kind is str else one, bare)  # type: ignore[arg-type]  # a text then
+        return operation(one, right)
+
+    return against
+
+
+def _unary(operator: UnaryName, operand: Closure) -> Closure:
+    return lambda frame: unary(operator, operand(frame))
+
+
+def _default(left: Closure, right: Closure) -> Closure:
+    def default(frame: Frame) -> Value:
+        value = left(frame)
+        return right(frame) if value is UNDEFINED else value
+
+    return default
+
+
+def _logic(operands: list[Closure], *, decides: bool) -> Closure:
+    """`||` is decided by true, `&&` by false; what is on the right of it is not asked then."""
+
+    def logic(frame: Frame) -> Value:
+        unknown = False
+        for operand in operands:
+            value = operand(frame)
+            if value is not True and value is not False:
+                value = truth(value)
+                if value is ERROR:
+                    return ERROR
+                if value is UNDEFINED:
+                    unknown = True
+                    continue
+            if value is decides:
+                return decides
+        return UNDEFINED if unknown else not decides
+
+    return logic
+
+
+def _choice(condition: Closure, yes: Closure, no: Closure) -> Closure:
+    def choice(frame: Frame) -> Value:
+        found = truth(condition(frame))
+        if isinstance(found, Special):
+            return found
+        return yes(frame) if found else no(frame)
+
+    return choice
+
+
+_EVALUATOR: Final = Evaluator(compiled, _closure_of, _frame_in)
+
+
+def _call(node: FunctionCall) -> Closure:
+    arguments = [compiled(one) for one in node.arguments]
+    if node.key in LAZY:
+        return LAZY[node.key](arguments)
+    context = CONTEXTS.get(node.key)
+    if context and context.arguments == len(arguments):
+        return context.work(node, _EVALUATOR)
+    function = FUNCTIONS.get(node.key)
+    if function is None or not function.takes(len(arguments)):
+        return lambda _: ERROR
+    work: Callable[..., Value] = function.work
+    cost = function.cost
+    if function.needs_run:
+        return lambda frame: work(frame.run, *[one(frame) for one in arguments])
+    if cost is None:
+        return lambda frame: work(*[one(frame) for one in arguments])
+
+    def call(frame: Frame) -> Value:
+        values = [one(frame) for one in arguments]
+        cost(frame.run, values)
+        return work(*values)
+
+    return call

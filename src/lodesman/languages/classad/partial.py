@@ -1,0 +1,252 @@
+"""What can be said of an expression before the other ad is known: what it asks of it, and what is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lodesman.languages.classad.ads import EMPTY, Ad, AdAttribute, Asked, Run
+from lodesman.languages.classad.closures import evaluate
+from lodesman.languages.classad.contexts import CONTEXTS
+from lodesman.languages.classad.functions import CLOCKS
+from lodesman.languages.classad.nodes import (
+    SCOPE_WORDS,
+    AdLiteral,
+    Binary,
+    Conditional,
+    Constant,
+    FunctionCall,
+    ListLiteral,
+    Logic,
+    Name,
+    Node,
+    Select,
+    Subscript,
+    Unary,
+    children,
+    constant_of,
+)
+from lodesman.languages.classad.values import ERROR, STRICT, Special, is_ad, is_true, lower, truth
+
+_SIDES = frozenset({"my", "target", "parent"})
+_ASKING_BOTH = STRICT.keys() - {"=?=", "=!="}
+
+
+class References(Struct, frozen=True, kw_only=True):
+    """Attributes that an expression may ask for, in small letters: of its own ad, and of the other one."""
+
+    own: frozenset[str] = frozenset()
+    other: frozenset[str] = frozenset()
+
+
+def references(node: Node, my: Ad = EMPTY) -> References:
+    """What an expression in an ad asks for, also by way of that ad's other attributes.
+
+    A name without MY or TARGET that the ad lacks is one of the other ad.
+    """
+    own: set[str] = set()
+    other: set[str] = set()
+    todo = [_asked(node)]
+    while todo:
+        asked = todo.pop()
+        here = asked.bare & my.entries.keys()
+        other |= asked.target | (asked.bare - here)
+        new = (here | asked.my) - own
+        own |= new
+        todo += [asked_by(my.entries[key]) for key in new & my.entries.keys()]
+    return References(own=frozenset(own), other=frozenset(other))
+
+
+def asked_by(entry: AdAttribute) -> Asked:
+    """What the expression of an attribute itself asks for."""
+    if entry.asked is None:
+        entry.asked = _asked(entry.node)
+    return entry.asked
+
+
+def _asked(node: Node) -> Asked:
+    names: dict[str, set[str]] = {"": set(), "my": set(), "target": set()}
+    clock = whole = False
+    todo: list[tuple[Node, frozenset[str]]] = [(node, frozenset())]
+    while todo:
+        one, around = todo.pop()
+        match one:
+            case Select(base=Name(key=("my" | "target") as side), key=key):
+                if side == "target" or (key not in _SIDES and key not in around):
+                    names[side].add(key)
+                continue
+            case Select(key=key):
+                whole |= key in SCOPE_WORDS
+                names["target"].update(_beyond(one))
+            case Name(key=key):
+                whole |= key in _SIDES
+                names[""].update({key} - _SIDES - around)
+            case AdLiteral(pairs=pairs):
+                around |= {lower(name) for name, _ in pairs}
+            case FunctionCall(key=key):
+                clock |= key in CLOCKS
+                whole |= key == "eval"
+            case _:
+                pass
+        todo += [(part, around) for part in children(one)]
+    bare, my, target = map(frozenset, names.values())
+    return Asked(bare, my, target, clock, whole)
+
+
+def _beyond(node: Select) -> set[str]:
+    """What it asks of the other ad by way of one that it finds."""
+    return {node.key} if isinstance(node.base, Select) and node.base.key in {"target", "other"} else set()
+
+
+def dependents(ad: Ad, is_sought: Callable[[Asked], bool]) -> set[str]:
+    """The attributes of an ad, in small letters, that ask for what is sought, also by way of others. It takes as long as the
+    ad is large, however long the ways are.
+    """
+    askers: dict[str, list[str]] = {}
+    todo: list[str] = []
+    for key, entry in ad.entries.items():
+        if key in ad.constants:
+            continue
+        asked = asked_by(entry)
+        for name in asked.bare | asked.my:
+            askers.setdefault(name, []).append(key)
+        if is_sought(asked):
+            todo.append(key)
+    found = set(todo)
+    while todo:
+        new = [key for key in askers.get(todo.pop(), ()) if key not in found]
+        found.update(new)
+        todo += new
+    return found
+
+
+def flatten(node: Node, my: Ad = EMPTY) -> Node:
+    """The expression with the values of its own ad put in, and what is known then worked out.
+
+    What asks for the other ad, for the time or within a nested ad stays. In a match it is worth the same; it is ERROR if
+    that takes too many steps.
+    """
+    run = Run()
+    found = _flat(node, my, run)
+    return Constant(value=ERROR, start=node.start, stop=node.stop) if run.is_spent else found
+
+
+def _flat(node: Node, my: Ad, run: Run) -> Node:  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
+    match node:
+        case Name(key=key) if key not in _SIDES:
+            return _known(node, key, my, run)
+        case Select(base=Name(key="my"), key=key):
+            return _known(node, key, my, run)
+        case Constant() | Name() | Select() | AdLiteral():
+            return node
+        case Logic():
+            return _logic(node, my, run)
+        case Unary(operand=operand):
+            return _folded(replace(node, operand=_flat(operand, my, run)), run)
+        case Binary():
+            return _folded(_with_sides(node, _flat(node.left, my, run), _flat(node.right, my, run)), run)
+        case Subscript(base=base, index=index):
+            return _folded(replace(node, base=_flat(base, my, run), index=_flat(index, my, run)), run)
+        case Conditional(condition=condition, yes=yes, no=no):
+            return _choice(
+                replace(
+                    node, condition=_flat(condition, my, run), yes=_flat(yes, my, run), no=_flat(no, my, run)
+                )
+            )
+        case FunctionCall(key=key) if key in CONTEXTS or key in CLOCKS:
+            return node
+        case FunctionCall(arguments=arguments):
+            return _folded(replace(node, arguments=tuple([_flat(one, my, run) for one in arguments])), run)
+        case ListLiteral(items=items):
+            return replace(node, items=tuple([_flat(one, my, run) for one in items]))
+
+
+def _with_sides(node: Binary, left: Node, right: Node) -> Binary:
+    """As `replace`, which takes several times as long."""
+    if left is node.left and right is node.right:
+        return node
+    return Binary(
+        operator=node.operator, left=left, right=right, start=node.start, stop=node.stop, depth=node.depth
+    )
+
+
+def _with_operands(node: Logic, operands: tuple[Node, ...]) -> Logic:
+    """As `replace`, which takes several times as long."""
+    return Logic(
+        operator=node.operator, operands=operands, start=node.start, stop=node.stop, depth=node.depth
+    )
+
+
+def can_be(node: Node) -> tuple[bool, bool]:
+    """Whether it may be true and whether it may be false, as far as its constants say."""
+    match node:
+        case Constant(value=value):
+            return is_true(value), truth(value) is False
+        case Unary(operator="!", operand=operand):
+            true, false = can_be(operand)
+            return false, true
+        case Logic(operator=operator, operands=operands):
+            trues, falses = zip(*map(can_be, operands), strict=True)
+            return (any(trues), all(falses)) if operator == "||" else (all(trues), any(falses))
+        case Binary(operator=operator, left=left, right=right) if operator in _ASKING_BOTH:
+            known = [one.value for one in (left, right) if isinstance(one, Constant)]
+            possible = not any(isinstance(one, Special) for one in known)
+            return possible, possible
+        case Conditional(condition=condition, yes=yes, no=no):
+            (first, second), one, other = can_be(condition), can_be(yes), can_be(no)
+            return (first and one[0]) or (second and other[0]), (first and one[1]) or (second and other[1])
+        case _:
+            return True, True
+
+
+def _known(node: Node, key: str, my: Ad, run: Run) -> Node:
+    value = my.constants.get(key)
+    if value is None and key in my.entries and not references(Name(name=key, key=key), my).other:
+        value = None if asks_clock(node, my) else evaluate(key, my, run=run)
+    return node if value is None or is_ad(value) else Constant(value=value, start=node.start, stop=node.stop)
+
+
+def asks_clock(node: Node, my: Ad) -> bool:
+    """Whether what an expression of an ad is worth may change with the time, also by way of other attributes."""
+    asked = references(node, my).own & my.entries.keys()
+    return _asked(node).clock or any(asked_by(my.entries[one]).clock for one in asked)
+
+
+def _folded(node: Node, run: Run) -> Node:
+    """A constant if all its parts are."""
+    for part in children(node):
+        if constant_of(part) is None:
+            return node
+    return Constant(value=evaluate(node, run=run), start=node.start, stop=node.stop)
+
+
+def _choice(node: Conditional) -> Node:
+    if not isinstance(node.condition, Constant):
+        return node
+    found = truth(node.condition.value)
+    if isinstance(found, Special):
+        return Constant(value=found, start=node.start, stop=node.stop)
+    return node.yes if found else node.no
+
+
+def _logic(node: Logic, my: Ad, run: Run) -> Node:
+    """Operands that do not decide are left out; what follows one that does is never asked."""
+    decides = node.operator == "||"
+    kept: list[Node] = []
+    for operand in node.operands:
+        one = _flat(operand, my, run)
+        found = truth(one.value) if isinstance(one, Constant) else None
+        if found is None or isinstance(found, Special):
+            kept.append(one)
+        elif found is decides:
+            kept.append(Constant(value=decides, start=one.start, stop=one.stop))
+            break
+    if not kept:
+        return Constant(value=not decides, start=node.start, stop=node.stop)
+    if len(kept) == 1:
+        # One condition is still a condition: 5 && true is true, not 5.
+        neutral = Constant(value=not decides, start=node.stop, stop=node.stop)
+        return _folded(_with_operands(node, (kept[0], neutral)), run)
+    return _folded(_with_operands(node, tuple(kept)), run)

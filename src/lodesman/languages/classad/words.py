@@ -1,0 +1,113 @@
+"""Arguments and environments of jobs as texts, as HTCondor writes them: the functions of ClassAds that read and join them.
+
+In the second version words stand between blanks, '...' keeps blanks and '' in it is a quote; in the first one quotes are
+plain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from lodesman.languages.classad.texts import bounded
+from lodesman.languages.classad.values import ERROR, UNDEFINED, Value
+
+_BLANKS: Final = " \t\n\r"
+_WORD: Final = re.compile(r"(?:[^ \t\n\r']++|'(?:[^']++|'')*+')++")
+_QUOTED: Final = re.compile(r"'((?:[^']|'')*+)'")
+_MARKS: Final = re.compile(r"[ \t\n\r']+")
+
+
+def _words(text: str) -> list[str] | None:
+    """Those of the second version; None if a quote is never closed."""
+    found: list[str] = []
+    at = 0
+    while True:
+        while at < len(text) and text[at] in _BLANKS:
+            at += 1
+        if at == len(text):
+            return found
+        word = _WORD.match(text, at)
+        if word is None or (word.end() < len(text) and text[word.end()] not in _BLANKS):
+            return None
+        found.append(_QUOTED.sub(lambda quoted: quoted[1].replace("''", "'"), word[0]))
+        at = word.end()
+
+
+def _joined(words: list[str]) -> str:
+    return " ".join(
+        [_MARKS.sub(lambda mark: f"'{mark[0].replace(chr(39), chr(39) * 2)}'", one) or "''" for one in words]
+    )
+
+
+def _is_version(value: Value) -> bool:
+    return type(value) is int and value in {1, 2}
+
+
+def _args_to_list(text: Value, version: Value = 2) -> Value:
+    if not isinstance(text, str) or not _is_version(version):
+        return ERROR
+    found = re.split(r"[ \t\n\r]+", text.strip(_BLANKS)) if version == 1 else _words(text)
+    return ERROR if found is None else tuple([one for one in found if one or version == 2])
+
+
+def _list_to_args(items: Value, version: Value = 2) -> Value:
+    if not isinstance(items, tuple) or not _is_version(version):
+        return ERROR
+    words = [one for one in items if isinstance(one, str)]
+    if len(words) < len(items):
+        return ERROR
+    if version == 2:
+        return bounded(_joined(words))
+    if any(mark in one for one in words for mark in _BLANKS):
+        return ERROR
+    return bounded(" ".join(words).lstrip(" "))
+
+
+# --- environments ---------------------------------------------------------------------------------------------
+
+
+def _put(entries: list[str], found: dict[str, str]) -> bool:
+    """Whether all of them are NAME=VALUE; what has $$ may be none yet."""
+    for entry in entries:
+        name, mark, _ = entry.partition("=")
+        if not name or not (mark or "$$" in entry):
+            return False
+        found[name] = entry
+    return True
+
+
+def _environment(found: dict[str, str]) -> Value:
+    return bounded(_joined([found[name] for name in sorted(found)]))
+
+
+def _merged(*texts: Value) -> Value:
+    found: dict[str, str] = {}
+    for one in texts:
+        if one is UNDEFINED:
+            continue
+        words = _words(one) if isinstance(one, str) else None
+        if words is None or not _put(words, found):
+            return ERROR
+    return _environment(found)
+
+
+def _from_first_version(text: Value) -> Value:
+    """Entries end at ; or at the mark that the text begins with."""
+    if not isinstance(text, str):
+        return UNDEFINED if text is UNDEFINED else ERROR
+    first = text[:1]
+    mark = first if first and not (first.isalnum() or first in f"_{_BLANKS}") else ";"
+    entries = [one.lstrip() for one in re.split(f"[\n{re.escape(mark)}]", text)]
+    found: dict[str, str] = {}
+    return _environment(found) if _put([one for one in entries if one], found) else ERROR
+
+
+WORD_FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Value], int, int]]] = {
+    "argstolist": (_args_to_list, 1, 2),
+    "listtoargs": (_list_to_args, 1, 2),
+    "envv1tov2": (_from_first_version, 1, 1),
+    "mergeenvironment": (_merged, 0, 1_000),
+}
+"""By name in small letters: what it does, how many arguments at least and at most."""

@@ -1,0 +1,339 @@
+"""What the lines of one batch system ask for, as far as they were read: attributes, notes, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from lodesman.languages.directives.amounts import MOST_INDEXES, whole
+
+
+class Obstacle(NamedTuple):
+    """Why an option cannot be had, as the end of a sentence that it begins, and what to do."""
+
+    reason: str
+    hint: str
+
+
+WHERE: Final = (
+    "it names a place or an account of another cluster: --site, --tag and --group say where and for whom"
+)
+MAIL: Final = "no mail is sent: lode wait, lode status"
+FOLDER: Final = "each job begins in an empty folder of its own, with the files that it takes along (--files)"
+RIGHTS: Final = "umask in the script says which rights its files get"
+SHELL: Final = "nothing of your shell's environment goes along: --env NAME"
+PLACES: Final = "a job runs on one node, which places its processes itself"
+COUNTS: Final = "it changes nothing of what the job does"
+WEIGHT: Final = "--set Priority=N, 0 to 10, orders your own jobs"
+IDS: Final = Obstacle(
+    "names jobs of another batch system, which this server cannot know.",
+    "Give ids that lode submit printed: --after-ok 12-20, or --after.",
+)
+GPU: Final = Obstacle(
+    "asks for GPUs, which are not counted here yet.",
+    "A tag may name queues that have them: --tag NAME.",
+)
+HOSTS: Final = Obstacle(
+    "names hosts of another cluster.",
+    "Say where it may run (--site, --tag, --set GridCE=NAME), or where not: --set BannedSite=NAME.",
+)
+NODES: Final = Obstacle(
+    "asks for several nodes; a job runs on one node.",
+    "If one node will do, ask for all cores there: --cores N.",
+)
+LATER: Final = Obstacle("says when it begins or ends.", "Submit it when it shall run, with at or cron.")
+RESOURCE: Final = Obstacle(
+    "is a resource of another cluster.",
+    "If this server has it (lode quota resources): --set Consumables=NAME=AMOUNT.",
+)
+PROPERTY: Final = Obstacle(
+    "asks for a property of nodes.",
+    "A tag may name it: --tag NAME; or --set Requirements=...",
+)
+SIGNAL: Final = Obstacle("asks for a signal before the end; there is none.", "")
+STAGED: Final = Obstacle("has files copied.", "Take files along: --files; bring them back: --keep.")
+ALONE: Final = Obstacle(
+    "asks for a node of its own, which no job gets.", "Ask for all cores of a node: --cores N."
+)
+ATTENDED: Final = Obstacle("asks for a terminal; jobs have none.", "")
+CHECKPOINT: Final = Obstacle("asks for checkpoints, which are not made here.", "")
+UNCLOSED: Final = Obstacle("has a quote that is never closed.", "")
+CONTINUED: Final = Obstacle(
+    "ends with a backslash, and such lines are not continued.",
+    "Leave it out, and begin the next line as this one.",
+)
+UNKNOWN: Final = Obstacle("is not known here.", "")
+UNREAD: Final = "cannot be read as that system would."
+
+
+class ScriptOption(NamedTuple):
+    """An option of a line, as it is written."""
+
+    line: int
+    words: str
+
+
+class LineRefusal(NamedTuple):
+    """What cannot be had: a predicate and what to do. `unless`: attributes that say it here."""
+
+    option: ScriptOption
+    reason: str
+    hint: str
+    unless: tuple[str, ...] = ()
+
+
+_MINUTE: Final = 60
+_LITTLE_MB, _MANY = 32, 100
+_NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,6})?(?!x)")
+_LISTED: Final = Obstacle(UNREAD, "Say each variable: --env NAME=VALUE.")
+_SAID_BY: Final = {
+    GPU: ("Tag", "Requirements", "Consumables"),
+    NODES: ("NumberOfProcessors",),
+    ALONE: ("NumberOfProcessors",),
+    PROPERTY: ("Tag", "Requirements"),
+    HOSTS: ("Site", "GridCE", "Tag", "Requirements", "BannedSite"),
+}
+
+
+class ScriptRequest:
+    """Attributes that mean the same here, and all else. `files`: names of streams as that system writes them; `kept`: values
+    that only mean something together; `taken`: how an option was read, by the attribute that it gives; `given_cores`: those
+    that the user says, 0 if none; `endless`: the option that asks for any time; `joined`: both streams go to one file,
+    whatever its name.
+    """
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, Any] = {}
+        self.files: dict[str, str] = {}
+        self.environment: dict[str, str] = {}
+        # By reason and option, the parts of it; all of it if there is none.
+        self.notes: dict[str, dict[str, list[str]]] = {}
+        self.part, self.size = "", 1
+        self.taken: dict[str, str] = {}
+        self.refusals: list[LineRefusal] = []
+        self.kept: dict[str, tuple[ScriptOption, str]] = {}
+        self.hold = False
+        self.joined = False
+        self.endless = ""
+        self.job_class = ""
+        self.interpreter = ""
+        self.option = ScriptOption(0, "")
+        self.given_cores = 0
+
+    def note(self, reason: str) -> None:
+        """The option at hand, or the `part` of it, has no effect, for that reason."""
+        parts = self.notes.setdefault(reason, {}).setdefault(self.option.words, [])
+        parts += [self.part] if self.part and self.part not in parts else []
+        if len(parts) == self.size:
+            parts.clear()
+
+    def without_effect(self) -> Iterator[str]:
+        """The options, or parts of them, that have none, with the reason."""
+        for reason, options in self.notes.items():
+            found = [f"{', '.join(parts)} of {words}" if parts else words for words, parts in options.items()]
+            yield f"without effect: {', '.join(found)}: {reason}."
+
+    def parts(self, texts: Iterable[str]) -> Iterator[str]:
+        """The parts of the option at hand that say something, one after another: notes are about that one."""
+        found = list(filter(None, map(str.strip, texts)))
+        for one in found:
+            self.part, self.size = (one, len(found)) if len(found) > 1 else ("", 1)
+            yield one
+        self.part, self.size = "", 1
+
+    def refuse(self, obstacle: Obstacle, *unless: str, option: ScriptOption | None = None) -> None:
+        """The option at hand, or that one, cannot be had; what its hint names says it."""
+        unless = unless or _SAID_BY.get(obstacle, ())
+        self.refusals.append(LineRefusal(option or self.option, *obstacle, unless))
+
+    def slots(self, own: int) -> int:
+        """The cores that each core's amounts are for: those of the user, else of the lines."""
+        return self.given_cores or own
+
+    def put(self, name: str, value: object) -> None:
+        """An attribute with its value; None is a text that cannot be read."""
+        if value is None:
+            self.refuse(Obstacle(UNREAD, f"Say it in an option of lode submit, or as --set {name}=..."), name)
+        else:
+            self.attributes[name] = value
+
+    def time(self, name: str, seconds: int | None) -> None:
+        """WallTime or CPUTime in seconds; 0 is any time, and None a text that cannot be read."""
+        self.taken.pop(name, None)
+        if seconds == 0:
+            self.endless = self.option.words
+        elif seconds and seconds < _MINUTE:
+            self.taken[name] = (
+                f"{self.option.words}: this is {seconds} seconds; hours would be {seconds}:00:00."
+            )
+        if seconds != 0 or name == "WallTime":
+            self.put(name, seconds)
+
+    def memory(
+        self, megabytes: int | None, text: str, *, usual: str = "M", units: Sequence[str] = ("M", "G")
+    ) -> None:
+        """Memory in MB as that text says it, None or 0 if it cannot be read; so little that no program can mean it is said.
+        `usual`: the unit of a number without one, '' for bytes.
+        """
+        self.put("Memory", megabytes if megabytes and megabytes > 0 else None)
+        self.taken.pop("Memory", None)
+        number = _NUMBER.match(text)
+        if number and megabytes and 0 < megabytes < _LITTLE_MB:
+            what = f"{text} bytes" if text == number[0] and not usual else text
+            meant = f"{number[0]}{units[float(number[0]) < _MANY]}"
+            self.taken["Memory"] = (
+                f"{self.option.words}: {what}, no more than {megabytes} MB in all; did you mean {meant}?"
+            )
+
+    def array(self, found: Mapping[str, Any] | None, at_once: str | None = "") -> None:
+        """The indexes of an array in the place of others, and how many of its jobs run at once; None: it is said apart."""
+        most = whole(at_once) if at_once else 0
+        for name in ("Parameters", "ParameterStart", "ParameterStep", *["AtMost"] * (at_once is not None)):
+            self.attributes.pop(name, None)
+        if found is None or most is None:
+            self.refuse(Obstacle(UNREAD, "Say it as --array 1-100%10."), "Parameters")
+            return
+        count = found["Parameters"]
+        if isinstance(count, int) and count > MOST_INDEXES:
+            words = f"has {count:,} jobs; a submission has at most {MOST_INDEXES:,}."
+            self.refuse(
+                Obstacle(words, "Submit it in parts, each by an option: --array 1-1000."), "Parameters"
+            )
+            return
+        self.attributes.update(found)
+        if most:
+            self.attributes["AtMost"] = most
+
+    def join(self, kept: str, joined: str, usual: str) -> None:
+        """Both streams go to the file of the first one."""
+        self.files[joined] = self.files.setdefault(kept, usual)
+        self.joined = True
+
+    def join_alone(self) -> None:
+        """Errors go with the output if only that has a file."""
+        if "StdOutput" in self.files and "StdError" not in self.files:
+            self.join("StdOutput", "StdError", "")
+
+    def count(self, name: str, usual: int = 0) -> int:
+        """A whole number that was kept, from 1; what is none is refused."""
+        if name not in self.kept:
+            return usual
+        option, text = self.kept[name]
+        found = whole(text)
+        if not found:
+            self.refuse(Obstacle(UNREAD, "Say it as --cores N."), "NumberOfProcessors", option=option)
+            return usual
+        return found
+
+    def variables(self, text: str, mark: str = ",") -> None:
+        """NAME=VALUE between commas; a name alone, and ALL, are of the user's shell."""
+        for part in self.parts(re.split(rf"{mark}(?=\s*\w+(?:=|{mark}|\s*$))", text)):
+            name, equals, value = part.partition("=")
+            if equals:
+                self.environment[name] = value.strip("'\"")
+            elif part.upper() not in ("NONE", "NIL"):
+                self.note(SHELL) if part.isidentifier() else self.refuse(_LISTED, "Environment")
+
+
+Handler = Callable[[ScriptRequest, str], None]
+
+
+def table(groups: Mapping[tuple[int, str], Handler]) -> dict[str, tuple[int, Handler]]:
+    """By option, of groups of options: (how many words follow, names with blanks between) -> what they mean."""
+    return {name: (words, handler) for (words, names), handler in groups.items() for name in names.split()}
+
+
+def gives(name: str, read: Callable[[str], object] = str) -> Handler:
+    """The value is that of an attribute."""
+    return lambda asked, text: asked.put(name, read(text))
+
+
+def lasts(name: str, read: Callable[[str], int | None]) -> Handler:
+    """The value is a time."""
+    return lambda asked, text: asked.time(name, read(text))
+
+
+def sets(name: str, value: object) -> Handler:
+    """An attribute has that value then."""
+    return lambda asked, _: asked.put(name, value)
+
+
+def keeps(name: str) -> Handler:
+    """The value means something only together with others."""
+
+    def keep(asked: ScriptRequest, text: str) -> None:
+        asked.kept[name] = asked.option, text
+
+    return keep
+
+
+def notes(reason: str) -> Handler:
+    """It has no effect here."""
+    return lambda asked, _: asked.note(reason)
+
+
+def refuses(obstacle: Obstacle, *unless: str) -> Handler:
+    """It cannot be had."""
+    return lambda asked, _: asked.refuse(obstacle, *unless)
+
+
+def stream(name: str) -> Handler:
+    """A file that a standard stream goes to."""
+
+    def put(asked: ScriptRequest, text: str) -> None:
+        asked.files[name] = text
+
+    return put
+
+
+def again(asked: ScriptRequest, _text: str) -> None:
+    """The job may go back, as any may that says nothing."""
+    asked.attributes.pop("MaxAttempts", None)
+    asked.note(COUNTS)
+
+
+def holds(asked: ScriptRequest, _text: str) -> None:
+    """The job is held until it is released."""
+    asked.hold = True
+
+
+def shell(asked: ScriptRequest, text: str) -> None:
+    """The program that reads the script; of several for hosts the first."""
+    asked.interpreter = text.partition(",")[0].partition("@")[0]
+    if len(asked.interpreter.split()) != 1:
+        asked.interpreter = ""
+        asked.refuse(Obstacle(UNREAD, "Say it in the first line of the script: #!/bin/bash."))
+
+
+def words_of(asked: ScriptRequest, number: int, line: str) -> list[str]:
+    """The words of a line as a shell splits them; none if it is no line of options, which is refused."""
+    line = line.strip()
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError:
+        words, obstacle = [], CONTINUED if line.endswith("\\") else UNCLOSED
+    else:
+        obstacle = UNKNOWN
+    if not words and obstacle == UNKNOWN:
+        return []
+    if words and words[0].startswith("-"):
+        return words
+    asked.refuse(obstacle, option=ScriptOption(number, line))
+    return []
+
+
+def read_short(
+    asked: ScriptRequest, options: Mapping[str, tuple[int, Handler]], number: int, line: str, *, joined: bool = True
+) -> None:  # fmt: skip
+    """The options of a line whose names begin with one dash; if `joined`, a value may follow without a blank."""
+    words = words_of(asked, number, line)
+    while words:
+        name = words.pop(0)
+        if joined and name not in options and name[:2] in options and options[name[:2]][0]:
+            name, words = name[:2], [name[2:], *words]
+        follow, handler = options.get(name, (0, refuses(UNKNOWN)))
+        value, words = " ".join(words[:follow]), words[follow:]
+        asked.option = ScriptOption(number, f"{name} {value}".rstrip())
+        handler(asked, value)

@@ -1,0 +1,184 @@
+"""Lines #PBS of PBS Professional, OpenPBS and Torque (qsub(1B))."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from lodesman.languages.directives.amounts import indexes, megabytes, pbs_seconds, whole
+from lodesman.languages.directives.asked import (
+    ALONE,
+    ATTENDED,
+    CHECKPOINT,
+    COUNTS,
+    FOLDER,
+    GPU,
+    HOSTS,
+    IDS,
+    LATER,
+    MAIL,
+    NODES,
+    PLACES,
+    PROPERTY,
+    RESOURCE,
+    RIGHTS,
+    SHELL,
+    STAGED,
+    UNREAD,
+    WEIGHT,
+    WHERE,
+    Obstacle,
+    ScriptRequest,
+    gives,
+    holds,
+    keeps,
+    notes,
+    read_short,
+    refuses,
+    shell,
+    stream,
+    table,
+)
+
+_ATTRIBUTES: Final = {
+    "umask": notes(RIGHTS), "block": notes(COUNTS), "group_list": notes(WHERE), "sandbox": notes(FOLDER),
+    "depend": refuses(IDS, "After", "AfterOk"), "stagein": refuses(STAGED), "stageout": refuses(STAGED),
+    "run_count": notes(COUNTS), "pwd": notes(FOLDER), "x": refuses(Obstacle(UNREAD, "Say it in options of lode submit.")),
+}  # fmt: skip
+
+
+def _tasks(asked: ScriptRequest, text: str) -> None:
+    steps, _, at_once = text.partition("%")
+    asked.array(indexes(steps), at_once)
+
+
+def _again(asked: ScriptRequest, text: str) -> None:
+    asked.put("MaxAttempts", {"y": 3, "n": 1}.get(text.lower()))
+
+
+def _checkpoint(asked: ScriptRequest, text: str) -> None:
+    if text != "n":
+        asked.refuse(CHECKPOINT)
+
+
+def _attributes(asked: ScriptRequest, text: str) -> None:
+    for part in re.split(r",(?=\s*\w+\s*=)", text):
+        asked.option = asked.option._replace(words=f"-W {part.strip()}")
+        name = part.partition("=")[0].strip()
+        _ATTRIBUTES.get(name, refuses(Obstacle(UNREAD, "Say it in options of lode submit.")))(asked, part)
+
+
+def _variables(asked: ScriptRequest, text: str) -> None:
+    asked.variables(text)
+
+
+def _resources(asked: ScriptRequest, text: str) -> None:
+    for part in filter(None, text.split(",")):
+        name, _, amount = part.partition("=")
+        asked.option = asked.option._replace(words=f"-l {part.strip()}")
+        _resource(asked, name.strip(), amount.strip())
+
+
+def _resource(asked: ScriptRequest, name: str, amount: str) -> None:
+    if name in ("walltime", "cput"):
+        asked.time("WallTime" if name == "walltime" else "CPUTime", pbs_seconds(amount))
+    elif name in ("mem", "pmem", "ncpus", "procs"):
+        asked.kept[name] = asked.option, amount
+    elif name in ("select", "nodes"):
+        _chunk(asked, amount, "ncpus" if name == "select" else "ppn")
+    elif name == "place":
+        asked.refuse(ALONE) if "excl" in amount else asked.note(PLACES)
+    elif name in ("vmem", "pvmem"):
+        asked.refuse(RESOURCE, "Memory")
+    elif name in ("pcput", "nice"):
+        asked.note("limits of one process, of files and of address space are not set here")
+    elif name == "naccesspolicy" and amount.lower() != "shared":
+        asked.refuse(ALONE)
+    elif name in ("qos", "naccesspolicy", "nodeset"):
+        asked.note(WHERE)
+    else:
+        _other_resource(asked, name, amount)
+
+
+def _other_resource(asked: ScriptRequest, name: str, amount: str) -> None:
+    """What is no amount of a job here; no GPU is no request."""
+    if "gpu" in name:
+        if amount != "0":
+            asked.refuse(GPU)
+    elif name in ("host", "hosts", "hostlist", "vnode"):
+        asked.refuse(HOSTS)
+    elif name in ("arch", "cpu_type"):
+        asked.refuse(PROPERTY)
+    else:
+        asked.refuse(RESOURCE, "Consumables")
+
+
+def _chunk(asked: ScriptRequest, text: str, cores: str) -> None:
+    """`1:ncpus=4:mem=8gb` of select, `1:ppn=4` of nodes: one node, and what is asked of it."""
+    count, *parts = text.split(":")
+    if whole(count) is None:
+        count, parts = "1", [count, *parts]
+    if "+" in text or count != "1":
+        asked.refuse(NODES)
+        return
+    for part in parts:
+        name, equals, amount = part.partition("=")
+        if name == cores:
+            asked.kept["ncpus"] = asked.option, amount
+        elif name == "mem":
+            asked.kept["mem"] = asked.option, amount
+        elif name == "mpiprocs":
+            asked.environment["PBS_NP"] = amount
+        elif name == "ompthreads":
+            asked.environment["OMP_NUM_THREADS"] = amount
+        elif equals:
+            _other_resource(asked, name, amount)
+        else:
+            asked.refuse(HOSTS if text.startswith(part) else PROPERTY)
+
+
+OPTIONS: Final = table({
+    (1, "-N"): gives("JobName"),
+    (1, "-J -t"): _tasks,
+    (1, "-l"): _resources,
+    (1, "-r"): _again,
+    (1, "-W"): _attributes,
+    (1, "-v"): _variables,
+    (1, "-S"): shell,
+    (1, "-o"): stream("StdOutput"),
+    (1, "-e"): stream("StdError"),
+    (1, "-j"): keeps("join"),
+    (1, "-c"): _checkpoint,
+    (0, "-h"): holds,
+    (1, "-a"): refuses(LATER),
+    (0, "-I -X"): refuses(ATTENDED),
+    (1, "-C"): refuses(Obstacle(UNREAD, "Say it in options of lode submit.")),
+    (1, "-q -A -P -u"): notes(WHERE),
+    (1, "-m -M"): notes(MAIL),
+    (1, "-d -w -D"): notes(FOLDER),
+    (0, "-V"): notes(SHELL),
+    (1, "-p"): notes(WEIGHT),
+    (1, "-k -R"): notes(COUNTS),
+    (0, "-z -f"): notes(COUNTS),
+    (0, "-n"): refuses(ALONE),
+})  # fmt: skip
+
+
+def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
+    """All lines, and what they mean together."""
+    for number, line in lines:
+        read_short(asked, OPTIONS, number, line)
+    cores = max(asked.count("ncpus"), asked.count("procs"))
+    if cores:
+        asked.attributes["NumberOfProcessors"] = cores
+    for name, times in (("pmem", asked.slots(cores or 1)), ("mem", 1)):
+        if name in asked.kept:
+            asked.option, text = asked.kept[name]
+            asked.memory(megabytes(text, "", times=times), text, usual="", units=("mb", "gb"))
+    option, join = asked.kept.get("join", (asked.option, "n"))
+    if join not in ("oe", "eo", "n"):
+        asked.refuse(Obstacle(UNREAD, "Say it as --set StdError=std.out."), "StdError", option=option)
+    elif join == "oe":
+        asked.join("StdOutput", "StdError", "std.out")
+    elif join == "eo":
+        asked.join("StdError", "StdOutput", "std.err")

@@ -1,0 +1,383 @@
+"""A script's lines of batch systems: which there are, what they ask for, and what its job gets so that it runs unchanged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from posixpath import normpath
+from typing import Any, Final, NamedTuple
+
+from lodesman.languages.directives import gridengine, lsf, pbs, slurm
+from lodesman.languages.directives.asked import LineRefusal, ScriptOption, ScriptRequest
+from lodesman.languages.directives.variables import (
+    GRID_ENGINE,
+    LSF,
+    PBS,
+    SLURM,
+    ScriptFacts,
+    Tasks,
+    Words,
+    escaped,
+    file_name,
+    path_of,
+)
+from lodesman.languages.jobs.overlay import overlaid
+from lodesman.languages.jobs.record import shown
+from lodesman.languages.jobs.values import Mistake, environment
+
+Lines = list[tuple[int, str]]
+_DAY: Final = 86_400
+_SHOWN: Final = 120
+# Dashes of text programs are not read, but are meant.
+_OPTION: Final = re.compile(r"-|[\u2013\u2014\u2212]{1,2}\w")
+_PADDED: Final = re.compile(r"%[0-9]+[A-Za-z]")
+
+
+class _System(NamedTuple):
+    """A batch system, how its lines begin, whether it reads them behind the first command, and what reads them."""
+
+    name: str
+    mark: str
+    begins: re.Pattern[str]
+    reads_all: bool
+    read: Callable[[ScriptRequest, Lines], None]
+    words: Words
+
+
+_SYSTEMS: Final = (
+    _System("Slurm", "#SBATCH", re.compile(r"#SBATCH(?!\w)\s*(.*)"), False, slurm.read, SLURM),
+    _System(
+        "Grid Engine",
+        "#$",
+        re.compile(r"#\$(?:\s+(?=\S)|(?=[-\u2013\u2014\u2212]))(.*)"),
+        True,
+        gridengine.read,
+        GRID_ENGINE,
+    ),
+    _System("PBS", "#PBS", re.compile(r"\s*#PBS(?!\w)\s*(.*)"), False, pbs.read, PBS),
+    _System("LSF", "#BSUB", re.compile(r"#BSUB(?!\w)\s*(.*)"), True, lsf.read, LSF),
+)
+_OTHERS: Final = re.compile(
+    r"(#(?:COBALT|OAR|PJM|MSUB|QSUB|BB|DW|HQ|XBATCH)|#\s?(?i:flux):)\s+\S|(#\s?@)\s*\w+\s*="
+)
+_INTERPRETER: Final = re.compile(r"#!\s*(\S+)(?:\s+(\S+))?")
+
+
+class Translation(NamedTuple):
+    """What the lines of a script ask for. `attributes` of its description; `literal`: percent signs of the command stand for
+    themselves, since the command line asks for no array; `interpreter`: reads the script, '' if it names its own.
+    """
+
+    attributes: Mapping[str, Any]
+    refusals: tuple[LineRefusal, ...] = ()
+    notes: tuple[str, ...] = ()
+    hold: bool = False
+    job_class: str = ""
+    interpreter: str = ""
+    literal: bool = False
+
+
+def translated(
+    text: str,
+    name: str,
+    given: Mapping[str, Any],
+    *,
+    job_class: str = "",
+    is_folder: Callable[[str], bool] = lambda _path: False,
+) -> Translation | None:
+    """The lines of batch systems in a script of that name; None without any. `given`, `job_class`: what goes first.
+    `is_folder`: whether a path is one where the user is; files of streams are in it there.
+    """
+    found = [(system, lines) for system in _SYSTEMS if (lines := _lines_of(text, system))]
+    others = _other_lines(text)
+    if not found:
+        return Translation(given, refusals=tuple(others)) if others else None
+    cores = given.get("NumberOfProcessors")
+    asked = [_asked(system, lines, cores if type(cores) is int else 0) for system, lines in found]
+    first, (system, lines) = asked[0], found[0]
+    first.files = {one: f"{path}/" if is_folder(path_of(path)) else path for one, path in first.files.items()}
+    first.job_class = job_class or first.job_class if first.job_class else ""
+    refusals = [
+        one for each in asked for one in each.refusals if not any(name in given for name in one.unless)
+    ]
+    for each, (other, others_lines) in zip(asked[1:], found[1:], strict=True):
+        if _meaning(each, other) != _meaning(first, system):
+            reason = (
+                f"and the other lines of {other.name} ask for something else than those of {system.name}."
+            )
+            refusals.append(LineRefusal(ScriptOption(*others_lines[0]), reason, "Leave one kind out.", ()))
+    done = _complete(first, system, text, name, given)
+    unset = sorted({one for other, _ in found[1:] for one in other.words.variables.findall(text)})
+    notes = (*done.notes, *_unset(unset), *_calls(text))
+    return done._replace(refusals=(*refusals, *others), notes=notes)
+
+
+def _meaning(asked: ScriptRequest, system: _System) -> object:
+    """What lines of two systems must agree in: all but names of files and what each system says of itself."""
+    variables = {
+        name: value for name, value in asked.environment.items() if not system.words.variables.fullmatch(name)
+    }
+    return asked.attributes, variables, asked.hold, asked.job_class
+
+
+def _asked(system: _System, lines: Lines, cores: int) -> ScriptRequest:
+    asked = ScriptRequest()
+    asked.given_cores = cores
+    system.read(asked, lines)
+    return asked
+
+
+def _lines_of(text: str, system: _System) -> Lines:
+    found: Lines = []
+    for number, line in enumerate(text.splitlines(), 1):
+        match = system.begins.match(line)
+        if match:
+            found.append((number, match[1]))
+        elif line.strip() and not line.lstrip().startswith("#") and not system.reads_all:
+            break
+    is_comment = system.mark == "#$" and not any(_OPTION.match(line) for _, line in found)
+    return [] if is_comment else found
+
+
+def _other_lines(text: str) -> list[LineRefusal]:
+    """Lines of batch systems that are not read here, before the first command."""
+    found: list[LineRefusal] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            break
+        match = _OTHERS.match(line)
+        if match:
+            reason = "is a line of a batch system that is not read here."
+            found.append(
+                LineRefusal(ScriptOption(number, line.strip()), reason, "Say it in #LODE lines.", ())
+            )
+    return found
+
+
+def unread_lines(text: str) -> list[int]:
+    """Lines as those of Slurm or PBS that stand behind the first command, where these systems do not read them."""
+    found: list[int] = []
+    for system in _SYSTEMS:
+        if not system.reads_all:
+            read = {number for number, _ in _lines_of(text, system)}
+            lines = enumerate(text.splitlines(), 1)
+            found += [number for number, line in lines if system.begins.match(line) and number not in read]
+    return sorted(found)
+
+
+# --- what the job gets -------------------------------------------------------------------------------
+
+
+def _complete(
+    asked: ScriptRequest, system: _System, text: str, name: str, given: Mapping[str, Any]
+) -> Translation:
+    """All attributes together. A job that asks for its own number gets it as the only member of an array."""
+    merged = overlaid(dict(asked.attributes), given)
+    facts = ScriptFacts(
+        name=escaped(merged.get("JobName", name)), cores=merged.get("NumberOfProcessors", 1),
+        pe=asked.attributes.get("PE", ""), tasks=_tasks(merged),
+    )  # fmt: skip
+    if "NumberOfProcessors" in given:
+        asked.environment = slurm.recounted(asked.environment, facts.cores)
+    named = set(system.words.variables.findall(text))
+    variables, files = _variables(asked, system, facts, named), _files(asked, system, facts)
+    own: dict[str, Any] = asked.attributes | _cpu_time(asked, merged)
+    needs_number = _has_number([*variables.values(), *files.values()])
+    literal = "Parameters" not in given and ("Parameters" in own or needs_number)
+    if literal:
+        given = escaped(dict(given))
+    if "Parameters" in merged or needs_number:
+        own = escaped(own)
+    else:
+        variables, files = _plain(variables), _plain(files)
+    others = _given_variables(given)
+    unset = sorted(named - variables.keys() - (others or {}).keys())
+    said = own.keys() | files.keys()
+    if needs_number and "Parameters" not in merged:
+        own |= {"Parameters": 1, "ParameterStart": 1, "ParameterStep": 1}
+    attributes = dict(overlaid(own | files, given))
+    if others is not None:
+        attributes["Environment"] = variables | others
+    beside = _said_beside(asked, system, attributes)
+    values = {one: value for one, value in attributes.items() if one in said or one in given} | beside
+    values.pop("Environment", None)
+    notes = tuple(_notes(asked, system, values if said or beside else {}, given, unset))
+    interpreter = _interpreter(asked, text)
+    return Translation(attributes, (), notes, asked.hold, asked.job_class, interpreter, literal)
+
+
+def _variables(asked: ScriptRequest, system: _System, facts: ScriptFacts, named: set[str]) -> dict[str, str]:
+    """Those that every job gets, those that the script names, and those that its lines set."""
+    always, others = system.words.values(facts)
+    wanted = {name: value for name, value in others.items() if name in named}
+    said: dict[str, str] = escaped(asked.environment)
+    return wanted | always | said
+
+
+def _given_variables(given: Mapping[str, Any]) -> dict[str, str] | None:
+    """Variables that go first; None if they cannot be read, which is said where jobs are."""
+    try:
+        found: dict[str, str] = environment(given.get("Environment", {}))
+    except Mistake:
+        return None
+    return found
+
+
+def _tasks(attributes: Mapping[str, Any]) -> Tasks | None:
+    """The indexes of an array whose members have whole numbers."""
+    count = attributes.get("Parameters")
+    if isinstance(count, list):
+        numbers = [one for one in count if type(one) is int]
+        return (
+            Tasks(min(numbers), max(numbers), 1, len(count))
+            if numbers and len(numbers) == len(count)
+            else None
+        )
+    if not isinstance(count, int):
+        return None
+    first, step = attributes.get("ParameterStart", 0), attributes.get("ParameterStep", 1)
+    return Tasks(first, first + (count - 1) * step, step, count)
+
+
+def _files(asked: ScriptRequest, system: _System, facts: ScriptFacts) -> dict[str, str]:
+    """The files of the standard streams; one keeps the usual name if its own has no meaning here, or is that of the other
+    stream's file in another folder.
+    """
+    found: dict[str, str] = {}
+    paths = {normpath(path_of(pattern)) for pattern in asked.files.values()}
+    for stream, pattern in asked.files.items():
+        name = file_name(pattern, system.words, facts.name, is_array=facts.tasks is not None)
+        if name is None or (name in found.values() and len(paths) > 1):
+            asked.option = ScriptOption(0, pattern)
+            asked.note("a job's output has the usual name where it can have no such one: std.out, std.err")
+        else:
+            found[stream] = name
+            if system.words is SLURM and _PADDED.search(pattern):
+                asked.taken[stream] = f"{pattern}: numbers in names of files are not padded with zeros."
+    if asked.joined and not found:
+        found = {"StdError": "std.out"}
+    return found
+
+
+def _has_number(texts: Iterable[str]) -> bool:
+    return any(mark in one.replace("%%", "") for one in texts for mark in ("%j", "%(FirstJob)s"))
+
+
+def _plain(texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: text.replace("%%", "%") for name, text in texts.items()}
+
+
+def _cpu_time(asked: ScriptRequest, attributes: Mapping[str, Any]) -> dict[str, int]:
+    """A job with several cores or much time would meet the usual limit of a day of CPU time before its own. One that asks
+    for any time keeps that limit, and it is said.
+    """
+    if "CPUTime" in attributes:
+        return {}
+    cores, wall = attributes.get("NumberOfProcessors", 1), attributes.get("WallTime") or _DAY
+    needed = cores * wall if isinstance(cores, int) and isinstance(wall, int) else 0
+    is_endless = bool(asked.endless) and not attributes.get("WallTime")
+    if is_endless:
+        each = " for each core" if cores != 1 else ""
+        asked.taken["WallTime"] = (
+            f"{asked.endless}: no job is without a limit here, and this one has a day of CPU time{each}: --cpu-time or "
+            "--time says how much it needs."
+        )
+    return {"CPUTime": needed} if is_endless or needed > _DAY else {}
+
+
+def _interpreter(asked: ScriptRequest, text: str) -> str:
+    """The program that a line names, if the script's own first line names another one."""
+    first = _INTERPRETER.match(text)
+    own = (first[2] if first[1].endswith("/env") and first[2] else first[1]) if first else ""
+    same = own.rpartition("/")[2] == asked.interpreter.rpartition("/")[2]
+    return "" if same else asked.interpreter
+
+
+def _said_beside(asked: ScriptRequest, system: _System, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """What the lines say beside attributes: variables as the job gets them, a hold, a job class."""
+    found = attributes.get("Environment")
+    variables = found if isinstance(found, Mapping) else {}
+    values: dict[str, Any] = {
+        f"Environment.{name}": variables[name]
+        for name in asked.environment
+        if name in variables and not system.words.variables.fullmatch(name)
+    }
+    if asked.job_class:
+        values["JobClass"] = asked.job_class
+    return values | ({"Held": "until it is released"} if asked.hold else {})
+
+
+def _notes(
+    asked: ScriptRequest,
+    system: _System,
+    values: Mapping[str, Any],
+    given: Mapping[str, Any],
+    unset: list[str],
+) -> Iterable[str]:
+    """What the job gets by the lines and the options, what of the lines has no effect, and which variables the script does
+    not get.
+    """
+    said = ", ".join(f"{name}={shown(str(value), _SHOWN)}" for name, value in values.items())
+    who = f"{system.mark} lines of {system.name}{' and options, which go first,' if given and said else ''}"
+    yield f"{who} say {said or 'nothing here'}."
+    yield from (text for name, text in asked.taken.items() if name not in given)
+    yield from asked.without_effect()
+    yield from _unset(unset)
+
+
+def _unset(variables: list[str]) -> Iterable[str]:
+    if variables:
+        yield f"it names {', '.join(variables)}, which {'is' if len(variables) == 1 else 'are'} not set here."
+
+
+_CALL: Final = re.compile(
+    r"^[ \t]*(?:(?:exec|time|if|!)[ \t]+){0,3}(srun|sbatch|salloc|scontrol|squeue|qsub|qrsh|qstat|qalter|qdel|bsub|bjobs|"
+    r"bkill|module|ml)(?=\s|$)",
+    re.MULTILINE,
+)
+_MPI: Final = re.compile(
+    r"^[ \t]*(?:(?:exec|time|if|!)[ \t]+){0,3}(mpirun|mpiexec)(?=\s|$)((?:\\\n|[^\n])*)", re.MULTILINE
+)
+_PROCESSES: Final = re.compile(r"\s--?(?:n|np|c|N|npernode|ppn|map-by)(?=[\s=\d])")
+_SUBMITS: Final = ("sbatch", "qsub", "bsub")
+_MODULES: Final = ("module", "ml")
+
+
+def _calls(text: str) -> Iterable[str]:
+    """What it calls of a batch system or of a site, that may not be there, or means something else here."""
+    lines: dict[str, int] = {}
+    for match in _CALL.finditer(text):
+        lines.setdefault(match[1], text.count("\n", 0, match.start(1)) + 1)
+    for name, line in lines.items():
+        means = "knows nothing of this job" + (": start the program itself" if name == "srun" else "")
+        if name in _SUBMITS:
+            means = "may not be on the node, and what it submits is not followed here"
+        elif name in _MODULES:
+            means = "is there only where the shells of the nodes define it: try one job first"
+        yield f"line {line} calls {name}, which {means}."
+    for match in _MPI.finditer(text):
+        if not _PROCESSES.search(match[2]):
+            line = text.count("\n", 0, match.start(1)) + 1
+            yield f"line {line} calls {match[1]}, which gets no number of processes from a batch system here: say it by -np."
+            return
+
+
+# --- files of HTCondor -------------------------------------------------------------------------------
+
+_QUEUE: Final = re.compile(r"^[ \t]*queue\b(?![ \t]*=)", re.MULTILINE | re.IGNORECASE)
+_SETTING: Final = re.compile(
+    r"^[ \t]*(?:executable|universe|arguments|batch_name|log|output|error|requirements|"
+    r"(?:[+]|my\.)\w+|(?:transfer|request)_\w+)[ \t]*=",
+    re.MULTILINE | re.IGNORECASE,
+)
+_NODE: Final = re.compile(
+    r"^[ \t]*(?:JOB|SUBDAG|SPLICE)[ \t]+\S+[ \t]+\S+|^[ \t]*PARENT[ \t].*\bCHILD\b",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+def kind_of_file(text: str) -> str:
+    """What a file of HTCondor is: a submit file or a DAG; '' for any other text."""
+    if _QUEUE.search(text) and _SETTING.search(text):
+        return "a submit file of HTCondor"
+    return "a DAG of HTCondor (DAGMan)" if _NODE.search(text) else ""

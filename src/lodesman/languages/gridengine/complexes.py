@@ -1,0 +1,204 @@
+"""Complexes, the resources that Grid Engine knows: the table that `qconf -sc` prints (manual page complex(5))."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import StrEnum
+
+from msgspec import Struct
+
+from lodesman.base.errors import InvalidConfig, SyntaxFault
+from lodesman.languages.gridengine.lines import LogicalLine, logical_lines, note
+from lodesman.languages.gridengine.values import ComplexType, RelOp, Value, is_numeric, read_value
+
+COLUMNS = ("name", "shortcut", "type", "relop", "requestable", "consumable", "default", "urgency")
+
+
+class Requestable(StrEnum):
+    """Whether jobs may, may not or must request it."""
+
+    YES = "YES"
+    NO = "NO"
+    FORCED = "FORCED"
+
+
+class Consumable(StrEnum):
+    """Whether jobs use it up: per slot (YES), once per job (JOB), or not."""
+
+    YES = "YES"
+    NO = "NO"
+    JOB = "JOB"
+
+
+_CHOICES: dict[str, dict[str, str]] = {
+    "type": {one.value: one.value for one in ComplexType},
+    "relop": {one.value: one.value for one in RelOp},
+    "requestable": {"Y": "YES", "N": "NO", "F": "FORCED", **{one.value: one.value for one in Requestable}},
+    "consumable": {"Y": "YES", "N": "NO", "J": "JOB", **{one.value: one.value for one in Consumable}},
+}
+
+
+class Complex(Struct, frozen=True, kw_only=True):
+    """One resource; `default` (what a job uses that does not request it) and `urgency` as written."""
+
+    name: str
+    shortcut: str
+    kind: ComplexType
+    relation: RelOp = RelOp.LE
+    requestable: Requestable = Requestable.YES
+    consumable: Consumable = Consumable.NO
+    default: str = "0"
+    urgency: str = "0"
+
+    @property
+    def is_consumable(self) -> bool:
+        """Whether jobs use it up."""
+        return self.consumable is not Consumable.NO
+
+    def value(self, text: str) -> Value:
+        """The value that a text means for it. Raises InvalidConfig with the attribute `name`."""
+        try:
+            return read_value(self.kind, text)
+        except InvalidConfig as fault:
+            raise InvalidConfig(
+                f"{self.name}: {fault.message}", hint=fault.hint, **fault.data, name=self.name
+            ) from None
+
+    @property
+    def default_value(self) -> Value:
+        """What a job uses that does not request it."""
+        return self.value(self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class Complexes:
+    """All resources, in order; they are found by name and by shortcut, which depend on case."""
+
+    entries: tuple[Complex, ...]
+    _found: dict[str, Complex] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        found = {one.shortcut: one for one in self.entries} | {one.name: one for one in self.entries}
+        object.__setattr__(self, "_found", found)
+
+    def __iter__(self) -> Iterator[Complex]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def get(self, name: str) -> Complex | None:
+        """The resource of a name or shortcut."""
+        return self._found.get(name)
+
+    def near(self, name: str) -> str:
+        """What was probably meant by the name of a resource that there is not; "" if no name is near."""
+        folded = {one.name.casefold(): one.name for one in self.entries}
+        near = get_close_matches(name.casefold(), folded, 1, 0.6)
+        return f"Did you mean {folded[near[0]]}?" if near else ""
+
+    def canonical(self, name: str) -> str | None:
+        """The name of what a name or shortcut means; None if there is no such resource."""
+        found = self._found.get(name)
+        return found.name if found else None
+
+
+def read_complexes(text: str, *, faults: list[SyntaxFault], source: str = "") -> Complexes:
+    """Read a table. What is wrong is added to `faults`, and left out. Raises TooLarge."""
+    return complexes_of(logical_lines(text, faults=faults, source=source), faults)
+
+
+def complexes_of(lines: Iterable[LogicalLine], faults: list[SyntaxFault]) -> Complexes:
+    """The resources that these lines name, one each."""
+    taken: dict[str, str] = {}
+    entries: list[Complex] = []
+    for line in lines:
+        try:
+            found = _complex(line)
+            for name, offset in {found.shortcut: line.words()[1][0], found.name: 0}.items():
+                if name in taken:
+                    raise line.fault(
+                        offset, f"{name} is given twice, first {taken[name]}", "Keep one of them."
+                    )
+        except SyntaxFault as fault:
+            note(faults, fault)
+            continue
+        at = f"in {line.source}, line {line.line}" if line.source else f"at line {line.line}"
+        taken |= {found.name: at, found.shortcut: at}
+        entries.append(found)
+    return Complexes(tuple(entries))
+
+
+def is_complex(words: list[str]) -> bool:
+    """Whether the words of a line are a row of this table."""
+    return len(words) == len(COLUMNS) and words[2].upper() in _CHOICES["type"]
+
+
+def _complex(line: LogicalLine) -> Complex:
+    words = line.words()
+    if len(words) != len(COLUMNS):
+        message = f"a complex has {len(COLUMNS)} columns, and this line has {len(words)} words"
+        raise line.fault(0, message, f"Write: {' '.join(COLUMNS)}")
+    row = {}
+    for column, (offset, word) in zip(COLUMNS, words, strict=True):
+        allowed = _CHOICES.get(column)
+        found = allowed.get(word.upper()) if allowed else word
+        if found is None:
+            known = " ".join(dict.fromkeys(_CHOICES[column].values()))
+            raise line.fault(offset, f"the column {column} has {word[:40]}", f"It is one of: {known}.")
+        row[column] = found
+    entry = Complex(
+        name=row["name"],
+        shortcut=row["shortcut"],
+        kind=ComplexType(row["type"]),
+        relation=RelOp(row["relop"]),
+        requestable=Requestable(row["requestable"]),
+        consumable=Consumable(row["consumable"]),
+        default=row["default"],
+        urgency=row["urgency"],
+    )
+    offsets = {column: offset for column, (offset, _) in zip(COLUMNS, words, strict=True)}
+    _check(entry, line, offsets)
+    return entry
+
+
+def _check(entry: Complex, line: LogicalLine, offsets: dict[str, int]) -> None:
+    if entry.is_consumable and not is_numeric(entry.kind):
+        message = f"{entry.name} is consumable, and {entry.kind} is no number"
+        raise line.fault(offsets["consumable"], message, "Write NO, or a type of numbers.")
+    if entry.relation is RelOp.EXCL and not (entry.is_consumable and entry.kind is ComplexType.BOOL):
+        message = f"{entry.name} has the relation EXCL and is no consumable BOOL"
+        raise line.fault(offsets["relop"], message, "Write BOOL EXCL YES YES.")
+    for column, kind in (("default", entry.kind), ("urgency", ComplexType.DOUBLE)):
+        try:
+            read_value(kind, getattr(entry, column))
+        except InvalidConfig as fault:
+            raise line.fault(offsets[column], fault.message.rstrip("."), fault.hint) from None
+
+
+def write_complexes(complexes: Complexes) -> str:
+    """The table as `qconf -sc` prints it, without the comment at its end."""
+    rows = [
+        (
+            one.name,
+            one.shortcut,
+            one.kind,
+            one.relation,
+            one.requestable,
+            one.consumable,
+            one.default,
+            one.urgency,
+        )
+        for one in complexes
+    ]
+    titles = (f"#{COLUMNS[0]}", *COLUMNS[1:])
+    columns = zip(titles, *rows, strict=True)
+    widths = [max(len(title) + 1, *(len(cell) + 4 for cell in cells), 0) for title, *cells in columns]
+    lines = [_padded(titles, widths), f"#{'-' * (sum(widths) - 1)}"]
+    return "".join(f"{line}\n" for line in [*lines, *(_padded(row, widths).rstrip() for row in rows)])
+
+
+def _padded(cells: Iterable[str], widths: list[int]) -> str:
+    return "".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))

@@ -1,0 +1,305 @@
+"""Dumps of a Grid Engine, a text for each object as `qconf` prints it, as configuration files; what has no place there.
+
+A file is named for the option of `qconf` that printed it, with the object behind a dot: `sc`, `sconf`, `srqs`, `sq.all.q`,
+`shgrp.@gpu`, `su.staff`, `sprj.genomics`, `sjc.app`, `sp.smp`, `sul`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from lodesman.base.errors import InvalidConfig, InvalidRequest, SyntaxFault
+from lodesman.languages.gridengine.files import read_vocabulary
+from lodesman.languages.gridengine.lines import logical_lines
+from lodesman.languages.gridengine.values import ComplexType, read_value
+from lodesman.languages.gridengine.vocabulary import Vocabulary
+
+_VOCABULARY: Final = ("sc", "shgrp", "su", "sprj")
+_SETTING: Final = re.compile(r"[a-z][a-z0-9_]*")
+_ALWAYS: Final = {"sq": ("qname", "hostlist"), "sp": ("pe_name",)}
+_OVERRIDE: Final = re.compile(r"\[([^=\[\]]+)=([^\[\]]*)\]")
+_NONE: Final = frozenset({"", "NONE", "UNDEFINED", "INFINITY", "FALSE", "0", "default"})
+_GROUP: Final = '\n[group.users]\nvo = "local"\nshare = 1000\n'
+_LIMITS: Final = {
+    "h_rt": ("WallTime", ComplexType.TIME), "h_cpu": ("CPUTime", ComplexType.TIME), "h_vmem": ("MaxRAM", ComplexType.MEMORY),
+}  # fmt: skip
+_TAKEN: Final = frozenset({"qname", "hostlist", "slots", "jc_list", *_LIMITS})
+_IN_CONF: Final = frozenset({"jsv_url", "jsv_allowed_mod", "default_jc", "enforce_jc", "enforce_project"})
+# Settings of a queue that change what its jobs may do or meet, and what does that here; all others are Grid Engine's own.
+_OF_QUEUES: Final = {
+    "user_lists": "a rule for those who are not on it: limit users {NAMES} queues QUEUE to slots=0 (lode quota add)",
+    "xuser_lists": "limit users {@LIST} queues QUEUE to slots=0 (lode quota add)",
+    "projects": "limit projects {NAMES} queues QUEUE to slots=0 (lode quota add)",
+    "xprojects": "limit projects {NAMES} queues QUEUE to slots=0 (lode quota add)",
+    "complex_values": "limit queues QUEUE to NAME=AMOUNT (lode quota add)",
+    "pe_list": 'pilots of several cores: NumberOfProcessors = N and SubmitOptions = "-pe PE N" in sites.toml',
+    "calendar": "lode site close and open, by cron",
+    "initial_state": "lode site close",
+    "subordinate_list": "lode vacate frees cores for others",
+    "prolog": "Grid Engine runs it for each pilot, not for each job",
+    "epilog": "Grid Engine runs it for each pilot, not for each job",
+    "starter_method": "Grid Engine runs it for each pilot, not for each job",
+    "rerun": "jobs whose pilot is lost are tried again: MaxAttempts",
+    "s_rt": "there are no soft limits",
+    "s_cpu": "there are no soft limits",
+    "s_vmem": "there are no soft limits",
+    "seq_no": "queues are not ranked by it",
+    "d_rt": "jobs give WallTime; a job class can say a usual one",
+}
+_OF_CONF: Final = {
+    "max_u_jobs": "limit users {*} to slots=N limits what runs (lode quota add); what waits is not limited",
+    "max_jobs": "limit to slots=N limits what runs (lode quota add); what waits is not limited",
+    "user_lists": "users have tokens: lode user add, lode user disable",
+    "xuser_lists": "users have tokens: lode user add, lode user disable",
+    "projects": "limit projects {NAMES} to slots=0 (lode quota add)",
+    "xprojects": "limit projects {NAMES} to slots=0 (lode quota add)",
+    "prolog": "Grid Engine runs it for each pilot, not for each job",
+    "epilog": "Grid Engine runs it for each pilot, not for each job",
+}  # fmt: skip
+
+
+class WithoutPlace(Struct, frozen=True, kw_only=True):
+    """A setting without a place here; `reason` says what does the same, or that it stays with Grid Engine."""
+
+    file: str
+    setting: str
+    reason: str
+
+
+class Carried(Struct, frozen=True, kw_only=True):
+    """Configuration files by their paths, and what is not in them."""
+
+    files: Mapping[str, str]
+    left_out: tuple[WithoutPlace, ...]
+
+
+def carried(texts: Mapping[str, str], site: str) -> Carried:
+    """Configuration for the dumps in `texts`, by the name of each; `site` is how the cluster is called here.
+
+    Raises InvalidRequest if there is no dump; SyntaxFault, with its file, for one that cannot be read.
+    """
+    known = {name: text for name, text in texts.items() if _kind(name)}
+    if not known:
+        hint = "Name each file for its command: qconf -sc > sc, qconf -sq all.q > sq.all.q."
+        raise InvalidRequest("There is no dump of qconf in this folder.", hint=hint)
+    words = {name: text for name, text in known.items() if _kind(name) in _VOCABULARY}
+    faults: list[SyntaxFault] = []
+    vocabulary = read_vocabulary(words, faults=faults)
+    if faults:
+        raise faults[0]
+    unread = "it is named for no option of qconf that is read"
+    left = [WithoutPlace(file=name, setting="the file", reason=unread) for name in texts if name not in known]
+    files = {f"gridengine/{name}": text for name, text in words.items()}
+    if "srqs" in known and known["srqs"].strip():
+        files["quotas.rqs"] = known["srqs"]
+    files |= {f"classes/{name[4:]}.jc": text for name, text in known.items() if _kind(name) == "sjc"}
+    queues = [_values(text, name) | {"": name} for name, text in known.items() if _kind(name) == "sq"]
+    if queues:
+        files["sites.toml"] = "".join(_site(queues, site, vocabulary, left))
+    conf = _values(known.get("sconf", ""), "sconf")
+    files["lode.toml"] = "".join(_configuration(files, conf))
+    left += [*_of_conf(conf), *_of_environments(known), *_missing_lists(known, vocabulary)]
+    return Carried(files=files, left_out=tuple(left))
+
+
+def _kind(name: str) -> str:
+    """The option that printed a file; '' for another file."""
+    option, dot, rest = name.partition(".")
+    single = option in ("sc", "sconf", "srqs", "sul") and not dot
+    return option if single or (option in ("sq", "shgrp", "su", "sprj", "sjc", "sp") and rest) else ""
+
+
+def _values(text: str, source: str) -> dict[str, str]:
+    """The settings of an object by name. Raises SyntaxFault, also for what no `qconf` prints: a line that is no setting, an
+    object without the settings that it has in any dump.
+    """
+    faults: list[SyntaxFault] = []
+    found = dict[str, str]()
+    for line in logical_lines(text, faults=faults, source=source):
+        key, _, value = line.text.partition(" ") if "\t" not in line.text else line.text.partition("\t")
+        if not _SETTING.fullmatch(key):
+            raise line.fault(0, f"{key[:60]!r} is no name of a setting", _hint(source))
+        found[key] = value.strip()
+    if faults:
+        raise faults[0]
+    for name in _ALWAYS.get(_kind(source), ()):
+        if name not in found:
+            raise SyntaxFault(f"There is no {name}.", line=1, column=1, hint=_hint(source), source=source)
+    return found
+
+
+def _hint(source: str) -> str:
+    option, _, name = source.partition(".")
+    return f"Make the file anew: qconf -{option}{f' {name}' if name else ''} > {source}"
+
+
+# --- queues ------------------------------------------------------------------------------------------
+
+
+def _site(
+    queues: Iterable[Mapping[str, str]], site: str, words: Vocabulary, left: list[WithoutPlace]
+) -> Iterator[str]:
+    ce = f"site.{_quoted(site)}.ce.gridengine"
+    yield f'# Queues of Grid Engine: pilots are sent by qsub -q QUEUE.\n[{ce}]\nBackend = "gridengine"\n'
+    known: dict[str, str] = {}
+    for queue in queues:
+        name = queue.get("qname", queue[""].partition(".")[2])
+        if name in known:
+            raise InvalidConfig(
+                f"{queue['']}: the queue {name} is in {known[name]}, too.", hint="Leave out one of the two."
+            )
+        known[name] = queue[""]
+        yield f"\n[{ce}.queue.{_quoted(name)}]\n"
+        try:
+            parameters = list(_parameters(queue, words, left))
+        except InvalidConfig as fault:
+            raise InvalidConfig(f"{queue['']}: {fault.message}", hint=fault.hint) from None
+        for parameter, value in parameters:
+            yield f"{parameter} = {_quoted(value) if isinstance(value, str) else value}\n"
+        left += _of_queue(queue)
+    yield _GROUP
+
+
+def _parameters(
+    queue: Mapping[str, str], words: Vocabulary, left: list[WithoutPlace]
+) -> Iterator[tuple[str, int | str]]:
+    """What a queue says in the words of a resource file. Values for single hosts alone have no place, but for slots."""
+    for key, (parameter, kind) in _LIMITS.items():
+        base, single = _parts(queue.get(key, ""))
+        if single:
+            reason = f"{parameter} is one value for the queue; a queue of its own is better for these hosts"
+            left.append(WithoutPlace(file=queue[""], setting=f"{key} {queue[key]}", reason=reason))
+        amount = _amount(kind, base)
+        if amount:
+            yield parameter, amount // 2**20 if kind is ComplexType.MEMORY else amount
+    slots = _slots(queue, words)
+    if slots is None:
+        reason = "Slots in sites.toml: a host group of it is not among the dumps"
+        left.append(
+            WithoutPlace(file=queue[""], setting=f"slots {queue.get('slots', '')}".strip(), reason=reason)
+        )
+    else:
+        yield "Slots", slots
+    if queue.get("jc_list", "NONE") != "NONE":
+        yield "JcList", queue["jc_list"]
+
+
+def _parts(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """The value of a queue, and those of single hosts and groups, as in `4,[node1=8],[@gpu=2]`."""
+    return _OVERRIDE.sub("", text).strip(", "), _OVERRIDE.findall(text)
+
+
+def _amount(kind: ComplexType, text: str) -> int:
+    """The number that a text means, 0 without any limit. Raises InvalidConfig."""
+    value = read_value(kind, text) if text not in _NONE else 0
+    if not isinstance(value, str) and value < 0:
+        raise InvalidConfig(f"{text} is below 0.")
+    return int(value) if not isinstance(value, str) and value < math.inf else 0
+
+
+def _slots(queue: Mapping[str, str], words: Vocabulary) -> int | None:
+    """All slots of a queue; None if its hosts are not all known. Of several values for a host the last one counts."""
+    base, single = _parts(queue.get("slots", "1"))
+    slots, by_host = (
+        _amount(ComplexType.INT, base),
+        [(name, _amount(ComplexType.INT, one)) for name, one in single],
+    )
+    members = queue.get("hostlist", "").replace(",", " ").split()
+    groups = [one for one in (*members, *(name for name, _ in single)) if one.startswith("@")]
+    if any(one not in words.host_groups for one in groups) or not members:
+        return None
+    count = {host: slots for one in members if one != "NONE" for host in _hosts(one, words)}
+    for name, amount in sorted(by_host, key=lambda one: not one[0].startswith("@")):
+        count |= {host: amount for host in _hosts(name, words) if host in count}
+    return sum(count.values())
+
+
+def _hosts(name: str, words: Vocabulary) -> frozenset[str]:
+    return words.hosts_of(name) if name.startswith("@") else frozenset({name.lower()})
+
+
+# --- what has no place -------------------------------------------------------------------------------
+
+
+def _of_queue(queue: Mapping[str, str]) -> Iterator[WithoutPlace]:
+    others: list[str] = []
+    for key, value in queue.items():
+        if not key or key in _TAKEN or (_parts(value)[0] in _NONE and not _parts(value)[1]):
+            continue
+        if key in _OF_QUEUES:
+            yield WithoutPlace(file=queue[""], setting=f"{key} {value}", reason=_OF_QUEUES[key])
+        else:
+            others.append(key)
+    yield from _stays(queue[""], others)
+
+
+def _of_conf(conf: Mapping[str, str]) -> Iterator[WithoutPlace]:
+    others: list[str] = []
+    for key, value in conf.items():
+        if value.lower() in ("none", "0", "false") or key in _IN_CONF:
+            continue
+        if key in _OF_CONF:
+            yield WithoutPlace(file="sconf", setting=f"{key} {value}", reason=_OF_CONF[key])
+        else:
+            others.append(key)
+    yield from _stays("sconf", others)
+
+
+def _stays(file: str, settings: list[str]) -> Iterator[WithoutPlace]:
+    if settings:
+        yield WithoutPlace(
+            file=file, setting=", ".join(settings), reason="Grid Engine's own: it holds for pilots as before"
+        )
+
+
+def _of_environments(texts: Mapping[str, str]) -> Iterator[WithoutPlace]:
+    for name, text in texts.items():
+        if _kind(name) == "sp":
+            rule = _values(text, name).get("allocation_rule", "")
+            reason = "PE in a job is a name that quota sets may limit; a job has its cores on one node"
+            yield WithoutPlace(file=name, setting=f"allocation_rule {rule}".rstrip(), reason=reason)
+
+
+def _missing_lists(texts: Mapping[str, str], words: Vocabulary) -> Iterator[WithoutPlace]:
+    for name in texts.get("sul", "").split():
+        if name not in words.user_lists:
+            yield WithoutPlace(
+                file="sul",
+                setting=name,
+                reason=f"its users are not among the dumps: qconf -su {name} > su.{name}",
+            )
+
+
+# --- the configuration of the server -----------------------------------------------------------------
+
+
+def _configuration(files: Iterable[str], conf: Mapping[str, str]) -> Iterator[str]:
+    yield "# Sections for the configuration of the server; others stay as they are.\n"
+    if "sites.toml" in files:
+        yield '\n[resources]\nfiles = ["sites.toml"]\n'
+    if any(one.startswith("gridengine/") for one in files):
+        yield '\n[gridengine]\nfiles = ["gridengine/*"]\n'
+        yield "enforce_project = true\n" if _is_true(conf, "enforce_project") else ""
+    default, enforced = conf.get("default_jc", "NONE"), _is_true(conf, "enforce_jc")
+    if default.upper() != "NONE" or enforced:
+        yield "\n[job_classes]\n"
+        yield "" if default.upper() == "NONE" else f"default_jc = {_quoted(default)}\n"
+        yield "enforce_jc = true\n" if enforced else ""
+    if conf.get("jsv_url", "none").lower() != "none":
+        yield f"\n[jsv]\nserver = {_quoted(conf['jsv_url'])}\n"
+        if "jsv_allowed_mod" in conf:
+            yield f"allowed_modifications = {_quoted(conf['jsv_allowed_mod'])}\n"
+
+
+def _is_true(conf: Mapping[str, str], name: str) -> bool:
+    return conf.get(name, "false").lower() in ("true", "1")
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)

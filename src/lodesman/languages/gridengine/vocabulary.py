@@ -1,0 +1,143 @@
+"""Host groups, user lists and projects (manual pages hostgroup(5), access_list(5), project(5)), and all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from msgspec import Struct
+from msgspec.structs import replace as replace_fields
+
+from lodesman.languages.gridengine.complexes import Complexes
+from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+
+
+class HostGroup(Struct, frozen=True, kw_only=True):
+    """Hosts under one name, which starts with `@`; `members` as written: hosts, and other groups."""
+
+    name: str
+    members: tuple[str, ...] = ()
+
+
+class UserList(Struct, frozen=True, kw_only=True):
+    """Users, and groups of accounts (written `@group`), under one name."""
+
+    name: str
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    kinds: tuple[str, ...] = ("ACL",)
+
+    def has(self, user: str, groups: Collection[str] = ()) -> bool:
+        """Whether a user is on it, by name or by a group."""
+        return user in self.users or not self.groups.isdisjoint(groups)
+
+
+class Project(Struct, frozen=True, kw_only=True):
+    """A project; `acl` and `xacl` name the user lists that may and may not use it; without `acl` all may."""
+
+    name: str
+    acl: tuple[str, ...] = ()
+    xacl: tuple[str, ...] = ()
+    oticket: int = 0
+    fshare: int = 0
+
+
+def _hosts_of(groups: Mapping[str, HostGroup]) -> dict[str, frozenset[str]]:
+    """The hosts of each group, nested ones too, in lower case. Groups that are in each other have the same hosts, and are
+    resolved together (Tarjan's strongly connected components, 1972).
+    """
+    nested = {name: [one for one in group.members if one in groups] for name, group in groups.items()}
+    found: dict[str, frozenset[str]] = {}
+    lowest: dict[str, int] = {}
+    opened: list[str] = []
+    for first in groups:
+        path = [] if first in lowest else [(first, len(lowest), iter(nested[first]))]
+        while path:
+            name, number, ahead = path[-1]
+            if name not in lowest:
+                lowest[name] = number
+                opened.append(name)
+            inner = next((one for one in ahead if one not in lowest), None)
+            if inner is not None:
+                path.append((inner, len(lowest), iter(nested[inner])))
+                continue
+            path.pop()
+            lowest[name] = min([number, *(lowest[one] for one in nested[name] if one not in found)])
+            if lowest[name] == number:
+                at = next(at for at in range(len(opened) - 1, -1, -1) if opened[at] == name)
+                hosts = {
+                    host.lower() for one in opened[at:] for host in groups[one].members if host[:1] != "@"
+                }
+                hosts.update(*(found.get(inner, ()) for one in opened[at:] for inner in nested[one]))
+                found |= dict.fromkeys(opened[at:], frozenset(hosts))
+                del opened[at:]
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """All that rules may name. Groups of hosts may be nested; one that is in itself adds nothing by that. `enforce_project`:
+    each job names a project; without any projects what it names is free.
+    """
+
+    complexes: Complexes = STOCK_COMPLEXES
+    host_groups: Mapping[str, HostGroup] = field(default_factory=dict)
+    user_lists: Mapping[str, UserList] = field(default_factory=dict)
+    projects: Mapping[str, Project] = field(default_factory=dict)
+    enforce_project: bool = False
+    _hosts: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
+    _groups: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        hosts = _hosts_of(self.host_groups)
+        groups: dict[str, set[str]] = {}
+        for name, members in hosts.items():
+            for host in members:
+                groups.setdefault(host, set()).add(name)
+        object.__setattr__(self, "_hosts", hosts)
+        object.__setattr__(self, "_groups", {host: frozenset(names) for host, names in groups.items()})
+
+    def hosts_of(self, group: str) -> frozenset[str]:
+        """All hosts of a group (`@name`), nested ones too, in lower case; none if there is no such group."""
+        return self._hosts.get(group, frozenset())
+
+    def groups_of(self, host: str) -> frozenset[str]:
+        """All groups that a host is in, directly or through others; names of hosts do not depend on case."""
+        return self._groups.get(host.lower(), frozenset())
+
+    def lists_of(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
+        """The names of the user lists that a user is on, by name or by one of the groups of the account."""
+        return frozenset(name for name, one in self.user_lists.items() if one.has(user, groups))
+
+    def with_accounts(self, groups: Mapping[str, Collection[str]]) -> Vocabulary:
+        """With the users of the groups that lists name (`@group`), and a list of each group that no list has the name of.
+        `groups`: of each account.
+        """
+        members: dict[str, set[str]] = {}
+        for user, of in groups.items():
+            for group in of:
+                members.setdefault(group, set()).add(user)
+        lists = {name: UserList(name=name, users=frozenset(users)) for name, users in members.items()}
+        for name, one in self.user_lists.items():
+            users = one.users.union(*(members.get(group, ()) for group in one.groups))
+            lists[name] = replace_fields(one, users=users)
+        return replace(self, user_lists=lists)
+
+    def project_problem(self, name: str, user: str, groups: Collection[str] = ()) -> str:
+        """Why a job of this user cannot have this project ("": none), without a full stop; "" if it can."""
+        if not name:
+            return "each job names a project here, and this one names none" if self.enforce_project else ""
+        project = self.projects.get(name)
+        if project is None:
+            return f"there is no project {name!r}" if self.projects else ""
+        lists = self.lists_of(user, groups)
+        barred = next((one for one in project.xacl if one in lists), "")
+        if barred:
+            return f"the list {barred} bars {user} from the project {name}"
+        if project.acl and lists.isdisjoint(project.acl):
+            return f"{user} may not use the project {name}, which is for {', '.join(project.acl)}"
+        return ""
+
+    def projects_of(self, user: str, groups: Collection[str] = ()) -> list[str]:
+        """The projects that a user may give jobs."""
+        return [name for name in self.projects if not self.project_problem(name, user, groups)]

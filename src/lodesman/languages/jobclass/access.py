@@ -1,0 +1,234 @@
+"""Whether a finished job keeps to its class, and a class to the template.
+
+What counts is the finished job, not how it came about: whoever changed a value, and changed it back, did nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from itertools import islice
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lodesman.languages.jobclass.attributes import (
+    BOOLEAN_DEFAULTS,
+    AttributeKind,
+    CanonicalKey,
+    JobValue,
+    JobValues,
+    entries_of,
+    kind_of,
+    truth,
+)
+from lodesman.languages.jobclass.model import DEFAULT_VARIANT, ClassSnapshot, JobClass
+from lodesman.languages.jobclass.specifiers import (
+    ClassEntry,
+    ClassList,
+    ClassScalar,
+    ClassValue,
+    free,
+    job_value,
+    length_of,
+    together,
+)
+
+
+class Deed(StrEnum):
+    """What was done against a specifier."""
+
+    CHANGED = "changed"
+    REMOVED = "removed"
+    ADDED = "added"
+    SET = "set"
+    OPENED = "opened"
+
+
+class Violation(Struct, frozen=True, kw_only=True):
+    """One value that a class, or for a class the template, does not allow.
+
+    `key` is None for a scalar or a whole list; `specifier` has the letters that hold here. `given` and `allowed` are
+    values, None where there is none; if a class opened what the template shuts, they are letters.
+    """
+
+    attribute: str
+    key: str | None
+    deed: Deed
+    specifier: str
+    given: str | None
+    allowed: str | None
+
+    @property
+    def sentence(self) -> str:
+        """What is not allowed, without a full stop."""
+        what = self.attribute if self.key is None else f"{self.attribute}: {self.key}"
+        if self.deed is Deed.OPENED:
+            return f"{what} may not have the specifier {{{self.given}}}"
+        return f"{what} may not be {self.deed}"
+
+
+_MOST_SAID = 100
+_Violations = tuple[Violation, ...]
+Known = dict[tuple[str, ClassValue], tuple[_Violations, _Violations]]
+"""What is judged of a value of an attribute, by one template."""
+
+
+def check(snapshot: ClassSnapshot, values: JobValues, canonical: CanonicalKey) -> tuple[Violation, ...]:
+    """Everything in which a finished job goes against its class, in the order of the class's attributes.
+
+    Values are compared as texts, truth values by what they mean, keys by their canonical name. Raises UnreadableValue
+    for a list that is given as a text and cannot be read.
+    """
+    return tuple(
+        violation
+        for name, held in snapshot.attributes.items()
+        for violation in _check_value(name, held, values.get(name), canonical)
+    )
+
+
+def refusal_sentence(snapshot: ClassSnapshot, violations: Iterable[Violation]) -> str:
+    """One sentence, without a full stop, that names all violations."""
+    found = "; ".join(violation.sentence for violation in violations)
+    return f'job class "{snapshot.name}" does not allow: {found}'
+
+
+def _check_value(
+    name: str, held: ClassValue, given: JobValue | None, canonical: CanonicalKey
+) -> Iterator[Violation]:
+    if isinstance(held, ClassList):
+        yield from _check_list(name, held, given, canonical)
+        return
+    text = given if isinstance(given, str) else ",".join(entries_of(name, given))
+    if violation := _check_scalar(name, held, text or None):
+        yield violation
+
+
+def _check_scalar(name: str, held: ClassScalar, given: str | None) -> Violation | None:
+    default, wanted = BOOLEAN_DEFAULTS.get(name), held.text
+    if default is not None:
+        given, wanted = truth(given or default), wanted and truth(wanted)
+    # A truth value cannot be unset: back at its default it is removed as well as changed.
+    unset = given == default
+    if wanted is None:
+        deed, fine = Deed.SET, unset or "+" in held.grants or "~" in held.grants
+    elif given == wanted:
+        return None
+    elif given is None:
+        deed, fine = Deed.REMOVED, "-" in held.grants
+    else:
+        deed, fine = Deed.CHANGED, "~" in held.grants or (unset and "-" in held.grants)
+    if fine:
+        return None
+    return Violation(
+        attribute=name, key=None, deed=deed, specifier=held.grants, given=given, allowed=held.text
+    )
+
+
+def _keyed(name: str, key: str, canonical: CanonicalKey) -> str:
+    return canonical(name, key) if kind_of(name) is AttributeKind.KEYED else key
+
+
+def _check_list(
+    name: str, held: ClassList, given: JobValue | None, canonical: CanonicalKey
+) -> Iterator[Violation]:
+    have = {
+        _keyed(name, key, canonical): ClassEntry(key=key, value=value)
+        for key, value in entries_of(name, given).items()
+    }
+    for entry in held.entries or ():
+        letters = together(entry.grants, held.grants)
+        found = have.pop(_keyed(name, entry.key, canonical), None)
+        if found is None:
+            deed, fine = Deed.REMOVED, "-" in letters
+        else:
+            deed, fine = Deed.CHANGED, found.value == entry.value or "~" in letters
+        if not fine:
+            value, allowed = found.value if found else None, entry.value
+            yield Violation(
+                attribute=name, key=entry.key, deed=deed, specifier=letters, given=value, allowed=allowed
+            )
+    for extra in have.values() if "+" not in held.grants else ():
+        key, letters, value = extra.key, held.grants, extra.value
+        yield Violation(
+            attribute=name, key=key, deed=Deed.ADDED, specifier=letters, given=value, allowed=None
+        )
+
+
+# --- the template ---------------------------------------------------------------------------------
+
+
+def check_template(
+    template: JobClass, job_class: JobClass, canonical: CanonicalKey, known: Known | None = None
+) -> Mapping[str, tuple[Violation, ...]]:
+    """By variant, everything in which a class goes against the template (its variant `default`): a value that is not left
+    open there, or a specifier that is withheld; the first hundred or so. Variants that keep to it are left out.
+
+    A value that several variants have is judged once, and with one `known` for several classes, one that these have.
+    """
+    forced = template.snapshot(DEFAULT_VARIANT).attributes
+    known = {} if known is None else known
+    mine_known: dict[tuple[str, int], tuple[_Violations, _Violations]] = {}
+    found: dict[str, _Violations] = {}
+    for variants in job_class.alike():
+        changed: list[Violation] = []
+        opened: list[Violation] = []
+        for name, held in forced.items():
+            mine = job_class.value(name, variants[0])
+            if (name, id(mine)) not in mine_known:  # long values are compared once
+                mine_known[name, id(mine)] = known.get((name, mine)) or _judge(name, held, mine, canonical)
+                known[name, mine] = mine_known[name, id(mine)]
+            changed += mine_known[name, id(mine)][0]
+            opened += mine_known[name, id(mine)][1]
+        if changed or opened:
+            found |= dict.fromkeys(variants, (*changed, *opened)[:_MOST_SAID])
+    return {variant: found[variant] for variant in job_class.variants if variant in found}
+
+
+def _judge(
+    name: str, held: ClassValue, mine: ClassValue, canonical: CanonicalKey
+) -> tuple[_Violations, _Violations]:
+    """In which way a value goes against that of the template: what it gives, and what it leaves open."""
+    given = _check_value(name, held, job_value(kind_of(name), mine), canonical)
+    return tuple(islice(given, _MOST_SAID)), tuple(islice(_opened(name, held, mine, canonical), _MOST_SAID))
+
+
+def judged(
+    template: JobClass, job_class: JobClass, canonical: CanonicalKey, known: Known | None = None
+) -> JobClass:
+    """The class with those variants in conflict that go against the template as it is now."""
+    return replace(job_class, conflicts=frozenset(check_template(template, job_class, canonical, known)))
+
+
+def comparisons(template: JobClass, classes: Iterable[JobClass]) -> int:
+    """How many entries of the template these classes are held against."""
+    forced = template.snapshot(DEFAULT_VARIANT).attributes
+    lengths = {name: length for name, held in forced.items() if (length := length_of(held))}
+    values: set[tuple[str, ClassValue]] = set()
+    for one in classes:
+        for name in lengths:
+            held = one.attributes.get(name)
+            own = (held.base, *held.variants.values()) if held else (free(kind_of(name)),)
+            values.update((name, value) for value in own)
+    return sum(lengths[name] for name, _ in values)
+
+
+def _opened(name: str, held: ClassValue, mine: ClassValue, canonical: CanonicalKey) -> Iterator[Violation]:
+    """The specifiers of a class that have more letters than those of the template."""
+    if isinstance(held, ClassScalar) or isinstance(mine, ClassScalar):
+        # To set a scalar that is UNSPECIFIED is to change it.
+        enough = set(mine.grants) <= set(held.grants.replace("~", "~+"))
+        yield from _more(name, None, held.grants, "" if enough else mine.grants)
+        return
+    yield from _more(name, None, held.grants, "+" if "+" in mine.grants else "")
+    entries = {_keyed(name, entry.key, canonical): entry for entry in mine.entries or ()}
+    for entry in held.entries or ():
+        own = entries.get(_keyed(name, entry.key, canonical)) if entries else None
+        if own is not None:
+            letters = together(own.grants, mine.grants).replace("+", "")
+            yield from _more(name, entry.key, together(entry.grants, held.grants), letters)
+
+
+def _more(name: str, key: str | None, held: str, mine: str) -> Iterator[Violation]:
+    if set(mine) - set(held):
+        yield Violation(attribute=name, key=key, deed=Deed.OPENED, specifier=held, given=mine, allowed=held)

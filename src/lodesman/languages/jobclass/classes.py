@@ -1,0 +1,196 @@
+"""All job classes at one time: which of them a job gets, and what a change of some makes of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from lodesman.languages.gridengine.jclist import ANY_JC, NO_JC
+from lodesman.languages.gridengine.vocabulary import Vocabulary
+from lodesman.languages.jobclass.access import Known, check_template, judged
+from lodesman.languages.jobclass.model import (
+    DEFAULT_VARIANT,
+    TEMPLATE,
+    ClassSnapshot,
+    JobClass,
+    fresh_template,
+)
+from lodesman.languages.jobclass.rights import (
+    ClassRefusal,
+    ClassUser,
+    choose_class,
+    derive,
+    no_class,
+    split_name,
+)
+from lodesman.wire.job_classes import JobClassSection
+
+UsableClass = Callable[[str], str | None]
+"""A name of a jc_list -> the class that the owner of a job may name to enter there, "" for none; None: there is none."""
+
+
+def every_class(listed: str) -> str:
+    """Where it is not known who may use which class."""
+    return "" if listed == NO_JC else listed
+
+
+NO_CLASS = "NONE"
+"""What a job names that is to have no class, whatever jobs have that name none."""
+REQUESTS = ("l_hard", "l_soft")
+"""The lists whose keys are resources."""
+# Names and variants of classes that are compared for one suggestion: a few milliseconds.
+_MOST_LOOKS, _LOOKS_OF_CLASS = 50_000, 20
+
+
+class Classes(Struct, frozen=True, kw_only=True):
+    """All job classes by name, the template among them, and what decides who gets which.
+
+    `default_jc`: the class of a job that asks for none; "": it gets none, which `enforce_jc` refuses. `defaults`: what jobs
+    have before their class says anything. `version` is another one after each change.
+    """
+
+    by_name: Mapping[str, JobClass]
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    default_jc: str = ""
+    enforce_jc: bool = False
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    version: int = 0
+
+    @property
+    def template(self) -> JobClass:
+        """The class that others start from, and have to keep to."""
+        return self.by_name[TEMPLATE]
+
+    def canonical(self, attribute: str, key: str) -> str:
+        """The name by which the keys of a list are compared: those of resources have second names."""
+        found = self.vocabulary.complexes.canonical(key) if attribute in REQUESTS else None
+        return found or key
+
+    def derive(
+        self, asked: str | None, user: str, groups: Collection[str] = ()
+    ) -> ClassSnapshot | ClassRefusal | None:
+        """What a job of this user that asks for `class` or `class.variant` gets and keeps; None: a job without a class.
+
+        `asked` None or "": it asks for none; NONE: it wants none. `groups` are those of the user's account: each is a user
+        list, too, unless a user list has its name.
+        """
+        chosen = choose_class(asked, self.default_jc, enforce_jc=self.enforce_jc)
+        return self.get(chosen, user, groups) if isinstance(chosen, str) else chosen
+
+    def get(self, wanted: str, user: str, groups: Collection[str] = ()) -> ClassSnapshot | ClassRefusal:
+        """What a job of this user gets of `class` or `class.variant`."""
+        return self.of(user, groups).get(wanted)
+
+    def of(self, user: str, groups: Collection[str] = ()) -> ClassesOfUser:
+        """The same classes, as this user may use them."""
+        lists = self.vocabulary.lists_of(user, groups) | (set(groups) - self.vocabulary.user_lists.keys())
+        return ClassesOfUser(self, ClassUser(user, lists))
+
+    def find(self, wanted: str) -> tuple[JobClass, frozenset[str]] | ClassRefusal:
+        """The class of `class` or `class.variant`, and the variants that are meant: of a class alone all."""
+        name, variant = split_name(wanted)
+        found = self.by_name.get(name)
+        if found is None or variant not in found.variants:
+            return no_class(wanted)
+        return found, frozenset([variant] if "." in wanted else found.variants)
+
+    def with_changes(self, changes: Mapping[str, JobClass | None]) -> Classes:
+        """With classes as they are given (None: without that class), judged by the template: all of them if that changes."""
+        after = self.with_states(changes)
+        return after.judged(after.by_name if TEMPLATE in changes else changes.keys() & after.by_name.keys())
+
+    def with_states(self, changes: Mapping[str, JobClass | None]) -> Classes:
+        """The same where no text is another one: nothing is judged."""
+        found = {name: one for name, one in {**self.by_name, **changes}.items() if one is not None}
+        return replace(self, by_name=found, version=self.version + 1)
+
+    def under(self, vocabulary: Vocabulary, section: JobClassSection) -> Classes:
+        """The same classes with another configuration."""
+        after = replace(
+            self, vocabulary=vocabulary, version=self.version + 1,
+            default_jc=section.default_jc, enforce_jc=section.enforce_jc, defaults=section.defaults,
+        )  # fmt: skip
+        same = vocabulary.complexes == self.vocabulary.complexes
+        return after if same else after.judged(self.by_name)
+
+    def judged(self, names: Iterable[str]) -> Classes:
+        """With the conflicts of these classes as the template makes them."""
+        template = replace(self.template, conflicts=frozenset())
+        known: Known = {}
+        found = {name: judged(template, self.by_name[name], self.canonical, known) for name in names}
+        return replace(self, by_name={**self.by_name, **found, TEMPLATE: template})
+
+    def conflicts_of(self, name: str, known: Known | None = None) -> dict[str, list[str]]:
+        """By variant, in which way a class goes against the template, each a sentence without a full stop. `known`: of other
+        classes.
+        """
+        if name == TEMPLATE:
+            return {}
+        found = check_template(self.template, self.by_name[name], self.canonical, known)
+        return {variant: [one.sentence for one in violations] for variant, violations in found.items()}
+
+
+class ClassesOfUser:
+    """All job classes as one user may use them; what is judged once is kept."""
+
+    __slots__ = ("_classes", "_known", "_suggested", "_user")
+
+    def __init__(self, classes: Classes, user: ClassUser) -> None:
+        self._classes, self._user = classes, user
+        self._known: dict[str, ClassSnapshot | ClassRefusal] = {}
+        self._suggested: dict[str, str | None] = {}
+
+    def get(self, wanted: str) -> ClassSnapshot | ClassRefusal:
+        """What a job of this user gets of `class` or `class.variant`."""
+        found = self._known.get(wanted)
+        if found is None:
+            found = self._known[wanted] = derive(self._classes.by_name, wanted, self._user)
+        return found
+
+    def usable(self, listed: str) -> str | None:
+        """The class that a job of this user would have to name to enter where a jc_list has this name: "" for none at all,
+        NONE where a job that names none gets one; None: there is none that the user may use. ANY_JC where any class may
+        enter, and the first thousands are none for this user: the others are not judged.
+        """
+        if listed not in self._suggested:
+            self._suggested[listed] = self._suggest(listed)
+        return self._suggested[listed]
+
+    def _suggest(self, listed: str) -> str | None:
+        classes = self._classes
+        if listed == NO_JC:
+            return None if classes.enforce_jc else NO_CLASS if classes.default_jc else ""
+        if listed != ANY_JC:
+            name, dot, variant = listed.partition(".")
+            return self._enabled(name, variant if dot else None)
+        left = _MOST_LOOKS
+        for name, one in sorted(classes.by_name.items()):
+            if left < 0:
+                return ANY_JC
+            if found := self._enabled(name):
+                return found
+            left -= _LOOKS_OF_CLASS + len(one.user_lists) + len(one.xuser_lists) + len(one.variants)
+        return None
+
+    def _enabled(self, name: str, variant: str | None = None) -> str | None:
+        """A class, or one of its variants, if this user can make jobs of it; of a class alone the first such variant."""
+        one = self._classes.by_name.get(name)
+        if one is None or name == TEMPLATE or self._user.refusal(one):
+            return None
+        shut = one.disabled | one.conflicts
+        if variant is not None:
+            return f"{name}.{variant}" if variant in one.variants and variant not in shut else None
+        open_one = next((each for each in (DEFAULT_VARIANT, *one.variants) if each not in shut), None)
+        return name if open_one == DEFAULT_VARIANT else open_one and f"{name}.{open_one}"
+
+
+NO_CLASSES = Classes(by_name={})
+"""Where no class is known."""
+
+
+def classes_of(stored: Iterable[JobClass], vocabulary: Vocabulary) -> Classes:
+    """These classes; without a template among them, that of a new installation."""
+    by_name = {TEMPLATE: fresh_template()} | {one.name: one for one in stored}
+    return Classes(by_name=by_name, vocabulary=vocabulary).judged(by_name)

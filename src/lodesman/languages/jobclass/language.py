@@ -1,0 +1,269 @@
+r"""The native text of a job class, as `qconf -sjc` prints it and `-Ajc` reads it.
+
+    jcname          app                     a line for each attribute: its name, blanks, its value
+    variant_list    default,large
+    l_hard          {+~}a=1, \              a backslash at its end joins a line with the next one
+                    [large=a=2]
+    # a comment
+
+What a text does not have is taken from the template. Attributes that are unknown are kept as they stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from lodesman.base.errors import SyntaxFault, TooLarge
+from lodesman.languages.gridengine.values import class_name_problem
+from lodesman.languages.jobclass.attributes import KINDS, AttributeKind, CanonicalKey, kind_of
+from lodesman.languages.jobclass.model import DEFAULT_VARIANT, JobClass, fresh_template
+from lodesman.languages.jobclass.specifiers import ByVariant, ClassList, read_value, write_value
+from lodesman.languages.jobs.record import shown
+from lodesman.wire.jobs import Notice
+
+_MAX_BYTES = 1 << 20
+_MAX_FAULTS = 100
+_MAX_VARIANTS = 1_000
+_OWN = ("jcname", "variant_list", "owner", "user_lists", "xuser_lists")
+_ATTRIBUTE = re.compile(r"[A-Za-z]\w*\Z", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+
+
+class ClassText(Struct, frozen=True, kw_only=True):
+    """What a text says: a class, or else faults; notices name what was kept without a meaning.
+
+    `lines` are those of the attributes that the text has.
+    """
+
+    job_class: JobClass | None
+    faults: tuple[SyntaxFault, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_class(
+    text: str,
+    *,
+    source: str = "",
+    template: JobClass | None = None,
+    canonical: CanonicalKey,
+    first_line: int = 1,
+) -> ClassText:
+    """Read one class. `template` gives what the text does not have (the fresh one if None); lines count from `first_line`.
+
+    `canonical` finds entries that have one key under two names. Raises TooLarge.
+    """
+    check_size(text, source)
+    found = _ClassReader(source, template or fresh_template(), canonical).read(text, first_line)
+    if found.job_class:
+        # What is read can be written, and read again.
+        check_size(write_class(found.job_class), source)
+    return found
+
+
+class ClassPiece(NamedTuple):
+    """A part of a text: the line where it begins, the name of its class ('' if it has none), its text."""
+
+    line: int
+    name: str
+    text: str
+
+
+def split_classes(text: str) -> list[ClassPiece]:
+    """The parts of a text with several classes: each begins with its line `jcname`; the first one has what stands before."""
+    heads = [line for line in _joined(text) if line.text.split(None, 1)[:1] == ["jcname"]]
+    lines = text.removeprefix("\ufeff").split("\n")
+    bounds = [1, *(head.number for head in heads[1:]), len(lines) + 1]
+    names = ["".join(head.text.split(None, 1)[1:]) for head in heads] or [""]
+    return [
+        ClassPiece(begin, name, "\n".join(lines[begin - 1 : end - 1]))
+        for name, (begin, end) in zip(names, pairwise(bounds), strict=True)
+    ]
+
+
+def check_size(text: str, source: str = "") -> None:
+    """Raises TooLarge for a text of a class that would not be read."""
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > _MAX_BYTES:
+        message = f"A job class has at most {_MAX_BYTES} bytes; this one has {size}."
+        raise TooLarge(message, limit=_MAX_BYTES, size=size, source=source)
+
+
+class _Line(NamedTuple):
+    number: int
+    text: str = ""
+
+
+class _ClassReader:
+    """Reads one text; gathers faults and notices."""
+
+    __slots__ = ("canonical", "faults", "first", "lines", "notices", "source", "template", "unknown")
+
+    def __init__(self, source: str, template: JobClass, canonical: CanonicalKey) -> None:
+        self.source = source
+        self.template = template
+        self.canonical = canonical
+        self.faults: list[SyntaxFault] = []
+        self.notices: list[Notice] = []
+        self.lines: dict[str, _Line] = {}
+        self.unknown: dict[str, str] = {}
+        self.first = _Line(number=1)
+
+    def read(self, text: str, first_line: int) -> ClassText:
+        self.first = _Line(number=first_line)
+        for line in _joined(text, first_line):
+            self.split(line)
+        name, variants = self.name(), self.variants()
+        attributes = self.kept_of_template(variants)
+        for attribute, line in self.lines.items():
+            if attribute in KINDS:
+                value = self.value(attribute, line, frozenset(variants))
+                if value:
+                    attributes[attribute] = value
+        found = JobClass(
+            name=name,
+            variants=variants,
+            owner=self.names("owner", self.template.owner),
+            user_lists=self.names("user_lists", self.template.user_lists),
+            xuser_lists=self.names("xuser_lists", self.template.xuser_lists),
+            attributes=attributes,
+            unknown={**self.template.unknown, **self.unknown},
+        )
+        faults = tuple(sorted(self.faults, key=lambda fault: int(fault.data["line"])))[:_MAX_FAULTS]
+        return ClassText(
+            job_class=None if faults else found,
+            faults=faults,
+            notices=tuple(self.notices[:_MAX_FAULTS]),
+            lines={name: line.number for name, line in self.lines.items()},
+        )
+
+    def split(self, line: _Line) -> None:
+        """Note a line by its attribute."""
+        attribute, value = (*line.text.split(None, 1), "", "")[:2]
+        bad = _CONTROL.search(line.text)
+        if bad:
+            self.say(attribute, line, f"the character U+{ord(bad[0]):04X}, which no text has")
+        elif not _ATTRIBUTE.match(attribute):
+            self.say(attribute, line, f"{shown(attribute)!r} is no name of an attribute")
+        elif not value:
+            self.say(attribute, line, "a value is missing; write `attribute value`")
+        elif attribute in self.lines:
+            first = self.lines[attribute].number
+            self.say(attribute, line, f"the attribute is given twice, first at line {first}")
+        elif value.endswith("\\"):
+            self.say(attribute, line, "a value ends with a backslash")
+        else:
+            self.lines[attribute] = _Line(number=line.number, text=value)
+            if attribute not in KINDS and attribute not in _OWN:
+                self.unknown[attribute] = value
+                message = f"{shown(attribute)} is no known attribute: it is kept and has no effect."
+                self.notices.append(Notice(attribute=attribute, message=message, line=line.number, column=1))
+
+    def name(self) -> str:
+        line = self.lines.get("jcname")
+        if line is None:
+            self.say("jcname", self.first, "the name of the job class is missing")
+            return ""
+        problem = class_name_problem(line.text)
+        if problem:
+            self.say("jcname", line, f"Job class name {problem}")
+        return line.text
+
+    def variants(self) -> tuple[str, ...]:
+        names = self.names("variant_list", self.template.variants) or (DEFAULT_VARIANT,)
+        line = self.lines.get("variant_list", self.first)
+        for name in names:
+            problem = class_name_problem(name)
+            if problem:
+                self.say("variant_list", line, f"the name {shown(name)!r} of a variant {problem}")
+        if len(names) > _MAX_VARIANTS:
+            self.say(
+                "variant_list", line._replace(text=""), f"{len(names)} variants; at most {_MAX_VARIANTS}"
+            )
+            return (DEFAULT_VARIANT,)
+        if DEFAULT_VARIANT not in names:
+            self.say("variant_list", line, f"the variant {DEFAULT_VARIANT!r} is missing")
+        return names
+
+    def names(self, attribute: str, otherwise: tuple[str, ...]) -> tuple[str, ...]:
+        """A comma list of names; NONE is empty."""
+        line = self.lines.get(attribute)
+        if line is None or line.text == "NONE":
+            return otherwise if line is None else ()
+        found = tuple(name.strip() for name in line.text.split(","))
+        if len(set(found)) < len(found):
+            self.say(attribute, line, "a name is given twice")
+        if any(not name or re.search(r"\s", name) or name == "NONE" or name.endswith("\\") for name in found):
+            self.say(attribute, line, "names stand between commas, without blanks; NONE stands alone")
+        return found
+
+    def kept_of_template(self, mine: tuple[str, ...]) -> dict[str, ByVariant]:
+        """The attributes of the template; those of its variants that the class has."""
+        return {
+            name: replace(value, variants={one: own for one, own in value.variants.items() if one in mine})
+            for name, value in self.template.attributes.items()
+        }
+
+    def value(self, attribute: str, line: _Line, variants: frozenset[str]) -> ByVariant | None:
+        found = read_value(
+            kind_of(attribute), line.text, variants, lambda message: self.say(attribute, line, message)
+        )
+        for one in (found.base, *found.variants.values()) if found else ():
+            if isinstance(one, ClassList) and one.entries and kind_of(attribute) is AttributeKind.KEYED:
+                self.check_keys(attribute, line, [entry.key for entry in one.entries])
+        return found
+
+    def check_keys(self, attribute: str, line: _Line, keys: list[str]) -> None:
+        seen: dict[str, str] = {}
+        for key in keys:
+            name = self.canonical(attribute, key)
+            if name in seen:
+                self.say(attribute, line, f"{shown(seen[name])} and {shown(key)} are two names of one key")
+            seen[name] = key
+
+    def say(self, attribute: str, line: _Line, message: str) -> None:
+        if len(self.faults) >= 10 * _MAX_FAULTS:
+            return
+        value = f' "{shown(line.text)}"' if line.text else ""
+        text = f"Error during parsing of attribute value{value} of {shown(attribute)}: {message}."
+        more = {"source": self.source} if self.source else {}
+        self.faults.append(SyntaxFault(text, line=line.number, column=1, attribute=attribute, **more))
+
+
+def _joined(text: str, first_line: int = 1) -> list[_Line]:
+    """The lines that say something, joined where a backslash ends one; a blank stands for the end of the line."""
+    found: list[_Line] = []
+    parts: list[str] = []
+    start = 0
+    for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), first_line):
+        line = raw.strip()
+        if not parts and (not line or line.startswith("#")):
+            continue
+        start = start if parts else number
+        goes_on = line.endswith("\\")
+        parts.append(line[:-1].strip() if goes_on else line)
+        if not goes_on:
+            found.append(_Line(number=start, text=" ".join(parts).strip()))
+            parts = []
+    return [*found, _Line(number=start, text=" ".join(parts).strip())] if parts else found
+
+
+def write_class(job_class: JobClass) -> str:
+    """The canonical text of a class: it reads as an equal class."""
+    own = (job_class.variants if job_class.variants != (DEFAULT_VARIANT,) else ()), job_class.owner
+    lists = (*own, job_class.user_lists, job_class.xuser_lists)
+    said = [("jcname", job_class.name)]
+    said += [(name, ",".join(names) or "NONE") for name, names in zip(_OWN[1:], lists, strict=True)]
+    said += [
+        (name, write_value(kind, job_class.attributes[name]))
+        for name, kind in KINDS.items()
+        if name in job_class.attributes
+    ]
+    said += job_class.unknown.items()
+    return "".join(f"{name:<15} {value}\n" for name, value in said)

@@ -1,0 +1,162 @@
+"""A job class, what is kept of it with a job, and the template that classes start from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from functools import cache
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from lodesman.base.errors import InvalidRequest
+from lodesman.languages.jobclass.attributes import FIRST_ATTRIBUTES, KINDS, JobValues, kind_of
+from lodesman.languages.jobclass.specifiers import (
+    ByVariant,
+    ClassValue,
+    free,
+    job_value,
+    read_base,
+    size_of,
+    write_base,
+)
+
+TEMPLATE = "template"
+DEFAULT_VARIANT = "default"
+
+
+class ClassState(StrEnum):
+    """Whether jobs can be derived from a variant. Jobs that were derived stay, and run, in every state."""
+
+    ENABLED = "enabled"
+    DISABLED = "disabled"
+    CONFLICT = "conflict"
+
+
+class ClassSnapshot(Struct, frozen=True, kw_only=True):
+    """What a job keeps of the variant that it was made of: values and specifiers, whatever becomes of the class.
+
+    An attribute that is not there is free.
+    """
+
+    job_class: str
+    variant: str
+    revision: int
+    attributes: Mapping[str, ClassValue] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """`class.variant`."""
+        return f"{self.job_class}.{self.variant}"
+
+    @property
+    def size(self) -> int:
+        """Letters of all its values, about."""
+        return sum(size_of(value) for value in self.attributes.values())
+
+    @property
+    def values(self) -> JobValues:
+        """What a job of the variant gets."""
+        found = ((name, job_value(kind_of(name), value)) for name, value in self.attributes.items())
+        return {name: value for name, value in found if value}
+
+    def to_json(self) -> str:
+        """Canonical JSON; each attribute as in the text of a class."""
+        attributes = {name: write_base(kind_of(name), value) for name, value in self.attributes.items()}
+        said = {"class": self.job_class, "variant": self.variant, "revision": self.revision}
+        return json.dumps(
+            said | {"attributes": attributes}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
+
+
+def snapshot_from_json(text: str) -> ClassSnapshot:
+    """The inverse of `ClassSnapshot.to_json`. Raises InvalidRequest if the text is something else."""
+    faults: list[str] = []
+    try:
+        said = json.loads(text)
+        attributes = {
+            name: read_base(kind_of(name), value, faults.append) for name, value in said["attributes"].items()
+        }
+        snapshot = ClassSnapshot(
+            job_class=said["class"],
+            variant=said["variant"],
+            revision=said["revision"],
+            attributes={name: value for name, value in attributes.items() if value is not None},
+        )
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as fault:
+        faults.append(f"{type(fault).__name__}: {fault}")
+    if faults:
+        raise InvalidRequest(f"A stored job class cannot be read: {faults[0]}.")
+    return snapshot
+
+
+class JobClass(Struct, frozen=True, kw_only=True):
+    """A job class. `user_lists` and `xuser_lists` have names of user lists and, behind `%`, of users.
+
+    `unknown` has the texts of attributes that no version has; they are kept and bind no job. `disabled` and `conflicts` are
+    variants; the store counts `revision`. These three are not part of the native text.
+    """
+
+    name: str
+    variants: tuple[str, ...] = (DEFAULT_VARIANT,)
+    owner: tuple[str, ...] = ()
+    user_lists: tuple[str, ...] = ()
+    xuser_lists: tuple[str, ...] = ()
+    attributes: Mapping[str, ByVariant] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    disabled: frozenset[str] = frozenset()
+    conflicts: frozenset[str] = frozenset()
+    revision: int = 0
+
+    def state(self, variant: str) -> ClassState:
+        """A conflict hides whether a variant is disabled: it can be derived from in neither case."""
+        if variant in self.conflicts:
+            return ClassState.CONFLICT
+        return ClassState.DISABLED if variant in self.disabled else ClassState.ENABLED
+
+    def value(self, attribute: str, variant: str) -> ClassValue:
+        """What the class says about an attribute; one that it does not have is free."""
+        found = self.attributes.get(attribute)
+        return found.of(variant) if found else free(kind_of(attribute))
+
+    def values(self, variant: str) -> JobValues:
+        """What a job of the variant gets."""
+        return self.snapshot(variant).values
+
+    def snapshot(self, variant: str) -> ClassSnapshot:
+        """What a job of the variant keeps."""
+        found = {name: value.of(variant) for name, value in self.attributes.items()}
+        bound = {name: value for name, value in found.items() if value != free(kind_of(name))}
+        return ClassSnapshot(job_class=self.name, variant=variant, revision=self.revision, attributes=bound)
+
+    def alike(self) -> list[tuple[str, ...]]:
+        """The variants, those together that have the same values: without a bracket of their own all attributes are."""
+        own = {variant for held in self.attributes.values() for variant in held.variants}
+        plain = tuple(variant for variant in self.variants if variant not in own)
+        return [plain] * bool(plain) + [(variant,) for variant in self.variants if variant in own]
+
+    def revised(self, new: JobClass) -> JobClass:
+        """The next revision, with the texts of `new`: what was disabled stays so; conflicts are to be judged anew."""
+        kept = self.disabled & set(new.variants)
+        return replace(new, disabled=kept, conflicts=frozenset(), revision=self.revision + 1)
+
+    def switched(self, variants: Iterable[str], *, on: bool) -> JobClass:
+        """With these variants enabled or disabled; none means all."""
+        named = frozenset(variants) or frozenset(self.variants)
+        return replace(self, disabled=self.disabled - named if on else self.disabled | named)
+
+
+@cache
+def fresh_template() -> JobClass:
+    """The template of a new installation: every attribute is free."""
+    return JobClass(
+        name=TEMPLATE, attributes={name: ByVariant(base=free(KINDS[name])) for name in FIRST_ATTRIBUTES}
+    )
+
+
+def new_class(template: JobClass, name: str, creator: str) -> JobClass:
+    """A class as it starts: a copy of the template, which its creator owns."""
+    return replace(
+        template, name=name, owner=(creator,), disabled=frozenset(), conflicts=frozenset(), revision=1
+    )

@@ -1,0 +1,193 @@
+"""What a request changes in the values of a class: the switches of a submission, and -adds, -mods, -clears, -clearp.
+
+A list behind a switch is merged by key: a key that is there is changed, a new one is added, none is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from msgspec import Struct
+
+from lodesman.base.errors import InvalidRequest
+from lodesman.languages.jobclass.attributes import (
+    KINDS,
+    AttributeKind,
+    CanonicalKey,
+    JobValue,
+    JobValues,
+    entries_of,
+    kind_of,
+)
+from lodesman.languages.jobs.record import shown
+from lodesman.wire.job_classes import AttributeEdit
+
+
+class EntryVerb(StrEnum):
+    """What is done to one entry of a list."""
+
+    ADD = "-adds"
+    MODIFY = "-mods"
+    CLEAR = "-clears"
+
+
+class Give(Struct, frozen=True, kw_only=True):
+    """A switch such as -N or -l: a scalar replaces, a list is merged by key."""
+
+    attribute: str
+    value: JobValue
+
+
+class EditEntry(Struct, frozen=True, kw_only=True):
+    """Add an entry (or change it, if it is there), change one that is there, or remove one."""
+
+    verb: EntryVerb
+    attribute: str
+    key: str
+    value: str | None = None
+
+
+class ClearAttribute(Struct, frozen=True, kw_only=True):
+    """-clearp: unset an attribute."""
+
+    attribute: str
+
+
+RequestChange = Give | EditEntry | ClearAttribute
+
+
+_VERBS = {"adds": EntryVerb.ADD, "mods": EntryVerb.MODIFY, "clears": EntryVerb.CLEAR}
+
+
+def changes_of(edits: Iterable[AttributeEdit]) -> list[RequestChange]:
+    """The edits of a submission, in their order."""
+    return [
+        ClearAttribute(attribute=one.attribute)
+        if one.verb == "clearp"
+        else EditEntry(verb=_VERBS[one.verb], attribute=one.attribute, key=one.key, value=one.value)
+        for one in edits
+    ]
+
+
+class Merged(Struct, frozen=True, kw_only=True):
+    """The values that came about, and the changes that could not be made."""
+
+    values: JobValues
+    faults: tuple[InvalidRequest, ...] = ()
+
+
+def merge(values: JobValues, changes: Iterable[RequestChange], canonical: CanonicalKey) -> Merged:
+    """Values with changes made to them, one after the other. Whether a class allows them is not asked here."""
+    found = dict(values)
+    lists: dict[str, _Entries | _Positions] = {}
+    faults: list[InvalidRequest] = []
+    for change in changes:
+        name, kind = change.attribute, kind_of(change.attribute)
+        if isinstance(change, ClearAttribute):
+            found.pop(name, None)
+            lists.pop(name, None)
+        elif kind is AttributeKind.SCALAR:
+            if isinstance(change, Give):
+                found[name] = change.value
+            else:
+                faults.append(_fault(change, "is no list" if name in KINDS else "is unknown"))
+        else:
+            if name not in lists:
+                made = _Positions if kind is AttributeKind.POSITIONAL else _Entries
+                lists[name] = made(name, found.get(name), canonical)
+                found.setdefault(name, "")  # its place among the others
+            if isinstance(change, Give):
+                lists[name].give(change.value)
+            elif problem := lists[name].edit(change):
+                faults.append(_fault(change, problem))
+    found |= {name: entries.value for name, entries in lists.items()}
+    return Merged(values={name: value for name, value in found.items() if value}, faults=tuple(faults))
+
+
+def _fault(change: EditEntry, problem: str) -> InvalidRequest:
+    message = (
+        f"{change.verb} {shown(change.attribute)} {shown(change.key)}: {shown(change.attribute)} {problem}."
+    )
+    return InvalidRequest(message, attribute=change.attribute, key=change.key)
+
+
+class _Entries:
+    """The entries of one list while changes are made."""
+
+    __slots__ = ("_canonical", "_found", "_name", "_names")
+
+    def __init__(self, name: str, value: JobValue | None, canonical: CanonicalKey) -> None:
+        self._name = name
+        self._canonical = canonical
+        self._found: dict[str, str | None] = {}
+        # By its canonical name the keys under which an entry is there, of which the first counts.
+        self._names: dict[str, list[str]] = {}
+        for key, text in entries_of(name, value).items():
+            self._put(key, text)
+
+    @property
+    def value(self) -> JobValue:
+        return dict(self._found)
+
+    def _key(self, wanted: str) -> str | None:
+        """The key under which an entry is there."""
+        return next(iter(self._names.get(self._canonical(self._name, wanted), ())), None)
+
+    def _put(self, key: str, text: str | None) -> None:
+        if key not in self._found:
+            self._names.setdefault(self._canonical(self._name, key), []).append(key)
+        self._found[key] = text
+
+    def give(self, value: JobValue) -> None:
+        for key, text in entries_of(self._name, value).items():
+            self._put(self._key(key) or key, text)
+
+    def edit(self, change: EditEntry) -> str:
+        """What is wrong with the change, or "" if it is made."""
+        key = self._key(change.key)
+        if change.verb is EntryVerb.ADD:
+            self._put(key or change.key, change.value)
+        elif key is None:
+            return "has no such entry"
+        elif change.verb is EntryVerb.MODIFY:
+            self._found[key] = change.value
+        else:
+            del self._found[key]
+            self._names[self._canonical(self._name, key)].remove(key)
+        return ""
+
+
+class _Positions:
+    """The entries of one list whose keys are positions, while changes are made."""
+
+    __slots__ = ("_found", "_name")
+
+    def __init__(self, name: str, value: JobValue | None, _canonical: CanonicalKey) -> None:
+        self._name = name
+        self._found = list(entries_of(name, value).values())
+
+    @property
+    def value(self) -> JobValue:
+        return tuple(text or "" for text in self._found)
+
+    def give(self, value: JobValue) -> None:
+        texts = list(entries_of(self._name, value).values())
+        self._found[: len(texts)] = texts
+
+    def edit(self, change: EditEntry) -> str:
+        """What is wrong with the change, or "" if it is made."""
+        end = len(self._found)
+        is_there = change.key.isascii() and change.key.isdigit() and len(change.key) <= len(str(end))
+        at = int(change.key) if is_there and change.key == str(int(change.key)) else -1
+        if not 0 <= at < end:
+            if change.verb is not EntryVerb.ADD:
+                return "has no such entry"
+            if at != end:
+                return f"goes on with position {end}"
+            self._found.append(change.value)
+        elif change.verb is EntryVerb.CLEAR:
+            del self._found[at]
+        else:
+            self._found[at] = change.value
+        return ""

@@ -1,0 +1,161 @@
+"""Who may make, change and use job classes, which names they have, and which class a job gets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from lodesman.languages.gridengine.values import class_name_problem
+from lodesman.languages.jobclass.model import DEFAULT_VARIANT, TEMPLATE, ClassSnapshot, ClassState, JobClass
+from lodesman.languages.jobs.record import shown
+
+RESERVED_NAMES = frozenset({TEMPLATE.upper(), "ANY_JC", "NO_JC", "NONE", "UNSPECIFIED"})
+
+MOST_NAMED = 3
+"""Of many names, or the like, a sentence has the first ones."""
+LONGEST_SHOWN = 255
+
+
+class RefusalReason(StrEnum):
+    """Why something cannot be done with a job class."""
+
+    NAME = "name"
+    EXISTS = "exists"
+    UNKNOWN = "unknown"
+    DISABLED = "disabled"
+    CONFLICT = "conflict"
+    NOT_ALLOWED = "not-allowed"
+    NOT_OWNER = "not-owner"
+    NO_CLASS = "no-class"
+    REFERENCED = "referenced"
+    TEMPLATE = "template"
+
+
+class ClassRefusal(Struct, frozen=True, kw_only=True):
+    """A no, with one sentence for people."""
+
+    reason: RefusalReason
+    sentence: str
+
+
+def _no(reason: RefusalReason, sentence: str) -> ClassRefusal:
+    return ClassRefusal(reason=reason, sentence=sentence)
+
+
+def first_of(texts: Sequence[str], mark: str = ", ") -> str:
+    """At most three of these texts, each as far as an error shows it, and how many there are besides."""
+    more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+    return mark.join(shown(text, LONGEST_SHOWN) for text in texts[:MOST_NAMED]) + more
+
+
+def refuse_name(name: str, existing: Collection[str] = ()) -> ClassRefusal | None:
+    """Why a new class cannot have this name, or None."""
+    problem = class_name_problem(name)
+    if problem:
+        return _no(RefusalReason.NAME, f"Job class name {problem}.")
+    if name.upper() in RESERVED_NAMES:
+        return _no(RefusalReason.NAME, f'Job class name contains "{name}", which has a meaning of its own.')
+    if name in existing:
+        return _no(RefusalReason.EXISTS, f'Job class "{name}" already exists.')
+    return None
+
+
+def refuse_edit(job_class: JobClass, user: str, *, is_manager: bool) -> ClassRefusal | None:
+    """Why a user may not change, delete, enable or disable a class, or None: owners may, and managers; the template is for
+    managers only, and so is a class without owner.
+    """
+    owners = () if job_class.name == TEMPLATE else job_class.owner
+    if is_manager or user in owners:
+        return None
+    who = f"must be manager, or one of its owners ({first_of(owners)})," if owners else "must be manager"
+    sentence = f'denied: "{shown(user)}" {who} to change the job class "{job_class.name}".'
+    return _no(RefusalReason.NOT_OWNER, sentence)
+
+
+def refuse_delete(name: str, places: Iterable[str]) -> ClassRefusal | None:
+    """Why a class cannot be deleted, or None; `places` are the queues and quota sets that name it."""
+    if name == TEMPLATE:
+        return _no(RefusalReason.TEMPLATE, "The job class template cannot be deleted.")
+    named = first_of([*places])
+    if named:
+        return _no(RefusalReason.REFERENCED, f'Job class "{name}" is still referenced in {named}.')
+    return None
+
+
+def choose_class(asked: str | None, default_jc: str, *, enforce_jc: bool) -> str | ClassRefusal | None:
+    """The class that a job gets: the one asked for, else `default_jc` ("" or `none`: there is none).
+
+    NONE asks for no class, which `enforce_jc` refuses.
+    """
+    chosen = asked or default_jc
+    if chosen and chosen.upper() != "NONE":
+        return chosen
+    if enforce_jc:
+        sentence = "Every job needs a job class here (enforce_jc). Name one with --class."
+        return _no(RefusalReason.NO_CLASS, sentence)
+    return None
+
+
+def split_name(wanted: str) -> tuple[str, str]:
+    """Class and variant of `class` or `class.variant`; a class alone means its variant `default`."""
+    name, dot, variant = wanted.partition(".")
+    return name, variant if dot else DEFAULT_VARIANT
+
+
+def no_class(wanted: str) -> ClassRefusal:
+    """There is no such class, or variant of it."""
+    return _no(RefusalReason.UNKNOWN, f'No job class or job class variant "{shown(wanted, 80)}".')
+
+
+class ClassUser:
+    """Who makes jobs of classes, and the user lists with this user, as long as these and the classes stay the same: each
+    class is judged once.
+    """
+
+    __slots__ = ("_known", "_names", "_user")
+
+    def __init__(self, user: str, lists: Collection[str] = ()) -> None:
+        self._user = user
+        self._names = frozenset([f"%{user}", *(name for name in lists if name[:1] != "%")])
+        self._known: dict[str, ClassRefusal | None] = {}
+
+    def refusal(self, job_class: JobClass) -> ClassRefusal | None:
+        """Why this user may not use a class, or None. Denial wins; without `user_lists` everybody may."""
+        if job_class.name not in self._known:
+            self._known[job_class.name] = self._judge(job_class)
+        return self._known[job_class.name]
+
+    def _judge(self, job_class: JobClass) -> ClassRefusal | None:
+        banned = next((name for name in job_class.xuser_lists if name in self._names), "")
+        if banned:
+            why = f"{banned} is in its xuser_lists"
+        elif job_class.user_lists and self._names.isdisjoint(job_class.user_lists):
+            why = "its user_lists do not have this user"
+        else:
+            return None
+        sentence = f'denied: "{shown(self._user)}" may not use the job class "{job_class.name}": {why}.'
+        return _no(RefusalReason.NOT_ALLOWED, sentence)
+
+
+def derive(classes: Mapping[str, JobClass], wanted: str, user: ClassUser) -> ClassSnapshot | ClassRefusal:
+    """What a job of `class` or `class.variant` gets and keeps, or why the user cannot have it."""
+    name, variant = split_name(wanted)
+    found = classes.get(name)
+    if found is None or name == TEMPLATE or variant not in found.variants:
+        return no_class(wanted)
+    denied = user.refusal(found)
+    if denied:
+        return denied
+    full = f'"{name}.{variant}"'
+    match found.state(variant):
+        case ClassState.DISABLED:
+            return _no(RefusalReason.DISABLED, f"Job class variant {full} is disabled.")
+        case ClassState.CONFLICT:
+            sentence = (
+                f"Job class variant {full} is in conflict with the template. Its owner has to change it."
+            )
+            return _no(RefusalReason.CONFLICT, sentence)
+        case ClassState.ENABLED:
+            return found.snapshot(variant)

@@ -1,0 +1,212 @@
+"""Jobs that clients wait for, counted by state and kept right by the changes of each commit (ADR 0065).
+
+Nothing is counted anew at a change: the ranges of all watches are laid out as aligned blocks of 2^n ids, so the watches that
+a job belongs to are found with one step for each size in use, however many watches and jobs there are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from lodesman.languages.jobs.spec import TERMINAL
+from lodesman.wire.vocabulary import JobState
+
+_LEVEL_BITS = 6
+
+
+class Moved(NamedTuple):
+    """The jobs from `first` to `last` went from one state to another; `data`: what their event says. `first` 0: jobs that
+    wait in some task queue are Held with it from now on, or not any more.
+    """
+
+    first: int
+    last: int
+    old: JobState
+    new: JobState
+    data: dict[str, Any] | None = None
+
+
+class MovedInCommit(Struct, frozen=True):
+    """The changes of one commit, in their order; `batch`: its number, as the database has it."""
+
+    batch: int
+    moves: Sequence[Moved]
+
+
+HOLDS_CHANGED = Moved(0, 0, JobState.WAITING, JobState.WAITING)
+
+
+class CountedJobs(Struct, frozen=True):
+    """How jobs stood in a snapshot of the database: after the commit with that number (`batch`). `stopped`: of those that
+    are Waiting, how many are Held with their task queue. `unknown`: how many were purged.
+    """
+
+    batch: int
+    states: Counter[JobState]
+    stopped: int = 0
+    unknown: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class JobWatch:
+    """Jobs in ascending `ranges` that do not overlap, and their states. `version` grows with each change.
+
+    Until a snapshot is `taken`, and while a newer one is read, changes are kept for it. `doubtful`: how many jobs are Held
+    with their task queue is known only from a new snapshot.
+    """
+
+    ranges: tuple[range, ...]
+    states: Counter[JobState] = field(default_factory=Counter)
+    unknown: int = 0
+    version: int = 0
+    doubtful: bool = True
+    _stopped: int = 0
+    _batch: int = -1
+    _since: list[tuple[int, Moved]] | None = field(default_factory=list)
+    _starts: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._starts = [one.start for one in self.ranges]
+
+    @property
+    def size(self) -> int:
+        """How many jobs."""
+        return sum(map(len, self.ranges))
+
+    @property
+    def held(self) -> int:
+        """Jobs that do not go on by themselves."""
+        return self.states[JobState.HELD] + min(self._stopped, self.states[JobState.WAITING])
+
+    @property
+    def ended(self) -> int:
+        """Jobs that have ended; those that were purged had."""
+        return sum(self.states[one] for one in TERMINAL) + self.unknown
+
+    @property
+    def left(self) -> int:
+        """Jobs that have not ended."""
+        return sum(self.states.values()) + self.unknown - self.ended
+
+    def is_over(self, *, first: bool, held: bool) -> bool:
+        """Whether all have ended, or the `first`; `held`: jobs that are Held are waited for no more."""
+        left = self.left
+        return not left or (first and self.ended > 0) or (held and left == self.held)
+
+    def shown(self) -> dict[JobState, int]:
+        """The states as lists show them: jobs that wait in a task queue which no queue can run are Held."""
+        stopped = min(self._stopped, self.states[JobState.WAITING])
+        shown = self.states + Counter({JobState.HELD: stopped})
+        shown[JobState.WAITING] -= stopped
+        return {one: shown[one] for one in JobState if shown[one] > 0}
+
+    def read_anew(self) -> None:
+        """A snapshot will be read: keep the changes that come from now on."""
+        self._since = []
+
+    def taken(self, snapshot: CountedJobs) -> None:
+        """The snapshot was read; what was committed later follows."""
+        since, self._since = self._since or [], None
+        self.doubtful = False
+        self._batch, self.states = snapshot.batch, Counter(snapshot.states)
+        self._stopped, self.unknown = snapshot.stopped, snapshot.unknown
+        self.version += 1
+        for batch, moved in since:
+            self.moved(batch, moved)
+
+    def moved(self, batch: int, moved: Moved, count: int | None = None) -> int:
+        """Take in a change of that commit; returns how many of the jobs here it was about: `count`, if that is known."""
+        if self._since is not None:
+            self._since.append((batch, moved))
+            return 0
+        if batch <= self._batch:
+            return 0
+        if moved.first == 0:
+            self.doubtful = self.doubtful or self.states[JobState.WAITING] > 0
+            return 0
+        if count is None:
+            count = sum(map(len, self.parts(moved.first, moved.last)))
+        if count:
+            self.version += 1
+            self.states[moved.old] -= count
+            self.states[moved.new] += count
+            if self._stopped and moved.old is JobState.WAITING and moved.new is not JobState.MATCHED:
+                self.doubtful = True
+        return count
+
+    def parts(self, first: int, last: int) -> Iterator[range]:
+        """Those of the jobs from `first` to `last` that are watched."""
+        place = max(0, bisect_right(self._starts, first) - 1)
+        for one in islice(self.ranges, place, None):
+            if one.start > last:
+                return
+            part = range(max(one.start, first), min(one.stop, last + 1))
+            if part:
+                yield part
+
+
+class Followed:
+    """All watches, found by the jobs that change. Used from one thread."""
+
+    def __init__(self) -> None:
+        self.watches: dict[tuple[range, ...], JobWatch] = {}
+        self.ranges = 0
+        self._at: dict[int, list[JobWatch]] = {}
+        self._levels: Counter[int] = Counter()
+
+    def add(self, watch: JobWatch) -> None:
+        """Let a watch follow the changes."""
+        self.watches[watch.ranges] = watch
+        self.ranges += len(watch.ranges)
+        for level, key in _blocks(watch.ranges):
+            self._levels[level] += 1
+            self._at.setdefault(key, []).append(watch)
+
+    def drop(self, watch: JobWatch) -> None:
+        """It is needed no more."""
+        del self.watches[watch.ranges]
+        self.ranges -= len(watch.ranges)
+        for level, key in _blocks(watch.ranges):
+            self._at[key].remove(watch)
+            if not self._at[key]:
+                del self._at[key]
+            self._levels[level] -= 1
+            if not self._levels[level]:
+                del self._levels[level]
+
+    def moved(self, batch: int, moves: Sequence[Moved]) -> dict[JobWatch, list[Moved]]:
+        """Take in the changes of a commit, in their order; returns the watches that changed, each with its changes."""
+        touched: dict[JobWatch, list[Moved]] = {}
+        for move in moves:
+            single = move.first == move.last and move.first > 0
+            count = 1 if single else None
+            for watch in self._of_job(move.first) if single else self.watches.values():
+                if watch.moved(batch, move, count) or watch.doubtful:
+                    touched.setdefault(watch, []).append(move)
+        return touched
+
+    def _of_job(self, job: int) -> Sequence[JobWatch]:
+        at = self._at
+        found = [at[key] for level in self._levels if (key := job >> level << _LEVEL_BITS | level) in at]
+        return found[0] if len(found) == 1 else [watch for watches in found for watch in watches]
+
+
+def _blocks(ranges: Iterable[range]) -> Iterator[tuple[int, int]]:
+    """The ids as the fewest blocks: the level n of each, and its key."""
+    for one in ranges:
+        level, low, high = 0, one.start, one.stop
+        while low < high:
+            if low & 1:
+                yield level, low << _LEVEL_BITS | level
+                low += 1
+            if high & 1:
+                high -= 1
+                yield level, high << _LEVEL_BITS | level
+            level, low, high = level + 1, low >> 1, high >> 1

@@ -1,0 +1,156 @@
+"""Patterns: `*` stands for any text, `?` for any letter. What a comparison with them costs is counted, and is bounded.
+
+What is between two stars is searched from left to right, and the first place where it stands is as good as any. So a
+text is gone through once, however many stars there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import Struct
+
+from lodesman.base.errors import InvalidRequest
+from lodesman.languages.jobs.record import shown
+
+# Steps, each ten nanoseconds at most: of a text, of a search, of a piece that is compared.
+_TEXT: Final = 200
+_SEARCH: Final = 50
+_PIECE: Final = 50
+# Letters of a piece which the search may compare in one step; longer ones than the second are searched in another way.
+_AT_ONCE: Final = 8
+_LONGEST: Final = 100
+_PIECES: Final = re.compile(r"[^?]+")
+# Letters that JSON never writes in another way.
+_AS_IT_IS: Final = re.compile(r"[ !#-\[\]-~]+")
+_NO_PLACE: Final = -1
+
+
+def is_exact(text: str) -> bool:
+    """Whether a pattern is no more than a text."""
+    return "*" not in text and "?" not in text
+
+
+class PatternTooDear(InvalidRequest):
+    """To compare texts with a pattern takes more steps than one request may make."""
+
+
+@dataclass(slots=True)
+class StepBudget:
+    """The steps that a request may make, of all its patterns together."""
+
+    most: int
+    spent: int = 0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left."""
+        return self.spent >= self.most
+
+
+class _PatternPart(Struct, frozen=True):
+    """What stands between two stars: its pieces between question marks, the longest first, each with its place. `price`:
+    steps for each letter that is searched; `each`: for each place where its longest piece stands.
+    """
+
+    width: int
+    pieces: tuple[tuple[int, str], ...]
+    price: int
+    each: int
+
+    def stands_at(self, text: str, at: int) -> bool:
+        """Whether it is there in a text that is long enough."""
+        return all(text.startswith(piece, at + place) for place, piece in self.pieces)
+
+
+class Pattern:
+    """What a text is compared with. `parameter`: of the request, for refusals."""
+
+    __slots__ = (
+        "_first",
+        "_has_ends",
+        "_inner",
+        "_last",
+        "_longest",
+        "_steps",
+        "is_exact",
+        "parameter",
+        "text",
+    )
+
+    def __init__(self, text: str, parameter: str) -> None:
+        self.text, self.parameter = text, parameter
+        self.is_exact = is_exact(text)
+        self._first, *inner = (_part(part) for part in re.split(r"\*+", text))
+        self._last = inner.pop() if inner else None
+        self._inner = tuple(inner)
+        pieces = _PIECES.findall(text.replace("*", "?"))
+        longest = max(filter(_AS_IT_IS.fullmatch, pieces), key=len, default="")
+        self._longest = _part(longest) if longest else None
+        at_ends = sum(len(one.pieces) for one in (self._first, self._last) if one)
+        self._has_ends, self._steps = at_ends > 0, _TEXT + _PIECE * at_ends
+
+    def is_met(self, text: str, budget: StepBudget) -> bool:
+        """Whether a text is like it. Raises PatternTooDear."""
+        budget.spent += self._steps
+        if budget.spent > budget.most:
+            raise self._too_dear(budget)
+        first, last = self._first, self._last
+        if last is None:
+            return len(text) == first.width and first.stands_at(text, 0)
+        at, end = first.width, len(text) - last.width
+        if at > end or (self._has_ends and not (first.stands_at(text, 0) and last.stands_at(text, end))):
+            return False
+        for part in self._inner:
+            at = self._end_of(part, text, at, end, budget)
+            if at == _NO_PLACE:
+                return False
+        return True
+
+    def may_be_in(self, encoded: str, budget: StepBudget) -> bool:
+        """Whether one of the texts in this JSON may be like it; most are ruled out at once. Raises PatternTooDear."""
+        part = self._longest
+        return part is None or self._end_of(part, encoded, 0, len(encoded), budget) != _NO_PLACE
+
+    def is_met_by_any(self, texts: Iterable[str], budget: StepBudget) -> bool:
+        """Whether one of them is like it, after `may_be_in` has paid for a search in each. Raises PatternTooDear."""
+        piece = self._longest.pieces[0][1] if self._longest else ""
+        return any(self.is_met(text, budget) for text in texts if piece in text)
+
+    def _end_of(self, part: _PatternPart, text: str, at: int, end: int, budget: StepBudget) -> int:
+        """Where the first place ends at which a part stands in [at, end) of a text."""
+        if not part.pieces:
+            return at + part.width if at + part.width <= end else _NO_PLACE
+        place, longest = part.pieces[0]
+        low, high = at + place, end - part.width + place + len(longest)
+        while low < high:
+            found = text.find(longest, low, high)
+            budget.spent += part.each + part.price * ((high if found == _NO_PLACE else found) - low)
+            if budget.spent > budget.most:
+                raise self._too_dear(budget)
+            if found == _NO_PLACE:
+                break
+            if len(part.pieces) == 1 or part.stands_at(text, found - place):
+                return found - place + part.width
+            low = found + 1
+        return _NO_PLACE
+
+    def _too_dear(self, budget: StepBudget) -> PatternTooDear:
+        return PatternTooDear(
+            f"{self.parameter}: {shown(self.text)!r} is too dear: to compare these jobs with all patterns of the request "
+            f"takes more than {budget.most:,} steps.",
+            hint="Ask about fewer jobs, by their ids or a submission, or give shorter patterns with fewer question marks.",
+            parameter=self.parameter,
+        )
+
+
+def _part(text: str) -> _PatternPart:
+    pieces = [(one.start(), one[0]) for one in _PIECES.finditer(text)]
+    pieces.sort(key=lambda one: -len(one[1]))
+    longest = min(len(pieces[0][1]), _LONGEST) if pieces else 0
+    return _PatternPart(
+        len(text), tuple(pieces), 2 + longest // _AT_ONCE, _SEARCH + _PIECE * (len(pieces) - 1)
+    )

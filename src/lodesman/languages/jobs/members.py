@@ -1,0 +1,321 @@
+"""The members of a parametric description: the value of member k, placeholders, and filling them in.
+
+`%s` is the member's value of `Parameters`, `%n` its number from 0, padded with zeros to the width of the
+count, `%j` the job id, `%(FirstJob)s` that of the submission's first job (unless a sequence is called so), `%(X)s` its
+value of `Parameters.X`, `%%` one percent sign. Anything else after a percent sign stays as it is. Filling is one pass: what
+a value brings in is not filled again.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Container, Iterable, Mapping
+from decimal import Context, Decimal
+from operator import itemgetter
+from typing import Any, Final
+
+from msgspec import Struct
+
+from lodesman.base.errors import InvalidJob, InvalidRequest
+from lodesman.languages.jobs.attributes import BY_SPELLING, TEXT_FIELDS, Attribute, invalid
+from lodesman.languages.jobs.record import NO_POSITIONS, PositionMap, shown, text_of, tidy
+from lodesman.languages.jobs.spec import JobSpec, ParametricMembers, ValueSequence
+from lodesman.languages.jobs.values import Mistake
+
+_MOST_VARYING_INPUTS: Final = 10_000
+_MOST_PROGRAMS: Final = 10_000
+_PLACEHOLDER = re.compile(r"%(?:([%snj])|\(([A-Za-z0-9_.-]{1,255})\)s)")
+_DECIMAL = Context(prec=50, traps=[])
+_FIRST_JOB: Final = "FirstJob"
+JOB_TOKENS: Final = frozenset("jf")
+"""What is known only when a job has its number."""
+_FIELD_NAMES = JobSpec.__struct_fields__
+
+# A token names what is filled in: "s", "n", "j", "f" (the first job), or ":X" for the sequence X. With "=" before it the
+# value keeps its type.
+Member = Mapping[str, Any]
+_Filler = Callable[[Member], Any]
+# A member's number and job id -> what fills the token.
+_Source = Callable[[int, int], Any]
+
+
+def value_at(sequence: ValueSequence, index: int) -> Any:
+    """The value of member `index` (from 0): a text, number or truth value.
+
+    Whole numbers follow DIRAC's rule exactly, in closed form (a factor other than 1, 0 and -1 leaves 64 bits within some
+    130 members). Fractions are computed in decimal with 50 digits and rounded once: the third of 0.1, 0.2, ... is 0.3.
+    """
+    if sequence.values is not None:
+        return sequence.values[index]
+    start, step, factor = sequence.start, sequence.step, sequence.factor
+    if isinstance(start, int) and isinstance(step, int) and isinstance(factor, int):
+        if factor == 1:
+            return start + index * step
+        if start * factor + step == start:
+            return start
+        power: int = factor**index
+        return start * power + step * (power - 1) // (factor - 1)
+    if index == 0:
+        return start
+    first, add, times = (Decimal(repr(part)) for part in (start, step, factor))
+    if times == 1:
+        return float(_DECIMAL.add(first, _DECIMAL.multiply(add, Decimal(index))))
+    growth = _DECIMAL.power(times, index)
+    steps = _DECIMAL.divide(_DECIMAL.subtract(growth, Decimal(1)), _DECIMAL.subtract(times, Decimal(1)))
+    return float(_DECIMAL.add(_DECIMAL.multiply(first, growth), _DECIMAL.multiply(add, steps)))
+
+
+def has_placeholder(text: str) -> bool:
+    """Whether something in a text of an array is filled in."""
+    return _PLACEHOLDER.search(text) is not None
+
+
+def is_numbered(members: ParametricMembers) -> bool:
+    """Whether each member's value of `Parameters` is a whole number, which is its index then; else it is counted from 0."""
+    given = members.values
+    parts = (members.start, members.step, members.factor) if given is None else given
+    return members.unnamed and all(type(part) is int for part in parts)
+
+
+class Compiled(Struct, frozen=True, kw_only=True):
+    """A value with placeholders, ready to be filled, and the tokens it needs."""
+
+    fill: _Filler
+    tokens: frozenset[str]
+
+
+def _no_member(index: int, count: int) -> InvalidRequest:
+    """The error for a member that a description does not have."""
+    return InvalidRequest(f"There is no member {index}; they are 0 to {count - 1}.", count=count)
+
+
+class Scope:
+    """The sequences that placeholders of one description can name."""
+
+    __slots__ = ("members", "width")
+
+    def __init__(self, members: ParametricMembers) -> None:
+        self.members = members
+        self.width = len(str(members.count))
+
+    def sequence(self, token: str) -> ValueSequence | None:
+        """The sequence behind a token; None for numbers of members and jobs."""
+        token = token.removeprefix("=")
+        if token == "s":
+            return self.members
+        return self.members.named[token[1:]] if token[0] == ":" else None
+
+    def member(self, index: int, job_id: int, tokens: Iterable[str]) -> Member:
+        """What fills the tokens for one member. Raises InvalidRequest if there is no such member."""
+        if not 0 <= index < self.members.count:
+            raise _no_member(index, self.members.count)
+        return {token: self.source(token)(index, job_id) for token in tokens}
+
+    def source(self, token: str) -> _Source:
+        """What fills a token, ready to be asked for any member that exists."""
+        sequence = self.sequence(token)
+        if sequence is None:
+            width = self.width
+            if token == "j":
+                return lambda _index, job_id: str(job_id)
+            if token == "f":
+                return lambda index, job_id: str(job_id - index)
+            return lambda index, _job_id: str(index).zfill(width)
+        if token[0] == "=":
+            return lambda index, _job_id: value_at(sequence, index)
+        values = sequence.values
+        if values is not None:
+            return lambda index, _job_id: text_of(values[index])
+        return lambda index, _job_id: text_of(value_at(sequence, index))
+
+    def deferred(self, spec: JobSpec) -> list[tuple[Attribute, Compiled]]:
+        """The deferred values in which something is to be filled."""
+        given = ((BY_SPELLING[name], raw) for name, raw in spec.deferred.items())
+        compiled = ((attribute, self.compile_of(attribute, raw)) for attribute, raw in given)
+        return [(attribute, value) for attribute, value in compiled if value]
+
+    def compile_of(self, attribute: Attribute, value: Any) -> Compiled | None:
+        """The value of an attribute made ready to be filled; None if nothing in it is to be filled. Raises Mistake."""
+        return self.compile(value, keep_type=attribute.field == "requirements")
+
+    def compile(self, value: Any, *, keep_type: bool = False, depth: int = 3) -> Compiled | None:
+        """A value made ready to be filled; None if nothing in it is to be filled.
+
+        With `keep_type` a text that is one placeholder and nothing else takes the parameter's own type.
+        Raises Mistake for a sequence that is not there.
+        """
+        if isinstance(value, str):
+            return self._compile_text(value, keep_type=keep_type) if "%" in value else None
+        if not depth or not isinstance(value, (list, tuple, dict)):
+            return None
+        items = value.values() if isinstance(value, dict) else value
+        parts = [self.compile(item, keep_type=keep_type, depth=depth - 1) for item in items]
+        used = [part for part in parts if part]
+        if not used:
+            return None
+        fills = [part.fill if part else _constant(item) for part, item in zip(parts, items, strict=True)]
+        tokens = frozenset[str]().union(*(part.tokens for part in used))
+        if isinstance(value, dict):
+            names = list(value)
+            return Compiled(
+                fill=lambda member: {name: fill(member) for name, fill in zip(names, fills, strict=True)},
+                tokens=tokens,
+            )
+        kind = type(value)
+        return Compiled(fill=lambda member: kind(fill(member) for fill in fills), tokens=tokens)
+
+    def _compile_text(self, text: str, *, keep_type: bool) -> Compiled | None:
+        tokens: set[str] = set()
+        pieces: list[str] = []
+        end = 0
+        for match in _PLACEHOLDER.finditer(text):
+            if match[1] == "s" and not self.members.unnamed:
+                continue
+            pieces.append(text[end : match.start()].replace("%", "%%"))
+            end = match.end()
+            if match[1] == "%":
+                pieces.append("%%")
+                continue
+            token = match[1] or self._named(match[2])
+            tokens.add(token)
+            pieces.append(f"%({token})s")
+        if not pieces:
+            return None
+        form = "".join(pieces) + text[end:].replace("%", "%%")
+        if keep_type and tokens and form == f"%({token})s" and token not in "njf":
+            return Compiled(fill=itemgetter(f"={token}"), tokens=frozenset({f"={token}"}))
+        return Compiled(fill=form.__mod__, tokens=frozenset(tokens))
+
+    def _named(self, name: str) -> str:
+        if name == _FIRST_JOB and name not in self.members.named:
+            return "f"
+        if name not in self.members.named:
+            known = ", ".join(f"%({shown(known)})s" for known in list(self.members.named)[:8])
+            raise Mistake(f"has %({shown(name)})s, which no sequence stands for (known: {known or 'none'})")
+        return f":{name}"
+
+
+def read_filled(attribute: Attribute, value: Any, index: int, places: PositionMap) -> Any:
+    """The value of an attribute of member `index`, whose placeholders are filled. Raises InvalidJob."""
+    try:
+        return attribute.read(value)
+    except Mistake as mistake:
+        raise invalid(attribute.name, mistake, places, right=attribute.right, member=index) from None
+
+
+def _constant(value: Any) -> _Filler:
+    return lambda _member: value
+
+
+class Template:
+    """One spec with placeholders, made ready; `expand` fills it for a member.
+
+    `varies` is False if all members are alike: then `expand` gives the spec itself.
+    """
+
+    __slots__ = ("_base", "_count", "_deferred", "_fills", "_sources", "_spec", "varies")
+
+    def __init__(self, spec: JobSpec, members: ParametricMembers) -> None:
+        scope = Scope(members)
+        self._spec = spec
+        compiled = {field: scope.compile(getattr(spec, field)) for field in TEXT_FIELDS}
+        self._fills = [(field, value.fill) for field, value in compiled.items() if value]
+        self._deferred = scope.deferred(spec)
+        used = [value for value in compiled.values() if value] + [value for _, value in self._deferred]
+        self._count = members.count
+        tokens = frozenset[str]().union(*(value.tokens for value in used))
+        self._sources = [(token, scope.source(token)) for token in tokens]
+        self._base = {field: getattr(spec, field) for field in _FIELD_NAMES} | {"deferred": {}}
+        self.varies = bool(used)
+
+    def expand(self, index: int, job_id: int) -> JobSpec:
+        """The job of member `index`. Raises InvalidJob if a deferred value turns out wrong."""
+        if not self.varies:
+            return self._spec
+        if not 0 <= index < self._count:
+            raise _no_member(index, self._count)
+        member = {token: source(index, job_id) for token, source in self._sources}
+        changed = {field: fill(member) for field, fill in self._fills}
+        for attribute, value in self._deferred:
+            changed[attribute.field] = read_filled(attribute, value.fill(member), index, NO_POSITIONS)
+        return JobSpec(**{**self._base, **changed})
+
+
+def input_names(
+    spec: JobSpec, members: ParametricMembers | None, runs: Iterable[tuple[int, int]] | None = None
+) -> tuple[str, ...]:
+    """The names of the input files of all members, or of those in `runs` [start, stop): each once, in their order.
+
+    Raises InvalidJob if the names vary and there are more than 10,000 members.
+    """
+    if members is None:
+        return tuple(dict.fromkeys(spec.input_sandbox))
+    scope = Scope(members)
+    compiled = scope.compile(spec.input_sandbox)
+    if compiled is None:
+        return tuple(dict.fromkeys(spec.input_sandbox))
+    if not compiled.tokens:
+        return tuple(dict.fromkeys(compiled.fill({})))
+    if members.count > _MOST_VARYING_INPUTS:
+        raise InvalidJob(
+            f"InputSandbox: its names vary and there are {members.count} members.",
+            hint=f"At most {_MOST_VARYING_INPUTS} members can each have files of their own.",
+            attribute="InputSandbox",
+        )
+    indexes = (index for start, stop in runs or ((0, members.count),) for index in range(start, stop))
+    filled = (compiled.fill(scope.member(index, 0, compiled.tokens)) for index in indexes)
+    return tuple(dict.fromkeys(name for names_of_one in filled for name in names_of_one))
+
+
+def programs(spec: JobSpec, members: ParametricMembers | None) -> frozenset[str]:
+    """What the members execute, as paths below their directories; of more than 10,000 what the first ones do."""
+    return frozenset(tidy(name) for name in _programs(spec, members) if name)
+
+
+def _programs(spec: JobSpec, members: ParametricMembers | None) -> Iterable[str]:
+    compiled = None if members is None else Scope(members).compile(spec.executable)
+    if members is None or compiled is None:
+        return (spec.executable,)
+    scope, several = Scope(members), range(min(members.count, _MOST_PROGRAMS))
+    return dict.fromkeys(compiled.fill(scope.member(index, 0, compiled.tokens)) for index in several)
+
+
+def check_program(spec: JobSpec, members: ParametricMembers | None) -> None:
+    """Raises InvalidJob for a program that no node can have: a folder, or a path below the job's directory at which no file
+    of the InputSandbox lies. Names without a folder may be commands of the node, and other paths on it are unknown.
+    """
+    names = [name for name in _programs(spec, members) if not name.startswith("/") or name.endswith("/")]
+    if not names:
+        return
+    brought = {_placed(name) for name in input_names(spec, members)}
+    for name in names:
+        problem, hint = _misplaced(name, brought)
+        if problem:
+            message = f"Executable is {shown(name)}, and {problem}."
+            raise InvalidJob(message, hint=hint, attribute="Executable")
+
+
+def _placed(path: str) -> str:
+    """Where a file of the InputSandbox, or a folder with its slash, lies on the node."""
+    return path.rstrip("/").rpartition("/")[2] + "/" * path.endswith("/")
+
+
+def _misplaced(name: str, brought: Container[str]) -> tuple[str, str]:
+    """Why a program cannot be where it is said to be, and what to do; '' if it can."""
+    path, last = tidy(name), _placed(tidy(name))
+    top, *below = path.split("/")
+    is_folder = path.endswith("/") or last in ("", ".", "..") or f"{path}/" in brought
+    if is_folder:
+        return "that is a folder", "Name the program in it, or a command of the node."
+    if path in brought or "/" not in name or (f"{top}/" in brought and ".." not in below):
+        return "", ""
+    problem = "there is no such file in the job's directory"
+    if last in brought:
+        return problem, f"The files of an InputSandbox lie side by side there: write {shown(last)}."
+    if name.startswith("~") or "$" in name:
+        return problem, "No variable and no ~ is read in it: /bin/sh -c reads them, in Arguments."
+    return (
+        problem,
+        f"Take it along (InputSandbox, --files {shlex.quote(name)}); a path on the node begins with /.",
+    )

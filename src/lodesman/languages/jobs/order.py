@@ -1,0 +1,80 @@
+"""Which jobs a job waits for: the words of `After` and `AfterOk`, and of their failures. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from lodesman.languages.jobs.record import shown
+from lodesman.languages.jobs.values import Mistake, whole
+
+_MOST: Final = 1_000
+_IDS = re.compile(r"([0-9]{1,15})(?:-([0-9]{1,15}))?(:index)?\Z")
+_ID = whole(1, 10**15)
+_NAMES_PARENT: Final = ", which it waited for, is "
+
+
+class ParentRange(NamedTuple):
+    """Jobs that others wait for, first to last; `by_index`: each member of an array waits for its own one of them."""
+
+    first: int
+    last: int
+    by_index: bool = False
+
+
+def parents(value: Any) -> tuple[str, ...]:
+    """The list of `After` and `AfterOk`: job ids, ranges of them, and one range with `:index`."""
+    if isinstance(value, str):
+        value = [part for piece in value.split(",") if (part := piece.strip())]
+    items = value if isinstance(value, (list, tuple)) else [value]
+    if len(items) > _MOST:
+        raise Mistake(f"has {len(items)} items; at most {_MOST}")
+    return tuple(map(_parent, items))
+
+
+def _parent(item: Any) -> str:
+    if not isinstance(item, str):
+        return str(_ID(item))
+    match = _IDS.match(item.strip())
+    if match is None:
+        raise Mistake(f"has {shown(item)!r}, which is neither a job id nor a range of them")
+    if int(match[1]) > int(match[2] or match[1]) or not int(match[1]):
+        raise Mistake(f"has {shown(item)!r}, a range that runs backwards or begins at 0")
+    return item.strip()
+
+
+def parent_ranges(texts: Iterable[str]) -> list[ParentRange]:
+    """What `parents` has read, as numbers; ranges that touch are one."""
+    found: list[ParentRange] = []
+    for first, last, by_index in sorted(map(_range, texts)):
+        if found and first <= found[-1].last + 1 and not (by_index or found[-1].by_index):
+            found[-1] = ParentRange(found[-1].first, max(found[-1].last, last))
+        else:
+            found.append(ParentRange(first, last, by_index))
+    return found
+
+
+def _range(text: str) -> ParentRange:
+    match = _IDS.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} was not read by `parents`")
+    return ParentRange(int(match[1]), int(match[2] or match[1]), bool(match[3]))
+
+
+def on_failure(value: Any) -> str:
+    """What becomes of a job if one that it waits for fails."""
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word not in ("hold", "cancel"):
+        raise Mistake("is neither hold nor cancel")
+    return word
+
+
+def failed_parent(job_id: int, state: str, reason: str) -> str:
+    """Why a job is held, or killed, that waited for one which did not end well."""
+    return f"job {job_id}{_NAMES_PARENT}{state}{f': {reason}' if reason else ''}"
+
+
+def names_failed_parent(reason: str) -> bool:
+    """Whether that is why."""
+    return _NAMES_PARENT in reason

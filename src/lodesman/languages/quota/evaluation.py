@@ -1,0 +1,173 @@
+"""What a job would use of which limits at a place, and whether there is room (manual page sge_resource_quota(5))."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import inf, isfinite
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from lodesman.languages.gridengine.complexes import Complex, Complexes, Consumable
+from lodesman.languages.gridengine.values import Number, Value, exact, holds, write_value
+from lodesman.languages.quota.matching import (
+    JobValues,
+    PlaceValues,
+    QuotaJob,
+    QuotaPlace,
+    job_side,
+    place_side,
+)
+from lodesman.languages.quota.rules import QuotaLimit, QuotaRule, QuotaSet
+
+_SLOTS = "slots"
+
+
+class Bucket(NamedTuple):
+    """What is counted together: one rule (its label), and the values of its filters in braces."""
+
+    rule: str
+    job: JobValues
+    place: PlaceValues
+
+    def __str__(self) -> str:
+        """As Grid Engine prints it, `user/project/pe/queue/host/`; a job class comes after that."""
+        where = f"{self.job.user}/{self.job.project}/{self.job.pe}/{self.place.queue}/{self.place.host}/"
+        return f"{where}{self.job.job_class}/" if self.job.job_class else where
+
+
+class Charge(Struct, frozen=True, kw_only=True):
+    """What a job takes of one resource. Booked: used plus `amount` stays within `limit`, all numbers.
+
+    Not booked (the resource is not consumable): `amount` is the job's own request, compared with `limit` alone.
+    """
+
+    resource: Complex
+    amount: Value
+    limit: Value
+    booked: bool
+
+
+class QuotaHit(Struct, frozen=True, kw_only=True):
+    """The rule of one set that counts for a job at a place: its bucket, and what would be charged to it."""
+
+    rule: QuotaRule
+    bucket: Bucket
+    charges: tuple[Charge, ...]
+
+
+class Exceeded(Struct, frozen=True, kw_only=True):
+    """Why a job may not start: `used` is what other jobs hold (0 if nothing is booked)."""
+
+    bucket: Bucket
+    charge: Charge
+    used: Number
+
+    @property
+    def sentence(self) -> str:
+        """As Grid Engine says it of a job."""
+        return f'exceeds limit "{self.bucket}" in rule "{self.bucket.rule}"'
+
+    @property
+    def data(self) -> dict[str, str]:
+        """The values as texts: rule, bucket, resource, requested, used, limit."""
+        kind, charge = self.charge.resource.kind, self.charge
+        values = {"requested": charge.amount, "used": self.used, "limit": charge.limit}
+        found = {"rule": self.bucket.rule, "bucket": str(self.bucket), "resource": charge.resource.name}
+        return found | {name: write_value(kind, value) for name, value in values.items()}
+
+
+def evaluate(
+    sets: Iterable[QuotaSet], job: QuotaJob, place: QuotaPlace, complexes: Complexes
+) -> tuple[QuotaHit, ...]:
+    """Of each enabled set the first rule that is about this job at this place; sets without one do not limit it."""
+    hits = []
+    for one in sets:
+        for rule in one.rules if one.enabled else ():
+            of_place = place_side(rule, place)
+            of_job = None if of_place is None else job_side(rule, job)
+            if of_place is not None and of_job is not None:
+                bucket = Bucket(rule.label, of_job, of_place)
+                hits.append(QuotaHit(rule=rule, bucket=bucket, charges=charges(rule, job, place, complexes)))
+                break
+    return tuple(hits)
+
+
+def charges(rule: QuotaRule, job: QuotaJob, place: QuotaPlace, complexes: Complexes) -> tuple[Charge, ...]:
+    """What a job takes of each resource that a rule limits; nothing of those it takes 0 of, or does not request.
+
+    A limit on what the complexes do not know (any more) charges nothing.
+    """
+    booked: dict[str, Charge] = {}
+    compared = []
+    for limit in rule.limits:
+        entry = complexes.get(limit.resource)
+        charge = _charge(entry, limit, job, place) if entry else None
+        if charge is None:
+            continue
+        if not charge.booked:
+            compared.append(charge)
+            continue
+        # The smallest of several limits on one resource holds, and it is booked once.
+        before = booked.get(charge.resource.name)
+        if before is None or _number(charge.limit) < _number(before.limit):
+            booked[charge.resource.name] = charge
+    return (*booked.values(), *compared)
+
+
+def _charge(entry: Complex, limit: QuotaLimit, job: QuotaJob, place: QuotaPlace) -> Charge | None:
+    amount = amount_of(entry, job)
+    if amount is None:
+        return None
+    return Charge(resource=entry, amount=amount, limit=limit_value(limit, place), booked=is_booked(entry))
+
+
+def is_booked(entry: Complex) -> bool:
+    """Whether jobs use a resource up; of others their own request alone is compared with a limit."""
+    return entry.name == _SLOTS or entry.is_consumable
+
+
+def amount_of(entry: Complex, job: QuotaJob) -> Value | None:
+    """What a job takes of a resource, or requests of one that is not used up; None if that is nothing."""
+    requested = job.requests.get(entry.name)
+    if entry.name == _SLOTS:
+        return job.slots
+    if not entry.is_consumable:
+        return requested
+    amount = _number(entry.default_value if requested is None else requested)
+    if entry.consumable is Consumable.YES:
+        amount = exact(amount * job.slots)
+    return amount or None
+
+
+def limit_value(limit: QuotaLimit, place: QuotaPlace) -> Value:
+    """The limit at a place. It is infinite if a load value is missing that a dynamic limit needs: what is unknown holds
+    nothing back.
+    """
+    if not limit.terms:
+        return limit.value
+    total: Number = 0
+    for term in limit.terms:
+        total += term.weight * (place.load.get(term.name, inf) if term.name else 1)
+    return total if isfinite(total) else inf
+
+
+def _number(value: Value) -> Number:
+    return 0 if isinstance(value, str) else value
+
+
+def exceeded(hits: Iterable[QuotaHit], used: Mapping[tuple[Bucket, str], Number]) -> list[Exceeded]:
+    """What keeps a job from starting; it fits if there is nothing. `used` is by bucket and full name of the resource."""
+    return [
+        Exceeded(bucket=hit.bucket, charge=charge, used=before)
+        for hit in hits
+        for charge in hit.charges
+        for before in [used.get((hit.bucket, charge.resource.name), 0) if charge.booked else 0]
+        if not _has_room(charge, before)
+    ]
+
+
+def _has_room(charge: Charge, used: Number) -> bool:
+    if charge.booked:
+        return used + _number(charge.amount) <= _number(charge.limit)
+    return holds(charge.resource.kind, charge.resource.relation, charge.amount, charge.limit)

@@ -1,0 +1,220 @@
+"""Whether a rule is about a job, and about a place: two halves, which a caller may decide apart and combine.
+
+A rule matches a job at a place if neither half is None; the halves' values together are the bucket that is charged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from fnmatch import translate
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from msgspec import Struct, field
+
+from lodesman.base.errors import TooLarge
+from lodesman.languages.gridengine.values import Number, Value
+from lodesman.languages.quota.rules import FilterTag, QuotaFilter, QuotaRule, QuotaSet
+
+_MOST: Final = {"rules": 5_000, "limits": 10_000, "names": 50_000, "patterns": 2_000}
+_NO_FILTER = QuotaFilter()
+_MAGIC = re.compile(r"[*?[]")
+_ANY: Final = "*"
+OF_JOBS: Final = (FilterTag.USERS, FilterTag.PROJECTS, FilterTag.PES, FilterTag.JCS)
+"""The filters that are about jobs; the others are about places."""
+
+
+@lru_cache(maxsize=10_000)
+def _pattern(text: str) -> Callable[[str], object]:
+    """Whether a name fits a shell pattern; there are more of them than `fnmatch` remembers."""
+    return re.compile(translate(text)).match
+
+
+def _like(name: str, pattern: str) -> bool:
+    return bool(_pattern(pattern)(name)) if _MAGIC.search(pattern) else name == pattern
+
+
+def check_size(sets: Collection[QuotaSet]) -> None:
+    """Raises TooLarge if all sets together have more than a new user or host can be held against while others wait."""
+    rules = [rule for one in sets for rule in one.rules]
+    filters = [held for rule in rules for held in rule.filters.values()]
+    counts = {
+        "rules": len(rules),
+        "limits": sum(len(rule.limits) for rule in rules),
+        "names": sum(len(held.names) + len(held.excluded) for held in filters),
+        "patterns": len(_patterns(sets)),
+    }
+    for what, most in _MOST.items():
+        if counts[what] > most:
+            raise TooLarge(
+                f"All quota sets together have at most {most:,} {what}; with these they have {counts[what]:,}.",
+                hint="Put users on user lists and hosts in host groups, and count each by itself with braces.",
+                limit=most, size=counts[what],
+            )  # fmt: skip
+
+
+def learn(sets: Iterable[QuotaSet]) -> None:
+    """Make the patterns of sets ready, which takes much longer than to hold a name against them."""
+    for pattern in _patterns(sets):
+        _pattern(pattern)
+
+
+def _patterns(sets: Iterable[QuotaSet]) -> set[str]:
+    return {
+        name.lower() if tag is FilterTag.HOSTS and not name.startswith("@") else name
+        for one in sets
+        for rule in one.rules
+        for tag, held in rule.filters.items()
+        for name in (*held.names, *held.excluded)
+        if _MAGIC.search(name)
+    }
+
+
+class QuotaJob(Struct, frozen=True, kw_only=True):
+    """What rules ask of a job. "" means none of it; `pe` may be a pattern; `requests` by full name of the complex. Several
+    `slots` without a `pe` are in an environment, too, which has no name.
+
+    `user_lists` are the lists that its user is on (`Vocabulary.lists_of`).
+    """
+
+    user: str
+    user_lists: frozenset[str] = frozenset()
+    project: str = ""
+    job_class: str = ""
+    variant: str = "default"
+    pe: str = ""
+    slots: int = 1
+    requests: Mapping[str, Value] = field(default_factory=dict)
+
+
+class QuotaPlace(Struct, frozen=True, kw_only=True):
+    """What rules ask of a place; `host_groups` are those the host is in (`Vocabulary.groups_of`), nested or not.
+
+    `load` has numbers by full name of the complex; what is missing there is unknown.
+    """
+
+    queue: str
+    host: str
+    host_groups: frozenset[str] = frozenset()
+    load: Mapping[str, Number] = field(default_factory=dict)
+
+
+class JobValues(NamedTuple):
+    """What a job has for the filters in braces; "" where it has none, or the filter is missing or without braces."""
+
+    user: str
+    project: str
+    pe: str
+    job_class: str
+
+
+class PlaceValues(NamedTuple):
+    """What a place has for the filters in braces; "" where the filter is missing or without braces."""
+
+    queue: str
+    host: str
+
+
+def job_side(rule: QuotaRule, job: QuotaJob) -> JobValues | None:
+    """What is counted by itself of this job, None if the filters users, projects, pes or jcs exclude it."""
+    if all(fits(tag, one, job) for tag, one in rule.filters.items() if tag in OF_JOBS):
+        return job_values(rule, job)
+    return None
+
+
+def job_values(rule: QuotaRule, job: QuotaJob) -> JobValues:
+    """What is counted by itself of a job that the rule is about."""
+    braced = {tag for tag, one in rule.filters.items() if one.braced}
+    return JobValues(
+        job.user if FilterTag.USERS in braced else "",
+        job.project if FilterTag.PROJECTS in braced else "",
+        job.pe if FilterTag.PES in braced else "",
+        job.job_class if FilterTag.JCS in braced else "",
+    )
+
+
+def fits(tag: FilterTag, one: QuotaFilter, job: QuotaJob) -> bool:
+    """Whether a filter of this kind, which is in OF_JOBS, lets a job pass."""
+    match tag:
+        case FilterTag.USERS:
+            return _by_name_or_group(one, job.user, job.user_lists, "@")
+        case FilterTag.JCS:
+            return _of_class(one, job.job_class, job.variant)
+        case FilterTag.PES if job.slots > 1 and not job.pe:
+            return _judged(one, _ANY in one.excluded, _ANY in one.names)
+        case _:
+            return _both_ways(one, job.project if tag is FilterTag.PROJECTS else job.pe)
+
+
+def may_charge(rule: QuotaRule, job: QuotaJob, of: Collection[str]) -> bool:
+    """Whether what a rule counts with these values, `of`, is about the user and the job class of a job; "" is any."""
+    asked = {
+        tag: value for tag, value in ((FilterTag.USERS, job.user), (FilterTag.JCS, job.job_class)) if value
+    }
+    return all(
+        fits(tag, one, job) and (not one.braced or asked[tag] in of)
+        for tag, one in rule.filters.items()
+        if tag in asked
+    )
+
+
+def place_side(rule: QuotaRule, place: QuotaPlace) -> PlaceValues | None:
+    """What is counted by itself of this place, None if the filters queues or hosts exclude it."""
+    if all(admits(tag, one, place) for tag, one in rule.filters.items() if tag not in OF_JOBS):
+        return place_values(rule, place)
+    return None
+
+
+def place_values(rule: QuotaRule, place: QuotaPlace) -> PlaceValues:
+    """What is counted by itself of a place that the rule is about."""
+    queues, hosts = (rule.filters.get(tag, _NO_FILTER) for tag in (FilterTag.QUEUES, FilterTag.HOSTS))
+    return PlaceValues(place.queue if queues.braced else "", place.host.lower() if hosts.braced else "")
+
+
+def admits(tag: FilterTag, one: QuotaFilter, place: QuotaPlace) -> bool:
+    """Whether a filter of queues or hosts lets a place pass."""
+    if tag is FilterTag.QUEUES:
+        return _both_ways(one, place.queue)
+    return _by_name_or_group(one, place.host.lower(), place.host_groups, "")
+
+
+def _judged(one: QuotaFilter, excluded: bool, named: bool) -> bool:
+    """What `!` names always excludes; if other names are there, one must fit."""
+    return not excluded and (named or not one.names)
+
+
+def _by_name_or_group(one: QuotaFilter, name: str, groups: Iterable[str], mark: str) -> bool:
+    """Users and hosts. `mark` is what the names of groups lack; without one they have it, and names know no case."""
+
+    def fits(pattern: str) -> bool:
+        if pattern.startswith("@"):
+            return any(_like(f"{mark}{group}", pattern) for group in groups)
+        return _like(name, pattern if mark else pattern.lower())
+
+    return _judged(one, any(map(fits, one.excluded)), any(map(fits, one.names)))
+
+
+def _both_ways(one: QuotaFilter, value: str) -> bool:
+    """Projects, PEs and queues: either name may be the pattern. What is absent fits no name, not even `*`."""
+    is_pattern = bool(_MAGIC.search(value))  # else it only is like itself
+
+    def fits(pattern: str) -> bool:
+        return bool(value) and (_like(value, pattern) or (is_pattern and _like(pattern, value)))
+
+    return _judged(one, any(map(fits, one.excluded)), any(map(fits, one.names)))
+
+
+def _of_class(one: QuotaFilter, name: str, variant: str) -> bool:
+    """Job classes: here `!*` is a name for "no job class" (Univa: `{other_app, !*}`) and excludes nothing by itself."""
+
+    def fits(pattern: str) -> bool:
+        return _like(name, pattern) or _like(f"{name}.{variant or 'default'}", pattern)
+
+    none_fits = "*" in one.excluded
+    excluded = [pattern for pattern in one.excluded if pattern != "*"]
+    if not name:
+        return none_fits or not one.names
+    if any(map(fits, excluded)):
+        return False
+    return any(map(fits, one.names)) if one.names else not none_fits

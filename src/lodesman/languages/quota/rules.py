@@ -1,0 +1,101 @@
+"""Quota sets as values, and their native text (manual page sge_resource_quota(5))."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from msgspec import Struct
+
+from lodesman.languages.gridengine.values import Number, Value
+
+
+class FilterTag(StrEnum):
+    """What a filter is about, in the order in which rules are written. `jcs` is Univa's."""
+
+    USERS = "users"
+    PROJECTS = "projects"
+    PES = "pes"
+    QUEUES = "queues"
+    HOSTS = "hosts"
+    JCS = "jcs"
+
+
+class QuotaFilter(Struct, frozen=True, kw_only=True):
+    """A list of names: shell patterns, of users also `@list`, of hosts also `@group`.
+
+    `excluded` are those written with `!`. In braces, each value that comes is counted by itself.
+    """
+
+    names: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    braced: bool = False
+
+    def __str__(self) -> str:
+        text = ",".join([*self.names, *(f"!{name}" for name in self.excluded)])
+        return f"{{{text}}}" if self.braced else text
+
+
+class LoadTerm(Struct, frozen=True, kw_only=True):
+    """A part of a dynamic limit: `weight` times the load value of a host, or a plain number (no `name`)."""
+
+    weight: Number
+    name: str = ""
+
+
+class QuotaLimit(Struct, frozen=True, kw_only=True):
+    """At most this much of a resource; `terms` of a dynamic limit, which has no `value`; `text` as it is written."""
+
+    resource: str
+    text: str
+    value: Value = 0
+    terms: tuple[LoadTerm, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaRule:
+    """One line `limit`. `label` is `set/rule`: its name, or its number from 1 in the set. No filter: all match."""
+
+    label: str
+    name: str = ""
+    filters: Mapping[FilterTag, QuotaFilter] = field(default_factory=dict)
+    limits: tuple[QuotaLimit, ...] = ()
+    line: int = field(default=0, compare=False)
+
+    def __str__(self) -> str:
+        words = ["name", self.name] if self.name else []
+        for tag in FilterTag:
+            if tag in self.filters:
+                words += [tag, str(self.filters[tag])]
+        return " ".join([*words, "to", ",".join(f"{one.resource}={one.text}" for one in self.limits)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaSet:
+    """Rules of which the first that fits counts; `description` as written, with its quotes if it has any.
+
+    `says_enabled`: its text had the line `enabled`; without that line it is not enabled.
+    """
+
+    name: str
+    description: str = "NONE"
+    enabled: bool = False
+    rules: tuple[QuotaRule, ...] = ()
+    says_enabled: bool = field(default=True, compare=False)
+    line: int = field(default=0, compare=False)
+
+
+def write_quota_sets(sets: Iterable[QuotaSet]) -> str:
+    """The canonical text, which `qconf` reads too (where it knows the filters)."""
+    return "".join(f"{line}\n" for one in sets for line in _lines(one))
+
+
+def _lines(quota_set: QuotaSet) -> Iterator[str]:
+    yield "{"
+    yield f"   name         {quota_set.name}"
+    yield f"   description  {quota_set.description}"
+    yield f"   enabled      {'TRUE' if quota_set.enabled else 'FALSE'}"
+    for rule in quota_set.rules:
+        yield f"   limit        {rule}"
+    yield "}"

@@ -1,0 +1,388 @@
+"""Reading the server's configuration: one TOML file and the resource files that it names, checked as a whole."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from lodesman.base.errors import InvalidConfig, SyntaxFault, TooLarge
+from lodesman.decide.director.options import DirectorOptions, read_options
+from lodesman.decide.resources import (
+    LOCAL,
+    MANUAL,
+    Fault,
+    FilePosition,
+    ResourceConfig,
+    fault_of,
+    load_resources,
+    refuse,
+    written_jc_lists,
+)
+from lodesman.decide.resources.load_toml import line_of, lines_of, parse_toml
+from lodesman.languages.gridengine.files import read_vocabulary
+from lodesman.languages.gridengine.vocabulary import Vocabulary
+from lodesman.server.config import sections
+from lodesman.server.config.backends import BackendSection, queue_faults, read_backends, with_implied
+from lodesman.server.config.identities import read_identities, with_identities
+from lodesman.server.store import Database, database_at
+from lodesman.server.writer.resolving import default_faults
+from lodesman.wire.accounts import LimitSection
+from lodesman.wire.client import is_every_address
+from lodesman.wire.job_classes import JobClassSection
+from lodesman.wire.jsv import JsvSection
+from lodesman.wire.shares import ShareSection
+
+# The sections that are taken as they are.
+_AS_STATED: Final = (
+    "limits", "pilots", "store", "admin", "job_classes", "jsv", "submit_pools", "broker", "matching", "local", "shares"
+)  # fmt: skip
+_POLLING_SECONDS = 60.0
+_MAGIC = frozenset("*?[")
+_MOST_AMBIGUOUS = 5
+
+# Section -> option -> value, of `--set`.
+_Overrides = Mapping[str, Mapping[str, Any]]
+
+
+class Texts(Struct, frozen=True):
+    """The texts that a configuration was read from: the server's own file, and by name the resource files and those of
+    Grid Engine.
+    """
+
+    own: str = ""
+    files: dict[str, str] = {}
+    native: dict[str, str] = {}
+
+
+class SourceFiles(Struct, frozen=True, kw_only=True):
+    """The files of a configuration as they were before they were read: the server's own (if any), resource files, and
+    `native` ones of Grid Engine.
+
+    A name with `*`, `?` or `[` stands for all files that fit it at the time, sorted; names count from `base`.
+    """
+
+    base: Path
+    own: Path | None
+    names: tuple[str, ...] = ()
+    native: tuple[str, ...] = ()
+    stamps: Mapping[Path, tuple[int, ...] | None] = msgspec.field(default_factory=dict)
+    """Times, size and identity of each file; None for one that is not there."""
+
+    @classmethod
+    def of(cls, own: Path | None) -> SourceFiles:
+        """The server's own file alone, before it is read."""
+        base = Path.cwd() if own is None else own.parent
+        return cls(base=base, own=own, stamps={} if own is None else {own: _stamp(own)})
+
+    def naming(self, names: tuple[str, ...], native: tuple[str, ...] = ()) -> SourceFiles:
+        """With the files that it names, before they are read. The stamp of the own file, which has been read, stays."""
+        named = msgspec.structs.replace(self, names=names, native=native)
+        return msgspec.structs.replace(named, stamps={**named.stamps_now(), **self.stamps})
+
+    def changed(self) -> bool:
+        """Whether any file is not as it was."""
+        return self.stamps_now() != self.stamps
+
+    def files(self, names: Iterable[str]) -> tuple[Path, ...]:
+        """The files that names stand for, each once; a plain name is among them even if there is no file."""
+        return tuple(dict.fromkeys(path for name in names for path in self.matches(name)))
+
+    def matches(self, name: str) -> list[Path]:
+        """The files that one name stands for."""
+        plain = self.base / name
+        if not _MAGIC & set(name) or plain.exists():
+            return [plain]
+        pattern = name if Path(name).is_absolute() else f"{glob.escape(str(self.base))}/{name}"
+        found = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - Path takes no absolute pattern
+        return [Path(path) for path in found if Path(path).is_file()]
+
+    def stamps_now(self) -> dict[Path, tuple[int, ...] | None]:
+        """The stamps of the files as they are now."""
+        own = () if self.own is None else (self.own,)
+        return {path: _stamp(path) for path in (*own, *self.files((*self.names, *self.native)))}
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino
+
+
+class RefusedConfig(InvalidConfig):
+    """A configuration with faults; `sources` are the files that were read, as far as the reading came."""
+
+    def __init__(self, fault: InvalidConfig, sources: SourceFiles) -> None:
+        super().__init__(fault.message, hint=fault.hint, **fault.data)
+        self.sources = sources
+
+
+class ServerConfig(Struct, frozen=True):
+    """The whole configuration of the server. Paths are absolute."""
+
+    path: Path | None
+    server: sections.ServerSection
+    limits: LimitSection
+    pilots: sections.PilotSection
+    store: sections.StoreSection
+    admin: sections.AdminSection
+    job_classes: JobClassSection
+    jsv: JsvSection
+    submit_pools: sections.SubmitPoolSection
+    broker: sections.BrokerSection
+    matching: sections.MatchingSection
+    local: sections.LocalSection
+    shares: ShareSection
+    backends: dict[str, BackendSection]
+    director: DirectorOptions
+    polling_seconds: float
+    resources: ResourceConfig
+    vocabulary: Vocabulary
+    sources: SourceFiles
+    texts: Texts
+
+    @property
+    def backend_names(self) -> frozenset[str]:
+        """The batch systems that there are."""
+        return frozenset({LOCAL, *self.backends})
+
+    @property
+    def resource_files(self) -> tuple[Path, ...]:
+        """The resource files that were read."""
+        return tuple(map(Path, self.texts.files))
+
+    @property
+    def native_files(self) -> tuple[Path, ...]:
+        """The files of Grid Engine that were read."""
+        return tuple(map(Path, self.texts.native))
+
+    @property
+    def data(self) -> Path:
+        """The data directory."""
+        return (self.sources.base / self.server.data).resolve()
+
+    @property
+    def database(self) -> Database:
+        """Where jobs and pilots are stored."""
+        return database_at(self.store.url, self.data)
+
+    @property
+    def url(self) -> str:
+        """The address of the server on this machine."""
+        scheme = "https" if self.server.tls_certificate else "http"
+        # A server that listens on every address is found here on loopback.
+        host = self.server.host
+        if is_every_address(host):
+            host = "::1" if ":" in host else "127.0.0.1"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.server.port}"
+
+    @property
+    def pilot_url(self) -> str:
+        """The address of the server for pilots."""
+        return self.server.public_url or self.url
+
+
+def load_config(
+    path: Path | None, *, overrides: _Overrides | None = None, texts: Texts | None = None
+) -> ServerConfig:
+    """Read and check a configuration file (None: all defaults), with single values overridden.
+
+    `texts` are read instead of the files. Raises RefusedConfig; `data["faults"]` has every fault of all files.
+    """
+    reader = _ConfigReader(path, overrides or {}, texts)
+    try:
+        return reader.read()
+    except InvalidConfig as fault:
+        raise RefusedConfig(fault, reader.sources) from None
+
+
+class _ConfigReader:
+    """Reads one configuration; gathers faults with their places."""
+
+    def __init__(self, path: Path | None, overrides: _Overrides, texts: Texts | None) -> None:
+        self.sources = SourceFiles.of(None if path is None else path.resolve())
+        self._path = path
+        self._overrides = overrides
+        self._texts = texts
+        self._own = ""
+        self._lines: Mapping[tuple[str, ...], int] = {}
+        self._faults: list[Fault] = []
+
+    def read(self) -> ServerConfig:
+        """The configuration. Raises InvalidConfig with the faults of all files."""
+        stated = sections.read_table(sections.ServerFile, self._raw(), (), self._complain)
+        self.sources = self.sources.naming(stated.resources.files, stated.gridengine.files)
+        texts = self._texts or Texts(
+            own=self._own,
+            files=self._read("resources", self.sources.names),
+            native=self._read("gridengine", self.sources.native),
+        )
+        server = self._server(stated.server)
+        file = None if "url" in self._overrides.get("store", {}) else self.sources.own
+        for message in sections.store_faults(stated.store.url, file):
+            self._complain(("store", "url"), message)
+        for message in sections.slice_faults(stated.shares, server.keep_days):
+            self._complain(("shares", "slices"), message)
+        # Kept texts were good: what has become of the script since then is said of each submission.
+        for message in sections.jsv_faults(stated.jsv) if self._texts is None else ():
+            self._complain(("jsv", "server"), message)
+        polling, options = self._director(stated.director)
+        backends = read_backends(stated.backend, self._complain)
+        resources = load_resources(texts.files.items(), faults=self._faults)
+        vocabulary = self._vocabulary(texts.native, stated)
+        resources = msgspec.structs.replace(
+            resources, notices=(*resources.notices, *_of_jc_lists(resources, vocabulary))
+        )
+        identities = read_identities(stated.identity, self._complain)
+        backends, rules = with_identities(with_implied(backends, resources), identities, self._complain)
+        options = replace(options, identities=rules)
+        self._check_pools(options, resources, backends)
+        self._faults += () if self._faults else queue_faults(backends, resources)
+        if self._faults:
+            raise refuse(self._faults)
+        return ServerConfig(
+            path=self.sources.own,
+            server=server,
+            **{name: getattr(stated, name) for name in _AS_STATED},
+            backends=backends,
+            director=options,
+            polling_seconds=polling,
+            resources=resources,
+            vocabulary=vocabulary,
+            sources=self.sources,
+            texts=texts,
+        )
+
+    def _server(self, server: sections.ServerSection) -> sections.ServerSection:
+        # Files count from the configuration file, wherever the server is started.
+        pair = {name: getattr(server, name) for name in ("tls_certificate", "tls_key")}
+        absolute = {name: str(self.sources.base / path) for name, path in pair.items() if path}
+        server = msgspec.structs.replace(server, **absolute)
+        for option, message in sections.listening_faults(server):
+            self._complain(("server", option), message)
+        return server
+
+    def _vocabulary(self, texts: Mapping[str, str], stated: sections.ServerFile) -> Vocabulary:
+        """The words of Grid Engine, in which the defaults of jobs are given, too."""
+        faults: list[SyntaxFault] = []
+        try:
+            found = read_vocabulary(texts, faults=faults)
+        except TooLarge as fault:
+            self._complain(("gridengine", "files"), fault.message.rstrip("."))
+            found = Vocabulary()
+        self._faults += [fault_of(fault, str(fault.data.get("source", ""))) for fault in faults]
+        for name, message in default_faults(stated.job_classes.defaults, found.complexes):
+            self._complain(("job_classes", "defaults", name), message)
+        if not stated.gridengine.enforce_project:
+            return found
+        if not found.projects:
+            message = "enforce_project: no file defines a project, so no job could be submitted; add what qconf -sprj prints"
+            self._complain(("gridengine", "enforce_project"), message)
+        return replace(found, enforce_project=True)
+
+    def _complain(self, path: sections.Place, message: str) -> None:
+        """A fault of the value at a path."""
+        section = ".".join(path[:-1] or path)
+        if len(path) > 1 and path[1] in self._overrides.get(path[0], {}):
+            source = FilePosition(file="--set", section=section)
+        else:
+            file = "configuration" if self._path is None else str(self._path)
+            source = FilePosition(file=file, section=section, line=line_of(self._lines, path))
+        self._faults.append(Fault(message=message, source=source))
+
+    def _raw(self) -> dict[str, Any]:
+        """The tables of the server's own file, with single values overridden."""
+        raw: dict[str, Any] = {}
+        if self._path is not None:
+            try:
+                self._own = self._path.read_text("utf-8") if self._texts is None else self._texts.own
+                raw = parse_toml(self._own, source=str(self._path))
+            except (OSError, UnicodeDecodeError) as fault:
+                raise refuse([_unreadable(self._path, fault)]) from None
+            except SyntaxFault as fault:
+                raise refuse([fault_of(fault, str(self._path))]) from None
+            self._lines = lines_of(self._own)
+        for section, values in self._overrides.items():
+            before = raw.get(section, {})
+            raw[section] = {**before, **values} if isinstance(before, dict) else before
+        return raw
+
+    def _director(self, section: dict[str, Any]) -> tuple[float, DirectorOptions]:
+        """The director's seconds between iterations, and its options."""
+        options = dict(section)
+        given = options.pop("PollingTime", _POLLING_SECONDS)
+        polling = _POLLING_SECONDS
+        try:
+            polling = msgspec.convert(given, sections.Polling, strict=False)
+        except msgspec.ValidationError:
+            message = f"PollingTime must be a number from 0.1 to 86400, not {str(given)[:80]!r}"
+            self._complain(("director", "PollingTime"), message)
+        try:
+            return polling, read_options(options)
+        except InvalidConfig as refused:
+            for fault in refused.data["faults"]:
+                pool = () if fault["section"] == "Director" else (fault["section"],)
+                path = ("director", *pool, *filter(None, (fault["option"],)))
+                self._complain(path, " ".join(filter(None, (*pool, fault["option"], fault["message"]))))
+        return polling, DirectorOptions()
+
+    def _check_pools(
+        self, options: DirectorOptions, resources: ResourceConfig, backends: Collection[str]
+    ) -> None:
+        """Whether there is what the submission pools say that they serve."""
+        places = list(resources.tree.queue_ids())
+        queues = {"/".join(path) for one in places for path in (one, one[:2])}
+        known = {"Backends": {LOCAL, MANUAL, *backends}, "Sites": set(resources.tree.sites), "Queues": queues}
+        inherited = options.pool_defaults.scope
+        for name, pool in {"": options.pool_defaults, **options.pools}.items():
+            if pool.identity and pool.identity not in options.identities:
+                close = get_close_matches(pool.identity, options.identities, n=1)
+                hint = f"; did you mean {close[0]}?" if close else ""
+                self._complain(
+                    ("director", *filter(None, (name,)), "identity"),
+                    f"there is no [identity.{pool.identity[:80]}]{hint}",
+                )
+        for name, scope in {"": inherited, **options.scopes}.items():
+            for option, given, usual in zip(known, scope, inherited, strict=True):
+                for one in () if name and given == usual else given:
+                    if one not in known[option]:
+                        close = get_close_matches(one, known[option], n=1)
+                        hint = f"; did you mean {close[0]}?" if close else ""
+                        path = ("director", *filter(None, (name,)), option)
+                        self._complain(path, f"{option}: there is no {one[:80]}{hint}")
+
+    def _read(self, section: str, names: Collection[str]) -> dict[str, str]:
+        """The texts of the files of a section, by name."""
+        for name in names:
+            if not self.sources.matches(name):
+                self._complain((section, "files"), f"no file is called {name}")
+        texts: dict[str, str] = {}
+        for file in self.sources.files(names):
+            try:
+                texts[str(file)] = file.read_text("utf-8")
+            except (OSError, UnicodeDecodeError) as fault:
+                self._faults.append(_unreadable(file, fault))
+        return texts
+
+
+def _of_jc_lists(resources: ResourceConfig, vocabulary: Vocabulary) -> Iterator[Fault]:
+    """Where a jc_list says nothing clear: hosts in groups that differ, host groups that no file defines."""
+    for place, source, lists in written_jc_lists(resources.tree):
+        unknown = [group for group in lists.groups if group not in vocabulary.host_groups]
+        sentences = [f"jc_list names the host group {group}, which no file defines" for group in unknown]
+        sentences += [found.sentence for found in islice(lists.ambiguous(vocabulary), _MOST_AMBIGUOUS)]
+        yield from (Fault(message=f"JcList of {place}: {sentence}", source=source) for sentence in sentences)
+
+
+def _unreadable(file: Path, fault: OSError | UnicodeDecodeError) -> Fault:
+    why = fault.strerror if isinstance(fault, OSError) else f"it is not UTF-8 ({fault.reason})"
+    return Fault(message=f"it cannot be read: {why}", source=FilePosition(file=str(file)))

@@ -1,0 +1,174 @@
+"""What a configuration says that can be read and may not work: addresses that pilots do not reach, certificates without the
+name, times that leave nothing. It is said and not refused, since a batch system may run its jobs on this machine alone.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from lodesman.decide.matching.offers import QueueOffer, offers_of
+from lodesman.decide.resources import Fault, FilePosition, QueueTable, fold
+from lodesman.decide.resources.load_toml import line_of, lines_of
+from lodesman.languages.jobs import JobSpec
+from lodesman.server.config.backends import queues_of_backends
+from lodesman.server.config.reading import ServerConfig
+from lodesman.wire.client import address_of, is_every_address, is_loopback, parse_server
+from lodesman.wire.client.exchange import trusted_authorities
+
+_TURNS: Final = 20  # of a handshake, which needs about four
+_MINUTE: Final = 60
+_SHOWN: Final = 3
+
+
+def set_up_notices(config: ServerConfig) -> list[Fault]:
+    """Each with its line and what to do. The certificate is tried, so its files are read."""
+    found = [*_addresses(config), *_certificate(config), *_leases(config)]
+    of_options = [_at(config, tuple(option.split(".")), message) for option, message in found]
+    return [*of_options, *_missing_files(config), *_short_queues(config)]
+
+
+_Found = tuple[str, str]  # option and message
+
+
+def _at(config: ServerConfig, path: tuple[str, ...], message: str) -> Fault:
+    file = "configuration" if config.path is None else str(config.path)
+    line = line_of(lines_of(config.texts.own), path)
+    return Fault(message=message, source=FilePosition(file=file, section=".".join(path[:-1]), line=line))
+
+
+def _addresses(config: ServerConfig) -> Iterator[_Found]:
+    """Of the address that pilots get: it must not mean their own node."""
+    server, url = config.server, config.pilot_url
+    away = {
+        name: queue for name, queue in queues_of_backends(config.resources).items() if name in config.backends
+    }
+    which = ", ".join(f"{'/'.join(queue)} ({name})" for name, queue in sorted(away.items())[:_SHOWN])
+    if is_every_address(server.host) and not server.public_url:
+        what = f"the server listens on every address and gives pilots and users {url}, which is their own machine"
+        remedy = f'set public_url to the name by which they reach this one: public_url = "https://NAME:{server.port}"'
+        yield "server.host", f"{what}; {remedy}"
+    elif away and (is_loopback(host := parse_server(url).host) or is_every_address(host)):
+        option = "public_url" if server.public_url else "host"
+        what = (
+            f"pilots in {which} would be given {url}, which is their own node unless they run on this machine"
+        )
+        remedy = "let public_url be the address by which nodes reach this server"
+        if option == "host":
+            remedy = "listen where nodes reach it (host, tls_certificate, tls_key) and set public_url to that address"
+        yield f"server.{option}", f"{what}; {remedy}"
+    if away and not server.port and not server.public_url:
+        what = (
+            f"port 0 is another one at each start, and pilots in {which} that wait would ask at the old one"
+        )
+        yield "server.port", f"{what}; set a port"
+
+
+def _certificate(config: ServerConfig) -> Iterator[_Found]:
+    """Whether pilots and users believe the certificate for the address that they get."""
+    server = config.server
+    if not server.tls_certificate or (is_every_address(server.host) and not server.public_url):
+        return
+    name = parse_server(config.pilot_url).host
+    refusal = _refusal(server.tls_certificate, server.tls_key, name)
+    if refusal:
+        kind = "DNS" if address_of(name) is None else "IP"
+        what = f"pilots and users are given {config.pilot_url} and would refuse {server.tls_certificate}: {refusal}"
+        remedy = f"make one that is good now and has subjectAltName = {kind}:{name}, or let public_url have a name of it"
+        yield "server.tls_certificate", f"{what}; {remedy}"
+
+
+def _refusal(certificate: str, key: str, name: str) -> str:
+    """Why a client that trusts a certificate would refuse it for a name; "" if it would not."""
+    here = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    here.load_cert_chain(certificate, key, password=lambda: b"")
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusted_authorities(certificate).wrap_bio(to_client, to_server, server_hostname=name)
+    server = here.wrap_bio(to_server, to_client, server_side=True)
+    for turn in range(_TURNS):
+        try:
+            (server if turn % 2 else client).do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as wrong:
+            return wrong.verify_message.rstrip(".")
+    return ""
+
+
+def _missing_files(config: ServerConfig) -> Iterator[Fault]:
+    """Keys and credentials of batch systems that are not there, and that no command would make."""
+    written = {
+        path[1].lower(): path[1] for path in lines_of(config.texts.own) if path[0] == "backend" and path[1:]
+    }
+    for name, section in config.backends.items():
+        for option in (
+            ("identity", "certificate", "key", "token_file", "ca")
+            if name in written and not section.renew
+            else ()
+        ):
+            file = getattr(section, option)
+            if file and _is_missing(file):
+                message = f"{option}: there is no file {file}, so {name} cannot be asked; put it there, or correct its name"
+                yield _at(config, ("backend", written[name], option), message)
+
+
+def _is_missing(file: str) -> bool:
+    try:
+        Path(file).expanduser().stat()
+    except FileNotFoundError:
+        return True
+    except (OSError, RuntimeError):  # it is hidden, or there is no HOME
+        return False
+    return False
+
+
+def _leases(config: ServerConfig) -> Iterator[_Found]:
+    lease, heartbeat = config.pilots.lease_seconds, config.pilots.heartbeat_seconds
+    if lease <= heartbeat:
+        what = f"pilots send a heartbeat each {heartbeat:g} s and are lost {lease:g} s after one, with all their jobs"
+        yield "pilots.lease_seconds", f"{what}; let lease_seconds be several times heartbeat_seconds"
+
+
+def _short_queues(config: ServerConfig) -> Iterator[Fault]:
+    """VOs of which no queue is as long as a job that says nothing of its time."""
+    asked = JobSpec(executable="").norm_cpu_seconds
+    if any("h_cpu" in str(value) for value in config.job_classes.defaults.values()):
+        return
+    said: dict[str, list[str]] = {}
+    found: dict[str, tuple[QueueOffer, Fault]] = {}
+    for vo in sorted(config.resources.vos):
+        table = QueueTable(config.resources, vo)
+        offers = offers_of(table, vo, life_seconds=config.pilots.life_seconds)
+        best = max(offers, key=lambda one: one.request.norm_cpu_seconds, default=None)
+        if best is not None and best.request.norm_cpu_seconds < asked:
+            name = "/".join(best.queue)
+            said.setdefault(name, []).append(vo)
+            found.setdefault(name, (best, _cause(config, table, best)))
+    for name, (best, cause) in found.items():
+        seconds, vos = best.request.norm_cpu_seconds, said[name]
+        of = f"VO{'s' * (len(vos) > 1)} {', '.join(vos)}"
+        what = f"no queue of {of} takes a job that says no CPUTime, which then is {asked} s"
+        why = f"the longest, {name}, has {seconds} s of it by {cause.message}"
+        remedy = "make it longer"
+        if seconds >= _MINUTE:
+            default = f'[job_classes.defaults] l_hard = "h_cpu={seconds}"'
+            remedy = f"let jobs say CPUTime (lode submit --cpu-time {seconds // _MINUTE}m), or set {default}"
+        yield Fault(message=f"{what}: {why}; {remedy}", source=cause.source)
+
+
+def _cause(config: ServerConfig, table: QueueTable, offer: QueueOffer) -> Fault:
+    """What makes a queue as short as it is, and where that is written."""
+    settings, params = offer.settings, table.params(offer.bit)
+    names = (
+        ["CPUTime", "maxCPUTime"]
+        if settings.norm_cpu_seconds == offer.request.norm_cpu_seconds
+        else ["WallTime"]
+    )
+    for name in names:
+        one = params.get(fold(name))
+        life = config.pilots.life_seconds
+        if one is not None and (name != "WallTime" or not life or (settings.wall_seconds or life) <= life):
+            return Fault(message=f"its {name}", source=one.source or FilePosition())
+    return _at(config, ("pilots", "life_seconds"), f"life_seconds = {config.pilots.life_seconds} of [pilots]")

@@ -1,0 +1,232 @@
+"""The protocol of a batch system: submit copies of a pilot, ask for their states, cancel them.
+
+All calls block and are safe from several threads. For every backend, a pilot that the batch system does not list is
+UNKNOWN, neither ended nor failed. When the system cannot be asked, the caller keeps what it knew: each call but `submit`
+raises `BackendFault`, with `transient=True` if the same call may succeed later.
+
+A pilot is known by its stamp, which its batch system keeps (as the name of the job or an attribute of it), and by its
+native id there. A native id that was given out again, or by another cluster, is another pilot: a backend compares both,
+and answers UNKNOWN where they do not belong together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Protocol
+
+import msgspec
+
+from lodesman.decide.resources import QueueId
+
+_SUBMISSION: Final = re.compile(r"[A-Za-z0-9_]{1,48}")
+OUTPUT_BYTES: Final = 64 << 10
+"""How much of a pilot's output is shown: its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PilotSpec:
+    """One submission: `count` copies of one pilot, numbered from 1. In cores, MB and seconds, 0 means no requirement.
+
+    Nothing in it is a file of the server, so that it can travel. A copy runs `PYTHON PROGRAM --file FILE --copy NUMBER` in a
+    folder of its own, where PROGRAM holds `program` (a zipapp) and FILE, with mode 0600, `pilot_file`. That holds a secret:
+    no argument, environment or log shows it. `options` are words for the submit command, as an administrator gave them.
+    `forwards`: what is behind the queue chooses where the copies run; they find that out.
+    """
+
+    queue: QueueId
+    submission: str
+    count: int
+    program: bytes = field(repr=False)
+    pilot_file: bytes = field(repr=False)
+    python: str = "python3"
+    cores: int = 1
+    memory_mb: int = 0
+    wall_seconds: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    forwards: bool = False
+
+    def stamps(self) -> dict[int, str]:
+        """Number -> stamp of all copies."""
+        return {number: stamp_of(self.submission, number) for number in range(1, self.count + 1)}
+
+
+def stamp_of(submission: str, number: int) -> str:
+    """The stamp of a copy."""
+    return f"{submission}-{number}"
+
+
+def split_stamp(stamp: str) -> tuple[str, int] | None:
+    """The submission and the number of a copy; None for a text that is no stamp of a copy."""
+    submission, dash, number = stamp.rpartition("-")
+    if dash and number.isascii() and number.isdigit() and _SUBMISSION.fullmatch(submission):
+        return submission, int(number)
+    return None
+
+
+def join_token_of(secret: str, number: int) -> str:
+    """The join token of a copy: who knows it knows neither the secret of its submission nor the tokens of other copies.
+
+    The pilot derives it in the same way (`pilot.context.parse_pilot_file`; a test holds the two equal).
+    """
+    return hmac.new(secret.encode(), str(number).encode(), hashlib.sha256).hexdigest()
+
+
+def unusable(spec: PilotSpec) -> str:
+    """Why no process can have these words and this environment; empty if one can."""
+    if not _SUBMISSION.fullmatch(spec.submission):
+        return "a submission has 1 to 48 letters, digits and '_'"
+    texts = (spec.python, *spec.options, *spec.environment, *spec.environment.values())
+    if any("\0" in text for text in texts) or any("=" in name or not name for name in spec.environment):
+        return "the command or the environment contains a character that no process can have"
+    try:
+        for text in texts:
+            os.fsencode(text)
+    except UnicodeEncodeError:
+        return "the command or the environment cannot be encoded"
+    return ""
+
+
+class SubmitRefusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a copy was not submitted; `transient`: the same call may succeed later."""
+
+    reason: str
+    transient: bool
+
+
+class SubmitResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Each stamp of a submission is a key of at most one of the two: of one that is in neither, it is not known whether it
+    was submitted (the answer did not come), and a census finds out.
+
+    `accepted` gives the native id, a text that the same backend understands after a restart too, and people at the batch
+    system as well.
+    """
+
+    accepted: Mapping[str, str] = msgspec.field(default_factory=dict)
+    refused: Mapping[str, SubmitRefusal] = msgspec.field(default_factory=dict)
+
+
+def refused(spec: PilotSpec, reason: str, *, transient: bool) -> SubmitResult:
+    """No copy was submitted, all for one reason."""
+    return SubmitResult(
+        refused=dict.fromkeys(spec.stamps().values(), SubmitRefusal(reason=reason, transient=transient))
+    )
+
+
+class NativeState(StrEnum):
+    """The state of a pilot in the batch system. ENDED is final and means that no process is left. HELD: it waits, and does
+    not start by itself.
+    """
+
+    WAITING = "waiting"
+    HELD = "held"
+    RUNNING = "running"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+
+
+class NativeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One observation of one pilot; times are in UNIX seconds, None and '' where they are not known.
+
+    `exit_code` is 128 + n for an end by signal n. `word` is the state in the batch system's own words, with its reason;
+    `detail` is a sentence for people. `host`: where it runs or ran.
+    """
+
+    state: NativeState
+    observed_at: float
+    exit_code: int | None = None
+    detail: str = ""
+    word: str = ""
+    host: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+class CancelOutcome(StrEnum):
+    """The result of a cancel.
+
+    REMOVED: it waited and never starts. ORDERED: it runs and was ordered to end. ENDED: it had ended.
+    UNKNOWN: no such pilot is known. FAILED: the order did not arrive, so cancel again.
+    """
+
+    REMOVED = "removed"
+    ORDERED = "ordered"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+    FAILED = "failed"
+
+
+class BatchLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue at `observed_at` (UNIX seconds); None means unknown.
+
+    `waiting`, `running` and `held` count our pilots there, by the batch system's own list; `others_waiting` and
+    `others_running` all other jobs. `slots`: pilots that can run there at once, the running ones included; `free_cores`:
+    cores that no job has. `fault`: why nothing newer is known; `credential`: why nothing may be submitted with what it is
+    asked with.
+    """
+
+    observed_at: float
+    fault: str = ""
+    credential: str = ""
+    waiting: int | None = None
+    running: int | None = None
+    held: int | None = None
+    others_waiting: int | None = None
+    others_running: int | None = None
+    slots: int | None = None
+    free_cores: int | None = None
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """The most that one submission may have: copies, and bytes of its script with all that travels in it."""
+
+    copies: int = 1_000
+    script_bytes: int = 4 << 20
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a queue would ever run a pilot like this one, in the batch system's own words; None: it does not say. `final`:
+    it would not, for a reason that does not pass by itself; many systems say the same of a node that is down for a moment.
+    """
+
+    possible: bool | None
+    detail: str = ""
+    final: bool = False
+
+
+class Backend(Protocol):
+    """The calls; the contract suite (tests/contract) runs on every implementation."""
+
+    sizes: Sizes
+
+    def submit(self, spec: PilotSpec) -> SubmitResult:
+        """Submit all copies. Does not raise if the batch system refuses. A submission never runs twice: one that is known
+        already is refused. Raises BackendFault if it is not known whether any copy was submitted.
+        """
+
+    def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
+        """Stamp -> status, one for each of `pilots` (stamp -> native id)."""
+
+    def cancel(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
+        """Order waiting, held and running pilots (stamp -> native id) to end; asking twice does no harm."""
+
+    def census(self) -> dict[str, str]:
+        """Stamp -> native id of all pilots that the system remembers, ended ones too."""
+
+    def loads(self, queues: Sequence[QueueId]) -> dict[QueueId, BatchLoad]:
+        """The loads of these queues, asked for together."""
+
+    def check(self, spec: PilotSpec) -> Check:
+        """Ask without submitting anything."""
+
+    def output(self, stamp: str, native_id: str) -> bytes | None:
+        """The end of what a pilot wrote, at most OUTPUT_BYTES, also after its end; None if nothing is kept."""
+
+    def forget(self, pilots: Mapping[str, str]) -> None:
+        """Remove what is kept of ended pilots (stamp -> native id): outputs, and records of jobs that need it."""

@@ -1,0 +1,275 @@
+"""Starts the keepers of local pilots, ends pilots in steps, and kills what is left of those whose keepers were killed.
+
+Where the system lets this process make one, each pilot gets a cgroup v2; the keeper kills by descent in any case. A
+left-over process is known by the mark that the backend puts in a pilot's environment, or by a working directory inside the
+pilot's own; its descendants go with it. Never this process or its ancestors, and never by directory alone a process
+with a terminal: a person may be reading the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import resource
+import select
+import signal
+import stat
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from lodesman.base.durable import sync_directory, write_durably
+from lodesman.server.engines import keeper, process_tree
+from lodesman.server.engines.damage import as_damage, is_there, make_folder, make_way
+from lodesman.server.engines.isolation import Isolation
+from lodesman.server.engines.pilot_directory import PROGRAM, STAMP, PilotDirectory
+from lodesman.server.engines.process_tree import Process, descendants, process_table, signal_process
+
+MARK: Final = "LODESMAN_STAMP"
+ROOT_MARK: Final = "LODESMAN_PILOTS"
+"""Names the folder of the pilots: that of another server may have been copied from this one, stamps and all."""
+_LOCK_NUMBER: Final = 3
+# How often keepers are checked that are about to end.
+_CHECK_AGAIN_SECONDS: Final = 0.02
+_SWEEP_SECONDS: Final = 5.0
+
+
+def root_mark(root: Path) -> str:
+    """What names a folder of pilots in the environment of each. Raises OSError."""
+    return hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]
+
+
+def keep_program(programs: Path, program: bytes) -> tuple[Path, bool]:
+    """The file of a zipapp in this folder, written if it is not there or damaged; whether it was. Raises OSError.
+
+    Each has a name of its own: pilots that waited for long may begin with one of an earlier server.
+    """
+    folder = programs.absolute() / hashlib.sha256(program).hexdigest()[:16]
+    path, found = folder / PROGRAM, None
+    try:
+        with as_damage():
+            found = keeper.read_regular(str(path))
+    except ValueError:
+        found = b""
+    except FileNotFoundError:
+        found = b"" if any(is_there(one) and not one.is_dir() for one in (folder.parent, folder)) else None
+    if found != program:
+        for one in (folder.parent, folder):
+            make_folder(one)
+        make_way(path)
+        for one in (folder.parent, folder):
+            one.chmod(0o755)
+            sync_directory(one.parent)
+        write_durably(path, program, mode=0o755)
+    return path, found is not None and found != program
+
+
+def launch(directory: PilotDirectory, *, python: str, cgroups: bool, isolation: Isolation) -> int | None:
+    """Hand the pilot and its lock to a new keeper; its number, or None if the pilot is kept or was started.
+
+    The keeper inherits the lock without a gap: whenever this process is killed, the pilot waits or is kept. Raises OSError;
+    ValueError if what was submitted is damaged.
+    """
+    with directory.locked() as lock:
+        if lock is None or directory.was_started():
+            return None
+        directory.begin()
+        cgroup = make_cgroup(_cgroup_of(directory.path.resolve())) if cgroups else None
+        try:
+            plan = isolation.plan(directory.path / "work")
+            return _spawn(directory, lock, python, [cgroup or "", plan])
+        except OSError:
+            if cgroup is not None:
+                process_tree.remove_cgroup(cgroup)
+            raise
+
+
+def _cgroup_of(path: Path) -> str:
+    """The name of a pilot's cgroup: another server on this machine may have a pilot of the same stamp."""
+    return f"lodesman-{path.name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
+
+
+def _own_cgroup(pilot: PilotDirectory) -> str | None:
+    """The cgroup that was made for it, by its record. One of another name is none of its: the folder of the pilots may be a
+    copy of another server's. Earlier releases took the folder's name as it was given.
+    """
+    cgroup = pilot.record().get("cgroup") or ""
+    own = {_cgroup_of(path) for path in (pilot.path, pilot.path.resolve())}
+    return cgroup if cgroup.rpartition("/")[2] in own else None
+
+
+def limit_open_files(pid: int, soft: int) -> None:
+    """Set the soft limit of open files of a new keeper, and so of what it starts; 0: leave it."""
+    if soft:
+        with contextlib.suppress(OSError, ValueError):  # it has ended
+            _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(soft, hard) if hard >= 0 else soft, hard))
+
+
+def _spawn(directory: PilotDirectory, lock: int, python: str, more: list[str]) -> int:
+    log = _open_log(directory)
+    try:
+        return os.posix_spawn(
+            python,
+            [python, "-I", "-S", keeper.__file__, str(directory.path), str(_LOCK_NUMBER), *more],
+            {"PATH": os.environ.get("PATH", os.defpath)},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, log, 1),
+                (os.POSIX_SPAWN_DUP2, log, 2),
+                (os.POSIX_SPAWN_DUP2, lock, _LOCK_NUMBER),
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+        )
+    finally:
+        os.close(log)
+
+
+def _open_log(directory: PilotDirectory) -> int:
+    """The log of its keeper, at a number that is none of the standard streams. Raises OSError; ValueError with its name if
+    something else lies there.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    damaged = ValueError(f"keeper.log of pilot {directory.stamp}")
+    try:
+        with as_damage():
+            log = os.open(directory.path / "keeper.log", flags, 0o600)
+    except ValueError:
+        raise damaged from None
+    try:
+        if not stat.S_ISREG(os.fstat(log).st_mode):
+            raise damaged
+        return fcntl.fcntl(log, fcntl.F_DUPFD_CLOEXEC, 10)
+    finally:
+        os.close(log)
+
+
+def make_cgroup(name: str) -> str | None:
+    """The path of a new cgroup of this name below this process's own; None if it cannot be made or killed."""
+    try:
+        own, mounts = (Path("/proc/self", file).read_text() for file in ("cgroup", "mountinfo"))
+        parent = _own_directory(own, mounts)
+        if parent is None:
+            return None
+        made = parent / name
+        made.mkdir(exist_ok=True)
+    except OSError:
+        return None
+    if (made / "cgroup.kill").exists():
+        return str(made)
+    process_tree.remove_cgroup(str(made))
+    return None
+
+
+def _own_directory(own: str, mounts: str) -> Path | None:
+    """The directory of this process's cgroup v2, from the texts of /proc/self/cgroup and /proc/self/mountinfo.
+
+    None without cgroup v2, and where the mount shows another part of the tree (a bind mount inside a container).
+    """
+    path = next((line[3:] for line in own.splitlines() if line.startswith("0::/")), None)
+    if path is None or "/.." in path:
+        return None
+    for line in mounts.splitlines():
+        mount, _, kind = line.partition(" - ")
+        fields = mount.split()
+        if len(fields) < 5 or not kind.startswith("cgroup2 "):
+            continue
+        root, point = fields[3].rstrip("/"), fields[4]
+        if path == root or path.startswith(root + "/"):
+            # The kernel writes blanks and backslashes as octal numbers.
+            point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), point)
+            return Path(point + path.removeprefix(root))
+    return None
+
+
+def stop_kept(pilots: Sequence[PilotDirectory], *, grace_seconds: float, deadline_seconds: float) -> None:
+    """Wait until none of these pilots is kept; kill them after `grace_seconds`, and all of them after the deadline."""
+    begin = time.monotonic()
+    left = _wait_until_free(pilots, begin + grace_seconds)
+    for pilot in left:
+        for process in pilot.processes()[:1]:
+            signal_process(process, keeper.KILL_ORDER)
+    left = _wait_until_free(left, begin + deadline_seconds)
+    if left:
+        roots = [process.pid for pilot in left for process in pilot.processes()]
+        sweep(left, roots=roots, timeout=_SWEEP_SECONDS)
+    _wait_until_free(left, time.monotonic() + 1.0)
+
+
+def sweep(pilots: Sequence[PilotDirectory], *, roots: Collection[int] = (), timeout: float) -> set[str]:
+    """Kill all that is left of these pilots; the stamps of those that are not gone after `timeout` seconds.
+
+    `roots` are processes whose descendants go too, whatever mark they carry.
+    """
+    paths = {pilot.stamp: pilot.path for pilot in pilots}
+    cgroups = [cgroup for pilot in pilots if (cgroup := _own_cgroup(pilot))]
+
+    def find() -> list[Process]:
+        table = process_table()
+        tops = [pid for pid in {*roots, *marked(paths, table)} if pid in table]
+        return [table[pid] for pid in tops] + descendants(table, tops)
+
+    for cgroup in cgroups:
+        process_tree.kill_cgroup(cgroup)
+    # Twice: the first pass may have missed a process that forked behind it.
+    if process_tree.kill_family(find, timeout) or process_tree.kill_family(find, timeout):
+        return set(marked(paths, process_table()).values()) or set(paths)
+    for cgroup in cgroups:
+        process_tree.remove_cgroup(cgroup)
+    return set()
+
+
+def marked(paths: Mapping[str, Path], table: Mapping[int, Process]) -> dict[int, str]:
+    """Number -> stamp of the processes that carry a mark of these pilots (stamp -> directory)."""
+    spared, pid = set(), os.getpid()
+    while pid in table:
+        spared.add(pid)
+        pid = table[pid].parent
+    stamps = {pid: _stamp_of(process, paths) for pid, process in table.items() if pid not in spared}
+    return {pid: stamp for pid, stamp in stamps.items() if stamp is not None}
+
+
+def stamps_here(root: Path, table: Mapping[int, Process]) -> set[str]:
+    """The stamps of all living pilots that were started in this folder."""
+    marks = (_marks_of(process) for process in table.values())
+    return {stamp for stamp, folder in marks if folder == root_mark(root) and STAMP.fullmatch(stamp)}
+
+
+def _marks_of(process: Process) -> tuple[str, str]:
+    """The stamp, and what names the folder of its pilots; both '' for a process that is gone or another user's."""
+    environment = b""
+    with contextlib.suppress(OSError):
+        environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+    marks = dict(variable.partition(b"=")[::2] for variable in environment.split(b"\0"))
+    return os.fsdecode(marks.get(MARK.encode(), b"")), os.fsdecode(marks.get(ROOT_MARK.encode(), b""))
+
+
+def _stamp_of(process: Process, paths: Mapping[str, Path]) -> str | None:
+    """The pilot that this process belongs to; None for processes that are gone or another user's."""
+    try:
+        place = Path(f"/proc/{process.pid}/cwd").readlink()
+    except OSError:
+        return None
+    stamp, root = _marks_of(process)
+    if stamp in paths and root in ("", root_mark(paths[stamp].parent)):  # earlier releases gave none
+        return stamp
+    if process.tty:
+        return None
+    return next((stamp for stamp, path in paths.items() if place.is_relative_to(path)), None)
+
+
+def _wait_until_free(pilots: Sequence[PilotDirectory], until: float) -> list[PilotDirectory]:
+    """Wait for the ends of the keepers and guards; the pilots that are still kept at `until` (monotonic)."""
+    left = list(pilots)
+    while True:
+        left = [pilot for pilot in left if pilot.kept()]
+        rest = until - time.monotonic()
+        if not left or rest <= 0:
+            return left
+        select.select([], [], [], min(rest, _CHECK_AGAIN_SECONDS))

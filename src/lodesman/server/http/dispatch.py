@@ -1,0 +1,265 @@
+"""From a request to the function that answers it, by the table of calls: find, authorise, decode, call, encode."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.responses import Response
+
+from lodesman.base.errors import InvalidRequest, LodesmanError, Unavailable
+from lodesman.languages.jobs.record import shown
+from lodesman.server.http import wire
+from lodesman.server.http.auth import authorise
+from lodesman.server.http.fairness import origin_of
+from lodesman.server.http.wire import Answer, Disconnected, Receive, Scope, Send
+from lodesman.server.store.audit import Audited
+from lodesman.server.store.journal import Command
+from lodesman.server.store.sqlite import refusal_of
+from lodesman.wire.accounts import AuditAction, AuditNote, Principal
+from lodesman.wire.call import Call, Nothing, Process
+from lodesman.wire.calls import CALLS
+
+log = logging.getLogger(__name__)
+
+_Q = TypeVar("_Q")
+_B = TypeVar("_B")
+_A = TypeVar("_A")
+_S = TypeVar("_S")
+
+_ENCODER = msgspec.json.Encoder()
+_NOBODY = Principal(kind="none")
+# A number in a path that the database can hold.
+_NUMBER, _WORD = "([0-9]{1,18})", "([^/]+)"
+# Escapes of what every client writes plainly in a path: / \\ and the unreserved characters of RFC 3986.
+_DISGUISED = re.compile(rb"%(?:2[def]|5[cf]|7e|3[0-9]|[46][1-9a-f]|[57][0-9a])", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Request(Generic[_Q, _B]):
+    """A request that may be made: who makes it, what path, query and body hold. `size`: bytes of the body. `scope` and
+    `receive` are for functions that read a file.
+    """
+
+    who: Principal
+    query: _Q
+    body: _B
+    size: int
+    scope: Scope
+    receive: Receive
+
+    def audited(self, command: Command, action: AuditAction, subject: str, detail: str = "") -> Audited:
+        """A command that the audit trail names: who asked for it, and from where."""
+        return Audited(
+            command, AuditNote(action, subject, self.who.name, origin_of(self.scope), detail=detail)
+        )
+
+
+_Function = Callable[[_S, Request[_Q, _B]], Awaitable[_A | Response]]
+
+
+class Endpoint(Generic[_S]):
+    """A call with the function that answers it; the function's first argument is the state of the process."""
+
+    def __init__(self, call: Call[Any, Any, Any], function: _Function[_S, Any, Any, Any]) -> None:
+        self.call = call
+        self.function = function
+        self.path = pattern_of(call)
+        self._decoder = msgspec.json.Decoder(call.body) if call.has_body else None
+        self._fields = msgspec.structs.fields(call.query)
+        self._lists = {one.name for one in self._fields if _is_list(one.type)}
+        self._parameters = [one.name for one in self._fields if one.name not in call.names]
+
+    async def request(
+        self, who: Principal, names: tuple[str, ...], scope: Scope, receive: Receive
+    ) -> Request[Any, Any]:
+        """`names`: the values of the names in the path. Raises InvalidRequest, TooLarge, Disconnected."""
+        query: Any = Nothing()
+        given: dict[str, Any] = {}
+        if scope["query_string"]:
+            given |= _parameters(scope["query_string"], self._parameters, self._lists)
+        if self._fields:
+            given |= zip(self.call.names, names, strict=True)
+            known = [one for one in self._fields if one.name in given]
+            query = self.call.query(
+                **{one.name: _value(one.name, one.type, given[one.name]) for one in known}
+            )
+        if self._decoder is None:
+            return Request(who, query, Nothing(), 0, scope, receive)
+        raw = await wire.read_body(receive, self.call.most_bytes)
+        return Request(who, query, wire.decode(self._decoder, raw), len(raw), scope, receive)
+
+
+def serves(call: Call[_Q, _B, _A]) -> Callable[[_Function[_S, _Q, _B, _A]], Endpoint[_S]]:
+    """Make a function the one that answers a call. It may answer with a response of its own, too: a file or a text."""
+    return lambda function: Endpoint(call, function)
+
+
+def _parameters(raw: bytes, known: Sequence[str], lists: Collection[str]) -> dict[str, Any]:
+    """The parameters of a query string, each once, but for `lists`. Raises InvalidRequest."""
+    try:
+        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict")
+    except ValueError:
+        raise InvalidRequest("The query string is not of the form name=value&name=value in UTF-8.") from None
+    several = {name: [value for one, value in pairs if one == name] for name in lists}
+    pairs = [one for one in pairs if one[0] not in lists]
+    given: dict[str, Any] = dict(pairs)
+    if unknown := given.keys() - set(known):
+        hint = f"There are {', '.join(known)}." if known else "This call has none."
+        raise InvalidRequest(f"There is no parameter {shown(min(unknown))}.", hint=hint)
+    if len(given) < len(pairs):
+        raise InvalidRequest("A parameter is given twice.")
+    return given | {name: values for name, values in several.items() if values}
+
+
+def _is_list(kind: Any) -> bool:
+    return any(get_origin(one) is list for one in get_args(kind))
+
+
+def _value(name: str, kind: Any, text: Any) -> Any:
+    """A parameter as its type wants it. Raises InvalidRequest."""
+    if isinstance(text, list):
+        try:
+            return msgspec.convert(text, kind)
+        except msgspec.ValidationError as wrong:
+            raise InvalidRequest(f"{name}: {wrong}.", parameter=name) from None
+    if kind is str:
+        return text
+    if kind is bool:
+        if text not in ("true", "false"):
+            raise InvalidRequest(f"{name} must be true or false.", parameter=name)
+        return text == "true"
+    words = [word for one in (kind, *get_args(kind)) if get_origin(one) is Literal for word in get_args(one)]
+    if words:
+        if text not in words:
+            raise InvalidRequest(f"{name} must be one of {', '.join(words)}.", parameter=name)
+        return text
+    meta = getattr(kind, "__metadata__", ())
+    least, most = (meta[0].ge, meta[0].le) if meta else (0, 10**18)
+    if not (text.isascii() and text.isdigit()) or len(text) > 18 or not least <= int(text) <= most:
+        raise InvalidRequest(f"{name} must be a number from {least} to {most}.", parameter=name)
+    return int(text)
+
+
+@cache
+def _endpoints(
+    process: Process, modules: tuple[ModuleType, ...]
+) -> tuple[Mapping[tuple[str, str], Endpoint[Any]], Sequence[Endpoint[Any]]]:
+    """The endpoints of a process: those without names in their paths by method and path, and the others."""
+    served = [one for module in modules for one in vars(module).values() if isinstance(one, Endpoint)]
+    found = [one for one in served if one.call.process == process]
+    counts = Counter(one.call for one in found)
+    wrong = [call.path for call in CALLS if counts[call] != (call.process == process)]
+    if wrong:
+        raise LookupError(f"The {process} process has no function, or more than one, for {wrong}.")
+    plain: Mapping[tuple[str, str], Endpoint[Any]] = {
+        (one.call.method, one.call.path): one for one in found if not one.call.names
+    }
+    return plain, [one for one in found if one.call.names]
+
+
+class Dispatcher(Generic[_S]):
+    """The ASGI application of one process; its subclasses find who makes a request, and answer what is not a call."""
+
+    def __init__(self, process: Process, state: _S, modules: Iterable[ModuleType]) -> None:
+        """`modules` have the functions: one for each call of the process. Raises LookupError if it is otherwise."""
+        self.state = state
+        self._process = process
+        self._plain: Mapping[tuple[str, str], Endpoint[_S]]
+        self._patterns: Sequence[Endpoint[_S]]
+        self._plain, self._patterns = _endpoints(process, tuple(modules))
+
+    def authenticate(self, scope: Scope, call: Call[Any, Any, Any]) -> Principal:
+        """Who makes the request. Raises Unauthorized."""
+        raise NotImplementedError
+
+    def check(self, who: Principal) -> None:
+        """A body may take its time. Raises LodesmanError if the caller may not ask any more what that asks."""
+
+    async def otherwise(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that is not a call of this process."""
+        raise NotImplementedError
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            return
+        try:
+            endpoint, names = self._find(scope)
+            if endpoint is None:
+                await self.otherwise(scope, receive, send)
+                return
+            who = _NOBODY
+            if endpoint.call.who != "none":
+                who = self.authenticate(scope, endpoint.call)
+                authorise(who, endpoint.call.who)
+            call = endpoint.call
+            with wire.room_for(scope, call.most_bytes, who) if call.has_body else nullcontext():
+                request = await endpoint.request(who, names, scope, receive)
+                if call.has_body and who is not _NOBODY:
+                    self.check(who)
+                answer = await endpoint.function(self.state, request)
+            if isinstance(answer, Response):
+                await answer(scope, receive, send)
+            else:
+                await wire.send_answer(send, *wire.json_answer(_ENCODER.encode(answer)))
+        except LodesmanError as error:
+            await self._refuse(scope, send, wire.error_answer(error))
+        except Disconnected:
+            return
+        except Exception as bug:
+            await self._refuse(scope, send, failed(scope["path"], bug))
+
+    def _find(self, scope: Scope) -> tuple[Endpoint[_S] | None, tuple[str, ...]]:
+        """Raises InvalidRequest for a path that a filter before the server would read as another."""
+        if b"%" in scope["raw_path"] and _DISGUISED.search(scope["raw_path"].split(b"?")[0]):
+            raise InvalidRequest("The path has slashes, letters or digits that are percent-encoded.")
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        plain = self._plain.get((method, scope["path"]))
+        if plain is not None:
+            return plain, ()
+        for endpoint in self._patterns:
+            found = endpoint.path.fullmatch(scope["path"]) if endpoint.call.method == method else None
+            if found is not None:
+                return endpoint, found.groups()
+        return None, ()
+
+    async def _refuse(self, _scope: Scope, send: Send, answer: Answer) -> None:
+        status, headers, body = answer
+        if self._process == "reading":
+            # How long a connection lives is between the client and the hot process.
+            headers = [one for one in headers if one[0] != b"connection"]
+        await wire.send_answer(send, status, headers, body)
+
+
+@cache
+def pattern_of(call: Call[Any, Any, Any]) -> re.Pattern[str]:
+    """What the path of a call must be: numbers where its query has numbers."""
+    kinds: Mapping[str, Any] = {one.name: one.type for one in msgspec.structs.fields(call.query)}
+    path = re.sub(r"{(\w+)}", lambda name: _NUMBER if kinds[name[1]] is int else _WORD, call.path)
+    return re.compile(path)
+
+
+def failed(path: str, bug: Exception) -> Answer:
+    """The answer to a request that met a full disk, wrong rights, or a bug, which is logged with its traceback."""
+    if isinstance(bug, OSError) and (refusal := refusal_of(bug, Path())):
+        log.warning("a request failed: %s", refusal, extra={"path": path})
+        return wire.error_answer(refusal)
+    if isinstance(bug, PermissionError):
+        # Where its data are is for administrators.
+        log.error("the server may not use a file or folder of its own: %s", bug, extra={"path": path})
+        words = "The server may not use a file or folder of its own data, which its log names."
+    else:
+        log.error("a request failed", exc_info=bug, extra={"path": path})
+        words = "The server failed to answer this; its log says why."
+    return wire.error_answer(Unavailable(words, hint="Ask its administrators."))

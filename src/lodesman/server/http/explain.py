@@ -1,0 +1,356 @@
+"""`why` of jobs, pilots and CE queues, and `plan` of jobs, resources and shares, in the reading process.
+
+A plan is worked out in a thread, on a read connection of its own; one that takes too long is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from operator import attrgetter
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from lodesman.base.errors import InvalidRequest, NotFound, TooLarge, Unavailable
+from lodesman.decide.explain.pilot import PilotNow, explain_ended
+from lodesman.decide.explain.queue import explain_queue
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.decide.matching.task_queue import key_to_json
+from lodesman.decide.resources import MANUAL, Fault, FilePosition, QueueId, load_resources
+from lodesman.languages.jobclass.rights import split_name
+from lodesman.languages.quota.matching import QuotaJob
+from lodesman.server.http.auth import own_vo, vo_of
+from lodesman.server.http.dispatch import Request, serves
+from lodesman.server.http.quotas import known_names, read_sets
+from lodesman.server.http.read_side import ReadSide
+from lodesman.server.http.wire import following, page
+from lodesman.server.loops.candidates import OwnQueue, own_queues
+from lodesman.server.loops.limit_use import LimitUse, limit_use, limits_at
+from lodesman.server.reads.director_plans import plan_director
+from lodesman.server.reads.explain import Explainer
+from lodesman.server.reads.plan_gates import plan_gates
+from lodesman.server.reads.plan_quotas import plan_quotas
+from lodesman.server.reads.plans import LiveState, plan_job, plan_shares
+from lodesman.server.reads.rehearsal import plan_resources
+from lodesman.server.reads.site_gates import GateReader
+from lodesman.server.reads.sites import exact_node, find_node
+from lodesman.server.store.accounts import groups_by_user
+from lodesman.server.store.read.why import pilot_facts, pilots_of_queue
+from lodesman.server.writer.groups import know_shares
+from lodesman.wire import calls, inner_calls
+from lodesman.wire import requests as asks
+from lodesman.wire.accounts import Principal
+from lodesman.wire.call import Nothing
+from lodesman.wire.jsv import Verified, VerifyBody
+from lodesman.wire.pilots import PilotLog
+from lodesman.wire.plans import DirectorPlans, JobPlan, PlannedIteration, ResourcesPlan, SharesPlan
+from lodesman.wire.quotas import BucketRow, PlanQuotasBody, QuotaPlan, QuotaUses, UsesQuery
+from lodesman.wire.service import Limited, LimitsAt, PilotLoad
+from lodesman.wire.site_ads import PlanGatesBody
+from lodesman.wire.vocabulary import JobState, PilotState
+from lodesman.wire.why_jobs import JobWaits, JobWaitsNot
+from lodesman.wire.why_pilots import PilotWhy
+from lodesman.wire.why_queues import QueueExplained
+
+# A plan may take this long, and wait this long for others.
+_PLAN_SECONDS = 60.0
+_WAIT_SECONDS = 30.0
+_MOST_LIMITS_ASKED = 1_000
+
+_T = TypeVar("_T")
+
+# --- why ----------------------------------------------------------------------------------------------------------------
+
+
+def _explainer(side: ReadSide) -> Explainer:
+    classes = cache(partial(side.classes, side.db))
+    return Explainer(side.db, side.policy, side.fresh(), side.clock(), classes=classes)
+
+
+@serves(calls.JOB_WHY)
+async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -> JobWaits | JobWaitsNot:
+    """Why a job waits; of one `queue`, SITE/CE/QUEUE, all that it has against the job."""
+    job, path = side.job(request.query.job, request.who, for_vo_admins=True), request.query.queue
+    queue = _named_queue(side, request.who, path, "queue") if path else None
+    limits = Limited()
+    if job.state is JobState.WAITING:
+        queues = _explainer(side).eligible(job.task_queue)
+        limits = await _limits(side, request.who, limits_at(queues, side.watches, task_queue=job.task_queue))
+    return replace(_explainer(side), limits=lambda *_: limits).job(job, queue)
+
+
+async def _limits(side: ReadSide, who: Principal, asked: LimitsAt) -> Limited:
+    """What limits jobs there now, with those who use it that the caller may see; nothing while the hot process is away."""
+    try:
+        limits: Limited = await side.ask_hot(inner_calls.LIMITED, asked)
+    except Unavailable:
+        return Limited()
+    if limits.buckets:
+        use = await _limit_use(side)
+        limits.buckets = [use.named(one, own_vo(who)) for one in limits.buckets]
+    return limits
+
+
+async def _limit_use(side: ReadSide) -> LimitUse:
+    return await side.costly.get(("limit-use", side.policy.digest), partial(limit_use, side.policy))
+
+
+@serves(calls.QUOTA_USES)
+async def _quota_uses(side: ReadSide, request: Request[UsesQuery, Nothing]) -> QuotaUses:
+    asked, found = request.query, await side.ask_hot(inner_calls.LIMIT_BUCKETS, Nothing())
+    use = await _limit_use(side)
+    if asked.user or asked.job_class:
+        job = _asked_job(side, asked)
+        found = [row for row in found if use.concerns(row, job)]
+    some, more = page(following(found, asked.after, asked.limit, _bucket), asked.limit, _bucket)
+    return QuotaUses(uses=[use.named(one, own_vo(request.who)) for one in some], **more)
+
+
+def _asked_job(side: ReadSide, asked: UsesQuery) -> QuotaJob:
+    job_class, variant = split_name(asked.job_class)
+    lists = side.policy.vocabulary.with_accounts(groups_by_user(side.db)).lists_of(asked.user)
+    return QuotaJob(user=asked.user, user_lists=lists, job_class=job_class, variant=variant)
+
+
+def _bucket(row: BucketRow) -> str:
+    return "\n".join((row.rule, *row.of, row.resource))
+
+
+@serves(calls.PILOT_WHY)
+async def _pilot_why(side: ReadSide, request: Request[asks.PilotAt, Nothing]) -> PilotWhy:
+    """Why a pilot, by number or stamp, got nothing."""
+    facts = pilot_facts(side.db, request.query.pilot, own_vo(request.who))
+    if facts.row.ended_at is None:
+        found = await side.ask_hot(inner_calls.PILOT_NOW, PilotLoad(facts.row.id, facts.promised))
+        now = msgspec.json.decode(found, type=PilotNow)
+        if not now.joined and facts.row.state is PilotState.RUNNING:
+            facts = pilot_facts(side.db, str(facts.row.id))  # it ended in between
+        if facts.row.ended_at is None:
+            return _explainer(side).pilot(facts, now)
+    return explain_ended(facts, side.clock())
+
+
+@serves(calls.PILOT_LOGS)
+async def _pilot_log(side: ReadSide, request: Request[asks.PilotAt, Nothing]) -> PilotLog:
+    """What a pilot, by number or stamp, wrote. Raises NotFound if nothing is kept, BackendFault."""
+    row = pilot_facts(side.db, request.query.pilot, own_vo(request.who)).row
+    watch = side.director.watches.get(row.backend) if side.director is not None else None
+    never = f"Pilot {row.id} has written nothing:"
+    if row.backend == MANUAL:
+        raise NotFound(f"A person started pilot {row.id}, or will: its output is where that was done.")
+    if row.native_id is None:
+        why = f" ({row.reason})" if row.reason else ""
+        raise NotFound(f"{never} the batch system {row.backend} has not accepted it{why}.")
+    if watch is None:
+        raise NotFound(f"The output of pilot {row.id} is at {row.backend}, which is configured no more.")
+    found = await asyncio.to_thread(watch.backend.output, row.stamp, row.native_id)
+    if found is None and row.state is PilotState.SUBMITTED:
+        raise NotFound(f"{never} it waits at the batch system {row.backend} as {row.native_id}.")
+    if found is None:
+        raise NotFound(
+            f"The batch system {row.backend} keeps nothing of pilot {row.id}.",
+            hint="What a pilot wrote is kept for a day after its end; one that never started has written nothing.",
+        )
+    text = found.decode("utf-8", "replace")
+    return PilotLog(row.id, row.stamp, row.backend, row.native_id, row.host, text)
+
+
+@serves(calls.QUEUE_WHY)
+async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -> QueueExplained:
+    """Why no pilots are sent to a queue, named by `path` or by `site`, `ce` and `queue`."""
+    asked = request.query
+    vo = vo_of(asked.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
+    place, explainer = _place(side, request.who, asked), _explainer(side)
+    offer, gate = side.policy.vo_config(vo).offer(place), None
+    if offer is not None and side.director is not None:
+        queue_id, mask = QueueId(*place), side.keeper.mask(side.db)
+        own = own_queues((state, queue_id, at) for state, at in pilots_of_queue(side.db, place))
+        mine = own.get(queue_id, OwnQueue())
+        reader = GateReader(db=side.db, tree=side.policy.config.tree, options=side.gates)
+        at_site = reader.limit(place.site, explainer.now)
+        # A batch system may take its time.
+        gate = await asyncio.to_thread(
+            side.director.gate, vo, offer, mine, mask=mask, now=explainer.now, site=at_site
+        )
+    config, pilots_of = side.config(request.who), own_vo(request.who)
+    facts = explainer.queue_facts(place, vo, gate, config=config, pilots_of=pilots_of)
+    if facts.configured is None and not facts.live and not facts.sent:
+        raise NotFound(f"There is no queue {'/'.join(place)[:200]}.", hint="See: lode queue ls.")
+    with suppress(Unavailable):
+        limits = await side.ask_hot(inner_calls.LIMITED, limits_at([QueueId(*place)], side.watches))
+        kept, never = (
+            frozenset(tq_id for one in limits.some for tq_id in ids(one))
+            for ids in (attrgetter("ids"), attrgetter("never"))
+        )
+        facts = replace(facts, limited=kept, never_start=never)
+    return explain_queue(facts)
+
+
+def _place(side: ReadSide, who: Principal, asked: asks.NodeQuery) -> QueueId:
+    parts = (asked.site, asked.ce, asked.queue)
+    if all(parts):
+        return _open_to(side, who, QueueId(*parts))
+    if any(parts) or not asked.path:
+        raise InvalidRequest("Name the queue: site, ce and queue; or path, SITE/CE/QUEUE.", parameter="path")
+    return _named_queue(side, who, asked.path, "path")
+
+
+def _open_to(side: ReadSide, who: Principal, place: QueueId) -> QueueId:
+    """The queue, be it configured or not. Raises NotFound for one that does not admit the caller's VO."""
+    if side.policy.config.tree.find(place) is not None:
+        exact_node(side.config(who).tree, place)
+    return place
+
+
+def _named_queue(side: ReadSide, who: Principal, path: str, parameter: str) -> QueueId:
+    """The queue of a text SITE/CE/QUEUE, be it configured or not. Raises InvalidRequest, NotFound."""
+    if path.count("/") < 2:
+        raise InvalidRequest("Name the queue: SITE/CE/QUEUE.", parameter=parameter)
+    try:
+        node = find_node(side.config(who).tree, path)
+    except NotFound:
+        # It may be gone from the configuration, and pilots still be there.
+        return _open_to(side, who, QueueId(*path.split("/", 2)))
+    if not node.queue:
+        raise InvalidRequest(f"{path[:200]} is a {node.kind}, not a queue.", parameter=parameter)
+    return QueueId(*node)
+
+
+# --- plan ---------------------------------------------------------------------------------------------------------------
+
+
+@serves(calls.PLAN_JOB)
+async def _plan_job(side: ReadSide, request: Request[Nothing, asks.PlanJobBody]) -> JobPlan:
+    who, verified = request.who, None
+    wanted = asks.SubmitBody(**msgspec.structs.asdict(request.body))
+    if side.jsv.is_set:
+        verified = await side.verifier.verified(VerifyBody(wanted, who.name, who.groups, side.jsv))
+    limits = _LimitsOfPlan(side, who, asyncio.get_running_loop())
+    return await _plan(side, side.job_plans, partial(plan_job, wanted, who, verified), limits)
+
+
+@serves(inner_calls.VERIFY)
+async def _verify(side: ReadSide, request: Request[Nothing, VerifyBody]) -> Verified:
+    """Ask the server's JSV what becomes of a submission."""
+    return Verified(await side.verifier.verified(request.body))
+
+
+@serves(calls.PLAN_RESOURCES)
+async def _plan_resources(side: ReadSide, request: Request[Nothing, asks.PlanResourcesBody]) -> ResourcesPlan:
+    files = side.configuration().resource_files if request.body.add else ()
+    return await _plan(side, side.large_plans, partial(_resources, request.body, files))
+
+
+@serves(calls.PLAN_DIRECTOR)
+async def _plan_director(side: ReadSide, request: Request[Nothing, asks.PlanDirectorBody]) -> DirectorPlans:
+    return await _plan(side, side.large_plans, partial(plan_director, request.body))
+
+
+@serves(calls.PLAN_GATES)
+async def _plan_gates(side: ReadSide, request: Request[Nothing, PlanGatesBody]) -> PlannedIteration:
+    return await _plan(side, side.large_plans, partial(plan_gates, request.body))
+
+
+@serves(calls.PLAN_SHARES)
+async def _plan_shares(side: ReadSide, request: Request[Nothing, asks.PlanSharesBody]) -> SharesPlan:
+    know_shares(side.db, side.policy, side.clock())
+    return await _plan(side, side.large_plans, partial(plan_shares, request.body.shares))
+
+
+@serves(calls.PLAN_QUOTAS)
+async def _plan_quotas(side: ReadSide, request: Request[Nothing, PlanQuotasBody]) -> QuotaPlan:
+    """Raises InvalidConfig with all faults of the text, InvalidRequest."""
+
+    def make(state: LiveState) -> QuotaPlan:
+        known = known_names(state.policy, state.classes(), state.db)
+        return plan_quotas(*read_sets(request.body.text, state.policy, known), state)
+
+    return await _plan(side, side.large_plans, make)
+
+
+@dataclass(slots=True)
+class _LimitsOfPlan:
+    """What limits the jobs of a plan, asked by its thread; not for very many kinds of jobs."""
+
+    side: ReadSide
+    who: Principal
+    loop: asyncio.AbstractEventLoop
+    found: dict[TaskQueueKey, Limited] = field(default_factory=dict)
+
+    def __call__(self, key: TaskQueueKey, queues: Sequence[QueueId]) -> Limited:
+        known = self.found.get(key)
+        if known is None and len(self.found) < _MOST_LIMITS_ASKED:
+            asked = limits_at(queues, self.side.watches, key=key_to_json(key))
+            answer = asyncio.run_coroutine_threadsafe(_limits(self.side, self.who, asked), self.loop)
+            known = self.found[key] = answer.result(_PLAN_SECONDS)
+        return known or Limited()
+
+
+def _unlimited(_key: TaskQueueKey, _queues: Sequence[QueueId]) -> Limited:
+    return Limited()
+
+
+async def _plan(
+    side: ReadSide,
+    room: asyncio.Semaphore,
+    make: Callable[[LiveState], _T],
+    limits: Callable[[TaskQueueKey, Sequence[QueueId]], Limited] = _unlimited,
+) -> _T:
+    """Work it out in a thread. Raises Unavailable while others take the room, TooLarge for what takes too long."""
+    try:
+        async with asyncio.timeout(_WAIT_SECONDS):
+            await room.acquire()
+    except TimeoutError:
+        raise Unavailable("Other plans are being worked out.", hint="Try again in a moment.") from None
+    try:
+        return await asyncio.to_thread(_work, side, make, limits)
+    finally:
+        room.release()
+
+
+def _work(
+    side: ReadSide,
+    make: Callable[[LiveState], _T],
+    limits: Callable[[TaskQueueKey, Sequence[QueueId]], Limited],
+) -> _T:
+    with closing(side.db.database.reader()) as db:
+        deadline = time.monotonic() + _PLAN_SECONDS
+
+        def tick() -> None:
+            if time.monotonic() > deadline:
+                words = f"This plan takes more than {_PLAN_SECONDS:g} s to work out."
+                raise TooLarge(words, hint="Ask again when the server has less to do.", seconds=_PLAN_SECONDS)
+
+        keeper, now, director = side.fresh(), side.clock(), side.director
+        return make(
+            LiveState(
+                db=db,
+                policy=side.policy,
+                keeper=keeper,
+                now=now,
+                limits=limits,
+                tick=tick,
+                director=director,
+                classes=cache(partial(side.classes, db)),
+            )
+        )
+
+
+def _resources(body: asks.PlanResourcesBody, files: tuple[str, ...], state: LiveState) -> ResourcesPlan:
+    """`files`: the server's own, which are read as well; one that cannot be read is a fault."""
+    faults: list[Fault] = []
+    texts: list[tuple[str, str]] = []
+    for name in files:
+        try:
+            texts.append((name, Path(name).read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError) as fault:
+            faults.append(Fault(message=f"it cannot be read: {fault}", source=FilePosition(file=name)))
+    texts += [(file.name, file.text) for file in body.files]
+    config = load_resources(texts, faults=faults)
+    return plan_resources(config, [name for name, _ in texts], state, limit=body.limit)

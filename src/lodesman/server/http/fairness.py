@@ -1,0 +1,116 @@
+"""What one caller leaves to the others: turns of users at the writer, and waits of strangers who are refused too often."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+from lodesman.server.http.wire import Scope, header
+from lodesman.wire.accounts import AuditNote
+
+# Different addresses and tokens that are counted apart until they are noted.
+_MOST = 1_000
+_OTHERS = ("many addresses", "")
+_WAIT_SECONDS = 1.0
+# Of a request that the hot process forwards: nobody else may say it.
+ORIGIN = b"x-lode-origin"
+_MOST_WAITING = 2_000
+
+
+class Strangers:
+    """Belongs to the event loop. `most`: refusals of one address in a second that are answered at once; `most_open`: its
+    requests of what needs no token.
+    """
+
+    def __init__(self, *, most: int = 20, most_open: int = 100) -> None:
+        self.most, self.most_open = most, most_open
+        self._refused: Counter[tuple[str, str]] = Counter()
+        self._second, self._lately = 0, Counter[tuple[str, bool]]()
+        self._waiting, self._never = 0, asyncio.Event()
+
+    async def wait_if_many(self, origin: str, *, is_open: bool = False) -> bool:
+        """Count a refusal, or a request that `is_open` to all; if there were too many of that address in this second,
+        keep it waiting. Returns whether.
+        """
+        second = int(asyncio.get_running_loop().time())
+        if second != self._second:
+            self._second, self._lately = second, Counter()
+        self._lately[origin, is_open] += 1
+        if self._lately[origin, is_open] <= (self.most_open if is_open else self.most):
+            return False
+        if self._waiting < _MOST_WAITING:
+            self._waiting += 1
+            try:
+                async with asyncio.timeout(_WAIT_SECONDS):
+                    await self._never.wait()
+            except TimeoutError:
+                pass
+            finally:
+                self._waiting -= 1
+        return True
+
+    def refused(self, origin: str, token: str) -> None:
+        """A request from this address was refused. `token`: which one in words, or the beginning of its hash; '' without."""
+        key = (origin, token)
+        self._refused[key if key in self._refused or len(self._refused) < _MOST else _OTHERS] += 1
+
+    def take(self) -> list[AuditNote]:
+        """What was counted since the last time."""
+        found, self._refused = self._refused, Counter()
+        return [
+            AuditNote("login-refused", token or "no token", "", origin, count)
+            for (origin, token), count in found.items()
+        ]
+
+
+def origin_of(scope: Scope) -> str:
+    """The address that a request comes from, '' if it has none; of one that was forwarded over the socket, what is said."""
+    client = scope.get("client")
+    return str(client[0]) if client else header(scope, ORIGIN).decode("latin-1")
+
+
+_FEW = 100
+
+
+class _Timed(Protocol):
+    """An outcome that knows how many seconds of the writer it took."""
+
+    seconds: float
+
+
+class Turns:
+    """One action at a time for each user; commands of all users together rest as long as they worked, if others came.
+
+    Their own time is counted and doubled, since the commit of what they wrote takes about as long again. Those about many
+    jobs come one after the other; those about few share commits. `applied`: how many commands the writer has applied.
+    """
+
+    def __init__(self, post: Callable[[Any], Awaitable[Any]], applied: Callable[[], int]) -> None:
+        self._post, self._applied = post, applied
+        self._own = self._others = 0
+        self._of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._of_many = asyncio.Lock()
+        self._free_at = 0.0
+
+    def of(self, user: str) -> asyncio.Lock:
+        """What a user's action holds until it has ended."""
+        return self._of.setdefault(user, asyncio.Lock())
+
+    async def command(self, command: Any, *, jobs: int) -> Any:
+        """Post a command about that number of jobs when it is time, and wait for its answer. Raises the LodesmanError that
+        refused it.
+        """
+        loop = asyncio.get_running_loop()
+        async with self._of_many if jobs > _FEW else nullcontext():
+            # Since the last one was posted: what waited behind it was applied together with it.
+            if self._applied() - self._own > self._others:
+                await asyncio.sleep(max(0.0, self._free_at - loop.time()))
+            self._others = self._applied() - self._own
+            outcome: _Timed = await self._post(command)
+            self._own += 1
+            self._free_at = max(self._free_at, loop.time()) + 2 * outcome.seconds
+        return outcome

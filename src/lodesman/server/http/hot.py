@@ -1,0 +1,303 @@
+"""The hot process's ASGI application: what changes something and what pilots ask often; all else is forwarded.
+
+Requests are forwarded to the reading process over a Unix socket, streamed both ways, with one connection for each. It is
+closed from here: a server that closes it while a body still comes would lose its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import nullcontext, suppress
+from functools import partial
+from typing import Any
+
+from lodesman.base.errors import (
+    InvalidRequest,
+    LodesmanError,
+    NotFound,
+    TooOften,
+    Unauthorized,
+    Unavailable,
+    counted,
+)
+from lodesman.server.http import (
+    claims,
+    groups,
+    hosts,
+    job_classes,
+    pilots,
+    quotas,
+    readers,
+    service,
+    shares,
+    site_ads,
+    sites,
+    users,
+    waiting,
+    wire,
+)
+from lodesman.server.http.auth import authenticate, authorise
+from lodesman.server.http.core import Core
+from lodesman.server.http.dispatch import Dispatcher
+from lodesman.server.http.fairness import ORIGIN, origin_of
+from lodesman.server.http.pulse import Pulse
+from lodesman.server.http.wire import Answer, Disconnected, Headers, Receive, Scope, Send
+from lodesman.server.writer.accounts import SITE
+from lodesman.wire import calls, inner_calls
+from lodesman.wire.accounts import Principal
+from lodesman.wire.call import Call, encode
+from lodesman.wire.client.exchange import HttpAnswer, fault_of
+from lodesman.wire.jsv import Verified, VerifyBody
+
+_HEAD_LIMIT = 65_536
+_CHUNK = 1 << 16
+_ANSWER_SECONDS = 120.0
+_HOP = frozenset(
+    {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"expect", b"te", b"trailer"}
+)
+
+# They need no token.
+_OPEN = frozenset({calls.HEALTH.path, calls.OPENAPI.path})
+
+_Life = Callable[[], Awaitable[None]]
+
+
+def _too_often(what: str) -> Answer:
+    words = f"Too many requests of this address {what}."
+    return wire.error_answer(TooOften(words, hint="Check the token, and try again later."))
+
+
+class HotApp(Dispatcher[Core]):
+    """`forward` answers what is not a call of this process; `on_start` and `on_stop` run on the event loop."""
+
+    def __init__(
+        self,
+        core: Core,
+        forward: Callable[[Scope, Receive, Send], Awaitable[None]],
+        *,
+        on_start: _Life,
+        on_stop: _Life,
+    ) -> None:
+        modules = (
+            claims,
+            groups,
+            hosts,
+            job_classes,
+            pilots,
+            quotas,
+            readers,
+            service,
+            site_ads,
+            sites,
+            users,
+            waiting,
+        )
+        super().__init__("hot", core, modules)
+        self.forward = forward
+        self._on_start = on_start
+        self._on_stop = on_stop
+        # The web server's protocol makes these itself (`daemon.connections`), unless something is unusual.
+        self.direct: dict[str, claims.DirectCall] = {calls.CLAIM.path: partial(claims.direct_claim, core)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the application's life."""
+        if scope["type"] != "lifespan":
+            if await self._is_too_often(scope):
+                await super()._refuse(scope, send, _too_often("have no token"))
+            else:
+                await super().__call__(scope, receive, send)
+            return
+        # The server starts the application, and later ends it.
+        for step in (self._on_start, self._on_stop):
+            event = (await receive())["type"]
+            await step()
+            await send({"type": f"{event}.complete"})
+
+    def authenticate(self, scope: Scope, call: Call[Any, Any, Any]) -> Principal:
+        """Pilots find out where they run before they join."""
+        return self.state.principal(scope, joining=call is calls.SERVED_POOLS)
+
+    def check(self, who: Principal) -> None:
+        """Pilots that have ended have no session any more."""
+        if who.kind in ("user", SITE):
+            self.state.principals.check(who)
+
+    def admits(self, scope: Scope) -> bool:
+        """Whether a request brings a token that is good, which it keeps."""
+        try:
+            return self.state.principal(scope, noted=False) is not None
+        except Unauthorized:
+            return False
+
+    async def _is_too_often(self, scope: Scope) -> bool:
+        """Whether a stranger asks too often for what needs no token."""
+        if scope["path"] not in _OPEN or self.admits(scope):
+            return False
+        return await self.state.strangers.wait_if_many(origin_of(scope), is_open=True)
+
+    async def _refuse(self, scope: Scope, send: Send, answer: Answer) -> None:
+        """A refusal of a stranger may take its time."""
+        if "principal" not in scope and await self.state.strangers.wait_if_many(origin_of(scope)):
+            answer = _too_often("were refused")
+        await super()._refuse(scope, send, answer)
+
+    async def otherwise(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The reading process has it, and checks the token again. While it is gone, there are metrics of this one."""
+        who = None if scope["path"] == calls.OPENAPI.path else self.state.principal(scope)
+        try:
+            await self._forward_as_long(who, scope, receive, send)
+        except Unavailable:
+            if who is None or (scope["method"], scope["path"]) != (calls.METRICS.method, calls.METRICS.path):
+                raise
+            self.state.principals.check(who)
+            authorise(who, calls.METRICS.who)
+            await wire.send_answer(
+                send, *wire.metrics_answer(service.own_metrics(self.state, of_all=who.admin))
+            )
+
+    async def _forward_as_long(
+        self, who: Principal | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Forward it as long as the caller may ask this. Raises Disconnected to break off an answer that has begun."""
+        has_begun = False
+
+        async def note(message: MutableMapping[str, Any]) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            async with nullcontext() if who is None else self.state.principals.held(who):
+                await self.forward(scope, receive, note)
+        except LodesmanError:
+            if has_begun:
+                raise Disconnected from None
+            raise
+
+
+class InnerApp(Dispatcher[Core]):
+    """What the server's own processes ask, on a Unix socket (`daemon.connections.OwnProtocol`)."""
+
+    def __init__(self, core: Core) -> None:
+        super().__init__("inner", core, (hosts, service, shares))
+
+    def authenticate(self, scope: Scope, _call: Call[Any, Any, Any]) -> Principal:
+        """By the token of the background process."""
+        return authenticate(scope, self.state.lookup, self.state.clock())
+
+    async def otherwise(self, scope: Scope, _receive: Receive, _send: Send) -> None:
+        """There is nothing else."""
+        raise NotFound(f"No such endpoint: {scope['method']} {scope['path'][:200]}.")
+
+
+async def forward(pulse: Pulse, scope: Scope, receive: Receive, send: Send) -> None:
+    """Forward one request. Raises Unavailable while the reading process is not there, or gives no sign of life."""
+    reader, writer = await _connected(pulse, "reads")
+    try:
+        writer.write(_head(scope))
+        sending = asyncio.ensure_future(_send_body(receive, writer))
+        try:
+            length = wire.content_length(scope) or 0
+            head = _answer_head(reader, _ANSWER_SECONDS + length / wire.SLOWEST_BYTES)
+            status, headers = await pulse.watch(head)
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            size = b"0" if scope["method"] == "HEAD" else dict(headers).get(b"content-length", b"-1")
+            await _answer_body(reader, send, int(size))
+        finally:
+            sending.cancel()
+            await asyncio.wait({sending})
+    finally:
+        writer.close()
+
+
+async def _connected(pulse: Pulse, does: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the process. Raises Unavailable while there is no such process."""
+    with suppress(OSError):
+        return await pulse.connect(limit=_HEAD_LIMIT)
+    if pulse.health.standing(pulse.ticks()) != "restarting":
+        raise Unavailable(f"The part of the server that {does} is starting.", hint="Try again.")
+    raise Unavailable(
+        f"The part of the server that {does} ends again and again ({counted(pulse.health.restarts, 'time')}), "
+        "and is started again.",
+        hint="Administrators: see the server's log. Else try again.",
+    )
+
+
+async def ask_verifier(pulse: Pulse, token: str, body: VerifyBody) -> Verified:
+    """Have the reading process ask the server's JSV. Raises what refuses the submission, and Unavailable while that process
+    is not there, or if it ends before it has answered.
+    """
+    call, raw = inner_calls.VERIFY, encode(body)
+    head = f"{call.method} {call.path} HTTP/1.1\r\nauthorization: Bearer {token}\r\ncontent-length: {len(raw)}\r\n\r\n"
+    reader, writer = await _connected(pulse, "checks jobs")
+    try:
+        writer.write(head.encode() + raw)
+        status, headers = await pulse.watch(_answer_head(reader, call.timeout))
+        content = await reader.readexactly(int(dict(headers)[b"content-length"]))
+    except (ConnectionError, asyncio.IncompleteReadError):
+        raise Unavailable("The part of the server that checks jobs has ended.", hint="Try again.") from None
+    finally:
+        writer.close()
+    answer = HttpAnswer(status, "", content)
+    if not answer.good:
+        fault = fault_of(answer)
+        del fault.data["status"]  # it is said again
+        raise fault
+    return call.read(content)
+
+
+async def _answer_head(reader: asyncio.StreamReader, seconds: float) -> tuple[int, Headers]:
+    """Status and headers. They come when the body was sent, which may take its time. Raises Unavailable."""
+    try:
+        async with asyncio.timeout(seconds):
+            head = await reader.readuntil(b"\r\n\r\n")
+        status, *lines = head.rstrip(b"\r\n").split(b"\r\n")
+        parts = [line.partition(b":") for line in lines]
+        headers = [(name.lower(), value.strip()) for name, _, value in parts if name.lower() not in _HOP]
+        return int(status.split(b" ", 2)[1]), headers
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ValueError):
+        hint = "Try again."
+        raise Unavailable("The part of the server that reads did not answer.", hint=hint) from None
+
+
+async def _answer_body(reader: asyncio.StreamReader, send: Send, left: int) -> None:
+    """Pass on `left` bytes (-1: all that comes), as fast as the client takes them. Raises Disconnected if they break
+    off: the client must see that, and does by a connection that ends.
+    """
+    try:
+        while left and (chunk := await reader.read(_CHUNK)):
+            left -= len(chunk)
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    except ConnectionError:
+        raise Disconnected from None
+    if left > 0:
+        raise Disconnected
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _head(scope: Scope) -> bytes:
+    query = b"?" + scope["query_string"] if scope["query_string"] else b""
+    lines = [scope["method"].encode() + b" " + scope["raw_path"].split(b"?")[0] + query + b" HTTP/1.1"]
+    lines += [name + b": " + value for name, value in scope["headers"] if name not in _HOP and name != ORIGIN]
+    lines.append(ORIGIN + b": " + origin_of(scope).encode())
+    chunked = wire.header(scope, b"transfer-encoding")
+    if chunked or (scope["method"] in ("POST", "PUT", "PATCH") and not wire.header(scope, b"content-length")):
+        raise InvalidRequest("The request needs a Content-Length.")
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+async def _send_body(receive: Receive, writer: asyncio.StreamWriter) -> None:
+    """Pass the body on; when it does not come, or is not taken, the connection ends."""
+    more = True
+    while more:
+        try:
+            async with asyncio.timeout(wire.BODY_SECONDS):
+                message = await receive()
+                writer.write(message.get("body", b""))
+                await writer.drain()
+        except (OSError, TimeoutError):
+            message = {"type": "http.disconnect"}
+        more = message.get("more_body", False)
+        if message["type"] == "http.disconnect":
+            writer.close()

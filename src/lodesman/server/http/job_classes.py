@@ -1,0 +1,197 @@
+"""Job classes over HTTP: their texts are read and judged here, and hold from the commit on."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+
+from lodesman.base.errors import InvalidRequest
+from lodesman.decide.submission.native_table import IS_KEPT, REMARKS
+from lodesman.languages.gridengine.vocabulary import Vocabulary
+from lodesman.languages.jobclass import Classes, JobClass, write_class
+from lodesman.languages.jobclass.attributes import kind_of
+from lodesman.languages.jobclass.editing import Author, ClassEdit, edit_classes, error_of, one_error
+from lodesman.languages.jobclass.model import DEFAULT_VARIANT
+from lodesman.languages.jobclass.rights import LONGEST_SHOWN, MOST_NAMED, no_class, split_name
+from lodesman.languages.jobclass.specifiers import write_base
+from lodesman.languages.jobs.record import shown
+from lodesman.server.http.auth import sees_all
+from lodesman.server.http.core import Core
+from lodesman.server.http.dispatch import Request, serves
+from lodesman.server.store.job_classes import ClassChange, class_changes
+from lodesman.server.store.journal import Change, Command
+from lodesman.server.writer.job_classes import (
+    ClassesMoved,
+    configure_classes,
+    remove_classes,
+    set_classes,
+    switch_classes,
+)
+from lodesman.server.writer.resolving import value_problem
+from lodesman.wire import calls
+from lodesman.wire.accounts import Principal
+from lodesman.wire.call import Nothing
+from lodesman.wire.job_classes import (
+    ClassAt,
+    ClassesChanged,
+    ClassInFull,
+    ClassNoticeRow,
+    ClassRow,
+    ClassTextBody,
+    DropClassesBody,
+    JobClasses,
+    JobClassSection,
+    SwitchClassesBody,
+)
+from lodesman.wire.requests import AllQuery
+
+_MOST_TRIES = 3
+_MEANINGLESS = {name: REMARKS[name] for name in IS_KEPT}
+
+
+@serves(calls.JOB_CLASSES)
+async def _classes(core: Core, request: Request[AllQuery, Nothing]) -> JobClasses:
+    """Raises InvalidRequest."""
+    now, query = core.job_classes.now, request.query
+    places = [*islice(_places(now, query.after), query.limit + 1)]
+    some, changes = places[: query.limit], class_changes(core.reader)
+    more = len(places) > len(some)
+    return JobClasses(
+        classes=[_row(now.by_name[name], variant, changes.get(name)) for name, variant in some],
+        default_jc=now.default_jc, enforce_jc=now.enforce_jc, more=more, cursor=".".join(some[-1]) if more else "",
+    )  # fmt: skip
+
+
+def _places(classes: Classes, after: str) -> Iterator[tuple[str, str]]:
+    """Classes and variants in the order of the list, those behind one of them. Raises InvalidRequest."""
+    name, variant = split_name(after)
+    if after and ("." not in after or variant not in _variants(classes, name)):
+        raise InvalidRequest("`after` is no cursor of this list.", hint="Give `cursor` of the page before.")
+    names = sorted(classes.by_name)
+    for each in names[bisect_left(names, name) :]:
+        variants = _variants(classes, each)
+        begin = variants.index(variant) + 1 if after and each == name else 0
+        yield from ((each, one) for one in variants[begin:])
+
+
+def _variants(classes: Classes, name: str) -> list[str]:
+    """Of a class, the default first; none if there is no such class."""
+    found = classes.by_name.get(name)
+    return sorted(found.variants, key=lambda one: (one != DEFAULT_VARIANT, one)) if found else []
+
+
+def _row(one: JobClass, variant: str, change: ClassChange | None) -> ClassRow:
+    return ClassRow(
+        one.name, variant, one.state(variant).value,
+        owner=[shown(name, LONGEST_SHOWN) for name in one.owner[:MOST_NAMED]], revision=one.revision,
+        changed_at=change.at if change else None, changed_by=change.by if change else "",
+        more_owners=max(0, len(one.owner) - MOST_NAMED),
+    )  # fmt: skip
+
+
+@serves(calls.JOB_CLASS)
+async def _class(core: Core, request: Request[ClassAt, Nothing]) -> ClassInFull:
+    """Raises NotFound."""
+    return await asyncio.to_thread(_in_full, core.job_classes.now, request.query.name, request.query.variant)
+
+
+def _in_full(now: Classes, name: str, variant: str) -> ClassInFull:
+    """Raises NotFound."""
+    found = now.find(f"{name}.{variant}")
+    if not isinstance(found, tuple):
+        raise error_of(no_class(name) if variant == DEFAULT_VARIANT else found)
+    one = found[0]
+    values = {
+        name: write_base(kind_of(name), value) for name, value in one.snapshot(variant).attributes.items()
+    }
+    return ClassInFull(
+        name=one.name, text=write_class(one), revision=one.revision, disabled=sorted(one.disabled),
+        conflicts=now.conflicts_of(one.name), variant=variant, values=values,
+    )  # fmt: skip
+
+
+@serves(calls.SET_CLASSES)
+async def _set_classes(core: Core, request: Request[Nothing, ClassTextBody]) -> ClassesChanged:
+    """Raises one error with all faults of the text, TooLarge."""
+    body, by = request.body, _author(request.who)
+    how = "either" if body.trial else body.how
+    groups = frozenset(core.policy.config.groups)
+
+    def edit(before: Classes) -> ClassEdit:
+        complexes = before.vocabulary.complexes
+        problem = partial(value_problem, complexes) if complexes else None
+        return edit_classes(
+            before, body.text, by, how, groups=groups, meaningless=_MEANINGLESS, problem=problem
+        )
+
+    def command(found: ClassEdit) -> Command | None:
+        if found.faults:
+            raise one_error(found.faults)
+        if body.trial:
+            return None
+        change = Change(set_classes, core.job_classes, found, by, most=core.limits.job_classes)
+        return request.audited(change, "class-changed", ", ".join(found.changed))
+
+    found = await _agreed(core, edit, command)
+    notices = [ClassNoticeRow(one.job_class, one.attribute, one.message, one.line) for one in found.notices]
+    return ClassesChanged(list(found.changed), notices)
+
+
+@serves(calls.DROP_CLASSES)
+async def _drop_classes(core: Core, request: Request[Nothing, DropClassesBody]) -> ClassesChanged:
+    """Raises one error with all refusals."""
+    names = list(dict.fromkeys(request.body.names))
+    change = Change(
+        remove_classes,
+        core.job_classes,
+        core.quotas,
+        names,
+        _author(request.who),
+        tree=core.policy.config.tree,
+    )
+    await core.command(request.audited(change, "class-removed", ", ".join(names)))
+    return ClassesChanged(names)
+
+
+@serves(calls.SWITCH_CLASSES)
+async def _switch_classes(core: Core, request: Request[Nothing, SwitchClassesBody]) -> ClassesChanged:
+    """Raises one error with all refusals."""
+    names, on = list(dict.fromkeys(request.body.names)), request.body.switch == "enable"
+    change = Change(switch_classes, core.job_classes, names, _author(request.who), on=on)
+    await core.command(request.audited(change, "class-enabled" if on else "class-disabled", ", ".join(names)))
+    return ClassesChanged(names)
+
+
+async def use_configuration(core: Core, vocabulary: Vocabulary, section: JobClassSection) -> None:
+    """Judge the classes by a new configuration. Raises LodesmanError."""
+
+    def edit(before: Classes) -> ClassEdit:
+        return ClassEdit(after=before.under(vocabulary, section))
+
+    await _agreed(core, edit, lambda found: Change(configure_classes, core.job_classes, found.after))
+
+
+async def _agreed(
+    core: Core, edit: Callable[[Classes], ClassEdit], command: Callable[[ClassEdit], Command | None]
+) -> ClassEdit:
+    """What is judged beside the loop and the writer, and stored if nothing changed meanwhile; else again."""
+    async with core.one_edit:
+        for left in reversed(range(_MOST_TRIES)):
+            found = await asyncio.to_thread(edit, core.job_classes.now)
+            order = command(found)
+            try:
+                if order is not None:
+                    await core.command(order)
+            except ClassesMoved:
+                if not left:
+                    raise
+            else:
+                break
+    return found
+
+
+def _author(who: Principal) -> Author:
+    return Author(name=who.name, is_manager=sees_all(who))

@@ -1,0 +1,139 @@
+"""Lists of jobs and submissions, and what all lists read from the parameters of a query."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from functools import partial
+from operator import attrgetter
+
+from msgspec.structs import asdict, replace
+
+from lodesman.base.errors import InvalidRequest
+from lodesman.languages.jobs.record import shown
+from lodesman.server.http.auth import may_touch, own_vo, reads_as, sees_all, vo_administered
+from lodesman.server.http.dispatch import Request, serves
+from lodesman.server.http.read_side import ReadSide
+from lodesman.server.http.wire import page
+from lodesman.server.reads.explain import Explainer
+from lodesman.server.store import Reader
+from lodesman.server.store.read.described import check_name, described_as
+from lodesman.server.store.read.job_lists import JobQuery, list_jobs
+from lodesman.server.store.read.submissions import Sight
+from lodesman.server.store.read.task_queues import name_groups_and_classes
+from lodesman.server.store.read.usage import count_jobs
+from lodesman.server.store.readers import shared_with
+from lodesman.wire import calls, jobs
+from lodesman.wire.accounts import Principal
+from lodesman.wire.call import Nothing
+from lodesman.wire.job_queries import CountsQuery, JobsQuery, SubmissionRow, Submissions, SubmissionsQuery
+from lodesman.wire.requests import MOST_ID
+from lodesman.wire.vocabulary import JobState, MainReason
+
+_NUMBERS = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
+
+
+@serves(calls.JOBS)
+async def _jobs(side: ReadSide, request: Request[JobsQuery, Nothing]) -> jobs.Jobs:
+    """Jobs by id range and filters; one's own, or with `all` all that one may see."""
+    who, asked = request.who, _after(request.query)
+    _check(asked)
+    query = JobQuery(
+        **asdict(asked) | {"limit": asked.limit + 1, "owner": _owner(asked, who)},
+        sight=_sight(side, who),
+        states=words("state", asked.state, JobState),
+    )
+    found = await side.costly.run(partial(_list_named, query=query))
+    some, more = page(found, asked.limit, attrgetter("id"))
+    if asked.start:
+        keeper, now = side.fresh(), side.clock()
+        await side.costly.run(lambda db: Explainer(db, side.policy, keeper, now).estimate_starts(some))
+    return jobs.Jobs(list(side.names.fill(some)), **more)
+
+
+def _list_named(db: Reader, query: JobQuery) -> list[jobs.Job]:
+    found = list_jobs(db, query)
+    name_groups_and_classes(db, found)
+    return found
+
+
+def _after(asked: JobsQuery) -> JobsQuery:
+    """The jobs that follow a page; ids are their cursors. Raises InvalidRequest."""
+    reached = numbers(asked.after, 1)
+    if reached is None:
+        return asked
+    if asked.newest:
+        return replace(asked, last=min(asked.last, max(0, reached[0] - 1)))
+    return replace(asked, first=max(asked.first, reached[0] + 1))
+
+
+@serves(calls.JOB_COUNTS)
+async def _job_counts(side: ReadSide, request: Request[CountsQuery, Nothing]) -> jobs.Counts:
+    who = request.who
+    may = may_touch(who, side.policy.sharing_groups(), for_vo_admins=True)
+    owner = who.name if request.query.own else None
+    vo = own_vo(who) if owner is None else ""
+    counts = await side.costly.get(("counts", owner, vo), partial(count_jobs, owner=owner, vo=vo))
+    return jobs.Counts([one for one in counts if may(one.owner, one.group, who.vo)])
+
+
+@serves(calls.SUBMISSIONS)
+async def _submissions(side: ReadSide, request: Request[SubmissionsQuery, Nothing]) -> Submissions:
+    """Submissions with their jobs counted; one's own, or with `all` all that one may see."""
+    who, asked = request.who, request.query
+    _check(asked)
+    states, (before,) = words("state", asked.state, JobState), numbers(asked.after, 1) or (MOST_ID,)
+    asked = replace(asked, owner=_owner(asked, who))
+    sight = _sight(side, who)
+
+    def read(db: Reader) -> tuple[list[SubmissionRow], int | None]:
+        rows, after = side.submissions.find(db, asked, sight, states=states, before=before)
+        shared = shared_with(db, sight.reads)
+        for row in rows:
+            row.shared_by = "" if row.owner == who.name else shared.get(row.id, "")
+        return rows, after
+
+    found, following = await side.costly.run(read)
+    if following is None:
+        return Submissions(found)
+    return Submissions(found, more=True, cursor=str(following))
+
+
+def _owner(asked: JobsQuery | SubmissionsQuery, who: Principal) -> str:
+    """Whose jobs are asked for; '' for those of all."""
+    return asked.owner or ("" if asked.all or asked.shared else who.name)
+
+
+def _sight(side: ReadSide, who: Principal) -> Sight:
+    shared = side.policy.sharing_groups().intersection(who.groups)
+    if sees_all(who):
+        return Sight(reads=reads_as(who))
+    whole_vo = bool(vo_administered(who))
+    return Sight(who.name, sorted(shared), who.vo, whole_vo=whole_vo, reads=reads_as(who))
+
+
+def _check(asked: JobsQuery | SubmissionsQuery) -> None:
+    """Raises InvalidRequest for words that are unknown."""
+    words("reason", asked.reason, MainReason)
+    check_name(asked.name)
+    described_as(asked)
+
+
+def words(parameter: str, text: str, kind: type[StrEnum]) -> tuple[str, ...]:
+    """The words of a parameter, with commas between. Raises InvalidRequest for one that is unknown."""
+    known, found = list(kind), tuple(dict.fromkeys(filter(None, text.split(","))))
+    for word in found:
+        if word not in known:
+            hint = f"There are {', '.join(known)}."
+            raise InvalidRequest(f"{parameter}: {shown(word)} is unknown.", hint=hint, parameter=parameter)
+    return found
+
+
+def numbers(after: str, count: int) -> tuple[int, ...] | None:
+    """The numbers of a cursor that is made of them; None without one. Raises InvalidRequest."""
+    if not after:
+        return None
+    found = tuple(map(int, after.split("."))) if _NUMBERS.fullmatch(after) else ()
+    if len(found) != count:
+        raise InvalidRequest("`after` is no cursor of this list.", hint="Give `cursor` of the page before.")
+    return found

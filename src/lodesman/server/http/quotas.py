@@ -1,0 +1,135 @@
+"""Resource quota sets over HTTP: they are read and checked here, and hold from the commit on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+
+from lodesman.base.errors import InvalidConfig, InvalidRequest, SyntaxFault
+from lodesman.decide.matching.policy import Policy
+from lodesman.languages.jobclass import Classes
+from lodesman.languages.quota.matching import check_size, learn
+from lodesman.languages.quota.notices import notices
+from lodesman.languages.quota.reading import read_quota_sets
+from lodesman.languages.quota.rules import FilterTag, QuotaSet, write_quota_sets
+from lodesman.server.http.core import Core
+from lodesman.server.http.dispatch import Request, serves
+from lodesman.server.http.fairness import origin_of
+from lodesman.server.store import Reader
+from lodesman.server.store.accounts import groups_by_user
+from lodesman.server.store.journal import Change, Command
+from lodesman.server.store.quotas import quota_sets
+from lodesman.server.writer.quotas import go_on, remove_quotas, set_quotas, use_limits
+from lodesman.wire import calls
+from lodesman.wire.accounts import AuditNote
+from lodesman.wire.call import Nothing
+from lodesman.wire.quotas import (
+    DropQuotasBody,
+    QuotaNoticeRow,
+    QuotaResourceRow,
+    QuotaResources,
+    QuotasChanged,
+    QuotaSetRow,
+    QuotaSets,
+    QuotaTextBody,
+)
+
+
+@serves(calls.QUOTAS)
+async def _quotas(core: Core, _request: Request[Nothing, Nothing]) -> QuotaSets:
+    found = core.quotas.in_use
+    return QuotaSets([
+        QuotaSetRow(
+            row.name, one.enabled, len(one.rules), row.text, row.changed_at, row.changed_by
+        )
+        for row in quota_sets(core.reader) if (one := found.get(row.name)) is not None
+    ])  # fmt: skip
+
+
+@serves(calls.SET_QUOTAS)
+async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> QuotasChanged:
+    """Raises InvalidConfig with all faults of the text, Conflict, NotFound, TooLarge."""
+    body = request.body
+    known = known_names(core.policy, core.job_classes.now, core.reader)
+    sets, odd = await asyncio.to_thread(read_sets, body.text, core.policy, known)
+    await asyncio.to_thread(_make_ready, {**core.quotas.in_use, **{one.name: one for one in sets}})
+    names = [one.name for one in sets]
+    if not body.trial:
+        note = AuditNote(
+            "quota-changed", ", ".join(names), request.who.name, origin_of(request.scope),
+            detail=write_quota_sets(sets),
+        )  # fmt: skip
+        await follow(core, Change(set_quotas, core.quotas, sets, new=body.how == "add", note=note))
+    return QuotasChanged(names, odd)
+
+
+def _make_ready(sets: Mapping[str, QuotaSet]) -> None:
+    """Raises TooLarge."""
+    check_size(sets.values())
+    learn(sets.values())
+
+
+@serves(calls.DROP_QUOTAS)
+async def _drop_quotas(core: Core, request: Request[Nothing, DropQuotasBody]) -> QuotasChanged:
+    names = list(dict.fromkeys(request.body.names))
+    note = AuditNote("quota-removed", ", ".join(names)[:1_000], request.who.name, origin_of(request.scope))
+    await follow(core, Change(remove_quotas, core.quotas, names, note))
+    return QuotasChanged(names)
+
+
+@serves(calls.QUOTA_RESOURCES)
+async def _resources(core: Core, _request: Request[Nothing, Nothing]) -> QuotaResources:
+    return QuotaResources([
+        QuotaResourceRow(one.name, one.shortcut, one.kind, one.consumable, one.default)
+        for one in core.policy.vocabulary.complexes
+    ])  # fmt: skip
+
+
+async def follow(core: Core, change: Command) -> None:
+    """Make a change of rules; it answers when they are in use. Raises as the change."""
+    are_used = await core.command(change)
+    while are_used is False:
+        are_used = await core.command(Change(go_on, core.quotas))
+
+
+async def use_policy(core: Core, policy: Policy) -> None:
+    """Limit by the vocabulary and the limits of sites of a configuration, and by the groups of accounts. Raises as the
+    change.
+    """
+    await follow(core, Change(use_limits, core.quotas, policy.vocabulary, policy.config.limits))
+
+
+Known = Mapping[FilterTag, Collection[str]]
+"""Names that there are now, by kind, of users those of groups (`@group`), too; of hosts, which are known from pilots alone,
+and of PEs there is no list.
+"""
+
+
+def known_names(policy: Policy, classes: Classes, db: Reader) -> Known:
+    """The names that filters may have."""
+    accounts = groups_by_user(db)
+    jcs = {f"{one.name}.{variant}" for one in classes.by_name.values() for variant in one.variants}
+    return {
+        FilterTag.QUEUES: {queue.queue for queue in policy.config.tree.queue_ids()},
+        FilterTag.JCS: {*classes.by_name, *jcs},
+        FilterTag.USERS: {*accounts, *(f"@{group}" for groups in accounts.values() for group in groups)},
+    }
+
+
+def read_sets(text: str, policy: Policy, known: Known) -> tuple[Sequence[QuotaSet], list[QuotaNoticeRow]]:
+    """The sets of a text, and what is odd in them. Raises InvalidConfig with all faults, InvalidRequest."""
+    faults: list[SyntaxFault] = []
+    sets = read_quota_sets(text, policy.vocabulary.complexes, faults=faults)
+    if faults:
+        raise InvalidConfig(
+            f"{faults[0]}"
+            if len(faults) == 1
+            else f"The quota sets have {len(faults)} faults, first: {faults[0]}",
+            hint="Nothing was changed.",
+            faults=[fault.as_dict() for fault in faults],
+        )
+    if not sets:
+        raise InvalidRequest("There is no quota set in the text.", hint="lode quota add --help shows one.")
+    # Lines count in the text as it was given.
+    odd = notices(sets, policy.vocabulary, known)
+    return sets, [QuotaNoticeRow(one.kind, one.rule, one.line, one.message) for one in odd]

@@ -1,0 +1,334 @@
+"""The reading process's application: lists, states, explanations and sandboxes, on read connections.
+
+It changes nothing but files (`api.files`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from functools import partial
+from operator import attrgetter
+from typing import Any, cast
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
+from starlette.responses import Response
+
+from lodesman.base.errors import NotFound
+from lodesman.decide.resources import NodePath
+from lodesman.languages.jobs import write_description
+from lodesman.server.http import (
+    explain,
+    files,
+    groups,
+    job_lists,
+    pilot_files,
+    readers,
+    site_ads,
+    site_tests,
+    usage,
+)
+from lodesman.server.http.auth import authenticate, own_vo, reach_of, sees_all, vo_administered, vo_of
+from lodesman.server.http.dispatch import Dispatcher, Request, pattern_of, serves
+from lodesman.server.http.job_lists import numbers, words
+from lodesman.server.http.metrics import database_metrics, render_metrics
+from lodesman.server.http.openapi import described, document
+from lodesman.server.http.read_side import ReadSide
+from lodesman.server.http.wire import (
+    METRICS_TYPE,
+    Receive,
+    Scope,
+    Send,
+    error_answer,
+    following,
+    page,
+    send_answer,
+)
+from lodesman.server.loops.hosts import list_hosts
+from lodesman.server.reads.descriptions import describe_job, eligible_sites, hide_environment
+from lodesman.server.reads.sites import exact_node, find_node, list_queues, list_sites, show_node
+from lodesman.server.store.accounts import list_tokens, list_users, principal_of
+from lodesman.server.store.audit import entries
+from lodesman.server.store.director import last_iteration
+from lodesman.server.store.read.jobs import attempts_of_job, events_of_job
+from lodesman.server.store.read.pilots import jobs_of_pilots, list_pilots
+from lodesman.server.store.read.submit_pools import list_pools, pool_by_prefix
+from lodesman.server.store.read.task_queues import list_task_queues, name_groups_and_classes
+from lodesman.server.store.read.why import node_of_pilot, pilot_facts, waiting_by_reason
+from lodesman.server.store.sandboxes import used_by
+from lodesman.server.writer.job_classes import unknown_classes
+from lodesman.wire import accounts, calls, hosts, inner_calls, jobs, nodes, pilots, server, task_queues
+from lodesman.wire import requests as asks
+from lodesman.wire.accounts import Audit
+from lodesman.wire.call import Call, Nothing
+from lodesman.wire.requests import MOST_ID
+from lodesman.wire.vocabulary import MainReason
+
+
+@serves(calls.JOB)
+async def _job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.JobInFull:
+    db, found = side.db, side.job(request.query.job, request.who, for_vo_admins=True)
+    name_groups_and_classes(db, [found])
+    return jobs.JobInFull(
+        **asdict(found), sites=eligible_sites(db, side.policy, found),
+        attempts=attempts_of_job(db, found), events=events_of_job(db, found),
+    )  # fmt: skip
+
+
+@serves(calls.JOB_DESCRIPTION)
+async def _job_description(side: ReadSide, request: Request[asks.JobInForm, Nothing]) -> jobs.JobDescription:
+    """The text of a description. Who may see a job may read it."""
+    row = side.job(request.query.job, request.who)
+    record, found = describe_job(side.db, side.policy, row)
+    if side.only_reads(row, request.who):
+        record = hide_environment(record, found)
+    found.form = request.query.form or found.form
+    # That of an array may list a value for each of a million members.
+    found.text = await asyncio.to_thread(write_description, record, found.form)
+    return found
+
+
+@serves(calls.PILOTS)
+async def _pilots(side: ReadSide, request: Request[asks.PilotsQuery, Nothing]) -> pilots.Pilots:
+    asked, vo = request.query, own_vo(request.who)
+    (before,) = numbers(asked.after, 1) or (MOST_ID,)
+    found = list_pilots(side.db, alive_only=not asked.all, limit=asked.limit + 1, vo=vo, before=before)
+    some, more = page(found, asked.limit, attrgetter("id"))
+    return pilots.Pilots(some, **more)
+
+
+@serves(calls.PILOT)
+async def _pilot(side: ReadSide, request: Request[asks.PilotAt, Nothing]) -> pilots.PilotInFull:
+    found = pilot_facts(side.db, request.query.pilot, own_vo(request.who))
+    row = found.row
+    facts = {name: getattr(row, name) for name in pilots.Pilot.__struct_fields__}
+    return pilots.PilotInFull(
+        **facts, node_host=found.host.host if found.host else "", jobs=jobs_of_pilots(side.db, [row.id]).get(row.id, []),
+        drain_reason=found.drain_reason, node=node_of_pilot(side.db, row.id),
+    )  # fmt: skip
+
+
+@serves(calls.TASK_QUEUES)
+async def _task_queues(
+    side: ReadSide, request: Request[asks.TaskQueuesQuery, Nothing]
+) -> task_queues.TaskQueueList:
+    asked, vo = request.query, own_vo(request.who)
+    words("reason", asked.reason, MainReason)
+    after = numbers(asked.after, 2)
+    found = list_task_queues(side.db, limit=asked.limit + 1, reason=asked.reason, vo=vo, after=after)
+    some, more = page(found, asked.limit, lambda row: f"{row.waiting + row.held}.{row.id}")
+    return task_queues.TaskQueueList(some, **more)
+
+
+@serves(calls.WAITING_REASONS)
+async def _waiting_reasons(side: ReadSide, request: Request[Nothing, Nothing]) -> task_queues.WaitingReasons:
+    return waiting_by_reason(side.db, own_vo(request.who))
+
+
+@serves(calls.POOLS)
+async def _pools(side: ReadSide, request: Request[asks.PoolsQuery, Nothing]) -> task_queues.Pools:
+    """SubmitPools, those that most jobs need first. Users see the pools of their VO, administrators those of any."""
+    vo = vo_of(request.query.vo, request.who, usual=own_vo(request.who))
+    asked, name = request.query, attrgetter("id")
+    found = list_pools(side.db, vo)
+    some, more = page(following(found.pools, asked.after, asked.limit, name), asked.limit, name)
+    return replace(found, pools=some, **more)
+
+
+@serves(calls.POOL)
+async def _pool(side: ReadSide, request: Request[asks.PoolAt, Nothing]) -> task_queues.PoolInFull:
+    vo = vo_of(request.query.vo, request.who, usual=own_vo(request.who))
+    return pool_by_prefix(side.db, vo, request.query.pool)
+
+
+@serves(calls.SITES)
+async def _sites(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> nodes.Sites:
+    """The sites that admit the caller's VO, and what is closed of them; administrators see all."""
+    tree, vo = side.config(request.who).tree, own_vo(request.who)
+    asked, name = request.query, attrgetter("site")
+    now = side.clock()
+    closings = list(side.keeper.mask(side.db).known(now))
+    if vo:
+        closings = [one for one in closings if tree.find(one.node) is not None]
+    found = following(
+        list_sites(side.db, tree, closings, vo=vo, limits=side.policy.config.limits, now=now),
+        asked.after,
+        asked.limit,
+        name,
+    )
+    some, more = page(found, asked.limit, name)
+    return nodes.Sites(some, **nodes.by_time(closings, now), **more)
+
+
+@serves(calls.HOSTS)
+async def _hosts(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> hosts.Hosts:
+    """Hosts of pilots. Users see those with pilots of their VO."""
+    asked, vo = request.query, own_vo(request.who)
+    found = list_hosts(side.db, side.clock(), vo=vo)
+    some, more = page(following(found, asked.after, asked.limit, _host_path), asked.limit, _host_path)
+    return hosts.Hosts(some, **more)
+
+
+def _host_path(row: hosts.HostRow) -> str:
+    return f"{row.site}\n{row.host}"
+
+
+@serves(calls.QUEUES)
+async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -> nodes.Queues:
+    vo = vo_of(request.query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
+    mask, now = side.keeper.mask(side.db), side.clock()
+    found = list_queues(
+        side.db, side.policy, vo, closed_by=lambda place: mask.shutting_out(place, now, 0), now=now,
+        pilots_of=own_vo(request.who), origin=request.query.origin and sees_all(request.who),
+    )  # fmt: skip
+    asked = request.query
+    some, more = page(following(found, asked.after, asked.limit, _path), asked.limit, _path)
+    return nodes.Queues(some, **more)
+
+
+def _path(row: nodes.UsableQueue) -> str:
+    return f"{row.site}\n{row.ce}\n{row.queue}"  # names may have slashes
+
+
+@serves(calls.RESOURCES)
+async def _resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -> nodes.ResourceNode:
+    asked, config = request.query, side.config(request.who)
+    named = NodePath(asked.site, asked.ce, asked.queue)
+    node = find_node(config.tree, asked.path) if asked.path else exact_node(config.tree, named)
+    vo = vo_of(asked.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
+    now = side.clock()
+    known = (one for one in side.keeper.mask(side.db).known(now) if one.concerns(node))
+    closings = [one for one in known if config.tree.find(one.node) is not None]
+    found = show_node(config, node, vo)
+    found.closings = closings or UNSET
+    return found
+
+
+@serves(calls.CONFIGURATION)
+async def _configuration(side: ReadSide, request: Request[Nothing, Nothing]) -> server.Configuration:
+    """Its state; to administrators also its files, and what is wrong in them."""
+    found = side.configuration()
+    if not sees_all(request.who):
+        found = replace(found, files=(), faults=(), notices=(), at_next_start=())
+    else:
+        unknown = unknown_classes(side.policy.config.tree, side.classes(side.db))
+        found = replace(found, notices=(*found.notices, *(one.as_dict() for one in unknown)))
+    return found.in_full(side.clock())
+
+
+@serves(calls.DIRECTOR)
+async def _last_iteration(
+    side: ReadSide, request: Request[Nothing, Nothing]
+) -> pilots.DirectorAnswer | Response:
+    vo = own_vo(request.who)
+    queues = {str(offer.queue) for offer in side.policy.vo_config(vo).offers} if vo else ()
+    number, at, plan = await side.costly.run(partial(last_iteration, vo=vo, queues=queues))
+    body = msgspec.json.encode({"iteration": number, "at": at, "plan": plan})
+    return Response(body, media_type="application/json")
+
+
+@serves(calls.TOKENS)
+async def _tokens(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> accounts.Tokens:
+    asked, name = request.query, attrgetter("hash")
+    who = request.who
+    all_in_reach = sees_all(who) or vo_administered(who)
+    found = list_tokens(side.db, "" if all_in_reach else who.name, reach_of(who))
+    some, more = page(following(found, asked.after, asked.limit, name), asked.limit, name)
+    return accounts.Tokens(some, **more)
+
+
+@serves(calls.USERS)
+async def _users(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> accounts.Users:
+    asked, name = request.query, attrgetter("name")
+    found = list_users(side.db, vo_administered(request.who))
+    some, more = page(following(found, asked.after, asked.limit, name), asked.limit, name)
+    return accounts.Users(some, **more)
+
+
+@serves(calls.AUDIT)
+async def _audit(side: ReadSide, request: Request[asks.AuditQuery, Nothing]) -> Audit:
+    asked = request.query
+    (before,) = numbers(asked.after, 1) or (MOST_ID,)
+    action, most = asked.action or "", asked.limit + 1
+    found = entries(side.db, before=before, since=asked.since, action=action, by=asked.by, limit=most)
+    some, more = page(found, asked.limit, attrgetter("id"))
+    return Audit(some, **more)
+
+
+@serves(calls.ME)
+async def _me(side: ReadSide, request: Request[Nothing, Nothing]) -> accounts.Me:
+    who = request.who
+    used = used_by(side.db, who.name)
+    inputs = accounts.Inputs(used.files, used.bytes, side.quota_bytes or None, used.outputs)
+    return accounts.Me(
+        who.name,
+        cast("Any", who.kind),
+        who.vo,
+        list(who.groups),
+        who.admin,
+        sorted(who.scopes),
+        inputs,
+        who.vo_admin,
+        who.expires_at,
+    )
+
+
+@serves(calls.OPENAPI)
+async def _openapi(_side: ReadSide, _request: Request[Nothing, Nothing]) -> dict[str, Any]:
+    return document()
+
+
+@serves(calls.METRICS)
+async def _metrics(side: ReadSide, request: Request[Nothing, Nothing]) -> Response:
+    """Of all VOs and of the server itself for accounts of administrators, whatever else their token is for; of their own VO
+    for others.
+    """
+    vo = "" if request.who.admin else request.who.vo
+    tree = side.config(request.who).tree if vo else side.policy.config.tree
+    queues = frozenset(tree.queue_ids())
+    read = partial(database_metrics, vo=vo, sites={one.site for one in queues})
+    database = await side.costly.get(("metrics", vo), read)
+    hot = {} if vo else asdict(await side.ask_hot(inner_calls.HOT_METRICS, Nothing()))
+    upkeep = side.upkeep().of_queues(queues) if vo else side.upkeep()
+    mask, now = side.keeper.mask(side.db), side.clock()
+    closed = sum(1 for queue in queues if mask.of(queue, now))
+    text = render_metrics(database, hot, upkeep, closed_queues=closed)
+    return Response(text, media_type=METRICS_TYPE.decode())
+
+
+class ReadApp(Dispatcher[ReadSide]):
+    """The ASGI application of the reading process."""
+
+    def __init__(self, side: ReadSide) -> None:
+        modules = (
+            sys.modules[__name__],
+            explain,
+            files,
+            groups,
+            job_lists,
+            pilot_files,
+            readers,
+            site_ads,
+            site_tests,
+            usage,
+        )
+        super().__init__("reading", side, modules)
+
+    def authenticate(self, scope: Scope, _call: Call[Any, Any, Any]) -> accounts.Principal:
+        """By the tokens in the database."""
+        return authenticate(scope, partial(principal_of, self.state.db), self.state.clock())
+
+    async def otherwise(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        """There is no such path, or not with this method."""
+        method, path = scope["method"], scope["path"]
+        methods = sorted({call.method for call in described() if pattern_of(call).fullmatch(path)})
+        before, version, _ = path.partition("/v1/")
+        too_long = f"The server's address ends before {before[:80]}." if before and version else ""
+        status, headers, body = error_answer(
+            NotFound(f"No such endpoint: {method} {path[:200]}.", hint=too_long or "See /v1/openapi.json.")
+        )
+        if methods:
+            status, headers = 405, [*headers, (b"allow", ", ".join(methods).encode())]
+        await send_answer(send, status, headers, body)

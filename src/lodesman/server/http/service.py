@@ -1,0 +1,372 @@
+"""What the server's own background process asks the hot process, and how both of them are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from itertools import count
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import asdict
+
+from lodesman.base.errors import NotFound, Unavailable
+from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.matching.task_queue import key_from_json
+from lodesman.server.http.core import Core
+from lodesman.server.http.dispatch import Endpoint, Request, serves
+from lodesman.server.http.pilots import pools_of_queues
+from lodesman.server.http.quotas import follow
+from lodesman.server.store.accounting import add_usage
+from lodesman.server.store.accounts import count_accounts
+from lodesman.server.store.audit import note_all
+from lodesman.server.store.director import breaker_orders, breakers, insert_iteration, put_breakers
+from lodesman.server.store.journal import Change, Command
+from lodesman.server.store.read.pilots import pilot_by_id, unreached_pilots
+from lodesman.server.store.sandboxes import tidy_inputs
+from lodesman.server.store.site_ads import forget_old_ads
+from lodesman.server.store.write.pilots import set_seen_there
+from lodesman.server.store.write.task_queues import store_reasons
+from lodesman.server.writer.accounts import delete_expired_tokens
+from lodesman.server.writer.bound import unbind
+from lodesman.server.writer.claim import examine_pilot
+from lodesman.server.writer.pilots import drain_pilots, end_pilot, pilots_submitted, prepare_pilots
+from lodesman.server.writer.quotas import (
+    PART,
+    alike_places,
+    buckets,
+    check_limits,
+    limited,
+    limited_there,
+    limits_of,
+    places,
+)
+from lodesman.server.writer.report import register_output
+from lodesman.server.writer.sessions import PilotSession
+from lodesman.server.writer.submit import register_input
+from lodesman.server.writer.submit_pools import (
+    clean_pools,
+    judge_queues,
+    number_queues,
+    refresh_pools,
+    rekey_pools,
+)
+from lodesman.server.writer.upkeep import forget_idle_queues, purge, reconcile
+from lodesman.wire import calls, inner_calls, server, service
+from lodesman.wire.call import Call, Nothing
+from lodesman.wire.nodes import QueueId
+from lodesman.wire.pilots import UNREACHED_SECONDS
+from lodesman.wire.quotas import BucketRow
+from lodesman.wire.requests import QueuesBody
+from lodesman.wire.task_queues import PoolsOfQueues
+from lodesman.wire.vocabulary import BreakerState
+
+_A = TypeVar("_A")
+_B = TypeVar("_B")
+
+
+@serves(calls.HEALTH)
+async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.Health:
+    """200 while the writer takes commands; `degraded`: the background process fails, or the database does.
+
+    Raises Unavailable.
+    """
+    if not core.journal.is_open:
+        raise Unavailable("The server takes no changes: its writer has ended.")
+    now, ticks = core.clock(), core.ticks()
+    return server.Health(
+        status="ok" if core.background.is_well(ticks) and not core.journal.trouble else "degraded",
+        time=now,
+        commits=core.journal.commits,
+        configuration=core.configuration().in_short(now),
+        background=core.background.answer(ticks),
+        local_pilots=core.local_pilots(count_accounts(core.reader)),
+        trouble=core.journal.trouble,
+        warnings=_warnings(core),
+        faults=_faults(core),
+    )
+
+
+def _warnings(core: Core) -> list[str]:
+    """What goes wrong outside of the server. Names of sites are not for strangers, who may ask, too."""
+    db = core.reader
+    failing = {place for place, one in breakers(db).items() if one.failures}
+    opened = {place for place, one in breakers(db).items() if one.state is not BreakerState.CLOSED}
+    orders = breaker_orders(db)
+    opened -= {place for place, order in orders.items() if order.state == "closed"}
+    opened |= {place for place, order in orders.items() if order.state == "open"}
+    failing -= opened | orders.keys()
+    found = ((opened, "the breaker is open"), (failing, "the last ones failed"))
+    pilots = [f"{_queues(places)} not start pilots: {why} (lode site ls)" for places, why in found if places]
+    if away := unreached_pilots(db, core.clock() - UNREACHED_SECONDS):
+        run = "1 pilot runs and has" if away == 1 else f"{away} pilots run and have"
+        pilots.append(f"{run} not reached this server: is public_url of [server] right? (lode pilot ls)")
+    return [core.openness, *pilots] if core.openness else pilots
+
+
+# Of what is left out, so many are named.
+_NAMED: Final = 10
+# By the kind of a repair.
+_MENDED = {
+    "waiting_without_queue": "Jobs that waited in no task queue",
+    "active_without_attempt": "Jobs that ran without an attempt",
+    "wrong_counters": "Task queues that counted other jobs than wait in them",
+    "attempts_without_job": "Attempts that lived without a job",
+    "attempts_not_named": "Attempts that lived though their jobs did not name them",
+    "attempts_of_ended_pilots": "Attempts that lived though their pilots had ended",
+    "wrong_outputs": "Outputs that had another size than was stored of them",
+    "wrong_usage": "Users whose files took another space than was counted",
+}
+
+
+def _faults(core: Core) -> list[str]:
+    """What went wrong in the server itself since its start; its log names each."""
+    repaired, failed = core.live.repaired, core.journal.faults
+    mended = [f"{words}: {repaired[kind]}, mended." for kind, words in _MENDED.items() if repaired[kind]]
+    said = core.background.said
+    left_out, damaged = _named(map(_for_strangers, said.left_out)), _named(said.damaged)
+    return [
+        *mended,
+        *([f"What the server cannot handle now, and leaves out: {left_out}."] if left_out else []),
+        *([f"Files were damaged, as by a power cut: {damaged}."] if damaged else []),
+        *([f"Changes that the server failed to make, and rolled back: {failed}."] if failed else []),
+    ]
+
+
+def _named(items: Iterable[str]) -> str:
+    """The first of them."""
+    found = sorted(items)
+    more = [f"and {len(found) - _NAMED} more"] if len(found) > _NAMED else []
+    return ", ".join([*found[:_NAMED], *more])
+
+
+def _for_strangers(item: str) -> str:
+    """What is left out; the names of sites and CE queues are left to the log and to `lode why`."""
+    kind = next((kind for kind in ("CE queue", "breaker", "site", "user") if item.startswith(f"{kind} ")), "")
+    return f"a {kind} (lode why names it)" if kind else item
+
+
+def _queues(places: Collection[QueueId]) -> str:
+    return "1 CE queue does" if len(places) == 1 else f"{len(places)} CE queues do"
+
+
+def own_metrics(core: Core, *, of_all: bool) -> bytes:
+    """The text of /metrics while the background process does not answer: what this process counts, which is `of_all` VOs."""
+    figures = {**(asdict(_hot_figures(core)) if of_all else {}), "background_up": 0}
+    lines = []
+    for name, value in figures.items():
+        kind = "counter" if name.endswith("_total") else "gauge"
+        lines += [f"# HELP lodesman_{name} Of the hot process", f"# TYPE lodesman_{name} {kind}"]
+        lines.append(f"lodesman_{name} {float(value)!r}")
+    return "\n".join([*lines, ""]).encode()
+
+
+@serves(inner_calls.HOT_METRICS)
+async def _hot_metrics(core: Core, _request: Request[Nothing, Nothing]) -> server.HotMetrics:
+    return _hot_figures(core)
+
+
+def _hot_figures(core: Core) -> server.HotMetrics:
+    configuration, background, ticks = core.configuration(), core.background, core.ticks()
+    return server.HotMetrics(
+        background_heard_seconds_ago=ticks - background.at,
+        background_ok=int(background.is_well(ticks)),
+        background_restarts_total=background.restarts,
+        configuration_loaded_timestamp_seconds=configuration.loaded_at,
+        configuration_refused=int(configuration.refused_at is not None),
+        configuration_refusals_total=configuration.refusals,
+        database_ok=int(not core.journal.trouble),
+        commits_total=core.journal.commits,
+        commands_total=core.journal.commands,
+        claims_total=core.claims,
+        claimed_jobs_total=core.claimed_jobs,
+        submitted_jobs_total=core.submitted_jobs,
+        pilots_joined=len(core.sessions),
+        clock_jumps_total=core.clock_watch.jumps,
+    )
+
+
+@serves(inner_calls.ALIVE)
+async def _alive(core: Core, request: Request[Nothing, service.Alive]) -> Nothing:
+    core.background.reported(core.ticks(), request.body)
+    return Nothing()
+
+
+@serves(inner_calls.PREPARE_PILOTS)
+async def _prepare_pilots(core: Core, request: Request[Nothing, list[service.NewPilot]]) -> service.Prepared:
+    stored = await core.command(Change(prepare_pilots, core.live, request.body))
+    core.pilots_changed()
+    return service.Prepared(len(stored))
+
+
+@serves(inner_calls.UNBIND)
+async def _unbind(core: Core, request: Request[Nothing, service.Unbound]) -> service.Rescued:
+    asked = request.body
+    return service.Rescued(await core.command(Change(unbind, core.live, asked.pilots, asked.reason)))
+
+
+@serves(inner_calls.PILOTS_ORDERED)
+async def _pilots_ordered(core: Core, request: Request[Nothing, service.Ordered]) -> Nothing:
+    """They are drained, so that their end says nothing of their queue, and one that joins all the same leaves."""
+    numbers, reason = request.body.pilots, request.body.reason
+    core.drain(core.sessions[number] for number in numbers if number in core.sessions)
+    await core.command(Change(drain_pilots, core.live, numbers, reason))
+    return Nothing()
+
+
+@serves(inner_calls.PILOT_ENDED)
+async def _pilot_ended(core: Core, request: Request[Nothing, service.PilotEnd]) -> service.Rescued:
+    end = request.body
+    rescued = await core.command(Change(end_pilot, core.live, end.pilot, end.state, end.reason))
+    core.forget_pilot(end.pilot)
+    return service.Rescued(rescued)
+
+
+@serves(inner_calls.PILOT_NOW)
+async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -> Raw:
+    """A `PilotNow`, of a pilot that has joined or not. Raises NotFound for one that was never prepared."""
+    number, session, silent = request.body.pilot, core.sessions.get(request.body.pilot), None
+    joined = session is not None
+    if session is not None:
+        silent = max(0.0, core.ticks() - session.last_seen)
+    elif (row := pilot_by_id(core.reader, number)) is not None:
+        session = PilotSession(row, now=core.ticks())
+    else:
+        raise NotFound("There is no such pilot.", pilot=number)
+    command = Change(
+        examine_pilot, core.live, session, request.body.used, joined=joined, silent_seconds=silent
+    )
+    return Raw(msgspec.json.encode(await core.command(command)))
+
+
+@serves(inner_calls.LIMITED)
+async def _limited(core: Core, request: Request[Nothing, service.LimitsAt]) -> service.Limited:
+    asked, there, sessions = request.body, places(request.body), core.sessions.items()
+    if asked.task_queue or asked.key:
+        among = {*asked.queues}
+        pilots = {number: one.place for number, one in sessions if one.queue in among}
+        jobs = key_from_json(asked.key) if asked.key else asked.task_queue
+        return cast("service.Limited", await core.command(Change(limits_of, core.live, there, pilots, jobs)))
+    held, idle = core.live.pilots.held, dict[RunPlace, list[int]]()
+    for number, one in sessions:
+        if not held.get(number):
+            idle.setdefault(one.place, []).append(number)
+    found = service.Limited(
+        some=[
+            service.LimitedAt([QueueId(one.site, one.ce, one.queue) for one in alike], ids, never)
+            for alike, ids, never in await _limited_at(core, there)
+        ],
+        idle=[
+            service.LimitedPilots([number for one in alike for number in idle[one]], ids)
+            for alike, ids, _ in await _limited_at(core, idle)
+        ],
+    )
+    if found.some:
+        there.update(one.place for _, one in sessions)
+        found.ids = await core.command(Change(limited, core.live, there))
+    return found
+
+
+async def _limited_at(
+    core: Core, there: Iterable[RunPlace]
+) -> list[tuple[list[RunPlace], list[int], list[int]]]:
+    """Places where limits keep task queues from starting, those that they see alike together, with these and those that
+    would not start there if nothing ran.
+
+    A command for each of them, so that the writer is not held for long.
+    """
+    found = []
+    for alike in await core.command(Change(alike_places, core.live, [*there])):
+        ids, never = await core.command(Change(limited_there, core.live, alike[0]))
+        if ids:
+            found.append((alike, ids, never))
+    return found
+
+
+@serves(inner_calls.CHECK_LIMITS)
+async def _check_limits(core: Core, _request: Request[Nothing, Nothing]) -> service.LimitsChecked:
+    before = core.live.bookings.wrong
+    await follow(core, Change(check_limits, core.quotas))
+    return service.LimitsChecked(core.live.bookings.wrong - before)
+
+
+@serves(inner_calls.LIMIT_BUCKETS)
+async def _limit_buckets(core: Core, _request: Request[Nothing, Nothing]) -> list[BucketRow]:
+    """All of them, by rule; other commands come between its parts."""
+    found: list[BucketRow] = []
+    for first in count(0, PART):
+        rows, more = await core.command(Change(buckets, core.live, first))
+        found += rows
+        if not more:
+            break
+    return sorted(found, key=lambda row: (row.rule, row.of, row.resource))
+
+
+@serves(inner_calls.POOLS_OF_QUEUES)
+async def _pools_of_queues(core: Core, request: Request[Nothing, QueuesBody]) -> PoolsOfQueues:
+    return pools_of_queues(core, [QueueId(*names) for names in request.body.queues])
+
+
+@serves(inner_calls.FORGET_IDLE)
+async def _forget_idle(core: Core, _request: Request[Nothing, Nothing]) -> Nothing:
+    """Free the slots of task queues that have been empty for long; forget closings, ads and tokens whose time has passed."""
+    await core.command(Change(forget_idle_queues, core.live))
+    await core.tend_closings()
+    await core.command(Change(forget_old_ads))
+    core.principals.forget(await core.command(Change(delete_expired_tokens)))
+    return Nothing()
+
+
+def _done(_answer: Any) -> Nothing:
+    return Nothing()
+
+
+def _posts(
+    call: Call[Nothing, _B, _A], command: Callable[[Core, _B], Command], answer: Callable[[Any], Any] = _done
+) -> Endpoint[Core]:
+    """A call that posts one command; `answer` makes the answer from the command's."""
+
+    async def post(core: Core, request: Request[Nothing, _B]) -> _A:
+        return cast("_A", answer(await core.command(command(core, request.body))))
+
+    return Endpoint(call, post)
+
+
+_pilots_submitted = _posts(
+    inner_calls.PILOTS_SUBMITTED, lambda core, outcomes: Change(pilots_submitted, core.live, outcomes)
+)
+_pilots_seen = _posts(inner_calls.PILOTS_SEEN, lambda _, seen: Change(set_seen_there, seen))
+_reasons = _posts(inner_calls.REASONS, lambda _, body: Change(store_reasons, body.changed, body.facts_at))
+_breakers = _posts(inner_calls.BREAKERS, lambda _, changed: Change(put_breakers, changed))
+_iteration = _posts(
+    inner_calls.ITERATION, lambda _, body: Change(insert_iteration, bytes(body.plan).decode())
+)
+_number_queues = _posts(
+    inner_calls.NUMBER_QUEUES, lambda core, queues: Change(number_queues, core.live, queues)
+)
+_rekey_pools = _posts(
+    inner_calls.REKEY_POOLS, lambda core, body: Change(rekey_pools, core.live, body, core.policy.digest)
+)
+_pool_pass = _posts(
+    inner_calls.POOL_PASS,
+    lambda core, difference: Change(refresh_pools, core.live, difference, core.policy.digest),
+    lambda row: service.PassDone(row.id, row.at),
+)
+_judge_queues = _posts(inner_calls.JUDGE_QUEUES, lambda core, body: Change(judge_queues, core.live, body))
+_clean_pools = _posts(
+    inner_calls.CLEAN_POOLS, lambda core, body: Change(clean_pools, core.live, body), service.Removed
+)
+_uploaded = _posts(
+    inner_calls.UPLOADED,
+    lambda _, file: Change(
+        register_input, file.owner, file.sha256, file.size, quota=file.quota, most_files=file.most_files
+    ),
+)
+_output_stored = _posts(inner_calls.OUTPUT_STORED, lambda _, stored: Change(register_output, stored))
+_note = _posts(inner_calls.NOTE, lambda _, notes: Change(note_all, notes))
+_usage_added = _posts(inner_calls.USAGE_ADDED, lambda _, found: Change(add_usage, found))
+_purge = _posts(inner_calls.PURGE, lambda core, old: Change(purge, core.live, old), lambda done: done)
+_tidy = _posts(inner_calls.TIDY, lambda _, unused: Change(tidy_inputs, unused), service.Tidied)
+_reconcile = _posts(
+    inner_calls.RECONCILE, lambda core, suspects: Change(reconcile, core.live, suspects), lambda done: done
+)

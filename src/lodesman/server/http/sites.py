@@ -1,0 +1,135 @@
+"""Closing and opening sites, CEs and queues, in the hot process: where the pilots are that leave."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET
+from msgspec.structs import asdict
+
+from lodesman.base.errors import InvalidRequest, LodesmanError, NotFound
+from lodesman.decide.resources import NodePath, QueueId
+from lodesman.server.http.core import Core
+from lodesman.server.http.dispatch import Request, serves
+from lodesman.server.reads.sites import exact_node, find_node
+from lodesman.server.store.director import closings
+from lodesman.server.store.journal import Change, Command
+from lodesman.server.writer.pilots import drain_pilots
+from lodesman.server.writer.site_mask import (
+    Closed,
+    Opened,
+    check_closing,
+    check_reason,
+    close_site,
+    leaving,
+    not_closed,
+    open_site,
+    order_breaker,
+)
+from lodesman.wire import calls
+from lodesman.wire.call import Nothing
+from lodesman.wire.nodes import BreakerBody, BreakerOrder, BreakerOrdered, Closing, SiteClosed, SiteOpened
+from lodesman.wire.requests import CloseSiteBody, OpenSiteBody
+
+
+@serves(calls.CLOSE_SITE)
+async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> SiteClosed:
+    body, now, tree = request.body, core.clock(), core.policy.config.tree
+    node = find_node(tree, body.path) if body.path else exact_node(tree, _names(body))
+    wanted = Closing(
+        site=node.site, ce=node.ce, queue=node.queue, reason=body.reason, closed_by=request.who.name, since=now,
+        until=body.until, keep_pilots=body.keep_pilots, begins=UNSET if body.begins is None else body.begins,
+    )  # fmt: skip
+    closing = check_closing(wanted, now)
+    command: Command = Change(close_site, core.live, closing, dry_run=body.dry_run)
+    if not body.dry_run:
+        command = request.audited(command, "site-closed", str(node), closing.reason)
+    drains = closing.empties(now) and not body.dry_run
+    done: Closed = await (_drain(core, command, closing) if drains else core.command(command))
+    return SiteClosed(
+        **asdict(done.closing), queues=sum(map(closing.node.covers, tree.queue_ids())), drained=len(done.drained),
+        renewed=done.renewed, dry_run=body.dry_run,
+        endless=_endless(core, closing) if closing.is_ahead(now) else UNSET,
+        replaced=UNSET if done.replaced is None else done.replaced,
+    )  # fmt: skip
+
+
+def _endless(core: Core, closing: Closing) -> int:
+    """The queues below it for which no end of pilots is known, as some VO sees them."""
+    offers = (one for vo in core.policy.config.vos for one in core.policy.vo_config(vo).offers)
+    return len({one.queue for one in offers if not one.life_seconds and closing.node.covers(one.queue)})
+
+
+async def _drain(core: Core, command: Command, closing: Closing) -> Closed:
+    """Close, and let no pilot there claim from now on, whether or not its claim is on its way already."""
+    leave = [one for one in core.sessions.values() if closing.node.covers(one.queue) and not one.drain]
+    core.drain(leave)
+    try:
+        done: Closed = await core.command(command)
+    except LodesmanError:
+        core.drain(leave, drain=False)
+        raise
+    # Those that joined while that was on its way: what they may have asked for meanwhile is answered, too.
+    late = [
+        core.sessions[one] for one in done.drained if one in core.sessions and not core.sessions[one].drain
+    ]
+    core.drain(late)
+    if late:
+        numbers = [session.id for session in late]
+        await core.command(Change(drain_pilots, core.live, numbers, leaving(done.closing)))
+    return done
+
+
+@serves(calls.OPEN_SITE)
+async def _open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> SiteOpened:
+    node = _closed(core, request.body)
+    command = Change(open_site, core.live, node, request.who.name)
+    done: Opened = await core.command(request.audited(command, "site-opened", str(node)))
+    core.let_stay(done.staying)
+    queues = sum(map(node.covers, core.policy.config.tree.queue_ids()))
+    return SiteOpened(
+        **asdict(done.closing), queues=queues, still_closed=list(done.others), staying=len(done.staying)
+    )  # fmt: skip
+
+
+@serves(calls.BREAKER)
+async def _breaker(core: Core, request: Request[Nothing, BreakerBody]) -> BreakerOrdered:
+    """Raises NotFound for what is no queue, InvalidRequest without a reason."""
+    body, order = request.body, None
+    place = QueueId(*find_node(core.policy.config.tree, body.path))
+    if not place.queue:
+        raise NotFound(f"{place} is no queue.", hint="Name it as SITE/CE/QUEUE; see: lode queue ls")
+    if body.order != "auto":
+        state: Literal["open", "closed"] = "open" if body.order == "open" else "closed"
+        order = BreakerOrder(*place, state, check_reason(body.reason), request.who.name, core.clock())
+    command = Change(order_breaker, place, order)
+    words = f"{body.order}: {body.reason}".removesuffix(": ")
+    before = await core.command(request.audited(command, "breaker-ordered", str(place), words))
+    return BreakerOrdered(path=str(place), now=order, before=before)
+
+
+def _closed(core: Core, body: OpenSiteBody) -> NodePath:
+    """What is named, be it configured or not. Raises Conflict if that is not closed nor going to be, InvalidRequest."""
+    if not body.path:
+        return _names(body)
+    mask = closings(core.reader)
+    active = list(mask.known(core.clock()))
+    found = [one.node for one in active if str(one.node) == body.path]
+    if len(found) > 1:
+        raise InvalidRequest(
+            f"{body.path[:200]} may be {len(found)} things.", hint="Give site, CE and queue apart.",
+            choices=[list(node) for node in found],
+        )  # fmt: skip
+    if not found:
+        near = [one for one in active if f"{one.node}/".startswith(f"{body.path}/")]
+        near += [one for one in active if f"{body.path}/".startswith(f"{one.node}/")]
+        raise not_closed(body.path, tuple(near))
+    return found[0]
+
+
+def _names(body: OpenSiteBody) -> NodePath:
+    node = NodePath(body.site, body.ce, body.queue)
+    if not node[0] or (node[2] and not node[1]):
+        words = "Name a site, a site and a CE, or site, CE and queue; or path."
+        raise InvalidRequest(words, parameter="site")
+    return node

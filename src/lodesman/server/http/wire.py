@@ -1,0 +1,226 @@
+"""Reading and answering requests on bare ASGI: limits on every input, one shape for every error."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeVar
+
+import msgspec
+
+from lodesman.base.errors import InvalidRequest, LodesmanError, TooLarge, Unavailable
+from lodesman.wire.accounts import Principal
+from lodesman.wire.call import JOIN_BODY, SMALL_BODY
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+# The time limit of a body: BODY_SECONDS, and a second more for each SLOWEST_BYTES.
+BODY_SECONDS = 30.0
+SLOWEST_BYTES = 1 << 16
+
+STATUS = {
+    "unauthorized": 401,
+    "forbidden": 403,
+    "not-found": 404,
+    "conflict": 409,
+    "too-large": 413,
+    "storage-full": 413,
+    "syntax": 400,
+    "invalid-job": 400,
+    "invalid-request": 400,
+    "invalid-config": 400,
+    "impossible": 422,
+    "unavailable": 503,
+    "server-fault": 500,
+    "too-often": 429,
+    "backend": 502,
+}
+_T = TypeVar("_T")
+
+_BOUND = re.compile(
+    r"Expected `(\w+)`( of length)? (>=|<=|matching regex) (.+) - at `(.+)`", re.ASCII | re.DOTALL
+)
+_BOUNDS = {">=": "at least", "<=": "at most"}
+_ENTRIES = ("entry", "entries")
+_UNITS = {"str": ("character", "characters"), "array": _ENTRIES, "object": _ENTRIES}
+# By a part of the pattern (`bodies`).
+_PATTERNS = {
+    "A-Za-z0-9._@-": "only letters, digits and . _ @ - may stand in it",
+    "0-9a-f": "64 hexadecimal digits in lower case",
+    "jdl|cfg|json": "one of jdl, cfg, json",
+}
+
+Headers = list[tuple[bytes, bytes]]
+# Status, headers and body.
+Answer = tuple[int, Headers, bytes]
+
+METRICS_TYPE = b"text/plain; version=0.0.4"
+_JSON = (b"content-type", b"application/json")
+_HEADERS: dict[int, Headers] = {
+    401: [(b"www-authenticate", b"Bearer")],
+    # The rest of the body is not read: the connection cannot be used again.
+    413: [(b"connection", b"close")],
+    429: [(b"retry-after", b"1"), (b"connection", b"close")],
+    503: [(b"retry-after", b"1")],
+}
+
+
+class Disconnected(Exception):
+    """The client went away before the request was complete."""
+
+
+@dataclass(slots=True)
+class BodyRoom:
+    """Bytes of memory that bodies of one kind may still take, and what each caller's take; one event loop uses it.
+
+    `most_of_one`: what one caller may take, unless it is a process of the server.
+    """
+
+    free: int
+    most_of_one: int
+    taken: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+
+
+_SMALL, _LARGE = BodyRoom(64 << 20, 16 << 20), BodyRoom(96 << 20, 48 << 20)
+
+
+@contextmanager
+def room_for(scope: Scope, limit: int, who: Principal) -> Iterator[None]:
+    """Around a request with a body: while it is read and answered, its bytes are taken from those that bodies of its kind
+    may have together.
+
+    Raises TooLarge over `limit` bytes, Unavailable while others, or other requests of the caller, take all of them.
+    """
+    declared = content_length(scope)
+    size = limit if declared is None else declared
+    if size > limit:
+        raise TooLarge(f"The request is larger than {limit} bytes.", limit=limit, size=size)
+    if size <= JOIN_BODY:  # those are not counted
+        yield
+        return
+    room, caller = _LARGE if size > SMALL_BODY else _SMALL, (who.kind, who.name, who.pilot_id)
+    own = 0 if who.kind == "service" else room.taken[caller]
+    if size > room.free or own + size > room.most_of_one:
+        raise Unavailable("Too many large requests are on their way.", hint="Try again in a moment.")
+    room.free -= size
+    room.taken[caller] += size
+    try:
+        yield
+    finally:
+        room.free += size
+        room.taken[caller] -= size
+        if not room.taken[caller]:
+            del room.taken[caller]
+
+
+async def read_body(receive: Receive, limit: int) -> bytes:
+    """The whole body.
+
+    Raises TooLarge over `limit` bytes, Disconnected when the client goes away or is too slow (`daemon.connections`).
+    """
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > limit:
+            raise TooLarge(f"The request is larger than {limit} bytes.", limit=limit)
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def header(scope: Scope, name: bytes) -> bytes:
+    """One header, b'' if absent."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return b""
+
+
+def content_length(scope: Scope) -> int | None:
+    """What the head says of the length of the body; None if that is not a number."""
+    declared = header(scope, b"content-length")
+    return int(declared) if declared.isdigit() else None
+
+
+def decode(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
+    """A checked body. Raises InvalidRequest that names what is wrong."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as wrong:
+        raise InvalidRequest(_in_words(str(wrong))) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+        raise InvalidRequest(f"The request is not JSON: {wrong}.") from None
+    except RecursionError:
+        raise InvalidRequest("The request is nested too deeply.") from None
+
+
+def _in_words(wrong: str) -> str:
+    """What is wrong with a body, for people where it is about bounds, lengths and patterns."""
+    found = _BOUND.fullmatch(wrong)
+    if found is None:
+        return f"The request does not fit its description: {wrong}."
+    kind, length, bound, value, place = found.groups()
+    if bound in _BOUNDS:
+        unit = f" {_UNITS.get(kind, _ENTRIES)[float(value) != 1]}" if length else ""
+        needed = f"{_BOUNDS[bound]} {float(value):,.15g}{unit}"
+    else:
+        needed = next((words for part, words in _PATTERNS.items() if part in value), f"it must match {value}")
+    return f"{place.removeprefix('$.')}: {needed}."
+
+
+async def send_answer(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    """Send a whole answer."""
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def json_answer(body: bytes, status: int = 200) -> Answer:
+    """JSON that is already encoded."""
+    return status, [_JSON, (b"content-length", b"%d" % len(body))], body
+
+
+def metrics_answer(text: bytes) -> Answer:
+    """What Prometheus scrapes."""
+    return 200, [(b"content-type", METRICS_TYPE), (b"content-length", b"%d" % len(text))], text
+
+
+def error_answer(error: LodesmanError) -> Answer:
+    """An error in its one shape."""
+    body = msgspec.json.encode({"error": error.as_dict()})
+    status, headers, _ = json_answer(body, STATUS.get(error.code, 500))
+    return status, headers + _HEADERS.get(status, []), body
+
+
+# --- pages: a cursor names the last row of one; clients give it as `after` and need not know what it says ------------------
+
+_R = TypeVar("_R")
+
+
+def page(
+    rows: Sequence[_R], limit: int, cursor_of: Callable[[_R], object]
+) -> tuple[list[_R], dict[str, Any]]:
+    """At most `limit` rows, and what the answer says of the others: `more`, `cursor`."""
+    some = list(rows[:limit])
+    if len(rows) <= limit:
+        return some, {}
+    return some, {"more": True, "cursor": str(cursor_of(some[-1])) if some else ""}
+
+
+def following(rows: Iterable[_R], after: str, limit: int, cursor_of: Callable[[_R], object]) -> list[_R]:
+    """The rows after a cursor, one more than `limit` if there are as many. Raises InvalidRequest if its row is gone."""
+    left = iter(rows)
+    if after and not any(str(cursor_of(row)) == after for row in left):
+        raise InvalidRequest(
+            "The row that `after` names is not in the list any more.", hint="Begin again without it."
+        )
+    return list(islice(left, limit + 1))

@@ -1,0 +1,33 @@
+"""Job submission verifiers: scripts of users and sites that accept, correct or reject a submission, written for Grid Engine.
+
+`parameters`, `protocol`, `chain` and `views` are pure; `process` and `runner` run scripts. `lib` is the tree with
+the libraries that scripts source, for sh, Perl, Tcl and Python.
+"""
+
+from lodesman.server.jsv.chain import JsvUrl, check_modification, client_order, parse_url
+from lodesman.server.jsv.parameters import JsvContext, Parameters
+from lodesman.server.jsv.process import OWN_LIBRARIES, ScriptLimits, ScriptSettings, check_script
+from lodesman.server.jsv.protocol import Dialogue, JsvLogLine, JsvOutcome, JsvVerdict, ParameterChange
+from lodesman.server.jsv.runner import JsvPool, JsvStep, server_script, verify_at_client
+
+__all__ = [
+    "OWN_LIBRARIES",
+    "Dialogue",
+    "JsvContext",
+    "JsvLogLine",
+    "JsvOutcome",
+    "JsvPool",
+    "JsvStep",
+    "JsvUrl",
+    "JsvVerdict",
+    "ParameterChange",
+    "Parameters",
+    "ScriptLimits",
+    "ScriptSettings",
+    "check_modification",
+    "check_script",
+    "client_order",
+    "parse_url",
+    "server_script",
+    "verify_at_client",
+]

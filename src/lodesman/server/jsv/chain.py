@@ -1,0 +1,91 @@
+"""Which scripts verify a submission, in which order, and what may be changed afterwards. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from lodesman.base.errors import Forbidden, InvalidConfig
+from lodesman.server.jsv.parameters import JsvContext
+
+# As Grid Engine has them: modifications that need no JSV's word.
+ALLOWED_MODIFICATIONS: Final = "ac,h,i,e,o,j,M,N,p,w"
+_USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
+
+
+class JsvUrl(Struct, frozen=True, kw_only=True):
+    """A script: its absolute path, and as which account it runs in a server (empty: the one that is configured)."""
+
+    path: str
+    user: str = ""
+
+
+def parse_url(text: str, context: JsvContext, *, folder: str = "") -> JsvUrl | None:
+    """Read `none | [script:][user@]path`; None: there is no script. A client's relative path starts in `folder`.
+
+    Raises InvalidConfig: an unknown type, an account in a client's, a relative path in a server's.
+    """
+    url = text.strip()
+    if not url or url.lower() == "none":
+        return None
+    kind, colon, rest = url.partition(":")
+    if colon and "/" not in kind and "@" not in kind:
+        if kind != "script":
+            raise _bad(text, f"the type {kind!r} is unknown", "Write script:/path/of/the/script.")
+        url = rest
+    user, at, path = url.partition("@")
+    if not at or "/" in user:
+        user, path = "", url
+    elif context is JsvContext.CLIENT:
+        raise _bad(text, "only the JSV of a server may name an account", "Leave out the text before '@'.")
+    elif not _USER.fullmatch(user):
+        raise _bad(text, f"{user!r} is no name of an account", "Write script:account@/path/of/the/script.")
+    if not path.startswith("/"):
+        if not path or not folder:
+            raise _bad(text, "the path is not absolute", "Write the path from the root folder on.")
+        path = f"{folder.rstrip('/')}/{path.removeprefix('./')}"
+    return JsvUrl(path=path, user=user)
+
+
+def _bad(text: str, why: str, hint: str) -> InvalidConfig:
+    return InvalidConfig(f'The JSV "{text}" cannot be used: {why}.', hint=hint, jsv=text)
+
+
+def client_order(
+    command_line: Sequence[str] = (), *, here: Sequence[str] = (), home: Sequence[str] = (), cluster: Sequence[str] = ()
+) -> list[str]:  # fmt: skip
+    """The URLs of a client in the order in which they verify: those of the command line, the last one first; those of the
+    request file of the working folder, of the home folder, of the cluster. The server's own comes after all of these.
+
+    Each gets the submission as the one before left it; the first that rejects it ends the chain.
+    """
+    return [url for source in (command_line, here, home, cluster) for url in reversed(source)]
+
+
+def check_modification(names: Collection[str], allowed: str = ALLOWED_MODIFICATIONS) -> None:
+    """Refuse to change a waiting job past the server's JSV: only parameters in `allowed` may be changed.
+
+    To be asked only where a server JSV is configured: it does not verify changes. `w` is always allowed, and with `h` also
+    `t`. Raises Forbidden, in the words of Grid Engine, with the `parameters` that are not allowed.
+    """
+    if allowed.strip().lower() == "none":
+        if names:
+            raise Forbidden(
+                "No job modification allowed due to jsv_allowed_mod configuration",
+                hint="It is allowed_modifications in [jsv] of the server's configuration.",
+                parameters=sorted(names),
+            )
+        return
+    good = {name.strip() for name in allowed.split(",")} | {"w"}
+    if "h" in good:
+        good.add("t")
+    refused = [name for name in names if name not in good]
+    if refused:
+        raise Forbidden(
+            f"rejected due to jsv_allowed_mod configuration which does not allow: {','.join(refused)}",
+            hint="It is allowed_modifications in [jsv] of the server's configuration.",
+            parameters=refused,
+        )

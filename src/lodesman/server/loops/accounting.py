@@ -1,0 +1,115 @@
+"""What jobs used, day by day: attempts that ended are added up beside the writer, and sums are answered to one caller."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from lodesman.base.errors import InvalidRequest
+from lodesman.server.store import Reader
+from lodesman.server.store.accounting import UsageOfSome, next_usage
+from lodesman.wire import inner_calls
+from lodesman.wire.call import Post
+from lodesman.wire.usage import (
+    DAY_SECONDS,
+    OK,
+    PilotHoursQuery,
+    UsageBy,
+    UsageDays,
+    UsageOfDays,
+    UsageQuery,
+    UsedBy,
+)
+
+# Most attempts have ended then; those that have not are noted as open, which costs the writer a row.
+_LOOK_SECONDS: Final = 60.0
+_AT_ONCE: Final = 10_000
+NEWEST: Final = 50_000
+"""Attempts that are added up for an answer before they are stored, at most."""
+_USUAL_DAYS: Final = 7
+_S: Final = 1_000.0
+_OF_OWNERS: Final = ("user", "job-group")
+
+# (owner, group, VO) -> whether the caller may know the owner.
+May = Callable[[str, str, str], bool]
+
+
+@dataclass(slots=True)
+class UsageAdder:
+    """Adds up attempts that ended, each once: what is sent holds only if the attempts are still as they were read."""
+
+    db: Reader
+    post: Post
+    at_once: int = _AT_ONCE
+    _looked: float | None = None
+
+    def tick(self, now: float) -> None:
+        """A portion, if it is time to. Raises LodesmanError; it is read again then."""
+        if self._looked is not None and 0.0 <= now - self._looked < _LOOK_SECONDS:
+            return
+        found = next_usage(self.db, self.at_once)
+        if found.last > found.done or found.closed:
+            self.post(inner_calls.USAGE_ADDED, found)
+        if found.last - found.done < self.at_once and len(found.closed) < self.at_once:
+            self._looked = now
+
+
+def days_of(asked: UsageQuery | PilotHoursQuery, now: float) -> UsageDays:
+    """The days that are asked about. Raises InvalidRequest if the first is after the last."""
+    last = math.floor((asked.until or now) / DAY_SECONDS)
+    first = asked.since // DAY_SECONDS if asked.since else last - _USUAL_DAYS + 1
+    if first > last:
+        raise InvalidRequest("The first day is after the last one.", parameter="since")
+    return UsageDays(first, last)
+
+
+def used_for(found: Iterable[UsageOfSome], by: UsageBy, days: UsageDays, may: May) -> UsageOfDays:
+    """The answer to a caller, who gets those owners and JobGroups by name that `may` admits, and the others together."""
+    rows: dict[tuple[str, str, bool], list[UsageOfSome]] = defaultdict(list)
+    for one in found:
+        names = {
+            "user": one.owner,
+            "group": one.group,
+            "site": one.site,
+            "vo": one.vo,
+            "class": one.job_class,
+            "job-group": one.job_group,
+        }
+        others = by in _OF_OWNERS and not may(one.owner, one.group, one.vo)
+        rows["" if others else names[by], one.vo, others].append(one)
+    used = [
+        replace(_row(name, vo, some), others=others or UNSET) for (name, vo, others), some in rows.items()
+    ]
+    used.sort(key=lambda one: (-one.core_seconds, one.name, one.vo))
+    return UsageOfDays(by=by, since=days.first * DAY_SECONDS, until=(days.last + 1) * DAY_SECONDS, rows=used)
+
+
+def _row(name: str, vo: str, some: Iterable[UsageOfSome]) -> UsedBy:
+    waste: Counter[str] = Counter()
+    failures = 0
+    sums = [0] * 6
+    for one in some:
+        sums = [a + b for a, b in zip(sums, one.sums, strict=True)]
+        if one.cause != OK:
+            waste[one.cause] += one.sums.core_ms
+            failures += one.sums.attempts
+    attempts, jobs, wall, core, cpu, measured = sums
+    return UsedBy(
+        name=name,
+        vo=vo,
+        jobs=jobs,
+        attempts=attempts,
+        failures=failures,
+        wall_seconds=wall / _S,
+        core_seconds=core / _S,
+        cpu_seconds=cpu / _S,
+        cpu_efficiency=cpu / measured if measured else None,
+        wasted_core_seconds=waste.total() / _S,
+        waste={cause: amount / _S for cause, amount in waste.most_common()},
+    )

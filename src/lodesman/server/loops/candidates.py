@@ -1,0 +1,322 @@
+"""The CE queues as the director's candidates: configuration, the loads of their batch systems, and our own pilots.
+
+A queue may have other settings for each VO (overlays). What a pilot presents is its VO's; what holds for all pilots of the
+queue together (caps, slots) is the least that any VO has there, of those to whom pilots may be sent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Protocol
+
+from lodesman.decide.director import limits
+from lodesman.decide.director.options import PoolOptions
+from lodesman.decide.director.orders import PoolState
+from lodesman.decide.director.queues import REMOTE_CAPS, CandidateQueue, OwnPilots, QueueCaps, QueueLoad
+from lodesman.decide.director.site_mask import SiteMask
+from lodesman.decide.explain.facts import Waiting
+from lodesman.decide.matching import QueueOffer
+from lodesman.decide.matching.offers import BACKENDS, never_sent, not_sent
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import (
+    LOCAL,
+    QueueId,
+    QueueSettings,
+    ResourceTree,
+    effective_params,
+    queue_settings,
+)
+from lodesman.server.engines.backend import BatchLoad
+from lodesman.server.loops.left_out import Item, Kinds, task_queue
+from lodesman.server.loops.list_match import ListMatch
+from lodesman.server.store.read.pilots import LivePilot
+from lodesman.wire import why_queues
+from lodesman.wire.nodes import BreakerOrder
+from lodesman.wire.vocabulary import BreakerState, ClampName
+
+
+class Loads(Protocol):
+    """What says how full the queues of a batch system are."""
+
+    def load(self, queue: QueueId) -> BatchLoad:
+        """What was seen last of one queue."""
+
+
+@dataclass(slots=True)
+class OwnQueue:
+    """Our live pilots in one CE queue; `submitted_at` has a time for each, infinite while that is under way."""
+
+    waiting: int = 0
+    running: int = 0
+    submitted_at: list[float] = field(default_factory=list)
+
+    def seen(self, observed_at: float) -> OwnPilots:
+        """The numbers, beside a load that was observed then."""
+        unseen = sum(1 for at in self.submitted_at if at > observed_at)
+        return OwnPilots(waiting=self.waiting, running=self.running, since_load=unseen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateMaker:
+    """Makes the candidates of an iteration. `pools`: the submission pools; `mask`: what is closed; `orders`: of
+    administrators, for breakers; `list_match`: what batch systems say of the pilots of their queues; `doubts`: by backend
+    and identity, why nothing may be submitted with that.
+    """
+
+    policy: Policy
+    watches: Mapping[str, Loads]
+    pools: Mapping[str, PoolOptions]
+    own: Mapping[QueueId, OwnQueue]
+    now: float
+    mask: SiteMask = field(default_factory=SiteMask)
+    orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)
+    list_match: ListMatch = field(default_factory=ListMatch)
+    doubts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def make(self, vos: Iterable[str], but: Collection[QueueId] = ()) -> list[CandidateQueue]:
+        """All queues that one of the VOs may use, `but` these."""
+        by_queue: dict[QueueId, dict[str, QueueOffer]] = defaultdict(dict)
+        for vo in vos:
+            for offer in self.policy.vo_config(vo).offers:
+                if offer.queue not in but:
+                    by_queue[offer.queue][vo] = offer
+        return [self._candidate(queue, self._sent(offers) or offers) for queue, offers in by_queue.items()]
+
+    def one(self, vo: str, offer: QueueOffer, vos: Iterable[str]) -> CandidateQueue:
+        """A single queue as a VO sees it, with the limits that it shares with the other `vos`."""
+        offers = {vo: offer}
+        for other in vos:
+            found = self.policy.vo_config(other).offer(offer.queue)
+            if found is not None:
+                offers.setdefault(other, found)
+        sent = self._sent(offers)
+        return self._candidate(offer.queue, sent if vo in sent else {vo: offer})
+
+    def _sent(self, offers: Mapping[str, QueueOffer]) -> dict[str, QueueOffer]:
+        """The offers to VOs whose pilots may be sent there: one that excludes that closes the queue for no other VO."""
+        return {
+            vo: offer
+            for vo, offer in offers.items()
+            if never_sent(offer, self.policy.backends, self.policy.submission_pools) is None
+            and offer.backend in self.watches
+        }
+
+    def _candidate(self, queue_id: QueueId, offers: Mapping[str, QueueOffer]) -> CandidateQueue:
+        names = sorted({offer.backend for offer in offers.values()})
+        loads = [self.watches[name].load(queue_id) for name in names if name in self.watches]
+        seen_at = min((load.observed_at for load in loads), default=self.now)
+        source = ", ".join(names) if loads else "no backend"
+        waiting, running = _sum(load.waiting for load in loads), _sum(load.running for load in loads)
+        shapes = frozenset(offer.shape for offer in offers.values())
+        refusal = self.list_match.refusal(shapes)
+        serving = [
+            name
+            for name, pool in self.pools.items()
+            if all(pool.scope.serves(queue_id, backend) for backend in names)
+        ]
+        closed = None if loads else not_sent(next(iter(offers.values())), self.policy.backends)
+        return CandidateQueue(
+            queue_id=queue_id,
+            bit=self.policy.bits[queue_id],
+            templates={vo: offer.request for vo, offer in offers.items()},
+            submission_pools=tuple(name for name in serving if not self.pools[name].elsewhere),
+            load=QueueLoad(
+                waiting,
+                running,
+                seen_at,
+                source,
+                held=_sum(load.held for load in loads),
+                others=_sum(n for load in loads for n in (load.others_waiting, load.others_running)),
+                free=_sum(_free(load, offers.values()) for load in loads),
+                fault="; ".join(load.fault for load in loads if load.fault),
+            ),
+            own=self.own.get(queue_id, OwnQueue()).seen(seen_at),
+            caps=_tightest_caps(offers.values()),
+            slots=_least([*(one.settings.slots for one in offers.values()), *(one.slots for one in loads)]),
+            closed=self.mask.reason(queue_id, self.now, longest_life(offers.values())),
+            order=self.orders.get(queue_id),
+            no_backend="" if closed is None else closed.text,
+            shapes=shapes,
+            never=refusal.never,
+            refused=refusal.for_now,
+            private_only=[vo for vo, offer in offers.items() if not offer.settings.generic_pilots],
+            no_pool="" if closed is not None else self._no_pool(serving),
+            shut_for={who: text for name in names for who, text in self.doubts.get(name, {}).items()},
+            credential="; ".join(load.credential for load in loads if load.credential),
+        )
+
+    def _no_pool(self, serving: Sequence[str]) -> str:
+        """Why no submission pool brings pilots to a queue that these serve; '' if one does."""
+        if not serving:
+            return f"no submission pool serves it ({', '.join(self.pools)})"
+        handlers = {name: self.pools[name].elsewhere for name in serving}
+        if "" in handlers.values():
+            return ""
+        return "; ".join(f"submission pool {name} is handled by {who}" for name, who in handlers.items())
+
+
+def _tightest_caps(offers: Iterable[QueueOffer]) -> QueueCaps:
+    """Each of the caps where it is least; the default ones where a VO has none."""
+    found = [_caps_of(offer) for offer in offers]
+    return QueueCaps(
+        max_waiting=_least(one.max_waiting for one in found),
+        max_total=_least(one.max_total for one in found),
+        waiting_to_running=min(one.waiting_to_running for one in found),
+        max_running=_least(one.max_running for one in found),
+        max_held=_least(one.max_held for one in found),
+        ramp=any(one.ramp for one in found),
+    )
+
+
+def _caps_of(offer: QueueOffer) -> QueueCaps:
+    """The caps as a VO sees them."""
+    settings = offer.settings
+    usual = QueueCaps() if offer.backend == LOCAL else REMOTE_CAPS
+    return QueueCaps(
+        max_waiting=usual.max_waiting if settings.max_waiting_jobs is None else settings.max_waiting_jobs,
+        max_total=usual.max_total if settings.max_total_jobs is None else settings.max_total_jobs,
+        waiting_to_running=float(settings.waiting_to_running_ratio or 0.0),
+        max_running=settings.max_running_jobs,
+        max_held=usual.max_held if settings.max_held_jobs is None else settings.max_held_jobs,
+        ramp=usual.ramp,
+    )
+
+
+def longest_life(offers: Iterable[QueueOffer]) -> int:
+    """How long a pilot of these lives at most, in seconds; 0: no end is known."""
+    lives = [one.life_seconds for one in offers]
+    return max(lives, default=0) if all(lives) else 0
+
+
+def _free(load: BatchLoad, offers: Iterable[QueueOffer]) -> int | None:
+    """The pilots that the free cores of a batch system have room for; None if it does not say."""
+    cores = max(offer.request.cores for offer in offers)
+    return None if load.free_cores is None else load.free_cores // cores
+
+
+def _least(numbers: Iterable[int | None]) -> int | None:
+    return min((one for one in numbers if one is not None), default=None)
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    """None if one of them is unknown, or there are none."""
+    found = list(numbers)
+    return sum(one for one in found if one is not None) if found and None not in found else None
+
+
+def shown_gate(
+    queue: CandidateQueue, found: Sequence[limits.Limit], breaker: limits.Breaker,
+    serving: Iterable[tuple[PoolOptions, PoolState | None]], *, now: float,
+) -> why_queues.QueueGate:  # fmt: skip
+    """A candidate and the limits that stand before new pilots, as an answer. `serving`: the submission pools for it."""
+    is_closed, load, own = breaker.state is BreakerState.CLOSED, queue.load, queue.own
+    return why_queues.QueueGate(
+        room=max(0, min(one.limit for one in found)) if found else None,
+        limits=_limits(found, queue.shut_for),
+        breaker=why_queues.QueueBreaker(
+            state=breaker.state,
+            failures=breaker.failures,
+            retry_seconds=None if is_closed else max(0.0, breaker.retry_at - now),
+            probing=breaker.probing,
+            reason=breaker.reason,
+        ),
+        load=why_queues.GateLoad(
+            waiting=load.waiting,
+            running=load.running,
+            slots=queue.slots,
+            source=load.source,
+            age_seconds=load.age_s(now),
+        ),
+        own=why_queues.QueueOwn(waiting=own.waiting, running=own.running, since_load=own.since_load),
+        submission_pools=[_shown(*one) for one in serving],
+    )
+
+
+def _limits(found: Sequence[limits.Limit], shut_for: Mapping[str, str]) -> list[why_queues.QueueLimit]:
+    """The limits of a queue, and those of single identities, which leave it open for others."""
+    return [
+        *(why_queues.QueueLimit(one.name, one.limit, one.detail, one.limit <= 0) for one in found),
+        *(
+            why_queues.QueueLimit(
+                ClampName.CREDENTIAL, 0, f"no pilots with the identity {name}: {text}", False
+            )
+            for name, text in shut_for.items()
+        ),
+    ]
+
+
+def _shown(pool: PoolOptions, state: PoolState | None) -> why_queues.QueueSubmissionPool:
+    """A submission pool and how full it is; without a state it takes nothing."""
+    if state is None:
+        return why_queues.QueueSubmissionPool(
+            name=pool.name, threads=0, busy=0, queued=0, full=True, handled_by=pool.elsewhere
+        )
+    return why_queues.QueueSubmissionPool(
+        name=pool.name, threads=state.max, busy=state.running, queued=state.queued, full=state.is_full
+    )
+
+
+def own_queues(rows: Iterable[tuple[str, QueueId, float]]) -> dict[QueueId, OwnQueue]:
+    """Our live pilots by queue; rows are (state, queue, when it was submitted)."""
+    found: dict[QueueId, OwnQueue] = defaultdict(OwnQueue)
+    for state, queue_id, submitted_at in rows:
+        queue = found[queue_id]
+        if state == "Running":
+            queue.running += 1
+        else:
+            queue.waiting += 1
+        # Prepared: whether the batch system has it, and since when, is not known yet.
+        queue.submitted_at.append(inf if state == "Prepared" else submitted_at)
+    return found
+
+
+def local_slots(policy: Policy) -> dict[QueueId, int]:
+    """Queue -> the pilots that the local backend runs in it at once.
+
+    As for the director, the least value of the VOs that may send pilots there counts for all. If there is none, it is
+    the value for a VO without values of its own; for a queue of another backend, that of VOs which sent pilots before.
+    """
+    offers: dict[QueueId, list[QueueOffer]] = defaultdict(list)
+    for vo in policy.config.vos:
+        for offer in policy.vo_config(vo).offers:
+            if offer.backend == LOCAL:
+                offers[offer.queue].append(offer)
+    tree, types = policy.config.tree, policy.config.types
+    found = {}
+    for queue in tree.queue_ids():
+        settings = [offer.settings for offer in offers[queue] if never_sent(offer, BACKENDS) is None]
+        if not settings:
+            plain = queue_settings(effective_params(tree, queue, types=types), types)
+            is_local = plain.backend in ("", LOCAL)
+            settings = [plain] if is_local else [offer.settings for offer in offers[queue]]
+        if settings:
+            found[queue] = _slots_of(settings, os.cpu_count() or 1)
+    return found
+
+
+def _slots_of(settings: Collection[QueueSettings], cpus: int) -> int:
+    """The least configured `Slots`, else the least `MaxTotalJobs`, else what the CPUs of the machine allow."""
+    slots = [one.slots for one in settings if one.slots is not None]
+    given = slots or [one.max_total_jobs for one in settings if one.max_total_jobs is not None]
+    return min(given) if given else max(1, cpus // max(one.processors or 1 for one in settings))
+
+
+def visited_items(
+    tree: ResourceTree, waiting: Callable[[], Iterable[Waiting]], pilots: Callable[[], Iterable[LivePilot]]
+) -> list[Kinds]:
+    """What an iteration goes through, by kind; sites before their queues, the task queues of an owner together."""
+    owned: dict[tuple[str, str], list[Item]] = {}
+    for tq_id, key, _ in waiting():
+        owned.setdefault((key.vo, key.owner), []).append(task_queue(tq_id))
+    return [
+        [[(Item("site", site),) for site in tree.sites]],
+        [
+            [tuple(items) for _, items in sorted(owned.items())],
+            [(Item("CE queue", queue),) for queue in tree.queue_ids()],
+            [(Item("pilot", one.id),) for one in pilots()],
+        ],
+    ]

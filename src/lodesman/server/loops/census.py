@@ -1,0 +1,379 @@
+"""One watch asks one batch system: about our pilots there, about lost ones by stamp, and about the loads of its queues.
+
+Everything else reads what it saw, with its age. Unknown is not gone: a pilot that its batch system does not list stays as
+it is until its lease or its age ends it. A pilot is asked about where it was submitted, whatever the configuration says
+of its queue since.
+
+Pilots that lost their lease are cancelled until their batch system says that they are gone: one that hangs keeps its
+slot, and may keep its payload running.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Event
+
+from msgspec.structs import replace
+
+from lodesman.base.errors import LodesmanError
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.backend import Backend, BatchLoad, CancelOutcome, NativeState, NativeStatus
+from lodesman.server.engines.credentials import Credential
+from lodesman.server.loops.failed_starts import NoteStart, last_words
+from lodesman.server.store import Reader
+from lodesman.server.store.hosts import pilots_on_shut_hosts
+from lodesman.server.store.read.pilots import (
+    Native,
+    PilotRow,
+    ended_natives,
+    ended_without_native,
+    left_bad_nodes,
+    live_natives,
+    live_pilots,
+    lost_pilots,
+    newest_pilot,
+    pilot_by_id,
+)
+from lodesman.server.writer.sessions import host_of
+from lodesman.wire import inner_calls
+from lodesman.wire.call import Post
+from lodesman.wire.service import Outcomes, PilotEnd, PilotSeen
+from lodesman.wire.vocabulary import PilotState, StartFault
+
+log = logging.getLogger(__name__)
+
+_LOST_AFTER_SECONDS = 60.0
+_NEVER_CONFIRMED_SECONDS = 3_600.0
+_SETTLE_SECONDS = 10.0
+# That a pilot was seen where it waits or runs is stored when something changed, and this often.
+_SEEN_AGAIN_SECONDS = 600.0
+
+# An output is kept for this time after the end.
+_KEEP_SECONDS = 86_400.0
+
+# Pilots that end before they join mostly say the same, and each output is a request of its own.
+_WORDS_AT_ONCE = 5
+
+_READ_SECONDS = 5.0
+# A batch system that ends none of them in this time will not: an administrator has to.
+_GIVEN_UP_SECONDS = 7 * 86_400.0
+# Longer than the grace of the local backend: a second order kills at once.
+_AGAIN_SECONDS = 60.0
+_LONGEST_SECONDS = 3_600.0
+_MOST_AT_ONCE = 200
+_END_POLL_SECONDS = 1.0
+# Unknown is not gone; a batch system that does not know a pilot this many times in a row has forgotten it.
+UNKNOWN_TIMES = 3
+GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
+
+
+class BackendWatch:
+    """The watch of the batch system `name`: `tick` is one poll. `note` learns of pilots that joined, which count for
+    their queue, and of those that never did.
+
+    `queues` are those whose loads are asked for, `options` words for each submission, `credential` what it is asked with, if
+    that may end; all may be swapped. `started` is when this process began: submissions that were under way before ended
+    with the one before it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        backend: Backend,
+        *,
+        db: Reader,
+        post: Post,
+        note: NoteStart,
+        queues: Collection[QueueId] = (),
+        started: float = 0.0,
+    ) -> None:
+        self.name = name
+        self.backend = backend
+        self.queues = queues
+        self.options: tuple[str, ...] = ()
+        self.credential: Credential | None = None
+        self.polled = Event()
+        """Set after the first poll, whatever came of it."""
+        self._db = db
+        self._post = post
+        self._note = note
+        self._started = started
+        self._lost_pilots = LostPilots(db, name, backend)
+        self._joined: set[int] = set()
+        self._live: set[int] = set()
+        self._newest: int | None = None  # the last pilot at the last poll
+        # Stamp -> how many censuses in a row did not find it.
+        self._missed: dict[str, int] = {}
+        self._loads: Mapping[QueueId, BatchLoad] = {}
+        self._fault = ""
+        self._forgotten: set[str] = set()
+        # Of how many more pilots the output is read in this poll.
+        self._words_left = 0
+        # Pilot -> (host, since when it is held, when that was stored).
+        self._stored: dict[int, tuple[str, float | None, float]] = {}
+
+    def load(self, queue: QueueId) -> BatchLoad:
+        """What the last successful poll saw of a queue. Any thread may ask."""
+        seen = self._loads.get(queue) or BatchLoad(observed_at=self._started)
+        doubt = self.doubt
+        return replace(seen, fault=self._fault, credential=doubt) if self._fault or doubt else seen
+
+    @property
+    def doubt(self) -> str:
+        """Why nothing may be submitted with its credential; '' if it may. Any thread may ask."""
+        return "" if self.credential is None else self.credential.doubt
+
+    def tick(self, now: float) -> int:
+        """Returns how many pilots were found to have ended. Raises LodesmanError."""
+        try:
+            if self.credential is not None:
+                self.credential.refresh(now)
+            newest, pilots = newest_pilot(self._db), live_pilots(self._db, self.name)
+            self._note_joined(pilots)
+            self._note_bad_nodes(pilots, newest)
+            lost = self._lost(pilots, now)
+            unnamed = ended_without_native(self._db, self.name, now - _NEVER_CONFIRMED_SECONDS)
+            if lost or unnamed:
+                self._find(lost, unnamed, self.backend.census(), now)
+            known = {pilot.stamp: pilot.native_id for pilot in pilots if pilot.native_id is not None}
+            seen = self.backend.status(known) if known else {}
+            if self.queues:
+                self._loads = self.backend.loads(list(self.queues))
+        except LodesmanError as fault:
+            self._fault = fault.message
+            raise
+        finally:
+            self.polled.set()
+        self._fault = ""
+        self._words_left = _WORDS_AT_ONCE
+        ended = self._end(pilots, seen)
+        self._store(pilots, seen, now)
+        self._lost_pilots.tick(now)
+        return ended
+
+    def forget(self, now: float) -> None:
+        """Have removed what is kept of pilots that ended a day ago. Raises LodesmanError."""
+        ended = ended_natives(self._db, self.name, since=now - _GIVEN_UP_SECONDS, before=now - _KEEP_SECONDS)
+        new = {
+            one.stamp: one.native_id for one in ended if one.native_id and one.stamp not in self._forgotten
+        }
+        if new:
+            self.backend.forget(new)
+        self._forgotten = {one.stamp for one in ended}
+
+    def _note_joined(self, pilots: Iterable[PilotRow]) -> None:
+        """One that joined on a host which gets no jobs speaks against its queue: those after it start there, too."""
+        joined = [pilot for pilot in pilots if pilot.joined_at is not None]
+        before, self._joined = self._joined, {pilot.id for pilot in joined}
+        new = [pilot for pilot in joined if pilot.id not in before]
+        shut = pilots_on_shut_hosts(self._db) if new else set()
+        for pilot in new:
+            if pilot.id not in shut:
+                self._note(pilot.submitted_to, None, "")
+            elif (pilot.joined_at or 0.0) >= self._started:
+                words = "its pilots start on a host that gets no jobs"
+                self._note(pilot.submitted_to, StartFault.BAD_HOST, words)
+
+    def _note_bad_nodes(self, pilots: Iterable[PilotRow], newest: int) -> None:
+        """One that left at once since its node was of no use speaks against its queue: the node is free, and the next one
+        starts there.
+        """
+        live, before, after = {pilot.id for pilot in pilots}, self._live, self._newest
+        self._live, self._newest = live, newest
+        if after is not None:
+            for pilot in left_bad_nodes(self._db, self.name, after=after, among=before - live):
+                host = host_of(pilot.node) or pilot.host
+                words = f"{pilot.reason} (on {host})" if host else pilot.reason
+                self._note(pilot.submitted_to, StartFault.NODE_FAULT, words)
+
+    def _lost(self, pilots: Sequence[PilotRow], now: float) -> dict[str, PilotRow]:
+        """Pilots stored before a submission whose answer never came, by stamp."""
+        return {
+            pilot.stamp: pilot
+            for pilot in pilots
+            if pilot.native_id is None and self._is_older(pilot, now, _LOST_AFTER_SECONDS)
+        }
+
+    def _find(
+        self, lost: Mapping[str, PilotRow], unnamed: Iterable[str], known: Mapping[str, str], now: float
+    ) -> None:
+        """Store the references that are known of lost pilots and of those that ended meanwhile. Of the other lost ones, give
+        up those that are long lost, and that were not found several times in a row.
+        """
+        outcome: Outcomes = {s: (known[s], "") for s in (*lost, *unnamed) if s in known}
+        # A list may leave out jobs that are there, as those of a batch system do that has just started.
+        self._missed = {s: self._missed.get(s, 0) + 1 for s in lost if s not in known}
+        for stamp, times in self._missed.items():
+            pilot = lost[stamp]
+            is_old = self._is_older(pilot, now, _NEVER_CONFIRMED_SECONDS)
+            if times >= UNKNOWN_TIMES and pilot.joined_at is None and is_old:
+                outcome[stamp] = (None, "its submission was never confirmed")
+        if outcome:
+            self._post(inner_calls.PILOTS_SUBMITTED, outcome)
+
+    def _is_older(self, pilot: PilotRow, now: float, seconds: float) -> bool:
+        """Whether it was stored long ago, or by a process that is gone."""
+        orphaned = pilot.created_at < self._started and now - self._started > _SETTLE_SECONDS
+        return orphaned or now - pilot.created_at > seconds
+
+    def _end(self, pilots: Iterable[PilotRow], seen: Mapping[str, NativeStatus]) -> int:
+        """End the pilots that the batch system saw end; returns how many."""
+        ended = 0
+        for asked in pilots:
+            status = seen.get(asked.stamp)
+            if status is None or status.state is not NativeState.ENDED:
+                continue
+            pilot = pilot_by_id(self._db, asked.id)  # it may have joined, or left, while it was asked about
+            if pilot is None or pilot.ended_at is not None:
+                continue
+            reason = _reason(status)
+            if pilot.joined_at is None:
+                words = pilot.drain_reason or self._last_words(pilot)
+                reason = f"{words} ({reason})" if words else reason
+                if not pilot.drain:  # what was ordered to end says nothing of its queue
+                    self._note(pilot.submitted_to, StartFault.ENDED, reason)
+            state = PilotState.LOST if pilot.state is PilotState.RUNNING else PilotState.ABORTED
+            self._post(inner_calls.PILOT_ENDED, PilotEnd(pilot.id, state, reason))
+            ended += 1
+        return ended
+
+    def _last_words(self, pilot: PilotRow) -> str:
+        """What a pilot that never joined said at its end; '' if that is not known. Only the first of a poll are asked."""
+        if self._words_left <= 0 or pilot.native_id is None:
+            return ""
+        self._words_left -= 1
+        try:
+            return last_words(self.backend.output(pilot.stamp, pilot.native_id) or b"")
+        except LodesmanError as fault:
+            log.info("the output of a pilot cannot be read: %s", fault, extra={"stamp": pilot.stamp})
+            return ""
+
+    def _store(self, pilots: Sequence[PilotRow], seen: Mapping[str, NativeStatus], now: float) -> None:
+        """Have stored what is new: where pilots run, since when they are held, and now and then that they were seen."""
+        found: dict[int, PilotSeen] = {}
+        stored: dict[int, tuple[str, float | None, float]] = {}
+        for pilot in pilots:
+            before = self._stored.get(pilot.id) or (pilot.host, pilot.held_since, pilot.native_seen or 0.0)
+            stored[pilot.id] = before
+            status = seen.get(pilot.stamp)
+            if status is None or status.state is NativeState.UNKNOWN:
+                continue
+            held = (before[1] or status.observed_at) if status.state is NativeState.HELD else None
+            is_there = status.state is NativeState.RUNNING or pilot.joined_at is not None
+            host = (status.host or before[0]) if is_there else ""
+            # Of one that runs and has not joined it is kept since when.
+            is_old = not 0.0 <= now - before[2] < _SEEN_AGAIN_SECONDS and not (
+                host and pilot.joined_at is None
+            )
+            if (host, held) != before[:2] or is_old:
+                found[pilot.id] = PilotSeen(host=host, held_since=held, at=status.observed_at)
+                stored[pilot.id] = host, held, now
+        if found:
+            self._post(inner_calls.PILOTS_SEEN, found)
+        self._stored = stored
+
+
+@dataclass(slots=True)
+class _LostPilot:
+    """When to ask next (UNIX seconds), how often it was ordered to end, and was unknown in a row."""
+
+    due: float
+    orders: int = 0
+    unknown: int = 0
+    gone: bool = False
+
+    def note(self, outcome: CancelOutcome, now: float) -> None:
+        """Remember an answer."""
+        self.unknown = self.unknown + 1 if outcome is CancelOutcome.UNKNOWN else 0
+        self.gone = outcome in GONE or self.unknown >= UNKNOWN_TIMES
+        self.orders += outcome is CancelOutcome.ORDERED
+        doublings = min(10, max(0, self.orders - 1))
+        self.due = now + min(_LONGEST_SECONDS, _AGAIN_SECONDS * 2.0**doublings)
+
+
+def _reason(status: NativeStatus) -> str:
+    """Why a pilot ended, for people."""
+    if status.detail:
+        return status.detail
+    if status.exit_code is not None:
+        return f"ended with exit code {status.exit_code}"
+    return f"its batch system ended it: {status.word}" if status.word else "its batch system ended it"
+
+
+class LostPilots:
+    """Ends pilots that lost their lease, in one batch system. What it keeps in memory may be lost: all are asked about
+    again after a start.
+    """
+
+    def __init__(self, db: Reader, name: str, backend: Backend) -> None:
+        self._db = db
+        self._name = name
+        self._backend = backend
+        self._known: dict[int, _LostPilot] = {}
+        self._read_at: float | None = None
+
+    def tick(self, now: float) -> int:
+        """Order the end of those that are due; returns how many are not known to be gone."""
+        if self._read_at is not None and 0.0 <= now - self._read_at < _READ_SECONDS:
+            return 0
+        self._read_at = now
+        pilots = lost_pilots(self._db, self._name, now - _GIVEN_UP_SECONDS)
+        self._known = {number: self._known.get(number) or _LostPilot(due=now) for number in pilots}
+        there = {number: pilot for number, pilot in self._known.items() if not pilot.gone}
+        due = [pilots[number] for number, pilot in there.items() if pilot.due <= now][:_MOST_AT_ONCE]
+        outcomes = cancel({self._name: self._backend}, due) if due else {}
+        for native in due:
+            pilot = there[native.id]
+            pilot.note(outcomes[native.stamp], now)
+            if pilot.gone and pilot.orders:
+                log.info("a lost pilot has ended", extra={"stamp": native.stamp})
+        return sum(not pilot.gone for pilot in there.values())
+
+
+def cancel(backends: Mapping[str, Backend], pilots: Iterable[Native]) -> dict[str, CancelOutcome]:
+    """Cancel pilots where they were submitted; stamp -> outcome. FAILED: the batch system did not answer, or there is no
+    such one any more.
+    """
+    outcomes: dict[str, CancelOutcome] = {}
+    by_backend: dict[str, list[Native]] = {}
+    for pilot in pilots:
+        outcomes[pilot.stamp] = CancelOutcome.FAILED
+        by_backend.setdefault(pilot.backend, []).append(pilot)
+    for name, found in by_backend.items():
+        if name not in backends:
+            continue
+        try:
+            outcomes |= _cancel(backends[name], found)
+        except LodesmanError as fault:
+            log.warning("pilots could not be cancelled: %s", fault, extra={"backend": name})
+    return outcomes
+
+
+def _cancel(backend: Backend, pilots: Sequence[Native]) -> dict[str, CancelOutcome]:
+    """In one batch system; those whose references were never stored are searched for by stamp. Raises LodesmanError."""
+    known = {} if all(pilot.native_id for pilot in pilots) else backend.census()
+    there = {one.stamp: one.native_id or known.get(one.stamp, "") for one in pilots}
+    answers = backend.cancel({stamp: native_id for stamp, native_id in there.items() if native_id})
+    unknown = {stamp: CancelOutcome.UNKNOWN for stamp, native_id in there.items() if not native_id}
+    return {stamp: answers.get(stamp, CancelOutcome.FAILED) for stamp in there} | unknown
+
+
+def end_all(db: Reader, backends: Mapping[str, Backend], *, seconds: float) -> list[str]:
+    """Order all pilots of these batch systems to end, and wait until they have; the stamps of those that are left after so
+    many seconds, or of which nothing is known: most of these were never submitted.
+    """
+    left = {native.stamp: native for native in live_natives(db) if native.backend in backends}
+    deadline, pause, unknown = time.monotonic() + seconds, Event(), Counter[str]()
+    while left:
+        ordered = cancel(backends, left.values())
+        left = {stamp: native for stamp, native in left.items() if ordered[stamp] not in GONE}
+        unknown = Counter({one: unknown[one] + 1 for one in left if ordered[one] is CancelOutcome.UNKNOWN})
+        waits = any(native.native_id or unknown[stamp] < UNKNOWN_TIMES for stamp, native in left.items())
+        if not waits or time.monotonic() >= deadline:
+            break
+        pause.wait(_END_POLL_SECONDS)
+    return sorted(left)

@@ -1,0 +1,399 @@
+"""The director: a snapshot, a decision, pilots stored, then submitted.
+
+It reads the database and what the watches saw of the batch systems, decides, and sends commands to the hot process; what
+it keeps in memory alone (buckets, suspects) may be lost without harm.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from lodesman.decide.director import limits
+from lodesman.decide.director.iteration import Decision, DirectorInput, Excess, decide, without_spare
+from lodesman.decide.director.options import DirectorOptions
+from lodesman.decide.director.orders import PoolState, name_as
+from lodesman.decide.director.places import PoolServing
+from lodesman.decide.director.plan import TaskQueueDemand
+from lodesman.decide.director.queues import QueueGates, queue_limits
+from lodesman.decide.director.record import to_record
+from lodesman.decide.director.site_mask import SiteMask
+from lodesman.decide.director.site_matching import SiteMatching
+from lodesman.decide.explain.facts import DirectorNow, Failing, Waiting
+from lodesman.decide.matching import QueueOffer, director_weights
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.matching.tables import KeyTable
+from lodesman.server.loops.candidates import CandidateMaker, OwnQueue, own_queues, shown_gate, visited_items
+from lodesman.server.loops.census import BackendWatch
+from lodesman.server.loops.launch import Offers
+from lodesman.server.loops.left_out import (
+    NOTHING,
+    Item,
+    LeftOut,
+    Omitted,
+    StepPass,
+    do_without_faulty,
+    task_queue,
+)
+from lodesman.server.loops.limit_use import SeenLimits
+from lodesman.server.loops.list_match import ListMatch
+from lodesman.server.loops.pilot_book import pilot_view
+from lodesman.server.loops.site_matching import SiteMatcher
+from lodesman.server.loops.snapshot import KnownQueues
+from lodesman.server.store import Reader
+from lodesman.server.store.director import breaker_orders, breakers
+from lodesman.server.store.read import pilots as read
+from lodesman.server.writer.pool_map import KnownPools
+from lodesman.server.writer.site_mask import KnownMask
+from lodesman.wire import inner_calls, why_queues
+from lodesman.wire.call import Post, encode
+from lodesman.wire.nodes import BreakerOrder, NodePath, QueueId
+from lodesman.wire.service import Iteration, Limited, StoredBreaker
+from lodesman.wire.vocabulary import BreakerState
+
+log = logging.getLogger(__name__)
+
+# An iteration without anything to decide is stored too, now and then: it says how fresh the last word is. Sooner than
+# the last word is too old to be believed (`why.facts.fresh_seconds`): a director that has nothing to do is at work.
+_EMPTY_SECONDS = 30.0
+_NONE: Final[frozenset[int]] = frozenset()
+_FRESH: Final = limits.Breaker()
+# In the place of what is stored and cannot be read: it equals no other.
+_DAMAGED: Final = limits.Breaker(failures=-1)
+# Whole numbers that all readers of JSON take.
+_SEED_BITS = 53
+
+
+@dataclass(slots=True)
+class Director:
+    """One director for all VOs: `tick` is one iteration. `pools` says how full the submission pools are; `vos` are those
+    of the last iteration, `iterated_at` is when that was. `limited`: the task queues that limits keep from starting in
+    these CE queues. `gates`: whether those of sites were open after the last iteration. `settings`: see `DirectorNow`.
+    """
+
+    db: Reader
+    policy: Policy
+    options: DirectorOptions
+    watches: Mapping[str, BackendWatch]
+    post: Post
+    pools: Callable[[], dict[str, PoolState]]
+    launch: Callable[[Decision, Offers], None]
+    cancel: Callable[[Excess], None]
+    rng: random.Random
+    suspects: Mapping[int, float] = field(default_factory=dict)
+    breakers: dict[QueueId, limits.Breaker] = field(default_factory=dict)
+    buckets: dict[NodePath, limits.TokenBucket] = field(default_factory=dict)
+    vos: Sequence[str] = ()
+    iterated_at: float | None = None
+    orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)
+    list_match: ListMatch = field(default_factory=ListMatch)
+    limited: Callable[[list[QueueId]], Limited] = lambda _: Limited()
+    sites: SiteMatcher = field(default_factory=SiteMatcher)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    left_out: LeftOut = field(default_factory=LeftOut)
+    gates: Mapping[str, bool] = field(init=False, default_factory=dict)
+    # What the last iteration could not be done with.
+    _faulty: Omitted = field(init=False, default_factory=Omitted)
+    _limited: Limited | None = field(init=False, default=None)
+    _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
+    _stored_at: float | None = field(init=False, default=None)
+    # The breakers as they are stored.
+    _stored: Mapping[QueueId, limits.Breaker] | None = field(init=False, default=None)
+    # Of the breakers before this iteration.
+    _states: dict[QueueId, BreakerState] = field(init=False, default_factory=dict)
+    _known: KnownQueues = field(init=False)
+    _pools: KnownPools = field(init=False)
+    _mask: KnownMask = field(init=False, default_factory=KnownMask)
+    limited_in: Mapping[int, int] = field(init=False, default_factory=dict)
+    """The queues where limits keep a task queue from starting, at the last iteration."""
+    # The task queues that limits keep from idle pilots.
+    _barred: dict[int, frozenset[int]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._known = KnownQueues(self.db, self.left_out, "the director: task queues")
+        self._pools = KnownPools(self.db)
+
+    def tick(self, now: float) -> int:
+        """One iteration; returns how many pilots were placed.
+
+        What was decided is carried out as far as it can be: what one part meets with stops none of the others. Raises the
+        first such fault at the end.
+        """
+        with self.left_out.step("the director: breakers") as left:
+            self._look_at_breakers(left)
+        self._hear()
+        with self.left_out.step("the director") as left:
+            seen, decision = self._decide(now, left)
+        self.gates = {site: gate.admits() for site, gate in seen.sites.gates.items()}
+        self.suspects = decision.excess.suspects
+        self.breakers = dict(decision.breakers)
+        self.buckets = dict(decision.buckets)
+        self.iterated_at = now
+        faults = []
+        for part in (self._cancel, self._want, self._store, self._launch, self._note_breakers):
+            try:
+                part(decision)
+            except Exception as fault:
+                log.exception("a part of an iteration failed", extra={"part": part.__name__})
+                faults.append(fault)
+        if faults:
+            raise faults[0]
+        return decision.placement.placed
+
+    def _look_at_breakers(self, left: StepPass) -> None:
+        """Take in what administrators did to them. Whose row is damaged has none stored: it is stored anew."""
+        damaged: dict[QueueId, Exception] = {}
+        found = breakers(self.db, damaged)
+        for queue, fault in damaged.items():
+            left.leave_out(Item("breaker", queue), fault)
+        found |= dict.fromkeys(damaged, _DAMAGED)
+        if self._stored is None:
+            self.breakers = {**found, **self.breakers}
+        # What is not stored any more was taken out by an administrator: it begins anew.
+        gone = {queue for queue, one in (self._stored or {}).items() if one != _FRESH} - found.keys()
+        self._stored, self.orders = found, breaker_orders(self.db)
+        gone |= {queue for queue, order in self.orders.items() if order.state == "closed"}
+        self.breakers = {
+            queue: one for queue, one in self.breakers.items() if queue not in gone and one is not _DAMAGED
+        }
+        self._states = {queue: one.state for queue, one in self.breakers.items()}
+
+    def _decide(self, now: float, left: StepPass) -> tuple[DirectorInput, Decision]:
+        """What there is, and what to do; queues, pilots or sites that it cannot be done with are left out."""
+        seed = self.rng.getrandbits(_SEED_BITS)
+        limited = self._ask_limits() if self._known.read() else Limited()
+
+        def decide_without(faulty: frozenset[Item]) -> tuple[DirectorInput, Decision]:
+            seen = self.look(now, faulty, limited)
+            return seen, decide(seen, options=self.options, now=now, seed=seed)
+
+        items = partial(
+            visited_items, self.policy.config.tree, self._known.read, partial(read.pilots_in_short, self.db)
+        )
+        (seen, found), self._faulty = do_without_faulty(decide_without, items, left, before=self._faulty)
+        if any(one.kind != "CE queue" for one in self._faulty.items):
+            found = replace(found, excess=without_spare(found.excess))  # they may be for what is left out
+        return seen, found
+
+    @property
+    def faulty(self) -> frozenset[Item]:
+        """What the last iteration left out, since it could not be handled."""
+        return self._faulty.items
+
+    def look(
+        self, now: float, without: frozenset[Item] = NOTHING, limited: Limited | None = None
+    ) -> DirectorInput:
+        """What an iteration goes by now, but for what it does `without`. `limited`: what limits say, if they were asked."""
+        known = self._known.read()
+        if without:
+            known = [one for one in known if task_queue(one[0]) not in without]
+        waiting, pool_map = self._free(known, limited), self._pools.look()
+        self.vos = self.vos_of(waiting)
+        table = self._known.table
+        return self.snapshot(waiting, self.vos, table=table, serving=pool_map, now=now, without=without)
+
+    def _free(self, waiting: list[Waiting], limited: Limited | None) -> list[Waiting]:
+        """Without the task queues that limits keep from starting anywhere, or whose jobs wait for others: pilots for them
+        would run nothing. Of those with `AtMost`, as many jobs as may start.
+        """
+        found, self._barred = Limited(), {}
+        if waiting:
+            found = limited or self._ask_limits()
+            waiting = self._known.startable(waiting)
+        self.limited_in = SeenLimits.of(found, self.policy.bits).queues
+        for idle in found.idle:
+            self._barred |= dict.fromkeys(idle.pilots, frozenset(idle.ids))
+        shut = set(found.ids)
+        return [one for one in waiting if not (one[1].waits_for_jobs or one[0] in shut)]
+
+    def _ask_limits(self) -> Limited:
+        """What limits keep from starting where; as they said last, if they cannot be evaluated."""
+        with self.left_out.step("the director: limits") as left:
+            try:
+                self._limited = self.limited(list(self.policy.config.tree.queue_ids()))
+            except Exception as fault:
+                if self._limited is None:
+                    raise
+                left.leave_out("limits, which count as they did before", fault)
+        return self._limited
+
+    def _cancel(self, decision: Decision) -> None:
+        self.cancel(decision.excess)
+
+    def _want(self, decision: Decision) -> None:
+        self.list_match.want(decision.placement, self.options, decision.now)
+
+    def _store(self, decision: Decision) -> None:
+        """Store what was decided, and now and then that nothing was (also when the clock went back)."""
+        before = self._stored_at
+        is_stale = before is None or not 0.0 <= decision.now - before < _EMPTY_SECONDS
+        if decision.plan.rows or decision.excess.cancel or is_stale:
+            self.post(inner_calls.ITERATION, Iteration(Raw(encode(to_record(decision)))))
+            self._stored_at = decision.now
+
+    def _note_breakers(self, _decision: Decision) -> None:
+        """Store the breakers that changed, and note in the audit trail which opened or closed."""
+        new, before = dict(self.breakers), self._stored or {}
+        changed = [
+            StoredBreaker(*queue, "" if (one := new.get(queue, _FRESH)) == _FRESH else encode(one).decode())
+            for queue in sorted(new.keys() | before.keys())
+            if new.get(queue, _FRESH) != before.get(queue, _FRESH)
+        ]
+        if changed:
+            self.post(inner_calls.BREAKERS, changed)
+            self._stored = new
+        if notes := limits.breaker_notes(self._states, new):
+            self.post(inner_calls.NOTE, notes)
+
+    def now(self) -> DirectorNow:
+        """What it says of itself between two iterations. Any thread may ask."""
+        ordered = {queue for queue, order in self.orders.items() if order.state == "open"}
+        failing = {
+            queue: Failing(one.failures, one.reason, one.state is not BreakerState.CLOSED)
+            for queue, one in list(self.breakers.items())
+            if one.failures and queue not in ordered
+        }
+        full = {name: state.is_full for name, state in self.pools().items()}
+        return DirectorNow(self.iterated_at, full, failing, self.settings)
+
+    def vos_of(self, waiting: Sequence[Waiting]) -> list[str]:
+        """The VOs of an iteration: those with waiting jobs, and those that are configured."""
+        return sorted({key.vo for _, key, _ in waiting} | set(self.policy.config.vos))
+
+    def snapshot(
+        self,
+        waiting: Sequence[Waiting],
+        vos: Sequence[str],
+        *,
+        table: KeyTable,
+        serving: PoolServing,
+        now: float,
+        without: frozenset[Item] = NOTHING,
+    ) -> DirectorInput:
+        """What there is. `table` has the waiting task queues."""
+        pilots = read.pilots_in_short(self.db)
+        shut: list[QueueId] = []
+        if without:
+            pilots = [one for one in pilots if Item("pilot", one.id) not in without]
+            shut = [
+                queue
+                for queue in self.policy.config.tree.queue_ids()
+                if Item("CE queue", queue) in without or Item("site", queue.site) in without
+            ]
+        own = own_queues((one.state, one.submitted_to, one.submitted_at or one.created_at) for one in pilots)
+        mask = self._mask.look(self.db)
+        maker = self._candidates(own, mask, now)
+        return DirectorInput(
+            demands=self._demands(waiting),
+            table=table,
+            serving=serving,
+            pilots=[pilot_view(one, now, self._barred.get(one.id, _NONE), mask) for one in pilots],
+            queues=maker.make(vos, shut),
+            pools=self.pools(),
+            running_jobs=read.running_jobs(self.db),
+            suspects=self.suspects,
+            breakers=self.breakers,
+            buckets=self.buckets,
+            limited=self.limited_in,
+            sites=self.look_at_sites(now, pilots, without),
+        )
+
+    def look_at_sites(
+        self, now: float, pilots: Sequence[read.LivePilot] | None = None, without: frozenset[Item] = NOTHING
+    ) -> SiteMatching:
+        """The sites as they advertise themselves; a decision uses them up. `pilots`: those that live, if read."""
+        sites = [site for site in self.policy.config.tree.sites if Item("site", site) not in without]
+        return self.sites.look(self.db, self.policy, self.options.pools, now, pilots, sites=sites)
+
+    def _launch(self, decision: Decision) -> None:
+        """Have the pilots submitted, each with the settings that its queue has for its VO."""
+        placements = decision.placement.placements
+        if placements:
+            vos = {one.request.vo for one in placements}
+            offers = {(vo, one.queue): one for vo in vos for one in self.policy.vo_config(vo).offers}
+            self.launch(decision, offers)
+
+    def _demands(self, queues: Sequence[Waiting]) -> list[TaskQueueDemand]:
+        shares = self.policy.shares()
+        weights = director_weights(queues, shares)
+        return [
+            TaskQueueDemand(
+                tq_id=tq_id,
+                key=key,
+                weight=weights[tq_id],
+                waiting_jobs=waiting,
+                job_sharing=key.group in shares and shares[key.group].job_sharing,
+            )
+            for tq_id, key, waiting in queues
+        ]
+
+    def note_outcome(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
+        """What a batch system said to a submission; called by any thread, taken in at the next iteration."""
+        self._answers.append((queue_id, accepted, reason, now))
+
+    def _doubts(self) -> dict[str, dict[str, str]]:
+        """By backend and identity, why nothing may be submitted with that."""
+        found: dict[str, dict[str, str]] = {}
+        for name, rule in self.options.identities.items():
+            for backend in rule.backends:
+                watch = self.watches.get(name_as(backend, name))
+                if watch is not None and watch.doubt:
+                    found.setdefault(backend, {})[name] = watch.doubt
+        return found
+
+    def _candidates(self, own: Mapping[QueueId, OwnQueue], mask: SiteMask, now: float) -> CandidateMaker:
+        return CandidateMaker(
+            policy=self.policy,
+            watches=self.watches,
+            pools=self.options.pools,
+            own=own,
+            now=now,
+            mask=mask,
+            orders=self.orders,
+            list_match=self.list_match,
+            doubts=self._doubts(),
+        )
+
+    def gate(
+        self, vo: str, offer: QueueOffer, own: OwnQueue, *,
+        mask: SiteMask, now: float, site: limits.Limit | None = None,
+    ) -> why_queues.QueueGate:  # fmt: skip
+        """What stands before new pilots in a queue now, between two iterations; asks the batch system for its load. `own`:
+        our live pilots there; `site`: what the gate of its site lets through. Any thread may ask.
+        """
+        queue_id, options, states = offer.queue, self.options, self.pools()
+        candidate = self._candidates({queue_id: own}, mask, now).one(vo, offer, self.vos)
+        breaker = limits.settle(self.breakers.get(queue_id, limits.Breaker()), now=now)
+        bucket = limits.refill(self.buckets.get(queue_id.ce_path), now=now, rules=options.rate)
+        gates = QueueGates(
+            breakers={queue_id: breaker},
+            tokens={queue_id.ce_path: limits.whole_tokens(bucket)},
+            max_load_age_s=options.max_load_age_s,
+        )
+        found = list(queue_limits(candidate, gates=gates, now=now, site=site))
+        serving = [
+            (pool, states.get(name))
+            for name, pool in options.pools.items()
+            if pool.scope.serves(queue_id, offer.backend)
+        ]
+        return shown_gate(candidate, found, breaker, serving, now=now)
+
+    def _hear(self) -> None:
+        """Let what the batch systems said move the breakers of their queues."""
+        while self._answers:
+            queue_id, accepted, reason, now = self._answers.popleft()
+            breaker = self.breakers.get(queue_id, limits.Breaker())
+            if accepted:
+                self.breakers[queue_id] = limits.succeeded(breaker)
+            else:
+                self.breakers[queue_id] = limits.failed(
+                    breaker, now=now, rules=self.options.breaker, reason=reason
+                )

@@ -1,0 +1,121 @@
+"""Which hosts get no jobs, by evidence: what failed at once, and what became of jobs of the same task queues elsewhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import asdict
+
+from lodesman.decide.director.hosts import (
+    WINDOW_S,
+    Failure,
+    failing_sites,
+    judge_hosts,
+    outlived_s,
+    shut_with_sites,
+    suspects,
+    suspects_by_site,
+)
+from lodesman.decide.explain.pilot import shut_text
+from lodesman.decide.resources import QueueId
+from lodesman.server.store import Reader
+from lodesman.server.store.hosts import (
+    MOST_FAILURES,
+    failures,
+    newest_failure,
+    pilots_by_host,
+    records,
+    tried,
+)
+from lodesman.wire import inner_calls
+from lodesman.wire.call import Post
+from lodesman.wire.hosts import HostEvidence, HostName, HostRecord, HostRow, HostsJudged, HostState
+from lodesman.wire.vocabulary import StartFault
+
+# Failures that count no more are forgotten so many at once, or when the oldest is so old.
+_MANY: Final = 1_000
+_OLD_S: Final = 2 * WINDOW_S
+# What became of attempts is read at once for suspect hosts, else this often: some jobs fail at every large site.
+_SITES_S: Final = 10.0
+
+
+@dataclass(slots=True)
+class HostWatch:
+    """Judges hosts; reads more than a number only while something has failed at once lately."""
+
+    db: Reader
+    post: Post
+    failing: Mapping[str, HostEvidence] = field(init=False, default_factory=dict)
+    """The sites where jobs fail at once on all hosts together, and do not elsewhere. Any thread may read it."""
+    _newest: int = -1
+    _failures: list[tuple[int, Failure]] = field(default_factory=list)
+    _sites_at: float = field(init=False, default=0.0)
+
+    def tick(self, now: float) -> None:
+        """Shut the hosts against which the evidence is enough; open those that it speaks for."""
+        newest, known = newest_failure(self.db), records(self.db)
+        if newest != self._newest:
+            self._failures, self._newest = failures(self.db), newest
+        if not (self._failures or known):
+            self.failing = {}
+            return
+        recent = [one for _, one in self._failures if one.at > now - WINDOW_S]
+        against = self._against(recent, now)
+        queues, long = {one.tq_id for one in against}, outlived_s(against)
+        found = tried(self.db, queues, now, outlived_s=long) if against else []
+        if self._sites_at == now:
+            self.failing = failing_sites(recent, found, now)
+        judged: dict[HostName, HostRecord | None] = dict(shut_with_sites(self.failing, known, recent, now))
+        judged |= dict(judge_hosts(known, recent, found, now))
+        changed = [HostState(*one) for one in judged.items()]
+        forget = self._forget(now, len(recent))
+        if changed or forget:
+            self.post(inner_calls.HOSTS_JUDGED, HostsJudged(changed=changed, forget=forget))
+            self._newest = -1
+
+    def weigh(self, queue: QueueId, fault: StartFault | None, reason: str) -> tuple[StartFault | None, str]:
+        """What is said of a queue: that a pilot joined speaks against it where jobs fail at once, and not at other sites."""
+        against = None if fault else self.failing.get(queue.site)
+        if against is None:
+            return fault, reason
+        return StartFault.JOBS_FAIL, f"jobs fail at once at this site, and not at others: {against.in_short}"
+
+    def _against(self, recent: Sequence[Failure], now: float) -> list[Failure]:
+        """The failures at suspect sites, if there are suspect hosts, or sites are to be judged again."""
+        if not suspects(recent, now) and 0.0 <= now - self._sites_at < _SITES_S:
+            return []
+        self._sites_at = now
+        return suspects_by_site(recent, now)
+
+    def _forget(self, now: float, recent: int) -> int:
+        """The number up to which failures count no more; 0 while they are few. So the writer never has many to delete."""
+        if recent == MOST_FAILURES:
+            return self._failures[-1][0]
+        old = self._failures[recent:]
+        if not old or (len(old) < _MANY and old[-1][1].at > now - _OLD_S):
+            return 0
+        return old[0][0]
+
+
+def list_hosts(db: Reader, now: float, *, vo: str = "") -> list[HostRow]:
+    """Hosts with live pilots, recent failures or a record that shuts them; `vo`: only those with pilots of that VO."""
+    pilots, known = pilots_by_host(db, vo), records(db)
+    failed = Counter(one.host for _, one in failures(db) if one.at > now - WINDOW_S)
+    shut = {host for host, record in known.items() if record.shut}
+    found = sorted(pilots if vo else pilots.keys() | failed.keys() | shut)
+    return [_row(host, known.get(host), pilots.get(host, 0), failed[host], now) for host in found]
+
+
+def _row(host: HostName, record: HostRecord | None, pilots: int, failed: int, now: float) -> HostRow:
+    known = record or HostRecord(shut=False, since=0.0)
+    return HostRow(
+        **asdict(known),
+        site=host.site,
+        host=host.host,
+        pilots=pilots,
+        failures=failed,
+        text=shut_text(known, now),
+    )

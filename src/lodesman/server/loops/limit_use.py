@@ -1,0 +1,177 @@
+"""Who uses what of limits and since when, for answers of the reading process: worked out of the attempts that are stored."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from msgspec import Struct, field
+
+from lodesman.decide.explain.verdict import LimitMasks
+from lodesman.decide.masks.bits import mask_of
+from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.matching.limit_takers import BucketName, RunningJob, Taken, taken_by
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import LOCAL
+from lodesman.languages.gridengine.complexes import Complexes
+from lodesman.languages.gridengine.values import ComplexType
+from lodesman.languages.quota.matching import QuotaJob, may_charge
+from lodesman.languages.quota.rules import QuotaRule
+from lodesman.server.loops.census import BackendWatch
+from lodesman.server.loops.pilot_book import NOWHERE, Barred
+from lodesman.server.store import Reader
+from lodesman.server.store.accounts import groups_by_user
+from lodesman.server.store.quotas import quota_sets
+from lodesman.server.store.read.pilots import live_attempts
+from lodesman.server.store.read.task_queues import keys_by_id
+from lodesman.server.writer.pool_map import PoolQueues
+from lodesman.server.writer.quotas import MOST_NAMED, limit_rules, sets_stored, shown, vocabulary_of
+from lodesman.server.writer.sessions import HostLoads
+from lodesman.wire import inner_calls
+from lodesman.wire.call import Post
+from lodesman.wire.hosts import reported_host
+from lodesman.wire.nodes import QueueId
+from lodesman.wire.quotas import BYTES, RUNNING_JOBS, BucketRow, FullBucket, Holder, LimitBucket
+from lodesman.wire.service import Limited, LimitsAt
+
+_B = TypeVar("_B", bound=LimitBucket)
+_NOTHING = Taken()
+_UNITS = {ComplexType.MEMORY: BYTES, ComplexType.TIME: "seconds"}
+
+
+class SeenLimits(Struct, frozen=True):
+    """By task queue: the CE queues where limits keep it from starting, those of them where they would if nothing ran, and
+    the idle pilots where they do.
+    """
+
+    queues: Mapping[int, int] = field(default_factory=dict)
+    never: Mapping[int, int] = field(default_factory=dict)
+    pilots: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, found: Limited, bits: Mapping[QueueId, int]) -> SeenLimits:
+        """From what the hot process says; `bits`: those of CE queues."""
+        kept, never, pilots = dict[int, int](), dict[int, int](), dict[int, list[int]]()
+        for one in found.some:
+            mask = mask_of(bits[queue] for queue in one.queues if queue in bits)
+            for masks, ids in ((kept, one.ids), (never, one.never)):
+                for tq_id in ids:
+                    masks[tq_id] = masks.get(tq_id, 0) | mask
+        for idle in found.idle:
+            for tq_id in idle.ids:
+                pilots.setdefault(tq_id, []).extend(idle.pilots)
+        return cls(kept, never, pilots)
+
+    def masks(self, tq_id: int) -> LimitMasks:
+        """Of a task queue."""
+        return LimitMasks(self.queues.get(tq_id, 0), self.never.get(tq_id, 0))
+
+    def barred(self, tq_id: int, bits: Mapping[QueueId, int]) -> Barred:
+        """Where jobs of a task queue cannot start."""
+        kept, pilots = self.queues.get(tq_id, 0), self.pilots.get(tq_id, ())
+        if not kept and not pilots:
+            return NOWHERE
+        never = PoolQueues(self.never.get(tq_id, 0), bits)
+        return Barred(pilots, PoolQueues(kept, bits), never, by_queue=True)
+
+
+class LimitUse(Struct, frozen=True):
+    """What live attempts take, by bucket; the resources; when each quota set was changed last (UNIX seconds); and the rules
+    of all sets by name.
+    """
+
+    taken: Mapping[BucketName, Taken]
+    complexes: Complexes
+    changed: Mapping[str, float]
+    rules: Mapping[str, QuotaRule] = field(default_factory=dict)
+
+    def concerns(self, row: LimitBucket, job: QuotaJob) -> bool:
+        """Whether it has to do with the user and the job class of a job; '' is any."""
+        rule = self.rules.get(row.rule)
+        if rule is not None:
+            return may_charge(rule, job, row.of)
+        asked = (("Owner", job.user), ("JobClass", job.job_class))
+        return not any(
+            value and f"/{name}/" in row.rule and not row.rule.endswith(f"/{name}/{value}")
+            for name, value in asked
+        )
+
+    def named(self, row: _B, vo: str) -> _B:
+        """The row with those of a VO who use it, of all if it is '', and since when it is full."""
+        taken = self.taken.get((row.rule, tuple(row.of), row.resource), _NOTHING)
+        holders = taken.holders()
+        # Of several limits on a resource that jobs do not use up, all but the first have a number.
+        resource = self.complexes.get(row.resource.partition("#")[0])
+        row.unit = _UNITS.get(resource.kind, "") if resource else ""
+        row.holders = [
+            Holder(one.vo, one.owner, one.project, shown(one.amount), one.jobs)
+            for one in holders
+            if vo in ("", one.vo)
+        ][:MOST_NAMED]
+        row.more_holders = len(holders) - len(row.holders)
+        if isinstance(row, BucketRow):
+            owners = len(row.owners) + row.more_owners
+            row.owners = [one for one in row.owners if vo in ("", one.vo)][:MOST_NAMED]
+            row.more_owners = owners - len(row.owners)
+        if not row.need:
+            return row
+        # Nothing that ended before the set was as it is counts; since when a limit of a site is as it is is not known.
+        row.since = self.changed.get(row.rule.partition("/")[0])
+        if taken.attempts:
+            used, limit, need = map(float, (row.used, row.limit, row.need))
+            at = taken.full_since(limit, need)
+            if row.resource == RUNNING_JOBS:
+                row.since = at
+            else:
+                row.since = None if row.since is None or at is None else max(at, row.since)
+            if isinstance(row, FullBucket):
+                row.ends = taken.ends_needed(used + need - limit)
+                row.enough = f"{used + need:.15g}"
+        elif isinstance(row, FullBucket):
+            row.enough = row.need
+        return row
+
+
+def stored_attempts(db: Reader) -> list[RunningJob]:
+    """All live attempts as they are stored."""
+    found = live_attempts(db)
+    keys = keys_by_id(db, {one.tq_id for one in found})
+    return [RunningJob(keys[one.tq_id], RunPlace(*one.place), one.claimed_at) for one in found]
+
+
+def limits_at(
+    queues: Sequence[QueueId], watches: Mapping[str, BackendWatch], *, task_queue: int = 0, key: str = ""
+) -> LimitsAt:
+    """What to ask about limits in these queues; pilots of the local backend run on this machine."""
+    here = {*watches[LOCAL].queues} if LOCAL in watches else set()
+    return LimitsAt(
+        [*queues],
+        task_queue,
+        key,
+        here=[queue for queue in queues if queue in here],
+        host=reported_host(socket.gethostname()),
+    )
+
+
+def seen_limits(post: Post, policy: Policy, watches: Mapping[str, BackendWatch]) -> SeenLimits:
+    """What limits keep from starting now. Raises LodesmanError."""
+    asked = limits_at(list(policy.config.tree.queue_ids()), watches)
+    return SeenLimits.of(post(inner_calls.LIMITED, asked), policy.bits)
+
+
+def limit_use(policy: Policy, db: Reader) -> LimitUse:
+    """What is used of the quota sets that are stored, and of the limits of sites."""
+    with db:  # one moment
+        sets, attempts, accounts = quota_sets(db), stored_attempts(db), groups_by_user(db)
+    # How much there is on a host changes nothing of who uses it.
+    stored = sets_stored(sets, policy.vocabulary).values()
+    rules = {rule.label: rule for one in stored for rule in one.rules}
+    words = vocabulary_of(stored, policy.vocabulary, accounts)
+    book = limit_rules(stored, words, policy.config.limits, HostLoads(()))
+    return LimitUse(
+        taken_by(book, attempts),
+        policy.vocabulary.complexes,
+        {one.name: one.changed_at for one in sets},
+        rules,
+    )

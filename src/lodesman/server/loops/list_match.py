@@ -1,0 +1,191 @@
+"""List-match: whether a batch system would ever run the pilots that the director wants in its queues (`Backend.check`).
+
+Asked beside the polls, about those queues alone to which pilots were or would have been sent lately, a few at a time. An
+answer is kept for ListMatchDelay minutes, a failure not at all, and what is not known closes nothing. A refusal that may
+pass is asked about sooner, and is no *never* until it has lasted (ADR 0045).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from msgspec import Struct, field
+
+from lodesman.decide.director.options import DirectorOptions
+from lodesman.decide.director.placement import PlacementResult
+from lodesman.decide.matching.offers import PilotShape
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.backend import Check, PilotSpec
+from lodesman.server.loops.census import BackendWatch
+from lodesman.wire.nodes import utc
+
+_LATELY_SECONDS: Final = 600.0
+_MOST_AT_ONCE: Final = 20
+# A slow batch system is asked about fewer; a check that is under way ends.
+_BEGIN_SECONDS: Final = 10.0
+_MOST_WORDS: Final = 400
+# A node that is down, or a controller that starts, is refused in the words of what a queue never has.
+_AGAIN_SECONDS: Final = 15.0
+_LASTS_SECONDS: Final = 120.0
+_LASTS_ANSWERS: Final = 3
+
+
+class Refusal(NamedTuple):
+    """Why a batch system runs no pilot of some shapes: `never`, or for now; both are '' if it may run one."""
+
+    never: str = ""
+    for_now: str = ""
+
+
+class _Answer(NamedTuple):
+    """What was said `at` that time; `refusal`: why it runs no such pilots, '' if it does. `since`: when the first of `times`
+    refusals in a row was heard; `final`: its reason cannot pass.
+    """
+
+    at: float
+    refusal: str = ""
+    since: float = 0.0
+    times: int = 0
+    final: bool = False
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it is *never*: it cannot pass, or did not in several answers some time apart."""
+        return self.final or (self.times >= _LASTS_ANSWERS and self.at - self.since >= _LASTS_SECONDS)
+
+    def again(self, seconds: float) -> float:
+        """When it is asked again, if others are after `seconds`: what may pass after as long as it has lasted so far."""
+        may_pass = bool(self.refusal) and not self.final
+        return self.at + (min(seconds, max(_AGAIN_SECONDS, self.at - self.since)) if may_pass else seconds)
+
+
+class _Known(Struct, frozen=True, kw_only=True):
+    """What is known of one batch system. `how`: the backend and the words for its submissions that were asked with;
+    `standing`: the shapes whose last answers are not out of date; `asked`: when each was asked about last,
+    whatever came of it.
+    """
+
+    how: tuple[object, ...] = ()
+    answers: Mapping[PilotShape, _Answer] = field(default_factory=dict)
+    standing: frozenset[PilotShape] = frozenset()
+    asked: Mapping[PilotShape, float] = field(default_factory=dict)
+
+
+class ListMatch:
+    """Of all batch systems. The director says what it wants, one thread a backend asks, any thread may read."""
+
+    def __init__(self) -> None:
+        self._wanted: Mapping[PilotShape, float] = {}
+        self._wanted_at: Mapping[QueueId, float] = {}
+        self._known: dict[str, _Known] = {}
+
+    def want(self, placement: PlacementResult, options: DirectorOptions, now: float) -> None:
+        """Take in an iteration: the queues where it wanted pilots, those first that get most."""
+        wanted: Counter[QueueId] = Counter()
+        for queue, room in placement.rooms.items():
+            wanted[queue] = room.wanted
+        most = max(wanted.values(), default=0)
+        for one in placement.placements:
+            wanted[one.queue_id] += most + one.count
+        here = {queue: now for queue, count in wanted.most_common() if count}
+        before = {q: at for q, at in self._wanted_at.items() if q not in here and now - at < _LATELY_SECONDS}
+        self._wanted_at = {**here, **before}
+        queues = {one.queue_id: one for one in placement.places.queues.values() if not one.closed}
+        kept = {queue: options.list_match_seconds(one.submission_pools) for queue, one in queues.items()}
+        self._wanted = {
+            shape: seconds
+            for queue in self._wanted_at
+            if (seconds := kept.get(queue)) is not None
+            for shape in queues[queue].shapes
+        }
+
+    def refusal(self, shapes: Collection[PilotShape]) -> Refusal:
+        """Why no pilot of these shapes would run, if that is known of all of them."""
+        found = [self._refusal(shape) for shape in shapes]
+        passing = [one.for_now for one in found if one.for_now]
+        if not found or Refusal() in found:
+            return Refusal()
+        return Refusal(for_now=min(passing)) if passing else min(found)
+
+    def _refusal(self, shape: PilotShape) -> Refusal:
+        seconds, known = self._wanted.get(shape), self._known.get(shape.backend)
+        if seconds is None or known is None or shape not in known.standing:
+            return Refusal()
+        answer = known.answers[shape]
+        if not answer.refusal:
+            return Refusal()
+        again = utc(answer.again(seconds), "%H:%M:%S")
+        text = f"{answer.refusal} (since {utc(answer.since)}, it is asked again after {again})"
+        if answer.lasts:
+            return Refusal(never=f"{shape.backend} says that it never runs pilots of {shape} there: {text}")
+        return Refusal(for_now=f"{shape.backend} refuses pilots of {shape} there, which may pass: {text}")
+
+    def tick(self, watch: BackendWatch, now: float) -> int:
+        """Ask about those that are due; returns how many. What is out of date and not asked about again closes nothing.
+
+        Raises LodesmanError where the batch system does not answer; it is asked again at the next tick.
+        """
+        backend, options = watch.backend, watch.options
+        how, known = (backend, options), self._known.get(watch.name, _Known())
+        if known.how != how:  # another one, or asked in other words
+            known = _Known(how=how)
+        wanted = {shape: seconds for shape, seconds in self._wanted.items() if shape.backend == watch.name}
+        answers = {
+            shape: known.answers[shape]
+            for shape in wanted
+            if shape in known.answers and known.answers[shape].at <= now
+        }
+        standing = {shape for shape, answer in answers.items() if now - answer.at < wanted[shape]}
+        asked = {shape: at for shape, at in known.asked.items() if shape in wanted}
+        due = sorted(
+            (shape for shape in wanted if shape not in answers or answers[shape].again(wanted[shape]) <= now),
+            key=lambda shape: (not answers.get(shape, _NOTHING).refusal, asked.get(shape, 0.0)),
+        )
+        until, number = time.monotonic() + _BEGIN_SECONDS, 0
+        try:
+            for shape in due[:_MOST_AT_ONCE]:
+                if number and time.monotonic() >= until:
+                    break
+                asked[shape] = now
+                number += 1
+                standing.discard(shape)
+                before = answers.pop(shape, _NOTHING)
+                check = backend.check(_spec(shape, options))
+                if check.possible is not None:
+                    answers[shape] = _heard(check, before, now)
+                    standing.add(shape)
+        finally:
+            self._known[watch.name] = _Known(
+                how=how, answers=answers, standing=frozenset(standing), asked=asked
+            )
+        return number
+
+
+_NOTHING: Final = _Answer(0.0)
+
+
+def _spec(shape: PilotShape, options: tuple[str, ...]) -> PilotSpec:
+    """One pilot, without what only a submission has."""
+    return PilotSpec(
+        queue=shape.queue,
+        submission="list_match",
+        count=1,
+        program=b"",
+        pilot_file=b"",
+        cores=shape.cores,
+        memory_mb=shape.memory_mb,
+        wall_seconds=shape.wall_seconds,
+        options=(*options, *shape.options),
+    )
+
+
+def _heard(check: Check, before: _Answer, now: float) -> _Answer:
+    """An answer that is yes or no; `before`: the last one, if there was one since the last failure."""
+    if check.possible:
+        return _Answer(now)
+    words = " ".join(check.detail.split())[:_MOST_WORDS] or "it gives no reason"
+    since = before.since if before.refusal else now
+    return _Answer(now, refusal=words, since=since, times=before.times + 1, final=check.final)

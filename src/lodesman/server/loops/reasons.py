@@ -1,0 +1,320 @@
+"""The pending reason of each task queue: why its jobs wait now, and since when.
+
+The background process judges all task queues with waiting jobs, by the predicates and the judgement of `lode why`, and
+reports to the writer what changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property, partial
+from typing import Final, NamedTuple
+
+from lodesman.base.errors import LodesmanError
+from lodesman.decide.director.site_mask import DrainedNodes, SiteMask
+from lodesman.decide.explain.facts import RecordedIteration, Snapshot, Waiting
+from lodesman.decide.explain.turns import Turn, VOSlots
+from lodesman.decide.explain.verdict import (
+    SHUT_OUT,
+    STARTS_IN_TURN,
+    StoppedPilots,
+    count_next,
+    judge_with_sites,
+    verdict_of,
+)
+from lodesman.decide.masks.bits import bits, mask_of
+from lodesman.decide.matching import GroupShare, TaskQueueKey
+from lodesman.decide.matching.policy import Policy, VOConfig
+from lodesman.decide.resources.requirement import without_clause
+from lodesman.decide.submission import Exclusions, find_exclusions
+from lodesman.decide.submission.exclusions import REQUIREMENTS
+from lodesman.server.loops.left_out import Item, StepPass, task_queue
+from lodesman.server.loops.limit_use import SeenLimits
+from lodesman.server.loops.snapshot import SnapshotKeeper
+from lodesman.server.store import Reader
+from lodesman.server.store.read.why import requirements_of, stored_reasons, waiting_job
+from lodesman.wire import inner_calls
+from lodesman.wire.call import Post
+from lodesman.wire.nodes import QueueId
+from lodesman.wire.service import Judged, Reasons
+from lodesman.wire.vocabulary import MainReason
+
+_LEAST_SECONDS: Final = 5.0
+_REST: Final = 20.0  # seconds between judgements, for each second that one takes
+_GATES_KEPT: Final = 10_000
+
+
+class _Served:
+    """The queues that fulfil the Requirements of a task queue, as places; listed when the first is asked for. `unfit`: those
+    that the ads of their sites exclude.
+    """
+
+    def __init__(self, found: Exclusions, unfit: int) -> None:
+        self._config = found.config
+        self.mask = found.full & ~unfit
+        for name, lost in found.planes:
+            if name.startswith(REQUIREMENTS):
+                self.mask &= ~lost
+
+    @cached_property
+    def _places(self) -> frozenset[QueueId]:
+        return frozenset(map(self._config.table.queues.__getitem__, bits(self.mask)))
+
+    def __contains__(self, place: object) -> bool:
+        return place in self._places
+
+
+class _Now(NamedTuple):
+    """What all judgements of one moment go by. The mappings are by VO."""
+
+    configs: Mapping[str, VOConfig]
+    closed: Mapping[str, int]
+    failing: Mapping[str, Sequence[StoppedPilots]]
+    slots: Mapping[str, VOSlots | None]
+    drained: DrainedNodes | None
+    by_ads: Mapping[str, int]
+    iteration: RecordedIteration | None
+    snapshot: Snapshot
+
+
+class MainReasons:
+    """Judges again and again. Has a read connection, so one thread at a time uses it."""
+
+    def __init__(
+        self, db: Reader, keeper: SnapshotKeeper, *,
+        limits: Callable[[], SeenLimits] = SeenLimits, unfit: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:  # fmt: skip
+        """`limits`: where they keep task queues from starting, asked at each judgement; `unfit`: by SubmitPool, the queues
+        that the ads of their sites exclude.
+        """
+        self._db = db
+        self._ask_limits, self._limits = limits, SeenLimits()
+        self._unfit = unfit
+        self._keeper = keeper
+        self._stored = stored_reasons(db)
+        self._found: dict[int, Exclusions] = {}
+        self._version = ""
+        self._gates: dict[Hashable, str] = {}
+        self._cost = self._now = 0.0
+        self._at: float | None = None
+
+    def tick(self, policy: Policy, now: float, post: Post) -> None:
+        """Judge if it is time, and post what changed. Raises LodesmanError; it is posted again then."""
+        changed = self.judge(policy, now)
+        if changed is None:
+            return
+        try:
+            post(inner_calls.REASONS, Reasons(changed, self.facts_at()))
+        except LodesmanError:
+            self._stored = stored_reasons(self._db)
+            raise
+
+    def judge(self, policy: Policy, now: float) -> dict[int, Judged | None] | None:
+        """What changed since the last judgement; None if it is not time for one yet, or there is no snapshot."""
+        if self._keeper.at is None:
+            return None
+        if self._at is not None and 0.0 <= now - self._at < max(_LEAST_SECONDS, self._cost * _REST):
+            return None
+        begun, asked = time.thread_time(), time.monotonic()
+        self._look_at_limits()
+        asked = time.monotonic() - asked  # of another process
+        if policy.digest != self._version:
+            self._version, self._found, self._gates = policy.digest, {}, {}
+        self._now = now
+        with self._keeper.left_out.step("reasons") as left:
+            judged = self._judge_all(policy, left)
+        changed: dict[int, Judged | None] = {
+            tq_id: reason for tq_id, reason in judged.items() if self._stored.get(tq_id) != reason
+        }
+        for tq_id in self._stored.keys() - judged.keys():
+            changed[tq_id] = None
+            self._found.pop(tq_id, None)
+        self._stored = judged
+        self._cost, self._at = time.thread_time() - begun + asked, now
+        return changed
+
+    def _look_at_limits(self) -> None:
+        """They count as they did before while they cannot be asked about."""
+        if self._keeper.snapshot.waiting:
+            with suppress(LodesmanError):
+                self._limits = self._ask_limits()
+
+    def facts_at(self) -> float | None:
+        """When the oldest of the facts was true; None if one of them is not known."""
+        decided, at = self._keeper.snapshot.decided_at, self._keeper.at
+        return None if decided is None or at is None else min(decided, at)
+
+    def _judge_all(self, policy: Policy, left: StepPass) -> dict[int, Judged]:
+        """The reason of each task queue that can be judged."""
+        keeper, snapshot = self._keeper, self._keeper.snapshot
+        mask, shares = keeper.mask(self._db), policy.shares()
+        now = self._look(policy, snapshot, mask, left)
+        where: dict[str, dict[int, int]] = {vo: {} for vo in now.configs}
+        judges: dict[int, Callable[..., MainReason]] = {}
+        waiting = [one for one in snapshot.waiting if one[1].vo in now.configs]
+        for tq_id, key, _ in waiting:
+            with left.item(task_queue(tq_id)):
+                found = self._exclusions(tq_id, key, now.configs[key.vo])
+                judges[tq_id] = self._judge_of(tq_id, key, found, policy, now)
+                where[key.vo][tq_id] = found.eligible
+        alone, may_start = self._judge_alone(judges, waiting, left)
+        apart = {tq_id for tq_id, judged in alone.items() if judged.reason in SHUT_OUT}
+        keeper.know_who_competes({vo: (one.version, where[vo]) for vo, one in now.configs.items()}, apart)
+        judged_all: dict[int, Judged] = {}
+        for one in waiting:
+            tq_id = one[0]
+            if tq_id not in alone:
+                continue
+            with left.item(task_queue(tq_id)):
+                judged = alone[tq_id]
+                if judged.reason not in SHUT_OUT:
+                    judged = self._in_turn(one, may_start.get(tq_id, one[2]), shares, judges[tq_id])
+                detail = self._detail(judged.reason, self._found[tq_id], now.iteration, mask)
+                judged_all[tq_id] = judged._replace(detail=detail)
+        return judged_all
+
+    def _look(self, policy: Policy, snapshot: Snapshot, mask: SiteMask, left: StepPass) -> _Now:
+        """What all go by now; VOs that it cannot be found out for are left out."""
+        keeper, now = self._keeper, self._now
+        away = mask_of(policy.bits[one] for one in keeper.pilots.unreached if one in policy.bits)
+        configs, closed, failing, slots = {}, {}, {}, {}
+        for vo in {key.vo for _, key, _ in snapshot.waiting}:
+            with left.item(Item("VO", vo)):
+                one = policy.vo_config(vo)
+                closed[vo] = mask.closed(one.table.queues, now, one.lives)
+                failing[vo] = [snapshot.director.failing_of(one, some) for some in (0, away)]
+                slots[vo] = keeper.vo_slots(one, now)
+                configs[vo] = one
+        return _Now(
+            configs,
+            closed,
+            failing,
+            slots,
+            mask.drained(now),
+            self._unfit(),
+            snapshot.decision(now),
+            snapshot,
+        )
+
+    def _judge_of(
+        self, tq_id: int, key: TaskQueueKey, found: Exclusions, policy: Policy, now: _Now
+    ) -> Callable[..., MainReason]:
+        """What finds the reason of the jobs of a task queue."""
+        eligible, iteration, closed = found.eligible, now.iteration, now.closed[key.vo]
+        unfit = now.by_ads.get(key.submit_pool, 0)
+        served = _Served(found, unfit) if key.submit_pool else None
+        capacity = None if iteration is None else iteration.capacity(found.config)
+        open_queues = None if capacity is None else capacity.open
+        limits, there = self._limits.masks(tq_id), now.slots[key.vo]
+        sent_to = eligible & (open_queues or 0) & ~(closed | unfit | limits.queues)
+        pilots = self._keeper.pilots.usable(
+            key, served, now=self._now, alike=served and (key.vo, served.mask), drained=now.drained,
+            barred=self._limits.barred(tq_id, policy.bits),
+        )  # fmt: skip
+        iterates_soon = there and now.snapshot.iterates_soon(self._now)
+        return partial(
+            judge_with_sites, eligible, open_queues, pilots,
+            sendable=there.starts(key, sent_to) if there and iterates_soon else 0,
+            closed=closed,
+            failing=now.failing[key.vo][bool(pilots.unreached)],
+            unsent=0 if capacity is None else capacity.unsent,
+            limits=limits,
+            gated=unfit | (0 if iteration is None else iteration.gated(tq_id, found.config, eligible)),
+            refused=iteration is not None and bool(iteration.refusals(tq_id, now.snapshot.director.full)),
+            sends=iteration is None or iteration.sends,
+        )  # fmt: skip
+
+    def _in_turn(
+        self,
+        task_queue: Waiting,
+        room: int,
+        shares: Mapping[str, GroupShare],
+        judge: Callable[..., MainReason],
+    ) -> Judged:
+        """The reason of jobs of a task queue that compete with others for starts; the first `room` of them may start."""
+        tq_id, key, waiting = task_queue
+        contest, _ = self._keeper.contest_for(self._found[tq_id])
+        turn = contest.turn(key, tq_id, ahead=0, shares=shares)
+        judged = self._split(tq_id, room, turn, judge)
+        return self._behind(tq_id, room, judged) if room < waiting else judged
+
+    def _judge_alone(
+        self, judges: Mapping[int, Callable[..., MainReason]], waiting: Iterable[Waiting], left: StepPass
+    ) -> tuple[dict[int, Judged], Mapping[int, int]]:
+        """The reason of each task queue if no other competed, and how many of its jobs may start: other jobs or `AtMost`
+        keep some from it, whatever pilots there are.
+        """
+        alone: dict[int, Judged] = {}
+        for tq_id, judge in judges.items():
+            with left.item(task_queue(tq_id)):
+                alone[tq_id] = Judged(judge())
+        may_start = {tq_id: jobs for tq_id, _, jobs in self._keeper.startable}
+        for tq_id, key, _ in waiting:
+            if tq_id not in alone:
+                continue
+            if key.waits_for_jobs and alone[tq_id].reason is not MainReason.IMPOSSIBLE:
+                alone[tq_id] = Judged(MainReason.WAITS_FOR_JOBS)
+            if key.at_most and tq_id not in may_start and alone[tq_id].reason not in SHUT_OUT:
+                alone[tq_id] = Judged(MainReason.AT_MOST)
+        return alone, may_start
+
+    def _split(self, tq_id: int, waiting: int, turn: Turn, judge: Callable[..., MainReason]) -> Judged:
+        """The reason of the last of the waiting jobs, and of those whose turn is next; `turn`: of the first of all."""
+
+        def reason(ahead: int) -> MainReason:
+            return judge(turn=turn._replace(ahead=ahead))
+
+        first = last = reason(0)
+        if waiting > 1:
+            last = reason(waiting - 1)
+        if verdict_of(first) == verdict_of(last):
+            return Judged(last)
+        count = count_next(waiting, reason)
+        return Judged(last, "", first, count, waiting_job(self._db, tq_id, count))
+
+    def _behind(self, tq_id: int, room: int, judged: Judged) -> Judged:
+        """By `AtMost` only the first `room` of the jobs may start, which are `judged`; if some of these are next, only
+        they have another reason than the rest. If the last of them waits for its turn, so does the rest.
+        """
+        if judged.reason in STARTS_IN_TURN:
+            return judged
+        first, count, before = judged.reason, room, judged.next_before
+        if judged.next_reason is not None:
+            first, count = judged.next_reason, judged.next_jobs
+        if not before:
+            before = waiting_job(self._db, tq_id, count)
+        return Judged(MainReason.AT_MOST, "", first, count, before)
+
+    def _exclusions(self, tq_id: int, key: TaskQueueKey, config: VOConfig) -> Exclusions:
+        """As found before in an equal config."""
+        found = self._found.get(tq_id)
+        served = config.served_by_residents(key)
+        if found is None or found.config.served_by_residents(key) != served or found.key != key:
+            requirements = requirements_of(self._db, key.submit_pool, tq_id)
+            found = self._found[tq_id] = find_exclusions(key, requirements, config)
+        return found
+
+    def _detail(
+        self, reason: MainReason, found: Exclusions, iteration: RecordedIteration | None, mask: SiteMask
+    ) -> str:
+        """What of the reason can be counted over task queues: the criterion, the gate, or the closing that stops most."""
+        if reason is MainReason.IMPOSSIBLE:
+            return without_clause(found.counts()[0][0]) if found.total else ""
+        if reason not in (MainReason.NO_ROOM, MainReason.CLOSED):
+            return ""
+        closings = mask.hits(found.config.table.queues, found.eligible, self._now, found.config.lives)
+        if reason is MainReason.CLOSED or iteration is None:
+            return str(closings[0][0].node)
+        about = (iteration.number, found.config.vo, found.eligible, tuple(one.node for one, _ in closings))
+        known = self._gates.get(about)
+        if known is None:
+            if len(self._gates) > _GATES_KEPT:
+                self._gates.clear()
+            gates: Counter[str] = Counter()
+            for gate, queues in iteration.capacity(found.config).gates(found.eligible, closings, self._now):
+                gates[gate.name] += queues.bit_count()
+            known = self._gates[about] = gates.most_common(1)[0][0]
+        return known

@@ -1,0 +1,248 @@
+"""Keeps a fresh snapshot of what explanations go by: waiting task queues, live pilots, SubmitPools, the director's word.
+
+The background process refreshes it beside the requests that use it, so that an explanation costs milliseconds whatever
+the size of the installation; the more a refresh costs, the rarer it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from threading import Lock
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from lodesman.decide.director.site_mask import SiteMask
+from lodesman.decide.explain.facts import DirectorNow, RecordedIteration, Snapshot, Waiting, fresh_seconds
+from lodesman.decide.explain.survey import ALL, Survey, WaitingTaskQueues
+from lodesman.decide.explain.turns import SOON_SECONDS, Contest, VOSlots, vo_slots
+from lodesman.decide.matching import ResourceRequest, TaskQueueKey
+from lodesman.decide.matching.caps import startable
+from lodesman.decide.matching.policy import VOConfig
+from lodesman.decide.matching.tables import KeyTable
+from lodesman.decide.submission import Exclusions
+from lodesman.server.loops.left_out import LeftOut, StepPass, task_queue
+from lodesman.server.loops.pilot_book import PilotBook
+from lodesman.server.loops.traffic import JobsOfLate, StartsOfLate
+from lodesman.server.store import Reader
+from lodesman.server.store.director import iteration_after, iteration_at
+from lodesman.server.store.read.pilots import taken_jobs
+from lodesman.server.store.read.submit_pools import pass_requests
+from lodesman.server.store.read.task_queues import keys_by_id, keys_version, waiting_by_queue
+from lodesman.server.writer.pool_map import KnownPools, PoolMap, PoolQueues
+from lodesman.server.writer.site_ads import KnownAds
+from lodesman.server.writer.site_mask import KnownMask
+
+_FRESH_SECONDS: Final = fresh_seconds(120.0)
+_LEAST_SECONDS: Final = 0.1
+_CHEAP_SECONDS: Final = 0.015
+# Seconds between refreshes, for each second that one takes; where that is more than _PROMPT_SECONDS, fewer.
+_REST: Final = 200.0
+_SHORT_REST: Final = 10.0
+_PROMPT_SECONDS: Final = 4.0
+_OLDEST_SECONDS: Final = (
+    60.0  # of a snapshot, whatever it costs: the next one begins so early that it is done by then
+)
+
+
+class KnownQueues:
+    """The task queues with waiting jobs: read once, then only what changed.
+
+    An id is never given out again, and keys change only when declared types do, which is counted: so only new task
+    queues are read. One thread calls `read`, to which `table` belongs, too; any thread may ask for a `survey`. Those whose
+    jobs wait for others are neither in `table` nor surveyed: nothing can start them.
+    """
+
+    def __init__(self, db: Reader, left_out: LeftOut | None = None, step: str = "task queues") -> None:
+        """`step`: what those that cannot be read are left out of."""
+        self._db, self._left_out, self._step = db, left_out or LeftOut(), step
+        self._keys: dict[int, TaskQueueKey] = {}
+        self._waiting: Mapping[int, int] = {}
+        self._rekeyed: int | None = None
+        self._changing = Lock()
+        self.table = KeyTable()
+
+    def read(self) -> list[Waiting]:
+        """(id, key, waiting) of every task queue with waiting jobs now, by id."""
+        with self._db:  # one moment: a task queue may be joined to another between two
+            rekeyed, waiting = keys_version(self._db), waiting_by_queue(self._db)
+            known = self._keys.keys() if rekeyed == self._rekeyed else set[int]()
+            come = sorted(waiting.keys() - known)
+            keys: dict[int, TaskQueueKey] = {}
+            with self._left_out.step(self._step) as left:
+                for some in left.in_parts(come, partial(keys_by_id, self._db), task_queue) if come else []:
+                    keys |= some
+        with self._changing:
+            self._rekeyed = rekeyed
+            for tq_id in self._keys.keys() - (waiting.keys() & known):
+                if not self._keys.pop(tq_id).waits_for_jobs:
+                    self.table.drop(tq_id)
+            for tq_id, key in keys.items():
+                self._keys[tq_id] = key
+                if not key.waits_for_jobs:
+                    self.table.put(tq_id, key)
+            self._waiting = waiting
+        found = self._keys
+        return [(tq_id, found[tq_id], jobs) for tq_id, jobs in sorted(waiting.items()) if tq_id in found]
+
+    def startable(self, waiting: list[Waiting]) -> list[Waiting]:
+        """Of these, those that may start by `AtMost`, and how many of their jobs."""
+        if not any(key.at_most for _, key, _ in waiting):
+            return waiting
+        return startable(waiting, taken_jobs(self._db))
+
+    def survey(
+        self, request: ResourceRequest, criteria: Collection[str] = ALL, *,
+        private_pools: Collection[str] | None = None,
+    ) -> Survey:  # fmt: skip
+        """All of them, as of the last `read`, held against a resource (`WaitingTaskQueues.survey`)."""
+        with self._changing:
+            keys = {tq_id: key for tq_id, key in self._keys.items() if not key.waits_for_jobs}
+            waiting = {tq_id: self._waiting.get(tq_id, 0) for tq_id in keys}
+            queues = WaitingTaskQueues(table=self.table, keys=keys, waiting=waiting)
+            return queues.survey(request, criteria, private_pools=private_pools)
+
+
+class SnapshotKeeper:
+    """Has a read connection of its own. Any thread may refresh, one at a time, and any may ask."""
+
+    def __init__(
+        self, db: Reader, *, fresh_seconds: float = _FRESH_SECONDS, left_out: LeftOut | None = None
+    ) -> None:
+        self.fresh_seconds = fresh_seconds
+        self.left_out = left_out or LeftOut()
+        self.ask_director: Callable[[], DirectorNow] = DirectorNow
+        """Where a director runs, what it says of itself."""
+        self.pilots = PilotBook()
+        self.snapshot = Snapshot(at=0.0, fresh_seconds=fresh_seconds, waiting=(), groups={}, iteration=None)
+        self.at: float | None = None
+        """When the last refresh was; None before the first."""
+        self._db = db
+        self.task_queues = KnownQueues(db, self.left_out, "the snapshot: task queues")
+        self.startable: list[Waiting] = []
+        """The task queues with jobs that may start by `AtMost`, and how many, as of the last refresh."""
+        self.polling_seconds = SOON_SECONDS
+        """Between two iterations of the director."""
+        self.sharing: Callable[[], Collection[str]] = frozenset
+        """The groups whose owners are not distinguished."""
+        self.ads = KnownAds()
+        """What sites advertise; as it is now."""
+        self.contest = Contest()
+        self.starts, self.jobs = StartsOfLate(db), JobsOfLate(db)
+        self._vo_slots: dict[tuple[str, str, float], VOSlots] = {}
+        self._apart: Collection[int] = frozenset()
+        self._where: Mapping[str, tuple[str, Mapping[int, int]]] = {}
+        self._known_pools = KnownPools(db)
+        self.pools = PoolMap()
+        """The SubmitPools as of the last refresh."""
+        self._mask = KnownMask()
+        self._cost = 0.0
+        self._refreshing = Lock()
+
+    def refresh(self, now: float, *, rest: float = 1.0) -> None:
+        """Read everything anew if the last refresh is older than its time of rest, `rest` times over. When the director last
+        decided is read in any case.
+
+        A refresh under way is not waited for, except the first.
+        """
+        if not self._refreshing.acquire(blocking=self.at is None):
+            return
+        try:
+            if self.at is not None and 0.0 <= now - self.at < self._rest_seconds(rest):
+                self.snapshot = replace(
+                    self.snapshot, decided_after=iteration_at(self._db), director=self.ask_director(),
+                    left_out=self.left_out.named(),
+                )  # fmt: skip
+                return
+            begun = time.thread_time()  # what waits for others costs nothing
+            with self.left_out.step("the snapshot") as left:
+                snapshot = self._read(now, left)
+                rooms = snapshot.iteration.record["rooms"] if snapshot.iteration else {}
+                with left.item("pilots"):
+                    self.pilots.refresh(self._db, now, rooms, mask=self._mask.look(self._db), left=left)
+                with left.item("starts of late"):
+                    new = self.starts.read(now, {tq_id for tq_id, *_ in snapshot.waiting})
+                    self.jobs.read(self.pilots.attempts, new, self.starts)
+                with left.item("SubmitPools"):
+                    self.pools = self._known_pools.look()
+            self._vo_slots, self.snapshot = {}, snapshot
+            self._cost = time.thread_time() - begun
+            self.at = now
+        finally:
+            self._refreshing.release()
+
+    def _rest_seconds(self, rest: float) -> float:
+        longest = max(self._cost, _OLDEST_SECONDS - 2 * self._cost)
+        usual = min(self._cost * _REST, max(_PROMPT_SECONDS, self._cost * _SHORT_REST))
+        return min(longest, rest * max(_LEAST_SECONDS, usual))
+
+    def _read(self, now: float, left: StepPass) -> Snapshot:
+        waiting = self.task_queues.read()
+        groups: Counter[tuple[str, str]] = Counter()
+        for _, key, jobs in waiting:
+            groups[key.vo, key.group] += jobs
+        self.startable = self.task_queues.startable(waiting)
+        self.contest = self._contest()
+        iteration = self.snapshot.iteration
+        with left.item("the director's last iteration"):
+            found = iteration_after(self._db, iteration.number if iteration else 0)
+            if found is not None:
+                record = msgspec.json.decode(found[2])
+                iteration = RecordedIteration(found[0], float(found[1]), record, before=iteration)
+        return Snapshot(
+            at=now, fresh_seconds=self.fresh_seconds, waiting=waiting, groups=groups, iteration=iteration,
+            director=self.ask_director(), polling_seconds=self.polling_seconds, left_out=self.left_out.named(),
+        )  # fmt: skip
+
+    def know_who_competes(
+        self, where: Mapping[str, tuple[str, Mapping[int, int]]], apart: Collection[int]
+    ) -> None:
+        """From now on task queues compete by this. `where`: by VO the version of its configuration, and the queues that can
+        run the jobs of each task queue. `apart`: nothing could start jobs of these: they compete with no others.
+        """
+        if (where, apart) != (self._where, self._apart):
+            self._where, self._apart = where, apart
+            self.contest = self._contest()
+
+    def _contest(self) -> Contest:
+        where = {vo: masks for vo, (_, masks) in self._where.items()}
+        return Contest(self.startable, self.sharing(), self._apart, where)
+
+    def contest_for(self, found: Exclusions) -> tuple[Contest, bool]:
+        """Those of its VO who compete with a job for the queues that can run it; and whether it is known where they can run.
+        If not, they are all of the VO.
+        """
+        config = found.config
+        if self._where.get(config.vo, ("",))[0] != config.version:
+            return self.contest, False
+        return self.contest.beside(config.vo, found.eligible), True
+
+    def vo_slots(self, config: VOConfig, now: float) -> VOSlots | None:
+        """The slots of a VO's queues, as of the last refresh; None if the director has made no iteration recently."""
+        snapshot, own = self.snapshot, self.pilots.own
+        decision = snapshot.decision(now)
+        if decision is None:
+            return None
+        key = config.vo, config.version, snapshot.at
+        found = self._vo_slots.get(key)
+        if found is None:
+            rooms = decision.record["rooms"]
+            found = self._vo_slots[key] = vo_slots(config, rooms, own, most=decision.expected_pilots)
+        return found
+
+    def serving(self, db: Reader, pool: str) -> PoolQueues | None:
+        """The queues that serve a SubmitPool now; None if the pools have changed since the last refresh."""
+        return self._known_pools.serving(pool, pass_requests(db).version)
+
+    def mask(self, db: Reader) -> SiteMask:
+        """What is closed now, not as of the last refresh. `db`: the connection of the thread that asks."""
+        return self._mask.look(db)
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether a refresh costs so little that a request may wait for one."""
+        return self._cost < _CHEAP_SECONDS

@@ -1,0 +1,390 @@
+"""Upkeep of the database: jobs that ended long ago are purged, and what may be wrong is found and repaired.
+
+Both read on a connection of their own, a little at a time, and let the writer change what they find in commands that
+take milliseconds. They may be killed at any moment: what was not done is found again, files without rows too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import asdict
+
+from lodesman.server.loops import portions
+from lodesman.server.loops.left_out import Item, LeftOut, StepPass, task_queue
+from lodesman.server.store import Reader, sandboxes
+from lodesman.server.store.read import upkeep as old
+from lodesman.server.store.read.jobs import known_jobs, was_given_out
+from lodesman.server.store.read.upkeep import (
+    SubmissionSpan,
+    last_of_portion,
+    stray_attempts,
+    suspect_jobs,
+    wrong_counts,
+)
+from lodesman.server.store.shelf import Shelf
+from lodesman.wire import inner_calls
+from lodesman.wire.call import Nothing, Post
+from lodesman.wire.service import Old, Suspects, UnusedInputs
+
+log = logging.getLogger(__name__)
+
+DAY: Final = 86_400.0
+_MOST_PASS_SECONDS: Final = 3_600.0
+# The first pass does not come at once: a clock that is wrong after a start has some time to be set.
+_MOST_WAIT_SECONDS: Final = 600.0
+# A client may need so long between asking for a file and submitting the job that names it.
+_GRACE_SECONDS: Final = DAY
+_PURGED_AT_ONCE = 100
+_BYTES_AT_ONCE = 1 << 20
+_KEYS_AT_ONCE = 200
+_FILES_AT_ONCE = 500
+_SUBMISSIONS_AT_ONCE = 1_000
+_SHA = re.compile(r"\b[0-9a-f]{64}\b")
+_INPUT = re.compile(r"[0-9a-f]{64}")
+_OUTPUT = re.compile(r"([0-9]{1,18})\.[0-9]{1,9}\.tar\.gz")
+
+_RECONCILE_SECONDS: Final = 300.0
+_JOBS_AT_ONCE = 20_000
+_QUEUES_AT_ONCE = 500
+_OUTPUTS_AT_ONCE = 2_000
+# In one command: the writer takes a fraction of a millisecond for each.
+_SUSPECTS_AT_ONCE = 100
+
+
+@dataclass(slots=True, kw_only=True)
+class _Passes:
+    """Passes through everything, in steps of about `work_seconds`. `ticker`: seconds of a clock that is never set."""
+
+    work_seconds: float = 0.05
+    ticker: Callable[[], float] = time.monotonic
+    _work: Iterator[None] | None = None
+    _due: float | None = None
+
+    def _step(self, begin: Callable[[], Iterator[None]], seconds: float, *, first: float = 0.0) -> None:
+        """Work a little, if a pass is due: the first one after `first` seconds, others `seconds` after the last step."""
+        at = self.ticker()
+        if self._due is None:
+            self._due = at + first
+        if self._work is None and at >= self._due:
+            self._work = begin()
+        if self._work is None:
+            return
+        # Should a step fail, the next pass finds again what this one left.
+        work, self._work, self._due = self._work, None, at + seconds
+        for _ in work:
+            if self.ticker() - at >= self.work_seconds:
+                self._work = work
+                return
+
+
+@dataclass(slots=True)
+class Reconciler(_Passes):
+    """Reads all jobs and counters; the writer checks suspects again by key. `repaired` counts faults by kind."""
+
+    db: Reader
+    post: Post
+    repaired: Counter[str] = field(default_factory=Counter)
+    left_out: LeftOut = field(default_factory=LeftOut, kw_only=True)
+
+    def tick(self) -> None:
+        """Work a little, if a pass is due: the first one is at once."""
+        self._step(self._run, _RECONCILE_SECONDS)
+
+    def _run(self) -> Iterator[None]:
+        with self.left_out.step("the reconciler") as left:
+            for found in find_suspects(self.db):
+                self._mend_all(found, left)
+                yield
+            with left.item("limits"):
+                self._note(asdict(self.post(inner_calls.CHECK_LIMITS, Nothing())))
+            yield
+            with left.item("idle pilots"):
+                self.post(inner_calls.FORGET_IDLE, Nothing())
+
+    def _mend_all(self, found: Suspects, left: StepPass) -> None:
+        left.in_parts(found.jobs, lambda some: self._mend(Suspects(jobs=some)), partial(Item, "job"))
+        left.in_parts(found.queues, lambda some: self._mend(Suspects(queues=some)), task_queue)
+        left.in_parts(
+            found.attempts, lambda some: self._mend(Suspects(attempts=some)), partial(Item, "attempt")
+        )
+        outputs = lambda some: self._mend(Suspects(outputs=some))  # noqa: E731
+        left.in_parts(found.outputs, outputs, lambda row: Item("attempt", row[0]))
+        left.in_parts(
+            found.usage, lambda some: self._mend(Suspects(usage=some)), lambda row: Item("user", row[0])
+        )
+
+    def _mend(self, found: Suspects) -> None:
+        if found != Suspects():
+            self._note(asdict(self.post(inner_calls.RECONCILE, found)))
+
+    def _note(self, repaired: dict[str, int]) -> None:
+        self.repaired.update(repaired)
+        if any(repaired.values()):
+            log.error("the reconciler repaired what was wrong", extra=repaired)
+
+
+@dataclass(slots=True)
+class SizeProof(Reconciler):
+    """Proves once a day what files take, the first time an hour after the start: it asks for the size of each file."""
+
+    shelf: Shelf = field(kw_only=True)
+
+    def tick(self) -> None:
+        """Work a little, if a pass is due."""
+        self._step(self._run, DAY, first=_MOST_PASS_SECONDS)
+
+    def _run(self) -> Iterator[None]:
+        with self.left_out.step("the sizes of outputs") as left:
+            for found in find_wrong_sizes(self.db, self.shelf):
+                self._mend_all(found, left)
+                yield
+
+
+def size_proof(beside: Reconciler, db: Reader, shelf: Shelf) -> SizeProof:
+    """One that counts what it repairs with another reconciler. `db`: a connection of its own."""
+    return SizeProof(db, beside.post, beside.repaired, shelf=shelf, left_out=beside.left_out)
+
+
+def find_suspects(db: Reader) -> Iterator[Suspects]:
+    """One pass, a portion a step."""
+    yield Suspects(attempts=stray_attempts(db, _SUSPECTS_AT_ONCE))
+    done = 0
+    while (last := last_of_portion(db, "job", done, _JOBS_AT_ONCE)) is not None:
+        while len(found := suspect_jobs(db, done, last, _SUSPECTS_AT_ONCE)) == _SUSPECTS_AT_ONCE:
+            yield Suspects(jobs=found)
+            done = found[-1]
+        yield Suspects(jobs=found)
+        done = last
+    done = 0
+    while (last := last_of_portion(db, "task_queue_count", done, _QUEUES_AT_ONCE)) is not None:
+        wrong = [tq_id for tq_id, _, _ in wrong_counts(db, done + 1, last)]
+        for part in portions(wrong, _SUSPECTS_AT_ONCE):
+            yield Suspects(queues=part)
+        yield Suspects()
+        done = last
+
+
+def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
+    """One pass over all outputs, a portion a step: those whose files have another size, and owners whose sums are wrong and
+    did not change meanwhile. A file that is not there may be back soon, unless it is larger than any can be.
+    """
+    before, counted, done = sandboxes.usages(db), Counter[str](), 0
+    while (last := last_of_portion(db, "attempt", done, _OUTPUTS_AT_ONCE)) is not None:
+        wrong = []
+        for one in sandboxes.outputs_of_portion(db, done, last):
+            counted[one.owner] += sandboxes.taken(one.size)
+            if one.is_file and (size := shelf.output_size(one.job_id, one.number, one.size)) != one.size:
+                wrong.append((one.attempt_id, one.size, size))
+        for part in portions(wrong, _SUSPECTS_AT_ONCE):
+            yield Suspects(outputs=part)
+        yield Suspects()
+        done = last
+    inputs = sandboxes.input_sums(db)
+    now = {owner: (*inputs.get(owner, (0, 0)), counted[owner]) for owner in before}
+    same = {owner for owner, found in sandboxes.usages(db).items() if before.get(owner) == found}
+    for some in portions([one for one in same if before[one] != now[one]], _SUSPECTS_AT_ONCE):
+        yield Suspects(usage=[(one, before[one], now[one]) for one in some])
+
+
+@dataclass(slots=True)
+class Retention(_Passes):
+    """Purges jobs `keep_days` (0: never) after their end, with all that only they needed. `done`: of the last pass."""
+
+    db: Reader
+    post: Post
+    shelf: Shelf
+    keep_days: float
+    work_seconds: float = field(default=0.1, kw_only=True)
+    done: Counter[str] = field(default_factory=Counter)
+    left_out: LeftOut = field(default_factory=LeftOut, kw_only=True)
+    _swept: float | None = None
+
+    def tick(self, now: float) -> None:
+        """Work a little, if a pass is due. `now` in UNIX seconds."""
+        days = self.keep_days
+        seconds = min(_MOST_PASS_SECONDS, days * DAY / 24) if days else _MOST_PASS_SECONDS
+        self._step(partial(self.run, now), seconds, first=min(seconds, _MOST_WAIT_SECONDS))
+
+    def run(self, now: float) -> Iterator[None]:
+        """One pass, in steps of one command each."""
+        self.done = Counter()
+        with self.left_out.step("retention") as left:
+            if self.keep_days:
+                yield from self._purge_old(now - self.keep_days * DAY, left)
+            with left.item("input files"):
+                yield from self._inputs(now - _GRACE_SECONDS)
+        at = self.ticker()
+        if self._swept is None or at - self._swept >= DAY:
+            self._swept = at
+            for gone in _sweep_shelf(self.db, self.shelf, now - _GRACE_SECONDS):
+                self.done["lost_files"] += gone
+                yield
+        self.done = +self.done  # without what is 0
+        if self.done:
+            log.info("what was old is purged", extra=dict(self.done))
+
+    def _purge_old(self, before: float, left: StepPass) -> Iterator[None]:
+        for span in old.old_submissions(self.db, before, _SUBMISSIONS_AT_ONCE):
+            name = Item("submissions", f"{span.first} to {span.last}")
+            yield from self._jobs(span, before, left)
+            for purge in (self._members, self._templates, self._submissions):
+                with left.item(name):
+                    yield from purge(span, before)
+        for pilots in old.old_pilots(self.db, before, _KEYS_AT_ONCE):
+            post = lambda some: self.post(inner_calls.PURGE, Old(before=before, pilots=some))  # noqa: E731
+            left.in_parts(pilots, post, partial(Item, "pilot"))
+            self.done["pilots"] += len(pilots)
+            yield
+        for part in portions(old.old_queues(self.db, before), _KEYS_AT_ONCE):
+            forget = lambda some: self.post(inner_calls.PURGE, Old(before=before, queues=some)).queues  # noqa: E731
+            self.done["task_queues"] += sum(left.in_parts(part, forget, lambda row: task_queue(row[0])))
+            yield
+        with left.item("the audit trail"):
+            self.post(inner_calls.PURGE, Old(before=before))
+        yield
+
+    def _jobs(self, span: SubmissionSpan, before: float, left: StepPass) -> Iterator[None]:
+        for found in old.old_jobs(self.db, span, before, _KEYS_AT_ONCE):
+            for ids in _weighed_portions(found, most=_PURGED_AT_ONCE, weight=_BYTES_AT_ONCE):
+                left.in_parts(ids, partial(self._purge_jobs, before), partial(Item, "job"))
+                yield
+
+    def _purge_jobs(self, before: float, ids: list[int]) -> None:
+        gone = self.post(inner_calls.PURGE, Old(before=before, jobs=ids)).jobs
+        self.done["jobs"] += len(gone)
+        for job_id, attempts in gone:
+            try:
+                self.shelf.remove_outputs(job_id, attempts)
+            except OSError as fault:  # the daily sweep removes what no job needs
+                log.warning("the output of a job cannot be removed: %s", fault, extra={"job": job_id})
+
+    def _members(self, span: SubmissionSpan, before: float) -> Iterator[None]:
+        """Members that were killed or deleted before any pilot took them."""
+        while found := old.old_holes(self.db, span, before, _KEYS_AT_ONCE):
+            self.post(inner_calls.PURGE, Old(before=before, holes=found))
+            self.done["runs"] += len(found)
+            yield
+
+    def _templates(self, span: SubmissionSpan, before: float) -> Iterator[None]:
+        for submission, found in old.left_templates(self.db, span):
+            for part in portions(found, _KEYS_AT_ONCE):
+                self.post(inner_calls.PURGE, Old(before=before, templates=part))
+                yield
+            named = {
+                sha
+                for body in sandboxes.bodies_of_submission(self.db, submission)
+                for sha in _SHA.findall(body)
+            }
+            unused = [sha for sha in sandboxes.inputs_of_submission(self.db, submission) if sha not in named]
+            for some in portions(unused, _KEYS_AT_ONCE):
+                self.post(inner_calls.TIDY, UnusedInputs(some=[(submission, some)]))
+                yield
+
+    def _submissions(self, span: SubmissionSpan, before: float) -> Iterator[None]:
+        for part in portions(old.finished_submissions(self.db, span, before), _KEYS_AT_ONCE):
+            while self.post(inner_calls.PURGE, Old(before=before, submissions=part)).more:
+                yield
+            self.done["submissions"] += len(part)
+            yield
+
+    def _inputs(self, before: float) -> Iterator[None]:
+        """Input files that no job needs: also if jobs are kept for ever. `before`: a time of grace ago."""
+        while done := old.submissions_without_need(self.db, _KEYS_AT_ONCE):
+            self.post(inner_calls.TIDY, UnusedInputs(done=done))
+            yield
+        for files in sandboxes.input_files(self.db, _FILES_AT_ONCE):
+            found = _sorted_out(files, before)
+            if not (found.mark or found.unmark or found.remove):
+                continue
+            gone = self.post(inner_calls.TIDY, found).gone
+            for owner, sha256 in gone:
+                self.shelf.remove_older(self.shelf.input_path(owner, sha256), before)
+            self.done["inputs"] += len(gone)
+            yield
+
+
+def _weighed_portions(items: Iterable[tuple[int, int]], *, most: int, weight: int) -> Iterator[list[int]]:
+    """Keys of (key, weight) in portions of at most `most`, and of about that weight in all."""
+    portion: list[int] = []
+    sum_ = 0
+    for key, own in items:
+        if portion and (len(portion) >= most or sum_ + own > weight):
+            yield portion
+            portion, sum_ = [], 0
+        portion.append(key)
+        sum_ += own
+    if portion:
+        yield portion
+
+
+def _sorted_out(files: Sequence[sandboxes.InputFacts], before: float) -> UnusedInputs:
+    """What is to be done about some input files. `before`: a time of grace ago (UNIX seconds)."""
+    found = UnusedInputs(before=before)
+    for file in files:
+        if file.is_named:
+            wrong = found.unmark if file.unused_since is not None else None
+        elif file.unused_since is None:
+            wrong = found.mark if file.created_at < before else None
+        else:
+            wrong = found.remove if file.unused_since < before else None
+        if wrong is not None:
+            wrong.append((file.owner, file.sha256))
+    return found
+
+
+# --- files without rows: left by a process that was killed between a commit and the removal of files --------
+
+
+def _sweep_shelf(db: Reader, shelf: Shelf, before: float) -> Iterator[int]:
+    """Remove files that no row knows; yields how many after each portion.
+
+    Input files and parts of uploads only if they are older than that time: they may be on their way. The output of a
+    job was stored while the job was known, and a job that is not known any more never is again.
+    """
+    owners = {shelf.input_path(owner, "x").parent.name: owner for owner in sandboxes.owners_of_inputs(db)}
+    for folder in _folders(shelf.root / "out"):
+        for names in portions(os.listdir(folder), _FILES_AT_ONCE):
+            jobs = {name: int(found[1]) for name in names if (found := _OUTPUT.fullmatch(name))}
+            known = known_jobs(db, set(jobs.values()))
+            unknown = [name for name, job in jobs.items() if job not in known]
+            for name in unknown:
+                (folder / name).unlink(missing_ok=True)
+            yield len(unknown) + _remove_parts(shelf, folder, names, before)
+        _remove_if_over(db, folder)
+    for folder in _folders(shelf.root / "in"):
+        for names in portions(os.listdir(folder), _FILES_AT_ONCE):
+            files = [name for name in names if _INPUT.fullmatch(name)]
+            known_files = sandboxes.known_inputs(db, owners.get(folder.name, ""), files)
+            lost = [folder / name for name in files if name not in known_files]
+            gone = sum(shelf.remove_older(path, before) for path in lost)
+            yield gone + _remove_parts(shelf, folder, names, before)
+
+
+def _remove_if_over(db: Reader, folder: Path) -> None:
+    """Remove an empty folder of outputs if none can come any more: all its ids were given out, and no job is left."""
+    if not folder.name.isdecimal() or len(folder.name) > 15:
+        return
+    first, last = int(folder.name) * 1_000, int(folder.name) * 1_000 + 999
+    if was_given_out(db, last) and not known_jobs(db, range(first, last + 1)):
+        with contextlib.suppress(OSError):  # it is not empty
+            folder.rmdir()
+
+
+def _remove_parts(shelf: Shelf, folder: Path, names: list[str], before: float) -> int:
+    """What is left of uploads that broke off with the process that took them."""
+    return sum(shelf.remove_older(folder / name, before) for name in names if name.startswith("."))
+
+
+def _folders(root: Path) -> list[Path]:
+    return [path for path in root.glob("*") if path.is_dir() and not path.is_symlink()]

@@ -1,0 +1,149 @@
+"""What groups and owners used lately, by which their shares are corrected: read in portions, and sent to the hot process."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.decide.matching.correction import arenas
+from lodesman.decide.matching.policy import Policy
+from lodesman.server.loops.snapshot import SnapshotKeeper
+from lodesman.server.store import Reader
+from lodesman.server.store.read.task_queues import keys_by_id
+from lodesman.server.store.read.upkeep import last_of_portion
+from lodesman.server.store.read.usage import used_by_older, used_by_queue
+from lodesman.server.store.read.why import last_attempt_before
+from lodesman.wire import inner_calls
+from lodesman.wire.call import Post
+from lodesman.wire.shares import KnownUsage, ShareSection, SliceUsage, TimeSlice, UsageFound
+
+_READ_SECONDS: Final = 900.0
+# What was read so long ago says nothing any more.
+_OLD_SECONDS: Final = 3 * _READ_SECONDS
+# Who has jobs that wait is looked up so often between two readings.
+_LOOK_SECONDS: Final = 10.0
+_AT_ONCE: Final = 50_000
+# Of core-seconds: a job that ended in a time slice is found if it was claimed so long before that at most.
+_LONG_JOB_SECONDS: Final = 604_800.0
+
+# By task queue, what was used in each time slice.
+_Used = dict[int, list[float]]
+
+
+@dataclass(slots=True)
+class UsageWatch:
+    """Keeps the correction of shares true to the attempts; reads nothing while no corrector is configured."""
+
+    db: Reader
+    post: Post
+    keeper: SnapshotKeeper
+    options: ShareSection
+    _of: ShareSection = field(default_factory=ShareSection)
+    _reading: Iterator[tuple[float, _Used] | None] | None = None
+    _keys: dict[int, TaskQueueKey] = field(default_factory=dict)
+    # When it was read, and what was.
+    _read: tuple[float, _Used] | None = None
+    _sent: KnownUsage | None = None
+    _looked: float | None = None
+
+    def tick(self, policy: Policy, now: float) -> None:
+        """Read a portion if it is time to; then send what changed. Raises LodesmanError; it is sent again."""
+        options = self.options
+        if options != self._of:
+            self._of, self._reading, self._read, self._looked = options, None, None, None
+        if options.corrector == "none" or self.keeper.at is None:
+            self._send(policy, None, 0.0)
+            return
+        if self._step(options, now) or self._looked is None or not 0.0 <= now - self._looked < _LOOK_SECONDS:
+            read, self._looked = self._read, None
+            left = 0.0 if read is None else _OLD_SECONDS - max(0.0, now - read[0])
+            found = None if read is None or left <= 0 else self._known(policy, options, *read)
+            self._send(policy, found, left)
+            self._looked = now
+
+    def _step(self, options: ShareSection, now: float) -> bool:
+        """Read a portion; whether it was the last one."""
+        if self._reading is None:
+            if self._read is not None and 0.0 <= now - self._read[0] < _READ_SECONDS:
+                return False
+            self._reading = _read_all(self.db, options, now)
+        # Should it fail, the next step begins anew.
+        reading, self._reading = self._reading, None
+        found = next(reading)
+        if found is None:
+            self._reading = reading
+            return False
+        known = {tq_id: key for tq_id, key in self._keys.items() if tq_id in found[1]}
+        self._keys = known | keys_by_id(self.db, found[1].keys() - known.keys(), {})
+        self._read = found
+        return True
+
+    def _known(self, policy: Policy, options: ShareSection, at: float, used: _Used) -> KnownUsage:
+        """What was read, by group and owner, and who takes part."""
+        by_core = options.currency == "core-seconds"
+        sharing = policy.sharing_groups()
+        keys = {tq_id: key for tq_id, key in self._keys.items() if any(used[tq_id])}
+        rows = [(key, (key.cores if by_core else 1), used[tq_id]) for tq_id, key in keys.items()]
+        slices = [
+            _slice(one, ((key, amounts[place] * times) for key, times, amounts in rows))
+            for place, one in enumerate(options.slices)
+        ]
+        taking_part = [*keys.values(), *(key for _, key, _ in self.keeper.snapshot.waiting)]
+        owners: dict[str, set[str]] = defaultdict(set)
+        for key in taking_part:
+            if key.group not in sharing:
+                owners[key.group].add(key.owner)
+        return KnownUsage(
+            at=at,
+            currency=options.currency,
+            most=options.most,
+            slices=slices,
+            arenas=arenas(sorted({(key.vo, key.group) for key in taking_part})),
+            owners={group: sorted(names) for group, names in sorted(owners.items())},
+        )
+
+    def _send(self, policy: Policy, found: KnownUsage | None, seconds: float) -> None:
+        if found != self._sent:
+            self.post(inner_calls.USAGE_FOUND, UsageFound(found, seconds))
+            self._sent = found
+            policy.know_usage(found)
+
+
+def _slice(one: TimeSlice, used: Iterable[tuple[TaskQueueKey, float]]) -> SliceUsage:
+    groups: dict[str, float] = defaultdict(float)
+    owners: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for key, amount in used:
+        if amount > 0:
+            groups[key.group] += amount
+            owners[key.group][key.owner] += amount
+    return SliceUsage(one, dict(groups), {group: dict(some) for group, some in owners.items()})
+
+
+def _read_all(db: Reader, options: ShareSection, now: float) -> Iterator[tuple[float, _Used] | None]:
+    """A portion of the attempts at each step, None until all are read."""
+    currency, begins = options.currency, [now - one.time_span for one in options.slices]
+    used: _Used = {}
+    older = _LONG_JOB_SECONDS if currency == "core-seconds" else 0.0
+    done = last_attempt_before(db, min(begins) - older)
+    if currency == "core-seconds":
+        _add(used, used_by_older(db, currency, begins, now, last=done))
+    # What is claimed meanwhile is for the next reading.
+    newest = last_attempt_before(db, math.inf)
+    while done < newest:
+        last = min(newest, last_of_portion(db, "attempt", done, _AT_ONCE) or newest)
+        _add(used, used_by_queue(db, currency, begins, now, after=done, last=last))
+        done = last
+        yield None
+    yield now, used
+
+
+def _add(used: _Used, rows: Iterable[Sequence[float]]) -> None:
+    for tq_id, *amounts in rows:
+        before = used.get(int(tq_id))
+        used[int(tq_id)] = (
+            amounts if before is None else [a + b for a, b in zip(before, amounts, strict=True)]
+        )

@@ -1,0 +1,124 @@
+"""Live reload: the configuration files are read again when they change; a bad change keeps the old configuration.
+
+The last good one is kept beside the database: the background process uses it when it starts while the files are refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from lodesman.server.config import RefusedConfig, ServerConfig, Texts
+from lodesman.server.config.set_up import set_up_notices
+from lodesman.server.main.bootstrap import Load, run_directory, write_file
+from lodesman.wire.server import ConfigurationState
+
+log = logging.getLogger(__name__)
+
+# The rest of these sections is read at the start only.
+_TAKEN_IN = frozenset({"server.keep_days", "server.sandbox_quota_mb"})
+
+
+class ConfigWatch:
+    """Watches the files of a configuration; `load` reads it anew, `state` says what became of it.
+
+    `refused`: the files are refused already, and `config` is the last good one.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        load: Load,
+        *,
+        refused: RefusedConfig | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._load = load
+        self._clock = clock
+        self._started = config
+        self._sources = config.sources
+        self.state = _taken_in(ConfigurationState(), config, clock())
+        if refused is not None:
+            self._refuse(refused)
+
+    def poll(self) -> ServerConfig | None:
+        """The new configuration if the files changed and are good, else None."""
+        if not self._sources.changed():
+            return None
+        try:
+            config = self._load()
+        except RefusedConfig as refused:
+            self._refuse(refused)
+            return None
+        self._sources = config.sources
+        waiting = changed_options(self._started, config)
+        before = replace(self.state, reloads=self.state.reloads + 1, at_next_start=waiting)
+        self.state = _taken_in(before, config, self._clock())
+        extra = {"notices": len(self.state.notices), "at_next_start": waiting}
+        for notice in (one for one in self.state.notices if one not in before.notices):
+            place = {name: notice[name] for name in ("source", "section", "line")}
+            log.warning("the configuration: %s", notice["message"], extra=place)
+        log.info("the configuration was read again", extra=extra)
+        return config
+
+    def _refuse(self, refused: RefusedConfig) -> None:
+        # What a refused configuration names is watched, too: a change of one of its files may correct it.
+        self._sources = refused.sources
+        faults = tuple(refused.data.get("faults", ()))
+        refusals, now = self.state.refusals + 1, self._clock()
+        self.state = replace(self.state, refusals=refusals, refused_at=now, faults=faults)
+        extra = {"faults": faults, "in_use_since": self.state.loaded_at}
+        # What is wrong stands in the faults; a trace would hide it.
+        log.error("the changed configuration is not used: %s", refused, extra=extra)
+
+
+def changed_options(old: ServerConfig, new: ServerConfig) -> tuple[str, ...]:
+    """The options that differ and that a running server does not take in."""
+    found = [] if old.polling_seconds == new.polling_seconds else ["director.PollingTime"]
+    for section in ("server", "pilots", "local", "store", "admin"):
+        before, after = msgspec.structs.asdict(getattr(old, section)), getattr(new, section)
+        found += [f"{section}.{name}" for name, value in before.items() if value != getattr(after, name)]
+    return tuple(name for name in found if name not in _TAKEN_IN)
+
+
+def _taken_in(before: ConfigurationState, config: ServerConfig, now: float) -> ConfigurationState:
+    own = () if config.path is None else (config.path,)
+    return replace(
+        before,
+        files=tuple(map(str, (*own, *config.resource_files, *config.native_files))),
+        resource_files=tuple(map(str, config.resource_files)),
+        loaded_at=now,
+        refused_at=None,
+        faults=(),
+        notices=tuple(one.as_dict() for one in (*config.resources.notices, *set_up_notices(config))),
+    )
+
+
+def kept_file(config: ServerConfig) -> Path:
+    """The file with the texts of the last good configuration."""
+    return run_directory(config) / "configuration.json"
+
+
+def keep(file: Path, config: ServerConfig) -> None:
+    """Store the texts of a good configuration; if that fails the log says so, and the older one stays."""
+    try:
+        write_file(file, msgspec.json.encode(config.texts).decode())
+    except OSError as fault:
+        log.warning("the configuration cannot be kept for a restart: %s", fault)
+
+
+def load_or_kept(load: Load, kept: Path | None) -> tuple[ServerConfig, RefusedConfig | None]:
+    """The configuration of the files; if they are refused, the last good one, and why. Raises RefusedConfig."""
+    try:
+        return load(), None
+    except RefusedConfig as refused:
+        if kept is not None:
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                return load(texts=msgspec.json.decode(kept.read_bytes(), type=Texts)), refused
+        raise

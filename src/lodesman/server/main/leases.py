@@ -1,0 +1,122 @@
+"""The leases of pilots: which are silent, which are lost, when each was last heard; and what else ends by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+from msgspec import UNSET
+
+from lodesman.base.errors import LodesmanError
+from lodesman.server.http.core import Core
+from lodesman.server.http.groups import use_shares
+from lodesman.server.store.journal import Change
+from lodesman.server.store.write.pilots import set_last_seen
+from lodesman.server.writer.ahead import HeardPilot, may_hoard, take_back
+from lodesman.server.writer.pilots import end_pilot
+from lodesman.server.writer.report import LOST, note_silence
+from lodesman.wire.nodes import NodePath
+from lodesman.wire.vocabulary import PilotState
+
+log = logging.getLogger(__name__)
+
+_SEEN_SECONDS = 30.0
+# In one command: their jobs are tens of milliseconds of the writer's time.
+_SILENT_AT_ONCE = 100
+
+
+class Leases:
+    """Watches the sessions of the core, and stores what follows; on the event loop."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._seen_stored = core.ticks()
+        # The closings that begin or end, and were tended to for that.
+        self._tended: set[tuple[NodePath, float, bool]] = set()
+
+    async def watch(self) -> None:
+        """End silent pilots, whose jobs go back; store from time to time when each pilot was last heard."""
+        for pilot_id in self._core.expired_pilots():
+            await self._lost(pilot_id)
+        await self._note_silence()
+        await self._take_back()
+        await self._tend_closings()
+        if self._core.clock() >= self._core.policy.shares_until:
+            with contextlib.suppress(LodesmanError):
+                await use_shares(self._core)
+        now = self._core.ticks()
+        if now - self._seen_stored > _SEEN_SECONDS:
+            self._seen_stored = now
+            await self._core.note(self._core.strangers.take())
+            seen = {s.id: self._core.clock() - (now - s.last_seen) for s in self._core.sessions.values()}
+            with contextlib.suppress(LodesmanError):
+                await self._core.command(Change(set_last_seen, seen))
+
+    async def _tend_closings(self) -> None:
+        """Once when a closing that was announced begins, and once when one is over."""
+        core, now = self._core, self._core.clock()
+        known = {(one.node, one.start, one.is_over(now)): one for one in core.live.mask.closings}
+        self._tended &= known.keys()
+        due = {
+            key
+            for key, one in known.items()
+            if key not in self._tended
+            and (one.is_over(now) or (one.begins is not UNSET and one.empties(now)))
+        }
+        if due:
+            with contextlib.suppress(LodesmanError):
+                await core.tend_closings()
+                self._tended |= due
+
+    async def _note_silence(self) -> None:
+        """Stall the jobs of pilots without a heartbeat."""
+        silent = list(self._core.newly_silent().items())
+        for begun in range(0, len(silent), _SILENT_AT_ONCE):
+            since = dict(silent[begun : begun + _SILENT_AT_ONCE])
+            with contextlib.suppress(LodesmanError):
+                stalled = await self._core.command(Change(note_silence, self._core.live, since))
+                log.warning("pilots are silent", extra={"pilots": sorted(since), "stalled": stalled})
+
+    async def _take_back(self) -> None:
+        """Take back what pilots have ahead for long while others wait; those that name it are ordered to end it."""
+        core = self._core
+        if not core.live.parked:
+            return
+        epoch = core.clock() - core.ticks()
+        ahead = {
+            one.id: HeardPilot(
+                one.offer.cores,
+                epoch + one.last_seen,
+                epoch + one.steady_since,
+                memory_mb=one.offer.memory_mb,
+                excused_since=epoch + one.excused_since,
+                named_at=epoch + one.named_at,
+            )
+            for one in list(core.sessions.values())
+            if may_hoard(core.live, one.id, one.offer.cores)
+        }
+        if not ahead:
+            return
+        with contextlib.suppress(LodesmanError):
+            for number, gone in (await core.command(Change(take_back, core.live, ahead))).items():
+                log.warning(
+                    "what a pilot had ahead was taken back", extra={"pilot": number, "jobs": len(gone)}
+                )
+                if number in core.sessions:
+                    core.sessions[number].given_back.update(gone)
+
+    async def _lost(self, pilot_id: int) -> None:
+        if not self._core.has_expired(pilot_id):
+            return  # a heartbeat came, or it ended, meanwhile
+        log.warning("the heartbeat of a pilot is lost", extra={"pilot": pilot_id})
+        await self.end(pilot_id, "its lease ended", cause="lease-expired")
+
+    async def end(self, pilot_id: int, reason: str, *, cause: str = LOST) -> None:
+        """End a pilot that is lost; its jobs go back. `cause`: of its attempts."""
+        end = Change(end_pilot, self._core.live, pilot_id, PilotState.LOST, reason, cause=cause)
+        try:
+            await self._core.command(end)
+        except LodesmanError as fault:
+            log.warning("a lost pilot could not be ended yet: %s", fault, extra={"pilot": pilot_id})
+            return
+        self._core.forget_pilot(pilot_id)

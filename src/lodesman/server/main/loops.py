@@ -1,0 +1,160 @@
+"""The loops of the background process: each does one step again and again, in a thread, and keeps a record of it.
+
+Time wakes them, and some are woken by what happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Final
+
+from lodesman.base.errors import LodesmanError, words_of
+
+log = logging.getLogger(__name__)
+
+# A step that failed this often in a row, or takes this long, is reported as failing (lode server health).
+_MANY_FAILURES: Final = 3
+_STUCK_SECONDS: Final = 300.0
+# A loop that is woken rests at least so many times as long as it worked: events never fill a core. What it waited for (first
+# loads, the database, a core) counts once: else a job that comes meanwhile would wait for a whole period.
+_AT_REST: Final = 10.0
+# A step that failed is tried again after that long, then twice that, and so on.
+_AGAIN_SECONDS: Final = 5.0
+# Threads are started when they are needed.
+_MOST_THREADS: Final = 256
+
+
+@dataclass(slots=True)
+class Loop:
+    """One step and its record: `begun_at` (monotonic) while it runs, the last `fault` ('' after a success). It is done every
+    `seconds`, and sooner if it failed, or is woken: `gap` seconds after the last one, or when it has had its `rest`.
+    """
+
+    name: str
+    seconds: float
+    step: Callable[[], Any]
+    failures: int = 0
+    in_a_row: int = 0
+    fault: str = ""
+    begun_at: float | None = None
+    succeeded_at: float | None = None  # UNIX seconds
+    gap: float = inf
+    rest: float = 0.0
+    _woken: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+
+    def wake(self) -> None:
+        """There may be work for it; on the event loop. While its step runs: for the next one."""
+        self._woken.set()
+
+    def once(self) -> None:
+        """Run the step; its faults are logged."""
+        self.begun_at, worked = time.monotonic(), time.thread_time()
+        try:
+            self.step()
+        except Exception as fault:
+            self.failures += 1
+            self.in_a_row += 1
+            self.fault = words_of(fault)
+            if isinstance(fault, LodesmanError):
+                log.warning("a step of upkeep failed: %s", fault, extra={"step": self.name})
+            else:
+                log.exception("a step of upkeep failed", extra={"step": self.name})
+        else:
+            self.in_a_row, self.fault, self.succeeded_at = 0, "", time.time()
+        finally:
+            work, took = time.thread_time() - worked, time.monotonic() - self.begun_at
+            self.rest, self.begun_at = max(took, _AT_REST * work), None
+
+    async def run(self, threads: Executor, stop: asyncio.Event) -> None:
+        """Run the step again and again until `stop` is set."""
+        while not stop.is_set():
+            self._woken.clear()
+            await asyncio.get_running_loop().run_in_executor(threads, self.once)
+            period = self.period()
+            gap = min(max(self.gap, self.rest), period)
+            await _within(gap, stop)
+            if not stop.is_set():  # whoever sets it wakes all
+                await _within(period - gap, self._woken)
+
+    def period(self) -> float:
+        """The seconds to its next step if nothing wakes it: fewer after the first failures in a row."""
+        again = _AGAIN_SECONDS * 2.0 ** min(self.in_a_row - 1, 10) if self.in_a_row else inf
+        return min(self.seconds, again)
+
+    def trouble(self, ticks: float) -> str:
+        """Its fault, '' if there is none."""
+        begun = self.begun_at
+        if begun is not None and ticks - begun > _STUCK_SECONDS:
+            return f"it has been running for {ticks - begun:.0f} s"
+        return self.fault if self.in_a_row >= _MANY_FAILURES else ""
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    """Wait for it, these seconds at most."""
+    if seconds > 0 and not event.is_set():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()
+
+
+@dataclass(slots=True)
+class Loops:
+    """All loops of a process; any thread may add one at any time."""
+
+    loops: list[Loop]
+    _begin: Callable[[Loop], object] | None = field(default=None, init=False)
+    _wake: Callable[[str], object] | None = field(default=None, init=False)
+
+    def failing(self) -> Mapping[str, str]:
+        """The faults by the names of the steps."""
+        ticks = time.monotonic()
+        return {loop.name: trouble for loop in self.loops if (trouble := loop.trouble(ticks))}
+
+    def wake(self, name: str) -> None:
+        """Wake those of this name; on the event loop."""
+        for loop in self.loops:
+            if loop.name == name:
+                loop.wake()
+
+    def wake_soon(self, name: str) -> None:
+        """The same from any thread; nothing while they do not run."""
+        if self._wake is not None:
+            self._wake(name)
+
+    def add(self, loop: Loop) -> None:
+        """Run one more, now or together with the others."""
+        self.loops = [*self.loops, loop]
+        if self._begin is not None:
+            self._begin(loop)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set. Raises what is not an `Exception`, and sets `stop`."""
+        tasks: list[asyncio.Task[None]] = []
+        running = asyncio.get_running_loop()
+        with ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="upkeep") as threads:
+
+            def begin(loop: Loop) -> None:
+                tasks.append(asyncio.create_task(loop.run(threads, stop), name=loop.name))
+                tasks[-1].add_done_callback(lambda _: stop.set())  # a loop ends by itself only with a fault
+
+            for loop in self.loops:
+                begin(loop)
+            self._begin = lambda loop: running.call_soon_threadsafe(begin, loop)
+            self._wake = lambda name: running.call_soon_threadsafe(self.wake, name)
+            try:
+                await stop.wait()
+            finally:
+                stop.set()
+                for loop in self.loops:
+                    loop.wake()
+                ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for fault in ended:
+            if isinstance(fault, BaseException):
+                raise fault

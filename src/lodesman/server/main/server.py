@@ -1,0 +1,389 @@
+"""The hot process: HTTP, index and writer. It starts the background process and keeps it alive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+
+from lodesman.base.errors import LodesmanError, Unavailable
+from lodesman.base.own_servers import note_server
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import QueueId
+from lodesman.server.config import ServerConfig
+from lodesman.server.engines.isolation import Isolation
+from lodesman.server.engines.local import LocalBackend
+from lodesman.server.http.core import Core
+from lodesman.server.http.hot import HotApp, InnerApp, ask_verifier, forward
+from lodesman.server.http.job_classes import use_configuration
+from lodesman.server.http.pulse import Pulse
+from lodesman.server.http.quotas import use_policy
+from lodesman.server.http.shares import forget_old_usage
+from lodesman.server.main import bootstrap
+from lodesman.server.main.backends import END_SECONDS, end_pilots
+from lodesman.server.main.bootstrap import Listening, Load
+from lodesman.server.main.config_watch import ConfigWatch, keep, kept_file
+from lodesman.server.main.hang_up import heed_hang_up
+from lodesman.server.main.leases import Leases
+from lodesman.server.main.log_lines import start_logging
+from lodesman.server.main.wakings import Announcer
+from lodesman.server.main.web import OwnServer, Web
+from lodesman.server.store import Writer, incarnation
+from lodesman.server.store.accounts import count_accounts, groups_by_user
+from lodesman.server.store.files import own
+from lodesman.server.store.journal import Change
+from lodesman.server.store.quotas import quota_sets
+from lodesman.server.store.read.pilots import live_pilots
+from lodesman.server.store.sandboxes import note_uploads
+from lodesman.server.store.shelf import Shelf
+from lodesman.server.writer.groups import know_shares
+from lodesman.server.writer.job_classes import ClassRules, load_classes
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.order import end_batch
+from lodesman.server.writer.quotas import QuotaRules
+from lodesman.server.writer.reoffer import Offers, offer_sessions, set_offers
+from lodesman.server.writer.submit_pools import number_queues, set_shares
+from lodesman.wire.accounts import AuditNote
+
+log = logging.getLogger(__name__)
+
+_SECOND = 1.0
+_LEASE_CHECK_SECONDS = 5.0
+_RESTART_SECONDS = 1.0
+_MOST_RESTART_SECONDS = 15.0
+_LONG_LIFE_SECONDS = 30.0
+_STOP_SECONDS = 20.0
+# How long the last start after a fault was put off, for the next one (environment).
+_REST = "LODE_SERVER_REST"
+
+
+class Server:
+    """Owns everything of the hot process."""
+
+    def __init__(self, place: Listening, *, accepts_new: bool) -> None:
+        config = self.config = place.config
+        self._arguments = place.arguments
+        self._open_files = bootstrap.raise_open_files()
+        self._watch = ConfigWatch(config, place.load)
+        writer = self._open(accepts_new=accepts_new)
+        keep(kept_file(config), config)
+        live = Live(writer, rng=random.Random(), now=time.time(), packs=config.matching.packs)
+        policy = self._policy(config, live.pools.bits)
+        know_shares(writer, policy, time.time())
+        live.queues.matcher.lottery.set_shares(policy.shares())
+        self._writer, words = writer, policy.vocabulary
+        isolation = self._isolate()
+        self.core = Core(
+            writer=writer,
+            live=live,
+            policy=policy,
+            quotas=QuotaRules(live, quota_sets(writer), words, policy.config.limits, groups_by_user(writer)),
+            job_classes=ClassRules(load_classes(writer, words, config.job_classes)),
+            lease_seconds=config.pilots.lease_seconds,
+            heartbeat_seconds=config.pilots.heartbeat_seconds,
+            idle_seconds=config.pilots.idle_seconds,
+            sandbox_mb=config.server.sandbox_mb,
+            at_end=partial(end_batch, live),
+            died=self._writer_died,
+            configuration=lambda: self._watch.state,
+            limits=config.limits,
+            shelf=self._shelf,
+            gates=bootstrap.gate_options(config),
+            jsv=config.jsv,
+            verify=lambda body: ask_verifier(self._pulse, bootstrap.service_token(config), body),
+            openness=self._openness,
+            local_pilots=lambda accounts: "" if isolation is None else isolation.sentence(accounts),
+            announce=Announcer(lambda: self._background).announce,
+        )
+        self._leases = Leases(self.core)
+        self._seen_reader, self._seen_commits = config.database.reader(), 0
+        self._pulse = self._feel_pulse()
+        self.app = HotApp(self.core, partial(forward, self._pulse), on_start=self.start, on_stop=self.stop)
+        self._inner = OwnServer(InnerApp(self.core), bootstrap.socket_path(config, bootstrap.INNER_SOCKET))
+        self._tasks: list[asyncio.Task[None]] = []
+        self._background: asyncio.subprocess.Process | None = None
+        self._stopping = self._offered = False
+        # A configuration that has changed and is not taken in yet.
+        self._changed: ServerConfig | None = None
+        self._rest = 0.0
+        # Set when the writer ended by a fault that is over with a new start.
+        self.failed = False
+        self.end: Callable[[], None] = lambda: None
+
+    def _open(self, *, accepts_new: bool) -> Writer:
+        """The database, ready for this start. Raises DatabaseLost unless it `accepts_new`."""
+        bootstrap.check_limits()
+        data = self.config.data
+        # The database may be elsewhere.
+        self._ownership = os.fdopen(own(data / "server.lock", f"the data folder {data}"))
+        if not accepts_new:
+            incarnation.refuse_new(self.config.database)
+        writer = self.config.database.writer()
+        self._openness = writer.openness()
+        if self._openness:
+            log.warning("%s", self._openness)
+        self._shelf = Shelf(data / "sandboxes", limit_bytes=0)
+        # Whether the pilots of this database have to end: it is not the one that ran here last.
+        self._is_other = incarnation.begin(writer, next_job=self._shelf.next_job())
+        note_uploads(writer, self._shelf)
+        bootstrap.prepare(writer, self.config, now=time.time())
+        return writer
+
+    def _isolate(self) -> Isolation | None:
+        """What keeps local pilots from the server, said in the log."""
+        isolation = bootstrap.isolation_of(self.config, make_account=True)
+        # One line that says it, for the log and the screen.
+        self.local_pilots = "" if isolation is None else isolation.sentence(count_accounts(self._writer))
+        if isolation is not None:
+            fine = isolation.separate or (isolation.usable and isolation.trusted)
+            log.log(logging.INFO if fine else logging.WARNING, "%s", self.local_pilots)
+        return isolation
+
+    def _policy(self, config: ServerConfig, bits: Mapping[QueueId, int]) -> Policy:
+        life = self.config.pilots.life_seconds
+        inhabited = lambda queues: self.core.inhabited(queues)  # noqa: E731, PLW0108 - the first policy is older than the core
+        return bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
+
+    async def start(self) -> None:
+        """On the event loop, before the first request."""
+        bootstrap.keep_what_was_loaded()
+        self._note = note_server(self.config.data, os.environ)
+        self.core.start()
+        self._writer.start_upkeep()
+        for pilot in live_pilots(self.core.reader) if self._is_other else ():
+            await self._leases.end(pilot.id, "the database was restored or copied")
+        await self.core.mend_strays()
+        self._offered = await self._offer_anew()
+        check_seconds = min(_LEASE_CHECK_SECONDS, self.config.pilots.lease_seconds / 4)
+        self._serving = asyncio.create_task(self._inner.serve(), name="inner")
+        self._tasks = [
+            asyncio.create_task(self._again(check_seconds, self._leases.watch), name="leases"),
+            asyncio.create_task(self._again(_SECOND, self._note_given), name="seen"),
+            asyncio.create_task(self._again(_SECOND, self.core.open_delays), name="delays"),
+            asyncio.create_task(self._again(0.0, self._keep_background), name="background"),
+            asyncio.create_task(self._again(_SECOND, self._pulse.look), name="pulse"),
+            asyncio.create_task(self._again(_SECOND, self.core.look_at_clock), name="clock"),
+            asyncio.create_task(
+                self._again(bootstrap.CONFIG_SECONDS, self._watch_config), name="configuration"
+            ),
+        ]
+
+    async def before_stop(self) -> None:
+        """End the background process while requests are still answered, and with it local pilots that end with the server.
+
+        Their last reports are taken, and their jobs are not given out.
+        """
+        if self._stopping:
+            return
+        self._stopping = True
+        self.core.ending = True
+        self.core.waits.close()
+        # Without the database no report is taken: there is nothing to wait for.
+        gone, pilots = self.core.journal.fault is not None, self.config.data / "pilots"
+        code = await self._end_background(signal.SIGKILL if gone else signal.SIGTERM)
+        if code != 0 and self.config.pilots.stop_at_exit and pilots.is_dir():
+            log.warning("the background process did not end in order: its pilots are ended from here")
+            grace = 0.0 if gone else bootstrap.PILOT_GRACE_SECONDS
+            await asyncio.to_thread(LocalBackend(pilots, {}).stop_all, grace_seconds=grace)
+            if not gone and self.config.backends:
+                sockets, db = bootstrap.run_directory(self.config) / "ssh", self.config.database.reader()
+                await asyncio.to_thread(end_pilots, self.config.backends, sockets, db)
+
+    async def _end_background(self, order: signal.Signals) -> int | None:
+        """End the background process; its exit code, None if there was none."""
+        process = self._background
+        if process is None or process.returncode is not None:
+            return None if process is None else process.returncode
+        process.send_signal(order)
+        try:
+            waits = self.config.pilots.stop_at_exit and self.config.backends
+            async with asyncio.timeout(_STOP_SECONDS + END_SECONDS if waits else _STOP_SECONDS):
+                return await process.wait()
+        except TimeoutError:
+            process.kill()
+            return await process.wait()
+
+    async def stop(self) -> None:
+        """After the last request: write what is left."""
+        await self.before_stop()
+        if self._note is not None:
+            self._note.unlink(missing_ok=True)
+        self._inner.should_exit = True
+        await asyncio.gather(self._serving, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.core.note(self.core.strangers.take())
+        await asyncio.to_thread(self.core.journal.close)
+        if self.core.journal.fault is None:
+            with contextlib.suppress(OSError, Unavailable):
+                incarnation.note(self._seen_reader)
+        # The last connection that ends leaves the whole database in one file.
+        for connection in (self._seen_reader, *self.core.readers, self._writer):
+            connection.close()
+        self._ownership.close()
+
+    def _feel_pulse(self) -> Pulse:
+        reads, core = bootstrap.socket_path(self.config), self.core
+        return Pulse(reads, core.background, core.ticks, lambda: self._background_pid)
+
+    @property
+    def _background_pid(self) -> int | None:
+        process = self._background
+        return None if process is None or process.returncode is not None else process.pid
+
+    def _writer_died(self) -> None:
+        """On the writer's thread: nothing can be stored any more, so the process ends."""
+        self.failed = self.core.journal.fault is None
+        self.end()
+
+    async def _again(self, seconds: float, step: Callable[[], Awaitable[None]]) -> None:
+        """A loop of this process: a bug in one step must not end it."""
+        while not self._stopping:
+            await asyncio.sleep(seconds)
+            try:
+                await step()
+            except Exception:
+                log.exception("a step of the server failed", extra={"step": step.__name__.strip("_")})
+                await asyncio.sleep(_RESTART_SECONDS)
+
+    async def _note_given(self) -> None:
+        """Keep beside the database what it has given out."""
+        commits = self.core.journal.commits
+        if commits != self._seen_commits:
+            try:
+                await asyncio.to_thread(incarnation.note, self._seen_reader)
+                self._seen_commits = commits
+            except (OSError, Unavailable) as fault:
+                log.warning("what was given out cannot be noted: %s", fault)
+
+    async def _watch_config(self) -> None:
+        """Take in changed resources and shares; the background process watches for itself."""
+        before = self._watch.state
+        read = await asyncio.to_thread(self._watch.poll)
+        config = self._changed = read or self._changed
+        state = self._watch.state
+        if read is not None:
+            await self.core.note([AuditNote("configuration-changed", ", ".join(state.files))])
+        elif state.refusals > before.refusals:
+            words = "; ".join(str(one.get("message", "")) for one in state.faults)
+            await self.core.note([AuditNote("configuration-refused", ", ".join(state.files), detail=words)])
+        if config is not None:
+            await asyncio.to_thread(keep, kept_file(self.config), config)
+            self.core.limits, self.core.jsv = config.limits, config.jsv
+            self.core.gates = bootstrap.gate_options(config)
+            self.core.live.queues.packs = config.matching.packs
+            self.core.live.limits = config.limits
+            queues = list(config.resources.tree.queue_ids())
+            bits = await self.core.command(Change(number_queues, self.core.live, queues))
+            policy = await asyncio.to_thread(self._policy, config, bits)
+            if config.shares.corrector != "none":
+                policy.know_usage(self.core.policy.usage)
+            know_shares(self.core.reader, policy, time.time())
+            self.core.principals.unshare(self.core.policy.sharing_groups() - policy.sharing_groups())
+            self.core.policy = policy
+            with contextlib.suppress(LodesmanError):
+                await self.core.command(Change(set_shares, self.core.live, self.core.policy.shares()))
+                await use_policy(self.core, policy)
+                await use_configuration(self.core, policy.vocabulary, config.job_classes)
+            self._offered = await self._offer_anew(config.resources.vos)
+            self._changed = None
+        elif not self._offered:
+            self._offered = await self._offer_anew()
+        await forget_old_usage(self.core)
+
+    async def _offer_anew(self, vos: Iterable[str] = ()) -> bool:
+        """Let live pilots offer what their queues are now; `vos` will have pilots soon. False: try again, storing failed."""
+        core = self.core
+        used = {*vos, *(session.vo for session in core.sessions.values())}
+        offers = await asyncio.to_thread(Offers, core.policy, used)
+        try:
+            await core.command(Change(set_offers, core.live, core.sessions, offers))
+        except LodesmanError as fault:
+            log.warning("pilots do not have the new offers of their queues yet: %s", fault)
+            return False
+        # Those whose join was answered in between.
+        offer_sessions(core.sessions.values(), offers)
+        return True
+
+    async def _keep_background(self) -> None:
+        """Run the background process until it ends, and wait before the next one: longer if it ended soon."""
+        begun = self.core.ticks()
+        try:
+            self._background = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", "lodesman.server.main", "background",
+                "--kept", str(kept_file(self.config)), *self._arguments,
+                stdin=asyncio.subprocess.PIPE, env={**os.environ, bootstrap.FILES_BEFORE: str(self._open_files)},
+            )  # fmt: skip
+        except OSError as fault:
+            log.error("the background process cannot be started yet: %s", fault)  # noqa: TRY400 - no bug
+            await asyncio.sleep(_RESTART_SECONDS)
+            return
+        code = await self._background.wait()
+        if not self._stopping:
+            self.core.background.ended(self.core.ticks())
+            self._rest = next_rest(self._rest, lived=self.core.ticks() - begun)
+            log.error(
+                "the background process ended and is started again",
+                extra={"exit_code": code, "in_seconds": self._rest},
+            )
+            await asyncio.sleep(self._rest)
+
+
+def next_rest(rest: float, *, lived: float) -> float:
+    """Seconds before a process that ran for `lived` seconds is started again; `rest`: those of the last time."""
+    if lived > _LONG_LIFE_SECONDS:
+        return _RESTART_SECONDS
+    return min(max(_RESTART_SECONDS, 2 * rest), _MOST_RESTART_SECONDS)
+
+
+def run_server(
+    config: ServerConfig,
+    arguments: list[str],
+    load: Load,
+    greet: Callable[[ServerConfig, str], None] | None = None,
+    *,
+    accepts_new: bool = False,
+) -> None:
+    """Serve until SIGINT or SIGTERM. `arguments` lead the background process to the same configuration;
+    `load` reads it again when its files change; `greet` gets the configuration with the port. `accepts_new`: also with
+    nothing in the place of the database of before.
+
+    Raises Conflict if its port is in use or another server owns the data directory, Unavailable if its files cannot be
+    used, or are gone while it runs, DatabaseLost.
+    """
+    start_logging("hot")
+    bootstrap.hide_process()
+    begun = time.monotonic()
+    place = bootstrap.listen(config, arguments, load)
+    with place.config.database.usable():
+        server = Server(place, accepts_new=accepts_new)
+        bootstrap.write_url(place.config)
+    if greet is not None:
+        greet(place.config, server.local_pilots)
+    web = Web(server.app, place.config.server, server.before_stop)
+    server.end = web.end
+    heed_hang_up(web.end)
+    web.run(sockets=place.sockets)
+    if server.core.journal.fault is not None:
+        raise server.core.journal.fault
+    if server.failed:
+        _start_again(place.arguments, lived=time.monotonic() - begun)
+
+
+def _start_again(arguments: list[str], *, lived: float) -> None:
+    """Become a new server with the same configuration and port, in the same process id. Does not return."""
+    rest = next_rest(float(os.environ.get(_REST, "0")), lived=lived)
+    log.critical("the server is started again after a fault", extra={"in_seconds": rest})
+    time.sleep(rest)
+    os.environ[_REST] = str(rest)
+    os.execv(  # noqa: S606 - no shell is wanted
+        sys.executable, [sys.executable, "-P", "-m", "lodesman.server.main", "server", *arguments]
+    )

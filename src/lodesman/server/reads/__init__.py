@@ -1,0 +1,1 @@
+"""What answers requests that change nothing: lists, explanations, dry runs, on snapshots of the loops and the database."""

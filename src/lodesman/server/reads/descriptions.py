@@ -1,0 +1,167 @@
+"""Names and descriptions of jobs, made when they are read as far as they are not stored.
+
+A description is the record as it was submitted, with what RFC #7 adds to it. That of a job in a batch is usually not
+stored: it is made of the job's template and the key of its task queue. A name like `render_%n` is stored once for a
+million jobs; of a batch each job has its name in its template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+
+import msgspec
+
+from lodesman.base.errors import LodesmanError
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.decide.matching.policy import Policy
+from lodesman.languages.jobs import JobSpec, ParametricMembers, Record, Template, by_name
+from lodesman.languages.jobs.record import text_of
+from lodesman.languages.jobs.values import environment
+from lodesman.server.store import Reader
+from lodesman.server.store.read.jobs import (
+    description_of,
+    events_of_job,
+    members_of,
+    names_in_templates,
+    resolution_of,
+    stored_members,
+)
+from lodesman.server.store.read.submit_pools import sites_of_pool
+from lodesman.server.store.read.task_queues import key_and_requirements
+from lodesman.server.writer.templates import record_of_spec, stored_job, usual_values
+from lodesman.wire.jobs import Job, JobDescription, Resolution
+
+# Of names of members.
+_KEEP = 64
+# Submissions that list more than this are not read for the sake of a name.
+_MOST_BYTES = 1 << 20
+_ENVIRONMENT, _HIDDEN = "Environment", "(hidden)"
+
+
+def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescription]:
+    """The record of a job that is there, and its description in the language it was given in, without the text."""
+    key, requirements = key_and_requirements(db, job.task_queue)
+    form, text, count, is_parametric, first, last = description_of(db, job.submission)
+    changed = not first <= job.template <= last
+    record = msgspec.json.decode(text) if text and not changed else None
+    if not is_parametric and count > 1 and record is not None:
+        record = record.get(str(job.id - job.base))  # the odd ones of a batch, by their indexes
+    members = stored_members(db, job.submission)[1] if is_parametric else None
+    given = _rebuilt(db, job, key, requirements, members) if record is None else dict(record)
+    if key.submit_pool:
+        _put(given, "submission_pools", "SubmitPool", [*key.submission_pools, key.submit_pool])
+    sites = _sites(db, key) if policy.add_eligible_sites else []
+    if sites:
+        _put(given, "sites", "Site", sites)
+    jobs = count if is_parametric and not changed else 1
+    made = resolution_of(db, job.submission, job.template, 0 if is_parametric else job.id - job.base)
+    if made is not None and changed:
+        made = msgspec.structs.replace(made, origins=_origins(db, job, made))
+    found = JobDescription(id=job.id, form=form, text="", jobs=jobs, rebuilt=record is None, resolution=made)
+    if made is not None:
+        found.values = _flat(_rebuilt(db, job, key, requirements, members))
+        said = {name.partition(".")[0] for name in (*found.values, *made.origins)}
+        found.defaults = {name: text_of(one) for name, one in usual_values().items() if name not in said}
+    return given, found
+
+
+def _origins(db: Reader, job: Job, made: Resolution) -> dict[str, str]:
+    """Who wrote what of a job that was changed. What was changed before it got its class is among its origins."""
+    by: dict[str, str] = {}
+    for event in events_of_job(db, job):
+        if event.event == "Changed":
+            names = event.attributes or ()
+            by = {} if "JobClass" in names or "Variant" in names else by
+            by |= dict.fromkeys(names, f"change by {event.name or 'a user'}")
+    return {name: one for name, one in made.origins.items() if name.partition(".")[0] not in by} | by
+
+
+def _flat(record: Record) -> dict[str, str]:
+    """Each value as one text, by the names that origins have."""
+    found: dict[str, str] = {}
+    for name, value in record.items():
+        if name == "Consumables" and isinstance(value, list):
+            pairs = [str(one).partition("=") for one in value]
+            found |= {f"{name}.{key}": text for key, _, text in pairs}
+        elif isinstance(value, dict):
+            found |= {f"{name}.{key}": text_of(one) for key, one in value.items()}
+        elif isinstance(value, list):
+            found[name] = ", ".join(map(text_of, value))
+        else:
+            found[name] = text_of(value)
+    return found
+
+
+def hide_environment(record: Record, found: JobDescription) -> Record:
+    """The record without what variables of the payload are set to: they may be tokens. `found` is changed likewise."""
+    for name in list(found.values):
+        if name.partition(".")[0] == _ENVIRONMENT:
+            found.values[name] = _HIDDEN
+    hidden = dict(record)
+    for name, value in record.items():
+        attribute = by_name(name)
+        if attribute is not None and attribute.name == _ENVIRONMENT:
+            hidden[name] = dict.fromkeys(environment(value), _HIDDEN)
+    return hidden
+
+
+def eligible_sites(db: Reader, policy: Policy, job: Job) -> list[str]:
+    """The sites that a job's description names since it has Requirements (option `add_eligible_sites`)."""
+    return _sites(db, key_and_requirements(db, job.task_queue)[0]) if policy.add_eligible_sites else []
+
+
+def _sites(db: Reader, key: TaskQueueKey) -> list[str]:
+    """Those of the queues that served its SubmitPool in the last pass, as far as the job may go there."""
+    found = sites_of_pool(db, key.submit_pool) if key.submit_pool else ()
+    return [site for site in found if (not key.sites or site in key.sites) and site not in key.banned_sites]
+
+
+def _put(record: Record, field: str, name: str, values: Sequence[str]) -> None:
+    """Give an attribute another value, whatever the description calls it."""
+    for given in list(record):
+        attribute = by_name(given)
+        if attribute is not None and attribute.field == field:
+            del record[given]
+    # A text reads as one name unless a comma parts it or blanks around it fall away.
+    first, *others = values
+    record[name] = list(values) if others or "," in first or first != first.strip() else first
+
+
+def _rebuilt(db: Reader, job: Job, key: TaskQueueKey, requirements: str, members: str | None) -> Record:
+    """The description of a job of a batch, or of one that was changed."""
+    spec = stored_job(db, job.template, key, requirements).spec
+    if members is not None:
+        template = Template(spec, msgspec.json.decode(members, type=ParametricMembers))
+        spec = template.expand(job.id - job.base, job.id)
+    return record_of_spec(spec, key.group)
+
+
+class MemberNames:
+    """Fills the placeholders of names. Holds a read connection, so it belongs to one thread."""
+
+    def __init__(self, db: Reader) -> None:
+        self._db = db
+        self._template = lru_cache(_KEEP)(self._read_template)
+
+    def fill(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """The jobs, each with its own name; a name that cannot be filled stays as it is."""
+        found = list(jobs)
+        nameless = {job.template for job in found if not job.name}
+        own = names_in_templates(self._db, nameless) if nameless else {}
+        for job in found:
+            if not job.name:
+                job.name = own.get(job.template) or ""
+            template = self._template(job.submission, job.name) if "%" in job.name else None
+            if template is not None:
+                with suppress(LodesmanError):
+                    job.name = template.expand(job.id - job.base, job.id).name
+            yield job
+
+    def _read_template(self, submission: int, name: str) -> Template | None:
+        members = members_of(self._db, submission, most_bytes=_MOST_BYTES)
+        if members is None:
+            return None
+        spec = JobSpec(executable="-", name=name)
+        return Template(spec, msgspec.json.decode(members, type=ParametricMembers))

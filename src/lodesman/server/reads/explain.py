@@ -1,0 +1,326 @@
+"""Gathers the facts that explanations go by, from the database and the snapshot; `lodesman.decide.explain` explains them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from lodesman.base.errors import counted
+from lodesman.decide.broker.site_wishes import misfits, site_wish
+from lodesman.decide.director.hosts import NODE_FAILED
+from lodesman.decide.director.site_mask import SiteMask
+from lodesman.decide.explain.closing import longest_minutes
+from lodesman.decide.explain.job import explain_job, explain_queue_for_job
+from lodesman.decide.explain.job_facts import JobFacts, Started
+from lodesman.decide.explain.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
+from lodesman.decide.explain.queue import CONSIDERED, QueueFacts
+from lodesman.decide.explain.starts import JobsThere
+from lodesman.decide.explain.survey import SENDABLE
+from lodesman.decide.explain.verdict import OF_LIMITS, span
+from lodesman.decide.masks.bits import Plane, bits, passing
+from lodesman.decide.matching import TaskQueueKey, parts_of
+from lodesman.decide.matching.offers import never_sent
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import (
+    FilePosition,
+    NodePath,
+    QueueId,
+    ResourceConfig,
+    access_refusal,
+    effective_params,
+)
+from lodesman.decide.submission import Exclusions, find_exclusions
+from lodesman.languages.jobclass import Classes
+from lodesman.languages.jobclass.classes import NO_CLASSES
+from lodesman.languages.jobs.spec import TERMINAL
+from lodesman.server.loops.pilot_book import Barred
+from lodesman.server.loops.site_matching import places_of
+from lodesman.server.loops.snapshot import SnapshotKeeper
+from lodesman.server.reads.sites import show_node
+from lodesman.server.store import Reader
+from lodesman.server.store.order import DependencyRow, dependencies_of
+from lodesman.server.store.read import why as read
+from lodesman.server.store.read.job_lists import JobQuery, list_jobs
+from lodesman.server.store.read.jobs import job_by_id
+from lodesman.server.store.read.pilots import taken_jobs
+from lodesman.server.store.read.task_queues import key_and_requirements
+from lodesman.server.writer.job_classes import usable_by
+from lodesman.server.writer.pool_map import PoolQueues
+from lodesman.wire.jobs import HeldBy, Job, JobStart
+from lodesman.wire.nodes import QueueSetting
+from lodesman.wire.service import Limited
+from lodesman.wire.vocabulary import JobState
+from lodesman.wire.why_jobs import Holding, JobPilots, JobPosition, JobWaits, JobWaitsNot, QueuePosition
+from lodesman.wire.why_pilots import PilotWhy
+from lodesman.wire.why_queues import QueueGate
+
+_LATELY: Final = 5
+
+
+def _not_waiting(state: JobState, reason: str) -> str:
+    text = "It has ended and does not wait" if state in TERMINAL else "It does not wait"
+    return f"{text}{f': {reason}' if reason else ''}".rstrip(".") + "."
+
+
+def _bound_text(pilot: read.Binding, now: float) -> str:
+    where, since = "/".join(pilot.queue), span(max(0.0, now - pilot.since))
+    waits = (
+        "which has not started yet"
+        if pilot.joined_at is None
+        else "which has joined and is about to ask for it"
+    )
+    return f"It is Matched: bound for {since} to pilot {pilot.id} in {where}, {waits}."
+
+
+# Ranges of jobs that a job waits for.
+_SHOWN: Final = 5
+# Jobs that one waits for, however indirectly, among which held ones are looked for.
+_MOST_ABOVE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Explainer:
+    """Explains with the connection of the thread that asks. `limits`: those that keep jobs of a key from starting in these
+    queues. `classes`: the job classes, of which some may be suggested.
+    """
+
+    db: Reader
+    policy: Policy
+    keeper: SnapshotKeeper
+    now: float
+    limits: Callable[[TaskQueueKey, Sequence[QueueId]], Limited] = lambda _key, _queues: Limited()
+    classes: Callable[[], Classes] = lambda: NO_CLASSES
+
+    def job(self, job: Job, queue: QueueId | None = None) -> JobWaits | JobWaitsNot:
+        """Why a stored job waits; with all that `queue` has against it, if one is named."""
+        number, state, reason, tq_id = job.id, job.state, job.reason, job.task_queue
+        if state not in (JobState.WAITING, JobState.HELD):
+            bound = read.binding_of(self.db, number) if state is JobState.MATCHED else None
+            text = _not_waiting(state, reason) if bound is None else _bound_text(bound, self.now)
+            return JobWaitsNot(id=number, state=state, reason=reason, verdict=None, summary=text)
+        held = None
+        if job.held_by is not None:
+            name, seconds = read.holder_name(self.db, job), max(0.0, self.now - job.since)
+            held = Holding(limit="held", by=job.held_by, name=name, reason=reason, seconds=seconds)
+        position = read.position(self.db, tq_id, number)
+        parents, held_parents = self._parents(job)
+        facts = self._facts_of(tq_id, position, held)
+        facts = replace(facts, job=number, parents=parents, held_parents=held_parents)
+        explained = explain_job(facts)
+        if reason.startswith(NODE_FAILED):
+            words = f"{explained.summary} Of its last attempt: {reason}"
+            explained = msgspec.structs.replace(explained, summary=words)
+        return JobWaits(
+            **msgspec.structs.asdict(explained),
+            id=number,
+            state=state,
+            reason=reason,
+            task_queue=JobPosition(id=tq_id, **msgspec.structs.asdict(position)),
+            queue=msgspec.UNSET if queue is None else explain_queue_for_job(facts, queue),
+        )
+
+    def _parents(self, job: Job) -> tuple[str, dict[HeldBy, list[int]]]:
+        """The jobs that a job waits for, in words ('' for none), and the first of those that are held, by who holds them."""
+        texts = []
+        for row, first, last in self._above(job):
+            wish = "to be Done" if row.ok else "to end"
+            one = job_by_id(self.db, first) if first == last else None
+            which = f"jobs {first}-{last}" if one is None else f"job {first} (it is {one.state})"
+            texts.append(f"{which} {wish}")
+        more = [f"and those of {counted(len(texts) - _SHOWN, 'more range')}"] if len(texts) > _SHOWN else []
+        return ", ".join([*texts[:_SHOWN], *more]), self._held_above(job)
+
+    def _above(self, job: Job) -> Iterator[tuple[DependencyRow, int, int]]:
+        """What a job waits for, with the first and the last job that are meant."""
+        for row in dependencies_of(self.db, job.submission, job.id):
+            own = row.first + job.id - row.job_id
+            yield (row, own, own) if row.by_index else (row, row.first, row.last)
+
+    def _held_above(self, job: Job) -> dict[HeldBy, list[int]]:
+        """The first held jobs among those that a job waits for, and those that these wait for, by who holds them."""
+        found, seen, todo = dict[HeldBy, set[int]](), {job.id}, [job]
+        while todo and len(seen) < _MOST_ABOVE:
+            for _, first, last in self._above(todo.pop(0)):
+                states = (JobState.HELD, JobState.WAITING)
+                for one in list_jobs(self.db, JobQuery(first=first, last=last, states=states, limit=_SHOWN)):
+                    if one.held_by is not None:
+                        found.setdefault(one.held_by, set()).add(one.id)
+                    elif one.id not in seen:
+                        seen.add(one.id)
+                        todo.append(one)
+        return {by: sorted(ids)[:_SHOWN] for by, ids in found.items()}
+
+    def estimate_starts(self, jobs: Iterable[Job]) -> None:
+        """Set when those of the jobs start that wait."""
+        known: dict[int, JobFacts] = {}
+        for job in jobs:
+            if job.state is JobState.WAITING:
+                tq_id, position = job.task_queue, read.position(self.db, job.task_queue, job.id)
+                facts = known.get(tq_id) or known.setdefault(tq_id, self._facts_of(tq_id, position))
+                facts = replace(facts, turn=facts.turn._replace(ahead=position.ahead))
+                # Limits are not asked for here: their judgement is stored.
+                reason = job.main_reason
+                found = facts.start_by(reason) if reason and reason in OF_LIMITS else facts.start
+                job.start = None if found is None else JobStart(found.low_seconds, found.high_seconds)
+
+    def eligible(self, tq_id: int) -> list[QueueId]:
+        """The queues that could run the jobs of a task queue."""
+        key, _ = key_and_requirements(self.db, tq_id)
+        requirements, config = (
+            read.requirements_of(self.db, key.submit_pool, tq_id),
+            self.policy.vo_config(key.vo),
+        )
+        return [config.table.queues[bit] for bit in bits(find_exclusions(key, requirements, config).eligible)]
+
+    def _facts_of(self, tq_id: int, position: QueuePosition, held: Holding | None = None) -> JobFacts:
+        """The facts of a job that is stored."""
+        key, _ = key_and_requirements(self.db, tq_id)
+        requirements = read.requirements_of(self.db, key.submit_pool, tq_id)
+        taken = taken_jobs(self.db).get(key.submission, 0) if key.at_most else 0
+        return replace(self.job_facts(key, requirements, position, task_queue=tq_id, held=held), taken=taken)
+
+    def job_facts(
+        self, key: TaskQueueKey, requirements: Mapping[str, Any] | None, position: QueuePosition, *,
+        task_queue: int | None = None, held: Holding | None = None, brought: int | None = None,
+    ) -> JobFacts:  # fmt: skip
+        """The facts of a job; `brought`: the queues of the SubmitPool that a job not stored yet would bring, a mask."""
+        config, pool, mask = self.policy.vo_config(key.vo), key.submit_pool, self.keeper.mask(self.db)
+        served: PoolQueues | frozenset[QueueId] | None = None
+        evaluated = read.evaluated_at(self.db, pool) if pool else None
+        if pool:
+            served = self.keeper.serving(self.db, pool)
+            served = read.queues_of_pool(self.db, pool) if served is None else served
+        exclusions = find_exclusions(key, requirements, config, usable_by(self.db, key.owner, self.classes))
+        found = tuple(self._misfits(exclusions))
+        if brought is not None and not served:  # the SubmitPool is new, or was not evaluated yet
+            served = PoolQueues(passing(found, brought), self.policy.bits)
+            evaluated = evaluated or self.now
+        contest, competing = self.keeper.contest_for(exclusions)
+        groups: Mapping[str, int] = contest.jobs.get(key.vo, {})
+        shares, now, drained = self.policy.shares(), self.now, mask.drained(self.now)
+        limits = self.limits(key, [config.table.queues[bit] for bit in bits(exclusions.eligible)])
+        turn = contest.turn(key, task_queue, ahead=position.ahead, shares=shares)
+        barred = Barred.of(limits)
+        usable = partial(self.keeper.pilots.usable, served=served, now=now, drained=drained, barred=barred)
+        pilots = usable(key)
+        there = self.keeper.pilots.running(key, served, drained=drained, barred=barred)
+        of_group = parts_of({*groups, key.group}, shares)[key.group]
+        return JobFacts(
+            exclusions=exclusions,
+            task_queue=task_queue,
+            waiting=position.waiting,
+            more_ahead=position.more_ahead,
+            held=held,
+            limits=limits,
+            served=0 if served is None else len(served),
+            evaluated_at=evaluated,
+            misfits=found,
+            pilots=pilots,
+            shorter=0 if pilots.any_usable else self._shorter(key, mask, usable),
+            unreached=self.keeper.pilots.unreached,
+            snapshot=self.keeper.snapshot,
+            mask=mask,
+            policy=self.policy,
+            groups=groups,
+            competing=competing,
+            turn=turn,
+            slots=self.keeper.vo_slots(config, now),
+            started=self._started(key, task_queue, turn.part / of_group if of_group else 0.0, pilots, there),
+            now=now,
+        )
+
+    def _shorter(self, key: TaskQueueKey, mask: SiteMask, usable: Callable[[TaskQueueKey], JobPilots]) -> int:
+        """While a closing is announced: the minutes of CPUTime of the longest job like it that pilots take."""
+        if not any(one.is_ahead(self.now) for one in mask.closings):
+            return 0
+        asked = key.norm_cpu_seconds
+        return longest_minutes(
+            asked, lambda seconds: usable(replace(key, norm_cpu_seconds=seconds)).any_usable
+        )
+
+    def _started(
+        self,
+        key: TaskQueueKey,
+        tq_id: int | None,
+        part: float,
+        pilots: JobPilots,
+        there: JobsThere,
+    ) -> Started:
+        """What is known of when a job starts; `part`: of the starts of its group, `there`: what runs in the `pilots`."""
+        starts, jobs, now = self.keeper.starts, self.keeper.jobs, self.now
+        free, soon = pilots.free_starts, pilots.soon_starts
+        return Started(
+            starts.of(tq_id, now),
+            starts.of((key.vo, key.group), now),
+            part,
+            jobs.slots(there, key, tq_id, now=now, free=free, soon=soon),
+            jobs.own(tq_id, now),
+        )
+
+    def _misfits(self, found: Exclusions) -> Iterator[Plane]:
+        """What the ads of sites say that keeps the job away, with the queues."""
+        clauses = found.config.table.placement(found.criteria)
+        if clauses:
+            wishes = [site_wish(one.text, one.left, one.queues) for one in clauses]
+            yield from misfits(wishes, self.keeper.ads.look(self.db), places_of(self.policy), self.now)
+
+    def pilot(self, facts: PilotFacts, now: PilotNow) -> PilotWhy:
+        """Why a live pilot gets nothing."""
+        work, age = self.keeper.task_queues.survey(now.request).work, now.at - self.keeper.snapshot.at
+        return explain_pilot(
+            PilotCase(facts=facts, now=now, work=work, surveyed=max(0.0, age), policy=self.policy)
+        )
+
+    def queue_facts(
+        self, place: QueueId, vo: str, gate: QueueGate | None, *, config: ResourceConfig, pilots_of: str
+    ) -> QueueFacts:
+        """The facts of a queue for a VO; `gate`: its limits of now, None where they are not known. `config`: as the caller
+        sees it; `pilots_of`: the VO whose pilots are named, '' for those of all.
+        """
+        served, mask = self.keeper.pools.of_queue(place).pools, self.keeper.mask(self.db)
+        offer = self.policy.vo_config(vo).offer(place)
+        configured, denied, settings = None, None, list[QueueSetting]()
+        node = config.tree.find(place)
+        if node is not None:
+            configured = node.source or FilePosition()
+            found = show_node(config, NodePath(*place), vo).parameters
+            settings = msgspec.convert(found, list[QueueSetting], from_attributes=True)
+            params = effective_params(config.tree, NodePath(*place), vo=vo, types=config.types)
+            denied = access_refusal(params.get("vo"), vo)
+        survey = None
+        if offer is not None:
+            survey = self.keeper.task_queues.survey(
+                replace(offer.request, submit_pools=served),
+                SENDABLE,
+                private_pools=None if offer.settings.generic_pilots else self.policy.private_pools,
+            )
+        return QueueFacts(
+            place=place,
+            vo=vo,
+            configured=configured,
+            denied=denied,
+            offer=offer,
+            never=None
+            if offer is None
+            else never_sent(offer, self.policy.backends, self.policy.submission_pools),
+            settings=settings,
+            survey=survey,
+            served=len(served),
+            gate=gate,
+            live=Counter(state for state, _ in read.pilots_of_queue(self.db, place, pilots_of)),
+            sent=read.last_sent(self.db, place, self.now, among=CONSIDERED, most=_LATELY, vo=pilots_of),
+            unreached=self.keeper.pilots.unreached.get(place),
+            closings=mask.of(place, self.now)
+            if offer is None
+            else mask.shutting_out(place, self.now, offer.life_seconds),
+            announced=mask.ahead(place, self.now),
+            full=frozenset(tq_id for tq_id, key, _ in self.keeper.snapshot.waiting if key.at_most)
+            - {tq_id for tq_id, _, _ in self.keeper.startable},
+            snapshot=self.keeper.snapshot,
+            now=self.now,
+        )

@@ -1,0 +1,288 @@
+"""Dry runs of submissions and of shares over the live state. Nothing is stored.
+
+A submission is prepared as it would be, and each of its cohorts is explained as `lode why` would right after it was
+stored. Shares go through the lottery's and the director's own functions.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec import structs
+
+from lodesman.base.errors import Impossible, NotFound
+from lodesman.decide.explain.job import explain_job
+from lodesman.decide.explain.job_facts import JobFacts
+from lodesman.decide.explain.verdict import verdict_of
+from lodesman.decide.matching import GroupShare, TaskQueueKey, wanted_of
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.rehearse.shares import ShareChange, shared_places, waiting_groups
+from lodesman.decide.resources import FilePosition
+from lodesman.decide.resources.draft import ConfigDraft, RawParam
+from lodesman.decide.resources.load import build
+from lodesman.server.loops.direct import Director
+from lodesman.server.loops.left_out import NOTHING, Item
+from lodesman.server.loops.refresh import evaluate
+from lodesman.server.reads.explain import Explainer
+from lodesman.server.store.read.submit_pools import stored_pools
+from lodesman.server.store.read.task_queues import queue_with_key
+from lodesman.server.store.read.why import position, starts_by_vo
+from lodesman.server.writer.prepare import prepare
+from lodesman.server.writer.submit import NewPool, PreparedCohort, PreparedSubmission
+from lodesman.wire import plans as answers
+from lodesman.wire.accounts import Principal
+from lodesman.wire.call import ErrorBody
+from lodesman.wire.jobs import Notice
+from lodesman.wire.jsv import VerifiedJob
+from lodesman.wire.nodes import Remark
+from lodesman.wire.requests import SubmitBody
+from lodesman.wire.task_queues import TaskQueueFacts
+from lodesman.wire.vocabulary import MainReason
+from lodesman.wire.why_jobs import Holding, QueuePosition, Verdict
+
+_MOST_STARTS: Final = 20_000
+_MOST_COHORTS: Final = 100
+_MOST_RUNS: Final = 20
+_AFTER_ALL: Final = 1 << 53
+"""The number of a job that comes after all others."""
+_ORDER: Final = {"never": 0, "not now": 1, "now": 2}
+_OFTEN: Final = 256
+_HOUR: Final = 3_600.0
+_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveState(Explainer):
+    """What plans are held against and explained by. `tick` is called now and then while a plan is made; it raises when that
+    takes too long. `director`: the one that runs, None where there is none.
+    """
+
+    tick: Callable[[], None]
+    director: Director | None = None
+
+    @property
+    def faulty(self) -> frozenset[Item]:
+        """What the running director leaves out since it cannot handle it, and so do its dry runs."""
+        return NOTHING if self.director is None else self.director.faulty
+
+    def left_out(self) -> list[str]:
+        """That as an assumption, none if nothing is left out."""
+        names = sorted(map(str, self.faulty))
+        more = f" and {len(names) - 1} more" if names[1:] else ""
+        return [f"{names[0]}{more} left out, as the director does: see lode status"] if names else []
+
+
+# --- jobs ------------------------------------------------------------------------------------------------
+
+
+def plan_job(
+    body: SubmitBody, who: Principal, verified: list[VerifiedJob] | None, state: LiveState
+) -> answers.JobPlan:
+    """What would become of a submission. Raises what it would be refused with, but for Impossible, which is answered.
+    `verified`: what the server's JSV left of it; None: there is no JSV.
+    """
+    refusal = None
+    ready = partial(
+        prepare, who=who, policy=state.policy, db=None, classes=state.classes(), verified=verified
+    )
+    try:
+        prepared, notices = ready(body)
+    except Impossible as wrong:
+        refusal = msgspec.convert(wrong.as_dict(), ErrorBody)
+        held = structs.replace(body, hold_if_impossible=True)
+        prepared, notices = ready(held)
+    pools = {pool.id: pool for pool in prepared.pools}
+    judged: list[tuple[Verdict, PreparedCohort]] = []
+    verdicts: Counter[str] = Counter()
+    impossible = 0
+    for cohort in _cohorts(prepared):
+        state.tick()
+        facts = _facts(cohort, pools, state, *_place(cohort, state))
+        verdict, soon = verdict_of(facts.reason), facts.next_jobs(cohort.jobs)
+        judged.append((verdict, cohort))
+        verdicts["now"] += soon
+        verdicts["not now" if soon else verdict] += cohort.jobs - soon
+        impossible += cohort.jobs if facts.reason is MainReason.IMPOSSIBLE else 0
+    judged.sort(key=lambda one: (_ORDER[one[0]], one[1].runs[0]))
+    cohorts = []
+    for _, cohort in judged[:_MOST_COHORTS]:
+        state.tick()
+        cohorts.append(_planned(cohort, pools, state))
+    return answers.JobPlan(
+        count=prepared.count,
+        group=prepared.group,
+        vo=prepared.vo,
+        verdicts=answers.JobVerdicts(
+            never=verdicts["never"], not_now=verdicts["not now"], now=verdicts["now"]
+        ),
+        refusal=refusal,
+        held=0 if refusal else impossible,
+        cohorts=cohorts,
+        more_cohorts=max(0, len(judged) - _MOST_COHORTS),
+        limits=[],
+        notices=[Notice(n.attribute, n.message, n.line, n.column) for n in notices],
+    )
+
+
+def _cohorts(prepared: PreparedSubmission) -> Iterator[PreparedCohort]:
+    """One for each task queue, whatever descriptions its members are of."""
+    by_key: dict[TaskQueueKey, list[PreparedCohort]] = {}
+    for cohort in prepared.cohorts:
+        by_key.setdefault(cohort.key, []).append(cohort)
+    for found in by_key.values():
+        joined: list[tuple[int, int]] = []
+        for start, stop in sorted(run for cohort in found for run in cohort.runs):
+            follows = bool(joined) and start == joined[-1][1]
+            joined.append((joined.pop()[0] if follows else start, stop))
+        yield structs.replace(found[-1], runs=tuple(joined))
+
+
+def _facts(
+    cohort: PreparedCohort, pools: Mapping[str, NewPool], state: LiveState, task_queue: int | None,
+    place: QueuePosition,
+) -> JobFacts:  # fmt: skip
+    """The facts of a member of the cohort, as it would be stored."""
+    pool, held = pools.get(cohort.key.submit_pool), None
+    if cohort.held:
+        held = Holding(limit="held", by="impossible", name=None, reason=cohort.held, seconds=0.0)
+    return state.job_facts(
+        cohort.key,
+        {} if pool is None else wanted_of(pool.requirements),
+        place,
+        task_queue=task_queue,
+        held=held,
+        brought=None if pool is None else pool.queues,
+    )
+
+
+def _place(cohort: PreparedCohort, state: LiveState) -> tuple[int | None, QueuePosition]:
+    """Its task queue, None if that would be new, and the jobs there."""
+    number = queue_with_key(state.db, cohort.key)
+    return number, position(state.db, number, _AFTER_ALL)
+
+
+def _planned(cohort: PreparedCohort, pools: Mapping[str, NewPool], state: LiveState) -> answers.PlannedCohort:
+    number, before = _place(cohort, state)
+    place = answers.PlannedPosition(
+        id=number,
+        waiting=before.waiting + cohort.jobs,
+        ahead=before.ahead,
+        more_ahead=before.more_ahead,
+        new=number is None,
+        waiting_before=before.waiting,
+        key=TaskQueueFacts(**asdict(cohort.key)),
+    )
+    explained = explain_job(_facts(cohort, pools, state, number, place))
+    return answers.PlannedCohort(
+        **structs.asdict(explained),
+        members=[(start, stop - 1) for start, stop in cohort.runs[:_MOST_RUNS]],
+        more_members=max(0, len(cohort.runs) - _MOST_RUNS),
+        jobs=cohort.jobs,
+        task_queue=place,
+    )
+
+
+# --- shares ----------------------------------------------------------------------------------------------
+
+
+def plan_shares(wanted: Mapping[str, float], state: LiveState) -> answers.SharesPlan:
+    """What other shares would change. Raises NotFound for an unknown group, InvalidConfig for an impossible share."""
+    policy, snapshot = state.policy, state.keeper.snapshot
+    with_jobs = {group for (_, group), jobs in snapshot.groups.items() if jobs}
+    known = sorted({*policy.config.groups, *with_jobs})
+    for name in wanted:
+        if name not in known:
+            near, groups = difflib.get_close_matches(name, known, 1, 0.6), ", ".join(known[:_SHOWN])
+            hint = f"Did you mean {near[0]}?" if near else f"Groups: {groups}." if groups else ""
+            raise NotFound(f"There is no group {name!r}.", hint=hint, group=name)
+    shares, notices = _as_configured(wanted)
+    before = policy.configured_shares()
+    new = {name: replace(before.get(name, GroupShare()), share=share) for name, share in shares.items()}
+    change = ShareChange(before=policy.shares(), after=policy.corrected({**before, **new}))
+    drawn, private = _starts_an_hour(state)
+    return answers.SharesPlan(
+        changed=[
+            answers.ChangedShare(policy.share_of(name), share, group=name)
+            for name, share in sorted(shares.items())
+        ],
+        groups=waiting_groups(change, snapshot, drawn),
+        private_starts_an_hour=private,
+        without_waiting_jobs=sorted(shares.keys() - with_jobs),
+        places=shared_places(change, _masks(state), lambda vo, mask: policy.vo_config(vo).table.sites(mask)),
+        notices=notices + corrected_by_usage(policy) + _outside_shares(state),
+    )
+
+
+def corrected_by_usage(policy: Policy) -> list[Remark]:
+    """That the shares in the answer are not those of the configuration."""
+    if policy.usage is None:
+        return []
+    words = "The shares of groups are corrected by usage, before and after. The present factors: lode usage shares."
+    return [Remark(words, source="", section="shares", line=0)]
+
+
+def set_by_command(policy: Policy) -> list[Remark]:
+    """The groups whose shares in the files do not count."""
+    if not policy.set_by_command:
+        return []
+    names = sorted(policy.set_by_command)
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    shown = ", ".join(names[:_SHOWN])
+    words = f"Shares set by command hold instead of those of the files: {shown}{more}. See: lode group ls."
+    return [Remark(words, source="", section="group", line=0)]
+
+
+def _outside_shares(state: LiveState) -> list[Remark]:
+    """Which submission pools send a part of their pilots to single groups, whatever the shares."""
+    pools = state.director.options.pools.values() if state.director else ()
+    return [
+        Remark(
+            f"{100 * part:g} % of the pilots of submission pool {pool.name} are private (PrivatePilotFraction): each "
+            "serves one group, whatever the shares.", source="", section="director", line=0,
+        )
+        for pool in pools
+        if (part := abs(pool.legacy_fraction - pool.private_fraction))
+    ]  # fmt: skip
+
+
+def _as_configured(wanted: Mapping[str, float]) -> tuple[dict[str, float], list[Remark]]:
+    """The shares as they would count if the configuration said so, and what it would remark."""
+    draft = ConfigDraft()
+    for name, share in wanted.items():
+        place = FilePosition(section=f"group {name}")
+        draft.put_group(name, RawParam(name="share", value=share, source=place))
+    config = build(draft)
+    notices = [Remark(**notice.as_dict()) for notice in config.notices]
+    return {name: group.share for name, group in config.groups.items()}, notices
+
+
+def _starts_an_hour(state: LiveState) -> tuple[dict[str, float], dict[str, float]]:
+    """Starts of each VO in the last hour that groups competed for, and those by private pilots.
+
+    They are counted over less if there were very many.
+    """
+    begin = state.now - _HOUR
+    rows = starts_by_vo(state.db, most=_MOST_STARTS, after=begin)
+    if sum(count for _, count, _, _ in rows) >= _MOST_STARTS:
+        begin = min(first for *_, first in rows)
+    seconds = max(1.0, state.now - begin)
+    drawn = {vo: (count - private) * _HOUR / seconds for vo, count, private, _ in rows}
+    return drawn, {vo: private * _HOUR / seconds for vo, _, private, _ in rows if private}
+
+
+def _masks(state: LiveState) -> dict[tuple[str, str], int]:
+    """The queues that can run some waiting job of each (VO, group)."""
+    pools = evaluate(state.policy, list(stored_pools(state.db)))
+    found: dict[tuple[str, str], int] = {}
+    for number, (_, key, _) in enumerate(state.keeper.snapshot.waiting):
+        if number % _OFTEN == 0:
+            state.tick()
+        eligible = state.policy.vo_config(key.vo).possible_queues(key, pools.get(key.submit_pool, 0))
+        found[key.vo, key.group] = found.get((key.vo, key.group), 0) | eligible
+    return found

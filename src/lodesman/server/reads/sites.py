@@ -1,0 +1,270 @@
+"""Sites, CEs and queues as configured: lists with their pilots, jobs and closings, and every value with its origin."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import pairwise
+
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
+
+from lodesman.base.errors import InvalidRequest, NotFound
+from lodesman.decide import resources
+from lodesman.decide.director.limits import Breaker, settle
+from lodesman.decide.director.queues import QueueCaps
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import Effective, NodePath, PlaceLimit, QueueId, ResourceConfig, ResourceTree
+from lodesman.decide.resources.model import Value as Configured
+from lodesman.server.store import Reader
+from lodesman.server.store.director import breaker_orders, breakers
+from lodesman.server.store.read.pilots import pilots_by_queue, running_jobs_by_site
+from lodesman.server.store.site_ads import ad_versions
+from lodesman.wire import nodes
+from lodesman.wire.vocabulary import BreakerState
+
+_MOST_CHOICES = 5
+_ACCESS = "vo"
+_UNITS = {"CPUTime": "s", "MaxRAM": "MB"}  # in which the program counts, whatever is declared
+
+
+def seen_by(policy: Policy, vo: str) -> ResourceConfig:
+    """The configuration as the users of a VO see it: what admits the VO, and what that is in; not where it is written."""
+    config, tree = policy.config, policy.config.tree
+    usable = {NodePath(*offer.queue) for offer in policy.vo_config(vo).offers}
+
+    def admits(path: NodePath) -> bool:
+        params = resources.effective_params(tree, path, vo=vo, types=config.types)
+        return resources.access_refusal(params.get(_ACCESS), vo) is None
+
+    def seen(node: resources.Node, path: NodePath) -> resources.Node | None:
+        below = {
+            name: seen(one, NodePath(path.site, path.ce or name, path.ce and name))
+            for name, one in node.children.items()
+        }
+        children = {name: one for name, one in below.items() if one is not None}
+        is_seen = path in usable if path.queue else children or (not below and admits(path))
+        return replace(_unwritten(node), children=children) if is_seen else None
+
+    sites = {name: seen(site, NodePath(name)) for name, site in tree.sites.items()}
+    types = {name: _unwritten(one) for name, one in tree.ce_types.items()}
+    seen_sites = {name: site for name, site in sites.items() if site is not None}
+    found = ResourceTree(sites=seen_sites, ce_defaults=_unwritten(tree.ce_defaults), ce_types=types)
+    return replace(config, tree=found)
+
+
+def _unwritten(node: resources.Node) -> resources.Node:
+    return replace(node, source=None, sources={})
+
+
+def list_sites(
+    db: Reader, tree: ResourceTree, closings: Sequence[nodes.Closing] = (), *, vo: str = "",
+    limits: Iterable[PlaceLimit] = (), now: float,
+) -> list[nodes.SiteRow]:  # fmt: skip
+    """The sites of a tree with their queues, live pilots, running jobs, ads, and what is closed of them. `vo`: no pilots
+    and jobs of other VOs. `limits`: of sites, of which those on all jobs are said.
+    """
+    most = {one.path: one.number for one in limits if not one.attribute}
+    pilots: dict[str, Counter[str]] = {}
+    for queue, state, count in pilots_by_queue(db, vo):
+        pilots.setdefault(queue.site, Counter())[state] += count
+    running, ads, failing = running_jobs_by_site(db, vo), ad_versions(db), failing_queues(db, tree, now)
+    return [
+        nodes.SiteRow(
+            site=site.name,
+            ces=len(site.children),
+            queues=sum(len(ce.children) for ce in site.children.values()),
+            pilots=dict(sorted(pilots.get(site.name, {}).items())),
+            running_jobs=running.get(site.name, 0),
+            **nodes.by_time((one for one in closings if one.site == site.name), now),
+            failing=[one for one in failing.values() if one.site == site.name],
+            max_running_jobs=most.get(NodePath(site.name), UNSET),
+            ad_at=ads[site.name].received_at if site.name in ads else UNSET,
+            ad_is_too_old=ads[site.name].is_too_old(now) if site.name in ads else UNSET,
+        )
+        for site in tree.sites.values()
+    ]
+
+
+def list_queues(
+    db: Reader,
+    policy: Policy,
+    vo: str,
+    *,
+    closed_by: Callable[[NodePath], Sequence[nodes.Closing]],
+    now: float,
+    pilots_of: str = "",
+    origin: bool = False,
+) -> list[nodes.UsableQueue]:
+    """Every queue that a VO may use, with values, pilots and closings; with `origin` also file and line of each value.
+    `pilots_of`: the VO whose pilots count, '' for those of all.
+    """
+    pilots: dict[QueueId, dict[str, int]] = {}
+    for queue, state, count in pilots_by_queue(db, pilots_of):
+        pilots.setdefault(queue, {})[state] = count
+    config, failing = policy.vo_config(vo), failing_queues(db, policy.config.tree, now)
+    return [
+        nodes.UsableQueue(
+            *offer.queue,
+            parameters={
+                found.name: _effective(found, origin) for found in config.table.params(offer.bit).values()
+            },
+            pilots=pilots.get(offer.queue, {}),
+            **nodes.by_time(closed_by(offer.queue), now),
+            failing=failing.get(offer.queue, UNSET),
+        )
+        for offer in config.offers
+    ]
+
+
+def failing_queues(db: Reader, tree: ResourceTree, now: float) -> dict[QueueId, nodes.FailingQueue]:
+    """The configured queues whose last pilots did not start, or whose breakers have orders, in their order."""
+    known, orders = breakers(db), breaker_orders(db)
+    found = {}
+    for queue in tree.queue_ids() if known or orders else ():
+        breaker, order = settle(known.get(queue, Breaker()), now=now), orders.get(queue)
+        state = breaker.state if order is None else BreakerState(order.state)
+        if breaker.failures or order is not None:
+            tried = order is None and state is not BreakerState.CLOSED
+            found[queue] = nodes.FailingQueue(
+                *queue, breaker=state, failures=breaker.failures, retry_at=breaker.retry_at if tried else None,
+                reason=breaker.reason, order="" if order is None else order.text,
+            )  # fmt: skip
+    return found
+
+
+def _effective(found: Effective, origin: bool) -> nodes.EffectiveValue:
+    answer = nodes.EffectiveValue(_plain(found.value), found.level)
+    if origin:
+        answer.file, _, answer.line = _place(found.source)
+    return answer
+
+
+def find_node(tree: ResourceTree, path: str) -> NodePath:
+    """The node that SITE, SITE/CE or SITE/CE/QUEUE names. Raises NotFound, InvalidRequest if several fit."""
+    found = [node for node, _ in tree.nodes() if str(node) == path]
+    if not found:
+        site, _, rest = path.partition("/")
+        ce, _, queue = rest.partition("/")
+        hint = _near(tree, NodePath(site, ce, queue))
+        raise NotFound(f"There is no site, CE or queue {path[:200]}.", hint=hint)
+    if len(found) > 1:
+        choices = [list(node) for node in found[:_MOST_CHOICES]]
+        hint = "Give site, CE and queue apart."
+        raise InvalidRequest(f"{path[:200]} may be {len(found)} things.", hint=hint, choices=choices)
+    return found[0]
+
+
+def exact_node(tree: ResourceTree, node: NodePath) -> NodePath:
+    """The node, if it is there. Raises NotFound."""
+    if tree.find(node) is None:
+        raise NotFound(f"There is no {node.kind} {str(node)[:200]}.", hint=_near(tree, node))
+    return node
+
+
+def _near(tree: ResourceTree, node: NodePath) -> str:
+    """What might be meant: the nearest names at the first level that does not have the one that is given."""
+    above, level, wrong = "", tree.sites, node.site
+    for name, below in pairwise(node):
+        if name not in level:
+            break
+        above, level, wrong = f"{above}{name}/", level[name].children, below
+    close = [f"{above}{name}"[:200] for name in get_close_matches(wrong[:200], level, n=3)]
+    return f"Is it one of {', '.join(close)}? See: lode site ls." if close else "See: lode site ls."
+
+
+def show_node(config: ResourceConfig, node: NodePath, vo: str) -> nodes.ResourceNode:
+    """One node as a VO sees it ("": no VO in particular); of a node below, the values that it does not merely inherit."""
+    return nodes.ResourceNode(**asdict(_node(config, node, vo, is_top=True)), vo=vo)
+
+
+def _node(config: ResourceConfig, node: NodePath, vo: str, *, is_top: bool = False) -> nodes.NodeBelow:
+    params = resources.effective_params(config.tree, node, vo=vo, types=config.types)
+    if is_top:
+        rows = [*(_parameter(config, one) for one in params.values()), *_assumed(config, node, params)]
+    else:
+        above = NodePath(node.site, node.ce if node.queue else "")
+        inherited = resources.effective_params(config.tree, above, vo=vo, types=config.types)
+        own = (one for folded, one in params.items() if inherited.get(folded) != one)
+        rows = [_parameter(config, one) for one in own if any(one.all_said())]
+    configured = config.tree.find(node) or resources.Node(name="")
+    return nodes.NodeBelow(
+        *_place(configured.source),
+        kind=node.kind,
+        site=node.site,
+        ce=node.ce,
+        queue=node.queue,
+        grid=config.tree.sites[node.site].grid,
+        allowed=resources.access_refusal(params.get(_ACCESS), vo) is None,
+        parameters=sorted(rows, key=lambda row: resources.fold(row.name)),
+        below=[
+            _node(config, NodePath(node.site, node.ce or name, node.ce and name), vo)
+            for name in configured.children
+        ],
+    )
+
+
+def _parameter(config: ResourceConfig, effective: Effective) -> nodes.Parameter:
+    declared = config.types.get(effective.name)
+    return nodes.Parameter(
+        *_place(effective.source),
+        name=effective.name,
+        value=_plain(effective.value),
+        type=declared.kind.value if declared else "",
+        unit=declared.unit if declared else "",
+        level=effective.level.value,
+        levels=list(effective.levels),
+        made_of="",
+        said=[
+            nodes.LevelValue(
+                *_place(one.source),
+                level=one.level,
+                value=_plain(one.said),
+                counts=one.level in effective.levels,
+            )
+            for one in effective.all_said()
+        ],
+    )
+
+
+def _assumed(
+    config: ResourceConfig, node: NodePath, params: Mapping[str, Effective]
+) -> Iterator[nodes.Parameter]:
+    """What the program itself takes for what the configuration of a queue leaves out."""
+    if not node.queue:
+        return
+    settings, caps = resources.queue_settings(params, config.types), QueueCaps()
+    facts: dict[str, tuple[nodes.Value | None, str]] = {
+        "Backend": (settings.backend or "local", "CEType" if settings.backend else ""),
+        "CPUTime": (settings.cpu_seconds, "maxCPUTime"),
+        "CPUScalingFactor": (settings.cpu_scaling_factor, "SI00" if settings.cpu_scaling_factor != 1 else ""),
+        "MaxRAM": (settings.memory_mb, "Memory"),
+        "NumberOfProcessors": (settings.processors or 1, ""),
+        "MaxWaitingJobs": (caps.max_waiting, ""),
+        "MaxTotalJobs": (caps.max_total, ""),
+        "WaitingToRunningRatio": (caps.waiting_to_running, ""),
+    }
+    for name, (value, made_of) in facts.items():
+        if resources.fold(name) not in params and value is not None:
+            declared = config.types.get(name)
+            yield nodes.Parameter(
+                *_place(None),
+                name=name,
+                value=value,
+                type=declared.kind.value if declared else "",
+                unit=_UNITS.get(name, ""),
+                level="built-in",
+                levels=[],
+                made_of=made_of,
+                said=[],
+            )
+
+
+def _plain(value: Configured) -> nodes.Value:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _place(source: resources.FilePosition | None) -> tuple[str, str, int]:
+    place = source or resources.FilePosition()
+    return place.file, place.section, place.line

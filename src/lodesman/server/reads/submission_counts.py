@@ -1,0 +1,174 @@
+"""The jobs of submissions counted by state, site, cause and reason.
+
+Members without a row are counted by cohort, rows in blocks of ids. What a block holds is kept until an event of one of its
+jobs comes: each move appends one. So an array of a million that runs costs what happened since the last time. A purge
+appends none, so nothing is kept for longer than ten minutes (docs/adr/0067-submissions-are-counted-in-blocks.md).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from lodesman.languages.jobs.likeness import StepBudget
+from lodesman.server.store import Reader
+from lodesman.server.store.accounting import RETURNED
+from lodesman.server.store.read.described import ANYTHING, described_as
+from lodesman.server.store.read.job_lists import MOST_STEPS
+from lodesman.server.store.read.meeting import Meeting
+from lodesman.server.store.read.submissions import (
+    BLOCK,
+    RowCount,
+    Sight,
+    StoredSubmission,
+    changed_blocks,
+    count_rows,
+    judged_queues,
+    last_event,
+    list_submissions,
+    other_members,
+    waiting_members,
+)
+from lodesman.wire.job_queries import SubmissionRow, SubmissionsQuery
+from lodesman.wire.vocabulary import JobState, MainReason
+
+_KEPT_SECONDS: Final = 600.0
+# After more events than that it is less work to count anew.
+_MOST_EVENTS: Final = 200_000
+_MOST_BLOCKS: Final = 50_000
+# Submissions that one request looks at before it answers with what it found.
+_MOST_LOOKED_AT: Final = 5_000
+_PORTION: Final = 500
+
+
+class SubmissionCounts:
+    """What is kept of the counts. Used by several threads, one at a time."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen = 0
+        self._kept: dict[int, dict[int, tuple[float, list[RowCount]]]] = {}
+
+    def find(
+        self, db: Reader, asked: SubmissionsQuery, sight: Sight, *, states: Sequence[str], before: int
+    ) -> tuple[list[SubmissionRow], int | None]:
+        """At most `asked.limit` submissions with ids of jobs below `before`, and where to go on; None: there are no more.
+        Raises PatternTooDear.
+        """
+        described, found = described_as(asked), list[SubmissionRow]()
+        meeting = Meeting(described, StepBudget(MOST_STEPS)) if described.has_patterns else None
+        portion = min(_PORTION, asked.limit + 1)
+        for _ in range(max(1, _MOST_LOOKED_AT // portion)):
+            stored, rows = self._portion(db, asked, sight, before=before, most=portion, meeting=meeting)
+            for row in rows:
+                if not is_meant(row, asked, states):
+                    continue
+                if len(found) == asked.limit:
+                    return found, found[-1].first if found else before
+                found.append(row)
+            if len(stored) < portion:
+                return found, None
+            before = stored[-1].base
+        return found, before
+
+    def _portion(
+        self,
+        db: Reader,
+        asked: SubmissionsQuery,
+        sight: Sight,
+        *,
+        before: int,
+        most: int,
+        meeting: Meeting | None,
+    ) -> tuple[list[StoredSubmission], list[SubmissionRow]]:
+        find = partial(list_submissions, db, asked, sight, before=before, most=most, meeting=meeting)
+        stored = None
+        if described_as(asked) != ANYTHING:
+            with db:  # others count meanwhile: to read many descriptions takes long
+                stored = find()
+        # One snapshot: a member that is claimed meanwhile is counted once.
+        with self._lock, db:
+            self._take_in(db)
+            stored = find() if stored is None else stored
+            return stored, self._counted(db, stored)
+
+    def _take_in(self, db: Reader) -> None:
+        """Forget the counts of blocks to which something happened."""
+        last = last_event(db)
+        size = sum(map(len, self._kept.values()))
+        if not self._seen <= last <= self._seen + _MOST_EVENTS or size > _MOST_BLOCKS:
+            self._kept.clear()
+        elif self._kept:
+            for first, end in changed_blocks(db, self._seen, last):
+                for block in range(first, end + 1) if end - first < len(self._kept) else list(self._kept):
+                    if first <= block <= end:
+                        self._kept.pop(block, None)
+        self._seen = last
+
+    def _counted(self, db: Reader, stored: Sequence[StoredSubmission]) -> list[SubmissionRow]:
+        numbers = [one.id for one in stored if one.size > 1]
+        waiting: dict[int, list[RowCount]] = {}
+        for number, tq_id, jobs in waiting_members(db, numbers) if numbers else ():
+            waiting.setdefault(number, []).append(RowCount(tq_id, JobState.WAITING, "", "", int(jobs)))
+        for number, state, jobs in other_members(db, numbers) if numbers else ():
+            waiting.setdefault(number, []).append(RowCount(0, state, "", "", int(jobs)))
+        counts = {one.id: [*self._rows(db, one), *waiting.get(one.id, ())] for one in stored}
+        queues = {
+            row.tq_id
+            for rows in counts.values()
+            for row in rows
+            if row.state == JobState.WAITING and row.jobs
+        }
+        held, reasons = judged_queues(db, sorted(queues)) if queues else (set(), {})
+        return [_row(one, counts[one.id], held, reasons) for one in stored]
+
+    def _rows(self, db: Reader, one: StoredSubmission) -> Iterator[RowCount]:
+        """Those with a row, block by block."""
+        now, end = self._clock(), one.base + one.size
+        for block in range(one.base // BLOCK, (end - 1) // BLOCK + 1):
+            kept = self._kept.setdefault(block, {})
+            at, rows = kept.get(one.id, (float("-inf"), []))
+            if at + _KEPT_SECONDS < now:
+                rows = count_rows(db, range(max(one.base, block * BLOCK), min(end, (block + 1) * BLOCK)))
+                kept[one.id] = (now, rows)
+            yield from rows
+
+
+def is_meant(row: SubmissionRow, asked: SubmissionsQuery, states: Sequence[str]) -> bool:
+    """Whether it has jobs that the filters want; without filters, any that was not deleted."""
+    shown = {state for state, jobs in row.states.items() if jobs}
+    if not shown.intersection(states) if states else shown <= {JobState.DELETED}:
+        return False
+    wanted = ((asked.site, row.sites), (asked.cause, row.causes), (asked.reason, row.reasons))
+    return all(not word or word in found for word, found in wanted)
+
+
+def _row(
+    one: StoredSubmission, rows: Sequence[RowCount], held: set[int], reasons: dict[int, str]
+) -> SubmissionRow:
+    states: Counter[JobState] = Counter()
+    sites: Counter[str] = Counter()
+    causes: Counter[str] = Counter()
+    why: Counter[MainReason] = Counter()
+    for row in rows:
+        state = JobState(row.state)
+        if state is JobState.WAITING:
+            if row.tq_id in held:
+                state = JobState.HELD
+                why[MainReason.IMPOSSIBLE] += row.jobs
+            elif reasons.get(row.tq_id):
+                why[MainReason(reasons[row.tq_id])] += row.jobs
+        states[state] += row.jobs
+        if row.site:
+            sites[row.site] += row.jobs
+        # That a pilot gave a job back before it started is no failure.
+        if row.cause and row.cause != RETURNED and state is not JobState.DONE:
+            causes[row.cause] += row.jobs
+    return SubmissionRow(
+        one.id, one.base, one.size, one.owner, one.group, one.vo, one.name, one.created_at,
+        dict(+states), dict(sites), dict(causes), dict(why),
+    )  # fmt: skip

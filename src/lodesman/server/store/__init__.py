@@ -1,0 +1,16 @@
+"""The database: schema, migrations, the journal with group commit, and all SQL (`read`, `write`, by noun)."""
+
+from lodesman.server.store.address import database_at
+from lodesman.server.store.database import UNREADABLE, Database, DatabaseGone, Reader, Writer, readable
+from lodesman.server.store.sqlite import SqliteDatabase
+
+__all__ = [
+    "UNREADABLE",
+    "Database",
+    "DatabaseGone",
+    "Reader",
+    "SqliteDatabase",
+    "Writer",
+    "database_at",
+    "readable",
+]

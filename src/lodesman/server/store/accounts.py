@@ -1,0 +1,262 @@
+"""Users, and the tokens of users, of sites and of the server's own processes, known by their hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from lodesman.server.store import Reader, readable
+from lodesman.server.store.statement import ANY, AT_MOST_ONE, ONE, Statement, exactly
+from lodesman.server.store.transaction import Transaction
+from lodesman.wire.accounts import EVERYBODY, Principal, Reach, TokenRow, UserRow
+
+_TOKENS = """SELECT t.hash, t.kind, t.account, t.pilot_id, t.scopes, t.expires_at, a.vo, a.groups, a.admin, a.vo_admin,
+p.ended_at IS NOT NULL FROM token t LEFT JOIN account a ON a.name = t.account AND t.kind = 'user'
+LEFT JOIN pilot p ON p.id = t.pilot_id WHERE t.kind IN ('user', 'service', 'pilot', 'site')
+AND a.disabled_at IS NULL"""
+_JOINING = "SELECT pilot_id, expires_at FROM token WHERE hash = ? AND kind = 'join'"
+# Those whose tokens an administrator of a VO may see and revoke: (VO, user, VO).
+_IN_REACH = """(? = '' OR (t.kind = 'user' AND (t.account = ?
+OR t.account IN (SELECT name FROM account WHERE vo = ? AND admin = 0 AND vo_admin = 0))))"""
+_SHOWN = f"""SELECT t.hash, t.kind, t.account, t.scopes, t.note, t.created_at, t.expires_at, t.parent, p.account
+FROM token t LEFT JOIN token p ON p.hash = t.parent
+WHERE t.kind IN ('user', 'site') AND ? IN ('', CASE t.kind WHEN 'user' THEN t.account END) AND {_IN_REACH}
+ORDER BY t.created_at, t.hash"""
+_USERS = """SELECT a.name, a.vo, a.groups, a.admin, a.created_at, a.disabled_at,
+(SELECT count(*) FROM token t WHERE t.account = a.name AND t.kind = 'user'), a.vo_admin FROM account a
+WHERE ? IN ('', a.vo) AND ? IN ('', a.name) ORDER BY a.name"""
+
+
+def principals(db: Reader) -> dict[bytes, Principal]:
+    """Every token that can be used, by its hash."""
+    return {bytes(row[0]): _principal(*row) for row in db.execute(_TOKENS)}
+
+
+def principal_of(db: Reader, digest: bytes) -> Principal | None:
+    """The owner of one token, None if it is unknown."""
+    return db.find(_principal, f"{_TOKENS} AND t.hash = ?", (digest,))
+
+
+def joining_pilot(db: Reader, digest: bytes) -> Principal | None:
+    """The pilot that may join with this token, None if there is none. It may ask hardly anything yet."""
+    row = db.execute(_JOINING, (digest,)).fetchone()
+    return None if row is None else Principal(kind="join", pilot_id=row[0], expires_at=row[1])
+
+
+def list_users(db: Reader, vo: str = "", *, name: str = "") -> list[UserRow]:
+    """All users, or those of a VO, or the one with a name."""
+    return list(readable(_user, db.execute(_USERS, (vo, name)), "account"))
+
+
+def groups_by_user(db: Reader) -> dict[str, tuple[str, ...]]:
+    """The groups of every account, the usual one first."""
+    rows = db.execute("SELECT name, groups FROM account")
+    return dict(readable(lambda name, groups: (name, _names(groups)), rows, "account"))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return msgspec.json.decode(text, type=tuple[str, ...])
+
+
+def _user(*row: Any) -> UserRow:
+    name, vo, groups, admin, made, disabled, tokens, vo_admin = row
+    return UserRow(name, vo, list(_names(groups)), bool(admin), made, disabled, tokens, bool(vo_admin))
+
+
+def list_tokens(db: Reader, account: str = "", reach: Reach = EVERYBODY) -> list[TokenRow]:
+    """The tokens of users and sites, of one user, or of those in reach; never the tokens themselves."""
+    rows = db.execute(_SHOWN, (account, reach.vo, reach.user, reach.vo))
+    return list(readable(_token, ((row[0].hex(), *row[1:]) for row in rows), "token"))
+
+
+def _token(*row: Any) -> TokenRow:
+    digest, kind, account, scopes, note, made, until, parent, by = row
+    return TokenRow(
+        digest, kind, account, list(_names(scopes)), note, made, until, parent.hex() if parent else None, by
+    )
+
+
+def count_accounts(db: Reader) -> int:
+    """The number of users."""
+    return db.find(int, "SELECT count(*) FROM account") or 0
+
+
+def is_admin(db: Reader, name: str) -> bool | None:
+    """Whether a user administers this server; None if there is no such user."""
+    return db.find(bool, "SELECT admin FROM account WHERE name = ?", (name,))
+
+
+def user_named(db: Reader, name: str) -> UserRow | None:
+    """A user; None if there is none."""
+    return next(iter(list_users(db, name=name)), None) if name else None
+
+
+def _principal(*row: Any) -> Principal:
+    digest, kind, account, pilot_id, scopes, expires, vo, groups, admin, vo_admin, has_ended = row
+    return Principal(
+        kind=kind,
+        name=account,
+        vo=vo or "",
+        groups=tuple(msgspec.json.decode(groups or "[]")),
+        admin=bool(admin),
+        vo_admin=bool(vo_admin),
+        scopes=frozenset(msgspec.json.decode(scopes)),
+        pilot_id=pilot_id or 0,
+        expires_at=expires,
+        token=bytes(digest),
+        has_ended=bool(has_ended),
+    )
+
+
+_PUT_USER = """INSERT INTO account (name, vo, groups, admin, vo_admin, created_at) VALUES (?,?,?,?,?,?)
+ON CONFLICT (name) DO UPDATE SET vo = excluded.vo, groups = excluded.groups, admin = excluded.admin,
+vo_admin = excluded.vo_admin"""
+_INSERT_TOKEN = Statement(
+    sql="""INSERT INTO token (hash, kind, account, scopes, note, created_at, expires_at, parent)
+    VALUES (?,?,?,?,?,?,?,?)""",
+    key=(0,),
+)
+_DELETE_TOKEN = Statement(sql="DELETE FROM token WHERE hash = ?", key=(0,))
+_INSERT_SERVICE = """INSERT INTO token (hash, kind, scopes, note, created_at) VALUES (?,'service','[]',?,?)"""
+_BETWEEN = f"""SELECT t.hash FROM token t WHERE t.hash BETWEEN ? AND ? AND t.kind IN ('user', 'site')
+AND ? IN ('', CASE t.kind WHEN 'user' THEN t.account END) AND {_IN_REACH}"""
+# A token, those that it made for the same user (or for all), those that these made...
+_LINE = """WITH RECURSIVE line (hash, kind, account) AS (SELECT hash, kind, account FROM token WHERE hash = ?
+UNION SELECT t.hash, t.kind, t.account FROM token t
+JOIN line l ON t.parent = l.hash AND (? OR (t.kind = l.kind AND t.account = l.account)))
+"""
+_MADE_FOR_OTHERS = f"""{_LINE} SELECT count(*) FROM token t
+JOIN line l ON t.parent = l.hash WHERE t.hash NOT IN (SELECT hash FROM line)"""
+# What they made has to be found when they are revoked: those go first.
+_EXPIRED = """SELECT hash FROM token t WHERE kind IN ('user', 'site') AND expires_at < ?
+AND ? IN ('', CASE kind WHEN 'user' THEN account END)
+AND NOT EXISTS (SELECT 1 FROM token c WHERE c.parent = t.hash) LIMIT ?"""
+_COUNT_TOKENS = """SELECT count(*) FROM token t WHERE account = ? AND kind = 'user'
+AND (CAST(? AS REAL) IS NULL OR expires_at IS NULL OR expires_at >= ?
+OR EXISTS (SELECT 1 FROM token c WHERE c.parent = t.hash))"""
+_REMAINS = """SELECT (SELECT count(*) FROM submission WHERE owner = ?),
+(SELECT count(*) FROM sandbox WHERE owner = ?), (SELECT count(*) FROM job_class WHERE changed_by = ?)"""
+_MOST_AT_ONCE = 1_000
+_HASH_DIGITS = 64
+
+
+class RevokedTokens(NamedTuple):
+    """The hashes of deleted tokens, and the number of tokens that they made for other users, which are `kept`."""
+
+    hashes: tuple[bytes, ...]
+    kept: int
+
+
+def put_user(
+    tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admin: bool, vo_admin: bool = False
+) -> None:
+    """Store a user, or what has changed of one."""
+    tx.write(_PUT_USER, (name, vo, msgspec.json.encode(groups).decode(), admin, vo_admin, tx.now), rows=ONE)
+
+
+def set_groups(tx: Transaction, name: str, groups: Sequence[str]) -> None:
+    """The groups of a user, the usual one first."""
+    tx.write(
+        "UPDATE account SET groups = ? WHERE name = ?", (msgspec.json.encode(groups).decode(), name), rows=ONE
+    )
+
+
+def insert_token(
+    tx: Transaction, digest: bytes, account: str, scopes: Iterable[str], *, kind: str = "user", note: str,
+    expires_at: float | None, parent: bytes | None,
+) -> None:  # fmt: skip
+    """Store a token of a user or a site. `expires_at` None: never; `parent`: the hash of the token that it is made with."""
+    text = msgspec.json.encode(sorted(scopes)).decode()
+    tx.later(_INSERT_TOKEN, (digest, kind, account, text, note, tx.now, expires_at, parent))
+
+
+def set_service_token(tx: Transaction, digest: bytes) -> None:
+    """The background process has this token, and no other one."""
+    tx.write("DELETE FROM token WHERE kind = 'service'", rows=ANY)
+    tx.write(_INSERT_SERVICE, (digest, "background process", tx.now), rows=ONE)
+
+
+def set_disabled(tx: Transaction, name: str, *, disabled: bool) -> bool:
+    """Disable or enable a user; false if there is none."""
+    return bool(
+        tx.write(
+            "UPDATE account SET disabled_at = ? WHERE name = ?",
+            (tx.now if disabled else None, name),
+            rows=AT_MOST_ONE,
+        )
+    )
+
+
+def delete_user(tx: Transaction, name: str) -> int:
+    """Delete a user and the tokens of that user; how many these were."""
+    tx.write("DELETE FROM account WHERE name = ?", (name,), rows=ONE)
+    return tx.write("DELETE FROM token WHERE kind = 'user' AND account = ?", (name,), rows=ANY)
+
+
+class Remains(NamedTuple):
+    """What is stored under the name of a user. `classes`: the job classes that the user wrote. `vos`: of the submissions."""
+
+    submissions: int
+    files: int
+    classes: int
+    vos: frozenset[str]
+
+    @property
+    def is_anything(self) -> bool:
+        """Whether there is something."""
+        return self.submissions + self.files + self.classes > 0
+
+
+def remains_of(db: Reader, name: str) -> Remains:
+    """What there is of a user, who may have been removed."""
+    vos = frozenset(vo for (vo,) in db.execute("SELECT DISTINCT vo FROM submission WHERE owner = ?", (name,)))
+    submissions, files, classes = db.only(_REMAINS, (name, name, name))
+    return Remains(submissions, files, classes, vos)
+
+
+def count_tokens(tx: Transaction, account: str, *, good_at: float | None = None) -> int:
+    """How many tokens a user has, those that expired included; `good_at`: without those that expire before then and made no
+    others.
+    """
+    count: int = tx.read(_COUNT_TOKENS, (account, good_at, good_at))[0][0]
+    return count
+
+
+def tokens_with_prefix(
+    tx: Transaction, prefix: str, account: str = "", reach: Reach = EVERYBODY
+) -> list[bytes]:
+    """The tokens of users and sites, of one user, or of those in reach, whose hashes begin with these hexadecimal digits;
+    none if they are not such digits.
+    """
+    try:
+        first, last = (bytes.fromhex(prefix.ljust(_HASH_DIGITS, digit)) for digit in "0f")
+    except ValueError:
+        return []
+    return [
+        bytes(row[0]) for row in tx.read(_BETWEEN, (first, last, account, reach.vo, reach.user, reach.vo))
+    ]
+
+
+def delete_token(tx: Transaction, digest: bytes, *, with_others: bool = False) -> RevokedTokens:
+    """Delete a token and all that were made with it for the same user; `with_others`: for any."""
+    line = (digest, with_others)
+    hashes = tuple(bytes(row[0]) for row in tx.read(f"{_LINE} SELECT hash FROM line", line))
+    kept = tx.read(_MADE_FOR_OTHERS, line)[0][0]
+    tx.write(
+        f"{_LINE} DELETE FROM token WHERE hash IN (SELECT hash FROM line)",
+        line,
+        rows=exactly(len(hashes)),
+    )
+    return RevokedTokens(hashes, kept)
+
+
+def delete_expired(tx: Transaction, before: float, account: str = "") -> tuple[bytes, ...]:
+    """Delete tokens of users and sites, or of one user, that expired before that time, but for those that made others; not
+    too many at once. Returns their hashes.
+    """
+    hashes = tuple(bytes(row[0]) for row in tx.read(_EXPIRED, (before, account, _MOST_AT_ONCE)))
+    for digest in hashes:
+        tx.later(_DELETE_TOKEN, (digest,))
+    return hashes

@@ -1,0 +1,65 @@
+"""The audit trail: what was done to users, tokens, pilots, sites and the configuration; by whom, when and from where."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from lodesman.server.store import Reader
+from lodesman.server.store.journal import Command
+from lodesman.server.store.statement import ANY, Statement
+from lodesman.server.store.transaction import Transaction
+from lodesman.wire.accounts import AuditAction, AuditEntry, AuditNote
+
+log = logging.getLogger(__name__)
+
+_INSERT = Statement(
+    sql="INSERT INTO audit (at, action, subject, by, origin, count, detail) VALUES (?,?,?,?,?,?,?)",
+)
+_LIST = """SELECT id, at, action, subject, by, origin, count, detail FROM audit
+WHERE id < ? AND at >= ? AND ? IN ('', action) AND ? IN ('', by) ORDER BY id DESC LIMIT ?"""
+_OLD = "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < ? LIMIT 10000)"
+_MOST_SUBJECT = 1_000
+
+
+def note(tx: Transaction, one: AuditNote) -> None:
+    """Append an entry, and a line of the log when it is committed."""
+    row = (one.action, one.subject[:_MOST_SUBJECT], one.by, one.origin, one.count, one.detail[:_MOST_SUBJECT])
+    tx.later(_INSERT, (tx.now, *row))
+    fields = dict(zip(("action", "subject", "by", "origin", "count", "detail"), row, strict=True))
+    tx.afterwards.append(partial(log.info, "audit", extra=fields))
+
+
+def note_all(tx: Transaction, notes: Iterable[AuditNote]) -> None:
+    """Append entries."""
+    for one in notes:
+        note(tx, one)
+
+
+class Audited(Struct, frozen=True):
+    """A command that leaves an entry in the same transaction, if it is not refused."""
+
+    command: Command
+    entry: AuditNote
+
+    def apply(self, tx: Transaction) -> Any:
+        """Do it, and note it."""
+        answer = self.command.apply(tx)
+        note(tx, self.entry)
+        return answer
+
+
+def entries(
+    db: Reader, *, before: int, since: float, action: AuditAction | str, by: str, limit: int
+) -> list[AuditEntry]:
+    """The newest entries with smaller numbers, since a time (UNIX seconds); `action`, `by`: '' for any."""
+    return [AuditEntry(*row) for row in db.execute(_LIST, (before, since, action, by, limit))]
+
+
+def delete_old(tx: Transaction, before: float) -> None:
+    """Delete entries from before that time, not too many at once."""
+    tx.write(_OLD, (before,), rows=ANY)

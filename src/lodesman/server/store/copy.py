@@ -1,0 +1,168 @@
+"""A copy of a database in another one, of either engine: table by table, in the order of their keys.
+
+Each portion is a transaction. What was copied stays after an interruption: the greatest key of a table says where to go on.
+Until all rows have been compared a mark in the copy keeps servers from it. Neither database may change meanwhile, so the
+copy has the writers of both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from itertools import accumulate, zip_longest
+from typing import Any, Final
+
+import msgspec
+
+from lodesman.base.errors import Conflict, Unavailable
+from lodesman.server.store.database import Reader, Writer
+from lodesman.server.store.migrate import UNFINISHED, known_migrations, migrate, missing
+from lodesman.server.store.schema import StoredTable, tables
+
+# A portion: as many rows as have no more than these bytes of texts, one at least.
+_PORTION_BYTES: Final = 4 << 20
+_MOST_ROWS: Final = 2_000
+
+_MARK: Final = "INSERT INTO migration (number, name, sha256) VALUES (?, 'unfinished copy', ?)"
+_UNMARK: Final = "DELETE FROM migration WHERE number = ?"
+_ENCODER: Final = msgspec.json.Encoder()
+_NUL, _NUL_IN_JSON = "\0", b"\\u0000"
+
+
+class CopiedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """What both databases have of a table. `sha256`: of its rows as JSON, one a line, in the order of its key.
+
+    `replaced`: texts with a NUL, which the copy cannot store and has U+FFFD for.
+    """
+
+    table: str
+    rows: int
+    sha256: str
+    replaced: int
+
+
+_Row = tuple[Any, ...]
+
+
+def check_source(source: Writer) -> None:
+    """Raises Unavailable for what cannot be copied: nothing, an unfinished copy, another schema."""
+    if not source.tables():
+        raise Unavailable(f"There is nothing in {source.database}.", hint="Name the database of a server.")
+    if lacking := missing(source):
+        words = f"Migrations are missing in {source.database}: {', '.join(one.name for one in lacking)}."
+        raise Unavailable(words, hint="Bring it up to date: lode db migrate.")
+
+
+def begin(source: Writer, target: Writer) -> int:
+    """Prepare the target, empty or what an earlier call has left; returns the number of rows of the source.
+
+    Raises Conflict for a target that has something else.
+    """
+    mark = hashlib.sha256(_ENCODER.encode(source.only("SELECT * FROM leadership"))).hexdigest()
+    known = known_migrations(target)
+    if UNFINISHED not in known:
+        _make_target(target, mark)
+    elif known[UNFINISHED] != mark:
+        words = (
+            f"In {target.database} is an unfinished copy of another database, or of what this one was before."
+        )
+        raise Conflict(words, hint="Remove it, and begin again.")
+    return sum(_count(source, table) for table in tables())
+
+
+def _make_target(target: Writer, mark: str) -> None:
+    there = target.tables()
+    for table in tables():
+        found = list(target.execute(f"SELECT 1 FROM {table.name} LIMIT 2")) if table.name in there else []
+        if len(found) > table.seeds:
+            words = f"There are rows in {table.name} of {target.database}; a copy needs an empty database."
+            raise Conflict(words, hint="Nothing was changed: name another one.")
+    migrate(target)
+    with target:
+        for table in tables():
+            if table.seeds:
+                target.change(f"DELETE FROM {table.name}")
+        target.change(_MARK, (UNFINISHED, mark))
+
+
+def copy(source: Writer, target: Writer, advance: Callable[[int], None]) -> list[CopiedTable]:
+    """Copy all rows that the target, which was begun, does not have yet, and compare all of them; it is whole then.
+
+    `advance` is called with numbers of rows, each row counted when it is copied and when it is compared. Raises Conflict
+    if a row differs.
+    """
+    for table in tables():
+        _copy_table(source, target, table, advance)
+    copied = [_compare_table(source, target, table, advance) for table in tables()]
+    with target:
+        target.end_copy([table.name for table in tables() if table.is_counted])
+        target.change(_UNMARK, (UNFINISHED,))
+    return copied
+
+
+def _copy_table(source: Writer, target: Writer, table: StoredTable, advance: Callable[[int], None]) -> None:
+    after = target.find(lambda *key: key, table.last)
+    advance(_count(target, table))
+    for rows in _portions(source, table, after):
+        with target.database.usable(), target:
+            target.change_each(table.insert, rows)
+        advance(len(rows))
+
+
+def _compare_table(
+    source: Writer, target: Writer, table: StoredTable, advance: Callable[[int], None]
+) -> CopiedTable:
+    digest, count, replaced, after = hashlib.sha256(), 0, 0, None
+    for rows in _portions(source, table):
+        wanted, copied = _as_stored(rows, target.nul), _rows(target, table, after, len(rows))
+        if wanted != copied:
+            raise _difference(table, wanted, copied)
+        digest.update(_ENCODER.encode_lines(copied))
+        count += len(rows)
+        if wanted is not rows:
+            replaced += sum(isinstance(v, str) and _NUL in v for row in rows for v in row)
+        after = rows[-1][: table.keys]
+        advance(len(rows))
+    if more := _rows(target, table, after, 1):
+        raise _difference(table, [], more)
+    return CopiedTable(table=table.name, rows=count, sha256=digest.hexdigest(), replaced=replaced)
+
+
+def _difference(table: StoredTable, rows: list[_Row], copied: list[_Row]) -> Conflict:
+    pairs = zip_longest(rows, copied, fillvalue=())
+    row = next(one or other for one, other in pairs if one != other)
+    words = f"The copy differs: in {table.name}, at {', '.join(map(repr, row[: table.keys]))}."
+    return Conflict(
+        words, hint="Did something else write to one of the two? Remove the copy, and begin again."
+    )
+
+
+def _count(db: Reader, table: StoredTable) -> int:
+    return int(db.only(f"SELECT count(*) FROM {table.name}")[0])
+
+
+def _portions(db: Reader, table: StoredTable, after: _Row | None = None) -> Iterator[list[_Row]]:
+    """The rows behind a key, portion by portion."""
+    sizes = _some(db, table, table.size, after, _MOST_ROWS)
+    while sizes:
+        fitting = sum(size <= _PORTION_BYTES for size in accumulate(size for (size,) in sizes))
+        rows = _rows(db, table, after, max(1, fitting))
+        yield rows
+        after = rows[-1][: table.keys]
+        sizes = _some(db, table, table.size, after, _MOST_ROWS)
+
+
+def _rows(db: Reader, table: StoredTable, after: _Row | None, limit: int) -> list[_Row]:
+    return _some(db, table, ", ".join(table.columns), after, limit)
+
+
+def _some(db: Reader, table: StoredTable, what: str, after: _Row | None, limit: int) -> list[_Row]:
+    with db.database.usable():
+        return list(db.execute(table.select(what, is_first=after is None), (*(after or ()), limit)))
+
+
+def _as_stored(rows: list[_Row], nul: str) -> list[_Row]:
+    """Rows as a database keeps them that stores `nul` for NUL; the same list if none has any."""
+    if nul == _NUL or _NUL_IN_JSON not in _ENCODER.encode_lines(rows):
+        return rows
+    return [tuple(v.replace(_NUL, nul) if isinstance(v, str) else v for v in row) for row in rows]

@@ -1,0 +1,95 @@
+"""Who owns a place, and the files of the database that runs: whether they are still where the writer opened them.
+
+A file that was deleted takes writes as before, and all of them are gone when the process ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from lodesman.base.errors import Conflict
+from lodesman.server.store.database import DatabaseGone
+
+_CHECK_SECONDS: Final = 1.0
+# The byte of the log's index that a writer locks.
+_WRITE_LOCK: Final = 120
+_RESTORE = "Put the data folder back, from a backup if it is lost, and start the server again."
+
+
+def own(lock: Path, what: str) -> int:
+    """Take the lock of a server for `what`; returns the descriptor that holds it. Raises Conflict."""
+    lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise Conflict(
+            f"Another server already owns {what}.",
+            hint="Stop it first, or give this one its own data directory with --data.",
+        ) from None
+    return descriptor
+
+
+def is_read_only(path: Path) -> bool:
+    """Whether the file system of a file takes no changes."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def lock_holder(path: Path) -> str:
+    """Who has locked the database against writing, in words."""
+    try:
+        inode = str(Path(f"{path}-shm").stat().st_ino)
+        for line in Path("/proc/locks").read_text().splitlines():
+            # 1: POSIX ADVISORY WRITE 4711 fd:01:394230 120 120
+            _, _, _, kind, pid, file, first, last = line.split() if "->" not in line else [""] * 8
+            if kind == "WRITE" and file.endswith(f":{inode}") and int(first) <= _WRITE_LOCK <= int(last):
+                return f"process {pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})"
+    except (OSError, ValueError):
+        pass
+    return "another program"
+
+
+class DatabaseFiles:
+    """The database, its log and the log's index, by device and inode, as they are when this object is made.
+
+    The database itself never becomes shorter, unless another file is written over it. One in memory has no files.
+    """
+
+    def __init__(self, path: Path) -> None:
+        ends = ("", "-wal", "-shm") if path.is_file() else ()
+        self._files = {Path(f"{path}{end}"): (0, 0) for end in ends}
+        for file in self._files:
+            found = file.stat()
+            self._files[file] = (found.st_dev, found.st_ino)
+        self._path, self._size = path, 0
+        self._due = 0.0
+
+    def check(self) -> None:
+        """Compare once a second, and not more often. Raises DatabaseGone."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + _CHECK_SECONDS
+        for file, known in self._files.items():
+            try:
+                found = file.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                raise DatabaseGone(
+                    f"{file} was deleted or moved while the server ran.", hint=_RESTORE
+                ) from None
+            except OSError:
+                continue  # nothing is known now; the next write finds out
+            if (found.st_dev, found.st_ino) != known or not found.st_nlink:
+                raise DatabaseGone(f"{file} was replaced while the server ran.", hint=_RESTORE)
+            if file == self._path:
+                if found.st_size < self._size:
+                    raise DatabaseGone(f"{file} was overwritten while the server ran.", hint=_RESTORE)
+                self._size = found.st_size

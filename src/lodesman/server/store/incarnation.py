@@ -1,0 +1,157 @@
+"""Whether a database is the one that ran here last (ADR 0037).
+
+Beside the database lies `lode.seen-N`: what it had given out after N commits, written once a second. A database that was
+restored has made fewer commits, or is another file; then it becomes a new incarnation: the tokens of all pilots are
+deleted, and identifiers begin beyond those that were seen. A new one beside such a file means that the other is missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from lodesman.base.durable import sync_directory
+from lodesman.base.errors import Unavailable
+from lodesman.server.store.database import Database, Reader, Writer
+from lodesman.server.store.ids import given_ids, raise_marks
+from lodesman.server.store.statement import ONE
+
+log = logging.getLogger(__name__)
+
+_STATE: Final = "SELECT incarnation, batch, next_job FROM leadership"
+_MARK: Final = 6
+_HOME: Final = "SELECT home FROM leadership"
+_RENEW: Final = "UPDATE leadership SET incarnation = ?, batch = ?, next_job = ?, home = ?"
+# A server counts both from its first start on.
+_USES: Final = "SELECT epoch + batch FROM leadership"
+_DELETE_TOKENS: Final = "DELETE FROM token WHERE kind IN ('join', 'joined', 'pilot')"
+
+
+class DatabaseLost(Unavailable, code="database-lost"):
+    """A server has worked here, and there is nothing in its database."""
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """What the files beside a database have seen of it; `given`: the last identifier of each table.
+
+    `made`: when its file was made (ns), 0 if that is unknown: a copy often gets the inode of the file that it replaces.
+    """
+
+    incarnation: str
+    inode: int
+    made: int = 0
+    commits: int
+    next_job: int
+    given: Mapping[str, int]
+
+
+_SEEN = msgspec.json.Decoder(Seen)
+
+
+def mark_of(db: Reader) -> str:
+    """What the submissions of this server begin with: no other database has it."""
+    incarnation, *_ = db.only(_STATE)
+    return hashlib.sha256(str(incarnation).encode()).hexdigest()[:_MARK]
+
+
+def refuse_new(database: Database) -> None:
+    """Before a database is opened, or made. Raises DatabaseLost if it was never used, but one of which there is a note."""
+    noted = _files(database)
+    if not noted or _is_used(database):
+        return
+    words = f"The database is missing: there is nothing in {database}, and {noted[-1]} is of one that a server has used."
+    hint = "Put a backup in its place, or check [store] url. To begin with nothing: lode server --accept-new-database."
+    raise DatabaseLost(words, hint=hint)
+
+
+def _is_used(database: Database) -> bool:
+    """Whether a server has ever begun with it."""
+    if database.is_empty():
+        return False
+    with closing(database.reader()) as db:
+        return "leadership" in db.tables() and db.only(_USES)[0] > 0
+
+
+def begin(db: Writer, *, next_job: int = 1) -> bool:
+    """At the start of a server, before anything is given out: whether the database is not the one that ran here last.
+
+    `next_job`: the first job of which no other file knows.
+    """
+    notes = [seen for seen in map(_read, _files(db.database)) if seen is not None]
+    newest = max(notes, key=lambda seen: seen.commits, default=None)
+    incarnation, commits, own_next = db.only(_STATE)
+    home = db.database.home(db)
+    if newest is not None:
+        known = newest.incarnation == incarnation and newest.commits <= commits and _is_of(db, newest)
+    else:  # a server on another machine takes over
+        known = bool(incarnation) and home != 0 and db.only(_HOME)[0] == home
+    if known:
+        return False
+    is_other = bool(incarnation or newest)
+    with db:
+        if newest is not None:
+            commits, own_next = max(commits, newest.commits), max(own_next, newest.next_job)
+            raise_marks(db, newest.given)
+        renewed = db.change(_RENEW, (secrets.token_hex(4), commits + 1, max(own_next, next_job), home))
+        ONE.check(_RENEW, renewed)
+        if is_other:
+            db.change(_DELETE_TOKENS)
+    note(db)
+    if is_other:
+        log.warning(
+            "this database was restored, copied or is older than the last one here: its pilots are refused",
+            extra={"before": incarnation, "last_here": newest.incarnation if newest else ""},
+        )
+    return is_other
+
+
+def note(db: Reader) -> None:
+    """Write what the database has given out; older notes are removed. Raises OSError."""
+    database = db.database
+    with db:
+        incarnation, commits, next_job = db.only(_STATE)
+        given = given_ids(db)
+    seen = Seen(
+        incarnation=incarnation, inode=database.identity(db), made=database.made(), commits=commits,
+        next_job=next_job, given=given,
+    )  # fmt: skip
+    # A name of its own: whatever is restored over the folder, the newest stays.
+    file = database.beside(f"seen-{commits:015}")
+    part = database.beside("noting")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
+        target.write(msgspec.json.encode(seen))
+        target.flush()
+        os.fsync(target.fileno())
+    part.replace(file)
+    sync_directory(file.parent)
+    for other in _files(database):
+        if other.name < file.name:
+            other.unlink(missing_ok=True)
+
+
+def _is_of(db: Writer, seen: Seen) -> bool:
+    """Whether this was noted of the very file, or database."""
+    made = db.database.made()
+    return db.database.identity(db) == seen.inode and (made == seen.made or 0 in (made, seen.made))
+
+
+def _files(database: Database) -> list[Path]:
+    pattern = database.beside("seen-*")
+    return sorted(pattern.parent.glob(pattern.name))
+
+
+def _read(file: Path) -> Seen | None:
+    """One note; None for one that cannot be read: it says nothing."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        return _SEEN.decode(file.read_bytes())
+    return None

@@ -1,0 +1,326 @@
+"""The one door for every change: a writer thread with group commit (docs/architecture.md).
+
+Commands that wait are applied in one transaction, committed once, and answered after the commit. A
+command checks its preconditions before it writes; when one fails with an error of ours, only that
+command is refused. When the database fails, or a command has a bug, the transaction is rolled back, changes in
+memory are undone, and the batch is replayed in halves until the faulty command stands alone. It is a bug, too, to refuse
+after a change, and to change more rows or less than a statement must (`store.statement`).
+
+The writer must survive every bug in a command, so it catches `Exception`. If it ends all the same, every waiting
+command is answered and `died` is called: the server's process ends and is started again. Once a second it checks
+that what it writes is kept; without its database it ends, too, with `fault`, for good.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol
+
+from lodesman.base.errors import LodesmanError, ServerFault, Unavailable
+from lodesman.languages.jobs.followed import MovedInCommit
+from lodesman.server.store.database import CommitInDoubt, DatabaseGone, Writer
+from lodesman.server.store.doubt import STATE, was_committed
+from lodesman.server.store.statement import ONE
+from lodesman.server.store.transaction import Answer, Transaction
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+
+MAX_BATCH = 512
+_IDLE_SECONDS = 1.0
+_FENCE = "UPDATE leadership SET batch = batch + 1 WHERE epoch = ?"
+_NEXT_EPOCH = "UPDATE leadership SET epoch = epoch + 1"
+
+
+class RefusedTooLate(Exception):
+    """A command changed something and was refused afterwards: what it changed must not be stored."""
+
+
+class Command(Protocol):
+    """One change: preconditions and writes. `apply` runs on the writer's thread.
+
+    A class with `brief = True` promises that one takes well under a millisecond: answers may wait for it.
+    """
+
+    def apply(self, tx: Transaction) -> Any:
+        """Check, write through `tx`, and return the answer. Raises LodesmanError to refuse."""
+
+
+# The answer of a command that will be answered later (a long poll).
+PARKED: Final = object()
+
+
+class Change(Generic[P]):
+    """A command that is one function of the transaction and these values."""
+
+    def __init__(
+        self, change: Callable[Concatenate[Transaction, P], object], *values: P.args, **named: P.kwargs
+    ) -> None:
+        self.change, self.values, self.named = change, values, named
+
+    def apply(self, tx: Transaction) -> Any:
+        """Call it."""
+        return self.change(tx, *self.values, **self.named)
+
+
+class Journal:
+    """The writer thread. `post` is thread-safe and returns at once; answers come on the writer's thread.
+
+    deliver: called once per batch with [(answer callable, result), ...] after the commit; the caller hands
+    them to its own event loop. Results that are exceptions are refusals. at_end: called with the transaction
+    of each batch after its commands (parked requests are served there). died: called on the writer's thread when
+    it ends otherwise than by `close`. moved: delivered with the changes of jobs' states (MovedInCommit) while `follows`.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        *,
+        clock: Callable[[], float] = time.time,
+        deliver: Callable[[list[tuple[Answer, Any]]], None] | None = None,
+        at_end: Callable[[Transaction], None] | None = None,
+        died: Callable[[], None] | None = None,
+        moved: Answer | None = None,
+    ) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._deliver = deliver or _deliver_here
+        self._at_end = at_end
+        self._died = died
+        self._moved = moved
+        # Set by any thread: whether batches that begin from now on keep the changes of jobs' states.
+        self.follows = False
+        self._queue: queue.SimpleQueue[tuple[Command, Answer] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        # Of the server and of its last commit: what the database is asked by after a lost connection.
+        self._epoch = self._batch = 0
+        self._closed = False
+        # Why it ended, where starting again would not help.
+        self.fault: DatabaseGone | None = None
+        # Why the last change was not stored, if the database is the cause; '' as soon as one is.
+        self.trouble = ""
+        self._held: list[tuple[Answer, Any]] = []
+        self.commits = 0
+        self.commands = 0
+        # How many commands were rolled back by a bug, or since what is stored is not what it must be.
+        self.faults = 0
+
+    def start(self) -> None:
+        """Open a new epoch and start the writer."""
+        with self._writer:
+            ONE.check(_NEXT_EPOCH, self._writer.change(_NEXT_EPOCH))
+        self._epoch, self._batch = self._writer.only(STATE)
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the writer takes commands."""
+        return not self._closed
+
+    def post(self, command: Command, answer: Answer) -> None:
+        """Queue a command. Raises Unavailable after `close`, and when the writer ended."""
+        if self._closed:
+            raise self._ending()
+        self._queue.put((command, answer))
+
+    def call(self, command: Command, wait_seconds: float = 60.0) -> Any:
+        """Post and wait for the answer (for threads, not for the event loop)."""
+        done: Future[Any] = Future()
+        self.post(command, done.set_result)
+        try:
+            result = done.result(wait_seconds)
+        except TimeoutError:
+            raise Unavailable("The database did not answer in time.") from None
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def close(self) -> None:
+        """Apply what waits and end the thread."""
+        self._closed = True
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        more = True
+        batch: list[tuple[Command, Answer]] = []
+        try:
+            while more:
+                batch = []
+                batch, more = self._collect(self._take())
+                self._writer.check()
+                if batch:
+                    self._apply(batch)
+        except DatabaseGone as gone:
+            self.fault = gone
+            log.critical("the writer ended; the server ends: %s", gone)
+            self._end(batch)
+        except BaseException:
+            log.critical("the writer ended; the server ends and is started again", exc_info=True)
+            self._end(batch)
+        finally:
+            self._closed = True
+
+    def _take(self) -> tuple[Command, Answer] | None:
+        """The next command, None at the end. Raises DatabaseGone while none comes."""
+        while True:
+            try:
+                return self._queue.get(timeout=_IDLE_SECONDS)
+            except queue.Empty:
+                self._writer.check()
+
+    def _ending(self) -> Unavailable:
+        if self.fault is not None:
+            return Unavailable(self.fault.message, hint="Nothing is stored any more; the server ends.")
+        return Unavailable("The server is shutting down.")
+
+    def _end(self, batch: list[tuple[Command, Answer]]) -> None:
+        """Refuse whatever waits for an answer, also what comes while this runs, and inform the server."""
+        self._closed = True
+        waiting = [answer for _, answer in batch]
+        while not self._queue.empty():
+            item = self._queue.get_nowait()
+            waiting += [item[1]] if item is not None else []
+        held, self._held = self._held, []
+        _surely(self._deliver, [*held, *((answer, self._ending()) for answer in waiting)])
+        if self._died is not None:
+            _surely(self._died)
+
+    def _collect(self, first: Any) -> tuple[list[tuple[Command, Answer]], bool]:
+        batch: list[tuple[Command, Answer]] = []
+        item = first
+        while item is not None:
+            batch.append(item)
+            if len(batch) >= MAX_BATCH or self._queue.empty():
+                return batch, True
+            item = self._queue.get_nowait()
+        return batch, False
+
+    def _apply(self, batch: list[tuple[Command, Answer]]) -> None:
+        """Apply a batch; on a failing database replay it in halves."""
+        tx = Transaction(self._writer, self._clock(), follows=self.follows)
+        try:
+            self._writer.begin()
+        except DatabaseGone:
+            raise
+        except Unavailable as locked:
+            self.trouble = str(locked)
+            log.warning("the writer waits in vain: %s", locked)
+            self._held += [(answer, locked) for _, answer in batch]
+            self._release()
+            return
+        try:
+            out = self._attempt(tx, batch)
+        except Exception as fault:
+            self._writer.roll_back()
+            tx.roll_back_memory()
+            if isinstance(fault, DatabaseGone):
+                raise
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                self._apply(batch[:middle])
+                self._apply(batch[middle:])
+                return
+            command, answer = batch[0]
+            name = command.change.__name__ if isinstance(command, Change) else type(command).__name__
+            refusal = self._refusal(fault)
+            if isinstance(refusal, ServerFault) or "fault" in refusal.data:
+                log.exception("a command failed in the database", extra={"command": name})
+                self.faults += 1
+            else:
+                log.warning("a change is refused: %s", refusal, extra={"command": name})
+            out = [(answer, refusal)]
+        self._held += out
+        if self._queue.empty():
+            self._release()
+
+    def _refusal(self, fault: Exception) -> LodesmanError:
+        if isinstance(fault, LodesmanError):
+            return fault
+        refusal = self._writer.refusal_of(fault)
+        if refusal is not None:
+            self.trouble = str(refusal)
+            return refusal
+        words = "The server failed to make this change; nothing was stored. Its log says why."
+        return ServerFault(words, fault=type(fault).__name__)
+
+    def _release(self) -> None:
+        """Hand over the answers of batches that are committed.
+
+        While more commands wait, those are applied first: handing over wakes the event loop, which then works
+        while the next batch is on its way to the disk, and not while this thread needs the interpreter.
+        """
+        if self._held:
+            held, self._held = self._held, []
+            _surely(self._deliver, held)
+
+    def _attempt(self, tx: Transaction, batch: list[tuple[Command, Answer]]) -> list[tuple[Answer, Any]]:
+        out: list[tuple[Answer, Any]] = []
+        for command, answer in batch:
+            if not getattr(command, "brief", False):
+                self._release()
+            before = tx.changed + len(tx.undo)
+            try:
+                result = command.apply(tx)
+            except LodesmanError as refused:
+                if tx.changed + len(tx.undo) != before:
+                    raise RefusedTooLate(str(refused)) from refused
+                result = refused
+            if result is not PARKED:
+                out.append((answer, result))
+        if self._at_end is not None:
+            self._at_end(tx)
+        tx.flush()
+        if self._writer.change(_FENCE, (self._epoch,)) != 1:
+            raise DatabaseGone("Another server took over this database.", hint="Stop one of the two.")
+        self._release()
+        self._commit()
+        self.trouble = ""
+        for step in tx.afterwards:
+            _surely(step)
+        self.commits += 1
+        self.commands += len(batch)
+        out.extend(tx.answers)
+        if tx.moves and self._moved is not None:
+            out.append((self._moved, MovedInCommit(self._batch, tx.moves)))
+        return out
+
+    def _commit(self) -> None:
+        """Commit. While it is not known whether that was done, none of the batch is answered."""
+        try:
+            self._writer.commit()
+        except CommitInDoubt:
+            if not was_committed(self._writer, self._epoch, self._batch + 1, self._refuse_next):
+                raise
+        self._batch += 1
+
+    def _refuse_next(self, away: Unavailable) -> None:
+        """Wait a second for a command, and refuse it: the database is away. Raises DatabaseGone at the end of the server."""
+        self.trouble = str(away)
+        with suppress(queue.Empty):
+            item = self._queue.get(timeout=_IDLE_SECONDS)
+            if item is None:
+                words = "The database is away; whether the last changes are stored is not known."
+                raise DatabaseGone(words, hint=away.hint)
+            _surely(self._deliver, [(item[1], away)])
+
+
+def _surely(step: Callable[..., object], *values: object) -> None:
+    """Do what follows from a commit. A bug there is logged, and undoes nothing of what is stored."""
+    try:
+        step(*values)
+    except Exception:
+        log.exception("a step after a commit failed")
+
+
+def _deliver_here(answers: list[tuple[Answer, Any]]) -> None:
+    for answer, result in answers:
+        answer(result)

@@ -1,0 +1,152 @@
+"""Which jobs are meant: what no condition in SQL says of their names, task queues and templates is judged here, once each.
+
+A task queue and a template never change: what was found out of them stays right, however long a writer waits to use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from lodesman.languages.jobs.likeness import Pattern, StepBudget
+from lodesman.server.store import Reader
+from lodesman.server.store.dialect import GIVEN, GIVEN_PAIRS, JOIN_IN_ORDER, greatest, keys, member
+from lodesman.server.store.read.described import Conditions, Described, Likeness
+
+# Rows whose texts are in memory at once; a text may have 100 kB.
+_AT_ONCE: Final = 100
+_MOST_KEPT: Final = 50_000
+# Parts of submissions. The columns after the id are those of `AlikeJobs`.
+_ROWS: Final = f"""WITH given (first, last) AS {GIVEN_PAIRS} SELECT j.id, j.tq_id, j.template_id, s.name FROM given
+{JOIN_IN_ORDER} job j ON j.id >= given.first AND j.id <= given.last JOIN submission s ON s.id = j.submission_id"""
+_RUNS: Final = f"""WITH given (first, last) AS {GIVEN_PAIRS}
+SELECT {greatest("given.first", "c.base + c.start")}, c.tq_id, c.template_id, s.name FROM given
+JOIN submission s ON s.base = (SELECT max(base) FROM submission WHERE base <= given.first)
+JOIN cohort c ON c.submission_id = s.id AND c.base + c.start <= given.last AND c.base + c.stop > given.first"""
+_ENOUGH: Final = (
+    "SELECT count(*), max(id) FROM (SELECT id FROM job WHERE id >= ? AND id <= ? ORDER BY id LIMIT ?) part"
+)
+_OVERLAPPING: Final = (
+    "SELECT count(*) FROM cohort WHERE submission_id = ? AND base + start <= ? AND base + stop > ?"
+)
+
+
+class AlikeJobs(NamedTuple):
+    """Jobs of one task queue with one template. `name`: of their submission, '' if each has a name of its own."""
+
+    queue: int
+    template: int
+    name: str
+
+
+class Meeting:
+    """Which task queues, templates and names meet a description."""
+
+    def __init__(self, described: Described, budget: StepBudget) -> None:
+        self._name, self._budget = described.name, budget
+        self._queues = _MetRows("task_queue q", described.queue, budget)
+        self._templates = _MetRows("template t", described.template, budget)
+        own_name = () if self._name is None else (_own_name(self._name),)
+        self._own_names = _MetRows("template t", Conditions(like=own_name), budget)
+        self._names: dict[str, bool] = {}
+
+    def learn(self, db: Reader, jobs: Iterable[AlikeJobs]) -> None:
+        """Find out of jobs what is not known yet, in their order. Raises PatternTooDear; what was found before is kept."""
+        left = iter(dict.fromkeys(jobs))
+        while portion := list(islice(left, _AT_ONCE)):
+            named = [one for one in portion if not one.name or self.has_name(one.name)]
+            self._queues.learn(db, [one.queue for one in named])
+            rest = [one for one in named if self._queues.judge(one.queue)]
+            self._own_names.learn(db, [one.template for one in rest if not one.name])
+            rest = [one for one in rest if one.name or self._own_names.judge(one.template)]
+            self._templates.learn(db, [one.template for one in rest])
+
+    def has_name(self, name: str) -> bool:
+        """Whether jobs of a submission with this name may be meant: of one without a name, any. Raises PatternTooDear."""
+        if self._name is None or not name:
+            return True
+        if name not in self._names:
+            self._names[name] = self._name.is_met(name, self._budget)
+        return self._names[name]
+
+    def judge_name(self, name: str) -> bool | None:
+        """The same; None if it is not known."""
+        return True if self._name is None or not name else self._names.get(name)
+
+    def judge(self, one: AlikeJobs) -> bool | None:
+        """Whether jobs are meant; None if it is not known. In the order of `learn`, which ends at what is not meant."""
+        for found in (self.judge_name(one.name), self._queues.judge(one.queue)):
+            if not found:
+                return found
+        is_named = True if one.name else self._own_names.judge(one.template)
+        return self._templates.judge(one.template) if is_named else is_named
+
+    def forget(self) -> None:
+        """Keep no more than some of what was found out."""
+        if len(self._names) > _MOST_KEPT:
+            self._names.clear()
+        for rows in (self._queues, self._templates, self._own_names):
+            rows.forget()
+
+
+class _MetRows:
+    """Which rows of a table meet all conditions."""
+
+    def __init__(self, table: str, conditions: Conditions, budget: StepBudget) -> None:
+        self._like, self._budget = conditions.like, budget
+        self._asks = bool(conditions.exact or conditions.like)
+        row = f"{table[-1]}.id"
+        columns = ", ".join((row, *(column for one in self._like for column in one.columns)))
+        met = " AND ".join((f"{row} IN {GIVEN}", *(one.sql for one in conditions.exact)))
+        self._sql = f"SELECT {columns} FROM {table} WHERE {met}"
+        self._before = tuple(value for one in self._like for value in one.values)
+        self._after = tuple(value for one in conditions.exact for value in one.values)
+        self._met: dict[int, bool] = {}
+
+    def learn(self, db: Reader, ids: Sequence[int]) -> None:
+        new = [one for one in dict.fromkeys(ids) if one not in self._met] if self._asks else []
+        if new:
+            rows = db.execute(self._sql, (*self._before, keys(new), *self._after))
+            texts = {row[0]: row[1:] for row in rows}
+            for number in new:
+                self._met[number] = number in texts and self._is_met(texts[number])
+
+    def _is_met(self, texts: Sequence[str | None]) -> bool:
+        at = 0
+        for one in self._like:
+            end = at + len(one.columns)
+            if not one.is_met(*texts[at:end], self._budget):
+                return False
+            at = end
+        return True
+
+    def judge(self, number: int) -> bool | None:
+        return self._met.get(number) if self._asks else True
+
+    def forget(self) -> None:
+        if len(self._met) > _MOST_KEPT:
+            self._met.clear()
+
+
+def _own_name(pattern: Pattern) -> Likeness:
+    return Likeness(
+        (member("t.body", "spec", "name"),), lambda name, budget: pattern.is_met(name or "", budget)
+    )
+
+
+def count_between(db: Reader, submission: int, ids: range, most: int) -> tuple[int, int]:
+    """The rows of the first jobs of a part of a submission, at most that number, and its runs; and the last id up to which
+    they are counted.
+    """
+    rows, last = db.only(_ENOUGH, (ids[0], ids[-1], most))
+    end = last if rows == most else ids[-1]
+    return rows + db.only(_OVERLAPPING, (submission, end, ids[0]))[0], end
+
+
+def alike_between(db: Reader, parts: Iterable[tuple[int, int]]) -> list[AlikeJobs]:
+    """The kinds of jobs from a first to a last id, each part of one submission, in the order in which they begin."""
+    given = (keys(parts),)
+    found = [row for sql in (_ROWS, _RUNS) for row in db.execute(sql, given)]
+    return [AlikeJobs(*row[1:]) for row in sorted(found, key=itemgetter(0))]

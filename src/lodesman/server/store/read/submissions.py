@@ -1,0 +1,228 @@
+"""Submissions by owner, group, name and time; their jobs counted, from cohorts and rows together.
+
+Members without a row are counted by cohort, however many they are. Rows are counted in blocks of ids, so that a count can be
+kept for those in which nothing happens (`background.submission_counts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from lodesman.languages.jobs.likeness import is_exact
+from lodesman.server.store import Reader
+from lodesman.server.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, greatest, keys, member
+from lodesman.server.store.read.described import asks_hidden, described_as
+from lodesman.server.store.read.meeting import AlikeJobs, Meeting
+from lodesman.server.store.readers import ReadsAs
+from lodesman.wire.requests import MOST_ID
+
+BLOCK: Final = 4_096
+"""The number of ids whose rows are counted together."""
+# The clock of the server may have been put back by as much.
+_CLOCK_SLACK_SECONDS: Final = 3_600.0
+_LAST_BEFORE = f"""SELECT base FROM submission {by_index("submission_created")} WHERE created_at < ?
+ORDER BY created_at DESC LIMIT 1"""
+_IDS = "SELECT base, base + count - 1 FROM submission WHERE id = ?"
+_FIRST_AFTER = f"""SELECT base FROM submission {by_index("submission_created")} WHERE created_at > ?
+ORDER BY created_at LIMIT 1"""
+# Jobs of a batch have their names in templates of their own.
+_OWN_NAME = member("t.body", "spec", "name")
+_IS_NAMED = f"""(s.name = ? OR s.name = '' AND EXISTS (SELECT 1 FROM template t
+WHERE t.id >= s.first_template AND t.id <= s.last_template AND {_OWN_NAME} = ?))"""
+_HAS_NAME = f"""(s.name = ? OR s.name = '' AND EXISTS (SELECT 1 FROM template t
+WHERE t.id = j.template_id AND {_OWN_NAME} = ?))"""
+_SUBMISSIONS = f"""SELECT s.id, s.base, s.count, s.owner, s.grp, s.vo, CASE WHEN s.name != '' THEN s.name ELSE
+coalesce((SELECT {_OWN_NAME} FROM template t WHERE t.id = s.first_template), '') END, s.created_at
+FROM submission s {{}} WHERE s.base >= ? AND s.base < ?{{}} ORDER BY s.base DESC LIMIT ?"""
+# The columns of `AlikeJobs`.
+_ALIKE_ROWS = f"""SELECT DISTINCT s.id, j.tq_id, j.template_id, s.name FROM submission s
+{JOIN_IN_ORDER} job j ON j.id >= s.base AND j.id < s.base + s.count WHERE s.id IN {GIVEN}"""
+_ALIKE_MEMBERS = f"""SELECT DISTINCT s.id, c.tq_id, c.template_id, s.name FROM submission s
+{JOIN_IN_ORDER} cohort c ON c.submission_id = s.id WHERE s.id IN {GIVEN}"""
+# The columns of `RowCount`.
+_ROWS = """SELECT j.tq_id, j.state, coalesce(a.site, ''), coalesce(a.cause, ''), count(*) FROM job j
+LEFT JOIN attempt a ON a.id = j.last_attempt WHERE j.id >= ? AND j.id < ? GROUP BY 1, 2, 3, 4"""
+_WAITING = f"""SELECT c.submission_id, c.tq_id, sum(c.stop - c.cursor - coalesce((
+  SELECT sum(h.stop - {greatest("h.start", "c.cursor")}) FROM hole h WHERE h.cohort_id = c.id AND h.stop > c.cursor), 0))
+FROM cohort_now c WHERE c.submission_id IN {GIVEN} AND c.cursor < c.stop GROUP BY 1, 2"""
+_HOLES = f"""SELECT c.submission_id, h.state, sum(h.stop - h.start) FROM cohort c JOIN hole h ON h.cohort_id = c.id
+WHERE c.submission_id IN {GIVEN} AND h.state != 'Moved' GROUP BY 1, 2"""
+_HELD_QUEUES = f"SELECT tq_id FROM task_queue_hold WHERE tq_id IN {GIVEN}"
+_REASONS = f"SELECT tq_id, reason FROM task_queue_reason WHERE tq_id IN {GIVEN}"
+_LAST_EVENT = "SELECT coalesce(max(id), 0) FROM event"
+_CHANGED = f"""SELECT DISTINCT job_id / {BLOCK}, coalesce(last_job, job_id) / {BLOCK} FROM event
+WHERE id > ? AND id <= ?"""
+
+
+class Sight(NamedTuple):
+    """Whose jobs a user may see: the user's own, and those of the groups `shared` of the VO, or of the `whole_vo`; all if
+    `user` is None. `reads`: and, as whom, what others share.
+    """
+
+    user: str | None = None
+    shared: Sequence[str] = ()
+    vo: str = ""
+    whole_vo: bool = False
+    reads: ReadsAs = ReadsAs()
+
+
+EVERYTHING: Final = Sight()
+
+
+class _Filter(Protocol):
+    """What lists of jobs and of submissions are asked for alike."""
+
+    group: str
+    name: str
+    owner: str
+    since: int
+    until: int
+    submission: int
+    job_group: str
+    job_class: str
+    where: list[str]
+    shared: bool
+
+
+class StoredSubmission(NamedTuple):
+    """A submission; `name` of the first of its jobs, as in the description."""
+
+    id: int
+    base: int
+    size: int
+    owner: str
+    group: str
+    vo: str
+    name: str
+    created_at: float
+
+
+class RowCount(NamedTuple):
+    """Jobs with a row that are alike; site and cause of the last attempt are '' without one."""
+
+    tq_id: int
+    state: str
+    site: str
+    cause: str
+    jobs: int
+
+
+def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[str, tuple[Any, ...]]:
+    """What the submissions `s`, or (`of_jobs`) the jobs `j` of them have to meet, but for patterns; and the values."""
+    found: list[tuple[str, tuple[Any, ...]]] = []
+    if asked.owner:
+        found.append(("s.owner = ?", (asked.owner,)))
+    if sight.user is not None and sight.user != asked.owner:
+        found.append(_seen_by(sight))
+        found += [_seen_by(_shown(sight, asked.where))] if asked.where else []
+    if asked.shared:
+        found.append(sight.reads.condition)
+    if asked.group:
+        found.append(("s.grp = ?", (asked.group,)))
+    if asked.name and is_exact(asked.name):
+        found.append((_HAS_NAME if of_jobs else _IS_NAMED, (asked.name, asked.name)))
+    described = described_as(asked)
+    if test := described.of_job() if of_jobs else described.of_submission():
+        found.append(test)
+    if asked.since:
+        found.append(("s.created_at >= ?", (float(asked.since),)))
+    if asked.until < MOST_ID:
+        found.append(("s.created_at <= ?", (float(asked.until),)))
+    if asked.submission:
+        found.append(("s.id = ?", (asked.submission,)))
+    text = "".join(f" AND {words}" for words, _ in found)
+    return text, tuple(value for _, values in found for value in values)
+
+
+def _shown(sight: Sight, where: Sequence[str]) -> Sight:
+    """Whose descriptions are shown whole: a search in others would give away what they say."""
+    return sight._replace(whole_vo=False, reads=ReadsAs() if asks_hidden(where) else sight.reads)
+
+
+def _seen_by(sight: Sight) -> tuple[str, tuple[Any, ...]]:
+    more: tuple[str, ...] = ()
+    others = ""
+    if sight.whole_vo:
+        others, more = " OR s.vo = ?", (sight.vo,)
+    elif sight.shared:
+        marks = ", ".join("?" * len(sight.shared))
+        others, more = f" OR s.vo = ? AND s.grp IN ({marks})", (sight.vo, *sight.shared)
+    if sight.reads.names:
+        words, values = sight.reads.condition
+        others, more = f"{others} OR {words}", (*more, *values)
+    return f"(s.owner = ?{others})", (sight.user, *more)
+
+
+def ids_within(db: Reader, asked: _Filter) -> tuple[int, int]:
+    """The first and the last id that a job of that submission, or of that time, may have."""
+    if asked.submission:
+        return db.execute(_IDS, (asked.submission,)).fetchone() or (1, 0)
+    first, last = None, None
+    if asked.since:
+        first = db.find(int, _LAST_BEFORE, (asked.since - _CLOCK_SLACK_SECONDS,))
+    if asked.until < MOST_ID:
+        last = db.find(int, _FIRST_AFTER, (asked.until + _CLOCK_SLACK_SECONDS,))
+    return first or 1, last or MOST_ID
+
+
+def list_submissions(
+    db: Reader, asked: _Filter, sight: Sight, *, before: int, most: int, meeting: Meeting | None = None
+) -> list[StoredSubmission]:
+    """Submissions whose jobs have ids below `before`, the newest first, at most `most`. `meeting`: what their jobs have to
+    meet beside the conditions in SQL; None: nothing. Raises PatternTooDear.
+    """
+    where, values = conditions(asked, sight)
+    first, last = ids_within(db, asked)
+    index = by_index("submission_owner") if asked.owner else ""
+    sql, before = _SUBMISSIONS.format(index, where), min(before, last + 1)
+    found: list[StoredSubmission] = []
+    while True:
+        rows = [StoredSubmission(*row) for row in db.execute(sql, (first, before, *values, most))]
+        found += rows if meeting is None else _with_meant_jobs(db, rows, meeting)
+        if len(rows) < most or len(found) >= most:
+            return found[:most]
+        before = rows[-1].base
+
+
+def _with_meant_jobs(
+    db: Reader, stored: Sequence[StoredSubmission], meeting: Meeting
+) -> list[StoredSubmission]:
+    given, jobs = (keys([one.id for one in stored]),), dict[int, list[AlikeJobs]]()
+    for sql in (_ALIKE_ROWS, _ALIKE_MEMBERS):
+        for number, *row in db.execute(sql, given):
+            jobs.setdefault(number, []).append(AlikeJobs(*row))
+    meeting.forget()
+    meeting.learn(db, (job for one in stored for job in jobs.get(one.id, ())))
+    return [one for one in stored if any(map(meeting.judge, jobs.get(one.id, ())))]
+
+
+def count_rows(db: Reader, ids: range) -> list[RowCount]:
+    """The jobs with these ids that have a row."""
+    return [RowCount(*row) for row in db.execute(_ROWS, (ids.start, ids.stop))]
+
+
+def waiting_members(db: Reader, submissions: Iterable[int]) -> list[tuple[int, int, int]]:
+    """(submission, task queue, number) of the members without a row that wait."""
+    return list(db.execute(_WAITING, (keys(submissions),)))
+
+
+def other_members(db: Reader, submissions: Iterable[int]) -> list[tuple[int, str, int]]:
+    """(submission, state, number) of the other members without a row."""
+    return list(db.execute(_HOLES, (keys(submissions),)))
+
+
+def judged_queues(db: Reader, queues: Collection[int]) -> tuple[set[int], dict[int, str]]:
+    """Those of the task queues that are held, since nothing can run them; and why jobs wait in them, as far as judged."""
+    given = (keys(queues),)
+    return {row[0] for row in db.execute(_HELD_QUEUES, given)}, dict(db.execute(_REASONS, given))
+
+
+def last_event(db: Reader) -> int:
+    """The number of the newest event."""
+    return int(db.only(_LAST_EVENT)[0])
+
+
+def changed_blocks(db: Reader, after: int, last: int) -> list[tuple[int, int]]:
+    """Blocks, from and to, with jobs to which something happened after one event, up to the `last`."""
+    return [(first, end) for first, end in db.execute(_CHANGED, (after, last))]

@@ -1,0 +1,290 @@
+"""What explanations read: positions, holders, texts of task queues, the director's last iteration, pilots of a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from heapq import merge, nlargest
+from itertools import filterfalse, islice
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from lodesman.base.errors import NotFound
+from lodesman.decide.explain.pilot import PilotFacts
+from lodesman.decide.explain.verdict import since, verdict_of
+from lodesman.decide.matching import key_from_json, wanted_of
+from lodesman.server.store import UNREADABLE, Reader
+from lodesman.server.store.dialect import GIVEN, keys, least, member
+from lodesman.server.store.hosts import record_of
+from lodesman.server.store.read.pilots import pilot_by_id, pilot_by_stamp
+from lodesman.wire.hosts import HostName, reported_host
+from lodesman.wire.jobs import Job
+from lodesman.wire.nodes import QueueId
+from lodesman.wire.pilots import NOT_NEEDED
+from lodesman.wire.service import Judged
+from lodesman.wire.task_queues import WaitingFor, WaitingReasons
+from lodesman.wire.vocabulary import MainReason, PilotState
+from lodesman.wire.why_jobs import QueuePosition
+from lodesman.wire.why_queues import SentPilot
+
+MOST_ROWS: Final = 10_000
+_MOST_RUNS: Final = 200
+_LONGEST_ID: Final = 18
+_AFTER_ALL: Final = 1 << 53
+_COUNT = "SELECT waiting, row_cursor, as_of FROM task_queue_count WHERE tq_id = ?"
+# Claims that are in the attempts alone so far (store.claim_log): few, and read once.
+_CLAIMED = """SELECT cohort_id, max(job_id), sum(CASE WHEN id > ? THEN 1 ELSE 0 END) FROM attempt
+WHERE id > (SELECT claims_at FROM leadership) AND tq_id = ? GROUP BY cohort_id"""
+_ROWS_AHEAD = """SELECT count(*) FROM (SELECT 1 FROM job
+  WHERE queued IS NOT NULL AND tq_id = ? AND id >= ? AND id < ? AND state = 'Waiting' LIMIT ?) ahead"""
+_ROWS = """SELECT id FROM job WHERE queued IS NOT NULL AND tq_id = ? AND id >= ? AND state = 'Waiting'
+ORDER BY id LIMIT ?"""
+_RUNS_AHEAD = """SELECT id, base, cursor, stop FROM cohort
+WHERE tq_id = ? AND cursor < stop AND first < ? ORDER BY first LIMIT ?"""
+_HOLES = """SELECT coalesce(sum(CASE WHEN stop < ? THEN stop ELSE ? END - CASE WHEN start > ? THEN start ELSE ? END), 0)
+FROM hole WHERE cohort_id = ? AND stop > ? AND start < ?"""
+_HOLES_OF = "SELECT start, stop FROM hole WHERE cohort_id = ? AND start < ? AND stop > ?"
+# Members without a row: the hole that they are in is as old as the event. Nearest first: ranges are rarely long.
+_RANGE_EVENT = """SELECT data FROM event WHERE last_job IS NOT NULL AND job_id BETWEEN ? AND ? AND last_job >= ?
+AND kind = 'Held' AND at = ? ORDER BY job_id DESC, id DESC LIMIT 1"""
+_POOL = "SELECT requirements, refreshed_at FROM submit_pool WHERE id = ?"
+_BINDING = """SELECT p.id, p.site, p.ce, p.queue, a.claimed_at, p.joined_at FROM job j
+JOIN attempt a ON a.id = j.last_attempt JOIN pilot p ON p.id = a.pilot_id
+WHERE j.id = ? AND a.ended_at IS NULL AND a.claim_token = ''"""
+_RUNNING = """SELECT q.key FROM attempt a JOIN task_queue q ON q.id = a.tq_id
+WHERE a.pilot_id = ? AND a.ended_at IS NULL ORDER BY a.id"""
+_OF_QUEUE = """SELECT state, coalesce(submitted_at, created_at) FROM pilot
+WHERE ended_at IS NULL AND site = ? AND ce = ? AND queue = ? AND ? IN ('', vo)"""
+_LAST_SENT = """SELECT id, stamp, state, reason, drain, created_at, joined_at, ended_at, jobs_done,
+coalesce(nullif(node_host, ''), host) FROM (SELECT * FROM pilot ORDER BY id DESC LIMIT ?) sent
+WHERE site = ? AND ce = ? AND queue = ? AND ? IN ('', vo) ORDER BY id DESC LIMIT ?"""
+# Task queues that no configured queue can run are Held, and judged no more: their hold is their reason.
+_GROUPED = f"""WITH judged AS (
+  SELECT n.jobs, CASE WHEN h.tq_id IS NULL THEN r.reason ELSE 'impossible' END AS why, coalesce(r.detail, '') AS detail,
+  coalesce(h.since, r.since) AS since, r.next_reason,
+  CASE WHEN h.tq_id IS NULL AND r.next_reason IS NOT NULL THEN {least("r.next_jobs", "n.jobs")} ELSE 0 END AS next_jobs
+  FROM queue_jobs n JOIN task_queue q ON q.id = n.tq_id
+  LEFT JOIN task_queue_hold h ON h.tq_id = n.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = n.tq_id
+  WHERE n.jobs > 0 AND (h.tq_id IS NOT NULL OR r.reason IS NOT NULL) AND (? = '' OR ? = {member("q.key", "vo")}))
+SELECT why, detail, count(*), sum(jobs), min(since) FROM (
+  SELECT why, detail, jobs - next_jobs AS jobs, since FROM judged
+  UNION ALL SELECT next_reason, '', next_jobs, since FROM judged) parts
+WHERE jobs > 0 GROUP BY 1, 2 ORDER BY sum(jobs) DESC"""
+_STARTS = """SELECT s.vo, count(*), sum(CASE WHEN a.shares = '{}' THEN 1 ELSE 0 END), min(a.claimed_at)
+FROM attempt a JOIN job j ON j.id = a.job_id
+JOIN submission s ON s.id = j.submission_id
+WHERE a.id >= coalesce((SELECT id FROM attempt ORDER BY id DESC LIMIT 1 OFFSET ?), 0) AND a.claimed_at > ?
+GROUP BY s.vo"""
+_CLAIMED_AT = "SELECT id, claimed_at FROM attempt WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 1"
+_LAST_OF_SOME = "SELECT max(id) FROM (SELECT id FROM attempt WHERE id > ? ORDER BY id LIMIT ?) ahead"
+_STARTS_OF_QUEUES = """SELECT tq_id, CAST(claimed_at / 60 AS INTEGER), count(*), min(claimed_at), max(claimed_at)
+FROM attempt WHERE id > ? AND id <= ? GROUP BY 1, 2"""
+_RAN = (
+    "SELECT id, tq_id, claimed_at, ended_at FROM attempt WHERE ended_at IS NOT NULL AND outcome != 'Released'"
+)
+_RAN_BETWEEN = f"{_RAN} AND id > ? AND id <= ? ORDER BY id DESC LIMIT ?"
+_RAN_AMONG = f"{_RAN} AND id IN {GIVEN}"
+
+
+def last_attempt_before(db: Reader, at: float) -> int:
+    """The last attempt that was claimed before a time, found by halving: attempts are in the order of their times."""
+    low, high = db.only("SELECT coalesce(min(id), 1) - 1, coalesce(max(id), 0) FROM attempt")
+    while low < high:
+        middle = (low + high) // 2 + 1
+        found = db.execute(_CLAIMED_AT, (middle, high)).fetchone()
+        if found is None or found[1] >= at:
+            high = middle - 1
+        else:
+            low = found[0]
+    return int(low)
+
+
+def starts_after(
+    db: Reader, attempt: int, *, most: int
+) -> tuple[list[tuple[int, int, int, float, float]], int]:
+    """(task queue, minute, job starts, the first and the last) of the attempts that follow one, and the last of these."""
+    last = db.only(_LAST_OF_SOME, (attempt, most))[0] or attempt
+    return list(db.execute(_STARTS_OF_QUEUES, (attempt, last))), int(last)
+
+
+def ended_attempts(
+    db: Reader, after: int, last: int, among: Iterable[int], *, most: int
+) -> list[tuple[int, float, float]]:
+    """(task queue, when it was claimed, when it ended) of the attempts that have ended: of those which follow one, up to
+    another, and of those among some; of each `most` at most, the newest. What pilots gave back is left out.
+    """
+    some = nlargest(most, among)
+    rows = {row[0]: row[1:] for row in db.execute(_RAN_BETWEEN, (after, last, most))}
+    if some:
+        rows |= {row[0]: row[1:] for row in db.execute(_RAN_AMONG, (keys(some),))}
+    return [rows[number] for number in sorted(rows)]
+
+
+def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
+    """Where a job stands in its task queue; counting ends early, and then `more_ahead` is set."""
+    found = db.execute(_COUNT, (tq_id,)).fetchone()
+    if found is None:
+        return QueuePosition(waiting=0, ahead=0, more_ahead=False)
+    waiting, first, as_of = found
+    claimed = {cohort: (last, n) for cohort, last, n in db.execute(_CLAIMED, (as_of, tq_id))}
+    rows = db.only(_ROWS_AHEAD, (tq_id, first, job_id, MOST_ROWS))[0]
+    runs = list(db.execute(_RUNS_AHEAD, (tq_id, job_id, _MOST_RUNS)))
+    ahead = rows
+    for cohort, base, cursor, end in runs:
+        start = max(cursor, claimed[cohort][0] - base + 1) if cohort in claimed else cursor
+        stop = min(end, job_id - base)
+        if start < stop:
+            holes = db.only(_HOLES, (stop, stop, start, start, cohort, start, stop))[0]
+            ahead += stop - start - holes
+    return QueuePosition(
+        waiting=max(0, waiting - sum(n for _, n in claimed.values())),
+        ahead=ahead,
+        more_ahead=rows >= MOST_ROWS or len(runs) >= _MOST_RUNS,
+    )
+
+
+def waiting_job(db: Reader, tq_id: int, number: int) -> int:
+    """The id of a waiting job of a task queue, counted from 0 in the order of claims; if there are fewer, one above all."""
+    found = db.execute(_COUNT, (tq_id,)).fetchone()
+    first, as_of = (0, 0) if found is None else found[1:]
+    claimed = {cohort: last + 1 for cohort, last, _ in db.execute(_CLAIMED, (as_of, tq_id))}
+    runs: list[Iterable[int]] = [(one for (one,) in db.execute(_ROWS, (tq_id, first, number + 1)))]
+    for cohort, base, cursor, stop in db.execute(_RUNS_AHEAD, (tq_id, _AFTER_ALL, _MOST_RUNS)):
+        start = max(base + cursor, claimed.get(cohort, 0))
+        holes = {base + n for one in db.execute(_HOLES_OF, (cohort, stop, start - base)) for n in range(*one)}
+        members = range(start, min(base + stop, start + number + 1 + len(holes)))
+        runs.append(filterfalse(holes.__contains__, members))
+    return next(islice(merge(*runs), number, None), _AFTER_ALL)
+
+
+def holder_name(db: Reader, job: Job) -> str | None:
+    """The user who holds a job; None if no user does, or the name was not kept."""
+    if job.held_by not in ("user", "admin"):
+        return None
+    if job.last_event is not None:
+        data = db.only("SELECT data FROM event WHERE id = ?", (job.last_event,))[0]
+    else:
+        ids = job.base, job.id, job.id
+        data = next(iter(db.execute(_RANGE_EVENT, (*ids, job.since))), (None,))[0]
+    name = msgspec.json.decode(data).get("name") if data else None
+    return None if name is None else str(name)
+
+
+def requirements_of(db: Reader, pool: str, tq_id: int) -> Mapping[str, Any] | None:
+    """The Requirements of a task queue: the text stored with it, or else with its SubmitPool; None if both are gone."""
+    if not pool:
+        return {}
+    stored = db.execute("SELECT requirements FROM task_queue WHERE id = ?", (tq_id,)).fetchone() or ("",)
+    text = stored[0] or next(iter(db.execute(_POOL, (pool,))), ("",))[0]
+    return wanted_of(text) if text else None
+
+
+def evaluated_at(db: Reader, pool: str) -> float | None:
+    """When the queues of a SubmitPool were evaluated; None if they are not known, or it is gone."""
+    return db.find(lambda _, at: at, _POOL, (pool,))
+
+
+def queues_of_pool(db: Reader, pool: str) -> frozenset[QueueId]:
+    """The CE queues that serve a SubmitPool."""
+    rows = db.execute("SELECT site, ce, queue FROM submit_pool_queue WHERE pool_id = ?", (pool,))
+    return frozenset(QueueId(*row) for row in rows)
+
+
+class Binding(NamedTuple):
+    """The pilot that a job is bound to and that has not claimed it, the queue that it was sent to, since when."""
+
+    id: int
+    queue: QueueId
+    since: float
+    joined_at: float | None
+
+
+def binding_of(db: Reader, job_id: int) -> Binding | None:
+    """The pilot that a job waits for, None if it waits for none in particular."""
+    return db.find(lambda number, *more: Binding(number, QueueId(*more[:3]), *more[3:]), _BINDING, (job_id,))
+
+
+def stored_reasons(db: Reader) -> dict[int, Judged]:
+    """The stored reason of each task queue."""
+    rows = db.execute(
+        "SELECT tq_id, reason, detail, next_reason, next_jobs, next_before FROM task_queue_reason"
+    )
+    return {
+        number: Judged(MainReason(reason), detail, following and MainReason(following), *rest)
+        for number, reason, detail, following, *rest in rows
+    }
+
+
+def waiting_by_reason(db: Reader, vo: str = "") -> WaitingReasons:
+    """Why jobs wait, most jobs first: all of them, or those of one VO."""
+    at, facts_at = db.execute("SELECT at, facts_at FROM reason_pass").fetchone() or (None, None)
+    rows = [
+        WaitingFor(
+            reason=MainReason(reason), verdict=verdict_of(MainReason(reason)), detail=detail, task_queues=queues,
+            jobs=jobs, since=since,
+        )
+        for reason, detail, queues, jobs, since in db.execute(_GROUPED, (vo, vo))
+    ]  # fmt: skip
+    return WaitingReasons(at=at, facts_at=facts_at, reasons=rows)
+
+
+def starts_by_vo(db: Reader, *, most: int, after: float) -> list[tuple[str, int, int, float]]:
+    """(VO, job starts, those by private pilots, the first of all) after a time, among the last `most` starts."""
+    return list(db.execute(_STARTS, (most - 1, after)))
+
+
+def pilot_facts(db: Reader, name: str, vo: str = "") -> PilotFacts:
+    """A pilot by its number or its stamp; `vo`: one of that VO. Raises NotFound."""
+    is_id = name.isascii() and name.isdigit() and len(name) <= _LONGEST_ID
+    row = (pilot_by_id(db, int(name)) if is_id else None) or pilot_by_stamp(db, name)
+    if row is None or vo not in ("", row.vo):
+        raise NotFound(f"There is no pilot {name[:100]}.", hint="See: lode pilot ls --all.", pilot=name[:100])
+    said = node_of(row.node)
+    node = said or {}
+    pools, host = node.get("submit_pools"), HostName(row.site, reported_host(node.get("host")))
+    record = record_of(db, host) if host.host else None
+    keys = [key_from_json(key) for (key,) in db.execute(_RUNNING, (row.id,))]
+    return PilotFacts(
+        row=row,
+        drain_reason=row.drain_reason,
+        host=host,
+        shut=record if record is not None and record.shut else None,
+        promised=[(key.cores, key.memory_mb) for key in keys],
+        is_damaged=said is None,
+        stale_pools=pools.get("stale") or 0 if isinstance(pools, dict) else 0,
+    )
+
+
+def node_of_pilot(db: Reader, number: int) -> dict[str, Any]:
+    """What a pilot said of its machine when it joined."""
+    return node_of(*db.only("SELECT node FROM pilot WHERE id = ?", (number,))) or {}
+
+
+def node_of(text: str) -> dict[str, Any] | None:
+    """What a pilot said of its machine, as it is stored; None if that is damaged."""
+    with suppress(*UNREADABLE):
+        return dict(msgspec.json.decode(text, type=dict[str, Any]))
+    return None
+
+
+def pilots_of_queue(db: Reader, place: QueueId, vo: str = "") -> list[tuple[str, float]]:
+    """Our live pilots in a CE queue, or those of one VO: the state of each, and when it was submitted."""
+    return list(db.execute(_OF_QUEUE, (*place, vo)))
+
+
+def last_sent(
+    db: Reader, place: QueueId, now: float, *, among: int, most: int, vo: str = ""
+) -> list[SentPilot]:
+    """The last pilots, or those of one VO, sent to a CE queue, newest first, if they are among the last sent anywhere."""
+    return [
+        SentPilot(
+            id=number, stamp=stamp, state=PilotState(state),
+            reason=reason or ("draining" if drain and ended is None else ""), sent_seconds_ago=max(0.0, now - created),
+            joined=joined is not None, ended_seconds_ago=since(ended, now), jobs_done=done, host=host,
+            ordered=bool(drain) or reason == NOT_NEEDED,
+        )
+        for number, stamp, state, reason, drain, created, joined, ended, done, host in db.execute(
+            _LAST_SENT, (among, *place, vo, most)
+        )
+    ]  # fmt: skip

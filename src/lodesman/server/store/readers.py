@@ -1,0 +1,80 @@
+"""Who may read submissions without being their owner: what is asked before each answer, so that a change holds at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from lodesman.server.store import Reader
+from lodesman.server.store.statement import ANY, ONE
+from lodesman.server.store.transaction import Transaction
+from lodesman.wire.readers import SubmissionReader
+
+_READERS = "SELECT reader, at, by FROM submission_reader WHERE submission_id = ?"
+_OWNED = "SELECT owner, grp, vo FROM submission WHERE id = ?"
+_SHARED = """SELECT r.submission_id, r.by FROM submission_reader r JOIN submission s ON s.id = r.submission_id
+WHERE s.vo = ? AND r.reader IN ({}) ORDER BY r.at DESC, r.by"""
+_INSERT = "INSERT INTO submission_reader (submission_id, reader, at, by) VALUES (?,?,?,?)"
+_DELETE = "DELETE FROM submission_reader WHERE submission_id = ? AND reader = ?"
+_FORGET = "DELETE FROM submission_reader WHERE reader = ?"
+
+
+class ReadsAs(NamedTuple):
+    """By which names a user reads what others share: the user's own, and `@` and each group, in one VO; none: nothing."""
+
+    vo: str = ""
+    names: tuple[str, ...] = ()
+
+    @property
+    def condition(self) -> tuple[str, tuple[str, ...]]:
+        """What the submissions `s` have to meet that are shared so, and the values."""
+        if not self.names:
+            return "1 = 0", ()
+        marks = ", ".join("?" * len(self.names))
+        within = f"SELECT r.submission_id FROM submission_reader r WHERE r.reader IN ({marks})"
+        return f"(s.vo = ? AND s.id IN ({within}))", (self.vo, *self.names)
+
+
+def shared_with(db: Reader, reads: ReadsAs) -> dict[int, str]:
+    """The submissions that are shared with a user, and who shared each."""
+    if not reads.names:
+        return {}
+    sql = _SHARED.format(", ".join("?" * len(reads.names)))
+    return dict(db.execute(sql, (reads.vo, *reads.names)))
+
+
+def is_shared_with(db: Reader, submission: int, reads: ReadsAs) -> bool:
+    """Whether this submission is."""
+    if not reads.names:
+        return False
+    words, values = reads.condition
+    sql = f"SELECT 1 FROM submission s WHERE s.id = ? AND {words}"
+    return db.execute(sql, (submission, *values)).fetchone() is not None
+
+
+def readers_of(db: Reader, submission: int) -> list[SubmissionReader]:
+    """The readers of a submission, by name."""
+    found = [SubmissionReader(*row) for row in db.execute(_READERS, (submission,))]
+    return sorted(found, key=lambda one: one.reader)
+
+
+def ownership_of(db: Reader, submission: int) -> tuple[str, str, str] | None:
+    """Owner, group and VO of a submission; None if there is none."""
+    return db.execute(_OWNED, (submission,)).fetchone()
+
+
+def insert_readers(tx: Transaction, submission: int, names: Iterable[str], *, by: str) -> None:
+    """Let some read a submission who do not yet."""
+    for name in names:
+        tx.write(_INSERT, (submission, name, tx.now, by), rows=ONE)
+
+
+def forget_reader(tx: Transaction, name: str) -> None:
+    """Let one who is removed read nothing of others, also if the name is given again."""
+    tx.write(_FORGET, (name,), rows=ANY)
+
+
+def delete_readers(tx: Transaction, submission: int, names: Iterable[str]) -> None:
+    """Let some read a submission no more who do."""
+    for name in names:
+        tx.write(_DELETE, (submission, name), rows=ONE)

@@ -1,0 +1,335 @@
+"""The embedded database: one write connection, any number of read connections, migrations.
+
+SQLite in WAL mode with synchronous=FULL: a commit that was answered survives power loss. Only this module and its
+neighbours of the same first name know the library; `store.dialect` has the SQL that only this database understands.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
+from itertools import chain, islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import apsw
+from msgspec import Struct
+
+from lodesman.base import kernel
+from lodesman.base.errors import Unavailable
+from lodesman.server.store.database import Reader, Writer
+from lodesman.server.store.files import DatabaseFiles, is_read_only, lock_holder, own
+from lodesman.server.store.migrate import known_migrations, migrate
+from lodesman.server.store.sqlite_checkpoints import BUSY_MS, LOG_PAGES, Checkpointer
+from lodesman.server.store.sqlite_cursor import TextCursor
+from lodesman.server.store.statement import Group, Row
+
+_PAGE_BYTES = 4096
+_PAGE_CACHE_KIB = 65_536
+_READ_CACHE_KIB = 16_384
+_LOCKED_MS = 100
+
+# Rows of one statement, most first. Few widths, so that the statements stay prepared; below SQLite's 32,766 values.
+WIDTHS = (64, 16, 4)
+_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table'"
+_VALUES = re.compile(r"\bVALUES\s*(\([^()]*\))\s*\Z")
+
+
+class SqliteReader(Reader):
+    """A read-only connection of SQLite."""
+
+    __slots__ = ()
+    connection: apsw.Connection
+
+    def __init__(self, database: SqliteDatabase, connection: apsw.Connection) -> None:
+        connection.cursor_factory = TextCursor
+        super().__init__(database, connection, connection.execute)
+
+    def begin_reading(self, *statement: Any) -> Any:
+        """Run the first statement. Settings read the whole schema, which takes a millisecond: only a reader in use waits."""
+        self.execute = self.connection.execute
+        _pragmas(self.connection, f"cache_size=-{_READ_CACHE_KIB}", "query_only=ON")
+        return self.execute(*statement)
+
+    def tables(self) -> set[str]:
+        """The names of all tables."""
+        return {name for (name,) in self.execute(_TABLES)}
+
+    def __enter__(self) -> Self:
+        self.connection.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.connection.__exit__(kind, fault, trace)
+
+
+class SqliteWriter(SqliteReader, Writer):
+    """The write connection of SQLite."""
+
+    __slots__ = ("_checkpointer", "_files", "_lock", "_path")
+
+    def __init__(self, database: SqliteDatabase, connection: apsw.Connection, lock: int) -> None:
+        super().__init__(database, connection)
+        self._path = database.path
+        self._lock = lock
+        self._checkpointer: Checkpointer | None = None
+
+    def begin(self) -> None:
+        """Begin a transaction. Raises Unavailable if another program has locked the database."""
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            self.connection.set_busy_timeout(BUSY_MS)
+        except apsw.BusyError:
+            # What waits behind this is answered soon, too.
+            self.connection.set_busy_timeout(_LOCKED_MS)
+            words = f"The database is locked by {lock_holder(self._path)}; nothing was stored."
+            hint = "End that program; the server goes on by itself."
+            raise Unavailable(words, hint=hint) from None
+
+    def roll_back(self) -> None:
+        """Roll back the transaction, if one is open."""
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def change(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """Run one statement; returns the number of rows changed."""
+        self.connection.execute(sql, values)
+        return self.connection.changes()
+
+    def change_all(self, groups: Iterable[Group]) -> None:
+        """Run statements one after the other, each for its rows. Raises WrongRows."""
+        execute, changes = self.connection.execute, self.connection.changes
+        for statement, rows in groups:
+            if len(rows) == 1:
+                execute(statement.sql, rows[0])
+                changed = changes()
+            elif statement.fires:  # what triggers change is not counted
+                changed = sum([self.change(statement.sql, row) for row in rows])
+            else:
+                changed = self.change_each(statement.sql, rows)
+            if changed != len(rows):
+                statement.rows.check(statement.sql, changed, len(rows))
+
+    def change_each(self, sql: str, rows: Sequence[Row]) -> int:
+        """Run one statement for each row, in their order; returns the number of rows changed, those that triggers changed
+        included. An INSERT of one row is widened to take many at a time.
+
+        Each step of a statement lets other threads run, and the writer waits until it has the interpreter again: a batch
+        of claims with one step for each row waits longer than it works.
+        """
+        before = self.connection.total_changes()
+        self._run_each(sql, rows)
+        return self.connection.total_changes() - before
+
+    def _run_each(self, sql: str, rows: Sequence[Row]) -> None:
+        values = _values_of(sql) if len(rows) >= WIDTHS[-1] else None
+        if values is None:
+            self.connection.executemany(sql, rows)
+            return
+        left = iter(rows)
+        count = len(rows)
+        for width in WIDTHS:
+            while count >= width:
+                self.connection.execute(_widened(sql, width), tuple(chain.from_iterable(islice(left, width))))
+                count -= width
+        if count:
+            self.connection.executemany(sql, left)
+
+    def check(self) -> None:
+        """Raises DatabaseGone if the files of the database are not where they were opened."""
+        self._files.check()
+
+    def refusal_of(self, fault: Exception) -> Unavailable | None:
+        """What a command is answered with when the database failed; None if `fault` is not of the database."""
+        return refusal_of(fault, self._path)
+
+    def broken_parts(self) -> list[str]:
+        """What is wrong with the pages of the database, in the words of SQLite; all of it is read."""
+        return _broken_pages(self.connection)
+
+    def open(self, *, migrates: bool) -> Self:
+        """Check what is there, and bring the schema up to date if it `migrates`. A command has no upkeep."""
+        db = self.connection
+        known_migrations(self)
+        _check_length(db, self._path)
+        _pragmas(db, f"page_size={_PAGE_BYTES}", "journal_mode=WAL", "synchronous=FULL",
+                 f"cache_size=-{_PAGE_CACHE_KIB}", "temp_store=MEMORY",
+                 f"wal_autocheckpoint={0 if migrates else LOG_PAGES}")  # fmt: skip
+        self._path.chmod(0o600)
+        if migrates:
+            migrate(self)
+            self._files = DatabaseFiles(self._path)
+        return self
+
+    def start_upkeep(self) -> None:
+        """Move the log into the database from now on."""
+        self._checkpointer = Checkpointer(self, self._path)
+        self._checkpointer.start()
+
+    def close(self) -> None:
+        """End the connection and its upkeep, and let go of the lock."""
+        if self._checkpointer is not None:
+            self._checkpointer.close()
+        self.connection.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+@lru_cache(maxsize=256)
+def _values_of(sql: str) -> str | None:
+    """The list of values of an INSERT of one row; None for any other statement."""
+    found = _VALUES.search(sql)
+    return found[1] if found else None
+
+
+@lru_cache(maxsize=1024)
+def _widened(sql: str, width: int) -> str:
+    return sql + f",{_values_of(sql)}" * (width - 1)
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def refusal_of(fault: Exception, path: Path) -> Unavailable | None:
+    """What a command is answered with when the database at `path`, or the disk, failed; None for any other `fault`."""
+    number = fault.errno if isinstance(fault, OSError) else 0
+    if isinstance(fault, apsw.FullError) or number in _FULL:
+        return Unavailable("The disk of the server is full.", hint="Nothing was stored; try again later.")
+    if not isinstance(fault, apsw.Error) and number != errno.EROFS:
+        return None
+    if isinstance(fault, apsw.ReadOnlyError) or number or is_read_only(path):
+        words = "The disk of the server is read-only; nothing was stored."
+        return Unavailable(words, hint="Make it writable again; the server goes on by itself.")
+    return Unavailable("The database refused the change; nothing was stored.", fault=type(fault).__name__)
+
+
+_BACKUP = "Move it away, and put a backup in its place."
+# What a fault at the start says of the file, and what to do.
+_UNUSABLE: dict[type[Exception], tuple[str, str]] = {
+    apsw.NotADBError: ("is not a database", _BACKUP),
+    apsw.CorruptError: ("is damaged or cut short", _BACKUP),
+    apsw.CantOpenError: ("cannot be opened", "This user must own the data folder."),
+    apsw.FullError: ("cannot be changed: its disk is full", "Free some space there; nothing is lost."),
+    apsw.ReadOnlyError: ("is read-only", "This user must own it, on a disk that takes changes."),
+}
+# With less than this some faults of a full disk have other names.
+_FULL_BYTES = 1 << 20
+
+
+@contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    """Around a start: raises Unavailable in clear words if the database, or a file beside it, cannot be used."""
+    try:
+        yield
+    except apsw.Error as fault:
+        words = next((words for kind, words in _UNUSABLE.items() if isinstance(fault, kind)), None)
+        what, hint = words or (f"cannot be used ({fault})", "Check its disk.")
+        if path.is_dir():
+            what, hint = "is a folder, not a database", "Move it away."
+        elif isinstance(fault, apsw.CantOpenError) and not path.exists():
+            what, hint = "is not there", "A server makes it at its first start."
+        elif isinstance(fault, apsw.BusyError):
+            what, hint = f"is locked by {lock_holder(path)}", "End that program."
+        elif isinstance(fault, apsw.IOError) and shutil.disk_usage(path.parent).free < _FULL_BYTES:
+            what, hint = _UNUSABLE[apsw.FullError]
+        raise Unavailable(f"{path} {what}.", hint=hint, fault=type(fault).__name__) from None
+    except OSError as fault:
+        hint = _UNUSABLE[apsw.FullError][1] if fault.errno in _FULL else ""
+        refusal = f"{fault.filename or path} cannot be used: {fault.strerror or fault}."
+        raise Unavailable(refusal, hint=hint or "Check its disk, and who owns it.") from None
+
+
+# --- opening -------------------------------------------------------------------------------------------
+
+
+class SqliteDatabase(Struct, frozen=True):
+    """A file, and what lies beside it."""
+
+    path: Path
+
+    def reader(self) -> SqliteReader:
+        """A read-only connection; each thread uses its own."""
+        db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
+        db.set_busy_timeout(BUSY_MS)
+        _pragmas(db, "schema_version")  # the first page says whether it is a database
+        reader = SqliteReader(self, db)
+        reader.execute = reader.begin_reading
+        return reader
+
+    def __str__(self) -> str:
+        """For sentences."""
+        return str(self.path)
+
+    def writer(self, *, migrates: bool = True) -> SqliteWriter:
+        """The write connection, schema up to date, or left as it is if not `migrates`. Raises Conflict, Unavailable."""
+        path = self.path
+        lock = own(path.with_suffix(".lock"), str(path))
+        try:
+            db = apsw.Connection(str(path))
+            db.set_busy_timeout(BUSY_MS)
+            return SqliteWriter(self, db, lock).open(migrates=migrates)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    def backup_command(self, file: Path) -> list[str]:
+        """None: see `store.backup`."""
+        return []
+
+    def usable(self) -> AbstractContextManager[None]:
+        """Around a start: raises Unavailable in clear words if the database, or a file beside it, cannot be used."""
+        return _usable(self.path)
+
+    def ways_in(self) -> tuple[Path, ...]:
+        """The database and its log, which may be outside of the data folder."""
+        return self.path, Path(f"{self.path}-wal"), Path(f"{self.path}-shm")
+
+    def is_empty(self) -> bool:
+        """Whether the file is missing, or has no content. To open one would remove a log that is left beside it."""
+        return not self.path.exists() or (self.path.is_file() and not self.path.stat().st_size)
+
+    def beside(self, name: str) -> Path:
+        """A file that lies beside the database, and belongs to it."""
+        return self.path.with_suffix(f".{name}")
+
+    def identity(self, db: Reader) -> int:
+        """The inode of the file: a copy has another one."""
+        return self.path.stat().st_ino
+
+    def made(self) -> int:
+        """When the file was made."""
+        return kernel.birth_of(str(self.path))
+
+    def home(self, db: Reader) -> int:
+        """An inode is kept when another content is copied into the file."""
+        return 0
+
+
+def _check_length(db: apsw.Connection, path: Path) -> None:
+    """A crash may leave pages in the log alone; other missing pages are lost. Raises apsw.CorruptError."""
+    with path.open("rb") as file:
+        pages = int.from_bytes(file.read(32)[28:], "big")
+    if pages * _PAGE_BYTES > path.stat().st_size and _broken_pages(db):
+        raise apsw.CorruptError
+
+
+def _broken_pages(db: apsw.Connection) -> list[str]:
+    try:
+        return [text for (text,) in db.execute("PRAGMA quick_check(20)") if text != "ok"]
+    except apsw.CorruptError as fault:
+        return [str(fault)]
+
+
+def _pragmas(db: apsw.Connection, *settings: str) -> None:
+    """Each to its end: a statement whose rows are not read is not carried out."""
+    for setting in settings:
+        list(db.execute(f"PRAGMA {setting}"))

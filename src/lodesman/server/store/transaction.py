@@ -1,0 +1,136 @@
+"""What a command may use while it is applied: the database, and what is done with the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import Any, TypeVar
+
+from lodesman.languages.jobs.followed import HOLDS_CHANGED, Moved
+from lodesman.server.store.database import Reader, Writer
+from lodesman.server.store.statement import Collection, Row, RowBounds, Statement
+
+K = TypeVar("K")
+V = TypeVar("V")
+Answer = Callable[[Any], None]
+
+
+class Transaction:
+    """What a command may use while it is applied.
+
+    `later` collects rows by statement; they are written before anything is read and before the commit, with the effect that
+    they have one by one (`Collection`). `undo` holds inverse operations on memory; `answer` answers a parked claim after the
+    commit, and `afterwards` runs there. `now` is the time of the batch. `moves`: the changes of jobs' states, None if no
+    client waits for jobs; `ended`: the jobs that have ended, as (submission, first, last).
+    """
+
+    __slots__ = (
+        "_apart",
+        "_collected",
+        "afterwards",
+        "answers",
+        "changed",
+        "db",
+        "ended",
+        "moves",
+        "now",
+        "undo",
+    )
+
+    def __init__(self, db: Writer, now: float, *, follows: bool = False) -> None:
+        self.db = db
+        self.now = now
+        self.moves: list[Moved] | None = [] if follows else None
+        self._collected = Collection()
+        self._apart = self._collected.apart
+        # How many rows were collected or changed.
+        self.changed = 0
+        self.undo: list[Callable[[], object]] = []
+        self.answers: list[tuple[Answer, Any]] = []
+        self.afterwards: list[Callable[[], None]] = []
+        self.ended: list[tuple[int, int, int]] = []
+
+    def holds_changed(self) -> None:
+        """Jobs that wait in some task queue are Held with it from now on, or not any more."""
+        if self.moves is not None:
+            self.moves.append(HOLDS_CHANGED)
+
+    def later(self, statement: Statement, row: Row) -> None:
+        """Collect one row for a statement."""
+        self.changed += 1
+        rows = self._apart.get(statement)
+        if rows is None:
+            self._collected.add(statement, row)
+        else:
+            rows.append(row)
+
+    def later_many(self, statement: Statement, rows: Iterable[Row]) -> None:
+        """Collect rows for a statement."""
+        for row in rows:
+            self.later(statement, row)
+
+    def flush(self) -> None:
+        """Write what was collected. Raises WrongRows."""
+        if self._collected.mask:
+            self.db.change_all(self._collected.take())
+
+    def reader(self) -> Reader:
+        """The database with all that this transaction has changed so far."""
+        self.flush()
+        return self.db
+
+    def read(
+        self, sql: str, row: Row = (), *, past: AbstractSet[Statement] = frozenset(), changes: bool = False
+    ) -> list[Any]:
+        """All rows of a query, after what was collected has been written.
+
+        `past`: statements whose rows cannot change what is read. While nothing else was collected, they go on waiting
+        for more of their kind. `changes`: it changes the rows that it returns.
+        """
+        if not (past and self._collected.is_of(past)):
+            self.flush()
+        found = list(self.db.execute(sql, row))
+        self.changed += len(found) if changes else 0
+        return found
+
+    def write(self, sql: str, row: Row = (), *, rows: RowBounds) -> int:
+        """Run one statement now; returns the number of rows changed. Raises WrongRows unless it is one of `rows`."""
+        self.flush()
+        changed = rows.check(sql, self.db.change(sql, row))
+        self.changed += changed
+        return changed
+
+    # --- memory ----------------------------------------------------------------------------------------------
+
+    def put(self, memory: dict[K, V], key: K, value: V) -> None:
+        """Put a value into memory."""
+        undo = (
+            partial(memory.__setitem__, key, memory[key]) if key in memory else partial(memory.pop, key, None)
+        )
+        self.undo.append(undo)
+        memory[key] = value
+
+    def drop(self, memory: dict[K, V], key: K) -> V | None:
+        """Take a key out of memory; returns its value, None if it was not there."""
+        value = memory.pop(key, None)
+        if value is not None:
+            self.undo.append(partial(memory.__setitem__, key, value))
+        return value
+
+    def add(self, memory: set[K], item: K) -> None:
+        """Add an item to a set in memory."""
+        if item not in memory:
+            memory.add(item)
+            self.undo.append(partial(memory.discard, item))
+
+    def discard(self, memory: set[K], item: K) -> None:
+        """Take an item out of a set in memory."""
+        if item in memory:
+            memory.discard(item)
+            self.undo.append(partial(memory.add, item))
+
+    def roll_back_memory(self) -> None:
+        """Undo the changes in memory, newest first."""
+        while self.undo:
+            self.undo.pop()()

@@ -1,0 +1,308 @@
+"""Attempts: appended by claims, started and ended by reports, stopped by orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+
+from lodesman.languages.jobs.followed import Moved
+from lodesman.server.store.dialect import GIVEN, JOIN_IN_ORDER, greatest, keys, least
+from lodesman.server.store.ids import Ids
+from lodesman.server.store.read.upkeep import CHAIN
+from lodesman.server.store.statement import AT_MOST_ONE, ONE, Statement
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write.jobs import INSERT_EVENT, ROW, JobRow, WaitingJob, row_of
+from lodesman.server.store.write.task_queues import SET_ROW_CURSOR
+from lodesman.wire.vocabulary import JobState
+
+# A member of a cohort has no row before it is claimed.
+_CLAIM_MEMBER = Statement(
+    sql="""INSERT INTO job (id, submission_id, tq_id, template_id, state, attempt, pilot_id, since, last_event,
+    last_attempt, max_attempts) VALUES (?,?,?,?,?,?,?,?,?,?,?)""",
+    key=(0,),
+    mixes=True,
+)
+_CLAIM_ROW = Statement(
+    sql="""UPDATE job SET state = 'Matched', attempt = ?, pilot_id = ?, since = ?, last_event = ?,
+    last_attempt = ?, reason = '' WHERE id = ? AND state = 'Waiting'""",
+    key=(-1,),
+    mixes=True,
+)
+_INSERT_ATTEMPT = Statement(
+    sql="""INSERT INTO attempt
+    (id, job_id, number, previous, tq_id, cohort_id, pilot_id, claim_token, site, shares, claimed_at)
+    VALUES (?,?,?,?,?,?,?,?,?,?,?)""",
+    key=(0,),
+)
+_OF_CLAIM = """SELECT a.job_id, a.number, j.template_id, j.submission_id FROM attempt a JOIN job j ON j.id = a.job_id
+WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
+# Where the clock of a node is ahead, the report of the end has the better time: that of the start was cut. NULL only if
+# neither is known.
+_STARTED = least("coalesce(started_at, ?)", "coalesce(?, started_at)")
+# Triggers add up what the outputs of a user take.
+_END = Statement(
+    sql=f"""UPDATE attempt SET ended_at = {greatest("?", "coalesce(started_at, 0)")}, outcome = ?, cause = ?,
+    exit_code = ?, signal = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?,
+    output_sha256 = coalesce(output_sha256, ?), output_size = coalesce(output_size, ?), message = ?, tail = ?,
+    started_at = {_STARTED} WHERE id = ? AND ended_at IS NULL""",
+    key=(-1,),
+    reads=("job", "submission"),
+    fires="sandbox_usage",
+)
+_STORE_OUTPUT = Statement(
+    sql="UPDATE attempt SET output_sha256 = ?, output_size = ? WHERE id = ?",
+    key=(-1,),
+    reads=("job", "submission"),
+    fires="sandbox_usage",
+)
+_CORRECT_OUTPUT = """UPDATE attempt SET output_size = ?, output_sha256 = coalesce(?, output_sha256)
+WHERE id = ? AND output_size = ?"""
+_INSERT_OUTPUT = Statement(sql="INSERT INTO small_output (attempt_id, content) VALUES (?,?)", key=(0,))
+_DROP_OUTPUT = "DELETE FROM small_output WHERE attempt_id = ?"
+_NOTE_LATE = Statement(
+    sql="""UPDATE attempt SET message = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?
+    WHERE id = ? AND wall_seconds IS NULL""",
+    key=(-1,),
+    rows=AT_MOST_ONE,
+)
+_HAND_OUT = Statement(sql="UPDATE attempt SET claim_token = ? WHERE id = ?", key=(-1,))
+_SET_SITE = Statement(sql="UPDATE attempt SET site = ? WHERE id = ?", key=(-1,))
+# Its pilot may say so twice.
+_START = Statement(
+    sql="UPDATE attempt SET started_at = ? WHERE id = ? AND started_at IS NULL",
+    key=(-1,),
+    rows=AT_MOST_ONE,
+)
+_ORDER_STOP = Statement(sql="UPDATE attempt SET stop_reason = ? WHERE id = ?", key=(-1,))
+_LIVE_OF = "SELECT id, job_id, number FROM attempt WHERE pilot_id = ? AND ended_at IS NULL"
+_STRAYS = f"""SELECT a.id, a.job_id, a.number, a.pilot_id, a.started_at IS NOT NULL,
+p.id IS NOT NULL AND p.ended_at IS NULL AS lives FROM attempt a LEFT JOIN pilot p ON p.id = a.pilot_id
+WHERE a.id IN {GIVEN} AND a.ended_at IS NULL ORDER BY a.number DESC, lives DESC, a.id"""
+_JUDGED = "a.id, a.pilot_id, a.claimed_at, a.ended_at, a.outcome, a.cause, a.stop_reason, a.output_sha256"
+_BY_ID = f"SELECT {_JUDGED} FROM attempt a WHERE a.id = ?"
+_WITH_LAST = f"""SELECT {ROW}, {_JUDGED} FROM {GIVEN} given {JOIN_IN_ORDER} job j ON j.id = given.value
+JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last_attempt"""
+_OF_JOB = len(ROW.split(","))
+_EARLIER = f"""WITH RECURSIVE chain(id) AS (SELECT id FROM attempt WHERE id = ? UNION ALL
+SELECT a.previous FROM chain c JOIN attempt a ON a.id = c.id WHERE a.previous IS NOT NULL AND a.number > ?)
+SELECT {_JUDGED} FROM chain c JOIN attempt a ON a.id = c.id
+WHERE a.number = ?"""
+_BEFORE_START = f"""{CHAIN.format("attempt")} SELECT count(*) FROM attempt
+WHERE id IN (SELECT id FROM chain) AND outcome = 'Released'
+AND (cause = 'node-fault' OR (started_at IS NULL AND cause NOT IN ('not-taken', 'returned')))"""
+
+MAX_TEXT = 2_000
+NOT_KEPT: Final = ""
+"""In the place of the SHA-256 of an output: there was one, and it is not stored."""
+ALONE: Final = "{}"
+"""The groups that compete for a private pilot: it serves one."""
+
+# What a claim collects: it changes nothing that is read for claims from other task queues.
+CLAIM_STATEMENTS = frozenset({_CLAIM_MEMBER, _CLAIM_ROW, _INSERT_ATTEMPT, INSERT_EVENT, SET_ROW_CURSOR})
+
+
+class Claimed(NamedTuple):
+    """One attempt handed to a pilot; the template says what to run."""
+
+    job_id: int
+    attempt: int
+    template_id: int
+    submission_id: int
+
+
+class AttemptRow(NamedTuple):
+    """What the judgement of a report needs of its attempt. `output_sha256`: of the archive that was uploaded."""
+
+    id: int
+    pilot_id: int
+    claimed_at: float
+    ended_at: float | None
+    outcome: str | None
+    cause: str | None
+    stop_reason: str | None
+    output_sha256: str | None
+
+
+class PilotAttempt(NamedTuple):
+    """A live attempt, by its id, and as its pilot knows it."""
+
+    id: int
+    job_id: int
+    number: int
+
+
+class Stray(NamedTuple):
+    """A live attempt that may be stray. `started`: it was reported as Running."""
+
+    id: int
+    job_id: int
+    number: int
+    pilot_id: int
+    started: bool
+    pilot_lives: bool
+
+
+class WithLast(NamedTuple):
+    """A job with its last attempt."""
+
+    row: JobRow
+    attempt: AttemptRow | None
+
+
+class AttemptReport(Struct, frozen=True, kw_only=True):
+    """What a pilot reports of one attempt: times in UNIX seconds, durations in seconds, memory in MB; None: not known.
+    `output`: its archive, if that came with the report. `output_sha256`: of its output, wherever that is; NOT_KEPT: nowhere.
+    """
+
+    id: int
+    attempt: int
+    state: str
+    cause: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    cpu_seconds: float | None = None
+    wall_seconds: float | None = None
+    max_rss_mb: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    output_sha256: str | None = None
+    output: bytes | None = None
+    tail: str = ""
+    message: str = ""
+
+
+class ClaimFacts(NamedTuple):
+    """What an attempt stores of its claim. `shares`: those of the groups that competed as JSON, None if not recorded.
+    `token`: '' while the attempt is bound to a pilot that has not claimed yet.
+    """
+
+    pilot_id: int
+    token: str
+    site: str
+    shares: str | None
+
+
+def append_claim(tx: Transaction, ids: Ids, claim: ClaimFacts, tq_id: int, job: WaitingJob) -> int:
+    """Give a waiting job to a pilot; returns the id of the attempt."""
+    number = job.attempt + 1
+    event, attempt = ids.event(), ids.attempt()
+    data = f'{{"attempt":{number},"pilot":{claim.pilot_id}}}'
+    tx.later(INSERT_EVENT, (event, tx.now, job.id, None, job.last_event, "Matched", data))
+    tx.later(
+        _INSERT_ATTEMPT, (attempt, job.id, number, job.last_attempt, tq_id, job.cohort_id, *claim, tx.now)
+    )
+    if job.cohort_id is None:
+        tx.later(_CLAIM_ROW, (number, claim.pilot_id, tx.now, event, attempt, job.id))
+    else:
+        tx.later(
+            _CLAIM_MEMBER,
+            (job.id, job.submission_id, tq_id, job.template_id, "Matched", number, claim.pilot_id, tx.now, event,
+             attempt, job.max_attempts),
+        )  # fmt: skip
+    if tx.moves is not None:
+        tx.moves.append(Moved(job.id, job.id, JobState.WAITING, JobState.MATCHED))
+    return attempt
+
+
+def claimed_with(tx: Transaction, pilot_id: int, token: str) -> list[Claimed]:
+    """The live attempts that a pilot claimed with this token."""
+    return [Claimed(*row) for row in tx.read(_OF_CLAIM, (pilot_id, token), past=CLAIM_STATEMENTS)]
+
+
+def attempt_by_number(tx: Transaction, job: JobRow, number: int) -> AttemptRow | None:
+    """The attempt of a job with this number, None if it has none."""
+    if job.last_attempt is None or number > job.attempt:
+        return None
+    if number == job.attempt:
+        return last_attempt(tx, job)
+    return tx.reader().find(AttemptRow, _EARLIER, (job.last_attempt, number, number))
+
+
+def with_last(tx: Transaction, job_ids: Iterable[int]) -> dict[int, WithLast]:
+    """The rows of jobs, each with its last attempt, in one read."""
+    found = tx.read(_WITH_LAST, (keys(job_ids),))
+    return {
+        row[0]: WithLast(row_of(*row[:_OF_JOB]), None if row[_OF_JOB] is None else AttemptRow(*row[_OF_JOB:]))
+        for row in found
+    }
+
+
+def last_attempt(tx: Transaction, job: JobRow) -> AttemptRow | None:
+    """The last attempt of a job, None if it has none."""
+    return tx.reader().find(AttemptRow, _BY_ID, (job.last_attempt,))
+
+
+def live_attempts_of(tx: Transaction, pilot_id: int) -> list[PilotAttempt]:
+    """The attempts that a pilot has."""
+    return [PilotAttempt(*row) for row in tx.read(_LIVE_OF, (pilot_id,))]
+
+
+def strays(tx: Transaction, ids: Iterable[int]) -> list[Stray]:
+    """Those of these attempts that live; of one job the last number first, and of one number that of a pilot that lives."""
+    return [Stray(*row) for row in tx.read(_STRAYS, (keys(ids),))]
+
+
+def delete_attempt(tx: Transaction, attempt_id: int) -> None:
+    """Delete a live attempt that no job has."""
+    tx.write(_DROP_OUTPUT, (attempt_id,), rows=AT_MOST_ONE)
+    tx.write("DELETE FROM usage_open WHERE attempt_id = ?", (attempt_id,), rows=AT_MOST_ONE)
+    tx.write("DELETE FROM attempt WHERE id = ? AND ended_at IS NULL", (attempt_id,), rows=ONE)
+
+
+def hand_out(tx: Transaction, attempt_id: int | None, token: str) -> None:
+    """A bound attempt is taken by its pilot, with this claim token."""
+    tx.later(_HAND_OUT, (token, attempt_id))
+
+
+def set_site(tx: Transaction, attempt_id: int | None, site: str) -> None:
+    """The pilot of a bound attempt runs at this site."""
+    tx.later(_SET_SITE, (site, attempt_id))
+
+
+def start_attempt(tx: Transaction, attempt_id: int | None, at: float) -> None:
+    """The payload of an attempt runs."""
+    tx.later(_START, (at, attempt_id))
+
+
+def end_attempt(tx: Transaction, attempt_id: int | None, end: AttemptReport, *, again: bool = False) -> None:
+    """Store the end of a live attempt. `again`: that of a lost one is replaced by what its pilot reports after all."""
+    if again:
+        tx.write("UPDATE attempt SET ended_at = NULL WHERE id = ?", (attempt_id,), rows=ONE)
+        tx.write(_DROP_OUTPUT, (attempt_id,), rows=AT_MOST_ONE)
+    values: tuple[Any, ...] = (
+        end.ended or tx.now, end.state, end.cause, end.exit_code, end.signal, end.cpu_seconds, end.wall_seconds,
+        end.max_rss_mb, end.output_sha256, None if end.output is None else len(end.output), end.message[:MAX_TEXT],
+        end.tail, end.started, end.started, attempt_id,
+    )  # fmt: skip
+    tx.later(_END, values)
+    if end.output is not None:
+        tx.later(_INSERT_OUTPUT, (attempt_id, end.output))
+
+
+def store_output(tx: Transaction, attempt_id: int, sha256: str, size: int) -> None:
+    """The archive of an attempt is on the shelf: it counts from now on, whatever its pilot reports."""
+    tx.later(_STORE_OUTPUT, (sha256, size, attempt_id))
+
+
+def correct_output(tx: Transaction, attempt_id: int, before: int, size: int | None) -> bool:
+    """An output has another size than is stored; None: it is not there."""
+    lost = NOT_KEPT if size is None else None
+    return bool(tx.write(_CORRECT_OUTPUT, (size, lost, attempt_id, before), rows=AT_MOST_ONE))
+
+
+def note_late_report(tx: Transaction, attempt_id: int, late: AttemptReport) -> None:
+    """Keep what a refused report says, if nothing was known of the end of its attempt."""
+    message = f"{late.state} was reported when it no longer counted"
+    tx.later(_NOTE_LATE, (message, late.cpu_seconds, late.wall_seconds, late.max_rss_mb, attempt_id))
+
+
+def lost_before_start(tx: Transaction, job: JobRow) -> int:
+    """How many attempts of a job went back with their pilots before they started, or since the node was of no use."""
+    return int(tx.read(_BEFORE_START, (keys([job.last_attempt]),))[0][0])
+
+
+def order_stop(tx: Transaction, attempt_id: int, reason: str) -> None:
+    """Store the order to stop a live attempt."""
+    tx.later(_ORDER_STOP, (reason, attempt_id))

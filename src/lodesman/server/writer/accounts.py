@@ -1,0 +1,366 @@
+"""Users, their tokens and those of sites: made, changed, revoked; and which VOs and groups a user may be in."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import secrets
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from lodesman.base.errors import (
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    LodesmanError,
+    NotFound,
+    TooLarge,
+    Unauthorized,
+    counted,
+)
+from lodesman.decide.resources import ANY, ResourceConfig
+from lodesman.decide.resources.model import as_scalars, as_text, fold
+from lodesman.server.store import accounts
+from lodesman.server.store.accounts import RevokedTokens, principal_of, remains_of
+from lodesman.server.store.groups import note_members
+from lodesman.server.store.read.usage import count_jobs
+from lodesman.server.store.readers import forget_reader
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.pilots import hash_token
+from lodesman.wire.accounts import EVERYBODY, SCOPES, USER_SCOPES, Reach, UserDisabled, UserRow
+from lodesman.wire.requests import AccountBody
+from lodesman.wire.user_lists import ImportedUser, UserRemoved
+from lodesman.wire.vocabulary import JobState
+
+# The kind of a pilot that has not joined yet, known by its join token.
+JOINING = "join"
+# The kind of a site that advertises itself; its tokens are of the site, not of a user.
+SITE = "site"
+# Of jobs that no pilot has, nor will have.
+FINAL: Final = frozenset({JobState.DONE, JobState.FAILED, JobState.KILLED, JobState.DELETED})
+# A token that expired is listed for a week.
+_KEEP_EXPIRED_SECONDS = 7 * 86_400.0
+_MOST_FAULTS: Final = 10
+
+
+def add_account(
+    tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admin: bool = False, vo_admin: bool = False,
+    by: str = "server", reach: Reach = EVERYBODY,
+) -> None:  # fmt: skip
+    """Make or change a user, as `put_account`."""
+    put_account(tx, AccountBody(name, vo, list(groups), admin, vo_admin), by=by, reach=reach)
+
+
+def put_account(tx: Transaction, one: AccountBody, *, by: str, reach: Reach) -> None:
+    """Make or change a user: its VO, its groups, and whether it administers this server or its VO.
+
+    Raises InvalidRequest for a user without a group, Forbidden for one who is not in `reach`, or would not be, Conflict for
+    a name under which there is something of a user who was removed, unless it is the same person.
+    """
+    _put_user(tx, one, _admit(tx, one, reach), by=by, reach=reach)
+
+
+def _admit(tx: Transaction, one: AccountBody, reach: Reach) -> UserRow | None:
+    """The user as it is now."""
+    name = one.name
+    if not one.groups:
+        raise InvalidRequest(f"User {name} needs at least one group.")
+    if reach.vo and (one.vo != reach.vo or one.admin or one.vo_admin):
+        raise _out_of_reach(reach)
+    before = accounts.user_named(tx.reader(), name)
+    if before is not None and reach.vo and before.vo != reach.vo:
+        raise Forbidden(f"User {name} is one of another VO.", hint="Choose another name.")
+    if before is not None:
+        check_reach(before, reach)
+    else:
+        _check_name_is_free(tx, one, reach)
+    return before
+
+
+def _check_name_is_free(tx: Transaction, one: AccountBody, reach: Reach) -> None:
+    left = remains_of(tx.reader(), one.name)
+    if not left.is_anything:
+        return
+    # Of which VO files are that no submission has is not known.
+    if one.same_person and (not reach.vo or left.vos == {reach.vo}):
+        return
+    counts = {"submission": left.submissions, "input file": left.files, "job class text": left.classes}
+    things = ", ".join(counted(count, noun) for noun, count in counts.items() if count)
+    hint = "Choose another name, or wait until they are forgotten. The same person gets them back: --same-person."
+    if one.same_person:
+        hint = f"Not all of that is of VO {reach.vo}: an administrator of the server can give it back."
+    raise Conflict(f"There was a user {one.name} before, of whom there is still: {things}.", hint=hint)
+
+
+def _put_user(tx: Transaction, one: AccountBody, before: UserRow | None, *, by: str, reach: Reach) -> None:
+    if before is not None and before.admin and not one.admin:
+        others = [user for user in accounts.list_users(tx.reader()) if user.admin and user.name != one.name]
+        if all(user.disabled_at is not None for user in others):
+            raise Conflict(
+                f"{one.name} is the only administrator.",
+                hint="Make another one first: lode user add NAME --admin",
+            )
+    # Who administers a VO stays who they are.
+    vo_admin = one.vo_admin or (bool(reach.vo) and one.name == reach.user)
+    accounts.put_user(tx, one.name, one.vo, one.groups, admin=one.admin, vo_admin=vo_admin)
+    note_members(tx, one.name, [] if before is None else before.groups, one.groups, by=by, reason="")
+
+
+def _out_of_reach(reach: Reach) -> Forbidden:
+    return Forbidden(f"You administer VO {reach.vo}: its users, but no administrators.")
+
+
+def check_reach(user: UserRow, reach: Reach) -> None:
+    """Raises NotFound for a user of another VO than the caller administers, Forbidden for another administrator."""
+    if not reach.vo:
+        return
+    if user.vo != reach.vo:
+        raise NotFound(f"There is no user {user.name} in VO {reach.vo}.", hint="See: lode user ls")
+    if (user.admin or user.vo_admin) and user.name != reach.user:
+        raise Forbidden(
+            f"User {user.name} is an administrator.", hint="Administrators of the server may do that."
+        )
+
+
+def issue_token(
+    tx: Transaction, account: str, scopes: Collection[str] = USER_SCOPES, *, note: str = "",
+    seconds: float | None = 30 * 86_400.0, parent: bytes | None = None, most: int = 0, reach: Reach = EVERYBODY,
+) -> str:  # fmt: skip
+    """Make a token for a user; answers its text, which is stored nowhere. `parent`: the hash of the one that is used;
+    `most`: tokens that a user may have (0: any number), those that expired go first.
+
+    Raises NotFound for an unknown user, InvalidRequest for an unknown scope, Conflict for admin rights, Forbidden for a user
+    who is not in `reach`, TooLarge for a token too many, Unauthorized if the parent was revoked meanwhile.
+    """
+    unknown = set(scopes) - set(SCOPES)
+    if unknown:
+        raise InvalidRequest(f"There is no scope {min(unknown)!r}.", hint=f"Scopes: {', '.join(SCOPES)}.")
+    user = accounts.user_named(tx.reader(), account)
+    if user is None:
+        raise NotFound(f"There is no user {account}.", hint="Make it with: lode user add")
+    check_reach(user, reach)
+    if "admin" in scopes and not (user.admin or user.vo_admin):
+        raise Conflict(f"User {account} is not an administrator.")
+    if user.disabled_at is not None:
+        raise Conflict(f"User {account} is disabled.", hint=f"See: lode user enable {account}")
+    _check_parent(tx, parent)
+    if most and accounts.count_tokens(tx, account) >= most:
+        if accounts.count_tokens(tx, account, good_at=tx.now) >= most:
+            raise TooLarge(
+                f"User {account} has {counted(most, 'token')}, and may have no more.",
+                hint="Revoke some: lode token ls, lode token revoke. Administrators set tokens in [limits].",
+                limit=most,
+            )
+        while accounts.delete_expired(tx, tx.now, account):
+            tx.flush()
+    return _insert(tx, account, scopes, note=note, seconds=seconds, parent=parent)
+
+
+def issue_site_token(
+    tx: Transaction, site: str, *, note: str = "", seconds: float | None = None, parent: bytes | None = None
+) -> str:
+    """Make a token with which a site may advertise itself; answers its text, which is stored nowhere. `parent`: the hash of
+    the one that is used. Raises Unauthorized if that was revoked meanwhile.
+    """
+    _check_parent(tx, parent)
+    return _insert(tx, site, (), kind=SITE, note=note, seconds=seconds, parent=parent)
+
+
+def _check_parent(tx: Transaction, parent: bytes | None) -> None:
+    if parent is not None and principal_of(tx.reader(), parent) is None:
+        raise Unauthorized("This token was revoked.")
+
+
+def _insert(
+    tx: Transaction, account: str, scopes: Collection[str], *, kind: str = "user", note: str, seconds: float | None,
+    parent: bytes | None,
+) -> str:  # fmt: skip
+    token = secrets.token_urlsafe(32)
+    accounts.insert_token(
+        tx, hash_token(token), account, scopes, kind=kind, note=note,
+        expires_at=None if seconds is None else tx.now + seconds, parent=parent,
+    )  # fmt: skip
+    return token
+
+
+def disable_user(
+    tx: Transaction, name: str, *, disabled: bool, by: str, reach: Reach = EVERYBODY
+) -> UserDisabled:
+    """From now on no token of a user opens anything; or they do again. Raises NotFound, Conflict for oneself, Forbidden."""
+    _other_user(tx, name, "disable", by=by, reach=reach)
+    accounts.set_disabled(tx, name, disabled=disabled)
+    return UserDisabled(name, disabled)
+
+
+def _other_user(tx: Transaction, name: str, what: str, *, by: str, reach: Reach) -> UserRow:
+    """Raises NotFound, Conflict for oneself, Forbidden."""
+    if name == by:
+        raise Conflict(f"You cannot {what} yourself.", hint="Another administrator can.")
+    user = accounts.user_named(tx.reader(), name)
+    if user is None:
+        raise NotFound(f"There is no user {name}.", hint="See: lode user ls")
+    check_reach(user, reach)
+    return user
+
+
+def remove_user(
+    tx: Transaction, name: str, *, by: str, reach: Reach = EVERYBODY, dry_run: bool = False
+) -> UserRemoved:
+    """Remove a user and its tokens. Jobs that ended, files and usage stay under the name, which only the same person gets
+    again while there are such. `dry_run`: say what would be done. Raises NotFound, Forbidden, Conflict for oneself, and for
+    a user with jobs that have not ended.
+    """
+    user = _other_user(tx, name, "remove", by=by, reach=reach)
+    live: Counter[str] = Counter()
+    ended = 0
+    for one in count_jobs(tx.reader(), name):
+        if one.state in FINAL:
+            ended += one.jobs
+        else:
+            live[one.state.value] += one.jobs
+    if live and not dry_run:
+        states = ", ".join(f"{count:,} {state}" for state, count in sorted(live.items()))
+        hint = f"Kill them: lode user rm {name} --kill; or wait, and let no new ones come: lode user disable {name}"
+        raise Conflict(f"User {name} has jobs that have not ended: {states}.", hint=hint, live=dict(live))
+    left, tokens = remains_of(tx.reader(), name), user.tokens
+    if not dry_run:
+        note_members(tx, name, user.groups, [], by=by, reason="removed")
+        tokens = accounts.delete_user(tx, name)
+        if not name.startswith("@"):  # that is how the group of the name reads
+            forget_reader(tx, name)
+    return UserRemoved(
+        name=name, tokens=tokens, live=dict(live), jobs=ended, files=left.files, dry_run=dry_run
+    )
+
+
+class UserFaults:
+    """What refuses users of a list, the first ten of them."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[int, LodesmanError]] = []
+
+    @contextmanager
+    def of(self, number: int) -> Iterator[None]:
+        """A refusal is kept, and the next user follows."""
+        try:
+            yield
+        except LodesmanError as fault:
+            self._found.append((number, fault))
+
+    def refuse(self) -> None:
+        """Raises the first refusal, with the number of the user, and `others`, if there is any."""
+        if self._found:
+            (number, fault), *others = self._found[:_MOST_FAULTS]
+            fault.data["user"] = number
+            if others:
+                fault.data["others"] = [{"user": one, "message": why.message} for one, why in others]
+            raise fault
+
+
+def import_users(
+    tx: Transaction, users: Sequence[AccountBody], *, update: bool, dry_run: bool, by: str, reach: Reach
+) -> list[ImportedUser]:
+    """Make users, all or none. Those who are there as they shall be stay; others are changed only by `update`. Raises what
+    `add_account` does, and Conflict, with the numbers of users in the list (`UserFaults`).
+    """
+    found: list[tuple[ImportedUser, UserRow | None]] = []
+    seen: set[str] = set()
+    faults = UserFaults()
+    for number, one in enumerate(users):
+        with faults.of(number):
+            if one.name in seen:
+                raise InvalidRequest(f"User {one.name} comes twice.")
+            seen.add(one.name)
+            before = _admit(tx, one, reach)
+            found.append((_imported(one, before, update=update), before))
+    faults.refuse()
+    for body, (done, before) in zip(users, found, strict=True):
+        if done.change != "same" and not dry_run:
+            _put_user(tx, body, before, by=by, reach=reach)
+    return [done for done, _ in found]
+
+
+def _imported(one: AccountBody, before: UserRow | None, *, update: bool) -> ImportedUser:
+    if before is None:
+        return ImportedUser(one.name, "new")
+    if (before.vo, before.groups, before.admin, before.vo_admin) == (
+        one.vo, one.groups, one.admin, one.vo_admin,
+    ):  # fmt: skip
+        return ImportedUser(one.name, "same")
+    if not update:
+        is_one = f"VO {before.vo}, groups {', '.join(before.groups)}"
+        raise Conflict(
+            f"User {one.name} is there already, otherwise: {is_one}.", hint="To change such users: --update."
+        )
+    return ImportedUser(one.name, "changed")
+
+
+def delete_expired_tokens(tx: Transaction) -> tuple[bytes, ...]:
+    """Forget what expired long ago; returns the hashes."""
+    return accounts.delete_expired(tx, tx.now - _KEEP_EXPIRED_SECONDS)
+
+
+def revoke_token(
+    tx: Transaction, prefix: str, *, account: str = "", with_others: bool = False, reach: Reach = EVERYBODY
+) -> RevokedTokens:
+    """Forget a token, or one of one user, named by the first characters of its hash as `lode token ls` shows them, and all
+    that it made for the same user. What an administrator gave to others with it is theirs, and stays unless `with_others`.
+
+    Raises NotFound, or Conflict if several begin like that.
+    """
+    found = accounts.tokens_with_prefix(tx, prefix, account, reach) if prefix.isalnum() else []
+    if not found:
+        raise NotFound(f"There is no token {prefix}.")
+    if len(found) > 1:
+        raise Conflict(f"{len(found)} tokens begin with {prefix}.", hint="Give more characters.")
+    return accounts.delete_token(tx, found[0], with_others=with_others)
+
+
+# A name that no configuration tells, so that a slip of the keyboard does not make one.
+NAME = re.compile(r"[A-Za-z0-9._@-]+")
+SHOWN = 20
+
+
+def check_membership(
+    config: ResourceConfig, vo: str, groups: Collection[str], reach: Reach = EVERYBODY
+) -> None:
+    """Raises InvalidRequest for a VO that the configuration does not know and for a group that is not one of the VO,
+    with those that it knows, the nearest first; Forbidden for a VO out of reach, of which it says nothing. What the
+    configuration says nothing of only needs to be a name.
+    """
+    if reach.vo and vo != reach.vo:
+        raise _out_of_reach(reach)
+    vos = set(known_vos(config))
+    if vos and vo not in vos:
+        raise InvalidRequest(f"The configuration has no VO {vo}.", hint=_nearest("VOs", vo, vos))
+    known = {name for name, group in config.groups.items() if group.vo in ("", vo)}
+    for name in groups:
+        if name in config.groups and name not in known and not reach.vo:
+            message = f"Group {name} belongs to VO {config.groups[name].vo}, not to {vo}."
+            raise InvalidRequest(message, hint=_nearest("Groups", name, known))
+        if (known or name in config.groups) and name not in known:
+            raise InvalidRequest(f"VO {vo} has no group {name}.", hint=_nearest("Groups", name, known))
+    for name in (vo, *groups):
+        if name not in vos and name not in known and not NAME.fullmatch(name):
+            raise InvalidRequest(
+                f"{name!r} is no name of a VO or a group.", hint="Write letters, digits and . _ @ - only."
+            )
+
+
+def known_vos(config: ResourceConfig) -> Iterator[str]:
+    """The VOs of groups, of sections and of access lists; some several times."""
+    yield from config.vos
+    tree = config.tree
+    for node in (tree.ce_defaults, *tree.ce_types.values(), *(node for _, node in tree.nodes())):
+        yield from node.overlays
+        for name, value in node.params.items():
+            if fold(name) == "vo":
+                yield from (text for text in map(as_text, as_scalars(value)) if text and text != ANY)
+
+
+def _nearest(kind: str, name: str, known: Collection[str]) -> str:
+    """All of them, the most similar first."""
+    near = difflib.get_close_matches(name, sorted(known), SHOWN, 0.0)
+    return f"{kind}: {', '.join(near)}." if near else ""

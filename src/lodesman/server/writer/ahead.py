@@ -1,0 +1,124 @@
+"""What pilots have ahead: jobs to run later, which another pilot may be able to run now (ADR 0077)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import Final, NamedTuple
+
+from lodesman.server.store.accounting import RETURNED
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write import attempts, jobs
+from lodesman.server.store.write.attempts import AttemptReport
+from lodesman.server.writer.bookings import AHEAD, BEYOND, Attempt
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.report import BEYOND_SIZE, TAKEN_BACK, end_attempt
+
+# What a pilot has not started for so long goes back while others wait. It gives it back by itself long before.
+_UNSTARTED_SECONDS: Final = 10.0
+# A pilot that was not heard for a while, as by a server that was away, reports first what it did meanwhile.
+_STEADY_SECONDS: Final = 60.0
+# A pilot that runs payloads names what it has several times in this time; what one names never is judged without.
+_UNNAMED_SECONDS: Final = 60.0
+# A pilot that was not heard for so long has no word for what it claimed last: while others wait it is judged without.
+_SILENT_SECONDS: Final = 120.0
+# In one command; the rest follows soon.
+_MOST_AT_ONCE: Final = 200
+
+
+class HeardPilot(NamedTuple):
+    """The cores of a pilot, when it was heard last (UNIX seconds), and since when without a gap. `memory_mb` 0: unknown.
+    `excused_since`: the end of the gap before that one; `named_at`: when it named last what it has.
+    """
+
+    cores: int
+    at: float
+    steady_since: float
+    memory_mb: float = 0
+    excused_since: float = -inf
+    named_at: float = inf
+
+    def excuses(self, claimed_at: float, now: float) -> bool:
+        """Whether a pilot may have run meanwhile what it had before a gap, and be about to report it. A gap excuses what was
+        claimed since the one before: else a word every half minute would excuse all for ever.
+        """
+        return (
+            self.excused_since <= claimed_at < self.steady_since and now - self.steady_since < _STEADY_SECONDS
+        )
+
+
+_NEVER_AWAY: Final = HeardPilot(0, inf, -inf)
+
+
+def has_much_ahead(live: Live, pilot_id: int, cores: int) -> bool:
+    """Whether a pilot has more attempts ahead than it could run at once, while claims wait. Any thread may ask."""
+    return bool(live.parked) and live.pilots.ahead_of(pilot_id) > cores
+
+
+def may_hoard(live: Live, pilot_id: int, cores: int) -> bool:
+    """Whether there may be something to take back from a pilot. Any thread may ask."""
+    return has_much_ahead(live, pilot_id, cores) or (bool(live.parked) and live.pilots.runs_beyond(pilot_id))
+
+
+def others_wait(_tx: Transaction, live: Live, pilot_id: int) -> bool:
+    """Whether the claim of another pilot waits that fits a job which this one has ahead."""
+    held = live.pilots.held.get(pilot_id, {}).values()
+    keys = {id(one[2]): one[2] for one in held if one[0] == AHEAD}
+    # One that waits itself has nothing to give.
+    return live.parked.of_pilot(pilot_id) is None and live.parked.could_take(keys.values())
+
+
+def take_back(tx: Transaction, live: Live, pilots: Mapping[int, HeardPilot]) -> dict[int, list[Attempt]]:
+    """End what these pilots have ahead and have not started, if other claims wait for it; the jobs wait again, as if given
+    back. The oldest stay, as many as a pilot has cores: it may prepare them. What it says it runs beyond its size goes, too.
+    """
+    left, found = _MOST_AT_ONCE, dict[int, list[Attempt]]()
+    for number, heard in pilots.items():
+        if not left:
+            break
+        held = live.pilots.held.get(number, {})
+        gone = found[number] = _hoarded(tx, live, number, heard)[:left]
+        left -= len(gone)
+        for job_id, attempt in gone:
+            row = jobs.allow_another(tx, jobs.need_row(tx, job_id))
+            why = BEYOND_SIZE if held[job_id, attempt][0] == BEYOND else TAKEN_BACK
+            end = AttemptReport(id=job_id, attempt=attempt, state="Released", cause=RETURNED, message=why)
+            end_attempt(live, tx, row, end, pilot_id=number)
+    return {number: gone for number, gone in found.items() if gone}
+
+
+def _hoarded(tx: Transaction, live: Live, pilot_id: int, heard: HeardPilot) -> list[Attempt]:
+    """What a pilot has ahead for too long. What it may have started since it was heard last is left to it for two minutes:
+    its jobs were Stalled long before.
+    """
+    waits = live.parked.of_pilot(pilot_id) is not None
+    if len(live.parked) <= waits:
+        return []
+    live.pilots.fit(tx, pilot_id, heard.cores, heard.memory_mb)
+    held = live.pilots.held.get(pilot_id, {})
+    # In the order of the claims.
+    ahead = [attempt for attempt, one in held.items() if one[0] == AHEAD][heard.cores :]
+    beyond = [attempt for attempt, one in held.items() if one[0] == BEYOND]
+    before = max(min(tx.now, heard.at) - _UNSTARTED_SECONDS, tx.now - _SILENT_SECONDS)
+    # What it ran before may have ended: it names that as handed in.
+    named = max(heard.named_at, heard.at - _UNNAMED_SECONDS) - _UNSTARTED_SECONDS
+    gone = [
+        *_claimed_before(tx, beyond, min(before, named), heard), *_claimed_before(tx, ahead, before, heard)
+    ]  # fmt: skip
+    return [one for one in gone if live.parked.could_take([held[one][2]])]
+
+
+def _claimed_before(tx: Transaction, names: list[Attempt], before: float, heard: HeardPilot) -> list[Attempt]:
+    """Those of these attempts, in the order of their claims, that live, were claimed before, and are not excused."""
+    if len(names) > 1 and not _claimed_before(tx, names[:1], before, _NEVER_AWAY):
+        return []
+    found = attempts.with_last(tx, [job_id for job_id, _ in names])
+    return [
+        (job_id, number)
+        for job_id, number in names
+        if job_id in found
+        and (last := found[job_id].attempt) is not None
+        and (found[job_id].row.attempt, last.ended_at) == (number, None)
+        and last.claimed_at <= before
+        and not heard.excuses(last.claimed_at, tx.now)
+    ]

@@ -1,0 +1,302 @@
+"""What live attempts take of the limits: booked by the claim, given back when the attempt ends.
+
+No counter is stored: at the start, and when rules change, all of it follows from the live attempts. Other rules are prepared
+in portions, so that the writer is not held for long, and replace those in use when nothing is missing. From time to time
+the same rules are prepared once more, and what is used by them is compared with what is used by those in use.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+from typing import Final
+
+from lodesman.decide.matching.delays import NO_DELAYS, DelayRules
+from lodesman.decide.matching.index import Index
+from lodesman.decide.matching.limit_rules import RuleBook, RunPlace
+from lodesman.decide.matching.limits import RunLimits
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.languages.gridengine.values import Number
+from lodesman.server.store import Reader
+from lodesman.server.store.read.pilots import live_attempts, live_sums
+from lodesman.server.store.read.task_queues import keys_by_id
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.sessions import UNLIMITED, host_of, known_pilots, presented_by
+
+log = logging.getLogger(__name__)
+
+Attempt = tuple[int, int]
+"""Job and number."""
+Held = tuple[int, int, TaskQueueKey, RunPlace]
+"""What a live attempt holds: cores and MB of its pilot (0: its cores' part), nothing any more if it is handed in, `AHEAD`
+or `BEYOND` cores; and what limits count: its task queue and its place.
+"""
+AHEAD: Final = -1
+"""An attempt that a pilot has ahead takes nothing of what is free: not before it is reported as Running."""
+MOST_HANDED_IN: Final = 64
+"""Results that a pilot may hand in while it runs others (`pilot.decisions`)."""
+BEYOND: Final = -2
+"""One that was ahead, and is reported as Running beyond what the pilot can run at once: it still counts as ahead."""
+_Booked = tuple[TaskQueueKey, RunPlace]
+# A live attempt, and the pilot that has it.
+_Name = tuple[int, Attempt]
+# For how long a portion holds the writer.
+_HELD_SECONDS: Final = 0.01
+_MOST_SAID: Final = 20
+
+
+@dataclass(slots=True, eq=False)
+class _Next:
+    """Rules that are prepared: the places and task queues that they do not know yet, the attempts whose booking may be
+    another than `taken` has. Places come first: how they divide the task queues is then found one by one. `delays`: the
+    limits in time among them. `is_proof`: they are those in use once more, and replace these only if they find another use.
+    """
+
+    limits: RunLimits
+    places: list[RunPlace]
+    queues: list[int]
+    stale: set[_Name]
+    delays: DelayRules
+    is_proof: bool
+    taken: dict[_Name, _Booked] = field(default_factory=dict)
+
+
+def _places_of_pilots(db: Reader) -> Iterator[RunPlace]:
+    """Where pilots have joined: where claims will come from."""
+    return (RunPlace(one.site, one.ce, one.queue, host_of(one.node)) for one in known_pilots(db))
+
+
+def _used(limits: RunLimits) -> dict[tuple[str, ...], Number]:
+    """What is used, by rule, values of the bucket, and resource."""
+    return {
+        (one.rule, *one.of_key, *one.of_place, one.resource): one.used for one, _ in limits.uses() if one.used
+    }
+
+
+def left_of(cores: int, memory_mb: int, promised: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """The cores and MB that jobs leave, below 0 if they were promised more than there is."""
+    all_cores, all_mb = max(1, cores), memory_mb
+    for held, mb in promised:
+        cores -= held
+        memory_mb -= mb or all_mb * held // all_cores
+    return cores, memory_mb
+
+
+def fitting(held: Mapping[Attempt, Held], cores: int, memory_mb: float) -> dict[Attempt, Held]:
+    """The attempts that a pilot of that size (0 MB: unknown) reported as Running beyond it and that fit now, as it holds
+    them then. One alone always fits: the matcher let it in.
+    """
+    beyond = [name for name, one in held.items() if one[0] == BEYOND]
+    if not beyond:
+        return {}
+    whole = cores, int(memory_mb) or UNLIMITED
+    runs, found = [one[:2] for one in held.values() if one[0] > 0], dict[Attempt, Held]()
+    for name in beyond:
+        _, memory, key, place = held[name]
+        if not runs or min(left_of(*whole, [*runs, (key.cores, memory)])) >= 0:
+            runs.append((key.cores, memory))
+            found[name] = key.cores, memory, key, place
+    return found
+
+
+class Bookings:
+    """What live attempts take of the limits; `held` has them by pilot. `wrong`: how many buckets were found to have another
+    use.
+    """
+
+    def __init__(self, index: Index, held: dict[int, dict[Attempt, Held]]) -> None:
+        self._index = index
+        self._held = held
+        self._next: _Next | None = None
+        self.wrong = 0
+
+    def read(self, db: Reader) -> None:
+        """Take the attempts that are stored as live for those that live."""
+        found = live_attempts(db)
+        keys = keys_by_id(db, {one.tq_id for one in found}, {})
+        before = {name: self._held[name[0]][name[1]] for name in self._names()}
+        self._held.clear()
+        for one in found:
+            key = keys.get(one.tq_id)
+            if key is None:  # damaged, or purged with the job: such attempts are mended after the start
+                continue
+            of_pilot = self._held.setdefault(one.pilot, {})
+            known = before.get((one.pilot, one.attempt))  # it may be handed in
+            # Which attempts were given ahead is not stored: of those that have not started the pilot knows.
+            cores = BEYOND if one.started else AHEAD if one.taken else key.cores
+            of_pilot[one.attempt] = known or (cores, key.memory_mb, key, RunPlace(*one.place))
+        for pilot in known_pilots(db) if found else ():
+            if held := self._held.get(pilot.id):
+                offer = presented_by(pilot.request, pilot.node, pilot.queue_id, joined_at=None, now=0.0)
+                held.update(fitting(held, offer.cores, offer.memory_mb))
+        self._recount()
+
+    def _recount(self) -> int:
+        return self._index.recount(key for held in self._held.values() for _, _, key, _ in held.values())
+
+    def _names(self) -> list[_Name]:
+        return [(pilot, attempt) for pilot, held in self._held.items() for attempt in held]
+
+    def _booked(self, name: _Name) -> _Booked | None:
+        pilot, attempt = name
+        found = self._held.get(pilot, {}).get(attempt)
+        return found and found[2:]
+
+    # --- rules -----------------------------------------------------------------------------------------------
+
+    def prepare(
+        self,
+        tx: Transaction | None,
+        book: RuleBook | None,
+        delays: DelayRules = NO_DELAYS,
+        *,
+        is_proof: bool = False,
+    ) -> None:
+        """Limit by these rules as soon as `go_on` is through. What runs goes on, also beyond a limit that is lower then.
+
+        As a proof: only if these find another use than those in use, which are the same.
+        """
+        if tx is not None:
+            tx.undo.append(partial(self._set_next, self._next))
+        queues = [tq_id for tq_id, _, _ in self._index.queues()]
+        names = self._names()
+        places = {place for held in self._held.values() for _, _, _, place in held.values()}
+        if tx is not None and not is_proof:
+            places.update(_places_of_pilots(tx.reader()))
+        self._set_next(_Next(RunLimits(book), [*places], queues, set(names), delays, is_proof))
+
+    def go_on(self, tx: Transaction | None, seconds: float = _HELD_SECONDS) -> bool:
+        """Prepare a portion more; true if the rules that were given last are in use."""
+        found = self._next
+        if found is None:
+            return True
+        until = perf_counter() + seconds
+        while self._step(found):
+            if perf_counter() >= until:
+                return False
+        if found.is_proof and not self._count_wrong(found.limits):
+            if tx is not None:
+                tx.undo.append(partial(self._set_next, found))
+            self._set_next(None)
+            return True
+        if tx is not None:
+            tx.undo.append(partial(self._go_back, found, self._index.limits, self._index.delays.rules))
+        self._set_next(None)
+        self._index.limits, self._index.delays.rules = found.limits, found.delays
+        return True
+
+    def _step(self, found: _Next) -> bool:
+        """Let the next rules know of one thing more; false if they know all."""
+        if found.places:
+            found.limits.spot(found.places.pop())
+        elif found.queues:
+            self._index.prepare(found.limits, found.queues.pop())
+        elif found.stale:
+            self._catch_up(found, found.stale.pop())
+        else:
+            return False
+        return True
+
+    def check_attempts(self, tx: Transaction) -> bool:
+        """Compare the attempts known here with those stored, and read them anew if they differ. Returns whether the rules in
+        use can be proved now: no others are prepared.
+        """
+        stored = live_sums(tx.reader())
+        before = self._names()
+        known = len(before), sum(job for _, (job, _) in before), sum(n for _, (_, n) in before)
+        if known != stored:
+            log.error("limits counted other attempts than live", extra={"counted": known, "stored": stored})
+            tx.undo.append(partial(self._held_again, dict(self._held)))
+            self.read(tx.reader())
+            if self._next is not None:
+                self._next.stale.update(before, self._names())
+        elif wrong := self._recount():
+            log.error("submissions with AtMost counted other jobs than live", extra={"submissions": wrong})
+        return self._next is None
+
+    def _count_wrong(self, proof: RunLimits) -> int:
+        """Report the buckets with another use than a proof has, which is from the live attempts."""
+        counted, live = _used(self._index.limits), _used(proof)
+        wrong = {name for name in counted.keys() | live.keys() if counted.get(name, 0) != live.get(name, 0)}
+        for name in sorted(wrong)[:_MOST_SAID]:
+            details = {"bucket": "/".join(name), "counted": counted.get(name, 0), "live": live.get(name, 0)}
+            log.error("the use of a limit was wrong", extra=details)
+        self.wrong += len(wrong)
+        return len(wrong)
+
+    def _held_again(self, before: dict[int, dict[Attempt, Held]]) -> None:
+        self._held.clear()
+        self._held.update(before)
+        self._recount()
+
+    def _catch_up(self, found: _Next, name: _Name) -> None:
+        taken, now = found.taken.pop(name, None), self._booked(name)
+        if taken is not None:
+            found.limits.give(*taken)
+        if now is not None:
+            found.limits.take(*now)
+            found.taken[name] = now
+
+    def _set_next(self, found: _Next | None) -> None:
+        self._next = found
+        self._index.next_limits = None if found is None else found.limits
+
+    def _go_back(self, found: _Next, before: RunLimits, delays: DelayRules = NO_DELAYS) -> None:
+        """Undo a replacement; nothing is lost of what is prepared."""
+        self._index.limits, self._index.delays.rules = before, delays
+        found.limits.are_new = True
+        self._set_next(found)
+
+    # --- attempts --------------------------------------------------------------------------------------------
+
+    def claimed(self, tx: Transaction, pilot: int, attempt: Attempt) -> None:
+        """An attempt lives from now on, as its pilot holds it; the matcher has booked it."""
+        if self._next is not None:
+            self._changes(tx, (pilot, attempt))
+
+    def not_claimed(self, tx: Transaction, key: TaskQueueKey, place: RunPlace) -> None:
+        """A job that the matcher has booked is not there."""
+        self._index.starts_not(key, place)
+        tx.undo.append(partial(self._index.starts, key, place))
+
+    def ended(self, tx: Transaction, pilot: int, attempt: Attempt) -> None:
+        """An attempt lives no more: its pilot is about to hold it no more."""
+        name = pilot, attempt
+        self._changes(tx, name)
+        found = self._booked(name)
+        if found is not None:
+            self._index.ends(*found)
+            tx.undo.append(partial(self._index.lives, *found))
+
+    def moved(self, tx: Transaction, pilot: int, attempt: Attempt, tq_id: int, place: RunPlace) -> bool:
+        """A live attempt will run there, not where it was booked; false, and it stays booked, if limits are full there."""
+        of_pilot = self._held[pilot]
+        cores, memory_mb, key, before = of_pilot[attempt]
+        self._index.limits.give(key, before)
+        if self._index.is_shut(tq_id, place):
+            self._take(key, before)
+            return False
+        self._take(key, place)
+        tx.undo.append(partial(self._take, key, before))
+        tx.undo.append(partial(self._give, key, place))
+        tx.put(of_pilot, attempt, (cores, memory_mb, key, place))
+        self._changes(tx, (pilot, attempt))
+        return True
+
+    def _give(self, key: TaskQueueKey, place: RunPlace) -> None:
+        self._index.limits.give(key, place)
+
+    def _take(self, key: TaskQueueKey, place: RunPlace) -> None:
+        self._index.limits.take(key, place)
+
+    def _changes(self, tx: Transaction, name: _Name) -> None:
+        if self._next is not None:
+            self._is_stale(name)
+            tx.undo.append(partial(self._is_stale, name))
+
+    def _is_stale(self, name: _Name) -> None:
+        if self._next is not None:
+            self._next.stale.add(name)

@@ -1,0 +1,106 @@
+"""Which jobs of a range an action is about: by owner, name, submission, state and what their descriptions say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from typing import Final
+
+from lodesman.languages.jobs.likeness import PatternTooDear, StepBudget
+from lodesman.server.store import Reader
+from lodesman.server.store.read.described import ANYTHING, Described, described_as
+from lodesman.server.store.read.meeting import AlikeJobs, Meeting, alike_between, count_between
+from lodesman.server.store.write.cohorts import CohortRow
+from lodesman.server.store.write.jobs import IdBlock, JobRow, stored_between
+from lodesman.wire.job_queries import Selection
+
+# In one command: tens of milliseconds of the writer's time.
+MOST_ROWS: Final = 1_000
+PASSED_OVER: Final = 0.05
+"""What it costs to pass over a submission of others, of what a row costs."""
+# Of one request, for patterns: a second of a thread at most. What it leaves is for the next one.
+_MOST_STEPS: Final = 50_000_000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """All jobs that are not chosen are passed over: they are neither changed nor refused.
+
+    What names and descriptions say is found out beside the writer (`learn`), which only finds it here (`meant`): to read the
+    texts of a thousand jobs takes long. Jobs of which it is not known, or that were changed since, are for the next command.
+    """
+
+    owner: str
+    submissions: Collection[int] = ()
+    states: Collection[str] = ()
+    described: Described = ANYTHING
+    budget: StepBudget = field(default_factory=lambda: StepBudget(_MOST_STEPS))
+    _meeting: Meeting = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_meeting", Meeting(self.described, self.budget))
+
+    @classmethod
+    def of(cls, asked: Selection, user: str) -> Choice:
+        """What a user asks for. Raises InvalidRequest."""
+        states = frozenset(map(str, asked.states))
+        return cls(asked.owner or user, frozenset(asked.submissions), states, described_as(asked))
+
+    def learn(self, db: Reader, ranges: Iterable[range]) -> None:
+        """Find out what the next command needs to know. Raises PatternTooDear if that is too much for its first job."""
+        self._meeting.forget()
+        with db:
+            jobs = alike_between(db, list(self._parts(db, ranges)))
+            try:
+                self._meeting.learn(db, jobs)
+            except PatternTooDear:
+                if self._meeting.judge(jobs[0]) is None:
+                    raise
+
+    def _parts(self, db: Reader, ranges: Iterable[range]) -> Iterator[tuple[int, int]]:
+        """The parts of submissions, from and to, that one command may reach."""
+        room = float(MOST_ROWS)
+        for ids in ranges:
+            for block in stored_between(db, ids[0], ids[-1], owner=self.owner):
+                first, last = max(ids[0], block.base), min(ids[-1], block.base + block.count - 1)
+                try:
+                    passed_over = not self._has(block) or not self._meeting.has_name(block.name)
+                except PatternTooDear:
+                    if room == MOST_ROWS:
+                        raise
+                    return
+                if passed_over:
+                    room -= PASSED_OVER
+                else:
+                    found = 1
+                    if first < last:
+                        found, last = count_between(db, block.submission, range(first, last + 1), MOST_ROWS)
+                    room -= 1 + found
+                    yield first, last
+                if room <= 0:
+                    return
+
+    def _has(self, block: IdBlock) -> bool:
+        return not self.submissions or block.submission in self.submissions
+
+    def judge_block(self, block: IdBlock) -> bool | None:
+        """Whether jobs of a submission may be chosen; None: that is not known yet."""
+        return self._has(block) and self._meeting.judge_name(block.name)
+
+    def meant(
+        self, block: IdBlock, rows: Sequence[JobRow], touched: Sequence[CohortRow], run: range
+    ) -> tuple[list[JobRow], list[CohortRow], int]:
+        """Which of these are chosen by name and description, as far as that is known; and where in the run it is not."""
+        of_rows = [self._judge(block, row) for row in rows]
+        of_runs = [self._judge(block, one) for one in touched]
+        begins = [*(row.id - block.base for row in rows), *(max(one.start, run.start) for one in touched)]
+        stop = min(
+            (at for at, is_met in zip(begins, (*of_rows, *of_runs), strict=True) if is_met is None),
+            default=run.stop,
+        )
+        chosen = [row for row in compress(rows, of_rows) if row.id < block.base + stop]
+        return chosen, [one for one in compress(touched, of_runs) if max(one.start, run.start) < stop], stop
+
+    def _judge(self, block: IdBlock, job: JobRow | CohortRow) -> bool | None:
+        return self._meeting.judge(AlikeJobs(job.tq_id, job.template_id, block.name))

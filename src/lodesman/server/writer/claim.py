@@ -1,0 +1,333 @@
+"""Claims: a pilot's request becomes attempts, in one transaction; and what a claim of a pilot would find."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+from lodesman.base.errors import Unauthorized
+from lodesman.decide.explain.pilot import PilotNow, amounts
+from lodesman.decide.matching import ResourceRequest
+from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.matching.matcher import Left
+from lodesman.decide.matching.packing import SharedSlot
+from lodesman.server.store.journal import PARKED
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write.attempts import ALONE, Claimed, ClaimFacts, append_claim, claimed_with
+from lodesman.server.writer.bookings import MOST_HANDED_IN, left_of
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.sessions import SILENT_SECONDS, UNLIMITED, FreeResources, LastClaim, PilotSession
+from lodesman.wire.vocabulary import FreeBy, Waking
+
+log = logging.getLogger(__name__)
+
+# A pilot may have so many ahead.
+MOST_AHEAD = 1_000
+# Of a claim that brought nothing: no token is empty.
+_NOTHING: tuple[str, list[Claimed]] = "", []
+
+
+@dataclass(slots=True, eq=False)
+class Claim:
+    """A pilot asks for up to `count` jobs that fit what its session has free. If it `subtracts`, no more is free than what
+    its live attempts leave, whatever it says.
+
+    Up to `ahead` more are for later: each fits the whole pilot, so that it may run them one after another. It gets those at
+    the end of the batch, when no other pilot could start them now (ADR 0077).
+
+    Answered with a list of Claimed. If nothing fits and `wait` is set, the command parks and is answered by
+    a later batch, or by `unpark`; one that asks for jobs ahead alone (`count` 0) never parks.
+    """
+
+    brief = True
+    live: Live
+    session: PilotSession
+    free: FreeResources
+    count: int
+    claim_token: str
+    wait: bool
+    answer: Callable[[Any], None]
+    subtracts: bool = False
+    ahead: int = 0
+    since: float = 0.0
+    pilot_id: int = field(init=False)
+    pools_version: int = field(init=False)
+    request: ResourceRequest = field(init=False)
+    place: RunPlace = field(init=False)
+    # Jobs beyond what is free, to begin when others end.
+    prefetched: int = field(init=False, default=1)
+
+    def __post_init__(self) -> None:
+        self.pilot_id = self.session.id
+        self.pools_version = self.live.pools.version
+        self.request = self.session.request(self.free, self.live.pools)
+        self.place = self.session.place
+
+    def apply(self, tx: Transaction) -> Any:
+        """Claim, or park. Raises Unauthorized if the pilot has ended, which its session may not know yet."""
+        if self.pilot_id not in self.live.pilots.running:
+            raise Unauthorized("This pilot has ended.", pilot=self.pilot_id)
+        # The pilot does not wait for its earlier claim any more, which must win no job.
+        self.live.parked.end_of_pilot(tx, self.pilot_id)
+        before = asked_before(tx, self.live, self.pilot_id, self.claim_token)
+        if before is not None:
+            return before
+        claimed = self.claim(tx)
+        if not claimed and self.wait and self.count:
+            self.since = tx.now
+            self.live.parked.park(tx, self)
+            return PARKED
+        return claimed
+
+    def refresh_pools(self) -> None:
+        """Present what the queue serves now: the SubmitPools may have changed since the request was made."""
+        pools = self.live.pools
+        if self.pools_version != pools.version:
+            self.pools_version = pools.version
+            self.request = self.session.request(self.free, pools)
+
+    def _end_in_time(self, now: float) -> None:
+        """Of its life present only what is left until nothing may run there; and ask for no job that would begin later."""
+        end = self.live.mask.end_of_jobs(self.session.queue, now)
+        if end is not None:
+            free = self.session.until(self.free, now, end)
+            self.request, self.prefetched, self.ahead = self.session.request(free, self.live.pools), 0, 0
+
+    def claim(self, tx: Transaction) -> list[Claimed]:
+        """Choose and claim now; writes attempt, event and job rows. What comes ahead is added to this list later."""
+        live = self.live
+        self.refresh_pools()
+        if live.mask.closings:
+            self._end_in_time(tx.now)
+        numbers, count, cores = self._allowed()
+        shared = self._shared(tx, cores)
+        left = Left(numbers, shared) if shared or numbers else None
+        chosen, shares = self._choose(tx, self.request, count, left)
+        if len(chosen) > 1:
+            self._return_surplus(tx, chosen, cores)
+        claimed = self._claim_all(tx, chosen, shares)
+        goes_ahead = self.ahead > 0 and bool(claimed or not (self.wait and self.count))
+        if claimed or goes_ahead:
+            tx.put(live.pilots.last_claims, self.pilot_id, (self.claim_token, claimed))
+        if goes_ahead:
+            live.ahead.append(partial(self._go_ahead, claimed))
+            tx.undo.append(live.ahead.clear)
+        return claimed
+
+    def _go_ahead(self, claimed: list[Claimed], tx: Transaction) -> None:
+        """Claim for later, too: no more than it ended lately. Its pilot may have ended in this batch."""
+        if self.pilot_id not in self.live.pilots.running:
+            return
+        offer, held = self.session.offer, self.live.pilots.held.get(self.pilot_id, {})
+        pilots, most = self.live.pilots, offer.cores + MOST_HANDED_IN
+        ahead = pilots.ahead_of(self.pilot_id)
+        room = min(most + MOST_AHEAD - len(held), pilots.ended_lately(self.pilot_id, tx.now) - ahead)
+        # What it says it hands in takes no cores: it has no more of that than it may have without anything ahead.
+        if room > 0 and len(held) - ahead <= most:
+            whole = self.free._replace(cores=offer.cores, memory_mb=offer.memory_mb)
+            request = self.session.request(whole, self.live.pools)
+            chosen, shares = self._choose(tx, request, min(self.ahead, room))
+            claimed += self._claim_all(tx, chosen, shares, ahead=True)
+        if not claimed:  # the same token gets what there is when it asks again
+            tx.put(self.live.pilots.last_claims, self.pilot_id, _NOTHING)
+
+    def _choose(
+        self, tx: Transaction, request: ResourceRequest, count: int, left: Left | None = None
+    ) -> tuple[list[int], Iterable[str | None]]:
+        """Draw jobs: their task queues, and the shares of the groups that competed for each."""
+        live, is_private = self.live, self.session.serves_one_group
+        competed: list[str] | None = None if is_private or not live.queues.records_shares(live.rng) else []
+        chosen = live.queues.matcher.choose(
+            request,
+            count,
+            now=tx.now,
+            rng=live.rng,
+            undo=tx.undo,
+            competed=competed,
+            place=self.place,
+            left=left,
+        )
+        return chosen, competed or repeat(ALONE if is_private else None)
+
+    def _claim_all(
+        self, tx: Transaction, chosen: Iterable[int], shares: Iterable[str | None], *, ahead: bool = False
+    ) -> list[Claimed]:
+        site = self.request.site
+        return [
+            found
+            for tq_id, of_draw in zip(chosen, shares, strict=False)
+            if (
+                found := take_job(
+                    tx, self.live, ClaimFacts(self.pilot_id, self.claim_token, site, of_draw), tq_id, self.place,
+                    ahead=ahead,
+                )
+            )
+            is not None
+        ]  # fmt: skip
+
+    def _allowed(self) -> tuple[Sequence[int], int, int]:
+        """What may be claimed now: what is left of the resource (as `Matcher.choose` takes it), how many jobs, and the cores
+        that they may hold but for the last of them.
+
+        A pilot that is full gets one job to prefetch: the report of one that has just ended may be on its way. What it has
+        ahead takes nothing: the pilot asks for what is free beside it.
+        """
+        if not self.subtracts:
+            return (), self.count, UNLIMITED
+        offer, asked = self.session.offer, self.request
+        every = self.live.pilots.held.get(self.pilot_id, {})
+        held = [one[:2] for one in every.values() if one[0] >= 0]
+        if len(every) > offer.cores + MOST_HANDED_IN + MOST_AHEAD:
+            return (), 0, 0
+        if not held:
+            return (), min(self.count, asked.cores + self.prefetched), asked.cores
+        cores, memory_mb = left_of(offer.cores, offer.memory_mb, held)
+        if cores < 0 or len(held) > offer.cores + MOST_HANDED_IN:
+            return (), 0, 0
+        if not cores:
+            return (), min(self.count, self.prefetched), 0
+        cores = min(cores, asked.cores)
+        numbers = [cores, min(max(0, memory_mb), asked.memory_mb), asked.norm_cpu_seconds]
+        return numbers, min(self.count, cores + self.prefetched), cores
+
+    def _shared(self, tx: Transaction, cores: int) -> SharedSlot | None:
+        """What jobs are packed into; None if they are drawn. So is the first job of a pilot that runs nothing, which leaves
+        no less waste in the end if it is a short one.
+        """
+        last_end_s, queues, in_all = self.free.last_end_s, self.live.queues, self.session.offer.cores
+        if (
+            last_end_s is None
+            or in_all < 2
+            or not (cores and queues.packs)
+            or not (last_end_s or self.count > 1)
+        ):
+            return None
+        waited = tx.now - self.since if self.since else 0.0
+        return SharedSlot(in_all, cores, max(0.0, last_end_s - waited), self.session.scaling)
+
+    def _return_surplus(self, tx: Transaction, chosen: list[int], cores: int) -> None:
+        """Give back what was chosen beyond the cores, but for what is prefetched."""
+        index, left, beyond = self.live.queues.index, cores, 0
+        for place, tq_id in enumerate(chosen):
+            beyond += index.key(tq_id).cores > left
+            if beyond > self.prefetched:
+                # Undone, what is given back must not be given back again.
+                for surplus in chosen[place:]:
+                    index.starts_not(index.key(surplus), self.place)
+                    index.add_waiting(surplus, 1, now=tx.now)
+                del chosen[place:]
+                return
+            left -= index.key(tq_id).cores
+
+
+def take_job(
+    tx: Transaction, live: Live, facts: ClaimFacts, tq_id: int, place: RunPlace, *, ahead: bool = False
+) -> Claimed | None:
+    """The next job of a task queue goes to a pilot, if there is one; index and limits count it already. `ahead`: to run
+    later.
+    """
+    key, job = live.queues.index.key(tq_id), live.queues.fronts.take(tx, tq_id)
+    if job is None:
+        # The counter says that a job waits and there is none: nothing may be claimed.
+        surplus = live.queues.index.waiting(tq_id)
+        log.error(
+            "a task queue counted jobs that do not exist", extra={"task_queue": tq_id, "surplus": surplus}
+        )
+        live.queues.correct_count(tx, tq_id, 0)
+        live.bookings.not_claimed(tx, key, place)
+        return None
+    live.queues.claims.claimed(tx, append_claim(tx, live.ids, facts, tq_id, job), tq_id)
+    attempt = job.id, job.attempt + 1
+    live.pilots.hold(tx, facts.pilot_id, attempt, key, place, ahead=ahead)
+    live.bookings.claimed(tx, facts.pilot_id, attempt)
+    return Claimed(*attempt, job.template_id, job.submission_id)
+
+
+def asked_before(tx: Transaction, live: Live, pilot_id: int, token: str) -> list[Claimed] | None:
+    """What was answered to the same claim token, if this pilot used it before."""
+    last = live.pilots.last_claims.get(pilot_id)
+    if last is not None:
+        if last[0] != token:
+            return None
+        held = live.pilots.held.get(pilot_id, {})
+        left = [one for one in last[1] if (one.job_id, one.attempt) in held]
+        # The list itself if it is whole: the end of this batch may add to it what comes ahead.
+        return left if len(left) < len(last[1]) else last[1]
+    # The first claim of this pilot since the server started: the answer may predate the start.
+    return claimed_with(tx, pilot_id, token) or None
+
+
+def unpark(tx: Transaction, claim: Claim) -> None:
+    """The pilot waits no longer, or went away: answer its claim with nothing, if that is parked."""
+    if claim.live.parked.unpark(tx, claim):
+        tx.answers.append((claim.answer, []))
+
+
+def serve_parked(live: Live, tx: Transaction) -> None:
+    """Let parked requests claim what this batch brought, and announce what is left; called at the end of each batch."""
+    freed, live.pilots.freed = live.pilots.freed, set()
+    waiting = [claim for pilot_id in sorted(freed) if (claim := live.parked.of_pilot(pilot_id)) is not None]
+    live.parked.serve(tx, waiting)
+    live.parked.serve_freed(tx, live.queues.matcher)
+    live.queues.note_eased()
+    while live.queues.filled:
+        filled, live.queues.filled = live.queues.filled, {}
+        live.parked.serve(tx, live.parked.woken(filled))
+    # Now that each has what it can run: no pilot that waits could start what is left.
+    going, live.ahead = live.ahead, []
+    for go_ahead in going:
+        go_ahead(tx)
+    if live.queues.begun and live.queues.take_begun():
+        tx.answers.append((live.announce, Waking.JOBS))
+    live.queues.write_claims(tx, only_if_due=True)
+
+
+def examine_pilot(
+    tx: Transaction, live: Live, session: PilotSession, promised: Sequence[tuple[int, int]], *,
+    joined: bool, silent_seconds: float | None,
+) -> PilotNow:  # fmt: skip
+    """A pilot as it is now, with the request that its next claim would make; reads memory only.
+
+    `promised`: (cores, memory_mb; 0: its cores' part) of each job that the pilot has.
+    """
+    claim = live.parked.of_pilot(session.id)
+    end = live.mask.end_of_jobs(session.queue, tx.now)
+    whole, asked = session.whole(tx.now, end), session.last_claim
+    if claim is not None:
+        request, free_by = claim.request, FreeBy.WAITING
+    else:
+        free_by = FreeBy.ASKED if asked and not promised else FreeBy.RECKONED
+        request = session.request(reckon(whole, asked, promised), live.pools)
+    return PilotNow(
+        at=tx.now,
+        joined=joined,
+        whole=amounts(whole.cores, whole.memory_mb, whole.norm_cpu_seconds),
+        request=request,
+        free_by=free_by,
+        asked_at=None if asked is None else asked.at,
+        asked_jobs=None if asked is None else asked.jobs,
+        waits_since=None if claim is None else claim.since,
+        silent_seconds=silent_seconds,
+        is_silent=(silent_seconds or 0.0) > SILENT_SECONDS,
+        chances=live.queues.matcher.chances(request, session.place.host),
+    )
+
+
+def reckon(
+    whole: FreeResources, asked: LastClaim | None, promised: Sequence[tuple[int, int]]
+) -> FreeResources:
+    """What a pilot has free that does not wait for jobs, as it reckons itself (`pilot.life.room`).
+
+    Its last claim counts while nothing runs; what is left of its life is less than it said then.
+    """
+    left = whole.norm_cpu_seconds
+    if asked is not None:
+        left = min(left, asked.free.norm_cpu_seconds)
+        if not promised:
+            return asked.free._replace(norm_cpu_seconds=left)
+    cores, memory_mb = left_of(whole.cores, whole.memory_mb, promised)
+    return FreeResources(max(0, cores), max(0, memory_mb), left)

@@ -1,0 +1,391 @@
+"""Kill, hold, release, reschedule and delete: of single jobs, slices and whole arrays.
+
+Range operations: rows are moved one by one, members without a row by holes, however many they are. One command reads a
+limited number of rows, so that nothing waits for long behind it; what it left is for the next one.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from math import ceil
+from time import perf_counter
+
+from msgspec.structs import replace
+
+from lodesman.base.errors import InvalidRequest, counted
+from lodesman.languages.jobs.spec import ACTIVE, TERMINAL, may_move
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write import attempts, cohorts, jobs, submit_pools, task_queues
+from lodesman.server.store.write.cohorts import CohortRow, Hole
+from lodesman.server.store.write.jobs import IdBlock, JobRow
+from lodesman.server.store.write.single_jobs import SingleJobs, single_jobs
+from lodesman.server.writer.bound import unbind
+from lodesman.server.writer.choice import MOST_ROWS, PASSED_OVER, Choice
+from lodesman.server.writer.live import Live
+from lodesman.wire.jobs import NotChanged, RangeControlled
+from lodesman.wire.vocabulary import JobState
+
+# Ranges of which the single jobs are read together.
+_AT_ONCE = MOST_ROWS // 2
+
+TARGET = {
+    "kill": JobState.KILLED,
+    "hold": JobState.HELD,
+    "release": JobState.WAITING,
+    "reschedule": JobState.WAITING,
+    "delete": JobState.DELETED,
+}
+# From which states of members without a row each action takes; '' is waiting.
+_MEMBER_FROM = {
+    "kill": frozenset({"", "Held"}),
+    "hold": frozenset({""}),
+    "release": frozenset({"Held"}),
+    "reschedule": frozenset({"Killed"}),
+    "delete": frozenset({"", "Held", "Killed"}),
+}
+
+# What is done to a bound job as to one that waits.
+_TAKE_BACK = frozenset({"kill", "hold", "delete"})
+
+_MOST_EXAMPLES = 20
+_KEPT = "an administrator held it, and only an administrator lets it run"
+
+
+@dataclass(slots=True)
+class ControlOutcome:
+    """How many jobs an action changed, and which it did not, with the reason (the first few are named).
+
+    `ranges`: what became of each range, as far as it was reached. `rest`: the ids that were not reached, since there was
+    too much for one command. `own`: the last ids of ranges in which the caller has submissions. `seconds`: the time that
+    it took of the writer.
+    """
+
+    changed: int = 0
+    refused: int = 0
+    examples: list[NotChanged] = field(default_factory=list)
+    ranges: list[RangeControlled] = field(default_factory=list)
+    rest: tuple[range, ...] = ()
+    own: set[int] = field(default_factory=set)
+    seconds: float = 0.0
+
+    def refuse(self, job_id: int, why: str, *, count: int = 1, of: RangeControlled | None = None) -> None:
+        """Count jobs that the action does not apply to, `of` a range; else of the last one."""
+        one = of or self.ranges[-1]
+        self.refused += count
+        one.refused += count
+        one.reason = one.reason or why
+        if len(self.examples) < _MOST_EXAMPLES:
+            self.examples.append(NotChanged(job_id, why))
+
+    def change(self, count: int = 1) -> None:
+        """Count jobs that the action has changed."""
+        self.changed += count
+        self.ranges[-1].changed += count
+
+    def go_on(self, more: ControlOutcome) -> None:
+        """Add the outcome of the command that took the rest."""
+        self.changed += more.changed
+        self.refused += more.refused
+        self.examples += more.examples[: _MOST_EXAMPLES - len(self.examples)]
+        first, *others = more.ranges
+        if first.last == self.ranges[-1].last:
+            self.ranges[-1].changed += first.changed
+            self.ranges[-1].refused += first.refused
+            self.ranges[-1].reason = self.ranges[-1].reason or first.reason
+        else:
+            others = more.ranges
+        self.ranges += others
+        self.own |= more.own
+        self.rest = more.rest
+
+
+def apart(ranges: Iterable[tuple[int, int]]) -> tuple[range, ...]:
+    """Ranges of ids, ascending; those that have ids in common are one."""
+    found: list[range] = []
+    for first, last in sorted(ranges):
+        if found and first < found[-1].stop:
+            found[-1] = range(found[-1].start, max(found[-1].stop, last + 1))
+        else:
+            found.append(range(first, last + 1))
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class RangeAction:
+    """Do something to ranges of job ids, which `apart` gave, or another command left. `may` decides on (owner, group, vo).
+    `name`: the user, for the events. `most`: a limit of each owner, 0: none. `choice`: which of the jobs; None: all.
+    """
+
+    live: Live
+    action: str
+    ranges: tuple[range, ...]
+    reason: str
+    may: Callable[[str, str, str], bool]
+    name: str = ""
+    most: int = 0
+    choice: Choice | None = None
+    _owner: str = field(init=False, default="")
+    _singles: SingleJobs = field(init=False, default_factory=SingleJobs)
+
+    def apply(self, tx: Transaction) -> ControlOutcome:
+        """The jobs in each range that the caller may touch are changed, or refused with a reason."""
+        began = perf_counter()
+        self.live.queues.claims.write_cursors(tx)
+        out, room = ControlOutcome(), float(MOST_ROWS)
+        for at, ids in enumerate(self.ranges):
+            if not at % _AT_ONCE and self.choice is None:
+                portion = self.ranges[at : at + _AT_ONCE]
+                # What a range changes is read after it.
+                are_single = all(len(one) == 1 for one in portion)
+                self._singles = single_jobs(tx, [one[0] for one in portion] if are_single else [])
+            out.ranges.append(RangeControlled(ids[0], ids[-1]))
+            done, room = self._in_range(tx, out, ids, room)
+            if done < ids.stop:
+                out.rest = (range(done, ids.stop), *self.ranges[at + 1 :])
+                break
+        out.seconds = perf_counter() - began
+        return out
+
+    def _in_range(self, tx: Transaction, out: ControlOutcome, ids: range, room: float) -> tuple[int, float]:
+        """Returns the first id that is not done, and how many more rows may be read."""
+        owner = self.choice.owner if self.choice is not None else ""
+        for one in self._singles.blocks(tx, ids, owner):
+            first, last = max(ids[0], one.base), min(ids[-1], one.base + one.count - 1)
+            if room <= 0:
+                return first, room
+            meant = self.choice is None or self.choice.judge_block(one)
+            if meant is None:
+                return first, room
+            if not meant or not self.may(one.owner, one.group, one.vo):
+                room -= PASSED_OVER
+                continue
+            out.own.add(ids[-1])
+            self._owner = one.owner
+            rows = self._singles.rows(tx, range(first, last + 1), most=ceil(room))
+            room -= 1 + len(rows)
+            done = rows[-1].id if room < 0 else last
+            done = self._in_block(tx, out, one, rows, range(first - one.base, done + 1 - one.base))
+            if done < last:
+                return done + 1, room
+        return ids.stop, room
+
+    def _in_block(
+        self, tx: Transaction, out: ControlOutcome, block: IdBlock, rows: list[JobRow], run: range
+    ) -> int:
+        """Jobs of a submission: those with a row, and those of its members that have none. Returns the last id done."""
+        touched = self._singles.cohorts(tx, block, run)
+        if self.choice is not None:
+            rows, touched, stop = self.choice.meant(block, rows, touched, run)
+            run = range(run.start, stop)
+        for row in rows:
+            if self._means(row.state, row):
+                self._row(tx, out, row)
+        for cohort in touched:
+            self._members(tx, out, cohort, run)
+        return block.base + run.stop - 1
+
+    def _members(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
+        holes = self._singles.holes(tx, cohort, run)
+        for hole in holes:
+            part = range(max(hole.start, run.start), min(hole.stop, run.stop))
+            if self._means(hole.state, cohort):
+                self._in_hole(tx, out, cohort, hole, part)
+        for waiting in cohorts.waiting_runs(cohort, holes, run):
+            if self._means(JobState.WAITING, cohort):
+                self._waiting(tx, out, cohort, waiting)
+
+    def _means(self, state: str, job: JobRow | CohortRow) -> bool:
+        """Whether jobs in a state are chosen. Those that wait in a task queue that nothing can run are Held."""
+        if self.choice is None or not self.choice.states:
+            return True
+        held = state == JobState.WAITING and job.tq_id in self.live.queues.held
+        return (JobState.HELD if held else state) in self.choice.states
+
+    @abstractmethod
+    def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:
+        """Do it to a job that has a row."""
+
+    @abstractmethod
+    def _in_hole(
+        self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, hole: Hole, run: range
+    ) -> None:
+        """Do it to members that were held, killed or deleted."""
+
+    @abstractmethod
+    def _waiting(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
+        """Do it to members that wait."""
+
+    def _by(self) -> dict[str, str]:
+        """Who did it, for the events."""
+        return {"by": "user", "name": self.name} if self.name else {"by": "user"}
+
+
+@dataclass(slots=True)
+class Control(RangeAction):
+    """Kill, hold, release, reschedule or delete. `admin`: what it holds, only an administrator lets run again. `most`: of
+    jobs that wait.
+    """
+
+    admin: bool = False
+    # The first job that came back to each task queue.
+    _came_back: dict[int, int] = field(init=False, default_factory=dict)
+
+    def apply(self, tx: Transaction) -> ControlOutcome:
+        """As `RangeAction`. Raises InvalidRequest for an unknown action."""
+        if self.action not in TARGET:
+            raise InvalidRequest(
+                f"There is no action {self.action!r}.", hint=f"Use one of {', '.join(TARGET)}."
+            )
+        self._came_back.clear()  # a replay begins anew
+        out = RangeAction.apply(self, tx)
+        for tq_id, first in self._came_back.items():
+            task_queues.row_came_back(tx, tq_id, first)
+        return out
+
+    def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:
+        # A bound job that its pilot has not taken is as one that waits: it is taken back first.
+        is_bound = self._is_bound(row)
+        waits = is_bound and self.action in _TAKE_BACK
+        refusal = self._refusal(tx, replace(row, state=JobState.WAITING) if waits else row) or self._too_many(
+            1
+        )
+        if refusal:
+            out.refuse(row.id, refusal)
+            return
+        out.change()
+        new = TARGET[self.action]
+        if is_bound:
+            unbind(tx, self.live, [row.pilot_id or 0], f"job {row.id}: {self.action}")
+            if new is JobState.WAITING:
+                return
+            row = jobs.need_row(tx, row.id)
+        if row.state in ACTIVE:
+            self._stop_attempt(tx, row)
+            if new is JobState.WAITING:
+                return  # it goes back when its attempt has ended, however that ends (`report.end_attempt`)
+        if row.state is JobState.WAITING:
+            self.live.queues.left(tx, row.tq_id, 1)
+        move = jobs.force_move if self._takes_over(row.state, row.admin_held) else jobs.move
+        move(tx, self.live.ids, row, new, reason=self.reason, admin=self.admin, **self._by())
+        if new is JobState.WAITING:
+            self._let_judge(tx, row.tq_id)
+            self._came_back.setdefault(row.tq_id, row.id)
+            self.live.queues.run_came_back(tx, row.tq_id, 1)
+
+    def _is_bound(self, row: JobRow) -> bool:
+        return self.live.pilots.bound.get(row.pilot_id or 0) == (row.id, row.attempt)
+
+    def _let_judge(self, tx: Transaction, tq_id: int) -> None:
+        """Jobs that had ended come back: while their task queue was empty no pass judged whether it is possible."""
+        empty = not self.live.queues.index.waiting(tq_id) and tq_id not in self.live.queues.held
+        if empty and self.action == "reschedule":
+            submit_pools.ask_for_pass(tx)
+
+    def _refusal(self, tx: Transaction, row: JobRow) -> str:
+        """Why the action does not apply to a row, '' if it does."""
+        if self._is_kept(row.admin_held):
+            return _KEPT
+        if self._takes_over(row.state, row.admin_held):
+            return ""
+        only = {"release": JobState.HELD, "hold": JobState.WAITING}.get(self.action, row.state)
+        held_back = self.action == "reschedule" and row.state is JobState.HELD
+        if row.state is not only or held_back or not may_move(row.state, TARGET[self.action]):
+            return self._waits(row.tq_id) if row.state is JobState.WAITING else f"it is {row.state}"
+        if self.action != "reschedule":
+            return ""
+        # Between attempts at most one runs: the next may not begin before this one is gone.
+        attempt = attempts.last_attempt(tx, row)
+        if attempt is None or attempt.ended_at is not None:
+            return ""
+        if row.state is JobState.KILLED:
+            return "its last attempt is still being stopped; try again in a moment"
+        if row.state in ACTIVE and attempt.stop_reason:
+            return "it is being stopped already, and goes back to its task queue then"
+        return ""
+
+    def _too_many(self, more: int) -> str:
+        """Why no more jobs of this owner may wait, '' if they may, or need not."""
+        if not self.most or TARGET[self.action] is not JobState.WAITING:
+            return ""
+        would = self.live.queues.index.load(self._owner).waiting + more
+        if would <= self.most:
+            return ""
+        words = f"user {self._owner} would have {counted(would, 'waiting job')} and may have {self.most:,}"
+        return f"{words}: do it when some have run"
+
+    def _stop_attempt(self, tx: Transaction, row: JobRow) -> None:
+        """Order its pilot to stop a running job. The events of a job that will go back say so at once."""
+        reason = self.reason or self.action
+        if self.action == "reschedule":
+            reason = f"rescheduled: {self.reason}" if self.reason else "rescheduled"
+            data = {"attempt": row.attempt, **self._by()} | ({"reason": self.reason} if self.reason else {})
+            jobs.note_event(tx, self.live.ids, row, "Rescheduled", **data)
+        attempt = attempts.last_attempt(tx, row)
+        if attempt is not None and attempt.ended_at is None:
+            self.live.pilots.order_stop(
+                tx, attempt.pilot_id, (row.id, row.attempt), attempt_id=attempt.id, reason=reason
+            )
+
+    def _in_hole(
+        self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, hole: Hole, run: range
+    ) -> None:
+        """Members that were held, killed or deleted."""
+        if hole.state == "Moved":
+            return
+        takes_over = self._takes_over(hole.state, hole.admin_held)
+        refusal = "" if takes_over or hole.state in _MEMBER_FROM[self.action] else f"it is {hole.state}"
+        refusal = _KEPT if self._is_kept(hole.admin_held) else refusal
+        refusal = refusal or self._too_many(len(run))
+        if refusal:
+            out.refuse(cohort.base + run.start, refusal, count=len(run))
+            return
+        new = TARGET[self.action]
+        held = {JobState.HELD: self.admin, JobState.WAITING: False}.get(new, bool(hole.admin_held))
+        state = "Moved" if new is JobState.WAITING else new.value
+        cohorts.change_hole(tx, cohort.id, hole, run, state=state, reason=self.reason, admin_held=held)
+        if new is JobState.WAITING:
+            self._let_judge(tx, cohort.tq_id)
+            cohorts.insert_run(
+                tx, self.live.ids, run, submission=cohort.submission_id, tq_id=cohort.tq_id, base=cohort.base,
+                template=cohort.template_id,
+            )  # fmt: skip
+            self.live.queues.run_came_back(tx, cohort.tq_id, len(run))
+        ids = range(cohort.base + run.start, cohort.base + run.stop)
+        self._changed(tx, out, ids, JobState(hole.state), submission=cohort.submission_id)
+
+    def _waiting(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
+        if "" not in _MEMBER_FROM[self.action]:
+            out.refuse(cohort.base + run.start, self._waits(cohort.tq_id), count=len(run))
+            return
+        held = self.admin and self.action == "hold"
+        state = TARGET[self.action].value
+        cohorts.add_hole(tx, cohort.id, run, state=state, reason=self.reason, admin_held=held)
+        self.live.queues.left(tx, cohort.tq_id, len(run))
+        ids = range(cohort.base + run.start, cohort.base + run.stop)
+        self._changed(tx, out, ids, JobState.WAITING, submission=cohort.submission_id)
+
+    def _is_kept(self, admin_held: int) -> bool:
+        """Whether the action would let a job run that an administrator held, and the caller is none."""
+        return bool(admin_held) and not self.admin and TARGET[self.action] is JobState.WAITING
+
+    def _takes_over(self, state: str, admin_held: int) -> bool:
+        """Whether an administrator holds what a user holds."""
+        return self.admin and self.action == "hold" and state == JobState.HELD and not admin_held
+
+    def _waits(self, tq_id: int) -> str:
+        """The state of a job that no user holds: Waiting, or Held with its whole task queue."""
+        reason = self.live.queues.held.get(tq_id)
+        if reason is None:
+            return "it is Waiting"
+        return f"it is Held until a queue can run it, and will be released then: {reason}"
+
+    def _changed(
+        self, tx: Transaction, out: ControlOutcome, ids: range, old: JobState, *, submission: int
+    ) -> None:
+        data = {"reason": self.reason} if self.reason else {}
+        if TARGET[self.action] in TERMINAL:
+            tx.ended.append((submission, ids[0], ids[-1]))
+        jobs.move_range(tx, self.live.ids, ids, old, TARGET[self.action], **self._by(), **data)
+        out.change(len(ids))

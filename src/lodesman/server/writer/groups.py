@@ -1,0 +1,145 @@
+"""Shares and members of groups by command: stored with who, when and why, beside the shares of the files."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from lodesman.base.errors import Conflict, InvalidRequest, NotFound
+from lodesman.decide.matching.policy import Policy
+from lodesman.server.store import Reader, accounts, groups
+from lodesman.server.store.groups import shares_set, shares_version
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.accounts import check_reach
+from lodesman.server.writer.site_mask import check_reason
+from lodesman.wire.accounts import EVERYBODY, Reach, UserRow
+from lodesman.wire.groups import GroupRow
+
+_SHOWN = 20
+
+
+class NamedGroup(NamedTuple):
+    """A group that is configured, has members, or got a share by command. `vos`: it is of one of them; none: of any."""
+
+    name: str
+    vos: frozenset[str]
+    users: tuple[UserRow, ...]
+
+
+def know_shares(db: Reader, policy: Policy, now: float) -> None:
+    """Let a policy have the shares that were set by command, read anew only if something was done to a group, or such a
+    share has ended.
+    """
+    version = shares_version(db)
+    if policy.shares_version != version or now >= policy.shares_until:
+        found = shares_set(db, now)
+        shares = {group: one.share for group, one in found.items() if one.share is not None}
+        ends = (one.until for one in found.values() if one.until is not UNSET)
+        policy.know_shares(version, shares, min(ends, default=inf))
+
+
+def known_groups(policy: Policy, users: Iterable[UserRow]) -> dict[str, NamedGroup]:
+    """All groups by name."""
+    members: dict[str, list[UserRow]] = {}
+    for user in users:
+        for name in user.groups:
+            members.setdefault(name, []).append(user)
+    found = {}
+    for name in sorted({*policy.config.groups, *policy.set_by_command, *members}):
+        configured, some = policy.config.groups.get(name), members.get(name, [])
+        vos = {user.vo for user in some} if configured is None else {configured.vo} - {""}
+        found[name] = NamedGroup(name, frozenset(vos), tuple(some))
+    return found
+
+
+def group_named(known: Mapping[str, NamedGroup], name: str) -> NamedGroup:
+    """A group. Raises NotFound, with those whose names are most alike."""
+    if name not in known:
+        near = difflib.get_close_matches(name, known, _SHOWN, 0.0)
+        raise NotFound(f"There is no group {name[:80]}.", hint=f"Groups: {', '.join(near)}." if near else "")
+    return known[name]
+
+
+def group_rows(db: Reader, policy: Policy, some: Iterable[NamedGroup], now: float) -> list[GroupRow]:
+    """Groups with their shares, and where these come from."""
+    by_command, rows = shares_set(db, now), []
+    for one in some:
+        given, configured = by_command.get(one.name), policy.config.groups.get(one.name)
+        rows.append(
+            GroupRow(
+                group=one.name,
+                vo=", ".join(sorted(one.vos)),
+                share=policy.share_of(one.name),
+                file_share=None if configured is None else configured.share,
+                job_sharing=configured is not None and configured.job_sharing,
+                set_by="" if given is None else given.by,
+                set_at=None if given is None else given.at,
+                reason="" if given is None else given.reason,
+                users=[user.name for user in one.users],
+                until=UNSET if given is None else given.until,
+            )
+        )
+    return rows
+
+
+def set_share(
+    tx: Transaction, group: str, share: float | None, *, by: str, reason: str, until: float | None = None
+) -> None:
+    """Give a group a share that holds instead of that of the files, `until` a time; None: that of the files again.
+
+    Raises InvalidRequest without a reason, or for a time that makes no sense, Conflict if there is nothing to take back.
+    """
+    reason = check_reason(reason)
+    if until is not None and (share is None or until <= tx.now):
+        words = (
+            "The time until which it shall hold has passed."
+            if share is not None
+            else "A share of the files has no end."
+        )
+        raise InvalidRequest(words, parameter="until")
+    if share is None and group not in shares_set(tx.reader(), tx.now):
+        raise Conflict(f"The share of group {group} is that of the files.", hint="See: lode group ls")
+    groups.note_share(tx, group, share, by=by, reason=reason, until=until)
+
+
+def add_members(
+    tx: Transaction, group: str, users: Sequence[str], *, by: str, reason: str, reach: Reach = EVERYBODY
+) -> None:
+    """Let users be in a group, too: all or none. Raises NotFound, Forbidden for a user out of reach."""
+    for user in _users(tx, users, reach):
+        if group not in user.groups:
+            _put(tx, user, [*user.groups, group], by=by, reason=reason)
+
+
+def remove_members(
+    tx: Transaction, group: str, users: Sequence[str], *, by: str, reason: str, reach: Reach = EVERYBODY
+) -> None:
+    """Take users out of a group: all or none. Their jobs stay. Raises NotFound, Conflict for the only group of a user,
+    Forbidden for a user out of reach.
+    """
+    members = _users(tx, users, reach)
+    for user in members:
+        if group not in user.groups:
+            raise NotFound(f"User {user.name} is not in group {group}.", hint=f"See: lode group show {group}")
+        if user.groups == [group]:
+            raise Conflict(f"User {user.name} needs at least one group.", hint="Add another one before.")
+    for user in members:
+        _put(tx, user, [one for one in user.groups if one != group], by=by, reason=reason)
+
+
+def _put(tx: Transaction, user: UserRow, after: Collection[str], *, by: str, reason: str) -> None:
+    accounts.set_groups(tx, user.name, list(after))
+    groups.note_members(tx, user.name, user.groups, after, by=by, reason=reason.strip())
+
+
+def _users(tx: Transaction, names: Sequence[str], reach: Reach) -> list[UserRow]:
+    known = {one.name: one for one in accounts.list_users(tx.reader())}
+    for name in names:
+        if name not in known:
+            raise NotFound(f"There is no user {name}.", hint="See: lode user ls")
+        check_reach(known[name], reach)
+    return [known[name] for name in dict.fromkeys(names)]

@@ -1,0 +1,83 @@
+"""Hosts that get no jobs: what the writer stores of them, and which claims the hot process lets pass (ADR 0044)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from lodesman.decide.director.hosts import may_probe
+from lodesman.server.store.hosts import forget_failures, put_records
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.bookings import Attempt
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.sessions import PilotSession
+from lodesman.wire.hosts import HostName, HostRecord, HostState
+
+
+def set_hosts(
+    tx: Transaction, live: Live, changed: Collection[HostState], pilots: Iterable[int], *, forget: int = 0
+) -> None:
+    """Store these records. The claims of these `pilots`, whose hosts are shut now, wait no longer."""
+    put_records(tx, changed)
+    for pilot_id in pilots:
+        live.parked.end_of_pilot(tx, pilot_id)
+    if forget:
+        forget_failures(tx, forget)
+
+
+@dataclass(slots=True, eq=False)
+class ShutHost:
+    """A shut host, and the probe there: the `pilot` that asks for it (0: none) and, as soon as it has one, its `attempt`.
+
+    `resting`: what ends the polls that get nothing meanwhile.
+    """
+
+    record: HostRecord
+    pilot: int = 0
+    attempt: Attempt | None = None
+    resting: set[Callable[[], None]] = field(default_factory=set)
+
+    def answered(self, jobs: Iterable[Attempt]) -> None:
+        """The claim for the probe got these jobs: one or none."""
+        self.attempt = next(iter(jobs), None)
+        if self.attempt is None:
+            self.pilot = 0
+
+
+@dataclass(slots=True, eq=False)
+class HostGate:
+    """The hosts that are shut, as the hot process knows them. Belongs to the event loop; a claim costs one lookup."""
+
+    live: Live
+    sessions: Mapping[int, PilotSession]
+    shut: dict[HostName, ShutHost] = field(default_factory=dict)
+
+    def take(self, changed: Iterable[HostState]) -> None:
+        """From now on these hosts are shut, or not."""
+        for host, record in changed:
+            before = self.shut.pop(host, None)
+            resting = set() if before is None else before.resting
+            if record is not None and record.shut:
+                self.shut[host] = ShutHost(record, resting=resting)
+            else:
+                for end in list(resting):  # each takes itself out
+                    end()
+
+    def probe(self, host: ShutHost, pilot_id: int, now: float) -> bool:
+        """Whether a pilot of a shut host may ask for one job now: as the only one until something is known of that job."""
+        if host.pilot and not self._is_there(host):
+            host.pilot, host.attempt = 0, None
+        if host.pilot or not may_probe(host.record, now):
+            return False
+        host.pilot = pilot_id
+        return True
+
+    def has_probe(self, session: PilotSession, attempt: Attempt) -> ShutHost | None:
+        """The shut host of a pilot, if this attempt is the probe there."""
+        host = self.shut.get(session.host)
+        return host if host is not None and (host.pilot, host.attempt) == (session.id, attempt) else None
+
+    def _is_there(self, host: ShutHost) -> bool:
+        """Whether the probe may still come or go on: its pilot lives, and has it."""
+        lives = host.pilot in self.sessions
+        return lives and (host.attempt is None or host.attempt in self.live.pilots.held.get(host.pilot, ()))

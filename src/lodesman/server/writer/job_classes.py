@@ -1,0 +1,219 @@
+"""Job classes: what the writer stores of them, and the classes that jobs are made of from then on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+
+from msgspec.structs import replace
+
+from lodesman.base.errors import Conflict, LodesmanError, TooLarge
+from lodesman.decide.resources import Fault, FilePosition, ResourceTree, written_jc_lists
+from lodesman.languages.gridengine.vocabulary import Vocabulary
+from lodesman.languages.jobclass import (
+    Classes,
+    ClassRefusal,
+    classes_of,
+    read_class,
+    refuse_delete,
+    refuse_edit,
+)
+from lodesman.languages.jobclass.classes import ClassesOfUser, UsableClass
+from lodesman.languages.jobclass.editing import Author, ClassEdit, error_of, one_error
+from lodesman.languages.jobclass.model import TEMPLATE, JobClass
+from lodesman.languages.jobclass.rights import RefusalReason
+from lodesman.languages.jobs.record import shown
+from lodesman.languages.quota.rules import FilterTag
+from lodesman.server.store import Reader
+from lodesman.server.store.accounts import user_named
+from lodesman.server.store.job_classes import (
+    classes_changed_by,
+    drop_class,
+    job_classes,
+    put_class,
+    switch_class,
+)
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.quotas import QuotaRules
+from lodesman.wire.job_classes import JobClassSection
+
+log = logging.getLogger(__name__)
+
+
+class ClassesMoved(Conflict):
+    """Classes were changed after a change was judged: it has to be judged again."""
+
+
+def load_classes(db: Reader, vocabulary: Vocabulary, section: JobClassSection) -> Classes:
+    """All classes as they are stored, under this configuration."""
+    return replace(classes_of(_stored(db), vocabulary).under(vocabulary, section), version=0)
+
+
+def _stored(db: Reader) -> Iterator[JobClass]:
+    for one in job_classes(db):
+        # Keys that have become two names of one resource do not take a class away.
+        said = read_class(one.text, canonical=lambda _, key: key)
+        if said.job_class is None:
+            faults = "; ".join(map(str, said.faults))
+            log.error("a job class does not hold: %s", faults, extra={"job_class": one.name})
+        else:
+            yield replace(said.job_class, disabled=one.disabled, revision=one.revision)
+
+
+class ClassRules:
+    """The classes of this moment: `now` as of the last commit, for any thread; `latest` with what the writer has not
+    committed yet, for the writer's thread alone.
+    """
+
+    def __init__(self, classes: Classes) -> None:
+        self.now = self.latest = classes
+
+    def use(self, tx: Transaction, classes: Classes) -> None:
+        """From the commit on these are the classes."""
+        tx.undo.append(partial(setattr, self, "latest", self.latest))
+        self.latest = classes
+        tx.afterwards.append(partial(setattr, self, "now", classes))
+
+
+def configure_classes(tx: Transaction, rules: ClassRules, classes: Classes) -> None:
+    """The same classes under a new configuration. Raises ClassesMoved."""
+    _need(rules, classes)
+    rules.use(tx, classes)
+
+
+def set_classes(tx: Transaction, rules: ClassRules, edit: ClassEdit, by: Author, *, most: int) -> None:
+    """Store new classes, or changes of some: all or none. `most`: of one user; 0: unlimited. Raises ClassesMoved, TooLarge.
+
+    The classes of a user are those of which the last change was the user's: owners can be anybody.
+    """
+    _need(rules, edit.after)
+    if most and not by.is_manager:
+        count = len(classes_changed_by(tx, by.name) | edit.changed.keys())
+        if count > most:
+            raise TooLarge(
+                f"{by.name} would have {count} job classes; at most {most} are allowed.",
+                hint="Remove some, or ask an administrator for more: job_classes in [limits].",
+                limit=most, size=count,
+            )  # fmt: skip
+    for name, one in edit.changed.items():
+        put_class(tx, one, edit.texts[name], by.name)
+    rules.use(tx, edit.after)
+
+
+def _need(rules: ClassRules, after: Classes) -> None:
+    if after.version != rules.latest.version + 1:
+        raise ClassesMoved("Job classes were changed at the same time.", hint="Try again.")
+
+
+def remove_classes(
+    tx: Transaction,
+    rules: ClassRules,
+    quotas: QuotaRules,
+    names: Iterable[str],
+    by: Author,
+    *,
+    tree: ResourceTree,
+) -> None:
+    """Remove classes: all or none, and none that a jc_list in `tree` names. Jobs that were made of them stay. Raises what
+    `one_error` makes of all refusals.
+    """
+    faults: list[LodesmanError] = []
+    gone = dict.fromkeys(names)
+    for name in gone:
+        found = rules.latest.find(name) if "." not in name else None
+        if isinstance(found, tuple):
+            refusal = refuse_edit(found[0], by.name, is_manager=by.is_manager)
+            refusal = refusal or refuse_delete(name, _places(name, rules.latest, quotas, tree))
+        else:
+            refusal = found or ClassRefusal(
+                reason=RefusalReason.UNKNOWN, sentence=_VARIANT.format(shown(name, 80))
+            )
+        if refusal:
+            faults.append(error_of(refusal, job_class=name))
+    if faults:
+        raise one_error(faults)
+    for name in gone:
+        drop_class(tx, name)
+    rules.use(tx, rules.latest.with_states(gone))
+
+
+_VARIANT = 'No job class "{}": whole classes are removed. A variant goes when its class is changed.'
+
+
+def _places(name: str, classes: Classes, quotas: QuotaRules, tree: ResourceTree) -> Iterator[str]:
+    """What names a class, or a variant of it."""
+    if classes.default_jc.partition(".")[0] == name:
+        yield "default_jc of the configuration"
+    for quota_set in {**quotas.in_use, **quotas.sets}.values():
+        filters = (rule.filters.get(FilterTag.JCS) for rule in quota_set.rules)
+        named = {one for found in filters if found for one in (*found.names, *found.excluded)}
+        if any(one.partition(".")[0] == name for one in named):
+            yield f"the quota set {quota_set.name}"
+    named_by = (place for place, _, lists in written_jc_lists(tree) if lists.names_class(name))
+    yield from (f"the jc_list of {place}" for place in dict.fromkeys(named_by))
+
+
+def unknown_classes(tree: ResourceTree, classes: Classes) -> Iterator[Fault]:
+    """The classes and variants that do not exist (any more): of default_jc, which refuses jobs without a class, and of each
+    jc_list, which lets no job in by that name.
+    """
+    usual = classes.default_jc
+    if usual and usual.upper() != "NONE" and isinstance(classes.find(usual), ClassRefusal):
+        yield Fault(
+            message=f'default_jc: no job class or job class variant "{usual}"; jobs that ask for none are refused',
+            source=FilePosition(file="configuration", section="job_classes"),
+        )
+    for place, source, lists in written_jc_lists(tree):
+        for name in lists.classes():
+            job_class, _, variant = name.partition(".")
+            known = classes.by_name.get(job_class)
+            if known is None or (variant and variant not in known.variants):
+                yield Fault(
+                    message=f'JcList of {place}: no job class or job class variant "{name}"', source=source
+                )
+
+
+def switch_classes(tx: Transaction, rules: ClassRules, names: Iterable[str], by: Author, *, on: bool) -> None:
+    """Enable or disable classes and variants: all or none. Raises what `one_error` makes of all refusals."""
+    faults: list[LodesmanError] = []
+    changed: dict[str, JobClass] = {}
+    refusals: dict[str, ClassRefusal | None] = {}
+    for wanted in dict.fromkeys(names):
+        found = rules.latest.find(wanted)
+        if isinstance(found, tuple):
+            job_class, variants = found
+            if job_class.name not in refusals:
+                refusals[job_class.name] = refuse_edit(job_class, by.name, is_manager=by.is_manager)
+            refusal = refusals[job_class.name]
+            if job_class.name == TEMPLATE and not refusal:
+                sentence = "The job class template has no jobs: there is nothing to enable or disable."
+                refusal = ClassRefusal(reason=RefusalReason.TEMPLATE, sentence=sentence)
+        else:
+            refusal = found
+        if refusal:
+            faults.append(error_of(refusal, job_class=wanted))
+        elif isinstance(found, tuple):
+            before = changed.get(job_class.name) or job_class
+            changed[job_class.name] = before.switched(variants, on=on)
+    if faults:
+        raise one_error(faults)
+    for name, one in changed.items():
+        switch_class(tx, name, one.disabled, by.name)
+    rules.use(tx, rules.latest.with_states(changed))
+
+
+def groups_of(db: Reader, owner: str) -> tuple[str, ...]:
+    """The groups of an account; none if it is gone."""
+    account = user_named(db, owner)
+    return tuple(account.groups) if account else ()
+
+
+def usable_by(db: Reader, owner: str, classes: Callable[[], Classes]) -> UsableClass:
+    """The classes that may be suggested to this user. Nothing is read before one is."""
+
+    @cache
+    def own() -> ClassesOfUser:
+        return classes().of(owner, groups_of(db, owner))
+
+    return lambda listed: own().usable(listed)

@@ -1,0 +1,231 @@
+"""What the writer's thread keeps in memory: task queues, SubmitPools, pilots, parked claims.
+
+All of it is derived from the database, and is undone with a batch that fails. Every method that changes it takes the
+transaction and registers its inverse.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from msgspec.structs import asdict
+
+from lodesman.decide.masks.bits import numbered
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.resources import QueueId
+from lodesman.server.store import Reader, Writer
+from lodesman.server.store.claim_log import replay
+from lodesman.server.store.director import closings
+from lodesman.server.store.ids import Ids
+from lodesman.server.store.read.pilots import (
+    bound_attempts,
+    joined_pilots,
+    pilots_with_stalled_jobs,
+    stop_orders,
+)
+from lodesman.server.store.read.submit_pools import PassRow, last_pass
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write import attempts, submit_pools
+from lodesman.server.store.write.attempts import Claimed
+from lodesman.server.writer.bookings import AHEAD, BEYOND, MOST_HANDED_IN, Attempt, Bookings, Held, fitting
+from lodesman.server.writer.dependents import Dependents
+from lodesman.server.writer.pool_map import PoolMap
+from lodesman.server.writer.sessions import ConfiguredOffer, HostLoads, known_pilots
+from lodesman.server.writer.waiting import TaskQueues
+from lodesman.wire.accounts import LimitSection
+from lodesman.wire.service import Repaired
+from lodesman.wire.vocabulary import Waking
+
+# A pilot has no more jobs ahead than it ended in this time: what it runs within a second, and what is on its way.
+AHEAD_SECONDS: Final = 1.5
+
+
+class _LivePools(PoolMap):
+    """SubmitPools, the bits of CE queues, and the last pass over them."""
+
+    last_pass: PassRow
+
+    def number(self, tx: Transaction, queues: Iterable[QueueId]) -> None:
+        """Give each of these queues a bit; those that have one keep it."""
+        before, found = self.bits, numbered(queues, self.bits)
+        if len(found) > len(before):
+            tx.undo.append(partial(setattr, self, "bits", before))
+            self.bits = found
+            submit_pools.insert_bits(tx, {queue: found[queue] for queue in found.keys() - before})
+
+    def forget_pools(self, tx: Transaction, gone: Iterable[str]) -> None:
+        """No job needs these SubmitPools any more."""
+        tx.undo.append(partial(self.put, self.put(dict.fromkeys(gone))))
+        submit_pools.pools_changed(tx)
+
+    def passed(self, tx: Transaction, config: str) -> PassRow:
+        """All SubmitPools were evaluated by this configuration."""
+        tx.undo.append(partial(setattr, self, "last_pass", self.last_pass))
+        self.last_pass = PassRow(self.last_pass.id + 1, tx.now, config)
+        return self.last_pass
+
+
+class _LivePilots:
+    """Pilots that have joined and not ended, and what they are to do.
+
+    `running`: only these are given jobs; `silent`: of them, those whose silence was noted. `stop_orders`: pilot -> attempt
+    -> reason: live attempts whose payload the pilot must stop. `last_claims`: pilot -> (claim token, answer), so that a
+    lost answer can be asked for again. `held`: pilot -> live attempt -> what it holds. `freed`: pilots that hold less since
+    this batch. `offers`: what a queue offers a VO on a host (None: on any), by the configuration; None at the start.
+    `bound`: pilot -> the live attempt that waits for it alone (`commands.bound`).
+    """
+
+    def __init__(self, db: Reader) -> None:
+        self.running = {pilot.id for pilot in joined_pilots(db)}
+        self.silent = pilots_with_stalled_jobs(db)
+        self.stop_orders: dict[int, dict[Attempt, str]] = {}
+        self.last_claims: dict[int, tuple[str, list[Claimed]]] = {}
+        self.offers: Callable[[str, QueueId, str | None], ConfiguredOffer | None] | None = None
+        self.held: dict[int, dict[Attempt, Held]] = {}
+        self.freed: set[int] = set()
+        # By pilot: when attempts ended, and how many.
+        self._ended: dict[int, deque[tuple[float, int]]] = {}
+        self.bound = bound_attempts(db)
+        for pilot, job, number, reason in stop_orders(db):
+            self.stop_orders.setdefault(pilot, {})[job, number] = reason
+
+    def order_stop(
+        self, tx: Transaction, pilot_id: int, attempt: Attempt, *, attempt_id: int, reason: str
+    ) -> None:
+        """Let a pilot stop a live attempt when it is next heard. The order is stored: a restart does not lose it."""
+        tx.put(self.stop_orders.setdefault(pilot_id, {}), attempt, reason)
+        attempts.order_stop(tx, attempt_id, reason)
+
+    def hold(
+        self, tx: Transaction, pilot_id: int, attempt: Attempt, key: TaskQueueKey, place: RunPlace, *,
+        ahead: bool = False,
+    ) -> None:  # fmt: skip
+        """A pilot has a live attempt from now on; `ahead`: to run later."""
+        held = self.held.get(pilot_id)
+        if held is None:
+            held = self.held[pilot_id] = {}
+        held[attempt] = (AHEAD if ahead else key.cores, key.memory_mb, key, place)
+        tx.undo.append(partial(held.pop, attempt, None))
+
+    def ahead_of(self, pilot_id: int) -> int:
+        """How many attempts a pilot has ahead, with those that it says it runs beyond its size. Any thread may ask."""
+        return sum(one[0] < 0 for one in list(self.held.get(pilot_id, {}).values()))
+
+    def runs_beyond(self, pilot_id: int) -> bool:
+        """Whether a pilot says that it runs more than it can at once. Any thread may ask."""
+        return any(one[0] == BEYOND for one in list(self.held.get(pilot_id, {}).values()))
+
+    def note_ended(self, tx: Transaction, pilot_id: int, count: int) -> None:
+        """Count attempts of a pilot that ended now by themselves."""
+        tx.afterwards.append(partial(self._count_ended, pilot_id, tx.now, count))
+
+    def _count_ended(self, pilot_id: int, at: float, count: int) -> None:
+        ends = self._ended.setdefault(pilot_id, deque())
+        ends.append((at, count))
+        self.ended_lately(pilot_id, at)
+
+    def ended_lately(self, pilot_id: int, now: float) -> int:
+        """How many attempts of a pilot ended by themselves in the last `AHEAD_SECONDS`."""
+        ends = self._ended.get(pilot_id, deque())
+        while ends and not 0 <= now - ends[0][0] <= AHEAD_SECONDS:
+            ends.popleft()
+        return sum(count for _, count in ends)
+
+    def started(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
+        """The payload of a live attempt runs, by its pilot's word: `fit` says whether there is room for it."""
+        held = self.held.get(pilot_id, {})
+        if attempt in held and held[attempt][0] == AHEAD:
+            tx.put(held, attempt, (BEYOND, *held[attempt][1:]))
+
+    def fit(self, tx: Transaction, pilot_id: int, cores: int, memory_mb: float) -> None:
+        """What a pilot of that size (0 MB: unknown) runs holds what it asked for, as far as that fits. The rest still counts
+        as ahead: the end of what ran before may be on its way.
+        """
+        held = self.held.get(pilot_id, {})
+        for attempt, one in fitting(held, cores, memory_mb).items():
+            tx.put(held, attempt, one)
+
+    def handed_in(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
+        """The payload of a live attempt has ended: it holds nothing."""
+        held = self.held.get(pilot_id, {})
+        # One that nobody said was started is handed in only as one of few.
+        is_late = attempt in held and held[attempt][0] == AHEAD
+        if is_late and sum(one[0] == 0 for one in held.values()) >= MOST_HANDED_IN:
+            return
+        if attempt in held:
+            tx.put(held, attempt, (0, 0, *held[attempt][2:]))
+            self.freed.add(pilot_id)
+
+    def stopped(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> str | None:
+        """A live attempt has ended: the reason of the order to stop it, None if there was none."""
+        held = self.held.get(pilot_id)
+        if held:
+            tx.drop(held, attempt)
+            self.freed.add(pilot_id)
+        if self.bound.get(pilot_id) == attempt:
+            tx.drop(self.bound, pilot_id)
+        orders = self.stop_orders.get(pilot_id)
+        return tx.drop(orders, attempt) if orders else None
+
+    def ended(self, tx: Transaction, pilot_id: int) -> None:
+        """A pilot has ended with all its attempts: it may claim no more, there is nothing to order or to repeat."""
+        tx.discard(self.running, pilot_id)
+        tx.discard(self.silent, pilot_id)
+        tx.afterwards.append(partial(self._forget, pilot_id))
+
+    def _forget(self, pilot_id: int) -> None:
+        self.stop_orders.pop(pilot_id, None)
+        self.last_claims.pop(pilot_id, None)
+        self.held.pop(pilot_id, None)
+        self._ended.pop(pilot_id, None)
+
+
+class Live:
+    """The writer's memory, read from the database. `ticks`: seconds of a clock that is never set. `announce`: how
+    the background process hears of what may bring work, after the commit; `go_on`: what begins another batch, if this one
+    leaves something to do.
+    """
+
+    def __init__(
+        self, db: Writer, *, rng: random.Random, now: float, packs: bool = True,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        """`packs`: whether jobs are packed into pilots that run several at once."""
+        replay(db)
+        self.rng = rng
+        self.limits = LimitSection()
+        self.announce: Callable[[Waking], None] = lambda _: None
+        self.go_on: Callable[[object], None] = lambda _: None
+        self.ids = Ids(db)
+        self.pools = _LivePools.load(db)
+        self.pools.last_pass = last_pass(db)
+        self.pilots = _LivePilots(db)
+        # What claims of this batch take beyond what is free, when all others have what they can run now.
+        self.ahead: list[Callable[[Transaction], None]] = []
+        self.queues = TaskQueues(db, self.ids, self.pools, now=now)
+        self.queues.packs = packs
+        self.queues.index.delays.ticks = ticks
+        self.parked = self.queues.parked
+        self.hosts = HostLoads(row.node for row in known_pilots(db))
+        self.mask = closings(db)
+        self.order = Dependents(db)
+        self.bookings = Bookings(self.queues.index, self.pilots.held)
+        # What was found wrong in what is stored, and mended, since the start: by kind.
+        self.repaired: Counter[str] = Counter()
+        self.bookings.read(db)
+
+    def note_repaired(self, tx: Transaction, repaired: Repaired) -> None:
+        """Count what was mended, when it is committed."""
+        found = asdict(repaired)
+        if any(found.values()):
+            tx.afterwards.append(partial(self.repaired.update, found))
+
+    def attempts(self, wanted: int) -> int:
+        """How many attempts a job may have that asks for `wanted`."""
+        return min(wanted, self.limits.attempts or wanted)

@@ -1,0 +1,44 @@
+"""What is answered when jobs are named that are not there, that the caller may not see, or that were purged."""
+
+from __future__ import annotations
+
+from lodesman.base.errors import NotFound
+from lodesman.server.store import Reader
+from lodesman.server.store.read.jobs import has_submission, was_given_out
+from lodesman.server.writer.control import ControlOutcome
+
+
+def name_missing(db: Reader, out: ControlOutcome) -> None:
+    """Say of each range without a job that the caller may touch that it has none. Raises NotFound if all are such."""
+    faults = []
+    for one in out.ranges:
+        if not one.changed + one.refused:
+            if one.last in out.own:
+                out.refuse(one.first, "it was purged", count=one.last - one.first + 1, of=one)
+                continue
+            known = has_submission(db, one.first, one.last) or not was_given_out(db, one.last)
+            faults.append(unseen(one.first, one.last) if known else no_longer_known(one.first, one.last))
+            one.reason = faults[-1].message
+    if len(faults) == len(out.ranges):
+        raise faults[0]
+
+
+def no_longer_known(first: int, last: int | None = None) -> NotFound:
+    """What is answered when jobs are named that were purged: their ids were given out, and nothing has them."""
+    last = first if last is None else last
+    which = f"Job {first} is" if first == last else f"The jobs from {first} to {last} are"
+    return NotFound(
+        f"{which} no longer known.",
+        hint="The server purges jobs some time after they have ended (keep_days in its configuration); or its database was "
+        "restored from an older backup.",
+        first=first,
+        last=last,
+    )
+
+
+def unseen(first: int, last: int) -> NotFound:
+    """What is answered when jobs are named that are not there, or that the caller may not see."""
+    which = f"Job {first} was" if first == last else f"Jobs {first}-{last} were"
+    return NotFound(
+        f"{which} not found, or you may not see {'it' if first == last else 'them'}.", first=first, last=last
+    )

@@ -1,0 +1,329 @@
+"""Jobs that wait for other jobs: who may wait for whom, and what follows at the end of a batch from the jobs that ended in
+it (ADR 0070).
+
+While no job waits for others, the end of a job costs a test for an empty dictionary.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from lodesman.base.errors import InvalidJob, TooLarge, counted
+from lodesman.languages.jobs.order import ParentRange, failed_parent, parent_ranges
+from lodesman.languages.jobs.spec import TERMINAL, JobSpec
+from lodesman.server.store.order import DependencyRow, delete_dependency, waiting_without_parents
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write import attempts, cohorts, jobs
+from lodesman.server.store.write.jobs import JobRow
+from lodesman.server.writer.claim import serve_parked
+from lodesman.server.writer.control import ControlOutcome, apart
+from lodesman.server.writer.dependents import Dependency, Settling
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.missing_jobs import unseen
+from lodesman.server.writer.settling import FREE, Settle
+from lodesman.wire.vocabulary import JobState
+
+MOST_PARENTS: Final = 1_000
+"""Submissions that one job waits for."""
+_MOST_ROWS: Final = 1_000
+"""Rows that are read at the end of one batch."""
+_FEW_ROWS: Final = 16
+_FEW_MEMBERS: Final = 64
+_NAMES: Final = ("After", "AfterOk")
+_FORGOTTEN: Final = "what it waited for was not stored"
+
+log = logging.getLogger(__name__)
+
+
+class WaitsFor(Struct, frozen=True, gc=False):
+    """Members [start, stop) of a submission wait for jobs: `after` until they have ended, `after_ok` until they are Done.
+    `cancel`: they are killed if one fails, else held.
+    """
+
+    start: int
+    stop: int
+    after: Sequence[ParentRange]
+    after_ok: Sequence[ParentRange]
+    cancel: bool
+
+
+def waits_of(spec: JobSpec, run: range) -> WaitsFor:
+    """What the members of a description wait for. Raises InvalidJob."""
+    after, after_ok = parent_ranges(spec.after), parent_ranges(spec.after_ok)
+    both = [*after, *after_ok]
+    name = "After" if any(one.by_index for one in after) else "AfterOk"
+    if any(one.by_index for one in both):
+        if len(both) > 1:
+            raise InvalidJob(
+                f"{name}: a range with :index is the only one.",
+                hint="Members that wait by index wait for nothing else.",
+                attribute=name,
+            )
+        parents = both[0].last - both[0].first + 1
+        if parents != len(run):
+            raise InvalidJob(
+                f"{name}: {counted(len(run), 'job')} cannot wait by index for {parents:,}.",
+                hint="Give as many, or leave :index out: then each waits for all.",
+                attribute=name,
+            )
+    return WaitsFor(run.start, run.stop, after, after_ok, spec.on_parent_failure == "cancel")
+
+
+def rows_of(
+    tx: Transaction, waits: Iterable[WaitsFor], owner: str, *, base: int, number: int
+) -> list[DependencyRow]:
+    """Who waits for whom. They exist already, so that no jobs wait for each other. Raises TooLarge, InvalidJob."""
+    rows = []
+    for one in waits:
+        found: list[DependencyRow] = []
+        for ok, ranges in enumerate((one.after, one.after_ok)):
+            for parents in ranges:
+                for block in _blocks(tx, parents, owner, base, _NAMES[ok]):
+                    first, last = (
+                        max(parents.first, block.base),
+                        min(parents.last, block.base + block.count - 1),
+                    )
+                    found.append(DependencyRow(
+                        base + one.start, first, ok, base + one.stop - 1, last, parents.by_index, one.cancel, number,
+                        block.submission, block.base,
+                    ))  # fmt: skip
+        if len(found) > MOST_PARENTS:
+            raise TooLarge(
+                f"A job would wait for jobs of {len(found):,} submissions; it may for those of {MOST_PARENTS:,}.",
+                hint="Submit the jobs that it waits for together, as one array or batch.",
+                limit=MOST_PARENTS,
+                size=len(found),
+            )
+        if len(found) > 1 and any(row.by_index for row in found):
+            raise InvalidJob(
+                "A range with :index has jobs of several submissions.",
+                hint="Name members of one array.",
+                attribute="AfterOk",
+            )
+        rows += found
+    return rows
+
+
+def _blocks(
+    tx: Transaction, parents: ParentRange, owner: str, base: int, name: str
+) -> Iterator[jobs.IdBlock]:
+    """The submissions of jobs, which must be there, the user's own, and older. Raises InvalidJob."""
+    at, left = parents.first, MOST_PARENTS
+    if parents.last >= base:
+        raise _not_there(max(parents.first, base), parents.last, name)
+    for block in jobs.submissions_between(tx, parents.first, parents.last):
+        if block.base > at or block.owner != owner:
+            break
+        yield block
+        at, left = block.base + block.count, left - 1
+        if left < 0:
+            return  # too many, whatever follows
+    if at <= parents.last:
+        raise _not_there(at, parents.last, name)
+
+
+def _not_there(first: int, last: int, name: str) -> InvalidJob:
+    found = unseen(first, last)
+    return InvalidJob(
+        f"{name}: {found.message}", hint="A job waits for jobs of its owner that are submitted before it.",
+        attribute=name, first=first, last=last,
+    )  # fmt: skip
+
+
+def end_batch(live: Live, tx: Transaction) -> None:
+    """Free jobs that waited for those that have ended, then let parked claims choose; called at the end of each batch."""
+    if _step(tx, live):
+        tx.answers.append((live.go_on, None))
+    serve_parked(live, tx)
+
+
+def _step(tx: Transaction, live: Live) -> bool:
+    """Judge what has ended in this batch, a limited number of jobs; true if there is more to do."""
+    book, seen, room = live.order, 0, _MOST_ROWS
+    while True:
+        book.note(tx, tx.ended[seen:])
+        seen = len(tx.ended)
+        if room <= 0 or not (book.settling or book.due):
+            return bool(book.settling or book.due)
+        if book.settling:
+            room -= _go_on(tx, live)
+        else:
+            room -= _judge(tx, live, next(iter(book.due)), room)
+
+
+def free_forgotten(tx: Transaction, live: Live) -> int:
+    """Of the reconciler: no job waits for others of which nothing is stored. Returns how many were freed."""
+    freed = 0
+    for tq_id, key, waiting in list(live.queues.index.queues()):
+        if key.waits_for_jobs and waiting:
+            live.queues.claims.write_cursors(tx)
+            ids = waiting_without_parents(tx.reader(), tq_id, most=_MOST_ROWS)
+            if ids:
+                apart_ids = apart((one[0], one[-1]) for one in ids)
+                freed += _settle(tx, live, apart_ids, JobState.WAITING, _FORGOTTEN).changed
+                log.error("jobs waited for none", extra={"task_queue": tq_id, "first": ids[0][0]})
+    return freed
+
+
+def _judge(tx: Transaction, live: Live, one: Dependency, room: int) -> int:
+    """Judge the parents of a dependency that may have ended; returns how many rows were read."""
+    one.keep(tx)
+    live.queues.claims.write_cursors(tx)
+    used = 1
+    while one.todo and used < room:
+        run = one.todo.pop()
+        spans, stop, read = _look(tx, one.row, run, most=room)
+        used += read
+        if stop < run.stop:
+            one.todo.append(range(stop, run.stop))
+        fault = _take(tx, live, one.row, spans)
+        if fault:
+            _free(tx, live, one, _on_failure(one.row), fault)
+            return used
+    return used if one.todo else used + _search(tx, live, one, room - used)
+
+
+def _search(tx: Transaction, live: Live, one: Dependency, room: int) -> int:
+    """Find the first parent that has not ended; returns how many rows were read."""
+    used, portion = 0, _FEW_ROWS
+    while one.search is not None and used < room:
+        if one.search > one.row.last:
+            _complete(tx, live, one)
+            return used
+        run = range(one.search, one.row.last + 1)
+        spans, stop, read = _look(tx, one.row, run, most=portion)
+        used, portion = used + read, min(2 * portion, _MOST_ROWS)
+        pending = next((span.start for span in spans if not span.ended), None)
+        one.search, one.watched = (stop, 0) if pending is None else (None, pending)
+    if one.search is None:
+        tx.drop(live.order.due, one)
+    return used
+
+
+def _take(tx: Transaction, live: Live, row: DependencyRow, spans: Iterable[_Span]) -> str:
+    """Free, hold or cancel members by index; of other dependencies the first failure is returned."""
+    for span in spans:
+        fault = span.fault if row.ok else ""
+        if fault and not row.by_index:
+            return fault
+        if row.by_index and span.ended:
+            rest: tuple[range, ...] = (
+                range(row.job_id + span.start - row.first, row.job_id + span.stop - row.first),
+            )
+            new = _on_failure(row) if fault else JobState.WAITING
+            while rest:
+                rest = _settle(tx, live, rest, new, fault or FREE, few=_FEW_MEMBERS).rest
+    return ""
+
+
+def _on_failure(row: DependencyRow) -> JobState:
+    return JobState.KILLED if row.cancel else JobState.HELD
+
+
+def _complete(tx: Transaction, live: Live, one: Dependency) -> None:
+    """All parents have ended as wanted."""
+    if one.row.by_index or len(live.order.beside(one)) > 1:
+        delete_dependency(tx, one.row)
+        live.order.end(tx, one)
+    else:
+        _free(tx, live, one, JobState.WAITING, FREE)
+
+
+def _free(tx: Transaction, live: Live, one: Dependency, new: JobState, reason: str) -> None:
+    """The jobs wait for nothing any more. They are moved in portions; the rows of who waits go when that is done."""
+    book, ids = live.order, range(one.row.job_id, one.row.last_job + 1)
+    waiter = book.beside(one)
+    tx.put(book.settling, ids[0], Settling((ids,), new, reason, [gone.row for gone in waiter]))
+    for gone in waiter:
+        book.end(tx, gone)
+
+
+def _go_on(tx: Transaction, live: Live) -> int:
+    """Move a portion of the jobs that wait no more; returns how many rows that was."""
+    settling = live.order.settling
+    job_id, found = next(iter(settling.items()))
+    out = _settle(tx, live, found.rest, found.new, found.reason)
+    if out.rest:
+        tx.put(settling, job_id, found._replace(rest=out.rest))
+        return _MOST_ROWS
+    tx.drop(settling, job_id)
+    for row in found.rows:
+        delete_dependency(tx, row)
+    return 1 + min(out.changed, _MOST_ROWS // 10)
+
+
+def _settle(
+    tx: Transaction, live: Live, ids: tuple[range, ...], new: JobState, reason: str, *, few: int = 0
+) -> ControlOutcome:
+    return Settle(live, "settle", ids, reason, lambda *_: True, new=new, few=few).apply(tx)
+
+
+# --- the states of parents -----------------------------------------------------------------------------------
+
+
+class _Span(NamedTuple):
+    """Jobs with start <= id < stop: whether they have ended, and if so why that is a failure ('' if it is none)."""
+
+    start: int
+    stop: int
+    ended: bool
+    fault: str = ""
+
+
+def _look(tx: Transaction, row: DependencyRow, run: range, *, most: int) -> tuple[list[_Span], int, int]:
+    """The parents in a range, ascending; where it stopped, and how many rows were read. What is purged has ended well: of a
+    failure its dependents heard when it happened.
+    """
+    found = jobs.rows_between(tx, run.start, run.stop - 1, most=most)
+    stop = found[-1].id + 1 if len(found) >= most else run.stop
+    spans = [_of_row(tx, one) for one in found]
+    if len(found) < stop - run.start:
+        spans += _without_rows(tx, row, range(run.start, stop))
+        spans.sort()
+    return list(_filled(spans, run.start, stop)), stop, 1 + len(found)
+
+
+def _of_row(tx: Transaction, row: JobRow) -> _Span:
+    if row.state not in TERMINAL:
+        return _Span(row.id, row.id + 1, ended=False)
+    is_good = row.state is JobState.DONE
+    if row.state is JobState.DELETED:
+        last = attempts.last_attempt(tx, row)
+        is_good = last is not None and last.outcome == "Done"
+    return _Span(row.id, row.id + 1, True, "" if is_good else failed_parent(row.id, row.state, row.reason))
+
+
+def _without_rows(tx: Transaction, row: DependencyRow, ids: range) -> Iterator[_Span]:
+    """Members of arrays that no pilot took."""
+    run = range(ids.start - row.base, ids.stop - row.base)
+    for cohort in cohorts.cohorts_between(tx, row.parent_id, run):
+        holes = cohorts.holes_between(tx, cohort.id, run)
+        for one in cohorts.waiting_runs(cohort, holes, run):
+            yield _Span(row.base + one.start, row.base + one.stop, ended=False)
+        for hole in holes:
+            start, stop = max(hole.start, run.start) + row.base, min(hole.stop, run.stop) + row.base
+            if hole.state == JobState.HELD:
+                yield _Span(start, stop, ended=False)
+            elif hole.state != "Moved":
+                yield _Span(start, stop, True, failed_parent(start, hole.state, hole.reason))
+
+
+def _filled(spans: Iterable[_Span], start: int, stop: int) -> Iterator[_Span]:
+    """The spans, those that are alike as one, with what is missing between them."""
+    last = _Span(start, start, ended=True)
+    for span in (*spans, _Span(stop, stop, ended=True)):
+        for one in (_Span(last.stop, span.start, ended=True), span):
+            if one.start >= one.stop:
+                continue
+            if one.ended == last.ended and not (one.fault or last.fault):
+                last = last._replace(stop=one.stop)
+                continue
+            if last.start < last.stop:
+                yield last
+            last = one
+    if last.start < last.stop:
+        yield last

@@ -1,0 +1,226 @@
+"""The life of a pilot in the database: prepared, submitted, joined, ended."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from lodesman.base.errors import Conflict, Unauthorized, counted
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import QueueId
+from lodesman.server.store.read.pilots import PilotRow, pilot_by_stamp
+from lodesman.server.store.read.why import pilots_of_queue
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write import pilots
+from lodesman.server.store.write.pilots import PILOT_ENDED
+from lodesman.server.writer.bound import bind, settle, unbind
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.report import LOST
+from lodesman.server.writer.sessions import configured_part, rewritten
+from lodesman.server.writer.site_mask import why_drained
+from lodesman.server.writer.strays import end_all_attempts
+from lodesman.wire.hosts import reported_host
+from lodesman.wire.service import NewPilot
+from lodesman.wire.vocabulary import PilotState, Waking
+
+log = logging.getLogger(__name__)
+
+# How long a pilot that was lost may still hand in what it had: seconds.
+LATE_SECONDS = 7 * 86_400.0
+
+
+def hash_token(token: str) -> bytes:
+    """What is stored instead of a token."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def prepare_pilots(tx: Transaction, live: Live, new: Sequence[NewPilot]) -> list[int]:
+    """Store pilots and their join tokens before they are submitted; answers their ids. Of bound ones those for which there
+    are jobs: the first that gets none, and those after it, are not stored. Raises Conflict if a queue had more live
+    pilots than one of them wants there.
+    """
+    numbers = []
+    places = {QueueId(one.site, one.ce, one.queue) for one in new}
+    _check_room(tx, new)
+    leaving = {place: why_drained(tx, place) for place in places}
+    for pilot in new:
+        number, job = live.ids.pilot(), None
+        place = QueueId(pilot.site, pilot.ce, pilot.queue)
+        # As its queue is now, which the director may not know yet.
+        known = None if live.pilots.offers is None else live.pilots.offers(pilot.vo, place, None)
+        request = pilot.request if known is None else {**pilot.request, **configured_part(known)}
+        if pilot.bound:
+            job = None if leaving[place] else bind(tx, live, number, pilot, request)
+            if job is None:
+                break
+        numbers.append(number)
+        if pilot.forwards:
+            request = {**request, "described": True}
+        pilots.insert_pilot(tx, number, pilot, request, bound_job=job)
+        if leaving[place]:
+            pilots.drain_pilots_for(tx, [number], leaving[place])
+    return numbers
+
+
+def _check_room(tx: Transaction, new: Sequence[NewPilot]) -> None:
+    """What was found when they were made may not be so any more."""
+    most = {QueueId(one.site, one.ce, one.queue): one.most_there for one in new if one.most_there is not None}
+    for queue, limit in most.items():
+        there = len(pilots_of_queue(tx.reader(), queue))
+        if there + sum(queue == (one.site, one.ce, one.queue) for one in new) > limit:
+            words = f"{there} {'is' if there == 1 else 'are'} there or may still be started"
+            words = f"{queue} takes {counted(limit, 'pilot')}, and {words}."
+            hint = "Others were made at the same time; see: lode pilot ls"
+            raise Conflict(words, hint=hint, room=max(0, limit - there))
+
+
+def pilots_submitted(tx: Transaction, live: Live, outcome: Mapping[str, tuple[str | None, str]]) -> None:
+    """Store the batch system's answers: stamp -> native id, or None with the reason of a refusal.
+
+    A refusal aborts only a pilot of which nothing else was heard: a submission that took too long is taken for refused,
+    and its pilot may be there all the same.
+    """
+    for stamp, (native_id, reason) in outcome.items():
+        row = pilot_by_stamp(tx.reader(), stamp)
+        if row is None:
+            log.warning("a pilot was submitted that is not known", extra={"stamp": stamp})
+        elif native_id is not None:
+            pilots.set_native_id(tx, row.id, native_id)
+            pilots.set_state(tx, row, PilotState.SUBMITTED)
+        elif row.state is PilotState.PREPARED:
+            end_pilot(tx, live, row.id, PilotState.ABORTED, reason)
+        else:
+            details = {"stamp": row.stamp, "state": row.state.value}
+            log.warning("a pilot was refused that is known already", extra=details)
+
+
+class _FoundQueue(NamedTuple):
+    """The queue (site, CE, queue) of a pilot that found it out itself, and what is configured of it, as JSON."""
+
+    place: QueueId
+    request: str
+
+
+class Joined(NamedTuple):
+    """The answer to a pilot that joined: its row and its new token."""
+
+    row: PilotRow
+    token: str
+
+
+def unknown_join_token() -> Unauthorized:
+    """The refusal of a pilot that presents what no pilot has."""
+    return Unauthorized("This join token is unknown.", hint="It was used up, or the pilot is an old one.")
+
+
+def join_pilot(
+    tx: Transaction, live: Live, token: str, nonce: str, node: Mapping[str, Any], *,
+    found_queue: _FoundQueue | None = None,
+) -> Joined:  # fmt: skip
+    """A pilot exchanges its one-time join token for a token bound to its lease.
+
+    The same join token with the same nonce may be used again: the answer was lost. `found_queue`: the queue that it
+    found itself in, for a pilot that was sent to none, or forwarded. Raises Unauthorized for an unknown, used or expired
+    join token, Conflict if the pilot ended.
+    """
+    digest = hash_token(token)
+    found = pilots.join_token(tx, digest)
+    if found is None:
+        raise unknown_join_token()
+    pilot_id, expires_at, is_used, used_nonce = found
+    if is_used and (not nonce or used_nonce != nonce):
+        raise Unauthorized("This join token was used before by another process.")
+    if expires_at < tx.now:
+        raise Unauthorized("This join token has expired.")
+    row = pilots.need_pilot(tx, pilot_id=pilot_id)
+    if row.state is not PilotState.RUNNING and not pilots.set_state(tx, row, PilotState.RUNNING):
+        raise Conflict(f"Pilot {row.stamp} is {row.state} already.", pilot=row.id)
+    # A database that is restored can see that it did not make this one.
+    bound_token = f"{live.ids.incarnation}.{secrets.token_urlsafe(32)}"
+    report = msgspec.json.encode(node).decode()
+    pilots.set_joined(tx, row.id, node=report, host=reported_host(node.get("host")))
+    # With an earlier token of its own it wins nothing more.
+    live.parked.end_of_pilot(tx, row.id)
+    pilots.exchange_token(tx, row.id, digest=digest, nonce=nonce, token=hash_token(bound_token))
+    tx.add(live.pilots.running, row.id)
+    row = replace(row, joined_at=tx.now, node=report)
+    live.hosts.joined(tx, report, live.queues.index.look_anew)
+    if found_queue is not None:
+        row = replace(row, **found_queue.place._asdict(), request=found_queue.request)
+        pilots.set_place(tx, row)
+    # Its host is known from now on: a queue may offer something else there.
+    offer = live.pilots.offers and live.pilots.offers(row.vo, row.queue_id, reported_host(node.get("host")))
+    request = None if offer is None else rewritten(row.request, offer)
+    if request is not None:
+        row = replace(row, request=request)
+        pilots.set_requests(tx, [row.id], request)
+    # A pilot that joins where pilots have to leave, leaves.
+    reason = why_drained(tx, row.queue_id)
+    if reason:
+        pilots.drain_pilots_for(tx, [row.id], reason)
+        unbind(tx, live, [row.id], reason)
+        row = replace(row, drain=1, drain_reason=reason)
+    settle(tx, live, row)
+    return Joined(row, bound_token)
+
+
+def end_pilot(
+    tx: Transaction, live: Live, pilot_id: int, state: PilotState, reason: str, *, cause: str = LOST
+) -> int:
+    """A pilot is gone: it left, its batch system says so, or its lease ended. Its live attempts go back.
+
+    One that was lost with attempts may be alive behind a broken network: its token stays good for a while, for the
+    results of these attempts (`report.take_reports`, `sandboxes.check_attempt`) and nothing else. One that had ended
+    before stays as it ended; leftovers from then are searched for once more. Returns how many attempts were ended.
+    """
+    row = pilots.need_pilot(tx, pilot_id=pilot_id)
+    before = row.state in PILOT_ENDED
+    if not before and not pilots.set_state(tx, row, state, reason):
+        return 0
+    tx.answers.append((live.announce, Waking.PILOT_ENDED))
+    live.parked.end_of_pilot(tx, pilot_id)
+    ended = end_all_attempts(live, tx, pilot_id, cause, why=reason)
+    lost = (row.state if before else state) is PilotState.LOST
+    expires = tx.now + LATE_SECONDS if ended else None
+    pilots.end_tokens(tx, pilot_id, keep_working=lost and bool(before or ended), expires_at=expires)
+    return ended
+
+
+def drain_pilots(tx: Transaction, live: Live, pilot_ids: Iterable[int], reason: str = "") -> int:
+    """Ask pilots to finish what they run and leave; those that wait for jobs are answered now.
+
+    Without a reason an administrator said so, and nothing takes it back. Returns how many were still there.
+    """
+    changed = 0
+    for pilot_id in pilot_ids:
+        changed += pilots.drain_pilot(tx, pilot_id, reason)
+        live.parked.end_of_pilot(tx, pilot_id)
+        unbind(tx, live, [pilot_id], "it was drained")
+    return changed
+
+
+def believed(row: PilotRow, told: QueueId, policy: Policy) -> _FoundQueue | None:
+    """The queue that a pilot named, if it is believed; None if not, or if the pilot was sent to a queue that does not
+    forward.
+    """
+    if not row.sent_to and (all(row.queue_id) or not row.queue_id.covers(told)):
+        return None
+    offer = policy.vo_config(row.vo).offer(told)
+    if offer is None:  # its access list does not admit the VO
+        return None
+    return _FoundQueue(told, msgspec.json.encode(asdict(offer.request)).decode())
+
+
+def presented(number: int, pools: Sequence[str] | None, served: Sequence[str]) -> dict[str, int]:
+    """What is kept of the SubmitPools that a pilot presents, beside those that its queue serves now."""
+    if pools is None:
+        return {"pass": number, "serves": len(served)}
+    stale = len(set(pools).symmetric_difference(served))
+    return {"pass": number, "presented": len(pools), "serves": len(served), "stale": stale}

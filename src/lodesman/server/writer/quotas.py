@@ -1,0 +1,371 @@
+"""Limits on what runs: quota sets, which the writer stores, with those of sites, and the rules that hold from then on."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial, reduce
+from math import inf
+from operator import and_
+from types import MappingProxyType
+from typing import Final
+
+from lodesman.base.errors import Conflict, NotFound, SyntaxFault
+from lodesman.decide.matching.delays import DelayRules
+from lodesman.decide.matching.joined_book import joined
+from lodesman.decide.matching.limit_rules import BucketUse, RuleBook, RunPlace
+from lodesman.decide.matching.limit_takers import values_shown
+from lodesman.decide.matching.place_book import PlaceBook, concerns
+from lodesman.decide.matching.quota_book import QuotaBook
+from lodesman.decide.matching.spots import Spot
+from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.resources import PlaceLimit
+from lodesman.languages.gridengine.values import Value
+from lodesman.languages.gridengine.vocabulary import Vocabulary
+from lodesman.languages.quota.matching import learn
+from lodesman.languages.quota.reading import read_quota_sets
+from lodesman.languages.quota.rules import FilterTag, QuotaSet, write_quota_sets
+from lodesman.server.store.accounts import groups_by_user
+from lodesman.server.store.audit import note as noted
+from lodesman.server.store.quotas import StoredQuotas, drop_quotas, put_quotas
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.sessions import HostLoads
+from lodesman.wire.accounts import AuditNote
+from lodesman.wire.nodes import QueueId
+from lodesman.wire.quotas import NEXT_START, BucketRow, FullBucket, Waiter
+from lodesman.wire.service import Limited, LimitsAt
+
+log = logging.getLogger(__name__)
+
+_MOST_SHOWN = 20
+MOST_NAMED: Final = 5
+# More than are named, since who asks may see those of one VO only.
+_MOST_OWNERS: Final = 50
+# Rules whose buckets are gone through at a time.
+PART: Final = 10
+NO_ACCOUNTS: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
+FullBucketKey = tuple[str, ...]
+_Write = Callable[[Transaction], None]
+
+
+def sets_stored(stored: Iterable[StoredQuotas], vocabulary: Vocabulary) -> dict[str, QuotaSet]:
+    """The sets by name, as they are read now."""
+    found: dict[str, QuotaSet] = {}
+    for row in stored:
+        faults: list[SyntaxFault] = []
+        found |= {one.name: one for one in read_quota_sets(row.text, vocabulary.complexes, faults=faults)}
+        for fault in faults:
+            log.error("a quota set does not hold: %s", fault, extra={"quota_set": row.name})
+    return found
+
+
+def limit_rules(
+    sets: Iterable[QuotaSet], vocabulary: Vocabulary, of_places: Iterable[PlaceLimit], hosts: HostLoads,
+    is_open: Callable[[str], bool] = lambda _: True,
+) -> RuleBook:  # fmt: skip
+    """All that limits what runs: quota sets, and limits of sites. `is_open`: whether a job may start by a delay.
+    `vocabulary`: with the accounts of its lists (`vocabulary_of`).
+    """
+    return joined([QuotaBook(sets, vocabulary, hosts.of), PlaceBook(of_places, is_open)])
+
+
+def vocabulary_of(
+    sets: Iterable[QuotaSet], vocabulary: Vocabulary, accounts: Mapping[str, Collection[str]]
+) -> Vocabulary:
+    """What sets are about. `accounts`: their groups, which count if any set names a list of users."""
+    users = (rule.filters.get(FilterTag.USERS) for one in sets for rule in one.rules)
+    is_asked = any(name.startswith("@") for held in users if held for name in (*held.names, *held.excluded))
+    return vocabulary.with_accounts(accounts) if is_asked else vocabulary
+
+
+class QuotaRules:
+    """The sets as they were read, and the configuration: their vocabulary, and the limits of sites. Belongs to the writer's
+    thread, like the limits that follow. `accounts`: the groups of each, as `use` read them last.
+
+    `sets` hold as soon as they are prepared; `in_use` hold now. Changes are stored with the commit from which they hold, so
+    that whoever reads the database finds no claim against a limit that is stored.
+    """
+
+    def __init__(
+        self, live: Live, stored: Iterable[StoredQuotas], vocabulary: Vocabulary,
+        of_places: tuple[PlaceLimit, ...] = (), accounts: Mapping[str, Collection[str]] = NO_ACCOUNTS,
+    ) -> None:  # fmt: skip
+        self._live = live
+        self._configured = vocabulary, of_places, accounts
+        self.sets = sets_stored(stored, vocabulary)
+        self.in_use: Mapping[str, QuotaSet] = dict(self.sets)
+        learn(self.sets.values())
+        self._writes: list[_Write] = []
+        self._prepare(None)
+        while not live.bookings.go_on(None):
+            pass
+        live.queues.index.delays.start_all()
+
+    def use(self, tx: Transaction, vocabulary: Vocabulary, of_places: tuple[PlaceLimit, ...]) -> bool:
+        """The configuration may have other complexes, groups or lists, or other limits of sites, and accounts other groups.
+        Returns as `go_on`.
+        """
+        new = vocabulary, of_places, groups_by_user(tx.reader())
+        if new != self._configured:
+            before = self._used()
+            tx.undo.append(partial(setattr, self, "_configured", self._configured))
+            self._configured = new
+            if self._used() != before:
+                self._prepare(tx)
+        return self.go_on(tx)
+
+    def _used(self) -> tuple[Vocabulary, tuple[PlaceLimit, ...]]:
+        vocabulary, of_places, accounts = self._configured
+        return vocabulary_of(self.sets.values(), vocabulary, accounts), of_places
+
+    def put(self, tx: Transaction, changed: Mapping[str, QuotaSet | None], write: _Write) -> bool:
+        """These sets are to be so; None: there is to be no such set any more. `write` stores that. Returns as `go_on`."""
+        tx.undo.append(partial(setattr, self, "_writes", self._writes))
+        self._writes = [*self._writes, write]
+        for name, one in changed.items():
+            if one is None:
+                tx.drop(self.sets, name)
+            else:
+                tx.put(self.sets, name, one)
+        self._prepare(tx)
+        return self.go_on(tx)
+
+    def check(self, tx: Transaction) -> bool:
+        """Prove that the limits count what lives; if not, it is reported and mended. Returns as `go_on`."""
+        bookings = self._live.bookings
+        if bookings.check_attempts(tx) and self._live.queues.index.limits.active:
+            self._prepare(tx, is_proof=True)
+        return self.go_on(tx)
+
+    def go_on(self, tx: Transaction) -> bool:
+        """Prepare a portion more of rules that changed; true if they are in use, and stored."""
+        if not self._live.bookings.go_on(tx):
+            return False
+        if self._writes:
+            tx.undo.append(partial(setattr, self, "_writes", self._writes))
+            tx.undo.append(partial(setattr, self, "in_use", self.in_use))
+            writes, self._writes, self.in_use = self._writes, [], dict(self.sets)
+            for write in writes:
+                write(tx)
+        return True
+
+    def _prepare(self, tx: Transaction | None, *, is_proof: bool = False) -> None:
+        vocabulary, of_places = self._used()
+        rules = limit_rules(
+            self.sets.values(),
+            vocabulary,
+            of_places,
+            self._live.hosts,
+            self._live.queues.index.delays.is_open,
+        )
+        self._live.bookings.prepare(tx, rules, DelayRules(of_places), is_proof=is_proof)
+
+
+def use_limits(
+    tx: Transaction, rules: QuotaRules, vocabulary: Vocabulary, of_places: tuple[PlaceLimit, ...] = ()
+) -> bool:
+    """Judge by the vocabulary and the limits of sites of a new configuration, and by the groups that accounts have now.
+    Returns as `go_on`.
+    """
+    return rules.use(tx, vocabulary, of_places)
+
+
+def check_limits(tx: Transaction, rules: QuotaRules) -> bool:
+    """Compare what limits count with the live attempts. Returns as `go_on`."""
+    return rules.check(tx)
+
+
+def open_delays(tx: Transaction, live: Live) -> None:
+    """Open the matching delays whose time has come; claims that wait for them are asked again with this batch."""
+    delays = live.queues.index.delays
+    for delay, until in delays.open_due():
+        tx.undo.append(partial(delays.shut_until, delay, until))
+
+
+def go_on(tx: Transaction, rules: QuotaRules) -> bool:
+    """A portion more of what changed rules need; true if they are in use."""
+    return rules.go_on(tx)
+
+
+def set_quotas(
+    tx: Transaction, rules: QuotaRules, sets: Iterable[QuotaSet], *, new: bool, note: AuditNote
+) -> bool:
+    """Have new sets, or others in the place of those that there are: all or none. Returns as `go_on`.
+
+    Raises Conflict, NotFound.
+    """
+    changed = {one.name: one for one in sets}
+    for name in changed:
+        if new and name in rules.sets:
+            raise Conflict(
+                f"There is a quota set {name} already.", hint="To change it: lode quota change FILE."
+            )
+        if not new and name not in rules.sets:
+            raise _no_set(name)
+
+    def write(tx: Transaction) -> None:
+        for name, one in changed.items():
+            put_quotas(tx, name, write_quota_sets([one]), note.by)
+        noted(tx, note)
+
+    return rules.put(tx, changed, write)
+
+
+def remove_quotas(tx: Transaction, rules: QuotaRules, names: Iterable[str], note: AuditNote) -> bool:
+    """Have these sets no more: all or none. Returns as `go_on`. Raises NotFound."""
+    gone = dict.fromkeys(names)
+    for name in gone:
+        if name not in rules.sets:
+            raise _no_set(name)
+
+    def write(tx: Transaction) -> None:
+        for name in gone:
+            drop_quotas(tx, name)
+        noted(tx, note)
+
+    return rules.put(tx, gone, write)
+
+
+def _no_set(name: str) -> NotFound:
+    return NotFound(f"There is no quota set {name}.", hint="lode quota ls lists them.")
+
+
+def places(asked: LimitsAt) -> set[RunPlace]:
+    """Where pilots that are sent to these CE queues will be: on hosts that are not known yet, but for those of one host."""
+    here = {*asked.here}
+    return {RunPlace(*queue, asked.host if queue in here else "") for queue in asked.queues}
+
+
+def alike_places(_tx: Transaction, live: Live, there: Iterable[RunPlace]) -> list[list[RunPlace]]:
+    """Those places that some limit is about, in groups that limits see alike; reads memory only."""
+    limits, found = live.queues.index.limits, defaultdict[Spot, list[RunPlace]](list)
+    for place in there:
+        found[limits.spot(place)].append(place)
+    return [some for spot, some in found.items() if spot.sets]
+
+
+def limited_there(_tx: Transaction, live: Live, place: RunPlace) -> tuple[list[int], list[int]]:
+    """The task queues that are limited there, and those of them that would be if nothing ran; reads memory only."""
+    index = live.queues.index
+    shut, never = index.limits.shut(place), index.limits.never(place)
+    found, vain = list[int](), list[int]()
+    for group in index.groups():
+        found += (queue.tq_id for queue in group.queues(shut[group.number] & group.alive))
+        vain += (queue.tq_id for queue in group.queues(never.get(group.number, 0) & group.alive))
+    return found, vain
+
+
+def limited(_tx: Transaction, live: Live, there: Iterable[RunPlace]) -> list[int]:
+    """The task queues that are limited at all of these places; reads memory only."""
+    index = live.queues.index
+    if not index.limits.active:
+        return []
+    spots = {index.limits.spot(place): place for place in there}
+    shut = [index.limits.shut(place) for place in spots.values()]
+    return [
+        queue.tq_id
+        for group in index.groups()
+        if shut and (mask := reduce(and_, (one[group.number] for one in shut), group.alive))
+        for queue in group.queues(mask)
+    ]
+
+
+def limits_of(
+    _tx: Transaction, live: Live, there: Iterable[RunPlace], pilots: Mapping[int, RunPlace],
+    jobs: int | TaskQueueKey,
+) -> Limited:  # fmt: skip
+    """The buckets that keep jobs of a task queue, or with that key, from starting where pilots will be and where `pilots`
+    are, and which of these; reads memory only.
+    """
+    index = live.queues.index
+    if not index.limits.active or not (isinstance(jobs, TaskQueueKey) or index.has(jobs)):
+        return Limited()
+    spots = defaultdict[Spot, list[int]](list)
+    queues = defaultdict[Spot, list[QueueId]](list)
+    for place in there:
+        queues[index.limits.spot(place)].append(QueueId(place.site, place.ce, place.queue))
+    sample = {index.limits.spot(place): place for place in there}
+    for pilot, place in pilots.items():
+        spot = index.limits.spot(place)
+        sample.setdefault(spot, place)
+        spots[spot].append(pilot)
+    key = jobs if isinstance(jobs, TaskQueueKey) else index.key(jobs)
+    found, everywhere = dict[FullBucketKey, FullBucket](), bool(sample)
+    limited, kept, never = list[int](), list[QueueId](), list[QueueId]()
+    shut = {one.name: (f"{seconds:.0f}", str(one.number)) for one, seconds in index.delays.shut()}
+    for spot, place in sample.items():
+        refusals = index.limits.refusals(key, place)
+        everywhere &= bool(refusals)
+        limited += spots[spot] if refusals else ()
+        kept += queues[spot] if refusals else ()
+        never += queues[spot] if any(use.never for use, _ in refusals) else ()
+        for use, need in refusals:
+            of = values_shown(use.of_key, use.of_place)
+            used, most = shut.get(str(use.limit)) or (shown(use.used), shown(use.limit))
+            bucket = FullBucket(
+                rule=use.rule, of=[*of], resource=use.resource, used=used, limit=most, need=shown(need),
+                hopeless=use.never,
+            )  # fmt: skip
+            found.setdefault((use.rule, *of, use.resource), bucket)
+    # Where all wait in vain, that is said first; else what time opens.
+    is_vain = sum(map(len, queues.values())) == len(never)
+    first = sorted(found.values(), key=lambda one: one.hopeless is not is_vain)
+    return Limited(
+        buckets=first[:_MOST_SHOWN], pilots=sorted(limited), queues=sorted(kept), never=sorted(never),
+        everywhere=everywhere,
+    )  # fmt: skip
+
+
+def buckets(_tx: Transaction, live: Live, first: int) -> tuple[list[BucketRow], bool]:
+    """What is used of limits, and who waits behind them: a part, and whether there is more; reads memory only."""
+    index = live.queues.index
+    groups = {group.number: group for group in index.groups()}
+    rows = []
+    for use, shut in index.limits.buckets(first, PART):
+        waiting = [
+            (queue.key, queue.waiting)
+            for number, mask in shut.items()
+            if number in groups
+            for queue in groups[number].queues(mask)
+            if queue.waiting
+        ]
+        if use.used or waiting:
+            rows.append(bucket_row(use, waiting, full=bool(shut)))
+    return [*rows, *(() if first else _delays(live))], first + PART < index.limits.rules
+
+
+def _delays(live: Live) -> Iterator[BucketRow]:
+    """The matching delays that are shut, with the seconds until they open as what is used."""
+    index = live.queues.index
+    for one, seconds in index.delays.shut():
+        use = BucketUse(one.rule, (), (str(one.path),), NEXT_START, round(seconds), one.number)
+        waiting = [(key, jobs) for _, key, jobs in index.queues() if jobs and concerns(one, key)]
+        yield bucket_row(use, waiting, full=True)
+
+
+def bucket_row(use: BucketUse, waiting: Collection[tuple[TaskQueueKey, int]], *, full: bool) -> BucketRow:
+    """A bucket, with the task queues that it keeps from starting and the number of their jobs."""
+    owners, more = waiters(waiting, _MOST_OWNERS)
+    return BucketRow(
+        rule=use.rule, of=[*values_shown(use.of_key, use.of_place)], resource=use.resource, used=shown(use.used),
+        limit=shown(use.limit), need="" if use.least is None else shown(use.least), full=full,
+        jobs=sum(jobs for _, jobs in waiting), task_queues=len(waiting), owners=owners, more_owners=more,
+    )  # fmt: skip
+
+
+def waiters(waiting: Iterable[tuple[TaskQueueKey, int]], most: int = MOST_NAMED) -> tuple[list[Waiter], int]:
+    """The owners with most jobs in these task queues, and how many more there are."""
+    jobs = Counter[tuple[str, str]]()
+    for key, count in waiting:
+        jobs[key.owner, key.vo] += count
+    first = sorted(jobs.items(), key=lambda one: (-one[1], one[0]))[:most]
+    return [Waiter(vo, owner, count) for (owner, vo), count in first], len(jobs) - len(first)
+
+
+def shown(value: Value) -> str:
+    """An amount as text."""
+    if value == inf:  # a dynamic limit, without the load values of its host
+        return "unknown"
+    return f"{float(value):.15g}" if not isinstance(value, (int, str)) else str(value)

@@ -1,0 +1,97 @@
+"""A changed configuration reaches the pilots that are there: what a queue is now counts, not what it was when they were
+sent (ADR 0024).
+
+What a pilot presents is stored with it, so that every process knows it. Here it is made equal to the configuration: for
+all live pilots whenever the configuration changes, and for each new pilot when it is stored. Claims of the batches after
+that are made by it; claims that wait are matched with the task queues once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from lodesman.decide.matching.offers import QueueOffer
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import QueueId
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write import pilots
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.sessions import ConfiguredOffer, Made, PilotSession, configured_part, rewritten
+
+# What a queue offers that is configured no more, or not for this VO: no job asks for no core.
+NOTHING: Final = ConfiguredOffer(platforms=(), cores=0, memory_mb=0, norm_cpu_seconds=0)
+# What it offers, and the queue itself if that is not the same on all hosts.
+_OfQueue = tuple[ConfiguredOffer, QueueOffer | None]
+
+
+class Offers:
+    """What each queue offers a VO, by a configuration. `vos` are worked out at once, others when they are asked for."""
+
+    def __init__(self, policy: Policy, vos: Iterable[str] = ()) -> None:
+        self.policy = policy
+        self._known = {vo: self._of(vo) for vo in vos}
+
+    def __call__(self, vo: str, place: QueueId, host: str | None = None) -> ConfiguredOffer | None:
+        """What is configured of a queue, on a host (None: on any of them); None if the place is not a whole queue."""
+        if not all(place):
+            return None
+        known, by_host = self._find(vo, place)
+        if by_host is None or host is None:
+            return known
+        return replace(known, job_classes=by_host.classes_on(host, self.policy.vocabulary))
+
+    def differ_by_host(self, vo: str, place: QueueId) -> bool:
+        """Whether a queue offers one thing on some of its hosts, and another one on others."""
+        return self._find(vo, place)[1] is not None
+
+    def _find(self, vo: str, place: QueueId) -> _OfQueue:
+        known = self._known.get(vo)
+        if known is None:
+            known = self._known[vo] = self._of(vo)
+        return known.get(place, (NOTHING, None))
+
+    def _of(self, vo: str) -> dict[QueueId, _OfQueue]:
+        found: dict[QueueId, _OfQueue] = {}
+        for offer in self.policy.vo_config(vo).offers:
+            lists = offer.settings.jc_lists
+            by_host = offer if lists is not None and (lists.hosts or lists.groups) else None
+            found[offer.queue] = ConfiguredOffer(**configured_part(offer.request)), by_host
+        return found
+
+
+def offer_sessions(sessions: Iterable[PilotSession], offers: Offers) -> list[tuple[PilotSession, Made]]:
+    """Let pilots offer what their queues are; returns those that change, with what undoes it."""
+    found = []
+    for session in sessions:
+        known = offers(session.vo, session.queue, session.host.host)
+        made = None if known is None else session.offer_anew(known)
+        if made is not None:
+            found.append((session, made))
+    return found
+
+
+def set_offers(tx: Transaction, live: Live, sessions: Mapping[int, PilotSession], offers: Offers) -> int:
+    """Pilots offer what their queues are now, from the next claim on. `sessions` are those that joined.
+
+    Returns how many pilots that joined are concerned. Of those that wait, whom a job fits now gets it.
+    """
+    tx.undo.append(partial(setattr, live.pilots, "offers", live.pilots.offers))
+    live.pilots.offers = offers
+    # Many pilots are alike: each kind is judged once.
+    for (vo, place, host, request), numbers in pilots.live_offers(tx, offers.differ_by_host).items():
+        known = offers(vo, place, host)
+        text = None if known is None else rewritten(request, known)
+        if text is not None:
+            pilots.set_requests(tx, numbers, text)
+    changed: list[int] = []
+    # Undone last, when the offers are what they were.
+    tx.undo.append(partial(live.parked.present_anew, changed))
+    for session, made in offer_sessions(list(sessions.values()), offers):
+        changed.append(session.id)
+        tx.undo.append(partial(session.put_back, made))
+    live.parked.serve(tx, live.parked.present_anew(changed))
+    return len(changed)

@@ -1,0 +1,389 @@
+"""What pilots report: attempts started and ended, what they still have, and silence."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from lodesman.base.errors import Forbidden
+from lodesman.decide.director.hosts import NODE_FAILED, NODE_FAULT, Failure, failed_at_once
+from lodesman.languages.jobs.retries import PAYLOAD_CAUSES
+from lodesman.languages.jobs.spec import TERMINAL
+from lodesman.server.store import accounting
+from lodesman.server.store.accounting import RETURNED
+from lodesman.server.store.hosts import note_failure
+from lodesman.server.store.sandboxes import may_hand_in
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write import attempts, jobs
+from lodesman.server.store.write.attempts import MAX_TEXT, NOT_KEPT, AttemptReport, AttemptRow, WithLast
+from lodesman.server.store.write.jobs import JobRow
+from lodesman.server.store.write.pilots import count_job
+from lodesman.server.writer.bookings import Attempt
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.retry import after_failure, all_had
+from lodesman.wire.hosts import HostName
+from lodesman.wire.pilots import ReportResult
+from lodesman.wire.service import UploadedOutput
+from lodesman.wire.vocabulary import JobState
+
+log = logging.getLogger(__name__)
+
+# The clocks of nodes differ, and CPU time is measured in ticks.
+_CLOCKS_DIFFER = 1.1
+_MOST_MB = 1 << 30
+# Why an attempt ended of which its pilot said nothing.
+LOST = "pilot-lost"
+_LEASE_EXPIRED = "lease-expired"
+UNNAMED = "not-named"
+_SHUTDOWN = "pilot-shutdown"
+NOT_TAKEN = "not-taken"
+"""Why an attempt ended that was bound to a pilot which never claimed it."""
+_TOO_LATE = "a report came too late and was refused"
+_TAKEN_WITHOUT = "a report named an output that is not stored, and was taken without it"
+_LACKS_OUTPUT = "Its output is not stored."
+BEYOND_SIZE = (
+    "its pilot said that it runs more at once than it has room for, while others waited for this job"
+)
+TAKEN_BACK = "it had not started for long in a pilot that had it to run later, while others waited for it"
+# A job that ends its node before it is reported as Running looks like one that never started.
+_MOST_LOST_BEFORE_START = 20
+# Where the job may be whose lost attempt turns out to have succeeded.
+_STILL_OPEN = frozenset({JobState.WAITING, JobState.HELD, JobState.FAILED})
+
+
+def most_mb(memory_mb: float) -> float:
+    """The most memory that a payload can be seen with in a pilot that has `memory_mb` (0: unknown): over its own it is
+    ended, and the kernel gives a process no more than this.
+    """
+    return min(_MOST_MB, 2 * memory_mb + 4_096) if memory_mb else _MOST_MB
+
+
+def possible(cpu_seconds: float, wall_seconds: float, *, life: float, cores: int) -> tuple[float, float]:
+    """CPU and wall seconds, bounded by what an attempt of that age (seconds) can use on these cores."""
+    wall = min(wall_seconds, max(0.0, life))
+    return min(cpu_seconds, cores * (wall or max(0.0, life)) * _CLOCKS_DIFFER), wall
+
+
+def _possible(
+    report: AttemptReport, attempt: AttemptRow, *, cores: int, memory_mb: float, now: float
+) -> AttemptReport:
+    """The report with numbers that can be; its times lie inside the attempt. A time of 0 is not known."""
+    life = now - attempt.claimed_at
+    cpu, wall = possible(report.cpu_seconds or 0.0, report.wall_seconds or 0.0, life=life, cores=cores)
+    # The clock of a node may be hours ahead or behind: how long the payload ran is right all the same.
+    times = [at for at in (report.started, report.ended) if at] or [now]
+    shift = min(0.0, now - max(times)) or max(0.0, attempt.claimed_at - min(times))
+    start = None if not report.started else max(attempt.claimed_at, min(report.started + shift, now))
+    end = None if not report.ended else max(start or attempt.claimed_at, min(report.ended + shift, now))
+    rss = None if report.max_rss_mb is None else min(report.max_rss_mb, most_mb(memory_mb))
+    return replace(report, cpu_seconds=cpu, wall_seconds=wall, started=start, ended=end, max_rss_mb=rss)
+
+
+def _with_stored(report: AttemptReport, attempt: AttemptRow) -> AttemptReport:
+    """The report with the output that there is: what was uploaded, else what came with it."""
+    if attempt.output_sha256:
+        return replace(report, output_sha256=attempt.output_sha256, output=None)
+    if report.output is not None or report.output_sha256 is None:
+        return report
+    return replace(report, output_sha256=NOT_KEPT, message=f"{report.message} {_LACKS_OUTPUT}".lstrip())
+
+
+def not_handed_in(job: int, attempt: int) -> Forbidden:
+    """The refusal of an output."""
+    return Forbidden("This attempt is not this pilot's, or it has ended.", job=job, attempt=attempt)
+
+
+def register_output(tx: Transaction, stored: UploadedOutput) -> None:
+    """An output is on the shelf. Raises Forbidden if the result of its attempt does not count any more."""
+    attempt = may_hand_in(tx.reader(), stored.pilot, stored.job, stored.attempt)
+    if attempt is None:
+        raise not_handed_in(stored.job, stored.attempt)
+    attempts.store_output(tx, attempt, stored.sha256, stored.size)
+
+
+def take_reports(
+    tx: Transaction, live: Live, pilot_id: int, reports: Iterable[AttemptReport], *, cores: int,
+    memory_mb: float = 0, host: HostName | None = None,
+) -> list[ReportResult]:  # fmt: skip
+    """Apply the reports of one pilot that has these `cores`, and this memory (0: unknown), in order: each is accepted or
+    refused on its own. `host`: where it runs, if that is known.
+    """
+    said: dict[str, list[Mapping[str, object]]] = {_TOO_LATE: [], _TAKEN_WITHOUT: []}
+    results = []
+    given = list(reports)
+    # Read once for all of them: what each changes is written with the others, but before a job is judged again.
+    known, seen = attempts.with_last(tx, {one.id for one in given}), set[int]()
+    bound = partial(_possible, cores=cores, memory_mb=memory_mb, now=tx.now)
+    for report in given:
+        if report.id in seen:
+            known |= attempts.with_last(tx, [report.id])
+        seen.add(report.id)
+        job = known.get(report.id)
+        results.append(_take_report(tx, live, pilot_id, report, job=job, bound=bound, host=host, said=said))
+    ended = sum(
+        one.state in ("Done", "Failed") and result.accepted and result.reason is UNSET
+        for one, result in zip(given, results, strict=True)
+    )
+    if ended:
+        live.pilots.note_ended(tx, pilot_id, ended)
+    # In whatever order starts and ends came: what has ended makes room.
+    live.pilots.fit(tx, pilot_id, cores, memory_mb)
+    for words, of in said.items():
+        if of:
+            log.warning(words, extra={**of[0], "reports": len(of)})
+    return results
+
+
+def _take_report(
+    tx: Transaction,
+    live: Live,
+    pilot_id: int,
+    report: AttemptReport,
+    *,
+    job: WithLast | None,
+    bound: Callable[[AttemptReport, AttemptRow], AttemptReport],
+    host: HostName | None,
+    said: Mapping[str, list[Mapping[str, object]]],
+) -> ReportResult:
+    """`bound` makes what a report says possible; `said` gets what the log says of an unusual one, by its words."""
+    row, attempt = job or (None, None)
+    if row is not None and report.attempt != row.attempt:
+        attempt = attempts.attempt_by_number(tx, row, report.attempt)
+    if row is None or attempt is None:
+        return _refused(report, "no such attempt")
+    if attempt.pilot_id != pilot_id:
+        return _refused(report, "not your attempt")
+    report = _with_stored(bound(report, attempt), attempt)
+    details = {
+        "job": row.id, "attempt": report.attempt, "pilot": pilot_id, "state": report.state, "cause": report.cause,
+        "job_state": row.state.value, "job_attempt": row.attempt,
+    }  # fmt: skip
+    if attempt.ended_at is not None:
+        result = _after_end(tx, live, row, report, attempt)
+        if not result.accepted and report.state != "Running":
+            said[_TOO_LATE].append(details)
+        return result
+    if report.output_sha256 == NOT_KEPT:
+        said[_TAKEN_WITHOUT].append(details)
+    if report.state == "Running":
+        attempts.start_attempt(tx, row.last_attempt, report.started or tx.now)
+        live.pilots.started(tx, pilot_id, (row.id, row.attempt))
+        if row.state in (JobState.MATCHED, JobState.STALLED):
+            jobs.move(tx, live.ids, row, JobState.RUNNING, attempt=row.attempt)
+    else:
+        end_attempt(live, tx, _charged(tx, row, report), report, pilot_id=pilot_id, host=host)
+    return _accepted(report)
+
+
+def _charged(tx: Transaction, row: JobRow, report: AttemptReport) -> JobRow:
+    """A job whose attempt ends: with one more that it may have, if this was none of its own."""
+    cause = report.cause if report.state == "Released" else ""
+    if cause == RETURNED and row.state is JobState.MATCHED:
+        return jobs.allow_another(tx, row)
+    if cause == _SHUTDOWN:
+        return never_started(tx, row)
+    return _uncharged(tx, row) if cause == NODE_FAULT else row
+
+
+def _after_end(
+    tx: Transaction, live: Live, row: JobRow, report: AttemptReport, attempt: AttemptRow
+) -> ReportResult:
+    """The attempt has ended already: the same report again, a late success, or one that comes too late."""
+    is_lost = attempt.outcome == "Released" and attempt.cause in (LOST, _LEASE_EXPIRED, UNNAMED)
+    if report.state == attempt.outcome or (report.state == "Running" and not is_lost):
+        return _accepted(report, "already ended")
+    stale = attempt.id != row.last_attempt
+    counts = is_lost and attempt.stop_reason is None and row.state in _STILL_OPEN and not stale
+    if report.state == "Done" and counts:
+        if row.state is JobState.WAITING:
+            live.queues.left(tx, row.tq_id, 1)
+        jobs.force_move(tx, live.ids, row, JobState.DONE, attempt=row.attempt, late=True)
+        accounting.take_out(tx, attempt.id)
+        attempts.end_attempt(tx, row.last_attempt, report, again=True)
+        count_job(tx, attempt.pilot_id)
+        return _accepted(report, "late")
+    if report.state != "Running" and is_lost:
+        accounting.take_out(tx, attempt.id)
+        attempts.note_late_report(tx, attempt.id, report)
+    return _refused(report, "stale attempt" if stale else "already ended")
+
+
+def _accepted(report: AttemptReport, reason: str | UnsetType = UNSET) -> ReportResult:
+    return ReportResult(report.id, report.attempt, accepted=True, reason=reason)
+
+
+def _refused(report: AttemptReport, reason: str) -> ReportResult:
+    return ReportResult(report.id, report.attempt, accepted=False, reason=reason)
+
+
+def end_attempt(
+    live: Live,
+    tx: Transaction,
+    row: JobRow,
+    report: AttemptReport,
+    *,
+    pilot_id: int,
+    host: HostName | None = None,
+) -> None:
+    """End the live attempt of a job and move the job to where the cause, or an order of its owner, sends it. What fails at
+    once, without an order, is held against the `host`.
+    """
+    attempts.end_attempt(tx, row.last_attempt, report)
+    live.bookings.ended(tx, pilot_id, (row.id, row.attempt))
+    ordered = live.pilots.stopped(tx, pilot_id, (row.id, row.attempt))
+    if row.state in TERMINAL:
+        # Killed by its owner while it ran: the attempt ends now, the job ended then.
+        return
+    ran = 0.0 if report.started is None else (report.ended or tx.now) - report.started
+    if host is not None and host.host and ordered is None and failed_at_once(report.state, report.cause, ran):
+        note_failure(tx, Failure(tx.now, host, row.tq_id, row.id, ran))
+    # An order to stop a job that has not ended is one to run it again, whatever became of this attempt.
+    row, new, reason = _after(tx, live, row, report) if ordered is None else (row, JobState.WAITING, ordered)
+    exit_code = {} if report.exit_code is None else {"exit_code": report.exit_code}
+    jobs.move(tx, live.ids, row, new, reason=reason, attempt=row.attempt, cause=report.cause, **exit_code)
+    if new is JobState.DONE or (ordered is None and report.cause in PAYLOAD_CAUSES):
+        count_job(tx, pilot_id)
+    if new is JobState.WAITING:
+        live.queues.came_back(tx, row.tq_id, row.id)
+
+
+def _after(tx: Transaction, live: Live, row: JobRow, report: AttemptReport) -> tuple[JobRow, JobState, str]:
+    """The job after the end of an attempt, the state that this leads to, and the reason that users see."""
+    if report.state == "Done":
+        return row, JobState.DONE, ""
+    reason = _reason(report)
+    if report.cause in PAYLOAD_CAUSES:
+        return after_failure(tx, live, row, report, reason)
+    if row.attempt >= row.max_attempts:
+        return row, JobState.FAILED, f"{reason}; {all_had(tx, row)}"
+    return row, JobState.WAITING, reason
+
+
+def _reason(report: AttemptReport) -> str:
+    words = {
+        UNNAMED: "its pilot did not name it in three heartbeats",
+        "exit": f"exit code {report.exit_code}",
+        "signal": f"ended by signal {report.signal}",
+        "cpu-limit": "over its CPU time",
+        "wall-limit": "over its wall time",
+        "memory-limit": "over its memory",
+        "output-limit": "over its output size",
+        "not-started": "could not be started",
+        "never-started": "never started",
+        "warden-lost": "the process above it was killed",
+        "input": "input sandbox missing or damaged",
+        NODE_FAULT: NODE_FAILED,
+        _SHUTDOWN: "its pilot was shut down",
+        "pilot-lost": "its pilot ended without a word",
+        "lease-expired": "its pilot fell silent",
+        RETURNED: "its pilot gave it back before it started",
+        NOT_TAKEN: "the pilot that it was bound to did not take it",
+    }.get(report.cause, report.cause or report.state)
+    if report.cause == RETURNED and report.message in (TAKEN_BACK, BEYOND_SIZE):
+        return report.message
+    message = (
+        report.message.removeprefix(f"The job ended with {words}")
+        .removeprefix("; ")
+        .removeprefix(". ")
+        .rstrip(".")
+    )
+    said = message if report.cause == "exit" else report.message
+    return f"{words}: {said}"[:MAX_TEXT] if said else words
+
+
+def take_back(live: Live, tx: Transaction, pilot_id: int, why: str) -> bool:
+    """The job that is bound to a pilot which has not claimed it waits again, with the reason; says whether there was one.
+    That attempt never began: it is not one of those that the job may have.
+    """
+    bound = live.pilots.bound.get(pilot_id)
+    if bound is None:
+        return False
+    row = jobs.allow_another(tx, jobs.need_row(tx, bound[0]))
+    end = AttemptReport(id=row.id, attempt=bound[1], state="Released", cause=NOT_TAKEN, message=why)
+    end_attempt(live, tx, row, end, pilot_id=pilot_id)
+    return True
+
+
+def never_started(tx: Transaction, row: JobRow) -> JobRow:
+    """A job whose pilot is gone or gave it back: an attempt that was not reported as Running is not one of those that it may
+    have, but only some of them.
+    """
+    return _uncharged(tx, row) if row.state is JobState.MATCHED else row
+
+
+def _uncharged(tx: Transaction, row: JobRow) -> JobRow:
+    """A job that may have one more attempt for the one that ends, unless too many ended so."""
+    free = row.attempt <= _MOST_LOST_BEFORE_START or (
+        attempts.lost_before_start(tx, row) < _MOST_LOST_BEFORE_START
+    )
+    return jobs.allow_another(tx, row) if free else row
+
+
+_ON_A_NODE = frozenset({JobState.RUNNING, JobState.COMPLETING})
+
+
+def give_back(tx: Transaction, live: Live, pilot_id: int, unnamed: Iterable[Attempt]) -> int:
+    """A pilot does not have these attempts: they end, and their jobs go back. Returns how many were live."""
+    ended = 0
+    for job_id, number in unnamed:
+        row, held = jobs.row_by_id(tx, job_id), live.pilots.held.get(pilot_id, {})
+        if live.pilots.bound.get(pilot_id) == (job_id, number):
+            ended += take_back(live, tx, pilot_id, "it did not ask for it in three heartbeats")
+        elif row is not None and row.attempt == number and (job_id, number) in held:
+            end = AttemptReport(id=job_id, attempt=number, state="Released", cause=UNNAMED)
+            row = never_started(tx, row)
+            end_attempt(live, tx, row, end, pilot_id=pilot_id)
+            ended += 1
+    return ended
+
+
+def note_silence(tx: Transaction, live: Live, since: Mapping[int, float]) -> int:
+    """These pilots have said nothing for long. `since`: when each spoke last, in UNIX seconds.
+
+    Returns how many jobs are Stalled now that were not.
+    """
+    stalled = 0
+    for pilot_id, at in since.items():
+        if pilot_id not in live.pilots.running:
+            continue
+        tx.add(live.pilots.silent, pilot_id)
+        reason = f"its pilot has said nothing since {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S UTC}"
+        for row in _rows(tx, pilot_id):
+            if row.state in _ON_A_NODE:
+                details = {"attempt": row.attempt, "silent_since": at}
+                jobs.move(tx, live.ids, row, JobState.STALLED, reason=reason, **details)
+                stalled += 1
+    return stalled
+
+
+def note_heartbeat(tx: Transaction, live: Live, pilot_id: int, there: Mapping[Attempt, bool]) -> int:
+    """A pilot reports its attempts: attempt -> whether the payload has ended and its output is being handed in.
+
+    Stalled jobs go on, and what is handed in is Completing; returns how many jobs moved.
+    """
+    moved = left = 0
+    for row in _rows(tx, pilot_id):
+        hands_in = there.get((row.id, row.attempt))
+        if hands_in:
+            live.pilots.handed_in(tx, pilot_id, (row.id, row.attempt))
+        if row.state is JobState.STALLED and hands_in is None:
+            left += 1
+        elif row.state is JobState.STALLED or (row.state is JobState.RUNNING and hands_in):
+            new = JobState.COMPLETING if hands_in else JobState.RUNNING
+            jobs.move(tx, live.ids, row, new, attempt=row.attempt)
+            moved += 1
+    # What it did not speak of may come in its next word.
+    if not left:
+        tx.discard(live.pilots.silent, pilot_id)
+    return moved
+
+
+def _rows(tx: Transaction, pilot_id: int) -> list[JobRow]:
+    """The jobs of a pilot's live attempts."""
+    found = attempts.with_last(tx, [one.job_id for one in attempts.live_attempts_of(tx, pilot_id)])
+    return [row for row, _ in found.values()]

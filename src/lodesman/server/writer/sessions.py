@@ -1,0 +1,399 @@
+"""Pilots that joined, as the hot process keeps them: when each was heard, what it may match, who it is.
+
+What a pilot presents is worked out here alone, for claims, for `why` and for the director: what is configured of its
+queue, at most what its node has, and of that what is free. Leases live in memory only: the time that a server was down
+never counts, and after a start every pilot gets a full term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from functools import partial
+from math import inf
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from lodesman.decide.matching import ResourceRequest
+from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.matching.offers import CPU_STEP
+from lodesman.decide.matching.offers import UNLIMITED as NO_LIMIT
+from lodesman.decide.resources import QueueId
+from lodesman.languages.gridengine.values import Number
+from lodesman.server.store import UNREADABLE, Reader
+from lodesman.server.store.accounting import RETURNED
+from lodesman.server.store.read.pilots import LivePilot, PilotRow, joined_pilots
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.writer.pool_map import NO_POOLS, PoolMap, ServedPools
+from lodesman.wire.hosts import HostName, reported_host
+
+UNLIMITED: Final = NO_LIMIT
+# A pilot that was not heard for this time missed several heartbeats: nothing counts on it any more.
+SILENT_SECONDS: Final = 300.0
+# A pilot that was not heard for longer than that may have done much meanwhile.
+GAP_SECONDS: Final = 30.0
+_MOST_UNUSED: Final = 2_000  # more than any pilot has to run later, twice
+_KEPT_REQUESTS: Final = 32
+_MB: Final = 1 << 20
+_MOST_HOSTS: Final = 50_000  # whose load values are kept
+_NO_POOL_MAP: Final = PoolMap()
+
+
+class FreeResources(NamedTuple):
+    """What a pilot has free now. `norm_cpu_seconds` is what is left of its life; `last_end_s` until the last of
+    its payloads is expected to end, None if unknown.
+    """
+
+    cores: int
+    memory_mb: int
+    norm_cpu_seconds: int
+    last_end_s: float | None = None
+
+
+class LastClaim(NamedTuple):
+    """A claim as it came, whatever became of it; `at` in UNIX seconds."""
+
+    at: float
+    free: FreeResources
+    jobs: int
+
+
+class ConfiguredOffer(Struct, frozen=True, kw_only=True):
+    """What is stored of a pilot before it starts: a ResourceRequest as the director made it from the configuration.
+
+    None: nothing is known, so what the node reports counts (of `job_types` and `job_classes`: all may enter). Only pilots
+    that were sent to no known queue have it otherwise. `described`: what the node reports counts where it reports
+    something; its queue forwards pilots to one that is not configured.
+    """
+
+    vo: str = ""
+    groups: tuple[str, ...] | None = None
+    owner: str = ""
+    pilot_type: str = ""
+    submission_pool: str = ""
+    platforms: tuple[str, ...] | None = None
+    tags: tuple[str, ...] = ()
+    required_tags: tuple[str, ...] = ()
+    job_types: tuple[str, ...] | None = None
+    job_classes: tuple[str, ...] | None = None
+    cores: int | None = None
+    memory_mb: int | None = None
+    norm_cpu_seconds: int | None = None
+    described: bool = False
+
+
+class _NodeReport(Struct, frozen=True, kw_only=True):
+    """What a node reports of itself when its pilot joins. It is not trusted: anything may stand in it.
+
+    `life_s`: seconds that were left for payloads then, None if no end is known. `cpu_scaling_factor`: norm_cpu_seconds
+    for each of them.
+    """
+
+    host: Any = None
+    platform: Any = None
+    cores: Any = None
+    memory_mb: Any = None
+    cores_total: Any = None
+    memory_total_mb: Any = None
+    life_s: Any = None
+    cpu_scaling_factor: Any = None
+
+
+# The part of a request that the configuration says; the rest is whom the pilot serves.
+_CONFIGURED = (
+    "platforms", "tags", "required_tags", "job_types", "job_classes", "cores", "memory_mb", "norm_cpu_seconds",
+)  # fmt: skip
+OFFER: Final = msgspec.json.Decoder(ConfiguredOffer)
+_REPORT = msgspec.json.Decoder(_NodeReport)
+Made = tuple[ResourceRequest, dict[tuple[int, int, int], ResourceRequest]]
+_NO_OFFER: Final = '{"platforms":[],"cores":0,"memory_mb":0,"norm_cpu_seconds":0}'
+
+
+class HostLoads:
+    """The load values of hosts, as quota sets name them: `num_proc`, the cores of the machine, and `mem_total`, its memory
+    in bytes. Pilots report both when they join; the last one counts, also after its end. What none reported is unknown.
+    """
+
+    def __init__(self, nodes: Iterable[str]) -> None:
+        self._of_host: dict[str, Mapping[str, Number]] = {}
+        for node in nodes:
+            host, values = _load_of(node)
+            if values:
+                self._of_host[host] = values
+
+    def of(self, host: str) -> Mapping[str, Number]:
+        """By full name of the complex."""
+        return self._of_host.get(host, {})
+
+    def joined(self, tx: Transaction, node: str, changed: Callable[[str], object]) -> None:
+        """A pilot has joined with this report; `changed` is called with its host if that has other values now."""
+        host, values = _load_of(node)
+        if values and values != self._of_host.get(host):
+            tx.undo.append(partial(changed, host))  # undone last: then the values are those of before
+            if host not in self._of_host and len(self._of_host) >= _MOST_HOSTS:
+                tx.drop(self._of_host, next(iter(self._of_host)))
+            tx.put(self._of_host, host, values)
+            changed(host)
+
+
+def _load_of(node: str) -> tuple[str, Mapping[str, Number]]:
+    report = _REPORT.decode(node)
+    found = {"num_proc": (report.cores_total, 1), "mem_total": (report.memory_total_mb, _MB)}
+    host = reported_host(report.host)
+    return host, {
+        name: value * unit
+        for name, (value, unit) in found.items()
+        if host and type(value) is int and 0 < value < UNLIMITED
+    }
+
+
+def configured_part(offer: ConfiguredOffer | ResourceRequest) -> Mapping[str, Any]:
+    """What of a request the configuration says."""
+    return {name: getattr(offer, name) for name in _CONFIGURED}
+
+
+def rewritten(request: str, known: ConfiguredOffer) -> str | None:
+    """A stored request with what is configured now; None if that is the same, or the request is damaged."""
+    if not _is_whole(request) or configured_part(OFFER.decode(request)) == configured_part(known):
+        return None
+    return msgspec.json.encode({**msgspec.json.decode(request), **configured_part(known)}).decode()
+
+
+def _offer_of(offer: ConfiguredOffer, node: _NodeReport, queue: QueueId, **who: Any) -> ResourceRequest:
+    """All that a pilot can ever present, but for the SubmitPools that its queue serves.
+
+    Configuration says what the queue is (ADR 0023); of cores and memory there is no more than the node has.
+    """
+    facts = msgspec.structs.asdict(offer) | queue._asdict() | who
+    is_name = isinstance(node.platform, str) and node.platform != ""
+    if offer.platforms is None or (offer.described and is_name):
+        facts["platforms"] = (node.platform,) if is_name else ()
+    cores, memory_mb = offer.cores, offer.memory_mb
+    if facts.pop("described"):
+        cores = None if _least(None, node.cores, neither=0) else cores
+        memory_mb = None if _least(None, node.memory_mb, neither=0) else memory_mb
+    facts["cores"] = _least(cores, node.cores, neither=1)
+    facts["memory_mb"] = _least(memory_mb, node.memory_mb, neither=UNLIMITED)
+    if offer.norm_cpu_seconds is None:
+        facts["norm_cpu_seconds"] = UNLIMITED
+    return ResourceRequest(**facts)
+
+
+def _whole(offer: ResourceRequest, node: _NodeReport, joined_at: float | None, now: float) -> FreeResources:
+    """What a pilot has free while nothing runs in it. Before it joins: all that it will have."""
+    life, scaling = _positive(node.life_s), _positive(node.cpu_scaling_factor)
+    left = offer.norm_cpu_seconds
+    if life is not None and joined_at is not None:
+        seconds = max(0.0, life - (now - joined_at)) * (1.0 if scaling is None else scaling)
+        left = min(left, int(min(UNLIMITED, seconds)))
+    return FreeResources(offer.cores, offer.memory_mb, left)
+
+
+def _cut(free: FreeResources, seconds: float, scaling: float) -> FreeResources:
+    left = int(min(UNLIMITED, max(0.0, seconds) * scaling))
+    return free._replace(norm_cpu_seconds=min(free.norm_cpu_seconds, left))
+
+
+def _presented(
+    offer: ResourceRequest, free: FreeResources, served: ServedPools = NO_POOLS
+) -> ResourceRequest:
+    """The request that a pilot makes with that much free; `served` are the SubmitPools of its queue."""
+    return replace(
+        offer,
+        submit_pools=served.pools,
+        pools_version=served.version,
+        cores=min(free.cores, offer.cores),
+        memory_mb=min(free.memory_mb, offer.memory_mb),
+        norm_cpu_seconds=_steps(free.norm_cpu_seconds, offer),
+    )
+
+
+def host_of(node: str) -> str:
+    """The host that a node reported, as it is stored; '' if it reported none."""
+    return reported_host(_REPORT.decode(node).host)
+
+
+def presented_by(
+    request: str, node: str, queue: QueueId, *, joined_at: float | None, now: float, end_of_jobs: float | None = None
+) -> ResourceRequest:  # fmt: skip
+    """The request of a stored pilot at a time while nothing runs in it; `request` and `node` as they are stored.
+    `end_of_jobs`: as of `PilotSession.whole`.
+    """
+    report = _REPORT.decode(node)
+    offer = _offer_of(OFFER.decode(request), report, queue)
+    free = _whole(offer, report, joined_at, now)
+    if end_of_jobs is not None:
+        free = _cut(free, end_of_jobs - now, _positive(report.cpu_scaling_factor) or 1.0)
+    return offer if free.norm_cpu_seconds >= offer.norm_cpu_seconds else _presented(offer, free)
+
+
+def takes_jobs(pilot: PilotRow | LivePilot, now: float) -> bool:
+    """Whether a live pilot takes jobs, now or as soon as it has joined: it is not about to leave, nor silent, nor bound."""
+    if pilot.bound_job is not None:
+        return False
+    return not pilot.drain and not (pilot.joined_at is not None and is_silent(pilot.last_seen, now))
+
+
+def is_silent(last_seen: float | None, now: float) -> bool:
+    """Whether a pilot that joined was not heard for long; both in UNIX seconds."""
+    return last_seen is not None and now - last_seen > SILENT_SECONDS
+
+
+def silent_seconds(lease_seconds: float) -> float:
+    """The silence after which the jobs of a pilot are Stalled: well before its lease ends."""
+    return min(SILENT_SECONDS, lease_seconds / 2)
+
+
+def _steps(left: int, offer: ResourceRequest) -> int:
+    """Whole steps of what is left of a life; one that is longer than the queue allows is no limit."""
+    return offer.norm_cpu_seconds if left >= offer.norm_cpu_seconds else left - left % CPU_STEP
+
+
+def _least(configured: int | None, reported: Any, *, neither: int) -> int:
+    """The less of what is configured and what the node reports, if that is a whole number and not 0."""
+    number = min(reported, UNLIMITED) if type(reported) is int and reported > 0 else 0
+    if configured is None:
+        return number or neither
+    return min(configured, number) if number else configured
+
+
+def _positive(value: Any) -> float | None:
+    """A number that is no less than 0; None for anything else."""
+    return float(min(value, UNLIMITED)) if type(value) in (int, float) and value >= 0 else None
+
+
+class PilotSession:
+    """One pilot that joined."""
+
+    def __init__(self, row: PilotRow, *, now: float) -> None:
+        self.id = row.id
+        self.stamp = row.stamp
+        self.vo = row.vo
+        self.bound_job = row.bound_job
+        self.queue = row.queue_id
+        self.serves_one_group = bool(row.group)
+        self._who = {
+            "vo": row.vo,
+            "groups": (row.group,) if row.group else None,
+            "owner": row.owner,
+            "pilot_type": row.pilot_type,
+            "submission_pool": row.submission_pool,
+        }
+        self._node = _REPORT.decode(row.node)
+        self.host = HostName(row.site, reported_host(self._node.host))
+        self.place = RunPlace(row.site, row.ce, row.queue, self.host.host)
+        self.joined_at = row.joined_at
+        self.scaling = _positive(self._node.cpu_scaling_factor) or 1.0
+        # The offer, and the requests that were made of it: always changed together, by whichever thread.
+        offer = OFFER.decode(row.request)
+        self._described = offer.described
+        self._made: Made = (self._offer(offer), {})
+        self.last_seen = self.steady_since = now
+        """When it was heard last; and since when without a gap, or since the server runs. Of the clock that never jumps."""
+        self.excused_since = self._gap_ended = self.named_at = -inf
+        """The end of the gap before the last one; and when it last named what it has. Of the same clock."""
+        self.drain = bool(row.drain)
+        self.last_claim: LastClaim | None = None
+        # Live news of running payloads: (job, attempt) -> last output in UTF-8, and usage.
+        self.tails: dict[tuple[int, int], bytes] = {}
+        self.usage: dict[tuple[int, int], dict[str, float]] = {}
+        # Live attempts that its last heartbeats did not name, with their number; and those that went back for that.
+        self.unnamed: dict[tuple[int, int], int] = {}
+        self.given_back: set[tuple[int, int]] = set()
+        self.unused = 0  # attempts that it has handed back since a payload of it ended
+        self.completing: AbstractSet[tuple[int, int]] = (
+            frozenset()
+        )  # what it hands in, as far as that was noted
+
+    def hands_back(self, ends: Iterable[tuple[str, str]]) -> bool:
+        """Note how attempts of it ended (state and cause); whether it has handed back all of very many: it gets no more."""
+        for state, cause in ends:
+            if state != "Running":
+                self.unused = self.unused + 1 if cause == RETURNED else 0
+        return self.unused > _MOST_UNUSED and not self.drain
+
+    def follow(self, before: PilotSession) -> None:
+        """It has joined anew, which is a gap like others."""
+        self.excused_since, self._gap_ended = before.steady_since, self.steady_since
+        self.unnamed, self.given_back = before.unnamed, before.given_back
+
+    def hear(self, now: float) -> None:
+        """It is heard now. After a gap it has much to report: of what it had since the gap before."""
+        if now - self.last_seen > GAP_SECONDS:
+            self.excused_since, self._gap_ended, self.steady_since = self._gap_ended, now, now
+        self.last_seen = now
+
+    @property
+    def is_mortal(self) -> bool:
+        """Whether it reported when its life ends, so that it offers less and less."""
+        return self.joined_at is not None and _positive(self._node.life_s) is not None
+
+    @property
+    def offer(self) -> ResourceRequest:
+        """All that it can ever present, but for SubmitPools."""
+        return self._made[0]
+
+    def whole(self, now: float, end_of_jobs: float | None = None) -> FreeResources:
+        """What it has free at a time (UNIX seconds) while nothing runs in it. `end_of_jobs`: when nothing may run there any
+        more, None if that is not known.
+        """
+        return self.until(_whole(self.offer, self._node, self.joined_at, now), now, end_of_jobs)
+
+    def empty(self, now: float, end_of_jobs: float | None = None) -> ResourceRequest:
+        """What it presents while nothing runs in it, but for SubmitPools."""
+        return self.request(self.whole(now, end_of_jobs), _NO_POOL_MAP)
+
+    def until(self, free: FreeResources, now: float, end_of_jobs: float | None) -> FreeResources:
+        """What is left of that, if nothing may run there at some time."""
+        return free if end_of_jobs is None else _cut(free, end_of_jobs - now, self.scaling)
+
+    def request(self, free: FreeResources, pools: PoolMap) -> ResourceRequest:
+        """The resource that this pilot is now, as the matcher takes it."""
+        offer, made = self._made
+        key = (free.cores, free.memory_mb, _steps(free.norm_cpu_seconds, offer))
+        served = pools.of_queue(self.queue)
+        request = made.get(key)
+        if request is None or request.pools_version != served.version:
+            if len(made) > _KEPT_REQUESTS:
+                made.clear()
+            request = made[key] = _presented(offer, free, served)
+        return request
+
+    def offer_anew(self, offer: ConfiguredOffer) -> Made | None:
+        """Its queue is configured otherwise from now on. Returns what `put_back` takes, None if nothing changes."""
+        found, before = self._offer(offer), self._made
+        if found == before[0]:
+            return None
+        self._made = (found, {})
+        return before
+
+    def put_back(self, made: Made) -> None:
+        """Undo `offer_anew`."""
+        self._made = made
+
+    def _offer(self, offer: ConfiguredOffer) -> ResourceRequest:
+        if self._described:
+            offer = msgspec.structs.replace(offer, described=True)
+        return _offer_of(offer, self._node, self.queue, **self._who)
+
+
+def load_sessions(db: Reader, *, now: float) -> dict[int, PilotSession]:
+    """The pilots that had joined and not ended when the server stopped; each gets a full lease."""
+    return {row.id: PilotSession(row, now=now) for row in known_pilots(db)}
+
+
+def known_pilots(db: Reader) -> Iterator[PilotRow]:
+    """Pilots that have joined and not ended. One whose row is damaged offers nothing, until its queue is configured anew."""
+    for row in joined_pilots(db):
+        is_whole = _is_whole(row.request, row.node)
+        yield row if is_whole else msgspec.structs.replace(row, request=_NO_OFFER, node="{}")
+
+
+def _is_whole(request: str, node: str = "{}") -> bool:
+    try:
+        return isinstance(OFFER.decode(request), ConfiguredOffer) and _REPORT.decode(node) is not None
+    except UNREADABLE:
+        return False

@@ -1,0 +1,112 @@
+"""What a site advertises takes the place of its last ad, if it is newer; what processes know of the ads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from threading import Lock
+from typing import Final
+
+from lodesman.base.errors import Conflict, LodesmanError
+from lodesman.decide.broker.ad import AdVersion, SiteAd, read_site_ad, replaces
+from lodesman.languages.classad import EMPTY, Run, evaluate
+from lodesman.server.store import Reader
+from lodesman.server.store.site_ads import ad_versions, newest_ad, put_ad
+from lodesman.server.store.transaction import Transaction
+from lodesman.wire.nodes import utc
+from lodesman.wire.site_ads import AdEntry, AdNumbers
+
+log = logging.getLogger(__name__)
+
+_NUMBERS: Final = {
+    "MaxJobs": "max_jobs", "MaxSubmittingJobs": "max_submitting_jobs", "MaxPendingJobs": "max_pending_jobs",
+    "CurrentJobs": "current_jobs", "CurrentSubmittingJobs": "current_submitting_jobs",
+    "CurrentPendingJobs": "current_pending_jobs",
+}  # fmt: skip
+
+
+def entry_of(ad: SiteAd) -> AdEntry:
+    """What an ad says in short."""
+    run = Run(now=ad.received_at)
+    values = {member: evaluate(name, ad.ad, run=run) for name, member in _NUMBERS.items()}
+    numbers = {
+        member: value
+        for member, value in values.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+    return AdEntry(
+        received_at=ad.received_at,
+        sequence=ad.sequence,
+        incarnation=ad.incarnation,
+        stamps=len(ad.stamps),
+        numbers=AdNumbers(**numbers),
+    )
+
+
+def advertise(tx: Transaction, ad: SiteAd, entry: AdEntry, text: str) -> None:
+    """Store an ad with its text. Raises Conflict if it does not replace the one that is stored."""
+    found = newest_ad(tx.reader(), ad.site)
+    old = found[0] if found else None
+    if old is not None and not replaces(ad, old):
+        raise _not_newer(ad, old)
+    put_ad(tx, ad, entry, text)
+
+
+def _not_newer(ad: SiteAd, old: AdVersion) -> Conflict:
+    """It names a number that comes of a wrong clock as such; the number counts no longer than its ad."""
+    ahead, hint = old.ahead_s(ad), "Numbers must grow; with another Incarnation they may begin again."
+    by_clock = f", by a clock that was {ahead:,.0f} s ahead" if ahead else ""
+    if ahead:
+        until = utc(old.good_until, "%Y-%m-%d %H:%M:%S")
+        hint = f"Set the clock of the site. From {until} on any number is taken, and at once with another Incarnation."
+    return Conflict(
+        f"The ad of {ad.site} has the number {ad.sequence}, and one with the number {old.sequence} has come{by_clock}.",
+        hint=hint, sequence=ad.sequence, stored=old.sequence,
+    )  # fmt: skip
+
+
+class KnownAds:
+    """The ads as they are stored, each read once. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[AdVersion, SiteAd]] = {}
+        self._reading = Lock()
+
+    def look(self, db: Reader) -> Mapping[str, SiteAd]:
+        """The newest ad of each site that ever advertised: the same object until there is another."""
+        with self._reading:
+            for site, version in ad_versions(db).items():
+                if site not in self._known or self._known[site][0] != version:
+                    found = newest_ad(db, site)
+                    if found:
+                        self._known[site] = found[0], _read(site, *found)
+            return {site: ad for site, (_, ad) in self._known.items()}
+
+
+def others_before(db: Reader, ad: SiteAd) -> int | None:
+    """The jobs of others as the ad before it had them; None if that says nothing any more."""
+    found = newest_ad(db, ad.site)
+    if found is None or found[0].incarnation != ad.incarnation or found[0].is_too_old(ad.received_at):
+        return None
+    return found[2]
+
+
+def stored_ad(db: Reader, site: str) -> SiteAd | None:
+    """The newest ad of a site; None if it never advertised."""
+    found = newest_ad(db, site)
+    return None if found is None else _read(site, *found)
+
+
+def _read(site: str, version: AdVersion, text: str, others: int | None) -> SiteAd:
+    """A stored ad. One that this release cannot read has no attributes, so the gate is shut."""
+    try:
+        ad = read_site_ad(text, site=site, now=version.received_at, lifetime_s=version.lifetime_s)
+        return replace(ad, others=others)
+    except LodesmanError as fault:
+        log.warning("a stored ad cannot be read", extra={"site": site, "fault": fault.message})
+        nothing: frozenset[str] = frozenset()
+        return SiteAd(
+            site=site, sequence=version.sequence, incarnation=version.incarnation, lifetime_s=version.lifetime_s,
+            received_at=version.received_at, ad=EMPTY, stamps=nothing, stations=nothing,
+        )  # fmt: skip

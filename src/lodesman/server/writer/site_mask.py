@@ -1,0 +1,239 @@
+"""Closing and opening sites, CEs and queues without touching the configuration (ADR 0025).
+
+What is closed stands in the database: the director, `why` and the lists read it there, and so does a pilot that is stored
+or joins. Pilots that are there are drained by the command that closes, so that no claim has to ask.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from msgspec import UNSET, Struct
+from msgspec.structs import asdict, replace
+
+from lodesman.base.errors import Conflict, InvalidRequest
+from lodesman.decide.director.site_mask import SiteMask, around
+from lodesman.decide.resources import NodePath, QueueId
+from lodesman.server.store import Reader, director
+from lodesman.server.store.director import closings, closings_version
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write.pilots import drain_pilots_for, set_drain_reasons
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.report import take_back
+from lodesman.wire.nodes import CLOSED_BY, BreakerOrder, Closing
+from lodesman.wire.service import StoredBreaker
+
+log = logging.getLogger(__name__)
+
+_MOST_REASON: Final = 1_000
+# A moment that a person meant as now.
+_MOST_LATE_SECONDS: Final = 60.0
+_MOST_SHOWN: Final = 5
+
+
+class KnownMask:
+    """The mask as it is now, read anew only if it has changed. Any thread may read it, with a connection of its own."""
+
+    def __init__(self) -> None:
+        self._known: tuple[int, SiteMask] = -1, SiteMask()
+
+    def look(self, db: Reader) -> SiteMask:
+        """The same object until something is closed or opened."""
+        version = closings_version(db)
+        if version != self._known[0]:
+            # Should it change in between, the next look reads it again.
+            self._known = version, closings(db)
+        return self._known[1]
+
+
+def why_drained(tx: Transaction, place: NodePath) -> str:
+    """Why pilots of a queue have to leave now; '' if they may stay."""
+    found = closings(tx.reader(), place[0]).drains(place, tx.now)
+    return "" if found is None else leaving(found)
+
+
+def leaving(closing: Closing) -> str:
+    """The reason given to a pilot that leaves because its queue was closed."""
+    return f"{closing.node} is {closing.text}"
+
+
+def check_closing(closing: Closing, now: float) -> Closing:
+    """The closing, its reason without blanks around it. Raises InvalidRequest: no reason, or times that make no sense."""
+    reason = check_reason(closing.reason)
+    if closing.is_over(now):
+        raise InvalidRequest("The time until which it shall be closed has passed.", parameter="until")
+    if closing.begins is UNSET:
+        return replace(closing, reason=reason)
+    if closing.begins < now - _MOST_LATE_SECONDS:
+        words = "The time from which it shall be closed has passed."
+        raise InvalidRequest(words, hint="To close it now leave out --from.", parameter="begins")
+    if closing.is_over(closing.begins):
+        raise InvalidRequest(
+            "It would end before it begins.", hint="Give a later --until.", parameter="until"
+        )
+    if closing.keep_pilots:
+        words = "A closing that is announced lets pilots end before it begins, so it cannot keep them."
+        raise InvalidRequest(words, hint="Leave out --keep-pilots, or --from.", parameter="keep_pilots")
+    return replace(closing, reason=reason)
+
+
+class Closed(Struct, frozen=True, kw_only=True):
+    """What closing did: `drained` pilots leave since; `renewed`: it was closed before, and `since` is from then; `replaced`:
+    what was announced, and is no more, since it is closed now.
+    """
+
+    closing: Closing
+    drained: tuple[int, ...]
+    renewed: bool
+    replaced: Closing | None = None
+
+
+def close_site(tx: Transaction, live: Live, closing: Closing, *, dry_run: bool = False) -> Closed:
+    """Close a site, CE or queue, and drain the pilots that are there, unless they may stay. One that is announced drains
+    them when it is about to begin; those that wait for jobs ask anew. Raises InvalidRequest; Conflict if what is closed now
+    would be announced, since that would open it until then.
+
+    Of one that is closed already `since` stays, all else is as this one says. `dry_run`: change nothing.
+    """
+    closing = check_closing(closing, tx.now)
+    before = _known(tx, closing.node)
+    if before is not None and closing.is_ahead(tx.now) and not before.is_ahead(tx.now):
+        hint = f"Open it first: lode site open {closing.node}; or name its CEs or queues."
+        raise Conflict(f"{closing.node} is {before.text_at(tx.now)}.", hint=hint)
+    replaced = None
+    if before is not None and before.is_ahead(tx.now) and not closing.is_ahead(tx.now):
+        before, replaced = None, before
+    closing = replace(closing, since=_since(tx, before))
+    there = director.pilots_there(tx, closing.node)
+    drained = tuple(there) if closing.empties(tx.now) else ()
+    if not dry_run:
+        director.put_closing(tx, closing)
+        _know_mask(tx, live)
+        _drain(tx, live, drained, leaving(closing))
+        if closing.is_ahead(tx.now):
+            for pilot_id in there:
+                live.parked.end_of_pilot(tx, pilot_id)
+        details = {**asdict(closing), "drained": len(drained)}
+        tx.afterwards.append(partial(log.info, "a site was closed", extra=details))
+    return Closed(closing=closing, drained=drained, renewed=before is not None, replaced=replaced)
+
+
+def _since(tx: Transaction, before: Closing | None) -> float:
+    if before is None:
+        return tx.now
+    return before.since if before.is_ahead(tx.now) else before.start
+
+
+def _drain(tx: Transaction, live: Live, pilots: Sequence[int], why: str) -> None:
+    drain_pilots_for(tx, pilots, why)
+    for pilot_id in pilots:
+        live.parked.end_of_pilot(tx, pilot_id)
+        take_back(live, tx, pilot_id, why)
+
+
+def _know_mask(tx: Transaction, live: Live) -> None:
+    """Claims obey what is stored now."""
+    tx.undo.append(partial(setattr, live, "mask", live.mask))
+    live.mask = closings(tx.reader())
+
+
+class Opened(Struct, frozen=True, kw_only=True):
+    """What opening did: the closing that ended, those that still concern the same queues, and the pilots that stay."""
+
+    closing: Closing
+    others: tuple[Closing, ...]
+    staying: tuple[int, ...]
+
+
+def open_site(tx: Transaction, live: Live, node: NodePath, opened_by: str) -> Opened:
+    """Open exactly what was closed, or is to be; pilots that were to leave for it, and are still there, stay (ADR 0063).
+
+    Raises Conflict if it is not closed, nor going to be.
+    """
+    known = closings(tx.reader(), node[0]).known(tx.now)
+    others = tuple(one for one in known if one.concerns(node) and one.node != node)
+    before = _known(tx, node)
+    if before is None:
+        raise not_closed(str(node), others)
+    director.delete_closing(tx, node)
+    _know_mask(tx, live)
+    staying = _let_stay(tx, node)
+    details = {**asdict(before), "opened_by": opened_by, "staying": len(staying)}
+    tx.afterwards.append(partial(log.info, "a site was opened", extra=details))
+    return Opened(closing=before, others=others, staying=staying)
+
+
+class Tended(Struct, frozen=True):
+    """The pilots that stay since a closing is over, and those that leave since an announced one begins."""
+
+    staying: tuple[int, ...]
+    leaving: tuple[int, ...]
+
+
+def tend_closings(tx: Transaction, live: Live) -> Tended:
+    """Forget the closings whose time has passed; let pilots leave where one that was announced begins within a minute."""
+    known = closings(tx.reader()).closings
+    gone = [one.node for one in known if one.is_over(tx.now)]
+    for node in gone:
+        director.delete_closing(tx, node)
+    if gone:
+        _know_mask(tx, live)
+    staying = tuple(pilot for node in gone for pilot in _let_stay(tx, node))
+    leave: list[int] = []
+    for one in known:
+        if one.begins is not UNSET and one.empties(tx.now):
+            there = director.pilots_there(tx, one.node)
+            _drain(tx, live, there, leaving(one))
+            leave += there
+    return Tended(staying, tuple(leave))
+
+
+def _let_stay(tx: Transaction, node: NodePath) -> tuple[int, ...]:
+    """Pilots of a node that leave because of a closing stay, unless another one holds; those that stay."""
+    found = {
+        number: why_drained(tx, place)
+        for number, place, why in director.leaving_there(tx, node)
+        if any(why.startswith(f"{one} is {CLOSED_BY} ") for one in around(place))
+    }
+    set_drain_reasons(tx, found)
+    return tuple(number for number, why in found.items() if not why)
+
+
+def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
+    """The refusal to open what is not closed: it names what is closed there, or anywhere."""
+    shown = ", ".join(str(one.node) for one in others[:_MOST_SHOWN])
+    more = f" and {len(others) - _MOST_SHOWN} more" if len(others) > _MOST_SHOWN else ""
+    hint = f"Closed there: {shown}{more}." if others else "Nothing is closed there; see: lode site ls."
+    return Conflict(f"{path[:200]} is not closed.", hint=hint, closed=[list(one.node) for one in others])
+
+
+def order_breaker(tx: Transaction, place: QueueId, order: BreakerOrder | None) -> BreakerOrder | None:
+    """Give an order for the breaker of a queue, or take it back (None): then it begins anew, closed. Answers the order
+    before.
+    """
+    before = director.breaker_orders(tx.reader()).get(place)
+    if order is None:
+        director.delete_breaker_order(tx, place)
+        director.put_breakers(tx, [StoredBreaker(*place, "")])
+    else:
+        director.put_breaker_order(tx, order)
+    return before
+
+
+def check_reason(reason: str) -> str:
+    """Without blanks around it. Raises InvalidRequest: none is given, or it is too long."""
+    reason = reason.strip()
+    if not reason:
+        raise InvalidRequest("Say why (--reason TEXT): everybody will see it.", parameter="reason")
+    if len(reason) > _MOST_REASON:
+        raise InvalidRequest(f"The reason is longer than {_MOST_REASON} characters.", parameter="reason")
+    return reason
+
+
+def _known(tx: Transaction, node: NodePath) -> Closing | None:
+    """The closing of exactly this node, if it holds or is announced."""
+    found = closings(tx.reader(), node[0])
+    return next((one for one in found.known(tx.now) if one.node == node), None)

@@ -1,0 +1,123 @@
+"""Attempts whose pilot is gone, and stray attempts: those that live while their job names another one, or none.
+
+What is written is checked, so there should be no strays; a data folder may have them from before. Whatever becomes of
+one, its number is not given out again, and no payload runs a second time unless a user says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from lodesman.languages.jobs.spec import ACTIVE, IDLE
+from lodesman.server.store.read.upkeep import wrong_counts
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write import attempts, jobs
+from lodesman.server.store.write.attempts import AttemptReport, Stray
+from lodesman.server.store.write.jobs import JobRow
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.report import LOST, end_attempt, never_started, take_back
+from lodesman.wire.service import Repaired
+from lodesman.wire.vocabulary import JobState
+
+log = logging.getLogger(__name__)
+
+_ENDED: Final = "that pilot had ended"
+_HELD: Final = "a fault of the server lost the result of attempt {}, and its pilot has ended; release it to run it once more"
+
+
+def end_all_attempts(live: Live, tx: Transaction, pilot_id: int, cause: str, *, why: str = "") -> int:
+    """End every live attempt of a pilot that is gone; their jobs go back. `why`: for the one bound to it, if it was not
+    taken. Returns how many.
+    """
+    found = attempts.live_attempts_of(tx, pilot_id)
+    known, repaired = attempts.with_last(tx, [one.job_id for one in found]), Repaired()
+    for one in found:
+        job = known.get(one.job_id)
+        if job is None or job.row.last_attempt != one.id:
+            mend_strays(tx, live, [one.id], repaired)
+        else:
+            _end(tx, live, pilot_id, job.row, cause, why=why)
+    live.pilots.ended(tx, pilot_id)
+    live.note_repaired(tx, repaired)
+    return len(found)
+
+
+def mend_strays(tx: Transaction, live: Live, attempt_ids: Iterable[int], repaired: Repaired) -> None:
+    """Give stray attempts back to their jobs, or end them; those that are none any more are left alone.
+
+    A waiting job goes on with an attempt whose pilot lives; otherwise it is Held, since its payload may have run. They
+    are counted in `repaired`.
+    """
+    changed = set[int]()
+    for stray in attempts.strays(tx, attempt_ids):
+        row = jobs.row_by_id(tx, stray.job_id)
+        details = {"job": stray.job_id, "attempt": stray.number, "pilot": stray.pilot_id}
+        if row is None:
+            _forget(tx, live, stray)
+            log.error("an attempt lived without its job", extra=details)
+            repaired.attempts_without_job += 1
+        elif row.last_attempt != stray.id or row.state in IDLE:
+            new = _name(tx, live, stray, row)
+            log.error("an attempt lived that its job did not name", extra={**details, "becomes": new.value})
+            repaired.attempts_not_named += 1
+            if row.state is JobState.WAITING:
+                changed.add(row.tq_id)
+        elif not stray.pilot_lives:
+            _end(tx, live, stray.pilot_id, row, LOST, why=_ENDED)
+            log.error("an attempt of a pilot that has ended lived", extra=details)
+            repaired.attempts_of_ended_pilots += 1
+    if changed:
+        _recount(tx, live, sorted(changed))
+
+
+def _end(tx: Transaction, live: Live, pilot_id: int, row: JobRow, cause: str, *, why: str) -> None:
+    """End the attempt that a job names; the job goes back."""
+    if live.pilots.bound.get(pilot_id) == (row.id, row.attempt):
+        take_back(live, tx, pilot_id, why or cause)
+        return
+    end = AttemptReport(id=row.id, attempt=row.attempt, state="Released", cause=cause)
+    end_attempt(live, tx, never_started(tx, row), end, pilot_id=pilot_id)
+
+
+def _forget(tx: Transaction, live: Live, stray: Stray) -> None:
+    _let_go(tx, live, stray)
+    attempts.delete_attempt(tx, stray.id)
+
+
+def _name(tx: Transaction, live: Live, stray: Stray, row: JobRow) -> JobState:
+    """The job names the attempt from now on, unless it has had a later one; returns the state of the job."""
+    is_last = row.last_attempt == stray.id or (stray.number > row.attempt and row.state not in ACTIVE)
+    if is_last:
+        row = jobs.name_attempt(tx, row, stray.number, stray.id)
+    if is_last and stray.pilot_lives and row.state is JobState.WAITING:
+        new = JobState.RUNNING if stray.started else JobState.MATCHED
+        jobs.adopt(tx, live.ids, row, new, pilot_id=stray.pilot_id)
+    else:
+        _let_go(tx, live, stray)
+        attempts.end_attempt(
+            tx, stray.id, AttemptReport(id=row.id, attempt=stray.number, state="Released", cause=LOST)
+        )
+        new = row.state
+        if is_last and row.state is JobState.WAITING:
+            new, row = JobState.HELD, jobs.allow_another(tx, row)
+            reason = _HELD.format(stray.number)
+            jobs.move(tx, live.ids, row, new, reason=reason, attempt=stray.number, by="reconciler")
+    return new
+
+
+def _recount(tx: Transaction, live: Live, queues: Iterable[int]) -> None:
+    """Whether the jobs that wait no more were counted as waiting is not known."""
+    live.queues.write_claims(tx)
+    for tq_id in queues:
+        live.queues.forget_front(tx, tq_id)
+        for _, _, counted in wrong_counts(tx.reader(), tq_id, tq_id):
+            live.queues.known_again(tx, tq_id)
+            live.queues.correct_count(tx, tq_id, counted)
+
+
+def _let_go(tx: Transaction, live: Live, stray: Stray) -> None:
+    """Its pilot does not hold it any more."""
+    live.bookings.ended(tx, stray.pilot_id, (stray.job_id, stray.number))
+    live.pilots.stopped(tx, stray.pilot_id, (stray.job_id, stray.number))

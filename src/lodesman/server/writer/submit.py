@@ -1,0 +1,309 @@
+"""Storing a submission: one row for the whole, cohorts for arrays, rows for single jobs; and the input files of users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from msgspec import Struct
+
+from lodesman.base.errors import Conflict, InvalidJob, InvalidRequest, StorageFull, TooLarge, counted
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.server.store import sandboxes
+from lodesman.server.store.read.jobs import StoredTemplate
+from lodesman.server.store.sandboxes import InputUsage, inputs_of_submission, taken, use_inputs, used_by
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write import jobs, submit_pools
+from lodesman.server.store.write.cohorts import insert_run
+from lodesman.server.store.write.jobs import Fill, NewSubmission, WaitingJob
+from lodesman.server.writer.control import Control
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.order import WaitsFor, rows_of
+from lodesman.wire.accounts import LimitSection
+from lodesman.wire.jobs import Submission
+
+_DELETE = "Delete jobs that you need no more (lode delete JOB): files that no job names go a day later."
+
+
+class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
+    """Members of a submission with one key and one template. `runs` are index ranges [start, stop).
+
+    `expand`: placeholders of the template are filled at the claim. `numbered`: they are members of an array, and know their
+    indexes. `retry`: after which ends they are tried again (`jobs.retries`). `held`: why no configured queue can run them;
+    '' if one can. `hold`: why they are Held until they are released. `resolution`: of jobs that are changed, what their job
+    class made of them (`answers.jobs.Resolution`).
+    """
+
+    key: TaskQueueKey
+    template: str
+    expand: bool
+    max_attempts: int
+    retry: str | None = None
+    runs: tuple[tuple[int, int], ...]
+    held: str = ""
+    hold: str = ""
+    numbered: bool = False
+    resolution: str | None = None
+
+    @property
+    def fill(self) -> Fill:
+        """What is filled in at the claims of its members."""
+        return Fill.ALL if self.expand else Fill.INDEX if self.numbered else Fill.NOTHING
+
+    @property
+    def jobs(self) -> int:
+        """How many members it has."""
+        return sum([stop - start for start, stop in self.runs])
+
+
+class NewPool(Struct, frozen=True, kw_only=True):
+    """A SubmitPool that a submission brings: its requirements as canonical JSON and its eligible queues, a mask.
+
+    `asks_ads`: the ads of sites exclude some of them; which, the next refresh finds out.
+    """
+
+    id: str
+    requirements: str
+    vo: str
+    queues: int
+    asks_ads: bool = False
+
+
+class PreparedSubmission(NewSubmission, frozen=True, kw_only=True):
+    """A checked submission, ready to be stored.
+
+    `inputs`: the checksums of the uploaded files that its jobs take along. `config`: the digest of the configuration
+    that it was checked by. `waits`: what its jobs wait for.
+    """
+
+    cohorts: tuple[PreparedCohort, ...]
+    pools: tuple[NewPool, ...] = ()
+    inputs: tuple[str, ...] = ()
+    config: str = ""
+    waits: tuple[WaitsFor, ...] = ()
+
+
+@dataclass(slots=True)
+class Submit:
+    """Store a prepared submission. A request id that this owner used before gets the first answer again."""
+
+    live: Live
+    prepared: PreparedSubmission
+    limits: LimitSection | None = None
+    _templates: dict[StoredTemplate, int] = field(default_factory=dict)
+    # Of this submission: its keys by identity (equal jobs share the object), and what joins each queue.
+    _queues: dict[int, int] = field(default_factory=dict)
+    _joining: dict[int, int] = field(default_factory=dict)
+    # Task queues that no configured queue can run, with the reason.
+    _never: dict[int, str] = field(default_factory=dict)
+    _requirements: dict[str, str] = field(default_factory=dict)
+
+    def apply(self, tx: Transaction) -> Submission:
+        """Store all or nothing."""
+        what = self.prepared
+        before = self._before(tx)
+        if before is not None:
+            return before
+        if what.count < 1:
+            raise InvalidRequest("A submission needs at least one job.")
+        self._need_room()
+        need_all(tx, what.owner, what.inputs)
+        for memory in (self._templates, self._queues, self._joining, self._never):
+            memory.clear()  # a replay begins anew
+        number, base = self.live.ids.submission(), self.live.ids.next_job
+        waits = rows_of(tx, what.waits, what.owner, base=base, number=number) if what.waits else ()
+        self.live.ids.jobs(tx, what.count)
+        ids = range(base, base + what.count)
+        if what.count > 1:
+            jobs.add_range_event(tx, self.live.ids, ids, "Submitted", submission=number)
+        self._requirements = store_pools(tx, self.live, what.pools)
+        held = sum([self._store_cohort(tx, cohort, number, base) for cohort in what.cohorts])
+        jobs.insert_submission(
+            tx, what, number=number, base=base, held=held, templates=self._templates.values()
+        )
+        use_inputs(tx, what.owner, what.inputs, number)
+        for tq_id, joining in self._joining.items():
+            if what.count > 1:  # of one row the front has been given
+                self.live.queues.forget_front(tx, tq_id)
+            self.live.queues.joined(tx, tq_id, joining)
+        if waits:
+            self.live.order.add(tx, waits)
+        self._hold(tx, base)
+        if what.config != self.live.pools.last_pass.config:
+            # It was judged by another configuration than all others: judge them together.
+            submit_pools.ask_for_pass(tx)
+        return Submission(number, base, what.count, held, repeated=False, notices=[])
+
+    def _before(self, tx: Transaction) -> Submission | None:
+        """What was answered to the same request before. Raises Conflict if that was about something else."""
+        what = self.prepared
+        if what.request_id is None:
+            return None
+        found = jobs.submission_of_request(tx, what.owner, what.request_id)
+        if found is None:
+            return None
+        first, count = found.base, found.count
+        names = ("record", "members", "group", "count")  # a name may have changed, and is in the record
+        alike = all(getattr(found, name) == getattr(what, name) for name in names)
+        files = inputs_of_submission(tx.reader(), found.id)
+        if not alike or (files and not files.issuperset(what.inputs)):
+            raise Conflict(
+                f"The request id {what.request_id!r} was used for other jobs: {first} to {first + count - 1}.",
+                hint="Nothing was submitted. Use the same id only to repeat the same submission.",
+                first=first,
+                count=count,
+            )
+        return Submission(found.id, first, count, found.held, repeated=True, notices=[])
+
+    def _need_room(self) -> None:
+        """Raises TooLarge if the owner would have more than the limits."""
+        what, limits, index = self.prepared, self.limits, self.live.queues.index
+        if limits is None:
+            return
+        _need(what.owner, "waiting_jobs", index.load(what.owner).waiting + what.count, limits.waiting_jobs)
+        need_task_queues(self.live, what.owner, (one.key for one in what.cohorts), limits.task_queues)
+
+    def _store_cohort(self, tx: Transaction, cohort: PreparedCohort, number: int, base: int) -> int:
+        """Store one cohort; returns how many of its members are held."""
+        tq_id = self._queues.get(id(cohort.key))
+        if tq_id is None:
+            key = replace(cohort.key, submission=number) if cohort.key.at_most else cohort.key
+            wanted = self._requirements.get(key.submit_pool, "")
+            tq_id = self._queues[id(cohort.key)] = self.live.queues.queue_for(tx, key, wanted)
+        template = self._template(tx, cohort)
+        members = cohort.jobs
+        if members == 1:
+            job_id = base + cohort.runs[0][0]
+            # A single job has an event of its own; those of a batch have one together, unless they are held.
+            event = None
+            if cohort.held:
+                event = jobs.add_event(tx, self.live.ids, job_id, "Held", previous=None, reason=cohort.held)
+            elif self.prepared.count == 1:
+                event = jobs.add_event(tx, self.live.ids, job_id, "Waiting", previous=None)
+            most = self.live.attempts(cohort.max_attempts)
+            job = WaitingJob(job_id, number, template, 0, event, None, most)
+            jobs.insert_waiting(tx, tq_id, job)
+            if self.prepared.count == 1:
+                self.live.queues.row_joined(tx, tq_id, job)
+        else:
+            for start, stop in cohort.runs:
+                run, ids = range(start, stop), self.live.ids
+                insert_run(tx, ids, run, submission=number, tq_id=tq_id, base=base, template=template)
+                if cohort.held:
+                    held = range(base + start, base + stop)
+                    jobs.add_range_event(tx, ids, held, "Held", reason=cohort.held)
+        self._joining[tq_id] = self._joining.get(tq_id, 0) + members
+        if cohort.held:
+            self._never[tq_id] = cohort.held
+            return members
+        return 0
+
+    def _hold(self, tx: Transaction, base: int) -> None:
+        """Task queues that nothing can run, and what is to be held: as if its owner did it before any pilot can ask."""
+        for tq_id, reason in self._never.items():
+            self.live.queues.hold(tx, tq_id, reason)
+        owner = self.prepared.owner
+        for one in self.prepared.cohorts:
+            if not one.hold:
+                continue
+            rest = tuple(range(base + start, base + stop) for start, stop in one.runs)
+            while rest:
+                order = Control(self.live, "hold", rest, one.hold, lambda who, _grp, _vo: who == owner, owner)
+                rest = order.apply(tx).rest
+
+    def _template(self, tx: Transaction, cohort: PreparedCohort) -> int:
+        body = StoredTemplate(
+            cohort.fill, self.live.attempts(cohort.max_attempts), cohort.template, cohort.retry
+        )
+        known = self._templates.get(body)
+        if known is not None:
+            return known
+        number = self._templates[body] = self.live.ids.template()
+        jobs.insert_template(tx, number, body)
+        return number
+
+
+def store_pools(tx: Transaction, live: Live, pools: Iterable[NewPool]) -> dict[str, str]:
+    """Store pools that are new; returns the requirements of all. One that is known keeps its queues, which its last pass has
+    found.
+    """
+    requirements = {}
+    for pool in pools:
+        requirements[pool.id] = pool.requirements
+        known = live.pools.mask(pool.id)
+        # 0: made again by a job that came back, and not evaluated since; or the ads of sites exclude all queues.
+        mask = known or (0 if pool.asks_ads else pool.queues)
+        if mask != known:
+            live.queues.serve(tx, {pool.id: mask})
+        submit_pools.store_pool(
+            tx, pool.id, pool.vo, pool.requirements, mask=mask, is_evaluated=not pool.asks_ads
+        )
+    return requirements
+
+
+def need_task_queues(live: Live, owner: str, keys: Iterable[TaskQueueKey], most: int) -> None:
+    """Raises TooLarge if an owner would have more task queues with waiting jobs; 0: there is no such limit."""
+    if not most:
+        return
+    index = live.queues.index
+    different = {id(key): key for key in keys}  # a preparation makes each once
+    new = sum([not index.waiting(index.find(key) or 0) for key in different.values()])
+    _need(owner, "task_queues", index.load(owner).queues + new, most)
+
+
+def _need(owner: str, name: str, would: int, most: int) -> None:
+    if most and would > most:
+        raise TooLarge(
+            f"User {owner} would have {counted(would, name.replace('_', ' ').removesuffix('s'))} and may have {most:,}.",
+            hint=f"Wait until some have run, or delete some (lode delete). Administrators set {name} in [limits].",
+            limit=most,
+            size=would,
+        )
+
+
+# --- files of users ----------------------------------------------------------------------------------------
+
+
+def register_input(
+    tx: Transaction, owner: str, sha256: str, size: int, *, quota: int = 0, most_files: int = 0
+) -> None:
+    """Record that an owner has uploaded a file; idempotent. Raises TooLarge as `need_room`."""
+    if not sandboxes.renew_input(tx, owner, sha256):
+        need_room(owner, used_by(tx.reader(), owner), size, quota=quota, most_files=most_files)
+        sandboxes.insert_input(tx, owner, sha256, size)
+
+
+def need_room(owner: str, used: InputUsage, size: int, *, quota: int, most_files: int = 0) -> None:
+    """Raises StorageFull if a file of this size does not fit into the owner's quota of bytes, TooLarge if it is a file too
+    many (0: there is no such limit).
+    """
+    would, there = used.bytes + used.outputs + taken(size), used.bytes + used.outputs
+    if quota and would > quota:
+        raise StorageFull(
+            f"The input files and outputs of user {owner} would take {_mb(would)}: {_mb(there)} are there, "
+            f"{_mb(quota)} allowed.",
+            hint=f"{_DELETE} Or ask an administrator for a larger sandbox_quota_mb.",
+            limit=quota,
+            used=there,
+            size=size,
+        )
+    if most_files and used.files >= most_files:
+        raise TooLarge(
+            f"User {owner} has {counted(used.files, 'input file')}, and may have no more.",
+            hint=f"{_DELETE} Administrators set input_files in [limits].",
+            limit=most_files,
+        )
+
+
+def _mb(size: int) -> str:
+    return f"{size / (1 << 20):,.1f} MB"
+
+
+def need_all(tx: Transaction, owner: str, inputs: Sequence[str]) -> None:
+    """Raises InvalidJob unless all these files are there: one may have been removed since they were asked for."""
+    if inputs and not sandboxes.known_inputs(tx.reader(), owner, inputs).issuperset(inputs):
+        raise InvalidJob(
+            "InputSandbox: a file that was uploaded long ago is not there any more.",
+            hint="Submit again: it is uploaded anew.",
+            attribute="InputSandbox",
+        )

@@ -1,0 +1,169 @@
+"""SubmitPools under a changed configuration: other queues, other keys, task queues that nothing can run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+from typing import Final
+
+from lodesman.base.errors import Conflict, InvalidJob
+from lodesman.decide.masks.bits import numbered
+from lodesman.decide.matching import GroupShare, key_to_json
+from lodesman.decide.matching.submit_pool import read_again
+from lodesman.decide.resources import QueueId, TypeTable
+from lodesman.server.store.read import submit_pools as read
+from lodesman.server.store.read.submit_pools import PassRow, PoolRow
+from lodesman.server.store.transaction import Transaction
+from lodesman.server.store.write import submit_pools, task_queues
+from lodesman.server.writer.live import Live
+from lodesman.server.writer.waiting import TaskQueues
+from lodesman.wire.service import Cleaning, Difference, Judgement, Renewal, Renewals
+
+CONFIG: Final = "config"
+"""In the data of a refusal: the configuration was another one."""
+
+
+def _other_configuration(done: str, config: str) -> Conflict:
+    """What is refused when the two processes have not read the same configuration; `config`: the digest of the writer's."""
+    text = f"The SubmitPools were {done} by another configuration than this process has."
+    return Conflict(text, **{CONFIG: config})
+
+
+def number_queues(tx: Transaction, live: Live, queues: Iterable[QueueId]) -> Mapping[QueueId, int]:
+    """Give each of these queues a bit in all masks; returns all bits (ADR 0028)."""
+    live.pools.number(tx, queues)
+    return live.pools.bits
+
+
+def number_at_start(tx: Transaction, queues: Collection[QueueId]) -> None:
+    """Number the configured queues before a server starts, and free the bits of others that no SubmitPool has."""
+    known, configured = read.bits_of_queues(tx.reader()), set(queues)
+    in_use = reduce(or_, read.masks_of_pools(tx.reader()).values(), 0)
+    kept = {queue: bit for queue, bit in known.items() if queue in configured or in_use >> bit & 1}
+    submit_pools.delete_bits(tx, set(known.values()) - set(kept.values()))
+    found = numbered(queues, kept)
+    submit_pools.insert_bits(tx, {queue: found[queue] for queue in found.keys() - kept})
+
+
+def refresh_pools(tx: Transaction, live: Live, found: Difference, config: str) -> PassRow:
+    """Swap the mapping of SubmitPools to queues: one pass, with one time stamp for all, even if nothing changed.
+
+    Writes only what changed. Raises Conflict if the difference is one to something else.
+    """
+    if found.previous != live.pools.last_pass.id:
+        raise Conflict(f"Refresh {live.pools.last_pass.id} of the SubmitPools came between.")
+    if found.config != config:
+        raise _other_configuration("evaluated", config)
+    # A pool that was removed meanwhile stays removed.
+    masks = {pool: int(text, 16) for pool, text in found.masks.items() if pool in live.pools.known}
+    if masks:
+        live.queues.serve(tx, masks)
+    row = live.pools.passed(tx, found.config)
+    submit_pools.insert_pass(tx, row.id, found, masks)
+    return row
+
+
+def judge_queues(tx: Transaction, live: Live, found: Judgement) -> dict[str, int]:
+    """Hold and release whole task queues, by what the last pass found; returns how many jobs each way.
+
+    Raises Conflict if another pass came between.
+    """
+    if found.number != live.pools.last_pass.id:
+        raise Conflict(f"Refresh {live.pools.last_pass.id} of the SubmitPools came between.")
+    held = sum([live.queues.hold(tx, tq_id, reason) for tq_id, reason in found.hold])
+    released = sum([live.queues.release(tx, tq_id, reason) for tq_id, reason in found.release])
+    submit_pools.count_judged_jobs(tx, found.number, held=held, released=released)
+    return {"held": held, "released": released}
+
+
+def clean_pools(tx: Transaction, live: Live, found: Cleaning) -> int:
+    """Remove SubmitPools that no job has needed for the grace time (RFC #7: by an agent, at regular intervals).
+
+    A job that takes a pool into use clears its mark in its own transaction: what is still marked is not needed.
+    Returns how many were removed.
+    """
+    gone = submit_pools.clean_pools(tx, found)
+    if gone:
+        live.pools.forget_pools(tx, gone)
+    return len(gone)
+
+
+def set_shares(_tx: Transaction, live: Live, shares: Mapping[str, GroupShare]) -> None:
+    """Use these shares from the next claim on. Changes memory only: shares live in the configuration."""
+    live.queues.matcher.lottery.set_shares(shares)
+
+
+class PoolIds:
+    """Finds the pools with another identifier. Those that have theirs are remembered as long as the types are these."""
+
+    def __init__(self) -> None:
+        self._version = ""
+        self._ids: set[str] = set()
+
+    def changed(self, types: TypeTable, pools: Iterable[PoolRow]) -> list[Renewal]:
+        """Sets that the types cannot read any more keep their identifier: no queue fulfils them."""
+        if self._version != types.version:
+            self._version, self._ids = types.version, set()
+        found = []
+        for pool in pools:
+            if pool.id in self._ids:
+                continue
+            try:
+                new, text = read_again(pool.requirements, types, pool.vo)
+            except (InvalidJob, ValueError, TypeError, AttributeError):
+                new = text = ""
+            if new in ("", pool.id):
+                self._ids.add(pool.id)
+            else:
+                found.append((pool.id, new, text))
+        return found
+
+
+def rekey_pools(tx: Transaction, live: Live, found: Renewals, config: str) -> int:
+    """Give SubmitPools, and the task queues that need them, the keys that they have under the types of today.
+
+    All or nothing; returns how many task queues got another key. Raises Conflict if another configuration has come.
+    """
+    if found.config != config:
+        raise _other_configuration("read", config)
+    # A pool that was removed meanwhile stays removed; it is read again when a job needs it again.
+    pools = {old: (new, text) for old, new, text in found.pools if old in live.pools.known}
+    if not pools:
+        return 0
+    masks: dict[str, int] = {}
+    for old, (new, _) in pools.items():
+        if new not in live.pools.known:
+            masks.setdefault(new, live.pools.mask(old) or 0)
+    submit_pools.rename_pools(tx, pools)
+    live.queues.serve(tx, masks)
+    count = _rekey_queues(tx, live.queues, pools)
+    live.pools.forget_pools(tx, pools)
+    return count
+
+
+def _rekey_queues(tx: Transaction, queues: TaskQueues, pools: Mapping[str, tuple[str, str]]) -> int:
+    """Two task queues that have one key now become one with all jobs: that with waiting jobs, else the older."""
+    found = task_queues.queues_of_pools(tx, pools)
+    keys = [replace(key, submit_pool=pools[pool][0]) for _, key, pool in found]
+    texts = list(map(key_to_json, keys))
+    taken = task_queues.queues_with_keys(tx, texts)
+    for (tq_id, _, pool), key, text in zip(found, keys, texts, strict=True):
+        other = taken.get(text)
+        keep, waiting = tq_id, 0
+        if other is not None:
+            keep, gone = sorted((tq_id, other), key=lambda one: (not queues.index.waiting(one), one))
+            queues.write_claims(tx)
+            queues.forget_front(tx, keep)
+            waiting = queues.remove(tx, gone)
+            task_queues.join_queues(tx, gone, keep)
+        if keep == tq_id:
+            task_queues.set_key(tx, keep, text, pools[pool][1])
+            queues.rekey(tx, keep, key)
+        if waiting:
+            queues.known_again(tx, keep)
+            queues.joined(tx, keep, waiting)
+        taken[text] = keep
+    task_queues.keys_changed(tx)
+    return len(found)

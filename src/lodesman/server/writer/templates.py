@@ -1,0 +1,228 @@
+"""What a pilot is given for an attempt: the stored template, with its placeholders filled in."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from lodesman.decide.matching import TaskQueueKey, given_of
+from lodesman.decide.matching.submit_pool import without_stations
+from lodesman.languages.jobs import (
+    ATTRIBUTES,
+    JobSpec,
+    ParametricMembers,
+    Record,
+    Template,
+    read_retry,
+    spec_from_json,
+)
+from lodesman.languages.jobs.members import is_numbered, value_at
+from lodesman.server.store import Reader
+from lodesman.server.store.read.jobs import stored_members, stored_template
+from lodesman.server.store.write.attempts import Claimed
+from lodesman.server.store.write.jobs import Fill
+from lodesman.wire.pilots import AttemptWork, Limits, Payload, PayloadFile
+
+
+class Upload(NamedTuple):
+    """A file of an input sandbox as it was uploaded."""
+
+    sha256: str
+    size: int
+    executable: bool = False
+    modified: int = 0
+
+
+Uploads = Mapping[str, Upload]
+_RUN = attrgetter(*Payload.__struct_fields__)
+
+
+def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
+    """The job as pilots get it, but for id and attempt. `uploads`: by name in InputSandbox, complete."""
+    limits = Limits(
+        norm_cpu_seconds=spec.norm_cpu_seconds,
+        cpu_seconds=0,
+        wall_seconds=spec.wall_seconds,
+        memory_mb=spec.memory_mb,
+        output_mb=spec.max_output_mb,
+    )
+    inputs: dict[str, PayloadFile] = {}
+    for name in spec.input_sandbox:  # of members it may be there twice
+        sha256, size, executable, modified = uploads[name]
+        is_folder = name.endswith("/")
+        file = name.rstrip("/").rpartition("/")[2] + ("/" if is_folder else "")
+        url = f"/v1/sandboxes/{sha256}"
+        one = PayloadFile(file, url, sha256, size, is_folder, executable, 0 if is_folder else modified)
+        inputs.setdefault(file, one)
+    return AttemptWork(Payload(*_RUN(spec)), list(inputs.values()), limits, spec.exclusive)
+
+
+class StoredJob(NamedTuple):
+    """A job as it was checked, placeholders not filled, and its uploaded files."""
+
+    spec: JobSpec
+    uploads: Uploads
+
+
+_IN_KEY = frozenset(TaskQueueKey.__dataclass_fields__) & frozenset(JobSpec.__struct_fields__)
+
+
+def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) -> StoredJob:
+    """The job that a template and a task queue stand for. Uploaded files are known by the last part of their paths, unless
+    placeholders have to be filled.
+    """
+    fill, max_attempts, body, retry, _ = stored_template(db, template)
+    given = msgspec.json.decode(body)
+    if fill == Fill.ALL:
+        uploads = {name: Upload(*file) for name, file in given["uploads"].items()}
+        return StoredJob(spec_from_json(given["spec"]), uploads)
+    spec = given["spec"]
+    wanted, stations = without_stations(given_of(requirements))
+    fields = {name: spec[name] for name in spec if name not in _IN_KEY}
+    fields |= {name: getattr(key, name) for name in _IN_KEY}
+    fields |= {
+        "input_sandbox": tuple(one["name"] for one in given["input"]),
+        "wall_seconds": given["limits"]["wall_seconds"],
+        "max_output_mb": given["limits"]["output_mb"],
+        "exclusive": given["exclusive"],
+        "max_attempts": max_attempts,
+        "retry_on": (rule := read_retry(retry)).on,
+        "retry_memory_factor": rule.memory_factor,
+        "requirements": wanted,
+        "stations": stations,
+    }
+    uploads = {
+        one["name"]: Upload(one["sha256"], one["size"], one.get("executable", False), one.get("modified", 0))
+        for one in given["input"]
+    }
+    return StoredJob(msgspec.convert(fields, JobSpec), uploads)
+
+
+_DEFAULTS = {name: getattr(JobSpec(executable=""), name) for name in JobSpec.__struct_fields__}
+
+
+def record_of_spec(spec: JobSpec, group: str) -> Record:
+    """The description of a job, without what is as if it were not given; placeholders are not filled."""
+    record: Record = {}
+    for attribute in ATTRIBUTES:
+        value = group if attribute.field == "group" else getattr(spec, attribute.field, None)
+        value = list(value) if isinstance(value, tuple) else value
+        if isinstance(value, Mapping):
+            value = {name: list(one) if isinstance(one, tuple) else one for name, one in value.items()}
+        if value not in (None, [], _DEFAULTS.get(attribute.field)):
+            record[attribute.name] = value
+    return {**record, **spec.deferred}
+
+
+def usual_values() -> Record:
+    """What a job has of which nothing is said."""
+    found = {one.name: _DEFAULTS.get(one.field) for one in ATTRIBUTES}
+    return {name: value for name, value in found.items() if isinstance(value, (bool, int, str)) and value}
+
+
+# Bytes of text: of templates, and of the members of arrays (which take several times as much when they are read).
+_BODY_BYTES = 32 << 20
+ARRAY_BYTES = 64 << 20
+# What a value takes besides its text.
+OVERHEAD = 512
+
+V = TypeVar("V")
+
+
+class Kept(Generic[V]):
+    """The values that were used last, by number, made by `make` when they are asked for.
+
+    `make` gives a value and its size in bytes; at most a number of bytes is kept, but always the newest value: what is
+    larger than all that there is room for is at least not made again for each claim.
+    """
+
+    def __init__(self, make: Callable[[int], tuple[V, int]], *, most_bytes: int) -> None:
+        self._make = make
+        self._most_bytes = most_bytes
+        self._values: OrderedDict[int, tuple[V, int]] = OrderedDict()
+        self.bytes = 0
+
+    def get(self, number: int) -> V:
+        """The value, from memory if it is still there."""
+        known = self._values.get(number)
+        if known is not None:
+            self._values.move_to_end(number)
+            return known[0]
+        known = self._values[number] = self._make(number)
+        self._count(known[1] + OVERHEAD)
+        return known[0]
+
+    def grew(self, number: int, by: int) -> None:
+        """The value that was asked for last takes more room."""
+        value, size = self._values[number]
+        self._values[number] = value, size + by
+        self._count(by)
+
+    def _count(self, more: int) -> None:
+        self.bytes += more
+        while self.bytes > self._most_bytes and len(self._values) > 1:
+            _, (_, size) = self._values.popitem(last=False)
+            self.bytes -= size + OVERHEAD
+
+
+class _Array(NamedTuple):
+    """A parametric submission: its first id, its members, whether their values are their indexes, and its templates that are
+    ready to be filled.
+    """
+
+    base: int
+    members: ParametricMembers
+    is_numbered: bool
+    fillers: dict[int, tuple[Template, Uploads]]
+
+
+class Templates:
+    """Renders claimed attempts as JSON. Holds a read connection, so it belongs to one thread."""
+
+    def __init__(self, db: Reader) -> None:
+        self._db = db
+        self._bodies = Kept(self._read_body, most_bytes=_BODY_BYTES)
+        self._arrays = Kept(self._read_array, most_bytes=ARRAY_BYTES)
+
+    def render(self, claimed: list[Claimed], *, drain: bool) -> bytes:
+        """The body of the answer to a claim."""
+        jobs = b",".join([self._job(one) for one in claimed])
+        return b'{"jobs":[' + jobs + b'],"drain":' + (b"true}" if drain else b"false}")
+
+    def _job(self, one: Claimed) -> bytes:
+        fill, body = self._bodies.get(one.template_id)
+        if not fill:
+            return b'{"id":%d,"attempt":%d,' % (one.job_id, one.attempt) + body[1:]
+        array = self._arrays.get(one.submission_id)
+        index = one.job_id - array.base
+        if array.is_numbered:
+            index = value_at(array.members, index)
+        if fill == Fill.ALL:
+            body = self._filled(one, array, body)
+        return b'{"id":%d,"attempt":%d,"index":%d,' % (one.job_id, one.attempt, index) + body[1:]
+
+    def _filled(self, one: Claimed, array: _Array, body: bytes) -> bytes:
+        known = array.fillers.get(one.template_id)
+        if known is None:
+            stored = msgspec.json.decode(body)
+            files = {name: Upload(*file) for name, file in stored["uploads"].items()}
+            known = Template(spec_from_json(stored["spec"]), array.members), files
+            array.fillers[one.template_id] = known
+            self._arrays.grew(one.submission_id, len(body) + OVERHEAD)
+        template, uploads = known
+        spec = template.expand(one.job_id - array.base, one.job_id)
+        return msgspec.json.encode(payload(spec, uploads))
+
+    def _read_body(self, template_id: int) -> tuple[tuple[int, bytes], int]:
+        found = stored_template(self._db, template_id)
+        body = found.body.encode()
+        return (found.fill, body), len(body)
+
+    def _read_array(self, submission_id: int) -> tuple[_Array, int]:
+        base, text = stored_members(self._db, submission_id)
+        members = msgspec.json.decode(text, type=ParametricMembers)
+        return _Array(base, members, is_numbered(members), {}), len(text)

@@ -1,0 +1,1 @@
+"""What a site runs without a server: $JOBSTATUS, vacating nodes, its own ads. The standard library alone."""

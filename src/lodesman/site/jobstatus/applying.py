@@ -1,0 +1,224 @@
+"""Do what a plan says: each job is read again before it goes, drains are watched, every step leaves a line in the audit."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Callable, TextIO
+
+from lodesman.site.jobstatus.remembering import VacateMemory
+from lodesman.site.jobstatus.sites.door import Act, SiteDoor, SiteFault, perform
+from lodesman.site.jobstatus.surveying import LookAt, with_status
+from lodesman.site.jobstatus.vacate.candidates import DRAIN, KILL, Candidate, Terms, price, silent_rate
+from lodesman.site.jobstatus.vacate.plan import HOSTS, VacatePlan, VacateRequest, Victim, make_plan
+from lodesman.site.jobstatus.vacate.several import ToFree
+
+MOVED = 0.1
+"""The part by which the cost of a job may differ from the plan's before a new plan is made."""
+_LEFT = "left"  # by itself, before its turn
+_MOST_PLANS = 3  # in a row without an act: on a busy site something always changes
+OLD_S = 2.0
+"""What other jobs publish is read again after this many seconds, or after ten times as long as reading it takes."""
+
+
+@dataclass
+class Applier:
+    """One call of `vacate --apply`. settle_s: how long jobs that were killed may take to be gone. memory: what was learned.
+
+    known: the jobs as they were read last, by id; acted: those that were made to go, and when; failed: those that would not.
+    """
+
+    door: SiteDoor
+    look_at: LookAt
+    audit: TextIO
+    known: dict[str, Candidate]
+    memory: VacateMemory
+    poll_s: float = 10.0
+    settle_s: float = 120.0
+    clock: Callable[[], float] = time.time
+    wait: Callable[[float], None] = time.sleep
+    do: Callable[[Act], None] = perform
+    acted: dict[str, Victim] = field(default_factory=dict)
+    acted_at: dict[str, float] = field(default_factory=dict)
+    read_at: float = 0.0
+    reading_s: float = 0.0
+    failed: set[str] = field(default_factory=set)
+
+    def run(self, plan: VacatePlan) -> VacatePlan | None:
+        """Carry it out. Returns a plan that says what is missing in the end; None: all is free. Raises SiteFault."""
+        too_much: dict[str, list[str]] = {}
+        for job in plan.clamped:
+            too_much.setdefault(self.known[job].owner, []).append(job)
+        self._note(
+            "plan", cost=plan.cost, victims=[one.job for one in plan.victims], claims_too_much=too_much
+        )
+        self.read_at = plan.made_at
+        parts = list(_parts(plan))
+        ends = plan.made_at + plan.request.terms.drains_within
+        lacking = self._carry_out_all(parts, ends) or self._watch(plan, ends)
+        if lacking is None and self._overdue():
+            # Drains that did not end in time: what is missing is made free now.
+            for one in self._overdue():
+                del self.acted[one.job]
+            lacking = self._carry_out_all([(request, []) for request, _ in parts], 0.0) or self._watch(
+                plan, 0.0
+            )
+        self._note("end", missing=lacking and lacking.missing and asdict(lacking.missing))
+        return lacking
+
+    def _carry_out_all(self, parts: Sequence[_Part], ends: float) -> VacatePlan | None:
+        lacks = (self._carry_out(request, planned, ends) for request, planned in parts)
+        return next(filter(None, lacks), None)
+
+    def _carry_out(self, request: VacateRequest, planned: Sequence[Victim], ends: float) -> VacatePlan | None:
+        """Make jobs go until enough goes; returns a plan without enough jobs if there are not enough."""
+        plans = 0
+        while _is_needed(self._lack(request)):
+            now, is_same = self.clock(), self._refresh(planned)
+            todo = [one for one in planned if one.job not in self.acted and one.job not in self.failed]
+            if todo and plans < _MOST_PLANS and is_same:
+                is_same = not self._has_moved(todo[0], _at(request, ends, now).terms, now)
+            if not todo or not (is_same or plans >= _MOST_PLANS):
+                plan = self._plan_again(request, ends, now)
+                if not plan.is_feasible:
+                    return plan
+                planned, plans = plan.victims, plans + 1
+            else:
+                self._act(todo[0], ends, now)
+                plans = 0
+        return None
+
+    def _refresh(self, planned: Sequence[Victim]) -> bool:
+        """List the running jobs anew; whether they are the same as before, and what they publish was read lately: else all
+        are read again. What leaves by itself counts as made to go.
+        """
+        there, now = {one.job: one for one in self.door.running()}, self.clock()
+        running = {job: one for job, one in there.items() if not one.leaving}
+        is_old = not 0 <= now - self.read_at <= max(OLD_S, 10 * self.reading_s)
+        for one in planned:
+            if one.job not in running and one.job not in self.acted:
+                self.acted[one.job] = replace(one, action=_LEFT)
+                self._note(_LEFT, job=one.job)
+        came = [
+            one for job, one in running.items() if job not in self.known or (is_old and job not in self.acted)
+        ]
+        went = [job for job in self.known if job not in running]
+        for job in went:
+            if job not in there or job not in self.acted:
+                del self.known[job]
+                if job in self.acted_at:
+                    self._note("gone", job=job)
+        came = [replace(one, can_drain=self.door.can_drain(one)) for one in came]
+        looked = with_status(came, self.look_at, now)
+        if came or is_old:
+            history = self.memory.update(running.values(), now, looked)
+            self.known.update((one.job, history.judged(one)) for one in looked)
+        if is_old:
+            self.read_at, self.reading_s = now, self.clock() - now
+        return not came and all(job in self.acted for job in went)
+
+    def _has_moved(self, victim: Victim, terms: Terms, now: float) -> bool:
+        """Read a job again: whether it costs another sum than the plan says."""
+        (one,) = with_status([self.known[victim.job]], self.look_at, now)
+        self.known[victim.job] = one = self.memory.history.judged(one)
+        found = price(one, terms, silent_rate(self.known.values(), terms, now), now)
+        return found.action != victim.action or abs(found.cost - victim.cost) > MOVED * victim.cost
+
+    def _plan_again(self, request: VacateRequest, ends: float, now: float) -> VacatePlan:
+        stay = (*request.exclude, *self.acted, *self.failed)
+        spent = sum(one.cost for one in self.acted.values() if one.action != _LEFT)
+        most = None if request.max_waste is None else request.max_waste - spent
+        asked = replace(_at(request, ends, now), need=self._lack(request), exclude=stay, max_waste=most)
+        plan = make_plan(list(self.known.values()), asked, now)
+        self._note("plan", cost=plan.cost, victims=[one.job for one in plan.victims])
+        return plan
+
+    def _lack(self, request: VacateRequest) -> ToFree:
+        need = request.need
+        for one in self.acted.values():
+            if not request.hosts or set(request.hosts) & set(one.nodes):
+                need = ToFree(need.cores - one.cores, need.memory_mb - one.memory_mb, need.gpus - one.gpus)
+        return need
+
+    def _act(self, victim: Victim, ends: float, now: float) -> None:
+        one = self.known[victim.job]
+        acts = self.door.kill(one) if victim.action == KILL else self.door.drain(one, ends, now)
+        facts = {name: value for name, value in asdict(victim).items() if name not in ("action", "commands")}
+        self._note(victim.action, commands=[str(act) for act in acts], **facts)
+        if victim.action == KILL:
+            self.memory.update(self.known.values(), now, killed=(one.job,))
+        try:
+            if not acts and victim.action == KILL:
+                raise SiteFault("There is no way to kill it.")
+            for act in acts:
+                self.do(act)
+        except SiteFault as fault:
+            self.failed.add(victim.job)
+            self._note("failed", job=victim.job, why=str(fault))
+        else:
+            self.acted[victim.job], self.acted_at[victim.job] = victim, now
+
+    def _overdue(self) -> list[Victim]:
+        return [one for one in self.acted.values() if one.action == DRAIN and one.job in self.known]
+
+    def _watch(self, plan: VacatePlan, ends: float) -> VacatePlan | None:
+        """Wait until the cores of all that was made to go are free; drains until the deadline, the rest for settle_s and
+        what a kill takes.
+        """
+        until = self.clock() + self.settle_s + plan.request.terms.kill_s
+        while True:
+            with suppress(SiteFault):  # it may answer the next time
+                found = {one.job: one for one in self.door.running()}
+                self.memory.update([one for one in found.values() if not one.leaving], self.clock())
+                for job in [
+                    job for job in self.acted if job in self.known and self._has_gone(job, found.get(job))
+                ]:
+                    del self.known[job]
+                    self._note("gone", job=job)
+            there = [one for one in self.acted.values() if one.job in self.known]
+            drains, now = [one for one in there if one.action == DRAIN], self.clock()
+            if not there or (len(drains) == len(there) and now >= ends):
+                return None
+            if now >= max(until, ends if drains else 0.0):
+                return replace(plan, missing=ToFree(sum(one.cores for one in there)), victims=there)
+            self.wait(min(self.poll_s, max(0.1, ends - now)) if drains else min(self.poll_s, 1.0))
+
+    def _has_gone(self, job: str, found: Candidate | None) -> bool:
+        """A job that waited again may have started anew under its id; one that is leaving holds its cores."""
+        if found is None or found.leaving:
+            return found is None
+        at = self.acted_at.get(job, 0.0)
+        return found.started > self.known[job].started and found.started >= math.floor(at)
+
+    def _note(self, event: str, **facts: Any) -> None:
+        line = json.dumps({"time": round(self.clock(), 3), "event": event, **facts}, default=list)
+        self.audit.write(line + "\n")
+        self.audit.flush()
+
+
+_Part = tuple[VacateRequest, Sequence[Victim]]
+
+
+def _parts(plan: VacatePlan) -> Iterator[_Part]:
+    """A request for each node that was chosen, with its jobs; else the plan's own. The choice of nodes stays."""
+    if not any(plan.places):
+        yield plan.request, plan.victims
+    for node in filter(None, plan.places):
+        yield (
+            replace(plan.request, scope=HOSTS, hosts=(node,), nodes=None),
+            [one for one in plan.victims if node in one.nodes],
+        )
+
+
+def _at(request: VacateRequest, ends: float, now: float) -> VacateRequest:
+    """With the time that is left for drains."""
+    terms = request.terms
+    return replace(request, terms=replace(terms, within=max(0.0, ends - now) + terms.kill_s))
+
+
+def _is_needed(lack: ToFree) -> bool:
+    return lack.cores > 0 or lack.memory_mb > 0 or lack.gpus > 0

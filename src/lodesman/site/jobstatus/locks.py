@@ -1,0 +1,144 @@
+"""The lock on used_CPU: of flock(2) and of fcntl(2), since a foreign reader may take either kind."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from lodesman.base import kernel
+
+# struct flock of 64 bits: type, whence, start, length (0: all), process (0).
+_RANGE = "hhqqi4x"
+_NO_RANGES = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+# Kinds of file systems (f_type of statfs).
+_NFS, _CIFS, _SMB = 0x6969, 0xFF53_4D42, (0x517B, 0xFE53_4D42)
+_LOCAL = {"nolock", "local_lock=all", "local_lock=flock", "local_lock=posix"}
+
+
+def takes_both(directory: int) -> bool:
+    """Whether both kinds of lock are to be taken here. Those of NFS and CIFS are one at the server, and would exclude each
+    other. Raises OSError for SMB, whose locks stop all who read, and for NFS whose locks stay on this machine.
+    """
+    kind = kernel.file_system(directory)
+    if kind in _SMB:
+        raise OSError(errno.EOPNOTSUPP, "Locks of SMB stop all readers")
+    if kind == _NFS:
+        mounts = Path("/proc/self/mountinfo").read_text("utf-8", "replace")
+        if has_local_locks(mounts, os.fstat(directory).st_dev):
+            raise OSError(errno.EOPNOTSUPP, "Locks of this NFS stay on this machine (local_lock)")
+    return kind not in (None, _NFS, _CIFS)
+
+
+def has_local_locks(mounts: str, device: int) -> bool:
+    """Whether this file system is mounted so that its locks stay on this machine; mounts: /proc/self/mountinfo."""
+    own = f"{os.major(device)}:{os.minor(device)}"
+    lines = (line.split() for line in mounts.splitlines())
+    return any(words[2:3] == [own] and not _LOCAL.isdisjoint(words[-1].split(",")) for words in lines)
+
+
+class Lock:
+    """A lock on an open file, which it closes. shared: of readers. ranges: take the lock of fcntl, too.
+
+    Waiting is blocking, in a thread: who asks again and again is starved by others that do. A thread that waited in vain
+    gives back what it gets, or serves the next call.
+    """
+
+    def __init__(self, descriptor: int, *, shared: bool = False, ranges: bool = False) -> None:
+        self.descriptor = descriptor
+        self._flock = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        self._range = fcntl.F_RDLCK if shared else fcntl.F_WRLCK
+        self._ranges = ranges
+        self._guard = threading.Lock()
+        self._granted = threading.Event()
+        self._waits = self._wanted = self._closed = False
+
+    def acquire(self, wait_s: float) -> bool:
+        """Whether the lock was granted within this time. Raises OSError if the file system has none."""
+        with self._guard:
+            if not self._waits and self._take():
+                return True
+            self._wanted = True
+            if not self._waits:
+                self._granted.clear()
+                with suppress(RuntimeError):  # no thread can be started
+                    threading.Thread(target=self._wait, daemon=True).start()
+                    self._waits = True
+        self._granted.wait(wait_s)
+        with self._guard:
+            self._wanted = False
+            if self._granted.is_set():
+                return True
+            self._give()
+            return False
+
+    def release(self) -> None:
+        """Unlock, also for copies of the descriptor that a forked process may have."""
+        with self._guard:
+            self._give()
+
+    def close(self) -> None:
+        """Close the file, now or when the thread is back."""
+        with self._guard:
+            self._closed = True
+            if not self._waits:
+                os.close(self.descriptor)
+
+    def _take(self) -> bool:
+        """Both kinds or none, at once; both may be held already."""
+        try:
+            fcntl.flock(self.descriptor, self._flock | fcntl.LOCK_NB)
+            self._set_range(fcntl.F_OFD_SETLK, self._range)
+        except (BlockingIOError, PermissionError):  # fcntl may say either
+            self._give()
+            return False
+        return True
+
+    def _give(self) -> None:
+        self._set_range(fcntl.F_OFD_SETLK, fcntl.F_UNLCK)
+        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+
+    def _set_range(self, command: int, kind: int) -> None:
+        if not self._ranges:
+            return
+        try:
+            fcntl.fcntl(self.descriptor, command, struct.pack(_RANGE, kind, os.SEEK_SET, 0, 0, 0))
+        except OSError as fault:
+            if fault.errno not in _NO_RANGES:
+                raise
+            self._ranges = False
+
+    def _wait(self) -> None:
+        works = True
+        while works:
+            works = self._block()
+            with self._guard:
+                granted = works and self._wanted and self._take()
+                if granted or not (works and self._wanted):
+                    self._end_wait(granted=granted)
+                    return
+
+    def _block(self) -> bool:
+        """Wait for both kinds; False if the file system has none, which the next call finds out."""
+        try:
+            fcntl.flock(self.descriptor, self._flock)
+            with self._guard:
+                if not self._wanted:
+                    return True
+            self._set_range(fcntl.F_OFD_SETLKW, self._range)
+        except OSError:
+            return False
+        return True
+
+    def _end_wait(self, *, granted: bool) -> None:
+        if granted:
+            self._granted.set()
+        else:
+            self._give()
+        self._waits = False
+        if self._closed:
+            os.close(self.descriptor)

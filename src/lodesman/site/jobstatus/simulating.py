@@ -1,0 +1,139 @@
+"""`vacate simulate`: what choosing by $JOBSTATUS would have saved, on a site's own accounting."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TextIO
+
+from lodesman.site.jobstatus.vacate.candidates import Terms
+from lodesman.site.jobstatus.vacate.simulation import (
+    Assumed,
+    Losses,
+    compare,
+    learned,
+    moments,
+    read_swf,
+    simulate_job,
+)
+
+_WORDS = "Compare youngest first with the choice by $JOBSTATUS, on a log in the Standard Workload Format."
+_EPILOG = """\
+At random moments of the log a part of the cores that are busy in one partition is freed. The log says when jobs began and
+ended. It does not say what they ran and saved: this is assumed and drawn at random, so try other values, too. Job ids, users
+and partitions are those of the log; files that end in .gz are read as well."""
+_NAMES = {
+    "youngest": "youngest first",
+    "kills": "by $JOBSTATUS, kills now",
+    "best_kills": "  the best kills there are",
+    "mixed": "by $JOBSTATUS, kills and drains",
+    "risk": "  the same with --confidence risk",
+    "best_mixed": "  the best kills and drains",
+}
+_LINES = {
+    "pilots": "{:.0%} of the jobs are pilots, which run payloads of 1, 2 or 4 cores one after the other",
+    "payload_hours": "payloads of pilots take {:g} h (median)",
+    "payload_sigma": "the logarithm of that has a standard deviation of {:g}",
+    "commits": "{:.0%} of the other jobs save their work every hour, the rest never",
+    "silent": "{:.0%} of all jobs publish nothing",
+    "error": "expected times left are wrong by a factor of exp({:g}) (one standard deviation)",
+    "spread": "owners differ in that error by a factor of exp({:g}) (one standard deviation)",
+}
+
+
+def _positive(word: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < 10**9:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a number of 0 or more")
+    return value
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `simulate`."""
+    found = subparsers.add_parser(
+        "simulate", help=_WORDS, description=_WORDS, epilog=_EPILOG, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    add = found.add_argument
+    add("--swf", type=Path, required=True, metavar="FILE", help="the log")
+    add(
+        "--part",
+        type=_positive,
+        default=0.25,
+        metavar="X",
+        help="part of the busy cores to free (default: %(default)s)",
+    )
+    add("--hours", type=_positive, default=4.0, metavar="H", help="time for drains (default: %(default)s)")
+    add("--moments", type=int, default=200, metavar="N", help="how many moments (default: %(default)s)")
+    add("--seed", type=int, default=1, metavar="N", help="of the random numbers (default: %(default)s)")
+    add("--json", action="store_true", dest="as_json", help="one JSON object")
+    for field in fields(Assumed):
+        name = "--" + field.name.replace("_", "-")
+        words = _LINES[field.name].format(field.default)
+        add(
+            name,
+            type=_positive,
+            default=field.default,
+            metavar="X",
+            help=f"{words.replace('%', '%%')} (default)",
+        )
+    found.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Simulate and print; returns the exit code: 0, or 1 if there is nothing to compare."""
+    assumed = Assumed(**{field.name: getattr(options, field.name) for field in fields(Assumed)})
+    try:
+        with _opened(options.swf) as lines:
+            log = list(read_swf(lines))
+    except (OSError, EOFError) as fault:
+        sys.stderr.write(f"vacate: {options.swf} cannot be read: {fault}\n")
+        return 1
+    rng = random.Random(options.seed)
+    found: list[Losses] = []
+    for now, running in moments(log, options.moments, rng):
+        jobs = [simulate_job(one, assumed, rng, now) for one in running]
+        cores = max(1, round(options.part * sum(one.cores for one in running)))
+        terms = Terms(within=options.hours * 3600, sigmas=learned(log, assumed, rng, now))
+        losses = compare(jobs, cores, now, terms)
+        found += [losses] if losses else []
+    if not found or not any(one.youngest for one in found):
+        sys.stderr.write(f"vacate: {options.swf} has no jobs that run and could be vacated\n")
+        return 1
+    means = {name: sum(getattr(one, name) for one in found) / len(found) / 3600 for name in _NAMES}
+    if options.as_json:
+        facts = {"jobs": len(log), "moments": len(found), "core_hours": means, "assumed": asdict(assumed)}
+        sys.stdout.write(json.dumps(facts) + "\n")
+    else:
+        sys.stdout.writelines(
+            f"{line}\n" for line in _in_words(len(log), len(found), means, assumed, options)
+        )
+    return 0
+
+
+def _opened(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8", errors="replace")
+    return path.open(encoding="utf-8", errors="replace")
+
+
+def _in_words(
+    jobs: int, count: int, means: dict[str, float], assumed: Assumed, options: argparse.Namespace
+) -> Iterator[str]:
+    yield f"{jobs:,} jobs; {count:,} moments, each time {options.part:.0%} of the busy cores of a partition are freed."
+    yield f"  {'':<33} {'core-hours lost':>15}  {'of youngest first':>17}"
+    for name, words in _NAMES.items():
+        yield f"  {words:<33} {means[name]:>15,.1f}  {means[name] / means['youngest']:>17.0%}"
+    yield f"Drains have {options.hours:g} h. Assumed, since the log does not say it:"
+    for name, value in asdict(assumed).items():
+        yield f"  {_LINES[name].format(value)}"

@@ -1,0 +1,132 @@
+"""Grid Engine: running jobs by `qstat -xml`; `qdel` or `qmod -rj` ends one, shutdowntime_job makes it drain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from xml.etree import ElementTree as ET
+
+from lodesman.site.jobstatus.sites.door import Act, JobPlaces, SiteFault, answer, shown, uid_of
+from lodesman.site.jobstatus.vacate.candidates import Candidate
+
+QSTAT = ("qstat", "-xml", "-r", "-g", "t", "-s", "r", "-u", "*")
+_DURATION = re.compile(r"(?:([0-9]{1,6}):)?(?:([0-9]{1,4}):)?([0-9]{1,12})(?:\.[0-9]+)?")
+_MEMORY = re.compile(r"([0-9]{1,15})(?:\.[0-9]+)?([kKmMgGtT]?)")
+_BYTES = {
+    "": 1,
+    "k": 1000,
+    "K": 1 << 10,
+    "m": 10**6,
+    "M": 1 << 20,
+    "g": 10**9,
+    "G": 1 << 30,
+    "t": 10**12,
+    "T": 1 << 40,
+}
+_MEMORY_NAMES = ("h_vmem", "m_mem_free", "mem_free")
+_GPU_NAMES = ("gpu", "gpus", "ngpus")
+_MAY_RUN = set("rtsSTRPN")
+
+
+def read_qstat(text: str) -> list[Candidate]:
+    """The jobs that have slots, with their nodes; a task of an array is `JOB.TASK`. Raises SiteFault if it is cut off."""
+    try:
+        root = ET.fromstring(text) if "<!" not in text else None  # noqa: S314 - without declarations
+    except (ET.ParseError, ValueError):
+        root = None
+    if root is None or [part.tag for part in root] != ["queue_info", "job_info"]:
+        raise SiteFault(f"qstat printed no whole answer, but: {shown(text.strip())}")
+    found: dict[str, Candidate] = {}
+    for one in filter(None, map(_job, _running(root))):
+        other = found.get(one.job)
+        found[one.job] = (
+            one if other is None else replace(one, nodes=tuple(dict.fromkeys((*other.nodes, *one.nodes))))
+        )
+    return list(found.values())
+
+
+def _running(root: ET.Element) -> Iterator[ET.Element]:
+    for one in root.iter("job_list"):
+        if set(one.findtext("state") or "") & _MAY_RUN:
+            yield one
+
+
+def _job(one: ET.Element) -> Candidate | None:
+    """None for one that waits, or whose slots or start are not known. One that is being deleted is leaving."""
+    number, tasks = one.findtext("JB_job_number") or "", one.findtext("tasks") or ""
+    slots = one.findtext("granted_pe") or one.findtext("slots") or ""
+    started = _time(one.findtext("JAT_start_time") or "")
+    queue = one.findtext("queue_name") or ""
+    leaving = "d" in (one.findtext("state") or "")
+    if not queue or (not leaving and (started is None or not slots.isdigit())):
+        return None
+    if not number.isdigit() or not (tasks.isdigit() or not tasks):
+        raise SiteFault(f"qstat lists a job without a number: {shown(number)} {shown(tasks)}")
+    wants = {part.get("name", ""): part.text or "" for part in one.findall("hard_request")}
+    limit = _duration(wants.get("h_rt", ""))
+    memory = next((_megabytes(wants[name]) for name in _MEMORY_NAMES if name in wants), 0)
+    gpus = [int(wants[name]) for name in _GPU_NAMES if wants.get(name, "").isdigit()]
+    return Candidate(
+        job=f"{number}.{tasks}" if tasks else number,
+        owner=one.findtext("JB_owner") or "",
+        nodes=(queue.rpartition("@")[2],),
+        cores=(cores := int(slots) if slots.isdigit() else 0),
+        memory_mb=memory * cores,  # asked for by slot
+        gpus=max(gpus, default=0) * cores,
+        started=started or 0.0,
+        batch_ends=None if limit is None else (started or 0.0) + limit,
+        leaving=leaving,
+    )
+
+
+def _time(text: str) -> float | None:
+    """Of the time zone of this machine."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _duration(text: str) -> int | None:
+    found = _DURATION.fullmatch(text)
+    if not found:
+        return None
+    first, second, last = (int(one or 0) for one in found.groups())
+    return first * 60 + last if found[2] is None else (first * 60 + second) * 60 + last
+
+
+def _megabytes(text: str) -> int:
+    found = _MEMORY.fullmatch(text)
+    return int(found[1]) * _BYTES[found[2]] >> 20 if found else 0
+
+
+@dataclass(frozen=True)
+class GridEngineDoor:
+    """The cell that the commands of this machine belong to."""
+
+    places: JobPlaces
+
+    def can_drain(self, job: Candidate) -> bool:
+        """If it has Job Features."""
+        return bool(self.places.shutdown_acts(job, 0.0, 0.0))
+
+    def kill_s(self) -> float:
+        """`qdel` kills at once; what jobs with -notify, or an epilog, may take, Grid Engine does not say of them."""
+        return 0.0
+
+    def running(self) -> list[Candidate]:
+        """All jobs that have slots. Raises SiteFault."""
+        return [replace(one, uid=uid_of(one.owner)) for one in read_qstat(answer(QSTAT))]
+
+    def kill(self, job: Candidate) -> list[Act]:
+        """`qmod -rj` is refused for a job that may not run twice."""
+        number, _, task = job.job.partition(".")
+        if self.places.requeue:
+            return [Act(("qmod", "-rj", job.job))]
+        return [Act(("qdel", number, "-t", task) if task else ("qdel", number))]
+
+    def drain(self, job: Candidate, ends: float, now: float) -> list[Act]:
+        """Only the job's own consent ends it: Grid Engine has no earlier end for a job that runs."""
+        return self.places.shutdown_acts(job, ends, now)

@@ -1,0 +1,183 @@
+"""What running jobs publish: the directories of all jobs that a batch system names, read here or on their nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import chain, islice, repeat
+from pathlib import Path
+from typing import Callable
+
+from lodesman.site.jobstatus.channel import READER_WAIT_S
+from lodesman.site.jobstatus.reader import JobDirectory, StatusSnapshot, take_snapshots
+from lodesman.site.jobstatus.sites.door import JobPlaces, SiteDoor, SiteFault, answer
+from lodesman.site.jobstatus.vacate.candidates import Candidate
+from lodesman.site.jobstatus.values import KEYS, Flags, Status
+from lodesman.site.jobstatus.waste import Estimate, estimate
+
+_REMOTE_SECONDS, _REMOTE_AT_ONCE = 30.0, 32
+_NOTHING_THERE = ("absent", f"no-status:{KEYS[0]}")
+_WORD = re.compile(r"[A-Za-z0-9_:-]{1,60}")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was found in one directory. fault: why there is no status, in one word of the reader's."""
+
+    status: Status | None
+    age_s: float | None = None
+    flags: Flags = ()
+    fault: str | None = None
+
+
+@dataclass(frozen=True)
+class JobPart:
+    """A job on one of its nodes, with its cores there; '' for the node of a job that has none."""
+
+    job: Candidate
+    node: str
+    cores: int
+
+
+LookAt = Callable[[Sequence[JobPart], float], Sequence[Look]]
+"""Of parts of jobs, and the time now: what each publishes. They are read together, so that none waits for another."""
+
+
+def survey(door: SiteDoor, look_at: LookAt, now: float) -> list[Candidate]:
+    """All running jobs, with what they publish. Raises SiteFault."""
+    running = [replace(one, can_drain=door.can_drain(one)) for one in door.running() if not one.leaving]
+    return with_status(running, look_at, now)
+
+
+def with_status(jobs: Sequence[Candidate], look_at: LookAt, now: float) -> list[Candidate]:
+    """The jobs with what they publish now. On several nodes, each has a directory and an equal part of the cores."""
+    parts = [_parts(one) for one in jobs]
+    looks = iter(look_at(list(chain.from_iterable(parts)), now))
+    return [_with_looks(one, list(islice(looks, len(own))), now) for one, own in zip(jobs, parts)]
+
+
+def _parts(one: Candidate) -> list[JobPart]:
+    nodes = one.nodes or ("",)
+    return [JobPart(one, node, one.cores // len(nodes)) for node in nodes]
+
+
+def _with_looks(one: Candidate, looks: Sequence[Look], now: float) -> Candidate:
+    part = one.cores // len(looks)
+    faults = [look.fault or "no-status" for look in looks if look.status is None]
+    if faults:
+        is_there = faults[0] not in _NOTHING_THERE
+        return replace(one, note=f"its numbers cannot be read ({faults[0]})" if is_there else "")
+    found = [
+        estimate(
+            look.status, now=now, allocated=part, jobstart=one.started, batch_ends=one.batch_ends,
+            suspended=one.suspended_seconds, age=look.age_s,
+        )
+        for look in looks if look.status
+    ]  # fmt: skip
+    ages = [look.age_s for look in looks]
+    flags = {flag for look in looks for flag in look.flags} | {flag for part in found for flag in part.flags}
+    return replace(
+        one,
+        status=looks[0].status,
+        estimate=replace(_sum(found), flags=tuple(sorted(flags))),
+        age=None if None in ages else max(age for age in ages if age is not None),
+    )
+
+
+def _sum(found: Sequence[Estimate]) -> Estimate:
+    """Of all nodes: wastes add up, and the job stays as long as its longest part. What one does not say is unknown."""
+
+    def all_of(values: Sequence[int | None], join: Callable[[list[int]], int]) -> int | None:
+        known = [value for value in values if value is not None]
+        return join(known) if len(known) == len(values) else None
+
+    return Estimate(
+        remaining_expected=all_of([one.remaining_expected for one in found], max),
+        remaining_max=all_of([one.remaining_max for one in found], max),
+        draining_waste=all_of([one.draining_waste for one in found], sum),
+        kill_waste=all_of([one.kill_waste for one in found], sum),
+    )
+
+
+def read_by_command(command: str, places: JobPlaces) -> LookAt:
+    """Read with a command such as `ssh {node} python3 /opt/jobstatus.pyz`, to which `show --json` and more is added."""
+    words = shlex.split(command)
+
+    def look_at_one(part: JobPart, now: float) -> Look:
+        one, node, cores = part.job, part.node, part.cores
+        asked = ["show", "--json", "--now", f"{now:.0f}", "--allocated", str(cores)]
+        user = [] if one.uid is None else ["--uid", str(one.uid)]
+        line = [word.replace("{node}", node) for word in words]
+        try:
+            text = answer(
+                [*line, *asked, *user, places.status_of(one, node)], seconds=_REMOTE_SECONDS, most=5
+            )
+        except SiteFault:
+            return Look(None, fault="not-reached")
+        return read_shown(text)
+
+    def look_at(parts: Sequence[JobPart], now: float) -> Sequence[Look]:
+        with ThreadPoolExecutor(_REMOTE_AT_ONCE) as pool:
+            return list(pool.map(look_at_one, parts, repeat(now)))
+
+    return look_at
+
+
+def read_shown(text: str) -> Look:
+    """What `jobstatus show --json` printed of one directory."""
+    try:
+        found = json.loads(text)
+        keys, age, flags, fault = (found[name] for name in ("keys", "age_s", "flags", "error"))
+        values = {key: value for key, value in keys.items() if key in KEYS and isinstance(value, int)}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Look(None, fault="no-answer")
+    if fault is not None or "used_CPU" not in values:
+        return Look(None, fault=_word(fault))
+    words = flags if isinstance(flags, list) else []
+    return Look(
+        Status.of(_typed(values)),
+        float(age) if isinstance(age, (int, float)) and age >= 0 else None,
+        tuple(sorted(_word(flag) for flag in words)),
+    )
+
+
+def _typed(values: Mapping[str, int]) -> dict[str, int]:
+    """3.8 is a truth, all others are numbers."""
+    return {key: bool(value) if key == KEYS[7] else int(value) for key, value in values.items()}
+
+
+def _word(text: object) -> str:
+    """A word of the reader's, and nothing else of what came."""
+    return text if isinstance(text, str) and _WORD.fullmatch(text) else "no-status"
+
+
+def read_here(places: JobPlaces) -> LookAt:
+    """Read on this machine. A job whose lock was held for the whole time is not waited for again."""
+    held: set[Path] = set()
+
+    def look_at(parts: Sequence[JobPart], now: float) -> Sequence[Look]:
+        looks = [Look(None, fault="absent")] * len(parts)
+        asked = {}
+        for at, part in enumerate(parts if places.jobstatus else ()):
+            directory = Path(places.status_of(part.job, part.node))
+            if os.path.isdir(directory):  # noqa: PTH112 - one that may not be entered is none
+                # Most jobs of most sites have none: no process is needed for that.
+                asked[at] = JobDirectory(directory, part.cores, part.job.uid)
+        patience = 0.0 if held.issuperset(one.path for one in asked.values()) else READER_WAIT_S
+        for (at, one), found in zip(
+            asked.items(), take_snapshots([*asked.values()], now=now, limit_s=patience)
+        ):
+            looks[at] = Look(found.status, found.age_s, found.flags, found.fault)
+            (held.add if _is_held(found) else held.discard)(one.path)
+        return looks
+
+    return look_at
+
+
+def _is_held(found: StatusSnapshot) -> bool:
+    return found.fault is not None and found.fault.partition(":")[0] in ("locked", "no-answer")

@@ -1,0 +1,167 @@
+"""What was learned of owners and jobs: how far ends were from what was published, and who claims too much. Pure.
+
+An end is compared with the one that the job published first after its last start or commit: until then a pilot could begin
+other payloads, which says nothing of how well it knows its ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from lodesman.site.jobstatus.vacate.candidates import SIGMA, Candidate
+from lodesman.site.jobstatus.values import SKEW_SECONDS, Status
+from lodesman.site.jobstatus.waste import STALE_SECONDS
+
+CREDULITY = 10
+"""What is assumed of an owner weighs as much as this many ends that were seen."""
+MOST_ENDS, MOST_AGE_S = 50, 90 * 86_400.0
+"""The ends of an owner that are kept: the last ones, and none that is older (seconds)."""
+MOST_AT_CAP = 3
+"""A job that is found at its cap more often than this, in a row, is not believed."""
+_LEAST_LEFT_S = 60.0  # nearer ends say more of our clock than of the job
+_MOST_ERROR = 3.0  # a factor of 20
+_CLOSE, _CLOSE_S = (
+    0.2,
+    120.0,
+)  # an end is known if it is between two looks that are as near, in parts of what it took
+_APART_S = 60.0  # looks that count for a claim
+_LEAVING = -1
+
+
+class Sighting(NamedTuple):
+    """What is remembered of a running job; times in UNIX seconds.
+
+    seen, ends: when an expected end was first read since `mark`, and that end (None: unknown). mark: the last start or
+    commit, or that the job may start no more. cores, start: used_CPU and last_job_start when it was last judged.
+    at_cap, judged: how often in a row it claimed all that it can lose, and when this was counted. killed: `vacate` ends it.
+    """
+
+    owner: str
+    started: float
+    last_seen: float
+    mark: int | None = None
+    seen: float = 0.0
+    ends: float | None = None
+    cores: int = 0
+    start: int = 0
+    at_cap: int = 0
+    judged: float = 0.0
+    killed: bool = False
+
+
+class KnownEnd(NamedTuple):
+    """When a job ended, and the logarithm of its real over its expected time until then."""
+
+    at: float
+    error: float
+
+
+@dataclass(frozen=True)
+class VacateHistory:
+    """running: by job; ends: by owner, the oldest first."""
+
+    running: Mapping[str, Sighting] = field(default_factory=dict)
+    ends: Mapping[str, tuple[KnownEnd, ...]] = field(default_factory=dict)
+
+    def sigmas(self) -> dict[str, float]:
+        """For each owner the standard deviation of the logarithm of real over expected times; '' is for all others."""
+        site = sigma((one.error for ends in self.ends.values() for one in ends), SIGMA)
+        return {
+            "": site,
+            **{owner: sigma((one.error for one in ends), site) for owner, ends in self.ends.items()},
+        }
+
+    def judged(self, one: Candidate) -> Candidate:
+        """The job, which counts as silent if it has claimed too much too often."""
+        before = self.running.get(one.job)
+        if before is None or before.started != one.started or before.at_cap <= MOST_AT_CAP:
+            return one
+        return replace(
+            one, is_believed=False, note=f"it claimed all that it can lose {before.at_cap} times in a row"
+        )
+
+
+def sigma(errors: Iterable[float], assumed: float) -> float:
+    """Of these errors and CREDULITY others, which are as large as it is assumed. Few ends change little."""
+    squares = [one * one for one in errors]
+    return math.sqrt((CREDULITY * assumed**2 + sum(squares)) / (CREDULITY + len(squares)))
+
+
+def after_list(
+    before: VacateHistory, running: Iterable[Candidate], now: float, killed: Collection[str] = ()
+) -> VacateHistory:
+    """After all running jobs were listed: those that are gone have ended. killed: the jobs that are made to end now."""
+    there = {one.job: one for one in running}
+    still: dict[str, Sighting] = {}
+    ends = dict(before.ends)
+    for job, one in before.running.items():
+        if job in there and there[job].started == one.started:
+            still[job] = one._replace(last_seen=now, killed=one.killed or job in killed)
+            continue
+        error = _error(one, now)
+        if error is not None:
+            ends[one.owner] = (*ends.get(one.owner, ()), KnownEnd(now, error))[-MOST_ENDS:]
+    return VacateHistory(still, _recent(ends, now))
+
+
+def _recent(ends: Mapping[str, tuple[KnownEnd, ...]], now: float) -> dict[str, tuple[KnownEnd, ...]]:
+    kept = {
+        owner: tuple(one for one in all_of if one.at > now - MOST_AGE_S) for owner, all_of in ends.items()
+    }
+    return {owner: found for owner, found in kept.items() if found}
+
+
+def _error(one: Sighting, now: float) -> float | None:
+    """None: what was expected, or when it ended, is not known. A job that was killed says only that it was late."""
+    if one.ends is None or now - one.last_seen > max(_CLOSE_S, _CLOSE * (one.last_seen - one.seen)):
+        return None
+    took, expected = (one.last_seen + now) / 2 - one.seen, one.ends - one.seen
+    if one.killed and took <= expected:
+        return None
+    return min(_MOST_ERROR, max(-_MOST_ERROR, math.log(max(1.0, took) / expected)))
+
+
+def after_look(before: VacateHistory, looked: Iterable[Candidate], now: float) -> VacateHistory:
+    """After it was read what these running jobs publish."""
+    found = {
+        one.job: _sighting(before.running.get(one.job), one, one.status, now)
+        for one in looked
+        if one.status is not None
+        and one.estimate is not None
+        and one.age is not None
+        and one.age <= STALE_SECONDS
+    }
+    return replace(before, running={**before.running, **found})
+
+
+def _sighting(before: Sighting | None, one: Candidate, status: Status, now: float) -> Sighting:
+    if before is None or before.started != one.started:
+        before = Sighting(one.owner, one.started, now)
+    found, mark = before, _LEAVING if status.can_postpone_last_job is False else status.last_job_start
+    if mark != before.mark:
+        ends = status.last_exp_job_end
+        known = ends is not None and status.used_cpu and ends - now >= _LEAST_LEFT_S
+        found = found._replace(mark=mark, seen=now, ends=float(ends) if known and ends is not None else None)
+    if now - before.judged >= _APART_S:
+        found = found._replace(
+            at_cap=_times_at_cap(before, one, status, now), judged=now,
+            cores=status.used_cpu or 0, start=status.last_job_start or 0,
+        )  # fmt: skip
+    return found._replace(last_seen=now)
+
+
+def _times_at_cap(before: Sighting, one: Candidate, status: Status, now: float) -> int:
+    """In a row. A job that has committed nothing since its start is honestly at its cap; but not after a payload has begun
+    or ended, nor can any lose more than its cap.
+    """
+    uncommitted, start, used = status.add_uncom_time, status.last_job_start, status.used_cpu
+    if uncommitted is None or start is None or not used:
+        return 0
+    claim, most = uncommitted + used * max(0.0, now - start), one.cap(now) / max(1, len(one.nodes))
+    if claim < most:
+        return 0
+    ended = before.judged > 0 and (start > before.start or used < before.cores)
+    return before.at_cap + (ended or claim > most + SKEW_SECONDS * one.cores)

@@ -1,0 +1,138 @@
+"""The cheapest jobs that free memory and GPUs beside cores: branch and bound for few jobs, else close to it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Callable
+
+from lodesman.site.jobstatus.vacate.choice import Release, VacateChoice, cheapest
+
+MOST_JOBS = 60
+"""With more jobs the set is good, and not proven to be the best."""
+_MOST_STEPS = 100_000
+_UNITS = 1024  # in which an amount is counted at most
+
+
+@dataclass(frozen=True)
+class ToFree:
+    """What is to be free afterwards, beside what is free now."""
+
+    cores: int
+    memory_mb: int = 0
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class _Resource:
+    """One kind of resource that is needed, in units of `unit`."""
+
+    need: int
+    unit: int
+    frees: Callable[[Release], int]
+
+
+def _kinds(need: ToFree) -> list[_Resource]:
+    amounts: list[tuple[int, Callable[[Release], int]]] = [
+        (need.cores, lambda one: one.cores),
+        (need.memory_mb, lambda one: one.memory_mb),
+        (need.gpus, lambda one: one.gpus),
+    ]
+    return [_Resource(amount, -(-amount // _UNITS), frees) for amount, frees in amounts if amount > 0]
+
+
+def cheapest_for(releases: Sequence[Release], need: ToFree) -> VacateChoice | None:
+    """The set that frees all that is needed and costs least, then that of fewest jobs. None: all free less."""
+    if need.memory_mb <= 0 and need.gpus <= 0:
+        return cheapest(releases, need.cores)
+    kinds = _kinds(need)
+    if any(sum(map(kind.frees, releases)) < kind.need for kind in kinds):
+        return None
+    tries = [_for_one_first(releases, kinds, first) for first in kinds]
+    scale = len(releases) + 1
+    best = min(
+        tries, key=lambda one: (one.cost * scale + len(one.releases), sorted(job.job for job in one.releases))
+    )
+    if best.proven or len(releases) > MOST_JOBS:
+        return best
+    return _Search(releases, kinds, best).run()
+
+
+def _for_one_first(releases: Sequence[Release], kinds: Sequence[_Resource], first: _Resource) -> VacateChoice:
+    """The cheapest for one kind, then for what the next one still lacks; without what is not needed in the end."""
+    found: list[Release] = []
+    for kind in (first, *(one for one in kinds if one is not first)):
+        lacks = kind.need - sum(map(kind.frees, found))
+        if lacks > 0:
+            found += _cheapest_units([one for one in releases if one not in found], kind, lacks)
+    alone = not any(_lacks(_cheapest_units(releases, first, first.need), kind) for kind in kinds)
+    for one in sorted(found, key=lambda one: (-one.cost, one.job)):
+        rest = [other for other in found if other is not one]
+        if not any(_lacks(rest, kind) for kind in kinds):
+            found = rest
+    return VacateChoice(found, proven=alone and first.unit == 1)
+
+
+def _lacks(found: Sequence[Release], kind: _Resource) -> bool:
+    return sum(map(kind.frees, found)) < kind.need
+
+
+def _cheapest_units(releases: Sequence[Release], kind: _Resource, lacks: int) -> list[Release]:
+    """By whole units, of which a job frees no more than it has; all jobs if rounding leaves too little."""
+    amounts = [one._replace(cores=kind.frees(one) // kind.unit) for one in releases]
+    chosen = cheapest(amounts, -(-lacks // kind.unit))
+    names = {one.job for one in (amounts if chosen is None else chosen.releases)}
+    return [one for one in releases if one.job in names]
+
+
+class _Search:
+    """Depth first over the jobs, cheapest for what they free first. What is left of each kind bounds the cost from below:
+    exactly for each kind alone.
+    """
+
+    def __init__(self, releases: Sequence[Release], kinds: Sequence[_Resource], best: VacateChoice) -> None:
+        self.scale, self.kinds, self.best = len(releases) + 1, kinds, best
+        self.jobs = sorted(releases, key=lambda one: (one.cost / max(self._share(one), 1e-9), one.job))
+        self.bounds = [self._bound(kind) for kind in kinds]
+        self.least = best.cost * self.scale + len(best.releases)
+        self.steps = 0
+
+    def _share(self, one: Release) -> float:
+        return sum(min(1.0, kind.frees(one) / kind.need) for kind in self.kinds)
+
+    def _weight(self, one: Release) -> int:
+        return one.cost * self.scale + 1
+
+    def _bound(self, kind: _Resource) -> list[list[int]]:
+        """For the jobs from each place on: the least cost of units of one kind, by their number."""
+        need = kind.need // kind.unit
+        rows = [[0] + [sum(map(self._weight, self.jobs)) + 1] * need]
+        for one in reversed(self.jobs):
+            weight, units, row = self._weight(one), min(-(-kind.frees(one) // kind.unit), need + 1), rows[-1]
+            rows.append(
+                list(map(min, row, [weight] * units + [cost + weight for cost in row[: need + 1 - units]]))
+            )
+            rows[-1][0] = 0
+        return rows[::-1]
+
+    def run(self) -> VacateChoice:
+        """The best set, proven unless the search was cut short."""
+        self._visit(0, 0, [kind.need for kind in self.kinds], [])
+        return replace(self.best, proven=self.steps < _MOST_STEPS)
+
+    def _visit(self, at: int, cost: int, lacks: Sequence[int], taken: list[Release]) -> None:
+        self.steps += 1
+        if self.steps >= _MOST_STEPS:
+            return
+        rest = [max(0, lack) // kind.unit for lack, kind in zip(lacks, self.kinds)]
+        if cost + max(rows[at][units] for rows, units in zip(self.bounds, rest)) >= self.least:
+            return
+        if all(lack <= 0 for lack in lacks):
+            self.least, self.best = cost, VacateChoice(list(taken))
+            return
+        if at == len(self.jobs):
+            return
+        one = self.jobs[at]
+        left = [lack - kind.frees(one) for lack, kind in zip(lacks, self.kinds)]
+        self._visit(at + 1, cost + self._weight(one), left, [*taken, one])
+        self._visit(at + 1, cost, lacks, taken)

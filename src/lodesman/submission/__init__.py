@@ -1,6 +1,0 @@
-"""From a checked description to a task queue, or the reason why no queue could ever run the job."""
-
-from lodesman.submission.exclusions import Exclusions, find_exclusions, never_text
-from lodesman.submission.optimizers import JobDraft, ban_of_nothing, optimize
-
-__all__ = ["Exclusions", "JobDraft", "ban_of_nothing", "find_exclusions", "never_text", "optimize"]

@@ -1,0 +1,1 @@
+"""What a user's programs are made of: the command line, the Python API, and the way to the server."""

@@ -1,0 +1,112 @@
+"""The server as a user's program calls it: typed calls over one kept connection."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lodesman.base.errors import InvalidConfig, LodesmanError
+from lodesman.user.access.tokens import find_server, find_token
+
+if TYPE_CHECKING:
+    from lodesman.wire.call import Call
+    from lodesman.wire.client import Client
+    from lodesman.wire.job_queries import JobsQuery
+    from lodesman.wire.jobs import Job
+    from lodesman.wire.requests import AllQuery
+
+# A person waits: about a second for a server that restarts, no more.
+RETRY_ROUNDS = 4
+_PAGE = 1_000
+
+A = TypeVar("A")
+B = TypeVar("B")
+Q = TypeVar("Q")
+
+
+@dataclass(slots=True)
+class Caller:
+    """The server and the token, each as it was named or is found (`access.tokens`). The client is made when it is first
+    needed, and belongs to one thread. `rounds`: how often all addresses are tried. `token`: that of a program.
+    """
+
+    server: str | None = None
+    token_file: Path | None = None
+    ca_file: str | None = None
+    rounds: int = RETRY_ROUNDS
+    token: str = ""
+    _client: Client | None = None
+
+    @property
+    def address(self) -> str:
+        """The server as it was named, else the one that runs here, whose token is used then. Raises Conflict."""
+        if self.server is not None:
+            return self.server
+        return find_server(self.token_file, os.environ, Path.cwd(), token=self.token)
+
+    @property
+    def client(self) -> Client:
+        """The client. Raises Unauthorized without a token, InvalidConfig for an unusable address."""
+        if self._client is None:
+            from lodesman.wire.client import Client, Retry
+
+            servers = [part.strip() for part in self.address.split(",") if part.strip()]
+            retry = Retry(rounds=self.rounds, patient=False)
+            token = self.token or find_token(self.token_file, os.environ, Path.cwd(), server=self.server)
+            client = Client(servers, token, ca_file=self.ca_file, retry=retry)
+            for server in client.servers:
+                if not server.is_private:
+                    hint = "Use https:// (and --ca-file, if need be)."
+                    raise InvalidConfig(f"Your token would travel to {server} in the clear.", hint=hint)
+            self._client = client
+        return self._client
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._client is not None:
+            self._client.close()
+
+    def call(self, call: Call[Q, B, A], query: Q | None = None, body: B | None = None) -> A:
+        """The answer to a call. Raises LodesmanError."""
+        return call.read(self.fetch(call, query, body))
+
+    def fetch(self, call: Call[Q, B, A], query: Q | None, body: B | None) -> bytes:
+        """All answers are objects. Raises LodesmanError for what another program said."""
+        from lodesman.wire.call import encode
+
+        sent, address = None if body is None else encode(body), call.address(query)
+        raw = self.client.fetch(call.method, address, sent, idempotent=call.repeatable, timeout=call.timeout)
+        if not raw.lstrip().startswith(b"{"):
+            hint = "For another address: lode --server URL."
+            raise LodesmanError(f"What answers at {self.address} is not a Lodesman server.", hint=hint)
+        return raw
+
+    def whole(self, call: Call[Any, B, A], query: AllQuery, rows: str) -> A:
+        """A list with all its pages as one; `rows`: the member that has them."""
+        from msgspec.structs import replace
+
+        found: Any = self.call(call, query)
+        while found.more:
+            after: Any = self.call(call, replace(query, after=found.cursor))
+            setattr(after, rows, getattr(found, rows) + getattr(after, rows))
+            found = after
+        whole: A = found
+        return whole
+
+    def jobs(self, query: JobsQuery) -> Iterator[Job]:
+        """Jobs, asked for page by page: as many as the query's limit at once, at most a thousand."""
+        from msgspec.structs import replace
+
+        from lodesman.wire import calls
+
+        limit = min(query.limit, _PAGE)
+        while query.first <= query.last:
+            found = self.call(calls.JOBS, replace(query, limit=limit)).jobs
+            yield from found
+            if len(found) < limit:
+                return
+            end = found[-1].id
+            query = replace(query, last=end - 1) if query.newest else replace(query, first=end + 1)

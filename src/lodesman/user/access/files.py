@@ -1,0 +1,215 @@
+"""Files and folders that a job takes along; folders are packed."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import gzip
+import os
+import shlex
+import shutil
+import tarfile
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from lodesman.base.errors import InvalidJob, InvalidRequest
+from lodesman.base.kernel import FIRST_LINE_BYTES, wants_interpreter_with_cr
+
+_MOST_FILES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """What of a folder is taken along: paths here, and as they are below the job's directory."""
+
+    name: str
+    files: tuple[tuple[Path, str], ...]
+
+
+Taken = Path | Folder
+
+
+class FilePicker:
+    """Gathers what is taken along: plain files by themselves, what is in folders by its top folder, in its place. A file
+    that is named twice, also in another way, is one; two that would lie in one place on the node are refused.
+    """
+
+    def __init__(self) -> None:
+        self._plain: dict[str, Path] = {}
+        self._places: dict[str, Path] = {}
+        self._folders: dict[str, dict[str, Path]] = {}
+
+    def inputs(self) -> dict[str, Taken]:
+        """By their names in InputSandbox."""
+        folders = {
+            f"{top}/": Folder(top, tuple((path, name) for name, path in sorted(files.items())))
+            for top, files in self._folders.items()
+        }
+        return {**self._plain, **folders}
+
+    def add(self, path: Path, name: str = "") -> None:
+        """A plain file. Its name with folders stays if it is below this folder. Raises InvalidRequest."""
+        pure = PurePosixPath(name or str(path))
+        is_plain = pure.is_absolute() or ".." in pure.parts or len(pure.parts) == 1
+        place = pure.name if is_plain else str(pure)
+        other = self._places.setdefault(place, path)
+        if other is not path:
+            _check_same(other, path)
+        elif is_plain:
+            self._plain[str(pure)] = path
+        else:
+            self._folders.setdefault(pure.parts[0], {})[place] = path
+
+    def add_word(self, word: str) -> None:
+        """A file, a folder with all that is in it, or a pattern. Raises InvalidRequest."""
+        found = [word]
+        if not os.path.lexists(word):
+            found = sorted(glob.glob(word, recursive=True))  # noqa: PTH207 - hidden files are left out, as by a shell
+        if not found:
+            raise InvalidRequest(
+                f"--files {word}: there is no such file.", hint="Paths are relative to this folder."
+            )
+        for one in found:
+            path = Path(one)
+            if path.is_file():
+                self.add(path)
+            elif path.is_dir():
+                self._add_folder(path)
+            else:
+                raise InvalidRequest(f"--files {one}: is no plain file and no folder.")
+
+    def _add_folder(self, path: Path) -> None:
+        pure = PurePosixPath(path)
+        inside = not pure.is_absolute() and ".." not in pure.parts
+        below = str(pure) if inside else path.resolve().name
+        for file, name in files_below(path):
+            self.add(file, name if below == "." else f"{below}/{name}")
+
+
+def _check_same(one: Path, other: Path) -> None:
+    """Raises InvalidRequest for two files that would lie in one place on the node."""
+    if one != other and not one.samefile(other):
+        raise InvalidRequest(
+            f"{one} and {other} are two files of one name, and would lie in one place on the node.",
+            hint="Rename one of them, or leave it out.",
+        )
+
+
+def folder(path: Path) -> Folder:
+    """A whole folder, under its own name. Raises InvalidRequest."""
+    name = path.resolve().name
+    return Folder(name, tuple((file, f"{name}/{inner}") for file, inner in files_below(path)))
+
+
+def files_below(path: Path) -> Iterator[tuple[Path, str]]:
+    """All plain files in a folder, and their names in it. Raises InvalidRequest."""
+    count = 0
+    for base, folders, files in os.walk(path):
+        folders.sort()
+        here = Path(base)
+        links = [one for one in folders if (here / one).is_symlink()]
+        odd = links or [one for one in sorted(files) if not (here / one).is_file()]
+        if odd:
+            raise InvalidRequest(
+                f"{here / odd[0]} is no plain file, so the folder {path} cannot be taken along whole.",
+                hint=f"Name what is needed of it: --files '{path}/*.txt'.",
+            )
+        for one in sorted(files):
+            count += 1
+            if count > _MOST_FILES:
+                raise InvalidRequest(f"The folder {path} has more than {_MOST_FILES:,} files.")
+            yield here / one, (here / one).relative_to(path).as_posix()
+
+
+def joined_inputs(given: Iterable[Any], taken: Mapping[str, Taken], base: Path) -> list[Any]:
+    """The entries of an InputSandbox, whose paths begin at `base`, with what is taken along: each once.
+
+    Raises InvalidRequest for two files of one name.
+    """
+    from lodesman.languages.jobs.record import tidy
+
+    names = [tidy(name) if isinstance(name, str) and tidy(name) in taken else name for name in given]
+    plain = {PurePosixPath(name).name: (name, one) for name, one in taken.items() if isinstance(one, Path)}
+    twice = set()
+    for name in names:
+        also, path = plain.get(PurePosixPath(str(name)).name, ("", Path()))
+        if also and (base / str(name)).is_file():
+            _check_same(path, base / str(name))
+            twice |= {also} - {name}
+    return list(dict.fromkeys([*names, *(one for one in taken if one not in twice)]))
+
+
+def check_programs(programs: Collection[str], inputs: Mapping[str, Taken], *, piped: bool = False) -> None:
+    """Raises InvalidJob for a script that jobs execute and whose first line ends with CR LF: no node has its interpreter;
+    and for a program that its folder lacks. `piped`: it is from standard input.
+    """
+    plain = {PurePosixPath(name).name: path for name, path in inputs.items() if isinstance(path, Path)}
+    folders = [one for one in inputs.values() if isinstance(one, Folder)]
+    for one in folders:
+        _check_folder(programs, one)
+    for name, path in {**plain, **{name: path for one in folders for path, name in one.files}}.items():
+        if name in programs:
+            with path.open("rb") as file:
+                head = file.read(FIRST_LINE_BYTES)
+            if head.startswith(codecs.BOM_UTF8):
+                raise InvalidJob(
+                    f"Executable: {'the script' if piped else path} begins with a byte order mark (BOM): no node reads its "
+                    "first line.",
+                    hint="Save it as UTF-8 without BOM, for instance with sed '1s/^\\xef\\xbb\\xbf//'.",
+                    attribute="Executable",
+                )
+            if wants_interpreter_with_cr(head):
+                what = "the script" if piped else path
+                how = "sed 's/\\r$//'" if piped else f"sed -i 's/\\r$//' {shlex.quote(str(path))}"
+                raise InvalidJob(
+                    f"Executable: the first line of {what} ends with CR LF: no node has such an interpreter.",
+                    hint=f"Write it with line ends of Unix: {how}",
+                    attribute="Executable",
+                )
+
+
+def _check_folder(programs: Iterable[str], one: Folder) -> None:
+    names = {name for _, name in one.files}
+    for program in programs:
+        if program.startswith(f"{one.name}/") and program not in names:
+            raise InvalidJob(
+                f"Executable is {program}, and the folder {one.name} of the InputSandbox has no such file.",
+                hint="Paths in it are as they are in the folder.",
+                attribute="Executable",
+            )
+
+
+def program_left(programs: Iterable[str], inputs: Iterable[str], base: Path) -> str:
+    """What is said of a file beside a description that is called as its program and does not go along; '' if none is."""
+    sent = {PurePosixPath(name).name for name in inputs}
+    for name in programs:
+        if "/" not in name and name not in sent and (base / name).is_file() and shutil.which(name) is None:
+            return f"Executable is {name}, a command of the node; the {base / name} here is not in the InputSandbox."
+    return ""
+
+
+def packed(inputs: Mapping[str, Taken], scratch: Path) -> dict[str, Path]:
+    """Plain files for all inputs: folders are packed below `scratch`. Raises OSError."""
+    found = {}
+    for name, one in inputs.items():
+        if isinstance(one, Path):
+            found[name] = one
+            continue
+        found[name] = scratch / f"{len(list(scratch.iterdir()))}-{one.name}.tar.gz"
+        with found[name].open("wb") as raw:
+            _pack(one, raw)
+    return found
+
+
+def _pack(one: Folder, raw: IO[bytes]) -> None:
+    """The same bytes for the same files, so that they are uploaded once."""
+    with gzip.GzipFile("", "wb", 6, raw, mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
+        for path, name in one.files:
+            with path.open("rb") as file:
+                info = tarfile.TarInfo(name)
+                status = os.fstat(file.fileno())
+                info.size, info.mode = status.st_size, 0o755 if status.st_mode & 0o100 else 0o644
+                info.mtime = max(0, int(status.st_mtime))
+                tar.addfile(info, file)

@@ -1,0 +1,136 @@
+"""Where the server and the token are found if none is named.
+
+A token never comes as an argument: arguments are seen by everybody on the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lodesman.base.errors import Conflict, InvalidConfig, Unauthorized
+from lodesman.base.own_servers import RunningServer, is_private, running_servers
+
+DEFAULT_SERVER = "http://127.0.0.1:7777"
+_MOST_TOKEN_BYTES = 4_096
+_TOKEN = re.compile(r"[!-~]+")
+_MOST_ADDRESS = 300
+# Of the server that is run from the current folder.
+_LOCAL_TOKEN = "lode-data/admin.token"
+
+
+def find_server(named: Path | None, environ: Mapping[str, str], here: Path, *, token: str = "") -> str:
+    """The address if none is given: of the server run from `here` if its token is the one to be used, else of the one that
+    this account runs elsewhere, likewise, else the usual one. No other token, also not that of a program (`token`), may
+    go to an address that is found: it may be in anything that was unpacked. Raises Conflict if several run.
+    """
+    if (
+        token
+        or named is not None
+        or environ.get("LODE_TOKEN", "").strip()
+        or user_token_file(environ).exists()
+    ):
+        return DEFAULT_SERVER
+    file, local = here / "lode-data" / "run" / "url", here / _LOCAL_TOKEN
+    if not is_private(local):
+        own = own_server(environ, None)
+        return DEFAULT_SERVER if own is None else own.url
+    try:
+        text = file.read_text(encoding="utf-8") if is_private(file) else ""
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    return text[:_MOST_ADDRESS].strip() or DEFAULT_SERVER
+
+
+def find_token(
+    named: Path | None, environ: Mapping[str, str], here: Path, *, server: str | None = None
+) -> str:
+    """The token: of the file named, of LODE_TOKEN, of the user's file, of the server run from `here`, of the one that this
+    account runs elsewhere, if no other `server` is named.
+
+    Raises Unauthorized if there is none, InvalidConfig for a file that cannot be used, Conflict if several servers run.
+    """
+    if named is not None:
+        return read_token(named)
+    if environ.get("LODE_TOKEN", "").strip():
+        return environ["LODE_TOKEN"].strip()
+    own = user_token_file(environ)
+    if own.exists():
+        return read_token(own)
+    local = here / _LOCAL_TOKEN
+    if is_private(local):
+        return read_token(local)
+    if (found := own_server(environ, server)) is not None:
+        return read_token(found.token_file)
+    raise Unauthorized("There is no token.", hint=_remedy(local, own, running_servers(environ)))
+
+
+def own_server(environ: Mapping[str, str], server: str | None) -> RunningServer | None:
+    """The server that this account runs on this machine, at the address that is named, if one is. Raises Conflict."""
+    usable = [one for one in running_servers(environ) if is_private(one.token_file)]
+    if server is not None:
+        return next((one for one in usable if one.url == server.strip().rstrip("/")), None)
+    if len(usable) > 1:
+        known = "; ".join(f"{one.url} from {one.data}" for one in usable)
+        raise Conflict(
+            f"Several servers of yours run here, and none is named: {known}.",
+            hint=f"Name it: lode --server {usable[0].url}, or LODE_SERVER; or work in the folder of its lode-data.",
+        )
+    return usable[0] if usable else None
+
+
+def _remedy(local: Path, own: Path, running: Sequence[RunningServer]) -> str:
+    """What to do where there is no token. `local`: the one of a server run from here."""
+    if _is_open(local):
+        return f"Others can read {local}, so it is not used. If it is yours, run: chmod 600 {local}"
+    known = "; ".join(f"{one.url} from {one.data}" for one in running)
+    mine = (
+        f"Of your servers run here: {known}."
+        if known
+        else "No server of yours runs here (lode server starts one)."
+    )
+    return (
+        f"{mine} For another one ask its administrator for a token (lode token issue) and write it to {own}, readable by "
+        "you alone; or name its file: lode --token-file FILE."
+    )
+
+
+def user_token_file(environ: Mapping[str, str]) -> Path:
+    """Where a user's own token is kept."""
+    base = environ.get("XDG_CONFIG_HOME") or ""
+    root = Path(base) if base.startswith("/") else Path(environ.get("HOME") or "~").expanduser() / ".config"
+    return root / "lodesman" / "token"
+
+
+def read_token(path: Path) -> str:
+    """The token in a file that only its owner can read. Raises InvalidConfig."""
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            raw = file.read(_MOST_TOKEN_BYTES + 1)
+    except OSError as fault:
+        raise InvalidConfig(
+            f"The token file {path} cannot be read: {fault.strerror}.", source=str(path)
+        ) from None
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and found.st_mode & 0o077:
+        raise InvalidConfig(
+            f"Others can read the token file {path}.", hint=f"Run: chmod 600 {path}", source=str(path)
+        )
+    text = raw.decode("ascii", "replace").strip()
+    if len(raw) > _MOST_TOKEN_BYTES or not _TOKEN.fullmatch(text):
+        raise InvalidConfig(
+            f"{path} holds no token.", hint="It must be one line with the token.", source=str(path)
+        )
+    return text
+
+
+def _is_open(path: Path) -> bool:
+    """Whether a file that was found belongs to this user, and others can use it."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and bool(found.st_mode & 0o077)

@@ -1,0 +1,188 @@
+"""`lode kill`, `hold`, `release`, `reschedule`, `delete`: actions on jobs, by number, or chosen by state, name and more."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import click
+
+from lodesman.base.errors import NotFound
+from lodesman.user.cli.arguments import JOB_RANGES, Range, merged, total
+from lodesman.user.cli.choosing import CHOICES, choice_options, taken_choice
+from lodesman.user.cli.faults import CONFLICT, FAILED
+from lodesman.user.cli.session import Session, with_session
+from lodesman.user.cli.status import Question, fetch_submissions
+from lodesman.user.cli.tables import note, say
+from lodesman.user.cli.words import counted
+from lodesman.wire import calls
+from lodesman.wire.job_queries import Action, ControlBody, Selection, SubmissionRow
+from lodesman.wire.jobs import Controlled, RangeControlled
+from lodesman.wire.vocabulary import JobState
+
+_ASK_ABOVE: Final = 100
+_MOST_EXAMPLES: Final = 20
+_ALL: Final = 1_000_000_000
+_ENDED: Final = frozenset({JobState.DONE, JobState.FAILED, JobState.KILLED, JobState.DELETED})
+# In which states an action may take jobs; Held may be Waiting in a task queue that nothing can run, and Matched one that its
+# pilot did not begin.
+CONCERNED: Final[Mapping[Action, frozenset[JobState]]] = MappingProxyType({
+    "kill": frozenset(JobState) - _ENDED,
+    "hold": frozenset({JobState.WAITING, JobState.MATCHED, JobState.HELD}),
+    "release": frozenset({JobState.HELD}),
+    "reschedule": frozenset(JobState) - {JobState.WAITING, JobState.HELD, JobState.DONE, JobState.DELETED},
+    "delete": (_ENDED | {JobState.WAITING, JobState.HELD, JobState.MATCHED}) - {JobState.DELETED},
+})  # fmt: skip
+_CHOICE_HELP: Final = f"""
+
+Jobs are named, or chosen with {CHOICES}; all that are given must
+hold. Chosen are your own jobs, or those of --owner. --dry-run only says how many they are."""
+
+
+def _command(action: Action, done: str, description: str) -> click.Command:
+    @click.command(action, help=description + _CHOICE_HELP)
+    @click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
+    @choice_options
+    @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the job.")
+    @click.option("--dry-run", is_flag=True, help="Change nothing; say how many jobs are meant.")
+    @click.option("-y", "--yes", is_flag=True, help=f"Do not ask, also for more than {_ASK_ABOVE} jobs.")
+    @with_session
+    def command(session: Session, /, *, ranges: tuple[Any, ...], **options: Any) -> int:
+        wanted, choice = merged(ranges), taken_choice(options)
+        if not wanted and choice is None:
+            raise click.UsageError(f"Name jobs, or choose them by {CHOICES}.", click.get_current_context())
+        if options["dry_run"]:
+            return _preview(session, action, wanted, choice)
+        if not options["yes"]:
+            _ask(session, action, wanted, choice)
+        given = [(one.first, one.last) for one in wanted]
+        answer = control_whole(session, ControlBody(action, given, options["reason"], choice))
+        missing = any(not one.changed + one.refused for one in answer.ranges or [])
+        failed = FAILED if missing and answer.changed else 0
+        code = CONFLICT if answer.refused and not answer.changed else failed
+        session.exit_if_json(answer, code)
+        show_outcome(answer, done)
+        if choice is not None and not answer.changed + answer.refused:
+            note(
+                "No such job." if choice.owner else "You have no such job. Jobs of other users: --owner NAME."
+            )
+        return code
+
+    return command
+
+
+def _meant(
+    session: Session, action: Action, wanted: Sequence[Range], choice: Selection | None
+) -> tuple[int, str]:
+    """How many jobs are meant at most, and which, in words. Of ranges it is not asked which jobs are chosen."""
+    if wanted or choice is None:
+        return total(wanted), ", ".join(map(str, wanted[:3])) + ("..." if len(wanted) > 3 else "")
+    rows: list[SubmissionRow] = []
+    for number in choice.submissions or [0]:
+        asked = Question(
+            states=tuple(choice.states), name=choice.name, owner=choice.owner, submission=number, limit=_ALL,
+            job_group=choice.job_group, job_class=choice.job_class, where=tuple(choice.where),
+        )  # fmt: skip
+        rows += fetch_submissions(session, asked)
+    states = CONCERNED[action].intersection(choice.states or JobState)
+    jobs = [sum(row.states.get(one, 0) for one in states) for row in rows]
+    return sum(jobs), f"of {counted(sum(map(bool, jobs)), 'submission')}"
+
+
+def _preview(session: Session, action: Action, wanted: Sequence[Range], choice: Selection | None) -> int:
+    jobs, which = _meant(session, action, wanted, choice)
+    session.exit_if_json({"dry_run": True, "jobs": jobs})
+    say(f"{action} would mean up to {counted(jobs, 'job')} ({which}). Nothing was changed.")
+    return 0
+
+
+def _ask(session: Session, action: Action, wanted: tuple[Range, ...], choice: Selection | None) -> None:
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        confirm_many(action, *_meant(session, action, wanted, choice))
+
+
+def control_whole(session: Session, body: ControlBody) -> Controlled:
+    """The server answers after some seconds at the latest, and is asked for the rest until there is none."""
+    answer = session.call(calls.CONTROL, body=body)
+    while answer.rest:
+        body.ranges = answer.rest
+        try:
+            more = session.call(calls.CONTROL, body=body)
+        except NotFound:
+            break  # of a range that was touched before no job was left
+        changed, refused = answer.changed + more.changed, answer.refused + more.refused
+        examples = (answer.examples + more.examples)[:_MOST_EXAMPLES]
+        ranges = _joined(answer.ranges or [], more.ranges or []) or answer.ranges
+        answer = Controlled(changed, refused, examples, ranges, more.rest)
+    return answer
+
+
+def _joined(before: list[RangeControlled], more: list[RangeControlled]) -> list[RangeControlled]:
+    """What became of each range; one that was begun before goes on."""
+    found = {one.last: one for one in before}
+    for one in more:
+        old = found.get(one.last)
+        if old is None:
+            found[one.last] = one
+        else:
+            changed, refused = old.changed + one.changed, old.refused + one.refused
+            found[one.last] = RangeControlled(old.first, old.last, changed, refused, old.reason or one.reason)
+    return list(found.values())
+
+
+def show_outcome(answer: Controlled, done: str) -> None:
+    """What became of the jobs that an action named."""
+    each = answer.ranges or []
+    for one in each:
+        _show_range(one, done)
+    if answer.changed or not answer.refused:
+        click.echo(f"{counted(answer.changed, 'job')} {done}.")
+    done = done.removeprefix("would be ")
+    examples = [] if each else answer.examples[:5]
+    for example in examples:
+        note(f"job {example.id} was not {done}: {example.reason}.")
+    if answer.refused > len(examples):
+        note(f"In all {counted(answer.refused, 'job')} could not be {done}.")
+
+
+def _show_range(one: RangeControlled, done: str) -> None:
+    """What became of one job or range of several."""
+    name = Range(one.first, one.last)
+    if one.changed:
+        click.echo(f"{name}: {done}" if name.size == 1 else f"{name}: {counted(one.changed, 'job')} {done}")
+    if one.refused:
+        which = f"job {name} was" if name.size == 1 else f"of {name}, {counted(one.refused, 'job')} could"
+        note(f"{which} not{'' if name.size == 1 else ' be'} {done}: {one.reason}.")
+    elif one.reason:
+        note(one.reason)
+
+
+def confirm(action: str, wanted: tuple[Range, ...]) -> None:
+    """Ask before many jobs are touched, if there is a person to ask. Raises Abort."""
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        confirm_many(
+            action, total(wanted), ", ".join(map(str, wanted[:3])) + ("..." if len(wanted) > 3 else "")
+        )
+
+
+def confirm_many(action: str, count: int, which: str) -> None:
+    """Ask before many jobs are touched. Raises Abort."""
+    if count > _ASK_ABOVE:
+        click.confirm(f"{action.capitalize()} up to {counted(count, 'job')} ({which})?", abort=True, err=True)
+
+
+kill = _command(
+    "kill",
+    "killed",
+    "Kill jobs, waiting or running.\n\nA running payload is ended with its whole process tree.",
+)
+hold = _command("hold", "held", "Hold waiting jobs until they are released.")
+release = _command("release", "released", "Let held jobs wait for a pilot again.")
+reschedule = _command(
+    "reschedule",
+    "rescheduled",
+    "Send failed, killed or running jobs back to their task queue for another attempt.",
+)
+delete = _command("delete", "deleted", "Delete jobs that have ended, or that have not begun.")

@@ -1,0 +1,218 @@
+"""Arguments as people write them: jobs as `12`, `12-40`, `12,15,20-22`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import click
+from click.core import ParameterSource
+
+from lodesman.base.errors import InvalidRequest, LodesmanError
+from lodesman.user.cli.words import ELSEWHERE, STATES
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+# The server lists at most 10,000 rows, and one more is asked for.
+MOST_LISTED = 9_999
+_MOST_ID = 2**53 - 1
+_MOST_RANGES = 1_000
+_NODE_NAMES = ("site", "ce", "queue")
+_PART = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_SPAN_PART = re.compile(r"[0-9.]+ ?[a-zA-Z]+")
+_SPAN_PARTS = re.compile(r"(?:[0-9.]+ ?[a-zA-Z]+ ?){2,5}")
+
+
+class Range(NamedTuple):
+    """Job ids from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    @property
+    def size(self) -> int:
+        """How many ids."""
+        return self.last - self.first + 1
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+def filter_option(*names: str, about: str) -> Callable[[F], F]:
+    """An option with a text that what is listed or chosen must have."""
+    return click.option(*names, default="", callback=_filled, metavar="NAME", help=about)
+
+
+def _filled(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """A filter that is given has a text: an empty one, as of a variable that is not set, would choose all."""
+    is_given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+    if is_given and not value.strip():
+        raise click.BadParameter("It is empty, and would choose all. Leave it out, or say which.")
+    return value
+
+
+def parse_ranges(words: Iterable[str], *, what: str = "job") -> tuple[Range, ...]:
+    """The ranges in all words together: ascending, each id once; of `what` they are. Only those that have ids in common are
+    joined: what is named by itself has an answer by itself.
+
+    Raises InvalidRequest.
+    """
+    found = [_range(part, what) for word in words for part in word.split(",") if part.strip()]
+    merged: list[Range] = []
+    for one in sorted(found):
+        if merged and one.first <= merged[-1].last:
+            merged[-1] = Range(merged[-1].first, max(merged[-1].last, one.last))
+        else:
+            merged.append(one)
+    if len(merged) > _MOST_RANGES:
+        raise InvalidRequest(
+            f"{len(merged)} separate {what}s or ranges are given; the maximum number is {_MOST_RANGES}.",
+            hint="Write those that follow one another as a range: 12-40.",
+        )
+    return tuple(merged)
+
+
+def total(ranges: Sequence[Range]) -> int:
+    """How many ids, all ranges together."""
+    return sum(one.size for one in ranges)
+
+
+def _range(part: str, what: str) -> Range:
+    match = _PART.fullmatch(part.strip())
+    if match is None:
+        raise InvalidRequest(
+            f"{part.strip()[:60]!r} is not a {what}.", hint="Write 12, 12-40 or 12,15,20-22."
+        )
+    first = int(match[1])
+    last = int(match[2]) if match[2] else first
+    if last < first:
+        raise InvalidRequest(f"{first}-{last} runs backwards.", hint=f"Write {last}-{first}.")
+    if not 1 <= first <= last <= _MOST_ID:
+        raise InvalidRequest(
+            f"There is no {what} {part.strip()}.", hint=f"{what.capitalize()} ids count from 1."
+        )
+    return Range(first, last)
+
+
+class Parsed(click.ParamType[T, Any]):
+    """An argument as a function reads it; what the function refuses is wrong usage."""
+
+    def __init__(self, name: str, read: Callable[[str], T]) -> None:
+        self.name, self._read = name, read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        """A value that was read already stays as it is."""
+        if not isinstance(value, str):
+            return cast("T", value)
+        try:
+            return self._read(value)
+        except (LodesmanError, ValueError) as fault:
+            self.fail(str(fault), param, ctx)
+
+
+class StateWords(click.Choice[str]):
+    """States of a job with commas between; for DIRAC's other words the error names the state here."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A tuple of them. Raises BadParameter for other words."""
+        return tuple(self._state(one.strip(), param, ctx) for one in value.split(","))
+
+    def _state(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        name = word.capitalize()
+        if name in ELSEWHERE:
+            self.fail(f"{name} is a state of DIRAC, not of this program: {ELSEWHERE[name]}.", param, ctx)
+        return super().convert(word, param, ctx)
+
+
+class Unread(click.Command):
+    """A command whose words another parser reads: `--` is one of them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """All of them."""
+        ctx.args = args
+        return []
+
+
+def read_job(word: str) -> int:
+    """One job. Raises ValueError for a range and for other words."""
+    with suppress(LodesmanError, ValueError):
+        (one,) = parse_ranges([word])
+        if one.size == 1:
+            return one.first
+    raise ValueError(f"{word[:60]!r} is not one job; write its number.")
+
+
+def duration_of(word: str) -> float:
+    """Seconds of 90s, 10m (or 10min), 2h30m, 3d, 1w; a bare number counts seconds. Raises ValueError for other words."""
+    from lodesman.decide.resources.model import BadValue
+    from lodesman.decide.resources.units import number_in
+
+    parts = _SPAN_PART.findall(word) if _SPAN_PARTS.fullmatch(word) else [word]
+    try:
+        seconds = float(sum(number_in(part, "s") for part in parts))
+    except (BadValue, OverflowError):
+        seconds = 0.0
+    if not 0.0 < seconds < 1e10:
+        raise ValueError(f"{word[:60]!r} is not a time; write 90s, 30min, 2h30m or 3d.")
+    return seconds
+
+
+JOB = Parsed("job", read_job)
+DURATION = Parsed("time", duration_of)
+JOB_RANGES = Parsed("job", lambda word: parse_ranges([word]))
+PILOT_RANGES = Parsed("pilot", lambda word: parse_ranges([word], what="pilot"))
+_STATES = StateWords(STATES, case_sensitive=False)
+FILE = click.Path(path_type=Path)
+DIRECTORY = click.Path(path_type=Path, file_okay=False)
+
+
+def several(*names: str, help: str, **more: Any) -> Callable[[F], F]:  # noqa: A002  # as click calls it
+    """An option that may be given several times."""
+    return click.option(*names, multiple=True, help=f"{help}; may be given several times.", **more)
+
+
+def where_option(meaning: str) -> Callable[[F], F]:
+    """`--where NAME=VALUE`."""
+    return several("--where", metavar="NAME=VALUE", help=f"{meaning}, as CPUTime=1h or Tag=GPU")
+
+
+def states_option(meaning: str) -> Callable[[F], F]:
+    """`--state`: given several times, or with commas between."""
+    return click.option(
+        "--state", "states", type=_STATES, multiple=True, metavar="STATE",
+        callback=lambda _context, _option, given: tuple(chain.from_iterable(given)),
+        help=f"{meaning}; A,B for several.",
+    )  # fmt: skip
+
+
+def number_option(
+    name: str, kind: click.ParamType[Any, Any], default: float, meaning: str
+) -> Callable[[F], F]:
+    """An option with a number in a range, and its default in the help."""
+    return click.option(name, type=kind, default=default, show_default=True, help=meaning)
+
+
+def limit_option(
+    default: int, most: int = MOST_LISTED, of: str = "rows", *, least: int = 1
+) -> Callable[[F], F]:
+    """`--limit`: how much a command shows."""
+    return number_option("--limit", click.IntRange(least, most), default, f"Maximum number of {of}.")
+
+
+def merged(words: Iterable[tuple[Range, ...]]) -> tuple[Range, ...]:
+    """The ranges of all arguments together, ascending. Raises InvalidRequest for too many."""
+    return parse_ranges(str(one) for word in words for one in word)
+
+
+def named(names: tuple[str, ...], most: int = 3) -> dict[str, str]:
+    """A site, CE or queue as the server wants it: one word is a path, several are names. Raises InvalidRequest."""
+    if len(names) > most:
+        words = f"{len(names)} names are given; the maximum number is {most}"
+        raise click.UsageError(words, click.get_current_context())
+    if not all(names):
+        raise InvalidRequest("A name is empty.")
+    return {"path": names[0]} if len(names) == 1 else dict(zip(_NODE_NAMES, names, strict=False))

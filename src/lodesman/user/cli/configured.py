@@ -1,0 +1,80 @@
+"""The options that lead to a server's configuration: `--config`, `--data`, `--set`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lodesman.user.cli.arguments import FILE, Parsed, several
+
+if TYPE_CHECKING:
+    from lodesman.server.config import ServerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A configuration as it was named: its file, None for the defaults, and single values beside it."""
+
+    path: Path | None
+    settings: tuple[Any, ...]
+
+    def load(self) -> ServerConfig:
+        """Read it. Raises InvalidConfig."""
+        from lodesman.server.config import load_config
+
+        given: dict[str, dict[str, Any]] = {}
+        for section, name, value in self.settings:
+            given.setdefault(section, {})[name] = value
+        return load_config(self.path, overrides=given)
+
+    def arguments(self) -> list[str]:
+        """What leads another process to the same configuration (lodesman.server.main.__main__)."""
+        same = [] if self.path is None else ["--config", str(self.path.resolve())]
+        for section, name, value in self.settings:
+            same += ["--set", f"{section}.{name}={json.dumps(value)}"]
+        return same
+
+
+def _setting(word: str) -> tuple[str, str, Any]:
+    """SECTION.NAME=VALUE, the value in JSON; other values are text. Raises ValueError for another form."""
+    key, equals, text = word.partition("=")
+    section, _, name = key.partition(".")
+    if not (section and name and equals):
+        raise ValueError(f"{word[:60]!r} is not of the form SECTION.NAME=VALUE.")
+    try:
+        return section, name, json.loads(text)
+    except ValueError:
+        return section, name, text
+
+
+def configured(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command that gets the configuration that its options choose, as `chosen`."""
+
+    @click.option(
+        "--config", "config_file", metavar="FILE", type=FILE, help="The configuration. [default: ./lode.toml]"
+    )
+    @click.option("--data", metavar="DIR", type=FILE, help="Where all data is kept.")
+    @several(
+        "--set",
+        "settings",
+        type=Parsed("setting", _setting),
+        metavar="SECTION.NAME=VALUE",
+        help="Any other value of the file",
+    )
+    @wraps(command)
+    def run(
+        *words: Any, config_file: Path | None, data: Path | None, settings: tuple[Any, ...], **more: Any
+    ) -> Any:
+        if data is not None:
+            settings += (("server", "data", str(data.resolve())),)
+        here = Path("lode.toml")
+        path = config_file or (here if here.is_file() else None)
+        return command(*words, chosen=Chosen(path, settings), **more)
+
+    return run

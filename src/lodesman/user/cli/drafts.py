@@ -1,0 +1,394 @@
+"""`lode convert`, and descriptions from files and standard input: read and checked before anything is sent."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from lodesman.base.errors import (
+    InvalidJob,
+    InvalidRequest,
+    LodesmanError,
+    SyntaxFault,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+)
+from lodesman.user.access.files import FilePicker, Taken, check_programs, folder, joined_inputs, program_left
+from lodesman.user.cli.client_jsv import ClientRequest, client_request, complexes_of, name_client_jsv
+from lodesman.user.cli.faults import advise, exit_code, exit_code_of, placed, without_place
+from lodesman.user.cli.foreign_lines import as_asked, foreign_file, runs_submit_file
+from lodesman.user.cli.job_options import attribute_options
+from lodesman.user.cli.session import Session
+from lodesman.user.cli.tables import emit_json, note
+from lodesman.user.cli.taken_files import note_left_behind, pick
+from lodesman.user.cli.words import plain
+from lodesman.wire.job_classes import AttributeEdit
+from lodesman.wire.requests import SubmitBody
+from lodesman.wire.vocabulary import FORMS, Form
+
+if TYPE_CHECKING:
+    from lodesman.languages.jobs import ParsedRecord, Record
+    from lodesman.wire.jobs import Notice
+
+A = TypeVar("A")
+F = TypeVar("F", bound=Callable[..., Any])
+_STDIN = "-"
+_NO_DESCRIPTION = "If it is a script, let it begin with #! (as #!/bin/sh) or make it executable."
+_OPTIONS = (
+    click.option(
+        "--class", "job_class", default="", metavar="NAME", help="The job class, app or app.large, whatever FILE says."
+    ),
+    click.option(
+        "--adds", multiple=True, nargs=3, metavar="ATTR KEY VALUE",
+        help="Add an entry to a list, as in --adds l_hard h_rt 600, or change it.",
+    ),
+    click.option(
+        "--mods", multiple=True, nargs=3, metavar="ATTR KEY VALUE", help="Change an entry that a list has."
+    ),
+    click.option("--clears", multiple=True, nargs=2, metavar="ATTR KEY", help="Remove an entry of a list."),
+    click.option("--clearp", multiple=True, metavar="ATTR", help="Remove an attribute, as in --clearp N."),
+    click.option(
+        "--jsv", multiple=True, metavar="URL",
+        help="A script that verifies the jobs here, script:PATH; of several the last one comes first.",
+    ),
+    click.option(
+        "--ignore-unknown", is_flag=True, help="Keep attributes of other systems, which mean nothing here."
+    ),
+    click.option(
+        "--ignore-foreign", is_flag=True,
+        help="Go on without what a script's lines #SBATCH, #$, #PBS, #BSUB ask for and cannot have here.",
+    ),
+)  # fmt: skip
+
+
+def description_options(command: F) -> F:
+    """What may be said of descriptions, whether they are submitted or planned."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return attribute_options(command)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The options of one call. `command`: a program, or `script`, and its arguments; '' and () if descriptions are given.
+    `piped`: the script is from standard input. `interpreter`, `literal`, `refused`: of its lines of batch systems.
+    """
+
+    command: tuple[str, ...] = ()
+    script: str = ""
+    piped: bool = False
+    interpreter: str = ""
+    literal: bool = False
+    refused: tuple[LodesmanError, ...] = ()
+    ignore_foreign: bool = False
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
+    named_only: bool = False
+    group: str = ""
+    hold: bool = False
+    hold_if_impossible: bool = False
+    form: Form | None = None
+    ignore_unknown: bool = False
+    job_class: str = ""
+    jsv: tuple[str, ...] = ()
+    adds: tuple[tuple[str, str, str], ...] = ()
+    mods: tuple[tuple[str, str, str], ...] = ()
+    clears: tuple[tuple[str, str], ...] = ()
+    clearp: tuple[str, ...] = ()
+
+    @property
+    def edits(self) -> list[AttributeEdit]:
+        """What is removed goes first, whatever the order of the options."""
+        return [
+            *(AttributeEdit("clearp", one) for one in self.clearp),
+            *(AttributeEdit("clears", *one) for one in self.clears),
+            *(AttributeEdit("mods", *one) for one in self.mods),
+            *(AttributeEdit("adds", *one) for one in self.adds),
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyFile:
+    """A description that is good as far as can be checked here, ready to be sent, and its local input files. `as_written`:
+    its text is the file's, so that places in it can be said.
+    """
+
+    label: str
+    body: SubmitBody
+    inputs: Mapping[str, Taken]
+    as_written: bool = True
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of all files: what the server made of them, errors by file."""
+
+    made: list[dict[str, Any]] = field(default_factory=list)
+    faults: list[tuple[str, LodesmanError]] = field(default_factory=list)
+
+    def each(
+        self, drafts: Iterable[ReadyFile], call: Callable[[ReadyFile], A]
+    ) -> Iterator[tuple[ReadyFile, A]]:
+        """Each draft with the answer to its call. An error is kept; one that all others would meet, too, ends it."""
+        for one in drafts:
+            try:
+                answer = call(one)
+            except LodesmanError as fault:
+                self.faults.append((one.label, fault if one.as_written else without_place(fault)))
+                if isinstance(fault, Unauthorized | Unavailable):
+                    return
+                continue
+            yield one, answer
+
+    def finish(self, session: Session, name: str, **more: object) -> int:
+        """Show what there is under that name for programs, with `more`, and the errors with their places; the exit code."""
+        for _, fault in self.faults:
+            advise(fault)
+        if session.as_json:
+            errors = [{"file": label, **fault.as_dict()} for label, fault in self.faults]
+            emit_json({name: self.made, "errors": errors, **more})
+        for label, fault in self.faults:
+            note(placed(label, fault))
+        return exit_code_of((fault for _, fault in self.faults), some_done=bool(self.made))
+
+
+def read_all(session: Session, files: Sequence[str], wanted: Wanted, outcome: Outcome) -> list[ReadyFile]:
+    """Read and check every file; errors are gathered, so that one call shows all of them. Raises InvalidConfig."""
+    if files.count(_STDIN) > 1:
+        raise click.UsageError("Standard input can be read only once.")
+    if wanted.refused:
+        outcome.faults += [(_label(_STDIN if wanted.piped else wanted.script), one) for one in wanted.refused]
+        return []
+    ready = []
+    request = client_request(wanted.job_class, wanted.jsv, wanted.edits, partial(complexes_of, session))
+    for name in files or wanted.command[:1] or [wanted.job_class]:
+        try:
+            given = _from_file(name, wanted) if files else _from_words(wanted)
+            ready.append(_prepare(given, wanted, request))
+        except LodesmanError as fault:
+            outcome.faults.append((_label(name), fault))
+    return ready
+
+
+def _label(name: str) -> str:
+    return "standard input" if name == _STDIN else name
+
+
+def _read(name: str) -> bytes:
+    """The bytes of a file, or of standard input for `-`. Raises InvalidRequest and TooLarge."""
+    from lodesman.languages.jobs import ARRAY_LIMITS
+
+    most = ARRAY_LIMITS.text_bytes
+    if name == _STDIN:
+        data = sys.stdin.buffer.read(most + 1)
+    else:
+        try:
+            with Path(name).open("rb") as file:
+                data = file.read(most + 1)
+        except OSError as fault:
+            raise InvalidRequest(f"cannot be read: {fault.strerror}.") from None
+    if len(data) > most:
+        raise TooLarge(
+            f"has more than {most} bytes.", hint="Send large data as an input sandbox.", limit=most
+        )
+    return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """What is to be submitted, before the options: its record, its text if that is from a file, and where it is from.
+    `usual_name`: it is called as its program, since its user gave it no name.
+    """
+
+    label: str
+    parsed: ParsedRecord
+    text: str = ""
+    base: Path = Path()
+    taken: Mapping[str, Taken] = field(default_factory=dict)
+    usual_name: bool = False
+
+
+def _from_file(name: str, wanted: Wanted) -> _Draft:
+    """Read and check one description. Raises SyntaxFault, InvalidJob, TooLarge, InvalidRequest."""
+    from lodesman.languages.jobs import ARRAY_LIMITS, read_description, read_job
+
+    try:
+        data = _read(name)
+    except InvalidRequest as fault:
+        if name != _STDIN and not Path(name).exists():
+            fault.hint = "A command stands after two dashes: lode submit -- python fit.py."
+        raise
+    if data[:2] == b"#!":
+        if runs_submit_file(data) and (other := foreign_file(data)):
+            raise other
+        raise InvalidRequest(
+            "is a script.", hint="A script is submitted by its name, alone: lode submit SCRIPT."
+        )
+    try:
+        parsed = read_description(data, form=wanted.form, limits=ARRAY_LIMITS)
+    except SyntaxFault as fault:
+        if wanted.form is None and (other := foreign_file(data)):
+            raise other from None
+        is_named_so = Path(name).suffix.lower() in (".jdl", ".cfg", ".json")
+        if wanted.form is None and not is_named_so and data.lstrip()[:1] not in (b"[", b"{"):
+            fault.hint = f"{fault.hint} {_NO_DESCRIPTION}".lstrip()
+        raise
+    if parsed.record and not wanted.attributes:  # an empty one may have a class by an option
+        read_job(parsed.record, parsed.positions, ignore_unknown=wanted.ignore_unknown, whole=False)
+    base = Path() if name == _STDIN else Path(name).parent
+    taken, text = _taken(wanted.taken), data.decode("utf-8-sig")
+    return _Draft(label=_label(name), parsed=parsed, text=text, base=base, taken=taken)
+
+
+def _taken(words: Iterable[str]) -> Mapping[str, Taken]:
+    picker = FilePicker()
+    for word in words:
+        picker.add_word(word)
+    return picker.inputs()
+
+
+def _from_words(wanted: Wanted) -> _Draft:
+    """The job that runs a command or a script; without one the job that a class makes. Raises InvalidRequest."""
+    from lodesman.languages.jobs import ParsedRecord, by_name
+    from lodesman.languages.jobs.members import has_placeholder
+    from lodesman.languages.jobs.record import NO_POSITIONS
+
+    if not wanted.command:
+        nothing = ParsedRecord(record={}, positions=NO_POSITIONS, form="jdl")
+        return _Draft(label=f"class {wanted.job_class}", parsed=nothing, taken=_taken(wanted.taken))
+    program, picker = pick(wanted.command, wanted.script, wanted.taken, named_only=wanted.named_only)
+    if wanted.script and not wanted.named_only:
+        folder = Path() if wanted.piped else Path(wanted.script).parent
+        note_left_behind(wanted.script, folder, picker, wanted.keep)
+    record: Record = {"JobName": PurePosixPath(program).name, "Executable": program}
+    if len(wanted.command) > 1:
+        record["Arguments"] = list(wanted.command[1:])
+    record = as_asked(record, interpreter=wanted.interpreter, literal=wanted.literal)
+    if (
+        "Parameters" in wanted.attributes
+        and not wanted.literal
+        and any(map(has_placeholder, wanted.command[1:]))
+    ):
+        note("In an array %s in the command is the index or line of each job, and %% is a percent sign.")
+    parsed = ParsedRecord(record=record, positions=NO_POSITIONS, form="jdl")
+    is_named = any(one is not None and one.name == "JobName" for one in map(by_name, wanted.attributes))
+    return _Draft(label=program, parsed=parsed, taken=picker.inputs(), usual_name=not is_named)
+
+
+def _with_options(draft: _Draft, wanted: Wanted) -> Record:
+    """The record of a draft with what the options say, the same object if they say nothing."""
+    from lodesman.languages.jobs.overlay import overlaid
+
+    said = dict(wanted.attributes)
+    if wanted.keep:
+        said["OutputSandbox"] = list(wanted.keep)
+    record = overlaid(draft.parsed.record, said)
+    if draft.taken:
+        given: Any = next((value for name, value in record.items() if name.lower() == "inputsandbox"), [])
+        others = given if isinstance(given, list) else [given]
+        record = overlaid(record, {"InputSandbox": joined_inputs(others, draft.taken, draft.base)})
+    return record
+
+
+def _prepare(draft: _Draft, wanted: Wanted, request: ClientRequest) -> ReadyFile:
+    """A draft with all options, checked. Raises SyntaxFault, InvalidJob, TooLarge, InvalidConfig."""
+    from lodesman.languages.jobs import (
+        ARRAY_LIMITS,
+        input_names,
+        locate,
+        programs,
+        read_description,
+        read_job,
+        write_description,
+    )
+    from lodesman.languages.jobs.record import NO_POSITIONS
+
+    parsed = draft.parsed
+    sent = request.apply(_with_options(draft, wanted), draft.label, hold=wanted.hold)
+    record, writers = sent.record, sent.writers
+    text, places, as_written = draft.text, parsed.positions, bool(draft.text) and record is parsed.record
+    if not as_written:
+        text, places = write_description(record, parsed.form), NO_POSITIONS
+        record = read_description(text.encode(), form=parsed.form, limits=ARRAY_LIMITS).record
+    try:
+        description = read_job(record, places, ignore_unknown=wanted.ignore_unknown, whole=False)
+    except InvalidJob as wrong:
+        name_client_jsv(wrong, writers)
+        raise
+    try:
+        names = input_names(description.spec, description.members)
+        inputs = {one: draft.taken[one] if one in draft.taken else _local(one, draft.base) for one in names}
+        found = programs(description.spec, description.members)
+        check_programs(found, inputs, piped=wanted.piped)
+    except LodesmanError as fault:
+        locate(fault, places)
+        raise
+    if left := program_left(found, inputs, draft.base):
+        note(f"{draft.label}: warning: {left}")
+    body = SubmitBody(
+        text=text, form=parsed.form, group=wanted.group, hold=sent.hold,
+        hold_if_impossible=wanted.hold_if_impossible, ignore_unknown=wanted.ignore_unknown, client_jsv=dict(writers),
+        edits=list(sent.edits), usual_name=draft.usual_name and "N" not in writers,
+    )  # fmt: skip
+    return ReadyFile(label=draft.label, body=body, inputs=inputs, as_written=as_written)
+
+
+def _local(name: str, base: Path) -> Taken:
+    """Where an entry of the InputSandbox is. Raises InvalidJob, InvalidRequest."""
+    path = base / name
+    if path.is_dir() and name.endswith("/"):
+        return folder(path)
+    if path.is_file() and not name.endswith("/"):
+        return path
+    if path.is_dir():
+        problem = "is a directory"
+        hint = f'Write it with a slash, "{name}/", to take it along whole.'
+    elif path.exists():
+        problem, hint = "is not a plain file", "Only plain files and folders can be sent."
+    else:
+        problem, hint = "does not exist", "Paths are relative to the directory of the description."
+        hint += " No ~ and no variable is read in them." if name[0] == "~" or "$" in name else ""
+    raise InvalidJob(f"InputSandbox: {path} {problem}.", hint=hint, attribute="InputSandbox")
+
+
+def warn(label: str, notices: Iterable[Notice], *, as_written: bool = True) -> None:
+    """What is odd about a description, on standard error."""
+    for one in notices:
+        place = f":{one.line}:{one.column}" if one.line and as_written else ""
+        note(plain(f"{label}{place}: warning: {one.message}"))
+
+
+@click.command()
+@click.argument("file")
+@click.option("--to", "target", required=True, type=click.Choice(FORMS), help="The language to write.")
+@click.option(
+    "--from", "form", type=click.Choice(FORMS), help="The language of FILE. [default: found from the text]"
+)
+@click.option("--check", "checked", is_flag=True, help="Also check that it is a job that can be submitted.")
+def convert(*, file: str, target: Form, form: Form | None, checked: bool) -> int:
+    """Write a description in another language, losing nothing.
+
+    FILE is '-' for standard input.
+    """
+    from lodesman.languages.jobs import ARRAY_LIMITS, read_description, read_job, write_description
+
+    label = _label(file)
+    try:
+        parsed = read_description(_read(file), form=form, limits=ARRAY_LIMITS)
+        warnings = read_job(parsed.record, parsed.positions).warnings if checked else ()
+        text = write_description(parsed.record, target)
+    except LodesmanError as fault:
+        note(placed(label, fault))
+        return exit_code(fault)
+    warn(label, warnings)
+    # As it is, since it is read again by programs.
+    click.echo(text if text.endswith("\n") else text + "\n", nl=False)
+    return 0

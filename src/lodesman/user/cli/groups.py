@@ -1,0 +1,129 @@
+"""`lode group`: shares and members of groups, by file or by command, and who set them."""
+
+from __future__ import annotations
+
+import math
+
+import click
+from msgspec import UNSET
+
+from lodesman.user.cli.moments import COMING
+from lodesman.user.cli.session import Session, with_session
+from lodesman.user.cli.tables import Cell, say, show_fields, show_table
+from lodesman.user.cli.words import joined, number
+from lodesman.wire import calls
+from lodesman.wire.groups import GroupAt, GroupChange, GroupRow, GroupShareBody, GroupUsersBody
+from lodesman.wire.nodes import utc
+
+_GROUPS = ("group", "VO", ">share", ">in the files", "set by", "when", "until", "reason")
+_CHANGES = ("when", "change", "by", "reason")
+_reason = click.option("--reason", required=True, metavar="TEXT", help="Why; everybody of the VO sees it.")
+_why = click.option("--reason", default="", metavar="TEXT", help="Why; everybody of the VO sees it.")
+
+group = click.Group(
+    "group", help="Shares and members of groups; list them, and change them (administrators)."
+)
+
+
+@group.command("ls")
+@with_session
+def _list(session: Session, /) -> None:
+    """List the groups of your VO (administrators: all) with their shares, and who set them when and why."""
+    groups = session.answer(calls.GROUPS).groups
+    ends = any(one.until is not UNSET for one in groups)
+    shown = [place for place, title in enumerate(_GROUPS) if ends or title != "until"]
+    rows = map(_row, groups)
+    show_table([_GROUPS[one] for one in shown], ([row[one] for one in shown] for row in rows))
+
+
+def _row(one: GroupRow) -> list[Cell]:
+    when = "" if one.set_at is None else utc(one.set_at)
+    shares = (number(one.share), number(one.file_share))
+    return [one.group, one.vo, *shares, one.set_by or "files", when, _ends(one), one.reason]
+
+
+def _ends(one: GroupRow | GroupChange) -> str:
+    return "" if one.until is UNSET else utc(one.until)
+
+
+@group.command("show")
+@click.argument("name", metavar="GROUP")
+@with_session
+def _show(session: Session, /, *, name: str) -> None:
+    """Show a group: its share, its members, and what was done to it by command, the newest first."""
+    one = session.answer(calls.GROUP, GroupAt(name))
+    origin = "the files" if one.set_at is None else f"{one.set_by}, {utc(one.set_at)}: {one.reason}"
+    origin += f" (until {_ends(one)})" if _ends(one) else ""
+    show_fields((
+        ("group", one.group), ("VO", one.vo or "any"), ("share", number(one.share)), ("set by", origin),
+        ("in the files", number(one.file_share)), ("shares jobs", "yes" if one.job_sharing else "no"),
+        ("users", joined(one.users)),
+    ))  # fmt: skip
+    if one.changes:
+        show_table(_CHANGES, map(_change, one.changes), apart=True)
+
+
+def _change(one: GroupChange) -> list[Cell]:
+    what = {
+        "share-set": f"share {number(one.share)}{f' until {_ends(one)}' if _ends(one) else ''}",
+        "share-reset": "share of the files",
+        "user-added": f"{one.user or 'a user'} joined",
+        "user-removed": f"{one.user or 'a user'} left",
+    }[one.change]
+    return [utc(one.at), what, one.by, one.reason]
+
+
+@group.command("set")
+@click.argument("name", metavar="GROUP")
+@click.option(
+    "--share",
+    type=click.FloatRange(0, 1e12),
+    required=True,
+    metavar="N",
+    help="Against the shares of other groups.",
+)
+@click.option("--until", type=COMING, metavar="MOMENT", help="It ends then: +2h, or a moment.")
+@_reason
+@with_session
+def _set(session: Session, /, *, name: str, share: float, reason: str, until: float | None) -> None:
+    """Give GROUP a share that holds instead of that of the files, at once, until: lode group reset GROUP.
+
+    With --until it ends by itself, and the share of the files holds again.
+    """
+    if not math.isfinite(share):
+        raise click.BadParameter("a share is a number.", param_hint="'--share'")
+    done = session.answer(calls.SET_GROUP_SHARE, body=GroupShareBody(name, share, reason, until))
+    ends = f" until {_ends(done)}" if _ends(done) else ""
+    say(f"Group {done.group} has share {number(done.share)}{ends}. The files say: {number(done.file_share)}.")
+
+
+@group.command("reset")
+@click.argument("name", metavar="GROUP")
+@_reason
+@with_session
+def _reset(session: Session, /, *, name: str, reason: str) -> None:
+    """Let the share of GROUP be that of the files again."""
+    done = session.answer(calls.SET_GROUP_SHARE, body=GroupShareBody(name, None, reason))
+    say(f"Group {done.group} has share {number(done.share)}, as in the files.")
+
+
+@group.command("add-user")
+@click.argument("name", metavar="GROUP")
+@click.argument("users", nargs=-1, required=True, metavar="USER...")
+@_why
+@with_session
+def _add(session: Session, /, *, name: str, users: tuple[str, ...], reason: str) -> None:
+    """Let users be in GROUP, too. Their usual group stays the one that they had first."""
+    done = session.answer(calls.SET_GROUP_USERS, body=GroupUsersBody(name, list(users), "add", reason))
+    say(f"In group {done.group} are now: {joined(done.users)}.")
+
+
+@group.command("rm-user")
+@click.argument("name", metavar="GROUP")
+@click.argument("users", nargs=-1, required=True, metavar="USER...")
+@_why
+@with_session
+def _remove(session: Session, /, *, name: str, users: tuple[str, ...], reason: str) -> None:
+    """Take users out of GROUP. Their jobs stay as they are."""
+    done = session.answer(calls.SET_GROUP_USERS, body=GroupUsersBody(name, list(users), "remove", reason))
+    say(f"In group {done.group} are now: {joined(done.users)}.")

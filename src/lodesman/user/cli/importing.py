@@ -1,0 +1,78 @@
+"""`lode import`: configuration of other systems as files for a server."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import click
+from msgspec import to_builtins
+
+from lodesman.base.errors import Conflict, SyntaxFault
+from lodesman.user.cli.faults import exit_code, placed
+from lodesman.user.cli.native_files import read_native
+from lodesman.user.cli.session import Session, with_session
+from lodesman.user.cli.tables import emit_json, note, say, show_table
+
+_COLUMNS = ("dump", "setting", "no place here, but")
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+import_ = click.Group("import", help="Make configuration files of those of another system.")
+
+
+@import_.command("gridengine")
+@click.argument("dumps", metavar="DIR", type=_FOLDER)
+@click.option(
+    "--to", "target", default="imported", show_default=True, metavar="FOLDER", type=click.Path(path_type=Path),
+    help="Where the files are written; nothing is written over another file.",
+)  # fmt: skip
+@click.option("--site", default="GridEngine", show_default=True, metavar="NAME", help="The name of the site.")
+@click.option(
+    "--dry-run", is_flag=True, help="Write nothing; show the names of the files and what has no place."
+)
+@with_session
+def _gridengine(session: Session, /, *, dumps: Path, target: Path, site: str, dry_run: bool) -> None:
+    """Make files of what qconf prints; it needs no server.
+
+    DIR has a file for each object, named for the option of qconf: sc, sconf, srqs, sul, sq.QUEUE, shgrp.@GROUP, su.LIST,
+    sprj.PROJECT, sp.PE, sjc.CLASS. What has no place here is listed, with what does the same.
+    """
+    from lodesman.languages.gridengine.dumps import carried
+
+    names = sorted(one for one in dumps.iterdir() if one.is_file() and not one.name.startswith("."))
+    try:
+        found = carried({one.name: read_native(one).text for one in names}, site)
+    except SyntaxFault as fault:
+        if session.as_json:
+            raise
+        note(placed(str(dumps / fault.data.get("source", "")), fault))
+        raise click.exceptions.Exit(exit_code(fault)) from None
+    there = [target / name for name in found.files if (target / name).exists()]
+    if there and not dry_run:
+        raise Conflict(f"{there[0]} exists; nothing was written.", hint="Name another folder: --to FOLDER.")
+    for name, text in found.files.items() if not dry_run else ():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        with (target / name).open("x", encoding="utf-8") as file:
+            file.write(text)
+    if session.as_json:
+        emit_json(
+            {"files": [str(target / name) for name in found.files], "left_out": to_builtins(found.left_out)}
+        )
+        return
+    for name in found.files:
+        say(str(target / name))
+    show_table(_COLUMNS, ((one.file, one.setting, one.reason) for one in found.left_out), apart=True)
+    for line in _next(found.files, target):
+        note(line)
+
+
+def _next(files: Collection[str], target: Path) -> list[str]:
+    """What to do with the files."""
+    lines = [
+        f"Check them: lode config check {target / 'lode.toml'}; then take its sections into your configuration."
+    ]
+    if "quotas.rqs" in files:
+        lines.append(f"Then, with the server running: lode quota add {target / 'quotas.rqs'}")
+    if any(name.startswith("classes/") for name in files):
+        lines.append(f"Then, with the server running: lode class add {target / 'classes'}/")
+    return lines

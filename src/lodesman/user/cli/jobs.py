@@ -1,0 +1,143 @@
+"""`lode show`, `lode events`: all that is known of one job."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import click
+import msgspec
+
+from lodesman.user.cli.arguments import JOB
+from lodesman.user.cli.columns import UTC, megabytes
+from lodesman.user.cli.session import Session, with_session
+from lodesman.user.cli.tables import Cell, note, say, show_fields, show_table, state
+from lodesman.user.cli.words import age, joined, moment, plain_lines, shown, size, span
+from lodesman.wire import calls
+from lodesman.wire.jobs import Attempt, Event, Job, JobInFull
+from lodesman.wire.requests import JobAt, JobInForm
+from lodesman.wire.vocabulary import FORMS, Form, JobState
+
+_ATTEMPTS = (">attempt", "place", "host", ">pilot", ">claimed", ">ran", ">cpu", ">memory", "end")
+
+
+def remark(row: Job) -> str:
+    """Why a job is where it is, as far as its row says."""
+    if row.state == JobState.WAITING and row.main_reason:
+        return f"{row.main_reason} (before: {row.reason})" if row.reason else row.main_reason
+    ended = row.state in (JobState.FAILED, JobState.KILLED) and row.cause
+    lacking = (row.message or "") if row.state == JobState.DONE else ""  # what its output lacks
+    return row.reason or (_ending(row) if ended else lacking)
+
+
+def _ending(row: Job | Attempt) -> str:
+    parts = [
+        row.cause or row.outcome,
+        f"exit code {row.exit_code}" if row.exit_code else "",
+        f"signal {row.signal}" if row.signal else "",
+        row.message,
+    ]
+    return ", ".join(filter(None, parts))
+
+
+@click.command()
+@click.argument("job", type=JOB)
+@click.option("--description", is_flag=True, help="Its description only, as it was submitted.")
+@click.option(
+    "--form", type=click.Choice(FORMS), help="The language of the description. [default: as it was submitted]"
+)
+@click.option("--origin", is_flag=True, help="Its job class, and who wrote each attribute last.")
+@UTC
+@with_session
+def show(
+    session: Session, /, *, job: int, description: bool, form: Form | None, origin: bool, utc: bool
+) -> None:
+    """Show all that is known of a job, with its attempts.
+
+    A description has the SubmitPool that its Requirements made; it can be submitted again as it is.
+    """
+    if description or form:
+        found = session.answer(calls.JOB_DESCRIPTION, JobInForm(job, form))
+        text = plain_lines(found.text)
+        click.echo(text, nl=not text.endswith("\n"))
+        if found.jobs > 1:
+            note(f"It is the description of {found.jobs:,} jobs.")
+        return
+    if origin:
+        _show_origins(session, job)
+        return
+    whole = session.answer(calls.JOB, JobAt(job))
+    show_fields(_fields(whole, utc=utc))
+    show_table(_ATTEMPTS, map(partial(_attempt, utc=utc), whole.attempts), apart=True)
+
+
+def _show_origins(session: Session, job: int) -> None:
+    answer = session.answer(calls.JOB_DESCRIPTION, JobInForm(job))
+    found, values = answer.resolution, answer.values | answer.defaults
+    if found is None:
+        note("It has no job class: all that it asks for was in its description.")
+        return
+    say(f"job class {found.job_class}, revision {found.revision}" if found.job_class else "no job class")
+    origins = (
+        dict.fromkeys(answer.values, "command line")
+        | dict.fromkeys(answer.defaults, "default")
+        | found.origins
+    )
+    rows = ([name, values.get(name, "-"), origin] for name, origin in sorted(origins.items()))
+    show_table(("attribute", "value", "from"), rows)
+
+
+def _fields(job: JobInFull, *, utc: bool) -> Iterator[tuple[str, Cell]]:
+    yield "job", str(job.id)
+    yield "name", job.name
+    yield "state", state(job.state)
+    yield "since", f"{moment(job.since, utc=utc)}, {age(job.since)} ago"
+    yield "remark", remark(job)
+    yield "owner", f"{job.owner}, group {job.group}, VO {job.vo}"
+    submitted = f"{moment(job.submitted_at, utc=utc)}, {age(job.submitted_at)} ago"
+    yield "submitted", f"{submitted}, in submission {job.submission}"
+    if job.job_group:
+        yield "job group", f"{job.job_group}: lode status --job-group {shlex.quote(job.job_group)}"
+    yield "task queue", shown(job.task_queue)
+    if job.job_class:
+        yield "job class", f"{job.job_class}: lode show {job.id} --origin"
+    if job.sites:
+        yield "sites", joined(job.sites)
+    if job.attempt:
+        host = f" on {job.host}" if job.host else ""
+        yield "last attempt", f"{job.attempt} at {_place(job) or '-'}{host}, pilot {shown(job.pilot)}"
+    if job.output_sha256:
+        yield "output", f"{size(job.output_size)}: lode output {job.id}"
+
+
+def _place(one: Job | Attempt) -> str:
+    """SITE/CE/QUEUE, as far as it is known."""
+    return "/".join(filter(None, (one.site, one.ce, one.queue)))
+
+
+def _attempt(one: Attempt, *, utc: bool) -> list[Cell]:
+    ended = time.time() if one.ended_at is None else one.ended_at
+    ran = None if one.started_at is None else ended - one.started_at
+    memory = megabytes(one.max_rss_mb) if one.max_rss_mb else ""
+    end = "" if one.ended_at is None else _ending(one)
+    where = [str(one.number), _place(one), one.host or "", str(one.pilot)]
+    return [*where, moment(one.claimed_at, utc=utc), span(ran), span(one.cpu_seconds), memory, end]
+
+
+@click.command()
+@click.argument("job", type=JOB)
+@UTC
+@with_session
+def events(session: Session, /, *, job: int, utc: bool) -> None:
+    """Show what happened to a job, oldest first."""
+    found = session.call(calls.JOB, JobAt(job)).events
+    session.exit_if_json({"events": found})
+    show_table(("at", ">age", "event", "details"), map(partial(_event, utc=utc), found))
+
+
+def _event(one: Event, *, utc: bool) -> list[Cell]:
+    values = msgspec.to_builtins(one)
+    details = {name: value for name, value in values.items() if name not in ("at", "event")}
+    return [moment(one.at, utc=utc), age(one.at), state(one.event), shown(details)]

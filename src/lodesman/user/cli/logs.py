@@ -1,0 +1,138 @@
+"""`lode logs JOB`: the last output of a job, live while it runs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from lodesman.base.errors import InvalidRequest, NotFound, Unavailable
+from lodesman.user.cli.arguments import JOB, Range, total
+from lodesman.user.cli.choosing import choice_options, chosen, taken_choice
+from lodesman.user.cli.faults import INTERRUPTED
+from lodesman.user.cli.session import Session, with_session
+from lodesman.user.cli.tables import note, write_text
+from lodesman.user.cli.wait import Outage, ending, exit_code_of
+from lodesman.user.cli.words import FINAL, counted
+from lodesman.wire import calls
+from lodesman.wire.jobs import Logs
+from lodesman.wire.requests import JobAt
+from lodesman.wire.vocabulary import JobState
+from lodesman.wire.waiting import WaitQuery
+
+_MOST_JOBS = 20
+_FOLLOW_SECONDS = 1.0
+_MOST_REST = 10.0
+
+
+@click.command()
+@click.argument("job", type=JOB, required=False)
+@choice_options
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@with_session
+def logs(session: Session, /, *, job: int | None, follow: bool, **options: Any) -> int:
+    """Show the last 64 kB that a job wrote, live while it runs.
+
+    With --state, --job-group, --where and so on: of your jobs that are chosen so, at most 20. With --follow the exit code is
+    that of the job, as of lode wait.
+    """
+    if follow and session.as_json:
+        raise click.UsageError("--follow and --json do not go together.")
+    choice = taken_choice(options)
+    ranges = chosen(session, () if job is None else (Range(job, job),), choice)
+    numbers = _few(ranges, 1 if follow else _MOST_JOBS)
+    if follow:
+        try:
+            return _follow(session, numbers[0])
+        except KeyboardInterrupt:
+            note(f"Interrupted. The job goes on; this ends it: lode kill {numbers[0]}")
+            return INTERRUPTED
+    if choice is not None and session.as_json:
+        session.exit_if_json({"jobs": [_logs(session, one) for one in numbers]})
+    for number in numbers:
+        answer = _logs(session, number)
+        session.exit_if_json(answer)
+        if choice is not None and answer.tail:
+            note(f"Job {number}, {answer.state}:")
+        _show(answer)
+    return 0
+
+
+def _few(ranges: tuple[Range, ...], most: int) -> list[int]:
+    """The jobs in these ranges. Raises InvalidRequest for more."""
+    if total(ranges) > most:
+        what = "--follow shows one job" if most == 1 else f"The logs of at most {most} jobs are shown at once"
+        hint = "Choose fewer, or fetch what they wrote: lode output, with the same options."
+        raise InvalidRequest(f"{what}; {counted(total(ranges), 'job')} are chosen.", hint=hint)
+    return [number for one in ranges for number in range(one.first, one.last + 1)]
+
+
+def _show(answer: Logs) -> None:
+    write_text(answer.tail)
+    if not answer.tail:
+        yet = "" if answer.state in FINAL else " yet"
+        note(f"Job {answer.id} is {answer.state} and has written nothing{yet}.")
+
+
+def _follow(session: Session, job: int) -> int:
+    """Until the job has ended; returns its exit code. A server that goes away is asked again."""
+    attempt, state, tail, outage = 0, "", "", Outage()
+    answer = _logs(session, job)
+    while True:
+        if answer.state not in (JobState.RUNNING, *FINAL):
+            state = _say_state(session, job, state)
+        elif answer.state not in FINAL:
+            state = answer.state
+        if answer.attempt != attempt:
+            if tail:
+                note(f"Job {job}: attempt {answer.attempt} begins.")
+            tail = ""
+        write_text(fresh(tail, answer.tail))
+        attempt, tail = answer.attempt, answer.tail or tail
+        if answer.state in FINAL:
+            return _end(session, job)
+        time.sleep(_FOLLOW_SECONDS)
+        try:
+            answer = _logs(session, job)
+        except Unavailable as fault:
+            outage.rest(fault, _MOST_REST)
+        else:
+            outage.over()
+
+
+def _logs(session: Session, job: int) -> Logs:
+    try:
+        return session.call(calls.JOB_LOGS, JobAt(job))
+    except NotFound:
+        # Of a job that has written nothing yet; for one that is not there this raises again.
+        row = session.call(calls.JOB, JobAt(job))
+        return Logs(job, row.state, row.attempt, live=False, tail="")
+
+
+def _say_state(session: Session, job: int, before: str) -> str:
+    """Say the state of a job that does not run, and why, if that was not said yet; returns what was said last."""
+    row = session.call(calls.JOB, JobAt(job))
+    why = row.main_reason if row.state == JobState.WAITING else row.reason
+    words = f"Job {job} is {row.state}{f': {why}' if why else ''}."
+    if words != before:
+        more = f" More: lode why {job}" if row.state in (JobState.WAITING, JobState.HELD) else ""
+        note(words + more)
+    return words
+
+
+def _end(session: Session, job: int) -> int:
+    found = session.call(calls.WAIT, WaitQuery(str(job), seconds=0))
+    if found.jobs and found.jobs[0].state != JobState.DONE:
+        note(ending(found.jobs[0]))
+    return exit_code_of(found)
+
+
+def fresh(before: str, now: str) -> str:
+    """What is new in `now`, the end of a growing text of which `before` was the end a moment ago."""
+    if now.startswith(before):
+        return now[len(before) :]
+    for length in range(min(len(before), len(now)), 0, -1):
+        if before.endswith(now[:length]):
+            return now[length:]
+    return now

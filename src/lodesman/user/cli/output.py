@@ -1,0 +1,144 @@
+"""`lode output`: the output sandboxes of jobs, downloaded and unpacked, one directory per job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lodesman.base.errors import LodesmanError, NotFound, Unauthorized, Unavailable
+from lodesman.user.access.outputs import Unpacked, download, lacks_output, wrote_nothing
+from lodesman.user.cli.arguments import DIRECTORY, JOB_RANGES, Range, merged, number_option, total
+from lodesman.user.cli.choosing import choice_options, chosen, taken_choice
+from lodesman.user.cli.faults import exit_code_of
+from lodesman.user.cli.session import Session, with_session
+from lodesman.user.cli.tables import note, progress
+from lodesman.user.cli.words import counted, plain, size
+from lodesman.wire.job_queries import JobsQuery
+from lodesman.wire.jobs import Job
+from lodesman.wire.vocabulary import JobState
+
+_BAR_FROM, _MOST_SHOWN = 5, 1_000
+
+
+@dataclass(slots=True, kw_only=True)
+class _Outputs:
+    """Where outputs go, and what became of all jobs named: None where the directory was there already. Faults come with
+    the job, or the first of the jobs, that they are about. `remarks`: what an output lacks, by job. `by_number`: so a single
+    job without output is a fault.
+    """
+
+    session: Session
+    root: Path
+    force: bool
+    most_bytes: int
+    by_number: bool
+    advance: Callable[[int], None] = lambda _: None
+    jobs: list[tuple[int, Path, Unpacked | None]] = field(default_factory=list)
+    without: int = 0
+    faults: list[tuple[int, LodesmanError]] = field(default_factory=list)
+    remarks: dict[int, str] = field(default_factory=dict)
+
+
+@click.command()
+@click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
+@choice_options
+@click.option(
+    "--dir", "root", default=".", metavar="DIR", type=DIRECTORY, help="Where DIR/JOB is made. [default: here]"
+)
+@click.option("--force", is_flag=True, help="Fetch again what is there already.")
+@number_option("--max-mb", click.IntRange(1), 20_480, "Maximum size of one job's output when unpacked.")
+@with_session
+def output(
+    session: Session, /, *, ranges: tuple[Any, ...], root: Path, force: bool, max_mb: int, **options: Any
+) -> int:
+    """Fetch what jobs wrote, into DIR/JOB.
+
+    Jobs are named, or chosen with --state, --job-group, --where and so on among your own; all that are given must hold.
+
+    The output of the last attempt is downloaded, checked and unpacked; links and names that lead out of the
+    directory are left out.
+    """
+    choice = taken_choice(options)
+    wanted = chosen(session, merged(ranges), choice)
+    root.mkdir(parents=True, exist_ok=True)
+    outputs = _Outputs(
+        session=session, root=root, force=force, most_bytes=max_mb << 20, by_number=choice is None
+    )
+    size_of, silent = total(wanted), session.as_json
+    with progress("fetching outputs", size_of, shown=size_of >= _BAR_FROM, silent=silent) as outputs.advance:
+        for one in wanted:
+            try:
+                _fetch_range(outputs, one)
+            except NotFound as fault:
+                if len(wanted) == 1:
+                    raise
+                outputs.faults.append((one.first, fault))
+    code = exit_code_of((fault for _, fault in outputs.faults), some_done=bool(outputs.jobs))
+    rows = [
+        {"id": job, "directory": str(directory), "fetched": bool(done)} | (asdict(done) if done else {})
+        for job, directory, done in outputs.jobs
+    ]
+    errors = [{"id": job, **fault.as_dict()} for job, fault in outputs.faults]
+    session.exit_if_json({"jobs": rows, "without_output": outputs.without, "errors": errors}, code)
+    _show(outputs)
+    return code
+
+
+def _fetch_range(outputs: _Outputs, wanted: Range) -> None:
+    """Raises NotFound for a range without a job, and for a single job without output that was named."""
+    known = False
+    for job in outputs.session.jobs(JobsQuery(first=wanted.first, last=wanted.last, all=True)):
+        known = True
+        if job.output_sha256 or wrote_nothing(job):
+            _fetch(outputs, job)
+        elif wanted.size == 1 and outputs.by_number:
+            raise NotFound(lacks_output(job), job=job.id)
+        else:
+            outputs.without += 1
+        outputs.advance(1)
+    if not known:
+        outputs.session.refuse_missing(wanted)
+
+
+def _fetch(outputs: _Outputs, job: Job) -> None:
+    """One job's output; a fault in it does not stop the others."""
+    directory = outputs.root / str(job.id)
+    done = None
+    if outputs.force or not directory.exists():
+        try:
+            done = download(outputs.session, job, directory, most_bytes=outputs.most_bytes)
+        except (Unauthorized, Unavailable):
+            raise
+        except LodesmanError as fault:
+            outputs.faults.append((job.id, fault))
+            return
+    outputs.jobs.append((job.id, directory, done))
+    if len(outputs.remarks) < _MOST_SHOWN and done and not wrote_nothing(job):
+        said = (job.message or "") if job.state == JobState.DONE or not done.files else ""
+        if said or not done.files:
+            outputs.remarks[job.id] = said or "Nothing of it could be packed."
+
+
+def _show(outputs: _Outputs) -> None:
+    for job, directory, done in islice(outputs.jobs, _MOST_SHOWN):
+        if done is None:
+            note(f"{directory} is there already; --force fetches it again.")
+            continue
+        some = done.files or done.left_out or job in outputs.remarks
+        what = f"{counted(done.files, 'file')}, {size(done.bytes)}" if some else "the job wrote nothing"
+        click.echo(f"{plain(directory)}: {what}")
+        if job in outputs.remarks:
+            note(f"job {job}: {plain(outputs.remarks[job])}")
+        for one in done.left_out[:5]:
+            note(f"job {job}: {one['name']} was left out: {one['reason']}.")
+    if len(outputs.jobs) > _MOST_SHOWN:
+        click.echo(f"In all {counted(len(outputs.jobs), 'job')}.")
+    if outputs.without:
+        note(f"{counted(outputs.without, 'job')} without output.")
+    for job, fault in outputs.faults:
+        note(str(fault) if isinstance(fault, NotFound) else f"job {job}: {fault}")

@@ -1,0 +1,91 @@
+"""What every command has: the server, and how the answer is wanted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+import click
+
+from lodesman.base.errors import NotFound
+from lodesman.user.access.caller import Caller
+from lodesman.user.cli.arguments import MOST_LISTED
+from lodesman.user.cli.tables import Cell, emit_json, note, show_table
+
+if TYPE_CHECKING:
+    from lodesman.user.cli.arguments import Range
+    from lodesman.wire.call import Call, Nothing
+
+A = TypeVar("A")
+B = TypeVar("B")
+Q = TypeVar("Q")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Session(Caller):
+    """The global options of one call of `lode`, and the client, made when a command first needs it."""
+
+    as_json: bool = False
+
+    def raw(self, call: Call[Nothing, Nothing, A]) -> Any:
+        """The answer to a call in JSON values."""
+        return json.loads(self.fetch(call, None, None))
+
+    def answer(self, call: Call[Q, B, A], query: Q | None = None, body: B | None = None) -> A:
+        """The answer to a call, for people; `--json` prints it as it came and ends the command, by Exit."""
+        raw = self.fetch(call, query, body)
+        if self.as_json:
+            self.exit_if_json(json.loads(raw))
+        return call.read(raw)
+
+    def exit_if_json(self, value: Any, code: int = 0) -> None:
+        """`--json`: print this value, all that a program gets, and end the command with this exit code, by Exit."""
+        if self.as_json:
+            emit_json(value)
+            raise click.exceptions.Exit(code)
+
+    def show_some(
+        self,
+        name: str,
+        rows: Sequence[R],
+        limit: int,
+        titles: Sequence[str],
+        cells: Callable[[R], list[Cell]],
+    ) -> None:
+        """Print at most `limit` of the rows, and whether there are more of them."""
+        some, more = rows[:limit], len(rows) > limit
+        self.exit_if_json({name: some, "more": more})
+        show_table(titles, map(cells, some))
+        if more:
+            note(f"There are more: --limit {min(limit * 10, MOST_LISTED)}.")
+
+    def refuse_missing(self, wanted: Range) -> NoReturn:
+        """No list has a job of this range. Raises NotFound, for a single job with the server's reason."""
+        if wanted.size == 1:
+            from lodesman.wire import calls
+            from lodesman.wire.requests import JobAt
+
+            self.call(calls.JOB, JobAt(wanted.first))
+        raise NotFound(
+            f"Jobs {wanted} were not found, or you may not see them.", first=wanted.first, last=wanted.last
+        )
+
+
+def _set_json(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        context.ensure_object(Session).as_json = True
+
+
+_JSON = click.option(
+    "--json", is_flag=True, expose_value=False, is_eager=True, callback=_set_json, help="Answer in JSON, for programs."
+)  # fmt: skip
+_PASSED = click.make_pass_decorator(Session, ensure=True)
+
+
+def with_session(command: F) -> F:
+    """A command that gets the session, and has `--json`: the answer for programs."""
+    return cast("F", _JSON(_PASSED(command)))

@@ -1,0 +1,155 @@
+"""`lode site token`, `lode site advertise`, `lode site gate`: sites that say what they take, and what comes of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lodesman.user.cli.arguments import FILE, Unread, number_option
+from lodesman.user.cli.session import Session, with_session
+from lodesman.user.cli.tables import Cell, note, say, show_fields, show_table
+from lodesman.user.cli.words import age, counted, number, span
+from lodesman.wire import calls
+from lodesman.wire.nodes import utc
+
+if TYPE_CHECKING:
+    from lodesman.wire.site_ads import AdEntry, GateInFull, SiteAdRow
+
+_DAY_SECONDS = 86_400.0
+_NEWEST = 12  # of an hour
+_TOKEN_EXAMPLES = """\b
+Examples:
+  lode site token LCG.North --output north.token        a file that only you can read, to be taken to the site
+  lode site token LCG.North --days 90 --note "ce7, cron of ada\""""
+_GATE_EXAMPLES = """\b
+Examples:
+  lode site gate LCG.North
+  lode site gate LCG.North --day
+  lode site gate LCG.North --json | jq .shut"""
+_DAY = (
+    "received",
+    ">running",
+    ">submitting",
+    ">pending",
+    ">most jobs",
+    ">most submitting",
+    ">most pending",
+    ">our pilots",
+)
+
+
+@click.command("token", epilog=_TOKEN_EXAMPLES)
+@click.argument("name", metavar="SITE")
+@number_option("--days", click.FloatRange(0, 36_500), 0.0, "How long it is good; 0: until it is revoked.")
+@click.option("--note", "remark", default="", metavar="T", help="What it is for; shown by: lode token ls.")
+@click.option(
+    "--output", "file", metavar="FILE", type=FILE, help="Write it to a new file that only you can read."
+)
+@with_session
+def site_token(session: Session, /, *, name: str, days: float, remark: str, file: Path | None) -> None:
+    """Make a token with which a site advertises itself (administrators); it is shown this once.
+
+    It opens nothing else: to advertise this site, and to read its gate. lode token ls shows it, lode token revoke ends it.
+    """
+    from lodesman.user.cli.accounts import new_token_file
+    from lodesman.wire.site_ads import SiteTokenBody
+
+    body = SiteTokenBody(name, days * _DAY_SECONDS, remark)
+    if file is None:
+        click.echo(session.answer(calls.SITE_TOKEN, body=body).token)
+        return
+    with new_token_file(file) as sink:
+        sink.write(session.call(calls.SITE_TOKEN, body=body).token + "\n")
+    session.exit_if_json({"file": str(file)})
+    note(f"The token is in {file}.")
+
+
+@click.command("advertise", cls=Unread)
+@click.pass_context
+def advertise(context: click.Context, /) -> int:
+    """Count the jobs of a site and publish them with its limits, by cron or again and again.
+
+    It is a program of its own: --write FILE leaves it for a site where there is no Lodesman.
+    """
+    from lodesman.site.advertise.__main__ import main
+
+    session = context.ensure_object(Session)
+    given = {
+        "LODE_SERVER": session.address,
+        "LODE_TOKEN_FILE": session.token_file,
+        "LODE_CA_FILE": session.ca_file,
+    }
+    environ = {**os.environ, **{name: str(value) for name, value in given.items() if value}}
+    return main(context.args, "lode site advertise", environ=environ, write=_write)
+
+
+def _write(target: Path) -> None:
+    from lodesman.server.main.bootstrap import build_zipapp
+
+    build_zipapp(target, "advertise")
+
+
+@click.command("gate", epilog=_GATE_EXAMPLES)
+@click.argument("name", metavar="SITE")
+@click.option("--day", is_flag=True, help="All ads of the last day, not only the newest.")
+@with_session
+def gate(session: Session, /, *, name: str, day: bool) -> None:
+    """Show what a site takes now and why not more: its limits, what was matched since its ad, each clause of its
+    Requirements, and its newest ads.
+    """
+    from lodesman.wire.site_ads import SiteAt
+
+    found = session.answer(calls.SITE_GATE, SiteAt(name))
+    show_fields(_facts(found))
+    if found.ad is None:
+        return
+    if found.clauses:
+        from lodesman.user.cli.classads import CLAUSE_TITLES, clause_cells
+
+        say("")
+        show_table(CLAUSE_TITLES, map(clause_cells, found.clauses))
+    say("")
+    show_table(_DAY, map(_entry, found.day if day else found.day[:_NEWEST]))
+    if len(found.day) > _NEWEST and not day:
+        note(f"{counted(len(found.day) - _NEWEST, 'ad')} more of the last day: --day.")
+    if found.notice:
+        note(f"{found.notice}.")
+
+
+def _facts(found: GateInFull) -> list[tuple[str, Cell]]:
+    """Field and value."""
+    room = "any number" if found.ad is None else f"{counted(found.room, 'pilot')}"
+    facts: list[tuple[str, Cell]] = [
+        ("site", found.site),
+        ("gate", f"shut: {found.shut}" if found.shut else f"open, for {room} more"),
+    ]
+    if found.ad is None:
+        return [
+            *facts,
+            ("ad", "none: the site never advertised, only its configured limits hold"),
+            ("pilots", found.pilots),
+        ]
+    return [
+        *facts,
+        ("mode", found.mode.value),
+        ("ad", _ad(found.ad, found.at)),
+        *((one.name, one.value) for one in found.values if one.value != "undefined"),
+        ("pilots", f"{found.pilots:,}, of which the ad does not show {found.matched:,}"),
+    ]
+
+
+def _ad(ad: SiteAdRow, now: float) -> str:
+    left = ad.received_at + ad.lifetime_seconds - now
+    until = f"good for {span(left)} more" if left > 0 else "too old"
+    origin = f" of {ad.incarnation}" if ad.incarnation else ""
+    return f"number {ad.sequence}{origin}, {age(ad.received_at, now)} old, {until}"
+
+
+def _entry(row: AdEntry) -> list[Cell]:
+    of = row.numbers
+    shown = (of.current_jobs, of.current_submitting_jobs, of.current_pending_jobs)
+    limits = (of.max_jobs, of.max_submitting_jobs, of.max_pending_jobs)
+    return [utc(row.received_at), *map(number, shown), *map(number, limits), row.stamps]

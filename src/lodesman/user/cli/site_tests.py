@@ -1,0 +1,114 @@
+"""`lode site test`: test jobs on the queues of a site, and what they found."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from lodesman.base.errors import LodesmanError
+from lodesman.user.cli.arguments import named, number_option
+from lodesman.user.cli.pace import Pace
+from lodesman.user.cli.session import Session, with_session
+from lodesman.user.cli.tables import Cell, Styled, is_terminal, note, show_table
+from lodesman.user.cli.words import counted, path_of
+from lodesman.wire import calls
+
+if TYPE_CHECKING:
+    from lodesman.wire.site_tests import SiteCheck, SiteTest
+
+_POLL_SECONDS = 0.5
+_COLOURS = {"ok": "green", "failed": "bold red", "unknown": "bold yellow"}
+_TITLES = ("queue", "check", "result", ">seconds", "detail")
+_EXAMPLES = """\b
+Examples:
+  lode site test LCG.North                                  its open queues, up to 20
+  lode site test LCG.North --queue ce7/long --timeout 1800  one queue, where jobs wait for long"""
+
+
+@click.command("test", epilog=_EXAMPLES)
+@click.argument("names", nargs=-1, required=True, metavar="SITE[/CE[/QUEUE]]")
+@click.option(
+    "--queue", "below", default="", metavar="CE/QUEUE", help="Only this queue, also if it is closed."
+)
+@number_option("--timeout", click.IntRange(1, 86_400), 300, "Seconds that a test job may wait and run.")
+@with_session
+def test_site(session: Session, /, *, names: tuple[str, ...], below: str, timeout: int) -> int:
+    """Send test jobs to a site and check the way of a pilot (administrators).
+
+    Submit, status, output and cancel; from the node Python, scratch space, the clock, and whether the server is reached
+    by TLS. Nothing is left there. The exit code is 1 if a check failed. Ctrl-C cancels the test jobs.
+    """
+    from lodesman.wire.site_tests import SiteTestBody
+
+    if below and len(names) > 1:
+        raise click.UsageError(
+            "Give the queue as a word or with --queue, not both.", click.get_current_context()
+        )
+    where = {"path": f"{names[0]}/{below}"} if below else named(names)
+    test = session.call(calls.TEST_SITE, body=SiteTestBody(**where, seconds=float(timeout)))
+    test = _follow(session, test)
+    failed = sum(one.result == "failed" for one in test.checks)
+    code = 1 if failed else 0
+    session.exit_if_json(test, code)
+    _show(test, failed)
+    return code
+
+
+def _follow(session: Session, test: SiteTest) -> SiteTest:
+    """Until it has ended; whatever ends this command ends the test."""
+    from lodesman.wire.site_tests import SiteTestAt
+
+    here, shown = SiteTestAt(test.test), _Shown(silent=session.as_json)
+    try:
+        while test.state in ("running", "stopping"):
+            shown.follow(test.doing)
+            time.sleep(_POLL_SECONDS)
+            test = session.call(calls.SITE_TEST, here)
+    except KeyboardInterrupt:
+        try:
+            session.call(calls.STOP_SITE_TEST, here)
+            note("The server cancels the test jobs.")
+        except LodesmanError as fault:
+            note(f"The server cancels the test jobs in a minute: {fault}")
+        raise
+    return test
+
+
+class _Shown:
+    """What was said of each queue: at once on a terminal, elsewhere now and then."""
+
+    def __init__(self, *, silent: bool) -> None:
+        self._silent, self._said = silent, dict[str, str]()
+        self._pace = Pace(time.monotonic())
+
+    def follow(self, doing: dict[str, str]) -> None:
+        """Say what is new, and after a long time that nothing is."""
+        now = time.monotonic()
+        if self._silent or not (is_terminal(sys.stderr) or self._pace.is_due(now, "; ".join(doing.values()))):
+            return
+        new = {queue: words for queue, words in doing.items() if self._said.get(queue) != words}
+        for queue, words in (new or ({} if is_terminal(sys.stderr) else doing)).items():
+            note(f"{queue}: {words}")
+        self._said |= doing
+
+
+def _show(test: SiteTest, failed: int) -> None:
+    show_table(_TITLES, map(_row, test.checks))
+    if not test.checks:
+        note(f"{test.path} has no queues.")
+    if test.left_out:
+        note(f"{counted(test.left_out, 'queue')} more: test a CE of it, or a queue.")
+    if test.state == "stopped":
+        note("The test was stopped before its end.")
+    unknown = sum(one.result == "unknown" for one in test.checks)
+    also = f", {unknown} unknown" if unknown else ""
+    note(f"{test.path}: {counted(len(test.checks), 'check')}, {failed} failed{also}.")
+
+
+def _row(one: SiteCheck) -> Sequence[Cell]:
+    result = Styled(one.result, _COLOURS[one.result])
+    return [path_of(one), one.check, result, f"{one.seconds:.1f}", one.detail]

@@ -1,0 +1,306 @@
+"""`lode site` and `lode queue`: where jobs can run, each value with its origin, and what is closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
+from typing import Any, Literal, cast
+
+import click
+from msgspec import UNSET
+
+from lodesman.user.cli.arguments import named
+from lodesman.user.cli.columns import Column, ListShape, shaped, table_of
+from lodesman.user.cli.session import Session, with_session
+from lodesman.user.cli.site_ads import advertise, gate, site_token
+from lodesman.user.cli.site_mask import close_site, note_closed, open_site
+from lodesman.user.cli.site_tests import test_site
+from lodesman.user.cli.tables import Cell, note, say, show_table
+from lodesman.user.cli.words import age, path_of, shown, span, states
+from lodesman.wire import calls
+from lodesman.wire.nodes import BreakerBody, Closing, FailingQueue, NodeBelow, Parameter, SiteRow, UsableQueue
+from lodesman.wire.requests import AllQuery, NodeQuery, QueuesQuery
+
+# These have a column of their own; all others stand together in the last one.
+_MAIN_PARAMETERS = ("Platform", "CPUTime", "Memory", "MaxRAM", "NumberOfProcessors", "Tag")
+_ORIGIN = click.option(
+    "--origin", is_flag=True, help="Also the level of each value, and the file and line where it is written."
+)
+_VO = click.option(
+    "--vo", default="", metavar="NAME", help="As this VO sees them (administrators); else yours."
+)
+
+
+site = click.Group(
+    "site",
+    help="List sites, close, open, test and advertise them.",
+    commands=[close_site, open_site, test_site, site_token, advertise, gate],
+)
+
+
+@site.command("ls")
+@with_session
+def _list_sites(session: Session, /) -> None:
+    """List the sites with their queues, live pilots and running jobs, and what is closed."""
+    answer = session.whole(calls.SITES, AllQuery(), "sites")
+    session.exit_if_json(answer)
+    titles = ["site", ">ces", ">queues", ">running jobs", "pilots"]
+    more = [
+        *([("ad", _ad)] if any(row.ad_at is not UNSET for row in answer.sites) else []),
+        *([("closed", _closed)] if answer.closed else []),
+        *([("to be closed", _announced)] if answer.announced else []),
+        *([("failing", _failing)] if any(row.failing for row in answer.sites) else []),
+    ]
+    rows = ([*_site(row), *(cell(row) for _, cell in more)] for row in answer.sites)
+    show_table([*titles, *(title for title, _ in more)], rows)
+    if not answer.sites:
+        note("No site is configured; see: lode init.")
+    note_closed(answer.closed)
+    note_closed(answer.announced)
+    _note_failing(one for row in answer.sites for one in row.failing)
+
+
+def _site(row: SiteRow) -> list[Cell]:
+    of_most = "" if row.max_running_jobs is UNSET else f" of {row.max_running_jobs:,}"
+    running: Cell = f"{row.running_jobs:,}{of_most}" if of_most else row.running_jobs
+    return [row.site, str(row.ces), str(row.queues), running, states(row.pilots)]
+
+
+def _ad(row: SiteRow) -> str:
+    """The age of its ad, and whether that shuts its gate."""
+    if row.ad_at is UNSET:
+        return "none"
+    return f"{age(row.ad_at)}{', too old' if row.ad_is_too_old else ''}"
+
+
+def _closed(row: SiteRow) -> str:
+    return _parts(row.closed)
+
+
+def _announced(row: SiteRow) -> str:
+    return _parts(row.announced or ())
+
+
+def _parts(closings: Sequence[Closing]) -> str:
+    parts = ", ".join("/".join(filter(None, (one.ce, one.queue))) for one in closings)
+    return parts if all(one.ce for one in closings) else "all"
+
+
+def _failing(row: SiteRow) -> str:
+    return ", ".join(f"{one.ce}/{one.queue}" for one in row.failing)
+
+
+@site.command("show")
+@click.argument("names", nargs=-1, required=True, metavar="SITE[/CE]")
+@_ORIGIN
+@_VO
+@with_session
+def _show_site(session: Session, /, *, names: tuple[str, ...], origin: bool, vo: str) -> None:
+    """Show a site, or a CE of it, with every value and what its CEs and queues say otherwise.
+
+    SITE CE as two words, if a name has a slash. --origin adds to each value the level that gave it, the file and the
+    line.
+    """
+    _show_node(session, NodeQuery(**named(names, most=2), vo=vo), origin=origin)
+
+
+queue = click.Group("queue", help="List the queues of CEs.")
+
+
+@queue.command("ls")
+@_ORIGIN
+@click.option("--site", "site_name", default="", metavar="NAME", help="Only the queues of this site.")
+@_VO
+@shaped
+@with_session
+def _list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str, **options: Any) -> None:
+    """List the queues that your VO may use, with their effective parameters; each parameter is a column of its own name."""
+    shape = ListShape(**options)
+    if origin and shape != ListShape():
+        raise click.UsageError("--origin shows a row for each parameter: no --columns, --sort, --format.")
+    found = session.whole(calls.QUEUES, QueuesQuery(vo, origin), "queues").queues
+    found = [row for row in found if site_name in ("", row.site)]
+    session.exit_if_json({"queues": found})
+    if origin:
+        _show_origins(found)
+    else:
+        _show_queues(found, shape)
+    if not found:
+        note("There is no such queue.")
+
+
+def _show_origins(queues: Sequence[UsableQueue]) -> None:
+    rows = [(path_of(row), name, one) for row in queues for name, one in sorted(row.parameters.items())]
+    directory = directory_of(one.file or "" for _, _, one in rows)
+    cells = (
+        [path, name, shown(one.value), one.level, written_at(one.file or "", one.line or 0, directory)]
+        for path, name, one in rows
+    )
+    show_table(("queue", "parameter", "value", "level", "written at"), cells)
+    _note_directory(directory)
+
+
+def _show_queues(queues: Sequence[UsableQueue], shape: ListShape) -> None:
+    used = [name for name in _MAIN_PARAMETERS if any(name in row.parameters for row in queues)]
+    closed = [one for row in queues for one in row.closed]
+    announced = [one for row in queues for one in row.announced or ()]
+    failing = [row.failing for row in queues if row.failing is not UNSET]
+    known = _queue_columns(queues, used)
+    shape.check(known)
+    more = (*(["closed"] if closed else []), *(["breaker"] if failing else []))
+    shape.show(known, ("queue", *map(str.lower, used), "others", "pilots", *more), queues)
+    note_closed([*closed, *announced])
+    _note_failing(failing)
+
+
+def _queue_columns(queues: Sequence[UsableQueue], used: Sequence[str]) -> dict[str, Column[UsableQueue]]:
+    """What can be shown of queues: the facts of each, and the parameters that any of them has."""
+    parameters = sorted({name for row in queues for name in row.parameters}, key=str.lower)
+    return table_of(
+        *(_parameter_column(name, queues) for name in parameters),
+        Column("queue", "text", path_of),
+        Column("others", "text", lambda row: _others(row, used)),
+        Column("pilots", "text", lambda row: states(row.pilots) if row.pilots else None),
+        Column("closed", "text", _level),
+        Column("breaker", "text", lambda row: None if row.failing is UNSET else row.failing.breaker.value),
+    )
+
+
+def _parameter_column(name: str, queues: Sequence[UsableQueue]) -> Column[UsableQueue]:
+    """Numbers are sorted as such, where all are numbers."""
+    values = [row.parameters[name].value for row in queues if name in row.parameters]
+    if all(isinstance(one, int | float) and not isinstance(one, bool) for one in values):
+        return Column(
+            name.lower(), "id", lambda row: row.parameters[name].value if name in row.parameters else None
+        )
+    return Column(
+        name.lower(),
+        "text",
+        lambda row: shown(row.parameters[name].value) if name in row.parameters else None,
+    )
+
+
+def _others(row: UsableQueue, used: Sequence[str]) -> str:
+    """The parameters that have no column of their own."""
+    values = ((name, shown(one.value)) for name, one in sorted(row.parameters.items()) if name not in used)
+    return " ".join(f"{name}={text}" for name, text in values)
+
+
+def _level(row: UsableQueue) -> str | None:
+    """What of a queue is closed: the widest."""
+    if not row.closed:
+        return None
+    return "the queue" if row.closed[0].queue else "the CE" if row.closed[0].ce else "the site"
+
+
+@queue.command("breaker")
+@click.argument("name", metavar="SITE/CE/QUEUE")
+@click.argument("order", type=click.Choice(["open", "close", "auto"]))
+@click.option("--reason", default="", help="Why; needed to open or close.")
+@with_session
+def _breaker(session: Session, /, *, name: str, order: str, reason: str) -> None:
+    """Open the breaker of a queue: no pilot is sent; or close it: pilots are sent, whatever fails (administrators).
+
+    auto, after a repair: its failures are forgotten, pilots are sent, and it moves by itself again.
+    """
+    if order != "auto" and not reason:
+        raise click.UsageError(f"Say why: --reason, to {order} a breaker.", click.get_current_context())
+    body = BreakerBody(path=name, order=cast("Literal['open', 'close', 'auto']", order), reason=reason)
+    answer = session.answer(calls.BREAKER, body=body)
+    text = "is closed and moves by itself" if answer.now is None else f"is {answer.now.text}"
+    say(f"The breaker of {answer.path} {text}, from the director's next iteration on.")
+
+
+@queue.command("show")
+@click.argument("names", nargs=-1, required=True, metavar="SITE/CE/QUEUE")
+@_ORIGIN
+@_VO
+@with_session
+def _show_queue(session: Session, /, *, names: tuple[str, ...], origin: bool, vo: str) -> None:
+    """Show a queue with every value that holds there.
+
+    SITE CE QUEUE as three words, if a name has a slash. --origin adds to each value the level that gave it, the
+    file and the line, and what other levels say.
+    """
+    _show_node(session, NodeQuery(**named(names), vo=vo), origin=origin, kind="Queue")
+
+
+# --- one site, CE or queue ----------------------------------------------------------------------------------------------
+
+
+def _show_node(session: Session, query: NodeQuery, *, origin: bool, kind: str = "") -> None:
+    """A node of another kind is a usage error."""
+    found = session.call(calls.RESOURCES, query)
+    if kind not in ("", found.kind):
+        raise click.UsageError(f"{query.path or query.site} is a {found.kind}; see: lode site show")
+    session.exit_if_json(found)
+    rows = [(path_of(found), one) for one in found.parameters]
+    rows += [row for child in found.below for row in _rows_below(child, found.site)]
+    directory = directory_of(said.file for _, one in rows for said in one.said)
+    titles = ("of", "parameter", "value", "level", "written at", "instead of")
+    chosen = slice(1 if found.kind == "Queue" else 0, None if origin else 3)
+    show_table(titles[chosen], ([name, *_origin(one, directory)][chosen] for name, one in rows))
+    if origin:
+        _note_directory(directory)
+    note_closed(found.closings)
+    if not found.allowed:
+        note(f"VO {found.vo} may not use it: see the parameter VO.")
+
+
+def _rows_below(node: NodeBelow, site: str) -> Iterator[tuple[str, Parameter]]:
+    """The values of a CE or queue that it does not merely inherit, then those of its queues."""
+    for one in node.parameters:
+        yield path_of(node).removeprefix(f"{site}/"), one
+    for child in node.below:
+        yield from _rows_below(child, site)
+
+
+def _origin(one: Parameter, directory: str) -> list[Cell]:
+    """The value with the levels that count, their places, and what the other levels say."""
+    places = [(said, written_at(said.file, said.line, directory)) for said in one.said]
+    counting = dict.fromkeys(place for said, place in places if said.counts and place)
+    others = (f"{shown(said.value)} ({said.level}, {place})" for said, place in places if not said.counts)
+    written = ", ".join(counting) or (f"made of {one.made_of}" if one.made_of else "")
+    value = " ".join(filter(None, (shown(one.value), one.unit)))
+    return [one.name, value, " + ".join(one.levels) or one.level, written, "; ".join(others)]
+
+
+def directory_of(files: Iterable[str]) -> str:
+    """The directory that all files have in common, with a slash at its end; "" if they have none."""
+    parts = [file.split("/")[:-1] for file in dict.fromkeys(files) if file]
+    if not parts:
+        return ""
+    common = [names[0] for names in takewhile(lambda names: len(set(names)) == 1, zip(*parts, strict=False))]
+    return "/".join([*common, ""]) if common else ""
+
+
+def written_at(file: str, line: int, directory: str = "") -> str:
+    """`FILE:LINE` of a value, the file without the directory; "" for what is written nowhere."""
+    if not file:
+        return ""
+    return f"{file.removeprefix(directory)}:{line}" if line else file.removeprefix(directory)
+
+
+def _note_directory(directory: str) -> None:
+    if directory:
+        note(f"The files are in {directory}")
+
+
+def _note_failing(queues: Iterable[FailingQueue]) -> None:
+    """Queues that fail alike are said together."""
+    alike: dict[str, list[FailingQueue]] = {}
+    for one in queues:
+        alike.setdefault(one.order or f"the last pilots did not start: {one.reason}", []).append(one)
+    for text, found in alike.items():
+        first = found[0]
+        others = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        tried = [max(0.0, one.retry_at - time.time()) for one in found if one.retry_at is not None]
+        again = (
+            ""
+            if not tried
+            else f"; the next one is sent in {span(min(tried))}"
+            if min(tried)
+            else "; one tries it"
+        )
+        note(f"{path_of(first)}{others}: {'its breaker is ' if first.order else ''}{text}{again}")

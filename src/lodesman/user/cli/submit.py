@@ -1,0 +1,145 @@
+"""`lode submit`: descriptions are read and checked, files uploaded, and each is sent as one submission."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from lodesman.user.access.files import packed
+from lodesman.user.access.uploads import distinct, measure, upload
+from lodesman.user.cli.arguments import Range, parse_ranges
+from lodesman.user.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
+from lodesman.user.cli.job_command import JobCommand
+from lodesman.user.cli.session import Session, with_session
+from lodesman.user.cli.tables import note, progress
+from lodesman.user.cli.taken_files import scratch_folder
+from lodesman.user.cli.words import counted
+from lodesman.wire import calls
+from lodesman.wire.jobs import Submission
+from lodesman.wire.requests import InputBody, SubmitBody
+from lodesman.wire.vocabulary import FORMS
+
+LARGE_BYTES, MANY_FILES = 8 << 20, 20
+
+
+@click.command(cls=JobCommand)
+@click.argument("files", nargs=-1, metavar="FILE... | SCRIPT [ARG...] | -- COMMAND [ARG...]")
+@click.option("--group", default="", metavar="NAME", help="The group that the jobs count for.")
+@click.option("--hold", is_flag=True, help="Keep the jobs Held until you release them (lode release).")
+@click.option(
+    "--hold-if-impossible",
+    is_flag=True,
+    help="Keep a job that no queue could run Held, instead of refusing it.",
+)
+@description_options
+@click.option("--form", type=click.Choice(FORMS), help="The language. [default: found from the text]")
+@click.option(
+    "--request-id",
+    metavar="ID",
+    default="",
+    help="Makes the same call safe to repeat: with the same ID and files no job is made twice.",
+)
+@click.option(
+    "--wait", is_flag=True, help="Wait until the jobs have ended; the exit code is theirs (see: lode wait)."
+)
+@click.option("--dry-run", is_flag=True, help="Submit and upload nothing; show what lode plan job shows.")
+@click.option("-v", "--verbose", is_flag=True, help="With --dry-run: show every step.")
+@with_session
+def submit(
+    session: Session,
+    /,
+    *,
+    files: tuple[str, ...],
+    request_id: str,
+    wait: bool,
+    dry_run: bool,
+    verbose: bool,
+    **options: Any,
+) -> int:
+    """Submit jobs; prints their ids.
+
+    Each FILE ('-' for standard input) is a description in JDL, CFG or JSON and becomes one submission, of one
+    job or of up to a million. Files of its InputSandbox are uploaded; their paths are relative to the
+    description. If one FILE is wrong, none is submitted.
+
+    Without a description: lode submit -- python fit.py --n 3, or lode submit script.sh, or lode submit --class NAME if the
+    class says what to run. A script begins with #! or is
+    executable, or comes from standard input (-); all words after it are its own. Its lines #LODE --memory 4G before the
+    first command hold options of this command, which options of the command line override. Small files here that the
+    command names go along, and are shown; other files and folders by --files.
+    """
+    wanted = Wanted(**options)
+    if dry_run:
+        from lodesman.user.cli.plan import plan_files
+
+        return plan_files(session, files, wanted, verbose=verbose)
+    outcome = Outcome()
+    ready = read_all(session, files, wanted, outcome)
+    if not outcome.faults:
+        _send_all(session, ready, outcome, request_id)
+    if wait and outcome.made and not outcome.faults:
+        from lodesman.user.cli.wait import Until, wait_for
+
+        waited, code = wait_for(
+            session, parse_ranges(one["jobs"] for one in outcome.made), Until(answered=True)
+        )
+        return outcome.finish(session, "submissions", waited=waited) or code
+    return outcome.finish(session, "submissions")
+
+
+def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, request_id: str) -> None:
+    inputs = _local_files(ready)
+    files = measure(path for found in inputs for path in found.values())
+    for number, (one, found) in enumerate(zip(ready, inputs, strict=True), 1):
+        one.body.sandboxes = {name: files[path] for name, path in found.items()}
+        # A repeated call does no harm then.
+        one.body.request_id = f"{request_id}/{number}" if request_id else str(uuid.uuid4())
+    # A mistake in one of many files must not leave the jobs of the others behind, to be made twice by the next call.
+    if len(ready) > 1:
+        for _ in outcome.each(ready, lambda one: session.call(calls.SUBMIT, body=_trial(one.body))):
+            pass
+    if outcome.faults:
+        return
+    _upload(session, files)
+    for one, answer in outcome.each(ready, lambda one: session.call(calls.SUBMIT, body=one.body)):
+        assert isinstance(answer, Submission)  # noqa: S101 - it was no dry run
+        ids = Range(answer.first, answer.first + answer.count - 1)
+        outcome.made.append({
+            "file": one.label, "count": answer.count, "held": answer.held, "submission": answer.submission,
+            "first": ids.first, "last": ids.last, "jobs": str(ids), "notices": answer.notices,
+        })  # fmt: skip
+        if session.as_json:
+            continue
+        warn(one.label, answer.notices, as_written=one.as_written)
+        click.echo(str(ids))
+        if one.body.hold and not any(notice.attribute == "Held" for notice in answer.notices):
+            note(f"{one.label}: Held until released: lode release {ids}")
+        elif answer.held:
+            few = f"{answer.held:,} of {counted(answer.count, 'job')} {'is' if answer.held == 1 else 'are'}"
+            what = "It is" if answer.count == 1 else few
+            note(f"{one.label}: {what} Held, since no queue could run it. See: lode why {ids.first}")
+
+
+def _local_files(ready: Sequence[ReadyFile]) -> list[Mapping[str, Path]]:
+    """The plain files of each draft by their names; folders are packed first."""
+    if all(isinstance(path, Path) for one in ready for path in one.inputs.values()):
+        return [{name: path for name, path in one.inputs.items() if isinstance(path, Path)} for one in ready]
+    scratch = scratch_folder()
+    return [packed(one.inputs, scratch) for one in ready]
+
+
+def _trial(body: SubmitBody) -> SubmitBody:
+    return replace(body, dry_run=True, request_id=str(uuid.uuid4()))
+
+
+def _upload(session: Session, files: Mapping[Path, InputBody]) -> None:
+    found = distinct(files)
+    size = sum(one.size for _, one in found.values())
+    large = size > LARGE_BYTES or len(found) > MANY_FILES
+    with progress("uploading", size, shown=large, of_bytes=True, silent=session.as_json) as advance:
+        upload(session, files, advance)

@@ -1,0 +1,339 @@
+"""What is printed: tables fitted to the terminal, plain aligned text elsewhere, JSON for programs.
+
+rich is imported only for a terminal. No text is ever read as markup.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from textwrap import indent
+from threading import Timer
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
+
+import click
+
+from lodesman.base.errors import LodesmanError
+from lodesman.user.cli import words
+from lodesman.user.cli.pace import Pace
+from lodesman.user.cli.words import NOTHING, located, plain, plain_lines
+
+if TYPE_CHECKING:
+    from lodesman.wire.nodes import Remark
+
+R = TypeVar("R")
+# Rows of a long list that are kept at once.
+PORTION = 1_000
+# Texts up to this width stay whole on a narrow terminal: states, groups, ages.
+_FOLD_ABOVE = 10
+# A longer text in a table is cut: it is one of many rows, and --json has all of it.
+_WIDEST = 240
+
+
+class Styled(NamedTuple):
+    """A text with a style for terminals."""
+
+    text: str
+    style: str
+
+
+# Numbers get their thousands apart; identifiers are texts.
+Cell = str | int | Styled
+
+_STYLES = {
+    "Running": "yellow",
+    "Completing": "yellow",
+    "Stalled": "bold red",
+    "Matched": "cyan",
+    "Waiting": "blue",
+    "Held": "magenta",
+    "Done": "green",
+    "Failed": "red",
+    "Killed": "red",
+    "never": "bold red",
+    "not now": "bold yellow",
+    "now": "bold green",
+}
+
+
+def state(name: str) -> Styled:
+    """A state or verdict in its colour."""
+    return Styled(name, _STYLES.get(name, ""))
+
+
+def emit_json(value: Any, *, err: bool = False) -> None:
+    """One value on standard output as JSON, in ASCII, so that no terminal is steered by it."""
+    import msgspec
+
+    click.echo(json.dumps(msgspec.to_builtins(value), indent=None if err else 2), err=err)
+
+
+def emit_json_rows(name: str, rows: Iterable[Any], rest: Callable[[], Mapping[str, Any]]) -> None:
+    """One JSON object on standard output: under that name the rows as they come, then the `rest`, which is known after the
+    last. It stays a document if the rows break off.
+    """
+    import msgspec
+
+    opened = False
+    try:
+        for some in portions(rows):
+            texts = (indent(json.dumps(msgspec.to_builtins(row), indent=2), "    ") for row in some)
+            with _unbroken():
+                sys.stdout.write(("," if opened else f'{{\n  "{name}": [') + "\n" + ",\n".join(texts))
+                opened = True
+                sys.stdout.flush()
+    except (LodesmanError, KeyboardInterrupt):
+        if opened:
+            write_lines(['\n  ],\n  "more": true\n}'])
+        raise
+    last = json.dumps(msgspec.to_builtins(rest()), indent=2).removeprefix("{\n")
+    write_lines([f"\n  ],\n{last}" if opened else f'{{\n  "{name}": [],\n{last}'])
+
+
+@contextmanager
+def _unbroken() -> Iterator[None]:
+    """Ctrl-C waits until what is being written is written; a second one does not."""
+    came: list[int] = []
+
+    def keep(number: int, _frame: object) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    before = signal.signal(signal.SIGINT, keep)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
+def note(text: str) -> None:
+    """A remark for people, on standard error: standard output stays clean for what was asked."""
+    click.echo(f"lode: {plain(text)}", err=True)
+
+
+def note_all(remarks: Iterable[Remark], what: str = "") -> None:
+    """Faults or notices of a configuration, one a line."""
+    for one in remarks:
+        note(what + located(one.message, one.source, one.section, one.line))
+
+
+def say(text: str) -> None:
+    """A line of the answer."""
+    click.echo(plain(text))
+
+
+def write_text(text: str) -> None:
+    """A text of several lines, as it is for a file or a program; harmless for a terminal."""
+    if text:
+        sys.stdout.write(plain_lines(text) if is_terminal(sys.stdout) else text)
+        sys.stdout.flush()
+
+
+def show_table(titles: Sequence[str], rows: Iterable[Sequence[Cell]], *, apart: bool = False) -> None:
+    """Print a table, `apart` from what stands above; nothing without rows. `>` before a title puts numbers to the right.
+
+    With colours and fitted on a terminal, as plain text of any width elsewhere.
+    """
+    cells = list(rows)
+    if cells and apart:
+        click.echo()
+    if cells and is_terminal(sys.stdout):
+        from rich.console import Console
+
+        console = Console(highlight=False, markup=False, emoji=False)
+        console.print(rich_table(titles, cells, console.width))
+    elif cells:
+        write_lines(text_table(titles, cells))
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person reads the stream."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def show_long_table(titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    """As `show_table`, but a portion at a time: columns may get wider on the way. On a terminal each has the titles."""
+    widths: list[int] = []
+    for cells in portions(rows):
+        if is_terminal(sys.stdout):
+            show_table(titles, cells)
+        else:
+            write_lines(text_table(titles, cells, widths))
+
+
+def portions(rows: Iterable[R]) -> Iterator[list[R]]:
+    """The rows as they come, some at a time, so that no list of all of them is made."""
+    left = iter(rows)
+    while some := list(islice(left, PORTION)):
+        yield some
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Lines of the answer, all at once: to hand out each by itself takes longer than to make it."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+def text_table(
+    titles: Sequence[str], rows: Sequence[Sequence[Cell]], widths: list[int] | None = None
+) -> Iterator[str]:
+    """Aligned lines, two blanks between columns, nothing cut but what is wider than `_WIDEST`. `widths`: of the portion
+    above, which has the titles; empty for the first.
+    """
+    texts = [] if widths else [[title.removeprefix(">").upper() for title in titles]]
+    texts += [[_fitting(cell).text for cell in row] for row in rows]
+    found = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    widths = found if widths is None else widths
+    widths[:] = map(max, widths or found, found)
+    for row in texts:
+        cells = [
+            text.rjust(width) if title.startswith(">") else text.ljust(width)
+            for text, width, title in zip(row, widths, titles, strict=True)
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _shown(cell: Cell) -> Styled:
+    if isinstance(cell, int):
+        return Styled(f"{cell:,}", "")
+    text, style = cell if isinstance(cell, Styled) else (cell, "")
+    return Styled(plain(text) or NOTHING, style)
+
+
+def _fitting(cell: Cell) -> Styled:
+    text, style = _shown(cell)
+    return Styled(text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}...", style)
+
+
+def rich_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> Any:
+    """The table for rich on a terminal of that width. Where it is narrow texts are folded, numbers never; where even that
+    does not fit, each row is a list of its fields. Beyond `_WIDEST` texts are cut.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    fitting = [list(map(_fitting, row)) for row in rows]
+    names = [title.removeprefix(">").upper() for title in titles]
+    columns = [_column(title, [row[place].text for row in fitting]) for place, title in enumerate(titles)]
+    spare = width - 2 * (len(columns) - 1) - sum(least for least, _ in columns)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    if spare < 0:
+        table.show_header = False
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for number, row in enumerate(fitting):
+            if number:
+                table.add_row()
+            for name, cell in zip(names, row, strict=True):
+                table.add_row(name, Text(cell.text, style=cell.style))
+        return table
+    # rich itself would make columns narrower than they may be, and cut the lines.
+    for name, title, size in zip(names, titles, _sizes(columns, spare), strict=True):
+        right = title.startswith(">")
+        justify: Any = "right" if right else "left"
+        table.add_column(Text(name), justify=justify, no_wrap=right, overflow="fold", width=size)
+    for row in fitting:
+        table.add_row(*(Text(cell.text, style=cell.style) for cell in row))
+    return table
+
+
+def _column(title: str, texts: Iterable[str]) -> tuple[int, int]:
+    """The least and the full width of a column; texts may be folded where words are seldom broken, numbers never."""
+    from rich.cells import cell_len
+
+    right, name = title.startswith(">"), title.removeprefix(">")
+    widest = max(map(cell_len, texts), default=0)
+    full = max(widest, len(name))
+    return full if right else min(max([widest, *map(len, name.split())]), _FOLD_ABOVE), full
+
+
+def _sizes(columns: Sequence[tuple[int, int]], spare: int) -> list[int]:
+    """The widths of columns (least, full) with that much to share out: first to those that need least."""
+    sizes = [least for least, _ in columns]
+    hungry = sorted(range(len(columns)), key=lambda place: columns[place][1] - columns[place][0])
+    for left, place in zip(range(len(columns), 0, -1), hungry, strict=True):
+        more = min(columns[place][1] - columns[place][0], spare // left)
+        sizes[place] += more
+        spare -= more
+    return sizes
+
+
+def show_fields(pairs: Iterable[tuple[str, Cell]]) -> None:
+    """Names and values of one thing, one a line."""
+    fields = list(pairs)
+    width = max(len(name) for name, _ in fields)
+    for name, cell in fields:
+        click.echo(f"{plain(name).ljust(width)}  {coloured(*_shown(cell))}")
+
+
+def coloured(text: str, style: str) -> str:
+    """A text in its colour, if a terminal shows it."""
+    if not style or not is_terminal(sys.stdout):
+        return text
+    return click.style(text, fg=style.rpartition(" ")[2], bold=style.startswith("bold"))
+
+
+@contextmanager
+def patience(what: str, *, seconds: float = 2.0) -> Iterator[None]:
+    """Say what goes on after that time, if a person waits and it is not done by then."""
+    if not is_terminal(sys.stderr):
+        yield
+        return
+    timer = Timer(seconds, note, (what,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+class _Counted:
+    """How much is done of a long work, as lines of a log."""
+
+    def __init__(self, what: str, total: int, words_of: Callable[[int], str]) -> None:
+        self._what, self._total, self._words_of, self._done = what, total, words_of, 0
+        self._pace = Pace(time.monotonic())
+
+    def add(self, count: int) -> None:
+        """So much more is done."""
+        self._done += count
+        line = f"{self._what}: {self._words_of(self._done)} of {self._words_of(self._total)}"
+        if self._pace.is_due(time.monotonic(), line):
+            note(f"{line}.")
+
+
+@contextmanager
+def progress(
+    what: str, total: int, *, shown: bool, of_bytes: bool = False, silent: bool = False
+) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, for people, if it shall be `shown`; the function adds to it. Where that is no terminal there
+    is a line now and then, if it takes long and is not `silent`.
+    """
+    if not is_terminal(sys.stderr):
+        yield (
+            (lambda _: None)
+            if silent
+            else _Counted(what, total, words.size if of_bytes else "{:,}".format).add
+        )
+        return
+    if not shown:
+        yield lambda _: None
+        return
+    from rich import progress as rich
+    from rich.console import Console
+
+    count = rich.DownloadColumn() if of_bytes else rich.MofNCompleteColumn()
+    columns = (rich.TextColumn(what, markup=False), rich.BarColumn(), count, rich.TimeRemainingColumn())
+    with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)

@@ -1,0 +1,162 @@
+"""The files that a job takes along: those of --files, those that its command names, and folders, which are packed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path, PurePosixPath
+
+import click
+
+from lodesman.base.errors import InvalidRequest
+from lodesman.user.access.files import FilePicker, Folder, Taken
+from lodesman.user.cli.foreign_lines import note_unread
+from lodesman.user.cli.tables import note
+from lodesman.user.cli.words import counted, size
+
+LARGE_BYTES = 8 << 20
+_SCRIPT_BYTES, _MOST_WORDS, _FEW = 256 << 10, 5_000, 5
+_WRITTEN = re.compile(r"[0-9&]?>>?[ \t]*[^\s;|&<>()]+")
+_BETWEEN = re.compile(r"[\s;|&<>()\"'`=,]+")
+
+
+def named_files(words: Iterable[str]) -> tuple[list[str], str]:
+    """The small plain files here that the words of a command name, and another thing that they name, '' if there is none.
+
+    In a word with blanks, which may be a command of a shell, only plain files count. A number is no name: `lode output 3`
+    makes a folder 3, and in `sleep 3` it means seconds.
+    """
+    found: dict[str, None] = {}
+    left = ""
+    for word in words:
+        is_text = any(mark.isspace() for mark in word)
+        parts = _BETWEEN.split(word) if is_text else [word, word.partition("=")[2]]
+        for part in parts:
+            kind = _kind_here(part)
+            if kind == "small":
+                found[part] = None
+            elif kind and not is_text:
+                left = left or part
+    return list(found), left
+
+
+def _kind_here(word: str) -> str:
+    """`small` (a plain file), `large` or `folder`; '' for what is not here."""
+    pure = PurePosixPath(word)
+    if not pure.parts or pure.is_absolute() or ".." in pure.parts or word.startswith("-") or word.isdecimal():
+        return ""
+    try:
+        if Path(word).is_dir():
+            return "folder"
+        if not Path(word).is_file():
+            return ""
+        return "small" if Path(word).stat().st_size <= LARGE_BYTES else "large"
+    except (OSError, ValueError):
+        return ""
+
+
+def pick(
+    command: Sequence[str], script: str, asked: Sequence[str], *, named_only: bool
+) -> tuple[str, FilePicker]:
+    """What a command takes along, said to the user, and the program as the job finds it. Raises InvalidRequest."""
+    if not script:
+        _refuse_line(command)
+        note_unread(command)
+    picker = FilePicker()
+    for word in asked:
+        picker.add_word(word)
+    program, words = command[0], command[1:]
+    if script:
+        picker.add(Path(script), Path(script).name)
+        program = Path(script).name
+    elif _is_program_here(program):
+        picker.add(Path(program))
+        program = str(PurePosixPath(program))
+    if named_only:
+        return program, picker
+    found, left = named_files(words)
+    chosen = _names_of(picker.inputs())
+    if left and not any(
+        one == str(PurePosixPath(left)) or one.startswith(f"{PurePosixPath(left)}/") for one in chosen
+    ):
+        what = "a folder" if Path(left).is_dir() else f"a file of {size(Path(left).stat().st_size)}"
+        raise InvalidRequest(
+            f"The command names {left}, which is {what} here, and no node has it.",
+            hint=f"Take it along (--files {left}), or take nothing along that the command names (--no-files).",
+        )
+    new = [one for one in found if str(PurePosixPath(one)) not in chosen]
+    for one in new:
+        picker.add(Path(one))
+    if new:
+        many = counted(len(new), "file")
+        bytes_ = size(sum(Path(one).stat().st_size for one in new))
+        note(f"The job takes along {', '.join(new[:5])}{', ...' if len(new) > 5 else ''} ({many}, {bytes_}).")
+    return program, picker
+
+
+def _refuse_line(command: Sequence[str]) -> None:
+    """Raises InvalidRequest for a line of a shell that is given as the name of a program."""
+    word = command[0]
+    if len(command) == 1 and len(word.split()) > 1 and word[:1] != "/" and not Path(word).exists():
+        hint = f"Leave the quotes out; or let a shell run it: lode submit -- sh -c {shlex.quote(word)}"
+        raise InvalidRequest("is one word with blanks in it, and no program is called so.", hint=hint)
+
+
+def note_left_behind(script: str, folder: Path, picker: FilePicker, keep: Sequence[str]) -> None:
+    """Say which files in a folder a script names, though they are not sent: no node has them. What it writes is not meant:
+    `keep`, and what stands after `>`.
+    """
+    with Path(script).open("rb") as file:
+        lines = file.read(_SCRIPT_BYTES).decode("utf-8", "replace").splitlines()
+    text = _WRITTEN.sub(" ", "\n".join(one for one in lines if not one.lstrip().startswith("#")))
+    words = dict.fromkeys(one.removeprefix("./") for one in _BETWEEN.split(text))
+    sent = {Path(script).name, *keep, *_names_of(picker.inputs())}
+    left = [
+        one
+        for one in islice(words, _MOST_WORDS)
+        if one not in sent and "/" not in one and _is_file_in(folder, one)
+    ]
+    if not left:
+        return
+    files, one = " ".join(f"--files {shlex.quote(name)}" for name in left[:_FEW]), len(left) == 1
+    where, how = "in this folder", f"add {files}"
+    if folder != Path():
+        where = f"beside it in {folder}"
+        how = f"submit it there (cd {shlex.quote(str(folder))}), and add {files}"
+    more = ", ..." if len(left) > _FEW else ""
+    note(f"{Path(script).name} names {', '.join(left[:_FEW])}{more}, which {'is' if one else 'are'} {where} "
+         f"but {'is' if one else 'are'} not sent with the job: {how}{more}.")  # fmt: skip
+
+
+def _is_file_in(folder: Path, word: str) -> bool:
+    """Whether a word is the name of a file there."""
+    try:
+        return bool(word) and not word.startswith("-") and (folder / word).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _names_of(inputs: Mapping[str, Taken]) -> set[str]:
+    folders = [one for one in inputs.values() if isinstance(one, Folder)]
+    return set(inputs) | {name for one in folders for _, name in one.files}
+
+
+def _is_program_here(program: str) -> bool:
+    """Whether the program is a file below this folder; one without a folder in its name, if no command is called so."""
+    import shutil
+
+    pure = PurePosixPath(program)
+    if pure.is_absolute() or ".." in pure.parts or not Path(program).is_file():
+        return False
+    return "/" in program or shutil.which(program) is None
+
+
+def scratch_folder() -> Path:
+    """A folder that goes with the end of this call."""
+    import tempfile
+
+    return Path(
+        click.get_current_context().find_root().with_resource(tempfile.TemporaryDirectory(prefix="lode-"))
+    )

@@ -1,0 +1,167 @@
+"""`lode tq` and `lode pool`: where jobs wait, and the SubmitPools of their Requirements (RFC #7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+
+import click
+
+from lodesman.base.errors import LodesmanError
+from lodesman.user.cli.arguments import MOST_LISTED, limit_option
+from lodesman.user.cli.session import Session, with_session
+from lodesman.user.cli.tables import Cell, note, show_fields, show_table
+from lodesman.user.cli.words import age, counted, joined, number, path_of, shown, span
+from lodesman.wire import calls
+from lodesman.wire.requests import PoolAt, PoolsQuery, TaskQueuesQuery
+from lodesman.wire.task_queues import Pool, PoolInFull, PoolPass, Required, TaskQueueFacts, TaskQueueRow
+
+_SHORT = 17
+_TASK_QUEUES = (">tq", ">waiting", ">held", ">age", "owner", "group", ">cpu", "waits because", "asks for")
+_POOLS = ("pool", "vo", ">queues", ">waiting", ">held", ">running", ">age", ">refreshed", "asks for")
+_PASSES = (">refresh", ">age", "cause", ">took", ">pools", ">changed", ">jobs held", ">released")
+
+
+tq = click.Group("tq", help="List task queues: jobs that can be matched alike.")
+
+
+@tq.command("ls")
+@limit_option(50)
+@click.option("--reason", default="", help="Only those with this pending reason (see: lode tq reasons).")
+@with_session
+def _list_task_queues(session: Session, /, *, limit: int, reason: str) -> None:
+    """List the task queues with waiting jobs, the fullest first, each with the pending reason.
+
+    Jobs that no configured queue can run are Held, not waiting.
+    """
+    rows = session.call(calls.TASK_QUEUES, TaskQueuesQuery(limit + 1, reason)).task_queues
+    if not rows:
+        note("No job waits.")
+    wanted = cache(partial(_wanted_by_pools, session))  # asked for if a row has one
+    session.show_some("task_queues", rows, limit, _TASK_QUEUES, lambda row: _task_queue(row, wanted))
+
+
+def _wanted_by_pools(session: Session) -> Mapping[str, str]:
+    """What SubmitPools ask for, by their ids, of those that most jobs need."""
+    try:
+        found = session.call(calls.POOLS, PoolsQuery(limit=MOST_LISTED))
+    except LodesmanError:  # their ids are shown
+        return {}
+    return {one.id: asked(one.requirements) for one in found.pools}
+
+
+def _because(reason: str | None, detail: str | None) -> str:
+    return f"{reason} ({detail})" if detail else reason or "not judged yet"
+
+
+def conditions(key: TaskQueueFacts, wanted: Callable[[], Mapping[str, str]] = dict) -> str:
+    """What a task queue's jobs ask for beyond an ordinary core; `wanted`: what SubmitPools ask for."""
+    lists = {
+        "at": key.sites, "not at": key.banned_sites, "CE": key.grid_ces, "platform": key.platforms,
+        "tags": key.tags, "through": key.submission_pools,
+    }  # fmt: skip
+    parts = [f"{label} {joined(names)}" for label, names in lists.items() if names]
+    pool, short = key.submit_pool, key.submit_pool[:16]
+    rest = (
+        (key.cores != 1, f"{key.cores} cores"),
+        (key.memory_mb, f"{key.memory_mb:,} MB"),
+        (
+            pool,
+            f"{wanted()[pool]} (SubmitPool {short})" if pool and pool in wanted() else f"SubmitPool {short}",
+        ),
+        (key.pilot_type, f"{key.pilot_type} pilots"),
+        (key.force_generic, "generic pilots"),
+        (key.user_priority != 1, f"UserPriority {key.user_priority}"),
+    )
+    return "; ".join(parts + [text for asked_for, text in rest if asked_for])
+
+
+def _task_queue(row: TaskQueueRow, wanted: Callable[[], Mapping[str, str]]) -> list[Cell]:
+    numbers: list[Cell] = [str(row.id), row.waiting, row.held or "", age(row.created_at)]
+    cpu, because = span(float(row.norm_cpu_seconds)), _because(row.main_reason, row.detail)
+    return [*numbers, row.owner, row.group, cpu, because, conditions(row, wanted)]
+
+
+@tq.command("reasons")
+@with_session
+def _list_reasons(session: Session, /) -> None:
+    """Show why jobs wait, counted over all task queues: one pending reason each, judged every few seconds."""
+    found = session.answer(calls.WAITING_REASONS)
+    rows: list[list[Cell]] = [
+        [row.verdict, _because(row.reason, row.detail), row.jobs, row.task_queues, age(row.since)]
+        for row in found.reasons
+    ]
+    show_table(("verdict", "pending reason", ">jobs", ">tqs", ">since"), rows)
+    if not found.reasons:
+        note("No job waits.")
+    if found.at is not None:
+        facts = found.facts_at
+        known = "some facts are not known yet" if facts is None else f"by facts of {age(facts)} ago"
+        note(f"Judged {age(found.at)} ago, {known}.")
+
+
+pool = click.Group("pool", help="List SubmitPools: sets of Requirements and the queues that meet them.")
+
+
+@pool.command("ls")
+@click.option("--vo", default="", metavar="NAME", help="Those of this VO; else yours (administrators: all).")
+@limit_option(50)
+@with_session
+def _list_pools(session: Session, /, *, vo: str, limit: int) -> None:
+    """List SubmitPools, those that most jobs need first."""
+    found = session.call(calls.POOLS, PoolsQuery(vo=vo, limit=limit))
+    rows, more = found.pools, found.total > len(found.pools)
+    session.exit_if_json({"pools": rows, "more": more, "last_pass": found.last_pass})
+    show_table(_POOLS, map(_pool, rows))
+    if not rows:
+        note("There is no SubmitPool: no known job has Requirements.")
+    if more:
+        note(f"There are {found.total:,}: --limit {min(limit * 10, MOST_LISTED)}.")
+
+
+def asked(requirements: Mapping[str, Required]) -> str:
+    """What a pool asks for in one line."""
+    return "; ".join(f"{name} {_wanted(one)}" for name, one in requirements.items())
+
+
+def _wanted(one: Required) -> str:
+    return joined(map(shown, one.wanted)) + (f" {one.unit}" if one.unit else "")
+
+
+def _pool(row: Pool) -> list[Cell]:
+    jobs = (row.jobs.waiting, row.jobs.held, row.jobs.running)
+    ages = (age(row.created_at), age(row.refreshed_at))
+    return [row.id[:_SHORT], row.vo, number(row.queues), *jobs, *ages, asked(row.requirements)]
+
+
+@pool.command("show")
+@click.argument("pool_id", metavar="ID")
+@with_session
+def _show_pool(session: Session, /, *, pool_id: str) -> None:
+    """Show one SubmitPool, named by the beginning of its id: what it asks for, who serves it, who needs it."""
+    if not pool_id.strip():
+        raise click.UsageError("ID is the beginning of a pool's id, as lode pool ls shows it.")
+    found = session.answer(calls.POOL, PoolAt(pool_id))
+    show_fields(_fields(found))
+    show_table(_PASSES, map(_pass, found.passes), apart=True)
+
+
+def _fields(found: PoolInFull) -> Iterator[tuple[str, Cell]]:
+    yield "pool", found.id
+    yield "VO", found.vo
+    for name, one in found.requirements.items():
+        yield "asks for", f"{name} ({one.kind}): {_wanted(one)}"
+    yield "created", f"{age(found.created_at)} ago"
+    yield "last refresh", "not yet" if found.refreshed_at is None else f"{age(found.refreshed_at)} ago"
+    jobs = {"waiting": found.jobs.waiting, "held": found.jobs.held, "running": found.jobs.running}
+    needed = ", ".join(f"{count:,} {what}" for what, count in jobs.items() if count)
+    since = found.unused_since
+    yield "jobs", needed or ("none" if since is None else f"none, for {age(since)}")
+    yield "queues", "not known yet" if found.queues is None else counted(found.queues, "queue")
+    for queue in found.served_by:
+        yield "served by", path_of(queue)
+
+
+def _pass(one: PoolPass) -> list[Cell]:
+    counts = (one.pools, one.changed, one.held, one.released)
+    return [str(one.id), age(one.at), one.cause, span(one.seconds), *counts]

@@ -1,0 +1,237 @@
+"""`lode user import` and `lode user rm`: users who come in numbers, and users who leave."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+import msgspec
+
+from lodesman.base.errors import InvalidRequest, LodesmanError
+from lodesman.user.cli.actions import control_whole
+from lodesman.user.cli.session import Session, with_session
+from lodesman.user.cli.tables import note, say, show_table
+from lodesman.user.cli.words import counted
+from lodesman.wire import calls
+from lodesman.wire.job_queries import ControlBody, Selection
+from lodesman.wire.requests import AccountBody, DisableBody
+from lodesman.wire.user_lists import MOST_IMPORTED, ImportUsersBody, RemoveUserBody, UserRemoved
+
+_MOST_BYTES: Final = 1 << 20
+_MOST_FAULTS: Final = 10
+_ROLES: Final = {"": {}, "user": {}, "admin": {"admin": True}, "vo-admin": {"vo_admin": True}}
+_COLUMNS: Final = ("name", "vo", "groups", "role")
+_SAID: Final = {"new": "made", "changed": "changed", "same": "there already"}
+_EXAMPLES: Final = """\b
+Examples:
+  lode user import users.csv --dry-run
+  lode user import users.csv           name,vo,groups,role / ada,local,users,admin
+  lode user import users.jsonl         {"name": "ada", "vo": "local", "groups": ["users", "hep"]}"""
+
+
+class _Listed(NamedTuple):
+    """A user of a file, and the line."""
+
+    line: int
+    body: AccountBody
+
+
+def read_users(text: str) -> list[_Listed]:
+    """The users of a file: lines of JSON objects, or CSV with names of columns in its first line. Raises InvalidRequest,
+    with the lines that are wrong.
+    """
+    faults: list[InvalidRequest] = []
+    users: list[_Listed] = []
+    for line, row in _json_lines(text, faults) if text.lstrip()[:1] == "{" else _csv_rows(text, faults):
+        try:
+            users.append(_Listed(line, _user_of(line, row)))
+        except InvalidRequest as fault:
+            faults.append(fault)
+    if faults:
+        raise _together(faults)
+    if not users:
+        raise InvalidRequest("There is no user in the file.", hint="Its first line is: name,vo,groups,role")
+    if len(users) > MOST_IMPORTED:
+        raise InvalidRequest(
+            f"The file has {len(users):,} users; at most {MOST_IMPORTED:,} are imported at once."
+        )
+    return users
+
+
+def _together(faults: Sequence[InvalidRequest]) -> InvalidRequest:
+    """What is wrong with the first lines that are, in one refusal."""
+    first, *others = faults
+    if not others:
+        return first
+    words = [one.message for one in faults[:_MOST_FAULTS]]
+    if more := len(faults) - len(words):
+        words.append(f"So {'is 1 more line' if more == 1 else f'are {more:,} more lines'}.")
+    hints = dict.fromkeys(one.hint for one in faults if one.hint)
+    lines = [one.data["line"] for one in faults[:_MOST_FAULTS]]
+    return InvalidRequest(" ".join(words), hint=" ".join(hints), line=lines[0], lines=lines)
+
+
+def _json_lines(text: str, faults: list[InvalidRequest]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except ValueError as fault:
+                why = (
+                    f": {fault.msg}, column {fault.colno}" if isinstance(fault, json.JSONDecodeError) else ""
+                )
+                faults.append(InvalidRequest(f"Line {number} is no JSON{why}.", line=number))
+                continue
+            if not isinstance(row, dict):
+                faults.append(InvalidRequest(f"Line {number} is no JSON object.", line=number))
+                continue
+            yield number, {name.strip().lower(): value for name, value in row.items()}
+
+
+def _csv_rows(text: str, faults: list[InvalidRequest]) -> Iterator[tuple[int, dict[str, Any]]]:
+    reader = csv.reader(io.StringIO(text, newline=""))
+    names: list[str] = []
+    for cells in reader:
+        row = [cell.strip() for cell in cells]
+        if any("\n" in cell or "\r" in cell for cell in row):
+            raise InvalidRequest(
+                f"Line {reader.line_num}: a cell has more than one line.", line=reader.line_num
+            )
+        if not any(row) or row[0].startswith("#"):
+            continue
+        if not names:
+            names = [name.lower() for name in row]
+            _check_columns(reader.line_num, names)
+            continue
+        if len(row) != len(names):
+            words = f"Line {reader.line_num} has {counted(len(row), 'cell')}, the first one {len(names)}."
+            faults.append(InvalidRequest(words, line=reader.line_num))
+            continue
+        yield reader.line_num, dict(zip(names, row, strict=True))
+
+
+def _check_columns(
+    line: int, names: Iterable[str], where: str = "the first line names the columns, and "
+) -> None:
+    unknown = [name for name in names if name not in (*_COLUMNS, "group")]
+    if unknown:
+        words = f"Line {line}: {where}{unknown[0]!r} is none of them."
+        raise InvalidRequest(words, hint=f"They are {','.join(_COLUMNS)}.", line=line)
+
+
+def _user_of(line: int, row: dict[str, Any]) -> AccountBody:
+    if "group" in row and "groups" not in row:
+        row["groups"] = row.pop("group")
+    _check_columns(line, row, "an object has the keys of a user, and ")
+    role, groups = str(row.pop("role", "") or "").lower(), row.get("groups")
+    if role not in _ROLES:
+        raise InvalidRequest(
+            f"Line {line}: {role!r} is no role.", hint="Write user, admin or vo-admin.", line=line
+        )
+    if isinstance(groups, str):
+        row["groups"] = groups.replace(";", " ").split()
+    try:
+        return msgspec.convert({**row, **_ROLES[role]}, AccountBody)
+    except msgspec.ValidationError:
+        raise InvalidRequest(f"Line {line}: {_fault_of(row)}", line=line) from None
+
+
+def _fault_of(row: dict[str, Any]) -> str:
+    """What is wrong with the columns of a user, as a sentence."""
+    for column in ("name", "vo"):
+        if not isinstance(row.get(column, ""), str):
+            return f"{column} is no text."
+        if not row.get(column):
+            return f"there is no {column}."
+    groups = row.get("groups")
+    if not isinstance(groups, list) or not groups or not all(isinstance(one, str) and one for one in groups):
+        return "groups has no names of groups." if groups else "there are no groups."
+    if not re.fullmatch(r"[A-Za-z0-9._@-]{1,64}", row["name"]):
+        return f"{row['name'][:80]!r} is no name of a user: at most 64 letters, digits and . _ @ -."
+    return "there are more than 100 groups, or a name in it is too long."
+
+
+def _refused(users: Sequence[_Listed], one: dict[str, Any]) -> str:
+    return f"Line {users[one['user']].line}: {one['message']}"
+
+
+@click.command("import", epilog=_EXAMPLES)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--update", is_flag=True, help="Change users who are there otherwise.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; say what would be done.")
+@with_session
+def import_users(session: Session, /, *, file: Path, update: bool, dry_run: bool) -> None:
+    """Make the users of FILE: CSV or lines of JSON, all or none.
+
+    Columns are name, vo, groups (with spaces between) and role: user, admin or vo-admin. Lines that are wrong are named by
+    their numbers, at most ten, and no user is made. Users who are there as the file says stay as they are.
+    """
+    with file.open("rb") as source:
+        content = source.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise InvalidRequest(f"{file} is larger than 1 MB.", hint="Import it in parts.")
+    try:
+        users = read_users(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as fault:
+        line = content[: fault.start].count(b"\n") + 1
+        raise InvalidRequest(f"Line {line} of {file} is not UTF-8.", line=line) from None
+    body = ImportUsersBody([one.body for one in users], update, dry_run)
+    try:
+        answer = session.answer(calls.IMPORT_USERS, body=body)
+    except LodesmanError as fault:
+        number = fault.data.get("user")
+        if not isinstance(number, int) or number >= len(users):
+            raise
+        line = users[number].line
+        others = [one for one in fault.data.get("others", ()) if one["user"] < len(users)]
+        words = " ".join([f"Line {line}: {fault.message}", *(_refused(users, one) for one in others)])
+        raise type(fault)(
+            f"{words} No user was imported.", hint=fault.hint, **{**fault.data, "line": line}
+        ) from None
+    show_table(("user", "change"), ([one.name, _SAID[one.change]] for one in answer.users))
+    counts = Counter(_SAID[one.change] for one in answer.users)
+    done = ", ".join(f"{count:,} {said}" for said, count in counts.items())
+    note(f"{done}.{' Nothing was changed.' if answer.dry_run else ''}")
+
+
+@click.command("rm")
+@click.argument("name")
+@click.option("--kill", is_flag=True, help="Kill the jobs that have not ended before.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; say what would be done.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@with_session
+def remove_user(session: Session, /, *, name: str, kill: bool, dry_run: bool, yes: bool) -> None:
+    """Remove user NAME, who left: all tokens end at once.
+
+    Refused while jobs wait or run, unless --kill is given. Jobs that ended, files and usage stay, under the name. The name
+    is given again only when its jobs and files are forgotten, or to the same person (lode user add --same-person).
+    """
+    found = session.call(calls.REMOVE_USER, body=RemoveUserBody(name, True))
+    if dry_run:
+        session.exit_if_json(found)
+        say(f"User {name} would be removed: {_removal(found)}. Nothing was changed.")
+        return
+    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+        click.confirm(f"Remove user {name} ({_removal(found)})?", abort=True, err=True)
+    if kill and found.live:
+        # No token brings jobs meanwhile.
+        session.call(calls.DISABLE_USER, body=DisableBody(name))
+        control_whole(session, ControlBody("kill", [], "user removed", Selection(owner=name)))
+    done = session.answer(calls.REMOVE_USER, body=RemoveUserBody(name))
+    say(f"User {name} is removed: {_removal(done)}.")
+
+
+def _removal(found: UserRemoved) -> str:
+    live = sum(found.live.values())
+    parts = [f"{counted(found.tokens, 'token')} end"]
+    parts += [f"{counted(live, 'job')} not ended (--kill ends them)"] if live else []
+    parts.append(f"{counted(found.jobs, 'job')} and {counted(found.files, 'input file')} stay")
+    return ", ".join(parts)

@@ -1,0 +1,157 @@
+"""Texts for people: what came from outside made harmless, times as ages, counts with their noun.
+
+A terminal obeys what it is shown: every name, reason or host goes through `plain` before it is printed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from lodesman.base.errors import counted as counted  # noqa: PLC0414 - one of the texts for people
+from lodesman.wire.vocabulary import JobState
+
+if TYPE_CHECKING:
+    from lodesman.wire.nodes import NodeBelow, Place
+    from lodesman.wire.pilots import Pilot
+
+_MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
+NOTHING = "-"
+
+
+def plain(text: object, *, keep: str = "") -> str:
+    """A text in which nothing steers a terminal: control, format and direction marks are written out, but for `keep`."""
+    found = str(text)
+    if found.isprintable():
+        return found
+    return "".join(
+        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in found
+    )
+
+
+def plain_lines(text: str) -> str:
+    """As `plain`, but line ends and tabs stay."""
+    return plain(text, keep="\n\t")
+
+
+def span(seconds: float | None) -> str:
+    """A length of time in the unit that suits it: `3 s`, `12 min`, `5.5 h`, `3 d`; `-` for none."""
+    if seconds is None or not math.isfinite(seconds):
+        return NOTHING
+    seconds = max(0.0, seconds)
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.1f} s" if 0 < seconds < 9.95 else f"{seconds:.0f} s"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    if seconds < 2 * _DAY:
+        return f"{seconds / _HOUR:.1f} h"
+    return f"{seconds / _DAY:.0f} d"
+
+
+def age(then: float | None, now: float | None = None) -> str:
+    """How long ago, in whole units; a clock that is a little ahead shows `0 s`."""
+    if then is None or not math.isfinite(then):
+        return NOTHING
+    seconds = max(0.0, (time.time() if now is None else now) - then)
+    return f"{seconds:.0f} s" if seconds < 2 * _MINUTE else span(seconds)
+
+
+def moment(then: float | None, *, utc: bool = False, now: float | None = None) -> str:
+    """When it was by the clock, local or in UTC (`Z`): `14:03:22` of today, else with the day."""
+    if then is None or not math.isfinite(then):
+        return NOTHING
+    zone = UTC if utc else None
+    try:
+        at, today = (datetime.fromtimestamp(one, zone) for one in (then, time.time() if now is None else now))
+    except (OverflowError, ValueError, OSError):
+        return NOTHING
+    return at.strftime("%H:%M:%S" if at.date() == today.date() else "%Y-%m-%d %H:%M") + ("Z" if utc else "")
+
+
+def iso(then: float, *, utc: bool = False) -> str:
+    """A time for programs, with its zone; '' if no clock can show it."""
+    try:
+        at = datetime.fromtimestamp(then, UTC) if utc else datetime.fromtimestamp(then).astimezone()
+    except (OverflowError, ValueError, OSError):
+        return ""
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def number(value: float | None) -> str:
+    """A number for reading: thousands apart, no more than three digits after the point."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.3f}".rstrip("0").rstrip(".") if math.isfinite(value) else plain(value)
+
+
+def percent(part: float, whole: float = 1.0) -> str:
+    """A part of a whole in percent; `-` of nothing."""
+    return f"{100 * part / whole:.1f} %" if whole else NOTHING
+
+
+def size(count: float | None) -> str:
+    """Bytes for reading, in powers of 1024."""
+    if count is None:
+        return NOTHING
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 10 else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:,.1f} TiB"
+
+
+def joined(values: Iterable[object]) -> str:
+    """Values in one line, `-` for none."""
+    return ", ".join(plain(value) for value in values) or NOTHING
+
+
+def shown(value: Any) -> str:
+    """Any JSON value as a word or two."""
+    if value is None or value == "":
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return joined(shown(item) for item in value)
+    if isinstance(value, Mapping):
+        return joined(f"{plain(name)}={shown(item)}" for name, item in value.items())
+    return plain(value)
+
+
+def located(message: str, source: str = "", section: str = "", line: int = 0) -> str:
+    """A fault or notice of a configuration as one line: file, line, section and what is wrong."""
+    where = ", ".join(filter(None, (source, f"line {line}" if line else "", section)))
+    return plain(f"{where}: {message}" if where else message)
+
+
+def path_of(node: Place | NodeBelow | Pilot) -> str:
+    """SITE, SITE/CE or SITE/CE/QUEUE."""
+    return "/".join(filter(None, (node.site, node.ce, node.queue)))
+
+
+def states(counts: Mapping[str, int]) -> str:
+    """`3 Running, 1,200 Waiting`: states in the order of a job's life, others after them."""
+    order: dict[str, int] = {name: place for place, name in enumerate(STATES)}
+    named = sorted(counts.items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
+    return ", ".join(f"{count:,} {plain(name)}" for name, count in named if count) or "none"
+
+
+# In the order of a job's life.
+STATES = tuple(JobState)
+_AT_ONCE = "a job is Waiting, or Held, as soon as it is submitted"
+# Of DIRAC's states those that no job is ever in here, and what there is instead (ADR 0026).
+ELSEWHERE = {
+    "Submitting": _AT_ONCE,
+    "Received": _AT_ONCE,
+    "Checking": _AT_ONCE,
+    "Scouting": f"no scout jobs are sent, and {_AT_ONCE}",
+    "Staging": f"no data are staged, and {_AT_ONCE}",
+    "Rescheduled": "a job that goes back to its task queue is Waiting again",
+    "Completed": "a job is Completing while its output is handed in, and then Done",
+}
+FINAL = frozenset({JobState.DONE, JobState.FAILED, JobState.KILLED, JobState.DELETED})

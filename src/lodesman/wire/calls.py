@@ -1,0 +1,347 @@
+"""The table of calls: every operation of the server, once. Dispatch, rights, the OpenAPI document and clients follow it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from lodesman.wire import (
+    accounts,
+    groups,
+    hosts,
+    inner_calls,
+    job_classes,
+    job_queries,
+    jobs,
+    nodes,
+    pilot_files,
+    pilots,
+    plans,
+    quotas,
+    readers,
+    server,
+    site_ads,
+    site_tests,
+    task_queues,
+    usage,
+    user_lists,
+    waiting,
+    why_jobs,
+    why_pilots,
+    why_queues,
+)
+from lodesman.wire import requests as ask
+from lodesman.wire.call import JOIN_BODY, PLAN_BODY, REPORT_BODY, SUBMIT_BODY, Call, Nothing, get, post
+
+Q = TypeVar("Q")
+B = TypeVar("B")
+A = TypeVar("A")
+# A plan is given up by the server after a minute, and may have waited for others.
+_PLAN_SECONDS = 180.0
+
+
+# fmt: off
+# --- jobs ---------------------------------------------------------------------------------------------------------------
+
+SUBMIT: Call[Nothing, ask.SubmitBody, jobs.Submission | jobs.TrialSubmission] = post(
+    "/v1/jobs", ask.SubmitBody, (jobs.Submission, jobs.TrialSubmission), "jobs:write", "Submit jobs",
+    most_bytes=SUBMIT_BODY, repeatable=True, refused=(422,), timeout=300.0,
+)
+JOBS = get("/v1/jobs", job_queries.JobsQuery, jobs.Jobs, "jobs:read", "List jobs")
+JOB_COUNTS = get("/v1/jobs/counts", job_queries.CountsQuery, jobs.Counts, "jobs:read", "Jobs by owner, group, state")
+SUBMISSIONS = get(
+    "/v1/submissions", job_queries.SubmissionsQuery, job_queries.Submissions, "jobs:read", "Submissions, jobs counted"
+)
+READERS = get(
+    "/v1/submissions/{submission}/readers", readers.SubmissionAt, readers.SubmissionReaders, "jobs:read",
+    "With whom a submission is shared", refused=(404,),
+)
+SET_READERS = post(
+    "/v1/submissions/readers", readers.ReadersBody, readers.SubmissionReaders, "jobs:write",
+    "Let users and groups read a submission, or no more", refused=(404,),
+)
+CONTROL = post(
+    "/v1/jobs/control", job_queries.ControlBody, jobs.Controlled, "jobs:write", "Kill, hold, release, reschedule, delete",
+    refused=(404,),
+)
+CHANGE_JOBS = post(
+    "/v1/jobs/change", jobs.ChangeBody, jobs.JobsChanged, "jobs:write", "Change attributes of waiting and held jobs",
+    refused=(404, 422),
+)
+WAIT = get(
+    "/v1/jobs/wait", waiting.WaitQuery, waiting.Waited, "jobs:read", "Wait until jobs have ended", process="hot",
+    refused=(404,), timeout=waiting.LONGEST_WAIT + 30.0,
+)
+EVENTS: Call[waiting.EventsQuery, Nothing, None] = get(
+    "/v1/jobs/events", waiting.EventsQuery, (), "jobs:read", "The changes of jobs as server-sent events",
+    process="hot", raw="text/event-stream", refused=(404,),
+    events=(("states", waiting.JobStates), ("change", waiting.StateChanged), ("resync", waiting.JobStates),
+            ("end", waiting.StreamEnded)),
+)
+JOB = get("/v1/jobs/{job}", ask.JobAt, jobs.JobInFull, "jobs:read", "One job with attempts and events")
+JOB_WHY: Call[ask.JobInQueue, Nothing, why_jobs.JobWaits | why_jobs.JobWaitsNot] = get(
+    "/v1/jobs/{job}/why", ask.JobInQueue, (why_jobs.JobWaits, why_jobs.JobWaitsNot), "jobs:read",
+    "Why a job waits, and what would let it run",
+)
+JOB_DESCRIPTION = get(
+    "/v1/jobs/{job}/description", ask.JobInForm, jobs.JobDescription, "jobs:read", "The description of a job"
+)
+JOB_LOGS = get(
+    "/v1/jobs/{job}/logs", ask.JobAt, jobs.Logs, "jobs:read", "The last 64 kB of output", process="hot"
+)
+JOB_OUTPUT: Call[ask.JobAt, Nothing, None] = get(
+    "/v1/jobs/{job}/output", ask.JobAt, (), "jobs:read", "The output sandbox: a tar.gz", raw="application/gzip"
+)
+PUT_OUTPUT = Call(
+    "PUT", "/v1/jobs/{job}/attempts/{attempt}/output", ask.AttemptAt, Nothing, jobs.Stored, "pilot",
+    summary="A pilot stores an output sandbox", upload="application/gzip",
+)
+PUT_SANDBOX = post(
+    "/v1/sandboxes", Nothing, jobs.Stored, "jobs:write", "Upload an input file",
+    process="reading", upload="application/octet-stream",
+)
+SANDBOX = get(
+    "/v1/sandboxes/{digest}", ask.SandboxAt, jobs.Stored, "any",
+    "Whether a file is there (users), or the file (pilots)", raw="application/octet-stream",
+)
+
+# --- plans --------------------------------------------------------------------------------------------------------------
+
+PLAN_JOB = post(
+    "/v1/plan/job", ask.PlanJobBody, plans.JobPlan, "jobs:read", "Plan a submission: what would become of it",
+    process="reading", most_bytes=SUBMIT_BODY, repeatable=True, timeout=_PLAN_SECONDS,
+)
+PLAN_RESOURCES = post(
+    "/v1/plan/resources", ask.PlanResourcesBody, plans.ResourcesPlan, "admin",
+    "Plan other resources: what they would change",
+    process="reading", most_bytes=PLAN_BODY, repeatable=True, timeout=_PLAN_SECONDS,
+)
+PLAN_DIRECTOR = post(
+    "/v1/plan/director", ask.PlanDirectorBody, plans.DirectorPlans, "admin",
+    "Plan an iteration of the director by several policies",
+    process="reading", most_bytes=PLAN_BODY, repeatable=True, refused=(404,), timeout=_PLAN_SECONDS,
+)
+PLAN_GATES = post(
+    "/v1/plan/gates", site_ads.PlanGatesBody, plans.PlannedIteration, "admin",
+    "Plan other ads of sites: what the director would do",
+    process="reading", most_bytes=PLAN_BODY, repeatable=True, refused=(404,), timeout=_PLAN_SECONDS,
+)
+PLAN_QUOTAS = post(
+    "/v1/plan/quotas", quotas.PlanQuotasBody, quotas.QuotaPlan, "admin", "Plan quota sets: what they would change",
+    process="reading", most_bytes=2 * quotas.MOST_TEXT, repeatable=True, timeout=_PLAN_SECONDS,
+)
+PLAN_SHARES = post(
+    "/v1/plan/shares", ask.PlanSharesBody, plans.SharesPlan, "admin", "Plan other shares: what they would change",
+    process="reading", most_bytes=PLAN_BODY, repeatable=True, refused=(404,), timeout=_PLAN_SECONDS,
+)
+
+# --- pilots, for users --------------------------------------------------------------------------------------------------
+
+PILOTS = get("/v1/pilots", ask.PilotsQuery, pilots.Pilots, "pilots:read", "Pilots")
+PILOT = get("/v1/pilots/{pilot}", ask.PilotAt, pilots.PilotInFull, "pilots:read", "A pilot (number or stamp)")
+PILOT_WHY = get(
+    "/v1/pilots/{pilot}/why", ask.PilotAt, why_pilots.PilotWhy, "pilots:read",
+    "Why a pilot (number or stamp) got nothing",
+)
+PILOT_LOGS = get(
+    "/v1/pilots/{pilot}/logs", ask.PilotAt, pilots.PilotLog, "pilots:read",
+    "The end of what a pilot (number or stamp) wrote, from its batch system", refused=(502,),
+)
+PILOT_FILES = post(
+    "/v1/pilots/files", pilot_files.PilotFilesBody, pilot_files.PilotFiles, "admin",
+    "Make files of pilots that people start themselves, in a queue with the backend manual", process="reading",
+    refused=(404, 409),
+)
+DRAIN = post(
+    "/v1/pilots/drain", ask.DrainBody, pilots.PilotsDrained, "admin", "Let pilots finish and leave", repeatable=True
+)
+
+# --- where jobs wait and can run ----------------------------------------------------------------------------------------
+
+TASK_QUEUES = get(
+    "/v1/task-queues", ask.TaskQueuesQuery, task_queues.TaskQueueList, "jobs:read", "Task queues with waiting jobs"
+)
+WAITING_REASONS = get(
+    "/v1/task-queues/reasons", Nothing, task_queues.WaitingReasons, "jobs:read",
+    "Why jobs wait: jobs and task queues by pending reason",
+)
+POOLS = get(
+    "/v1/submit-pools", ask.PoolsQuery, task_queues.Pools, "pilots:read",
+    "SubmitPools: requirements, queues, jobs, the last pass",
+)
+POOL = get(
+    "/v1/submit-pools/{pool}", ask.PoolAt, task_queues.PoolInFull, "pilots:read",
+    "One SubmitPool, by the beginning of its id", refused=(409,),
+)
+SERVED_POOLS = post(
+    "/v1/submit-pools/for-queues", ask.QueuesBody, task_queues.PoolsOfQueues, "pilot or pilots:read",
+    "The SubmitPools that CE queues serve", repeatable=True, refused=(404,),
+)
+SITES = get("/v1/sites", ask.AllQuery, nodes.Sites, "pilots:read", "Sites, and what is closed")
+CLOSE_SITE = post(
+    "/v1/sites/close", ask.CloseSiteBody, nodes.SiteClosed, "admin", "Send no pilots to a site, CE or queue",
+    repeatable=True, refused=(404,),
+)
+BREAKER = post(
+    "/v1/queues/breaker", nodes.BreakerBody, nodes.BreakerOrdered, "admin",
+    "Open or close the breaker of a queue, or let it move by itself", repeatable=True, refused=(404,),
+)
+OPEN_SITE = post(
+    "/v1/sites/open", ask.OpenSiteBody, nodes.SiteOpened, "admin", "Open what was closed", refused=(409,)
+)
+ADVERTISE = post(
+    "/v1/sites/ad", site_ads.SiteAdBody, site_ads.AdTaken, "site", "A site advertises itself: its jobs and its limits",
+    most_bytes=4 * site_ads.MOST_AD, refused=(404, 409),
+)
+SITE_ADS = get("/v1/sites/ads", ask.AllQuery, site_ads.SiteAds, "pilots:read", "The newest ad of each site")
+SITE_GATE = get(
+    "/v1/sites/gate", site_ads.SiteAt, site_ads.GateInFull, "site or pilots:read",
+    "What a site takes now, why not more, and what it advertised in the last day", refused=(404,),
+)
+SITE_TOKEN = post(
+    "/v1/sites/token", site_ads.SiteTokenBody, accounts.Token, "admin", "Make a token with which a site advertises itself",
+    refused=(404,),
+)
+TEST_SITE = post(
+    "/v1/site-tests", site_tests.SiteTestBody, site_tests.SiteTest, "admin",
+    "Test a site, CE or queue: send test jobs there", process="reading", refused=(404,),
+)
+SITE_TEST = get(
+    "/v1/site-tests/{test}", site_tests.SiteTestAt, site_tests.SiteTest, "admin", "A test of a site: what it found so far"
+)
+STOP_SITE_TEST = Call(
+    "DELETE", "/v1/site-tests/{test}", site_tests.SiteTestAt, Nothing, site_tests.SiteTest, "admin",
+    summary="Stop a test of a site; its jobs are cancelled",
+)
+HOSTS = get("/v1/hosts", ask.AllQuery, hosts.Hosts, "pilots:read", "Hosts of pilots, and which get no jobs")
+CLOSE_HOST = post(
+    "/v1/hosts/close", hosts.CloseHostBody, hosts.HostChanged, "admin", "Give no jobs to pilots of a host",
+    repeatable=True,
+)
+OPEN_HOST = post(
+    "/v1/hosts/open", hosts.OpenHostBody, hosts.HostChanged, "admin", "Give jobs to pilots of a host again", repeatable=True
+)
+QUOTAS = get("/v1/quotas", Nothing, quotas.QuotaSets, "pilots:read", "Resource quota sets", process="hot")
+QUOTA_USES = get(
+    "/v1/quotas/use", quotas.UsesQuery, quotas.QuotaUses, "pilots:read",
+    "What is used of limits, by whom, and who waits behind", process="reading",
+)
+QUOTA_RESOURCES = get(
+    "/v1/quotas/resources", Nothing, quotas.QuotaResources, "pilots:read", "Resources that rules may limit", process="hot"
+)
+SET_QUOTAS = post(
+    "/v1/quotas", quotas.QuotaTextBody, quotas.QuotasChanged, "admin", "Add or change quota sets, or check their text",
+    most_bytes=2 * quotas.MOST_TEXT, refused=(404, 409),
+)
+DROP_QUOTAS = post(
+    "/v1/quotas/remove", quotas.DropQuotasBody, quotas.QuotasChanged, "admin", "Remove quota sets", refused=(404,)
+)
+JOB_CLASSES = get(
+    "/v1/job-classes", ask.AllQuery, job_classes.JobClasses, "pilots:read", "Job classes by variant", process="hot"
+)
+JOB_CLASS = get(
+    "/v1/job-classes/text", job_classes.ClassAt, job_classes.ClassInFull, "pilots:read",
+    "One job class: its text, and what jobs of a variant get", process="hot", refused=(404,),
+)
+SET_CLASSES = post(
+    "/v1/job-classes", job_classes.ClassTextBody, job_classes.ClassesChanged, "jobs:write",
+    "Add or change job classes, or check their text", most_bytes=2 * job_classes.MOST_TEXT, refused=(404, 409),
+)
+DROP_CLASSES = post(
+    "/v1/job-classes/remove", job_classes.DropClassesBody, job_classes.ClassesChanged, "jobs:write",
+    "Remove job classes", refused=(404, 409),
+)
+SWITCH_CLASSES = post(
+    "/v1/job-classes/switch", job_classes.SwitchClassesBody, job_classes.ClassesChanged, "jobs:write",
+    "Enable or disable job classes, or variants of them", repeatable=True, refused=(404, 409),
+)
+QUEUES = get("/v1/queues", ask.QueuesQuery, nodes.Queues, "pilots:read", "CE queues with effective parameters")
+QUEUE_WHY = get(
+    "/v1/queues/why", ask.NodeQuery, why_queues.QueueExplained, "pilots:read",
+    "Why no pilots are sent to a CE queue", refused=(404,),
+)
+RESOURCES = get(
+    "/v1/resources", ask.NodeQuery, nodes.ResourceNode, "pilots:read",
+    "A site, CE or queue: every value, and where it is written", refused=(404,),
+)
+CONFIGURATION = get(
+    "/v1/configuration", Nothing, server.Configuration, "pilots:read", "The configuration in use, and what was refused"
+)
+USAGE = get(
+    "/v1/usage", Nothing, server.Usage, "jobs:read", "Job states, actual and target shares, times, failures"
+)
+USED = get(
+    "/v1/usage/days", usage.UsageQuery, usage.UsageOfDays, "jobs:read",
+    "What jobs used, by user, group, site, VO, job class or JobGroup; kept after jobs are purged",
+)
+PILOT_HOURS = get(
+    "/v1/usage/pilots", usage.PilotHoursQuery, usage.HeldOfDays, "pilots:read",
+    "What pilots held, and what payloads used of it, by queue, site, group or VO",
+)
+DIRECTOR = get(
+    "/v1/director", Nothing, pilots.DirectorAnswer, "pilots:read", "The director's last iteration with its arithmetic"
+)
+
+# --- users and the server -----------------------------------------------------------------------------------------------
+
+ME = get("/v1/me", Nothing, accounts.Me, "any", "Who this token belongs to")
+ADD_USER = post(
+    "/v1/users", ask.AccountBody, accounts.UserMade, "vo-admin", "Make or change a user", refused=(409,),
+    repeatable=True,
+)
+USERS = get("/v1/users", ask.AllQuery, accounts.Users, "vo-admin", "Users")
+DISABLE_USER = post(
+    "/v1/users/disable", ask.DisableBody, accounts.UserDisabled, "vo-admin", "Disable or enable a user",
+    repeatable=True, refused=(404, 409),
+)
+REMOVE_USER = post(
+    "/v1/users/remove", user_lists.RemoveUserBody, user_lists.UserRemoved, "vo-admin",
+    "Remove a user without jobs under way", refused=(404, 409),
+)
+IMPORT_USERS = post(
+    "/v1/users/import", user_lists.ImportUsersBody, user_lists.ImportedUsers, "vo-admin", "Make users, all or none",
+    refused=(409,), repeatable=True,
+)
+TOKENS = get("/v1/tokens", ask.AllQuery, accounts.Tokens, "user", "One's tokens, for administrators all (never their text)")
+ISSUE_TOKEN = post("/v1/tokens", ask.TokenBody, accounts.Token, "user", "Issue a token", refused=(404, 409))
+REVOKE_TOKEN = Call(
+    "DELETE", "/v1/tokens/{prefix}", ask.TokenAt, Nothing, accounts.Revoked, "user", "hot", "Revoke a token",
+    refused=(409,),
+)
+GROUPS = get("/v1/groups", Nothing, groups.GroupRows, "jobs:read", "Groups with their shares, and who set them")
+GROUP = get(
+    "/v1/groups/{group}", groups.GroupAt, groups.GroupInFull, "jobs:read", "A group, and what was done to it"
+)
+SET_GROUP_SHARE = post(
+    "/v1/groups/share", groups.GroupShareBody, groups.GroupRow, "vo-admin", "Set the share of a group, or take it back",
+    refused=(404, 409),
+)
+SET_GROUP_USERS = post(
+    "/v1/groups/users", groups.GroupUsersBody, groups.GroupRow, "vo-admin", "Let users join a group or leave it",
+    refused=(404, 409), repeatable=True,
+)
+AUDIT = get("/v1/audit", ask.AuditQuery, accounts.Audit, "admin", "The audit trail: who did what, when and from where")
+HEALTH = get("/health", Nothing, server.Health, "none", "Is the server well", process="hot")
+OPENAPI = get("/v1/openapi.json", Nothing, dict[str, Any], "none", "This document")
+METRICS: Call[Nothing, Nothing, None] = get(
+    "/metrics", Nothing, (), "pilots:read", "Prometheus metrics", raw="text/plain"
+)
+
+# --- pilots, for themselves ---------------------------------------------------------------------------------------------
+
+JOIN = post(
+    "/v1/pilots/join", ask.JoinBody, pilots.PilotJoined, "none", "A pilot joins", refused=(401,), most_bytes=JOIN_BODY
+)
+CLAIM = post("/v1/pilots/claim", ask.ClaimBody, pilots.ClaimAnswer, "pilot", "A pilot asks for jobs", most_bytes=JOIN_BODY)
+HEARTBEAT = post(
+    "/v1/pilots/heartbeat", ask.HeartbeatBody, pilots.HeartbeatAnswer, "pilot", "A pilot lives",
+    most_bytes=REPORT_BODY,
+)
+REPORT = post(
+    "/v1/pilots/report", ask.ReportsBody, pilots.ReportsAnswer, "pilot", "A pilot reports", most_bytes=REPORT_BODY
+)
+LEAVE = post("/v1/pilots/leave", ask.LeaveBody, Nothing, "pilot", "A pilot leaves")
+# fmt: on
+
+CALLS: tuple[Call[Any, Any, Any], ...] = tuple(
+    one for module in (globals(), vars(inner_calls)) for one in module.values() if isinstance(one, Call)
+)

@@ -1,0 +1,359 @@
+"""Sites, CEs and queues: their names, their parameters, and what of them is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NamedTuple
+
+from msgspec import UNSET, Struct, UnsetType
+
+from lodesman.wire.call import Page
+from lodesman.wire.vocabulary import BreakerState, Level
+
+Scalar = str | int | float | bool
+# Of a parameter, as configured or asked for.
+Value = Scalar | list[Scalar]
+
+
+class NodePath(NamedTuple):
+    """A site, a CE or a queue: the names below the node are empty."""
+
+    site: str
+    ce: str = ""
+    queue: str = ""
+
+    def __str__(self) -> str:
+        return "/".join(filter(None, self))
+
+    def covers(self, node: NodePath) -> bool:
+        """Whether it is that node, or that one is in it; names that are empty stand for any."""
+        return all(mine in ("", theirs) for mine, theirs in zip(self, node, strict=True))
+
+    @property
+    def kind(self) -> Literal["Site", "CE", "Queue"]:
+        """What it is."""
+        return "Queue" if self.queue else "CE" if self.ce else "Site"
+
+
+class QueueId(NodePath):
+    """The identity of a CE queue: all three names are given."""
+
+    __slots__ = ()
+
+    @property
+    def ce_path(self) -> NodePath:
+        """The computing element it belongs to."""
+        return NodePath(self.site, self.ce)
+
+
+class Place(Struct):
+    """A CE queue."""
+
+    site: str
+    ce: str
+    queue: str
+
+
+class Written(Struct):
+    """Where in the configuration something is written; `line` counts from 1. Empty and 0: nowhere."""
+
+    file: str
+    section: str
+    line: int
+
+
+class Remark(Struct):
+    """What is wrong with a configuration, or odd about it, and where: `source` is the file, `line` 0 is unknown."""
+
+    message: str
+    source: str
+    section: str
+    line: int
+
+
+class QueuesExcluded(Struct):
+    """How many CE queues one criterion excludes, whatever the others say."""
+
+    criterion: str
+    queues: int
+
+
+# A `Level`, or what the program itself takes where none says anything.
+_AnyLevel = Literal[
+    "default", "CE type", "site", "site(VO)", "CE", "CE(VO)", "queue", "queue(VO)", "built-in"
+]  # fmt: skip
+# A `Kind`, or nothing of parameters that are not declared.
+_DeclaredKind = Literal["number", "string", "list", "version", "boolean", "deduced", "expression", ""]
+
+
+class BreakerBody(Struct, forbid_unknown_fields=True, kw_only=True):
+    """An order for the breaker of the queue that `path` names: to open and stay so, to close and stay so, or to move by
+    itself again.
+    """
+
+    path: str
+    order: Literal["open", "close", "auto"]
+    reason: str = ""
+
+
+class BreakerOrder(Place):
+    """What an administrator ordered for the breaker of a queue, at a time in UNIX seconds."""
+
+    state: Literal["open", "closed"]
+    reason: str
+    ordered_by: str
+    at: float
+
+    @property
+    def text(self) -> str:
+        """Who ordered it, when and why."""
+        why = f": {self.reason}" if self.reason else ""
+        return f"{self.state} by order of {self.ordered_by} since {utc(self.at)}{why}"
+
+
+class BreakerOrdered(Struct, kw_only=True):
+    """The order that holds for a queue's breaker now (None: it moves by itself), and the one before."""
+
+    path: str
+    now: BreakerOrder | None
+    before: BreakerOrder | None
+
+
+CLOSED_BY: Final = "closed by"
+
+
+# Before a closing that was announced begins, what pilots have to leave.
+LEAVE_SECONDS: Final = 60.0
+
+
+class Closing(Place):
+    """A closed site, CE (`queue` is empty) or queue. `until` None: until opened. `keep_pilots`: pilots there take jobs.
+    `begins`: it was announced at `since`, and nothing shall run there from then on.
+    """
+
+    reason: str
+    closed_by: str
+    since: float
+    until: float | None
+    keep_pilots: bool
+    begins: float | UnsetType = UNSET
+
+    @property
+    def node(self) -> NodePath:
+        """What is closed."""
+        return NodePath(self.site, self.ce, self.queue)
+
+    @property
+    def start(self) -> float:
+        """From when on it is closed."""
+        return self.since if self.begins is UNSET else self.begins
+
+    def is_ahead(self, now: float) -> bool:
+        """Whether it was announced and has not begun."""
+        return self.begins is not UNSET and now < self.begins
+
+    def is_over(self, now: float) -> bool:
+        """Whether its time has passed; at `until` it has."""
+        return self.until is not None and now >= self.until
+
+    def holds(self, now: float) -> bool:
+        """Whether it is closed at a time; at `until` it is open."""
+        return not (self.is_ahead(now) or self.is_over(now))
+
+    def shuts_out(self, now: float, life_seconds: float) -> bool:
+        """Whether no pilot is sent: it holds, or could begin while one still runs that lives that long (0: for any time)."""
+        if self.is_over(now) or not self.is_ahead(now):
+            return not self.is_over(now)
+        return not life_seconds or now + life_seconds > self.start
+
+    def empties(self, now: float) -> bool:
+        """Whether pilots that are there leave: they may not stay, and it holds or is about to."""
+        return not (self.keep_pilots or self.is_over(now) or self.is_ahead(now + LEAVE_SECONDS))
+
+    def concerns(self, node: NodePath) -> bool:
+        """Whether it closes a node, a part of it, or all around it."""
+        return self.node.covers(node) or node.covers(self.node)
+
+    @property
+    def text(self) -> str:
+        """Who closed it, since when and why."""
+        return f"{CLOSED_BY} {self.closed_by} since {utc(self.start)}{self._until}: {self.reason}"
+
+    @property
+    def _until(self) -> str:
+        return "" if self.until is None else f" until {utc(self.until)}"
+
+    def text_at(self, now: float) -> str:
+        """The same; of one that has not begun, from when on and by whose order."""
+        if not self.is_ahead(now):
+            return self.text
+        return f"to be closed from {utc(self.start)}{self._until}, says {self.closed_by}: {self.reason}"
+
+    def ahead_text(self, now: float) -> str:
+        """What of one that has not begun follows for jobs."""
+        minutes = int((self.start - now) // 60)
+        jobs = (
+            f"jobs that ask for at most {minutes} min of CPUTime still start" if minutes else "no job starts"
+        )
+        return f"it is {self.text_at(now)}; until then {jobs}"
+
+
+def by_time(closings: Iterable[Closing], now: float) -> dict[str, Any]:
+    """Those that are `closed`, and those that are `announced`, if there are any."""
+    found = list(closings)
+    ahead = [one for one in found if one.is_ahead(now)]
+    return {"closed": [one for one in found if not one.is_ahead(now)], "announced": ahead or UNSET}
+
+
+def utc(at: float, form: str = "%Y-%m-%d %H:%M") -> str:
+    """A time as 2026-11-21 21:30 UTC; one that no calendar has in words."""
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime(f"{form} UTC")
+    except (OverflowError, ValueError, OSError):
+        return "a time that no calendar has"
+
+
+class ClosedQueues(Closing, kw_only=True):
+    """A closing, and how many eligible CE queues it closes."""
+
+    queues: int
+
+
+class SiteClosed(ClosedQueues, kw_only=True):
+    """A closing of configured CE queues: `drained` pilots leave. `renewed`: it was closed before. `endless`: of the queues
+    of one that was announced, those that get no pilots until it is over, since no end of these is known. `replaced`: what
+    was announced for the same node, and is no more, since it is closed now.
+    """
+
+    drained: int
+    renewed: bool
+    dry_run: bool
+    endless: int | UnsetType = UNSET
+    replaced: Closing | UnsetType = UNSET
+
+
+class SiteOpened(ClosedQueues, kw_only=True):
+    """What was opened, and what is still closed around it or in it. `staying` pilots were to leave, and do not now."""
+
+    still_closed: list[Closing]
+    staying: int
+
+
+class FailingQueue(Place):
+    """A CE queue whose last pilots did not start, or whose breaker has an order: `failures` in a row with the reason of the
+    last one, and when one pilot tries it again (UNIX seconds), None if others are sent. `order`: by whom, when and why.
+    """
+
+    breaker: BreakerState
+    failures: int
+    retry_at: float | None
+    reason: str
+    order: str
+
+
+class SiteRow(Struct):
+    """A configured site: its CEs and queues, live pilots by state, running jobs, and what of it is closed.
+
+    `announced`: what is going to be. `failing`: its queues where pilots do not start. `max_running_jobs`: how many of all
+    VOs may run there, if that is limited. `ad_at`: when its newest ad came, of one that advertises; `ad_is_too_old`: so its
+    gate is shut.
+    """
+
+    site: str
+    ces: int
+    queues: int
+    pilots: dict[str, int]
+    running_jobs: int
+    closed: list[Closing]
+    failing: list[FailingQueue] = []
+    max_running_jobs: int | UnsetType = UNSET
+    ad_at: float | UnsetType = UNSET
+    ad_is_too_old: bool | UnsetType = UNSET
+    announced: list[Closing] | UnsetType = UNSET
+
+
+class Sites(Page):
+    """All configured sites, in their order; and all closings, also of what is not configured. `announced`: those to come."""
+
+    sites: list[SiteRow]
+    closed: list[Closing]
+    announced: list[Closing] | UnsetType = UNSET
+
+
+class EffectiveValue(Struct):
+    """The value that holds for a queue, and its level; where it is written, if `origin` was asked for."""
+
+    value: Value
+    level: Level
+    file: str | UnsetType = UNSET
+    line: int | UnsetType = UNSET
+
+
+class UsableQueue(Place):
+    """A CE queue that the VO may use, its parameters by name, its live pilots by state, and what closes it.
+
+    `failing`: if its last pilots did not start. `announced`: what is going to close it.
+    """
+
+    parameters: dict[str, EffectiveValue]
+    pilots: dict[str, int]
+    closed: list[Closing]
+    failing: FailingQueue | UnsetType = UNSET
+    announced: list[Closing] | UnsetType = UNSET
+
+
+class Queues(Page):
+    """All CE queues that a VO may use, in the order of the configuration."""
+
+    queues: list[UsableQueue]
+
+
+class LevelValue(Written):
+    """The value of a parameter at one level; `counts`: it is a part of the value that holds."""
+
+    level: Level
+    value: Value
+    counts: bool
+
+
+class QueueSetting(Written):
+    """A value that holds, from its strongest `level`; `made_of`: the source of a built-in one."""
+
+    name: str
+    value: Value
+    level: _AnyLevel
+    made_of: str
+
+
+class Parameter(QueueSetting):
+    """A value that holds, in `unit`, given by `levels`. `said`: the values of all levels, the strongest first."""
+
+    type: _DeclaredKind
+    unit: str
+    levels: list[Level]
+    said: list[LevelValue]
+
+
+class NodeBelow(Written):
+    """A site, CE or queue with the parameters that it does not merely inherit; names that it has not are empty. `grid`:
+    the section of a DIRAC configuration with the site. `allowed`: the VO may use it.
+    """
+
+    kind: Literal["Site", "CE", "Queue"]
+    site: str
+    ce: str
+    queue: str
+    grid: str
+    allowed: bool
+    parameters: list[Parameter]
+    below: list[NodeBelow]
+
+
+class ResourceNode(NodeBelow):
+    """A site, CE or queue with all its parameters as a VO sees them ('': as declared for all). `closings`: those that hold
+    around it or in it, and those that are announced; left out if there are none.
+    """
+
+    vo: str
+    closings: list[Closing] | UnsetType = UNSET
