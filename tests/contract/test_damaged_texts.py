@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import closing
 
 import pytest
@@ -50,3 +51,43 @@ def test_rows_that_are_left_are_there_after_the_first_was_taken(db):
 def test_a_change_that_answers_is_not_made_twice(db):
     with pytest.raises(UnicodeDecodeError):
         list(db.execute("UPDATE thing SET data = NULL RETURNING name"))
+
+
+@pytest.fixture
+def uncollected():
+    """Nothing is freed for being in a circle."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def count(reader):
+    return reader.only("SELECT count(*) FROM thing")[0]
+
+
+def test_a_query_that_is_given_up_at_a_damaged_text_shows_no_past(db, tmp_path, uncollected):
+    with closing(SqliteDatabase(tmp_path / "d.db").reader()) as reader:
+        assert count(reader) == 4
+        rows = iter(reader.execute("SELECT name FROM thing ORDER BY id"))
+        assert [next(rows), next(rows)] == [("one",), ("a\\xffb\0c",)]
+        del rows
+        db.change("INSERT INTO thing VALUES (5, 'five', NULL)")
+        assert count(reader) == 5
+
+
+def test_a_fault_that_is_kept_keeps_no_query_half_read(db, tmp_path, uncollected):
+    """A future keeps its fault in a circle, and the fault the frames that it went through."""
+    reader = SqliteDatabase(tmp_path / "d.db").reader()
+
+    def fail():
+        rows = reader.execute("SELECT id FROM thing")
+        assert rows.fetchone() == (1,)
+        raise RuntimeError("planted")
+
+    with closing(reader):
+        assert count(reader) == 4
+        with pytest.raises(RuntimeError) as kept, reader:
+            fail()
+        db.change("INSERT INTO thing VALUES (5, 'five', NULL)")
+        assert count(reader) == 5
+        assert str(kept.value) == "planted"

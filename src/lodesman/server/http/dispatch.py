@@ -23,6 +23,7 @@ from lodesman.server.http import wire
 from lodesman.server.http.auth import authorise
 from lodesman.server.http.fairness import origin_of
 from lodesman.server.http.wire import Answer, Disconnected, Receive, Scope, Send
+from lodesman.server.store import let_go
 from lodesman.server.store.audit import Audited
 from lodesman.server.store.journal import Command
 from lodesman.server.store.sqlite import refusal_of
@@ -218,6 +219,7 @@ class Dispatcher(Generic[_S]):
         except Disconnected:
             return
         except Exception as bug:
+            let_go(bug)
             await self._refuse(scope, send, failed(scope["path"], bug))
 
     def _find(self, scope: Scope) -> tuple[Endpoint[_S] | None, tuple[str, ...]]:

@@ -27,7 +27,7 @@ from lodesman.server.reads.descriptions import MemberNames
 from lodesman.server.reads.sites import seen_by
 from lodesman.server.reads.submission_counts import SubmissionCounts
 from lodesman.server.reads.verifying import Verifier
-from lodesman.server.store import Database, Reader
+from lodesman.server.store import Database, Reader, let_go
 from lodesman.server.store.read.jobs import job_by_id, was_given_out
 from lodesman.server.store.readers import is_shared_with
 from lodesman.server.store.shelf import Shelf
@@ -100,7 +100,11 @@ class CostlyReads:
     def _read(self, read: Callable[[Reader], _T]) -> _T:
         if not hasattr(self._thread, "db"):
             self._thread.db = self.database.reader()
-        return read(self._thread.db)
+        try:
+            return read(self._thread.db)
+        except BaseException as fault:
+            let_go(fault)
+            raise
 
 
 @dataclass(slots=True)

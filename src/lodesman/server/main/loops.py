@@ -16,6 +16,7 @@ from math import inf
 from typing import Any, Final
 
 from lodesman.base.errors import LodesmanError, words_of
+from lodesman.server.store import let_go
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class Loop:
         try:
             self.step()
         except Exception as fault:
+            let_go(fault)
             self.failures += 1
             self.in_a_row += 1
             self.fault = words_of(fault)

@@ -155,6 +155,8 @@ def _row(
     causes: Counter[str] = Counter()
     why: Counter[MainReason] = Counter()
     for row in rows:
+        if row.state not in frozenset(JobState):
+            continue  # damaged: the log names the job where it is listed
         state = JobState(row.state)
         if state is JobState.WAITING:
             if row.tq_id in held:

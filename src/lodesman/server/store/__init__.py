@@ -1,7 +1,15 @@
 """The database: schema, migrations, the journal with group commit, and all SQL (`read`, `write`, by noun)."""
 
 from lodesman.server.store.address import database_at
-from lodesman.server.store.database import UNREADABLE, Database, DatabaseGone, Reader, Writer, readable
+from lodesman.server.store.database import (
+    UNREADABLE,
+    Database,
+    DatabaseGone,
+    Reader,
+    Writer,
+    let_go,
+    readable,
+)
 from lodesman.server.store.sqlite import SqliteDatabase
 
 __all__ = [
@@ -12,5 +20,6 @@ __all__ = [
     "SqliteDatabase",
     "Writer",
     "database_at",
+    "let_go",
     "readable",
 ]

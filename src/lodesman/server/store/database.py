@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -34,6 +35,15 @@ def readable(make: Callable[..., _T], rows: Iterable[Sequence[Any]], noun: str) 
             log.exception("a row of the database cannot be read", extra={"row": f"{noun} {row[0]}"})
         else:
             yield made
+
+
+def let_go(fault: BaseException | None) -> None:
+    """Forget what the frames of a fault hold, and those of faults before it: a query that is half read would keep its
+    connection at that moment as long as anyone keeps the fault.
+    """
+    while fault is not None:
+        traceback.clear_frames(fault.__traceback__)
+        fault = fault.__cause__ or fault.__context__
 
 
 class DatabaseGone(Unavailable):

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from lodesman.base import kernel
 from lodesman.base.errors import Unavailable
-from lodesman.server.store.database import Reader, Writer
+from lodesman.server.store.database import Reader, Writer, let_go
 from lodesman.server.store.files import DatabaseFiles, is_read_only, lock_holder, own
 from lodesman.server.store.migrate import known_migrations, migrate
 from lodesman.server.store.sqlite_checkpoints import BUSY_MS, LOG_PAGES, Checkpointer
@@ -68,6 +68,7 @@ class SqliteReader(Reader):
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
+        let_go(fault)
         self.connection.__exit__(kind, fault, trace)
 
 

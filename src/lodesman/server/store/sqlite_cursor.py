@@ -24,34 +24,42 @@ class TextCursor(apsw.Cursor):
             try:
                 # The library goes on behind a row that it cannot give.
                 yield from iter(super().__next__, None)
-            except UnicodeDecodeError as fault:
-                damaged = damaged or _damaged(self, fault)
-                yield next(damaged)
+            except UnicodeDecodeError:
+                if not self.is_readonly:
+                    raise
             else:
                 return
+            # Nothing keeps the fault, whose frame keeps this query: half read, it would keep the connection at its moment.
+            if damaged is None:
+                damaged = iter(_damaged(self))
+            yield next(damaged)
 
     def fetchone(self) -> Any:
         """The next one, None after the last."""
         try:
             return super().fetchone()
-        except UnicodeDecodeError as fault:
-            return next(_damaged(self, fault))
+        except UnicodeDecodeError:
+            if not self.is_readonly:
+                raise
+        return _damaged(self)[0]
 
 
-def _damaged(cursor: apsw.Cursor, fault: UnicodeDecodeError) -> Iterator[tuple[Any, ...]]:
-    """The rows of its query that have a text which is no UTF-8. Raises UnicodeDecodeError if it changes something."""
-    if not cursor.is_readonly:
-        raise fault
+def _damaged(cursor: apsw.Cursor) -> list[tuple[Any, ...]]:
+    """The rows of its query that have a text which is no UTF-8."""
     names = [f"c{number}" for number in range(len(cursor.description))]
     values = ", ".join(
         f"typeof({name}) = 'text', CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END"
         for name in names
     )
     asked = f"WITH damaged({', '.join(names)}) AS ({cursor.expanded_sql}) SELECT {values} FROM damaged"
+    found = []
     for row in list(cursor.connection.execute(asked)):
         texts = [(one, is_text) for is_text, one in zip(row[::2], row[1::2], strict=True)]
         if any(is_text and not _is_whole(one) for one, is_text in texts):
-            yield tuple(one.decode(errors="backslashreplace") if is_text else one for one, is_text in texts)
+            found.append(
+                tuple(one.decode(errors="backslashreplace") if is_text else one for one, is_text in texts)
+            )
+    return found
 
 
 def _is_whole(text: bytes) -> bool:

@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from lodesman.languages.jobs.likeness import StepBudget
-from lodesman.server.store import Reader
+from lodesman.server.store import Reader, readable
 from lodesman.server.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, greatest, keys, least
 from lodesman.server.store.read import jobs
 from lodesman.server.store.read.described import described_as
@@ -155,7 +155,7 @@ def _parts(db: Reader, query: JobQuery) -> Iterator[tuple[int, int, bool]]:
 def _selected(db: Reader, query: JobQuery, meeting: Meeting | None) -> Iterator[Job]:
     """In portions, if some of them are not meant: only those that are meant are read whole."""
     if meeting is None:
-        yield from map(jobs.job_of, _read(db, query, jobs.JOB_FACTS))
+        yield from _whole(db, query)
         return
     left, portion = query.limit, structs.replace(query, limit=_PORTION)
     while left > 0:
@@ -164,13 +164,26 @@ def _selected(db: Reader, query: JobQuery, meeting: Meeting | None) -> Iterator[
         meeting.learn(db, (one for _, one in found))
         meant = [number for number, one in found if meeting.judge(one)][:left]
         if meant:
-            yield from map(jobs.job_of, db.execute(_BY_IDS.format(query.order), (keys(meant),)))
+            yield from readable(jobs.job_of, db.execute(_BY_IDS.format(query.order), (keys(meant),)), "job")
         left -= len(meant)
         if len(found) < _PORTION:
             return
         reached = found[-1][0]
         ids = (portion.first, reached - 1) if query.newest else (reached + 1, portion.last)
         portion = structs.replace(portion, first=ids[0], last=ids[1])
+
+
+def _whole(db: Reader, query: JobQuery) -> Iterator[Job]:
+    """Those of which no row is damaged, up to the limit."""
+    while query.limit > 0:
+        rows = list(_read(db, query, jobs.JOB_FACTS))
+        found = list(readable(jobs.job_of, rows, "job"))
+        yield from found
+        if len(rows) < query.limit:
+            return
+        reached, left = rows[-1][0], query.limit - len(found)
+        first, last = (query.first, reached - 1) if query.newest else (reached + 1, query.last)
+        query = structs.replace(query, first=first, last=last, limit=left)
 
 
 def _read(db: Reader, query: JobQuery, select: str) -> Iterator[tuple[Any, ...]]:

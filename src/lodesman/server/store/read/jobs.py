@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from lodesman.server.store import Reader
+from lodesman.base.errors import ServerFault
+from lodesman.server.store import UNREADABLE, Reader
 from lodesman.server.store.dialect import GIVEN, greatest, keys, least, member
 from lodesman.wire.jobs import Attempt, Event, HeldBy, Job, Resolution
 from lodesman.wire.vocabulary import Form, JobState, MainReason
@@ -118,6 +119,9 @@ def has_submission(db: Reader, first: int, last: int) -> bool:
     return end is not None and end > first
 
 
+_MAIN_REASONS: Final = frozenset(MainReason)
+
+
 def job_by_id(db: Reader, job_id: int) -> Job | None:
     """One job with its last attempt, with or without a row; None if it was never submitted, or is purged."""
     for read in (_row, _member, _row, _member):  # a member may be taken, or released, between two reads
@@ -127,8 +131,8 @@ def job_by_id(db: Reader, job_id: int) -> Job | None:
     return None
 
 
-def job_of(row: tuple[Any, ...]) -> Job:
-    """A job from the columns of JOB_FACTS."""
+def job_of(*row: Any) -> Job:
+    """A job from the columns of JOB_FACTS. Raises ValueError for a state that is none."""
     values = list(row)
     values[1], values[-1] = JobState(row[1]), _main_reason(row[-1])
     return Job(*values)
@@ -140,12 +144,21 @@ def untaken(job_id: int, state: MemberState, **facts: Any) -> Job:
 
 
 def _main_reason(text: str | None) -> MainReason | None:
-    return None if text is None else MainReason(text)
+    """A damaged one is as one that is not judged yet: the next pass writes it anew."""
+    return None if text not in _MAIN_REASONS else MainReason(text)
 
 
 def _row(db: Reader, job_id: int) -> Job | None:
     row = db.execute(f"{JOB_FACTS} {OF_JOBS} {WITH_FACTS} WHERE j.id = ?", (job_id,)).fetchone()
-    return None if row is None else job_of(row)
+    if row is None:
+        return None
+    try:
+        return job_of(*row)
+    except UNREADABLE as fault:
+        words = f"What is stored of job {job_id} is damaged: {fault}."
+        raise ServerFault(
+            words, hint="An administrator finds it in the log, and restores it from a backup."
+        ) from None
 
 
 def _member(db: Reader, job_id: int) -> Job | None:

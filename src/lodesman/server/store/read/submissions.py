@@ -16,6 +16,7 @@ from lodesman.server.store.read.described import asks_hidden, described_as
 from lodesman.server.store.read.meeting import AlikeJobs, Meeting
 from lodesman.server.store.readers import ReadsAs
 from lodesman.wire.requests import MOST_ID
+from lodesman.wire.vocabulary import MainReason
 
 BLOCK: Final = 4_096
 """The number of ids whose rows are counted together."""
@@ -215,7 +216,9 @@ def other_members(db: Reader, submissions: Iterable[int]) -> list[tuple[int, str
 def judged_queues(db: Reader, queues: Collection[int]) -> tuple[set[int], dict[int, str]]:
     """Those of the task queues that are held, since nothing can run them; and why jobs wait in them, as far as judged."""
     given = (keys(queues),)
-    return {row[0] for row in db.execute(_HELD_QUEUES, given)}, dict(db.execute(_REASONS, given))
+    held = {row[0] for row in db.execute(_HELD_QUEUES, given)}
+    # What is no reason is damaged, and judged anew.
+    return held, {tq_id: text for tq_id, text in db.execute(_REASONS, given) if text in frozenset(MainReason)}
 
 
 def last_event(db: Reader) -> int:

@@ -14,7 +14,7 @@ from lodesman.base.errors import NotFound
 from lodesman.decide.explain.pilot import PilotFacts
 from lodesman.decide.explain.verdict import since, verdict_of
 from lodesman.decide.matching import key_from_json, wanted_of
-from lodesman.server.store import UNREADABLE, Reader
+from lodesman.server.store import UNREADABLE, Reader, readable
 from lodesman.server.store.dialect import GIVEN, keys, least, member
 from lodesman.server.store.hosts import record_of
 from lodesman.server.store.read.pilots import pilot_by_id, pilot_by_stamp
@@ -210,10 +210,11 @@ def stored_reasons(db: Reader) -> dict[int, Judged]:
     rows = db.execute(
         "SELECT tq_id, reason, detail, next_reason, next_jobs, next_before FROM task_queue_reason"
     )
-    return {
-        number: Judged(MainReason(reason), detail, following and MainReason(following), *rest)
-        for number, reason, detail, following, *rest in rows
-    }
+    return dict(readable(_judged, rows, "reason of task queue"))
+
+
+def _judged(tq_id: int, reason: str, detail: str, following: str | None, *rest: Any) -> tuple[int, Judged]:
+    return tq_id, Judged(MainReason(reason), detail, MainReason(following) if following else None, *rest)
 
 
 def waiting_by_reason(db: Reader, vo: str = "") -> WaitingReasons:
@@ -225,6 +226,7 @@ def waiting_by_reason(db: Reader, vo: str = "") -> WaitingReasons:
             jobs=jobs, since=since,
         )
         for reason, detail, queues, jobs, since in db.execute(_GROUPED, (vo, vo))
+        if reason in frozenset(MainReason)  # others are damaged, and judged anew
     ]  # fmt: skip
     return WaitingReasons(at=at, facts_at=facts_at, reasons=rows)
 
