@@ -219,6 +219,7 @@ MAY_CATCH_ALL = {
     "server/main/loops.py", "server/main/server.py", "base/errors.py",
     "server/loops/direct.py", "server/loops/launch.py", "server/loops/left_out.py", "server/store/journal.py",
     "server/store/sqlite.py", "server/store/sqlite_checkpoints.py",
+    "server/http/read_side.py",  # lets go of it and raises it
     # What a user's function raises is raised where its result is asked for.
     "user/python/call_runner.py", "user/python/executor.py",
 }  # fmt: skip

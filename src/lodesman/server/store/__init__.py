@@ -7,6 +7,7 @@ from lodesman.server.store.database import (
     DatabaseGone,
     Reader,
     Writer,
+    damaged,
     let_go,
     readable,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "Reader",
     "SqliteDatabase",
     "Writer",
+    "damaged",
     "database_at",
     "let_go",
     "readable",

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 
 import msgspec
 
-from lodesman.base.errors import Unavailable
+from lodesman.base.errors import ServerFault, Unavailable
 from lodesman.server.store.statement import Group, Row
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,14 @@ def readable(make: Callable[..., _T], rows: Iterable[Sequence[Any]], noun: str) 
             log.exception("a row of the database cannot be read", extra={"row": f"{noun} {row[0]}"})
         else:
             yield made
+
+
+def damaged(what: str, fault: Exception) -> ServerFault:
+    """What is answered to who asks for the one thing whose row cannot be read."""
+    return ServerFault(
+        f"What is stored of {what} is damaged: {fault}.",
+        hint="An administrator may restore a backup (lode db check).",
+    )
 
 
 def let_go(fault: BaseException | None) -> None:

@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import UNSET, Struct
 
-from lodesman.base.errors import ServerFault
-from lodesman.server.store import UNREADABLE, Reader
+from lodesman.server.store import UNREADABLE, Reader, damaged
 from lodesman.server.store.dialect import GIVEN, greatest, keys, least, member
 from lodesman.wire.jobs import Attempt, Event, HeldBy, Job, Resolution
 from lodesman.wire.vocabulary import Form, JobState, MainReason
@@ -155,10 +154,7 @@ def _row(db: Reader, job_id: int) -> Job | None:
     try:
         return job_of(*row)
     except UNREADABLE as fault:
-        words = f"What is stored of job {job_id} is damaged: {fault}."
-        raise ServerFault(
-            words, hint="An administrator finds it in the log, and restores it from a backup."
-        ) from None
+        raise damaged(f"job {job_id}", fault) from None
 
 
 def _member(db: Reader, job_id: int) -> Job | None:

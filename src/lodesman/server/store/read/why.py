@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from heapq import merge, nlargest
 from itertools import filterfalse, islice
 from typing import Any, Final, NamedTuple
@@ -14,7 +15,7 @@ from lodesman.base.errors import NotFound
 from lodesman.decide.explain.pilot import PilotFacts
 from lodesman.decide.explain.verdict import since, verdict_of
 from lodesman.decide.matching import key_from_json, wanted_of
-from lodesman.server.store import UNREADABLE, Reader, readable
+from lodesman.server.store import UNREADABLE, Reader, damaged, readable
 from lodesman.server.store.dialect import GIVEN, keys, least, member
 from lodesman.server.store.hosts import record_of
 from lodesman.server.store.read.pilots import pilot_by_id, pilot_by_stamp
@@ -237,9 +238,12 @@ def starts_by_vo(db: Reader, *, most: int, after: float) -> list[tuple[str, int,
 
 
 def pilot_facts(db: Reader, name: str, vo: str = "") -> PilotFacts:
-    """A pilot by its number or its stamp; `vo`: one of that VO. Raises NotFound."""
+    """A pilot by its number or its stamp; `vo`: one of that VO. Raises NotFound, ServerFault if its row is damaged."""
     is_id = name.isascii() and name.isdigit() and len(name) <= _LONGEST_ID
-    row = (pilot_by_id(db, int(name)) if is_id else None) or pilot_by_stamp(db, name)
+    try:
+        row = (pilot_by_id(db, int(name)) if is_id else None) or pilot_by_stamp(db, name)
+    except UNREADABLE as fault:
+        raise damaged(f"pilot {name[:100]}", fault) from None
     if row is None or vo not in ("", row.vo):
         raise NotFound(f"There is no pilot {name[:100]}.", hint="See: lode pilot ls --all.", pilot=name[:100])
     said = node_of(row.node)
@@ -279,14 +283,14 @@ def last_sent(
     db: Reader, place: QueueId, now: float, *, among: int, most: int, vo: str = ""
 ) -> list[SentPilot]:
     """The last pilots, or those of one VO, sent to a CE queue, newest first, if they are among the last sent anywhere."""
-    return [
-        SentPilot(
-            id=number, stamp=stamp, state=PilotState(state),
-            reason=reason or ("draining" if drain and ended is None else ""), sent_seconds_ago=max(0.0, now - created),
-            joined=joined is not None, ended_seconds_ago=since(ended, now), jobs_done=done, host=host,
-            ordered=bool(drain) or reason == NOT_NEEDED,
-        )
-        for number, stamp, state, reason, drain, created, joined, ended, done, host in db.execute(
-            _LAST_SENT, (among, *place, vo, most)
-        )
-    ]  # fmt: skip
+    rows = db.execute(_LAST_SENT, (among, *place, vo, most))
+    return list(readable(partial(_sent, now), rows, "pilot"))
+
+
+def _sent(now: float, number: int, *row: Any) -> SentPilot:
+    stamp, state, reason, drain, created, joined, ended, done, host = row
+    return SentPilot(
+        id=number, stamp=stamp, state=PilotState(state), reason=reason or ("draining" if drain and ended is None else ""),
+        sent_seconds_ago=max(0.0, now - created), joined=joined is not None, ended_seconds_ago=since(ended, now),
+        jobs_done=done, host=host, ordered=bool(drain) or reason == NOT_NEEDED,
+    )  # fmt: skip
