@@ -114,7 +114,6 @@ CASES = [
             3: "-l nodes=1:ppn=2:bigmem asks for a property",
             4: ("-l place=excl asks for a node", "-l matlab=1 is a resource"),
         },
-        variables={"OMP_NUM_THREADS": "2"},
     ),
     Case(
         "lines stop at the first command, with blanks in front of them",

@@ -65,6 +65,7 @@ CONTINUED: Final = Obstacle(
     "Leave it out, and begin the next line as this one.",
 )
 UNKNOWN: Final = Obstacle("is not known here.", "")
+NO_VALUE: Final = Obstacle("has no value.", "Give it one, or leave it out.")
 UNREAD: Final = "cannot be read as that system would."
 
 
@@ -85,6 +86,10 @@ class LineRefusal(NamedTuple):
 
 
 _MINUTE: Final = 60
+_NONE_AT_ONCE: Final = Obstacle(
+    "lets none of its jobs run at a time.",
+    "Leave %0 out if all may, or say how many: --array 1-100%10.",
+)
 _LITTLE_MB, _MANY = 32, 100
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,6})?(?!x)")
 _LISTED: Final = Obstacle(UNREAD, "Say each variable: --env NAME=VALUE.")
@@ -164,6 +169,7 @@ class ScriptRequest:
         self.taken.pop(name, None)
         if seconds == 0:
             self.endless = self.option.words
+            self.attributes.pop(name, None)
         elif seconds and seconds < _MINUTE:
             self.taken[name] = (
                 f"{self.option.words}: this is {seconds} seconds; hours would be {seconds}:00:00."
@@ -187,11 +193,21 @@ class ScriptRequest:
                 f"{self.option.words}: {what}, no more than {megabytes} MB in all; did you mean {meant}?"
             )
 
+    def no_array(self) -> None:
+        """One job, whatever was said before."""
+        for name in ("Parameters", "ParameterStart", "ParameterStep", "AtMost"):
+            self.attributes.pop(name, None)
+
     def array(self, found: Mapping[str, Any] | None, at_once: str | None = "") -> None:
         """The indexes of an array in the place of others, and how many of its jobs run at once; None: it is said apart."""
         most = whole(at_once) if at_once else 0
-        for name in ("Parameters", "ParameterStart", "ParameterStep", *["AtMost"] * (at_once is not None)):
-            self.attributes.pop(name, None)
+        limit = self.attributes.get("AtMost") if at_once is None else None
+        self.no_array()
+        if limit:
+            self.attributes["AtMost"] = limit
+        if at_once and most == 0:
+            self.refuse(_NONE_AT_ONCE, "Parameters")
+            return
         if found is None or most is None:
             self.refuse(Obstacle(UNREAD, "Say it as --array 1-100%10."), "Parameters")
             return
@@ -247,7 +263,7 @@ def table(groups: Mapping[tuple[int, str], Handler]) -> dict[str, tuple[int, Han
 
 def gives(name: str, read: Callable[[str], object] = str) -> Handler:
     """The value is that of an attribute."""
-    return lambda asked, text: asked.put(name, read(text))
+    return lambda asked, text: asked.put(name, read(text) if text else None)
 
 
 def lasts(name: str, read: Callable[[str], int | None]) -> Handler:
@@ -334,6 +350,7 @@ def read_short(
         if joined and name not in options and name[:2] in options and options[name[:2]][0]:
             name, words = name[:2], [name[2:], *words]
         follow, handler = options.get(name, (0, refuses(UNKNOWN)))
+        is_short = follow > 0 and not words
         value, words = " ".join(words[:follow]), words[follow:]
         asked.option = ScriptOption(number, f"{name} {value}".rstrip())
-        handler(asked, value)
+        asked.refuse(NO_VALUE) if is_short else handler(asked, value)

@@ -57,7 +57,9 @@ def _name(asked: ScriptRequest, text: str) -> None:
         asked.array(indexes(found[2], least=1), found[3] or "")
     elif "[" in text:
         asked.array(None)
-    asked.put("JobName", (found[1] if found else text) or "array")
+    else:
+        asked.no_array()
+    asked.put("JobName", (found[1] or "array" if found else text) or None)
 
 
 def _cores(asked: ScriptRequest, text: str) -> None:
@@ -76,6 +78,7 @@ def _minutes(asked: ScriptRequest, text: str) -> None:
 
 
 def _environment(asked: ScriptRequest, text: str) -> None:
+    asked.environment.clear()  # the last one counts
     asked.variables(text)
 
 

@@ -46,10 +46,13 @@ _ATTRIBUTES: Final = {
     "run_count": notes(COUNTS), "pwd": notes(FOLDER), "x": refuses(Obstacle(UNREAD, "Say it in options of lode submit.")),
 }  # fmt: skip
 
+# What a chunk may ask for, and the variable that says it.
+_OF_CHUNKS: Final = {"ncpus": "", "mem": "", "mpiprocs": "PBS_NP", "ompthreads": "OMP_NUM_THREADS"}
+
 
 def _tasks(asked: ScriptRequest, text: str) -> None:
     steps, _, at_once = text.partition("%")
-    asked.array(indexes(steps), at_once)
+    asked.array(indexes(steps if at_once else text), at_once)
 
 
 def _again(asked: ScriptRequest, text: str) -> None:
@@ -121,16 +124,15 @@ def _chunk(asked: ScriptRequest, text: str, cores: str) -> None:
     if "+" in text or count != "1":
         asked.refuse(NODES)
         return
+    for name in _OF_CHUNKS.keys() & asked.kept.keys():
+        if asked.kept[name][0].words.startswith(("-l select", "-l nodes")):
+            del asked.kept[name]  # of an earlier one; the last counts
     for part in parts:
         name, equals, amount = part.partition("=")
         if name == cores:
             asked.kept["ncpus"] = asked.option, amount
-        elif name == "mem":
-            asked.kept["mem"] = asked.option, amount
-        elif name == "mpiprocs":
-            asked.environment["PBS_NP"] = amount
-        elif name == "ompthreads":
-            asked.environment["OMP_NUM_THREADS"] = amount
+        elif name in _OF_CHUNKS:
+            asked.kept[name] = asked.option, amount
         elif equals:
             _other_resource(asked, name, amount)
         else:
@@ -171,6 +173,9 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     cores = max(asked.count("ncpus"), asked.count("procs"))
     if cores:
         asked.attributes["NumberOfProcessors"] = cores
+    for name, variable in _OF_CHUNKS.items():
+        if variable and name in asked.kept:
+            asked.environment.setdefault(variable, asked.kept[name][1])
     for name, times in (("pmem", asked.slots(cores or 1)), ("mem", 1)):
         if name in asked.kept:
             asked.option, text = asked.kept[name]

@@ -58,7 +58,7 @@ _SYSTEMS: Final = (
     _System("LSF", "#BSUB", re.compile(r"#BSUB(?!\w)\s*(.*)"), True, lsf.read, LSF),
 )
 _OTHERS: Final = re.compile(
-    r"(#(?:COBALT|OAR|PJM|MSUB|QSUB|BB|DW|HQ|XBATCH)|#\s?(?i:flux):)\s+\S|(#\s?@)\s*\w+\s*="
+    r"(#(?:COBALT|OAR|PJM|MSUB|QSUB|BB|DW|HQ|XBATCH)|#\s?(?i:flux):)\s+\S|#(?:SLURM|MOAB|NQS|CCS|JSUB|DSUB|RSUB)\s+-|(#\s?@)\s*\w+\s*="
 )
 _INTERPRETER: Final = re.compile(r"#!\s*(\S+)(?:\s+(\S+))?")
 

@@ -17,6 +17,7 @@ from lodesman.languages.directives.asked import (
     IDS,
     LATER,
     MAIL,
+    NO_VALUE,
     NODES,
     PLACES,
     PROPERTY,
@@ -59,7 +60,7 @@ _CONTAINER: Final = Obstacle("asks for a container.", "Let the script start it."
 
 def _array(asked: ScriptRequest, text: str) -> None:
     steps, _, at_once = text.partition("%")
-    asked.array(indexes(steps), at_once)
+    asked.array(indexes(steps if at_once else text), at_once)
 
 
 def _dependency(asked: ScriptRequest, text: str) -> None:
@@ -178,6 +179,7 @@ def _read_one(asked: ScriptRequest, number: int, words: list[str]) -> list[str]:
         asked.refuse(UNKNOWN)
         return rest
     follow, handler = OPTIONS[name]
+    is_short = follow == 1 and not equals and not rest
     if follow == 1 and not equals:
         value, rest = " ".join(rest[:1]), rest[1:]
     elif not follow and word[1] != "-" and value:
@@ -185,7 +187,7 @@ def _read_one(asked: ScriptRequest, number: int, words: list[str]) -> list[str]:
     asked.option = ScriptOption(
         number, f"{name}={value}" if value and name[:2] == "--" else f"{name} {value}".rstrip()
     )
-    handler(asked, value)
+    asked.refuse(NO_VALUE) if is_short else handler(asked, value)
     return rest
 
 
