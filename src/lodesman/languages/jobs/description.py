@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
+from posixpath import normpath
 from typing import Any, Final
 
 from lodesman.base.errors import InvalidJob, InvalidRequest, TooLarge
@@ -59,6 +60,8 @@ _JDL_START = re.compile(
 _JSON_LIST = re.compile(r"\[\s*+\{")
 # Fields in whose paths no shell reads anything.
 _PATHS = ("executable", "std_input", "std_output", "std_error", "output_sandbox")
+_STREAMS: Final = {"std_output": "StdOutput", "std_error": "StdError"}
+_USUAL: Final = {"std_output": "std.out", "std_error": "std.err"}
 _READ_BY_SHELLS = re.compile(r"^~|\$[A-Za-z_{(]|`")
 _JDL_LINE = re.compile(r";[ \t]*+(?:(?://|/\*|\#)[^\n]*+)?\r?$", re.MULTILINE)
 
@@ -159,6 +162,7 @@ def read_job(
         raise InvalidJob("Executable is missing.", hint=hint, attribute="Executable")
     kept += _notices_of_files(given, fields, places)
     fields["executable"] = _as_uploaded(fields["executable"], fields.get("input_sandbox", ()))
+    _check_streams(given, fields, places)
     if unknown:
         fields["extra"] = unknown
     whose = {name: fields.pop(name, "") for name in ("group", "owner", "vo")}
@@ -254,6 +258,34 @@ def _as_uploaded(program: str, inputs: Collection[str]) -> str:
     is_path = not program.startswith("/") and not program.endswith("/")
     is_uploaded = is_path and any(tidy(one) == tidy(program) for one in inputs)
     return _flat(program) if is_uploaded else program
+
+
+def _check_streams(given: Mapping[str, Given], fields: Mapping[str, Any], places: PositionMap) -> None:
+    """Raises InvalidJob for a stream in the place of a file that the job takes along or reads, or of the folder of one, or
+    of the folder of the other stream. Both streams may be one file.
+    """
+    inputs = fields.get("input_sandbox", ())
+    if not inputs and "std_output" not in fields and "std_error" not in fields:
+        return
+    program, source = fields["executable"], fields.get("std_input", "")
+    streams = [(name, _STREAMS[name], fields.get(name) or usual) for name, usual in _USUAL.items()]
+    others = [("a file of the InputSandbox", _flat(one), one[-1] == "/") for one in inputs]
+    others += [("the Executable", program, False)] * ("/" in program) + [("StdInput", source, False)] * bool(
+        source
+    )
+    for field, label, path in streams:
+        place = normpath(path)
+        beside = [
+            (word, one, True) for other, word, one in streams if other != field and normpath(one) != place
+        ]
+        for what, one, is_folder in (*others, *beside):
+            other = normpath(one)
+            is_below = place.startswith(f"{other}/") and not is_folder
+            if place == other or is_below or other.startswith(f"{place}/"):
+                message = f"is {shown(path)}, and {what} is {shown(one)}: a node has room for one of them"
+                raise invalid(
+                    given[field][1] if field in given else label, message, places, right="a name of its own"
+                )
 
 
 def _flat(path: str) -> str:
