@@ -331,10 +331,13 @@ def test_the_only_administrator_stays_one(house):
     plain = {"name": "admin", "vo": "lab", "groups": ["physics"]}
     for call in (
         lambda: house.call("POST", "/v1/users", plain, token="admin"),
-        lambda: bring(house, plain, update=True),
+        lambda: bring(house, {"name": "kim"}, plain, update=True),
+        lambda: bring(house, {"name": "kim"}, plain, update=True, dry_run=True),
     ):
         answer = call()
         assert (answer.status, answer.json["error"]["message"]) == (409, "admin is the only administrator.")
+        assert answer.json["error"].get("data", {"user": 1})["user"] == 1
+    assert bring(house, plain, {"name": "kim", "admin": True}, update=True, dry_run=True).status == 200
     house.user("other", admin=True)
     assert house.call("POST", "/v1/users", plain, token="admin").status == 200
 

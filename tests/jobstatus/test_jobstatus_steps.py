@@ -101,6 +101,8 @@ def test_what_cannot_be_followed_is_refused(script, message):
 def test_no_json_is_refused():
     with pytest.raises(InvalidSteps, match="not JSON"):
         read_script("{")
+    with pytest.raises(InvalidSteps, match="given twice"):
+        read_script('{"allocated": 1, "allocated": 2, "steps": [{"at": 1, "do": "wait"}]}')
     with pytest.raises(InvalidSteps, match='"at" is missing'):
         read_script('{"allocated": 1, "steps": [{"at": Infinity, "do": "wait"}]}')
 

@@ -6,6 +6,7 @@ a program needs. Only `api` knows HTTP statuses and only `cli` knows exit codes;
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 _LETTERS = 300  # of a fault in words
@@ -23,6 +24,16 @@ def words_of(fault: BaseException) -> str:
     except Exception:
         words = "it cannot be put into words"
     return f"{type(fault).__name__}: {words}"[:_LETTERS].encode("utf-8", "replace").decode()
+
+
+def each_once(pairs: Iterable[Sequence[Any]]) -> dict[str, Any]:
+    """The values by name, as of a JSON object that a person wrote. Raises ValueError for a name that comes twice."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{name[:80]!r} is given twice")
+        found[name] = value
+    return found
 
 
 class LodesmanError(Exception):

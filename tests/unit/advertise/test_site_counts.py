@@ -251,7 +251,8 @@ def test_what_a_command_may_print(text, wanted):
 @pytest.mark.parametrize(
     "text",
     [
-        "", "3", "running=", "running=-1", "running=three", "running=3.5", "pending=7", "running=3 waiting=7", "{", "[3]",
+        "", "3", "running=", "running=-1", "running=three", "running=3.5", "pending=7", "running=3 waiting=7",
+        "running=3 running=4", '{"running": 3, "running": 4}', "{", "[3]",
         '{"running": true}', '{"running": null}', '{"running": 3, "stamps": [7]}', '{"running": 3, "stamps": 7}',
         '{"running": 3, "stamps": ["x"]}', '{"running": 1e400}', "running=3 pending", '{"running": "' + "9" * 5_000 + '"}',
     ],

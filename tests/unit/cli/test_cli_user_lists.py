@@ -55,6 +55,12 @@ def test_users_are_read_from_both_forms_with_their_lines():
             "Line 2 has 2 cells, the first one 3. Line 4 has 4 cells, the first one 3. Line 5: there are no groups.",
         ),
         ("name,vo,groups\n" + "ada,local,\n" * 12, "Line 11: there are no groups. So are 2 more lines."),
+        (
+            '{"name": "ada", "vo": "local", "groups": ["x"], "groups": ["y"]}',
+            "Line 1: 'groups' is given twice.",
+        ),
+        ('{"name": "ada", "vo": "local", "VO ": "x", "groups": ["y"]}', "Line 1: 'vo' is given twice."),
+        ("name,vo,group,groups\nada,local,x,y\n", "Line 1: 'groups' is given twice."),
         ('{"name": 5}\n[]\n{', "Line 1: name is no text. Line 2 is no JSON object. Line 3 is no JSON: Exp"),
         ("name,vo,groups,role\nada,local,users,root\n", "'root' is no role"),
         ("name,vo,groups\nada,local,\n", "Line 2: there are no groups."),
@@ -110,7 +116,10 @@ def removed(**changes):
 def test_a_user_is_removed_with_the_jobs_killed_before(at, server):
     server.on("POST", "/v1/users/remove", removed(live={"Running": 1, "Waiting": 2}, dry_run=True))
     done = at("user", "rm", "eve", "--dry-run")
-    assert "would be removed: 2 tokens end, 3 jobs not ended" in done.out
+    assert (done.code, "would not be removed: 2 tokens end, 3 jobs not ended" in done.out) == (6, True)
+    assert at("user", "rm", "eve", "--dry-run", "--json").code == 6
+    done = at("user", "rm", "eve", "--kill", "--dry-run")
+    assert (done.code, "would be removed: 2 tokens end, 3 jobs not ended" in done.out) == (0, True)
     server.on("POST", "/v1/users/disable", {"name": "eve", "disabled": True})
     server.on("POST", "/v1/jobs/control", {"changed": 3, "refused": 0, "examples": []})
     done = at("user", "rm", "eve", "--kill", "--yes")

@@ -59,7 +59,9 @@ def put_account(tx: Transaction, one: AccountBody, *, by: str, reach: Reach) -> 
     Raises InvalidRequest for a user without a group, Forbidden for one who is not in `reach`, or would not be, Conflict for
     a name under which there is something of a user who was removed, unless it is the same person.
     """
-    _put_user(tx, one, _admit(tx, one, reach), by=by, reach=reach)
+    before = _admit(tx, one, reach)
+    _check_administrators(one, _last_administrator(tx, [one]))
+    _put_user(tx, one, before, by=by, reach=reach)
 
 
 def _admit(tx: Transaction, one: AccountBody, reach: Reach) -> UserRow | None:
@@ -94,14 +96,23 @@ def _check_name_is_free(tx: Transaction, one: AccountBody, reach: Reach) -> None
     raise Conflict(f"There was a user {one.name} before, of whom there is still: {things}.", hint=hint)
 
 
+def _check_administrators(one: AccountBody, last: str) -> None:
+    """Raises Conflict if it is the last one who administers the server."""
+    if one.name == last:
+        hint = "Make another one first: lode user add NAME --admin"
+        raise Conflict(f"{one.name} is the only administrator.", hint=hint)
+
+
+def _last_administrator(tx: Transaction, changed: Sequence[AccountBody]) -> str:
+    """Who must stay an administrator, since these changes together would leave none who may come in; '' if none must."""
+    now = {user.name: user for user in accounts.list_users(tx.reader())}
+    after = {name: user.admin for name, user in now.items()} | {one.name: one.admin for one in changed}
+    ended = [one.name for one in changed if one.name in now and now[one.name].admin and not one.admin]
+    left = any(admin and (name not in now or now[name].disabled_at is None) for name, admin in after.items())
+    return "" if left else next(iter(ended), "")
+
+
 def _put_user(tx: Transaction, one: AccountBody, before: UserRow | None, *, by: str, reach: Reach) -> None:
-    if before is not None and before.admin and not one.admin:
-        others = [user for user in accounts.list_users(tx.reader()) if user.admin and user.name != one.name]
-        if all(user.disabled_at is not None for user in others):
-            raise Conflict(
-                f"{one.name} is the only administrator.",
-                hint="Make another one first: lode user add NAME --admin",
-            )
     # Who administers a VO stays who they are.
     vo_admin = one.vo_admin or (bool(reach.vo) and one.name == reach.user)
     accounts.put_user(tx, one.name, one.vo, one.groups, admin=one.admin, vo_admin=vo_admin)
@@ -267,7 +278,7 @@ def import_users(
     """
     found: list[tuple[ImportedUser, UserRow | None]] = []
     seen: set[str] = set()
-    faults = UserFaults()
+    faults, last = UserFaults(), _last_administrator(tx, users)
     for number, one in enumerate(users):
         with faults.of(number):
             if one.name in seen:
@@ -275,6 +286,7 @@ def import_users(
             seen.add(one.name)
             before = _admit(tx, one, reach)
             found.append((_imported(one, before, update=update), before))
+            _check_administrators(one, last)
     faults.refuse()
     for body, (done, before) in zip(users, found, strict=True):
         if done.change != "same" and not dry_run:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Callable
 from xml.etree import ElementTree as ET
 
-from lodesman.base.errors import LodesmanError
+from lodesman.base.errors import LodesmanError, each_once
 
 _COUNT_SECONDS = 120.0
 _STAMP = re.compile(r"[A-Za-z0-9_]{1,48}-[0-9]{1,9}")
@@ -145,7 +145,7 @@ def read_command(text: str) -> JobCounts:
     """A JSON object, or words such as running=3: running, and if known submitting, pending and stamps. Raises NotCounted."""
     is_json = text.lstrip().startswith("{")
     try:
-        found = json.loads(text) if is_json else dict(word.split("=", 1) for word in text.split())
+        found = _object(text) if is_json else each_once(word.split("=", 1) for word in text.split())
         stamps: Sequence[str] = found.pop("stamps", [])
         counts = {name: _number(value) for name, value in found.items()}
         if counts.keys() <= {"running", "submitting", "pending"} and all(map(_STAMP.fullmatch, stamps)):
@@ -153,6 +153,10 @@ def read_command(text: str) -> JobCounts:
     except (KeyError, ValueError, TypeError, RecursionError):
         pass
     raise NotCounted(f"the command printed {_start(text)} where running=N submitting=N pending=N is needed")
+
+
+def _object(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=each_once)
 
 
 def _number(value: Any) -> int:

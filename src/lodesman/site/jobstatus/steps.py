@@ -101,10 +101,17 @@ class ScriptStep:
     value: int = 0
 
 
+def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is given twice in one object")
+    return found
+
+
 def read_script(text: str) -> tuple[Facts, Sequence[ScriptStep]]:
     """The pilot at its start, and the steps in order of time. Raises InvalidSteps."""
     try:
-        script = json.loads(text)
+        script = json.loads(text, object_pairs_hook=_each_once)
     except ValueError as fault:
         raise InvalidSteps(f"the script is not JSON: {fault}") from None
     if not isinstance(script, dict) or not isinstance(script.get("steps"), list) or not script["steps"]:

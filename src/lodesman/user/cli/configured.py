@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lodesman.base.errors import each_once
 from lodesman.user.cli.arguments import FILE, Parsed, several
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ def _setting(word: str) -> tuple[str, str, Any]:
     if not (section and name and equals):
         raise ValueError(f"{word[:60]!r} is not of the form SECTION.NAME=VALUE.")
     try:
-        return section, name, json.loads(text)
-    except ValueError:
+        return section, name, json.loads(text, object_pairs_hook=each_once)
+    except json.JSONDecodeError:
         return section, name, text
 
 

@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
-from lodesman.base.errors import InvalidRequest, LodesmanError
+from lodesman.base.errors import InvalidRequest, LodesmanError, each_once
 from lodesman.user.cli.actions import control_whole
+from lodesman.user.cli.faults import CONFLICT
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import note, say, show_table
 from lodesman.user.cli.words import counted
@@ -83,7 +84,10 @@ def _json_lines(text: str, faults: list[InvalidRequest]) -> Iterator[tuple[int, 
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
-                row = json.loads(line)
+                row = json.loads(line, object_pairs_hook=_columns)
+            except InvalidRequest as twice:
+                faults.append(InvalidRequest(f"Line {number}: {twice.message}", line=number))
+                continue
             except ValueError as fault:
                 why = (
                     f": {fault.msg}, column {fault.colno}" if isinstance(fault, json.JSONDecodeError) else ""
@@ -93,7 +97,20 @@ def _json_lines(text: str, faults: list[InvalidRequest]) -> Iterator[tuple[int, 
             if not isinstance(row, dict):
                 faults.append(InvalidRequest(f"Line {number} is no JSON object.", line=number))
                 continue
-            yield number, {name.strip().lower(): value for name, value in row.items()}
+            yield number, row
+
+
+def _column(name: str) -> str:
+    found = name.strip().lower()
+    return "groups" if found == "group" else found
+
+
+def _columns(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The values of a user by column; `group` is `groups`. Raises InvalidRequest for a column that comes twice."""
+    try:
+        return each_once((_column(name), value) for name, value in pairs)
+    except ValueError as twice:
+        raise InvalidRequest(f"{twice}.") from None
 
 
 def _csv_rows(text: str, faults: list[InvalidRequest]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -108,8 +125,7 @@ def _csv_rows(text: str, faults: list[InvalidRequest]) -> Iterator[tuple[int, di
         if not any(row) or row[0].startswith("#"):
             continue
         if not names:
-            names = [name.lower() for name in row]
-            _check_columns(reader.line_num, names)
+            names = _names(reader.line_num, row)
             continue
         if len(row) != len(names):
             words = f"Line {reader.line_num} has {counted(len(row), 'cell')}, the first one {len(names)}."
@@ -118,18 +134,26 @@ def _csv_rows(text: str, faults: list[InvalidRequest]) -> Iterator[tuple[int, di
         yield reader.line_num, dict(zip(names, row, strict=True))
 
 
+def _names(line: int, row: Iterable[str]) -> list[str]:
+    """The columns that the first line of a CSV file names. Raises InvalidRequest."""
+    names = list(map(_column, row))
+    _check_columns(line, names)
+    try:
+        return list(_columns((name, "") for name in names))
+    except InvalidRequest as twice:
+        raise InvalidRequest(f"Line {line}: {twice.message}", line=line) from None
+
+
 def _check_columns(
     line: int, names: Iterable[str], where: str = "the first line names the columns, and "
 ) -> None:
-    unknown = [name for name in names if name not in (*_COLUMNS, "group")]
+    unknown = [name for name in names if name not in _COLUMNS]
     if unknown:
         words = f"Line {line}: {where}{unknown[0]!r} is none of them."
         raise InvalidRequest(words, hint=f"They are {','.join(_COLUMNS)}.", line=line)
 
 
 def _user_of(line: int, row: dict[str, Any]) -> AccountBody:
-    if "group" in row and "groups" not in row:
-        row["groups"] = row.pop("group")
     _check_columns(line, row, "an object has the keys of a user, and ")
     role, groups = str(row.pop("role", "") or "").lower(), row.get("groups")
     if role not in _ROLES:
@@ -208,7 +232,7 @@ def import_users(session: Session, /, *, file: Path, update: bool, dry_run: bool
 @click.option("--dry-run", is_flag=True, help="Change nothing; say what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @with_session
-def remove_user(session: Session, /, *, name: str, kill: bool, dry_run: bool, yes: bool) -> None:
+def remove_user(session: Session, /, *, name: str, kill: bool, dry_run: bool, yes: bool) -> int:
     """Remove user NAME, who left: all tokens end at once.
 
     Refused while jobs wait or run, unless --kill is given. Jobs that ended, files and usage stay, under the name. The name
@@ -216,9 +240,12 @@ def remove_user(session: Session, /, *, name: str, kill: bool, dry_run: bool, ye
     """
     found = session.call(calls.REMOVE_USER, body=RemoveUserBody(name, True))
     if dry_run:
-        session.exit_if_json(found)
-        say(f"User {name} would be removed: {_removal(found)}. Nothing was changed.")
-        return
+        refused = bool(found.live) and not kill
+        session.exit_if_json(found, CONFLICT if refused else 0)
+        say(
+            f"User {name} would {'not ' if refused else ''}be removed: {_removal(found)}. Nothing was changed."
+        )
+        return CONFLICT if refused else 0
     if not yes and sys.stdin.isatty() and sys.stderr.isatty():
         click.confirm(f"Remove user {name} ({_removal(found)})?", abort=True, err=True)
     if kill and found.live:
@@ -227,6 +254,7 @@ def remove_user(session: Session, /, *, name: str, kill: bool, dry_run: bool, ye
         control_whole(session, ControlBody("kill", [], "user removed", Selection(owner=name)))
     done = session.answer(calls.REMOVE_USER, body=RemoveUserBody(name))
     say(f"User {name} is removed: {_removal(done)}.")
+    return 0
 
 
 def _removal(found: UserRemoved) -> str:
