@@ -333,3 +333,26 @@ def test_single_jobs_of_several_kinds_and_some_that_are_not_there(house):
     done = [one["first"] for one in answer["ranges"] if one.get("changed")]
     assert (answer["changed"], done) == (2, [4, 7])
     assert in_order(house)
+
+
+@pytest.mark.stores
+def test_a_dry_run_counts_as_the_action_does_and_changes_nothing(house):
+    house.submitted({"Parameters": 6})
+    house.submitted({}, {}, {}, {})
+    for action, first, last in (("kill", 2, 3), ("hold", 4, 4), ("kill", 7, 7), ("hold", 8, 8)):
+        house.control(action, first, last)
+    house.claim(house.pilot(), 1)
+
+    def tried(action, *ranges):
+        body = {"action": action, "ranges": ranges}
+        return house.call("POST", "/v1/jobs/control?dry_run=true", body, token="ann")
+
+    for action in ("hold", "release", "reschedule", "kill", "delete"):
+        before = states(house)
+        trial = tried(action, [1, 999])
+        assert states(house) == before
+        assert trial.json == house.control(action, 1, 999).json
+    assert tried("kill", [5000, 6000]).status == 404
+    (one, none) = tried("kill", [1, 10], [5000, 6000]).json["ranges"]
+    assert (one["refused"], "5000-6000" in none["reason"]) == (10, True)
+    assert in_order(house)

@@ -59,9 +59,9 @@ SET_READERS = post(
     "/v1/submissions/readers", readers.ReadersBody, readers.SubmissionReaders, "jobs:write",
     "Let users and groups read a submission, or no more", refused=(404,),
 )
-CONTROL = post(
-    "/v1/jobs/control", job_queries.ControlBody, jobs.Controlled, "jobs:write", "Kill, hold, release, reschedule, delete",
-    refused=(404,),
+CONTROL = Call(
+    "POST", "/v1/jobs/control", job_queries.ControlQuery, job_queries.ControlBody, jobs.Controlled, "jobs:write", "hot",
+    "Kill, hold, release, reschedule, delete", refused=(404,),
 )
 CHANGE_JOBS = post(
     "/v1/jobs/change", jobs.ChangeBody, jobs.JobsChanged, "jobs:write", "Change attributes of waiting and held jobs",

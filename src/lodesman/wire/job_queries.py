@@ -122,6 +122,12 @@ class Selection(Struct, omit_defaults=True, frozen=True):
     where: Where = []
 
 
+class ControlQuery(Sent):
+    """`dry_run`: change nothing, and count the jobs that would be changed and refused."""
+
+    dry_run: bool = False
+
+
 class ControlBody(Sent):
     """An action on inclusive ranges of job ids; with a `selection` on some of the jobs in them. None given: all ids."""
 

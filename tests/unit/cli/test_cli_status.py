@@ -340,8 +340,21 @@ def test_a_dry_run_only_counts(at, obeying):
     for asked, meant in COUNTED.items():
         result = at(*asked.split(), "--dry-run").out
         assert result == f"{asked.split()[0]} would mean up to {meant}. Nothing was changed.\n"
-    assert at("hold", "5-9", "--dry-run", "--json").json == {"dry_run": True, "jobs": 5}
     assert {one.method for one in obeying.asked} == {"GET"}
+
+
+def test_a_dry_run_of_ranges_counts_what_is_there(at, obeying):
+    obeying.outcomes = [
+        {"changed": 3, "refused": 2, "examples": [{"id": 6, "reason": "it is Done"}], "rest": [[8, 9]]}
+    ]
+    obeying.outcomes += [{"changed": 1, "refused": 0, "examples": []}] * 2
+    result = at("kill", "5-9", "--dry-run")
+    assert (result.code, result.out) == (0, "4 jobs would be killed.\nNothing was changed.\n")
+    assert "job 6 was not killed: it is Done." in result.err
+    assert {(one.method, one.query.get("dry_run")) for one in obeying.asked} == {("POST", "true")}
+    assert at("hold", "5-9", "--dry-run", "--json").json == {"dry_run": True, "jobs": 1}
+    obeying.outcomes = [{"changed": 0, "refused": 2, "examples": []}]
+    assert at("hold", "5-9", "--dry-run").code == 6
 
 
 def test_what_is_left_is_asked_for_again(at, obeying):

@@ -50,7 +50,7 @@ from lodesman.server.writer.submit import PreparedSubmission, Submit
 from lodesman.wire import accounts, calls, jobs, user_lists
 from lodesman.wire.accounts import AuditAction, Principal
 from lodesman.wire.call import Nothing, encode
-from lodesman.wire.job_queries import ControlBody
+from lodesman.wire.job_queries import ControlBody, ControlQuery
 from lodesman.wire.jsv import VerifiedJob, VerifyBody
 from lodesman.wire.requests import AccountBody, DisableBody, JobAt, SubmitBody, TokenAt, TokenBody
 
@@ -159,7 +159,7 @@ async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[Verifi
 
 
 @serves(calls.CONTROL)
-async def _control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.Controlled:
+async def _control(core: Core, request: Request[ControlQuery, ControlBody]) -> jobs.Controlled:
     body, who = request.body, request.who
     choice = None if body.selection is None else Choice.of(body.selection, who.name)
     if (
@@ -179,6 +179,7 @@ async def _control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.C
     act = partial(
         Control, core.live, body.action, reason=body.reason, may=may, name=who.name, admin=sees_all(who),
         most=0 if sees_all(who) else core.limits.waiting_jobs, choice=choice,
+        dry_run=request.query.dry_run,
     )  # fmt: skip
     out = await _in_portions(core, who, ranges, act, seconds=_CONTROL_SECONDS, choice=choice)
     if choice is None and not out.rest:

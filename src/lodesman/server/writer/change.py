@@ -159,11 +159,10 @@ class ChangePreparation:
 @dataclass(slots=True)
 class ChangeJobs(RangeAction):
     """Give jobs other values. `most`: of task queues. A job that is no more what `change` was prepared for is refused by
-    name. `dry_run`: only count.
+    name.
     """
 
     change: PreparedChange = field(kw_only=True)
-    dry_run: bool = False
     _requirements: dict[str, str] = field(init=False, default_factory=dict)
     _runs: dict[_Kind, int] = field(init=False, default_factory=dict)
 

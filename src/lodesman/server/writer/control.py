@@ -116,6 +116,7 @@ def apart(ranges: Iterable[tuple[int, int]]) -> tuple[range, ...]:
 class RangeAction:
     """Do something to ranges of job ids, which `apart` gave, or another command left. `may` decides on (owner, group, vo).
     `name`: the user, for the events. `most`: a limit of each owner, 0: none. `choice`: which of the jobs; None: all.
+    `dry_run`: only count.
     """
 
     live: Live
@@ -126,6 +127,7 @@ class RangeAction:
     name: str = ""
     most: int = 0
     choice: Choice | None = None
+    dry_run: bool = False
     _owner: str = field(init=False, default="")
     _singles: SingleJobs = field(init=False, default_factory=SingleJobs)
 
@@ -255,6 +257,8 @@ class Control(RangeAction):
             out.refuse(row.id, refusal)
             return
         out.change()
+        if self.dry_run:
+            return
         new = TARGET[self.action]
         if is_bound:
             unbind(tx, self.live, [row.pilot_id or 0], f"job {row.id}: {self.action}")
@@ -341,6 +345,9 @@ class Control(RangeAction):
         if refusal:
             out.refuse(cohort.base + run.start, refusal, count=len(run))
             return
+        if self.dry_run:
+            out.change(len(run))
+            return
         new = TARGET[self.action]
         held = {JobState.HELD: self.admin, JobState.WAITING: False}.get(new, bool(hole.admin_held))
         state = "Moved" if new is JobState.WAITING else new.value
@@ -352,19 +359,19 @@ class Control(RangeAction):
                 template=cohort.template_id,
             )  # fmt: skip
             self.live.queues.run_came_back(tx, cohort.tq_id, len(run))
-        ids = range(cohort.base + run.start, cohort.base + run.stop)
-        self._changed(tx, out, ids, JobState(hole.state), submission=cohort.submission_id)
+        self._changed(tx, out, cohort, run, JobState(hole.state))
 
     def _waiting(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
         if "" not in _MEMBER_FROM[self.action]:
             out.refuse(cohort.base + run.start, self._waits(cohort.tq_id), count=len(run))
             return
-        held = self.admin and self.action == "hold"
-        state = TARGET[self.action].value
+        if self.dry_run:
+            out.change(len(run))
+            return
+        held, state = self.admin and self.action == "hold", TARGET[self.action].value
         cohorts.add_hole(tx, cohort.id, run, state=state, reason=self.reason, admin_held=held)
         self.live.queues.left(tx, cohort.tq_id, len(run))
-        ids = range(cohort.base + run.start, cohort.base + run.stop)
-        self._changed(tx, out, ids, JobState.WAITING, submission=cohort.submission_id)
+        self._changed(tx, out, cohort, run, JobState.WAITING)
 
     def _is_kept(self, admin_held: int) -> bool:
         """Whether the action would let a job run that an administrator held, and the caller is none."""
@@ -382,10 +389,11 @@ class Control(RangeAction):
         return f"it is Held until a queue can run it, and will be released then: {reason}"
 
     def _changed(
-        self, tx: Transaction, out: ControlOutcome, ids: range, old: JobState, *, submission: int
+        self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range, old: JobState
     ) -> None:
+        ids = range(cohort.base + run.start, cohort.base + run.stop)
         data = {"reason": self.reason} if self.reason else {}
         if TARGET[self.action] in TERMINAL:
-            tx.ended.append((submission, ids[0], ids[-1]))
+            tx.ended.append((cohort.submission_id, ids[0], ids[-1]))
         jobs.move_range(tx, self.live.ids, ids, old, TARGET[self.action], **self._by(), **data)
         out.change(len(ids))

@@ -18,7 +18,7 @@ from lodesman.user.cli.status import Question, fetch_submissions
 from lodesman.user.cli.tables import note, say
 from lodesman.user.cli.words import counted
 from lodesman.wire import calls
-from lodesman.wire.job_queries import Action, ControlBody, Selection, SubmissionRow
+from lodesman.wire.job_queries import Action, ControlBody, ControlQuery, Selection, SubmissionRow
 from lodesman.wire.jobs import Controlled, RangeControlled
 from lodesman.wire.vocabulary import JobState
 
@@ -54,14 +54,11 @@ def _command(action: Action, done: str, description: str) -> click.Command:
         if not wanted and choice is None:
             raise click.UsageError(f"Name jobs, or choose them by {CHOICES}.", click.get_current_context())
         if options["dry_run"]:
-            return _preview(session, action, wanted, choice)
+            return _preview(session, ControlBody(action, _given(wanted), "", choice), wanted, done)
         if not options["yes"]:
             _ask(session, action, wanted, choice)
-        given = [(one.first, one.last) for one in wanted]
-        answer = control_whole(session, ControlBody(action, given, options["reason"], choice))
-        missing = any(not one.changed + one.refused for one in answer.ranges or [])
-        failed = FAILED if missing and answer.changed else 0
-        code = CONFLICT if answer.refused and not answer.changed else failed
+        answer = control_whole(session, ControlBody(action, _given(wanted), options["reason"], choice))
+        code = _code(answer)
         session.exit_if_json(answer, code)
         show_outcome(answer, done)
         if choice is not None and not answer.changed + answer.refused:
@@ -91,11 +88,29 @@ def _meant(
     return sum(jobs), f"of {counted(sum(map(bool, jobs)), 'submission')}"
 
 
-def _preview(session: Session, action: Action, wanted: Sequence[Range], choice: Selection | None) -> int:
-    jobs, which = _meant(session, action, wanted, choice)
-    session.exit_if_json({"dry_run": True, "jobs": jobs})
-    say(f"{action} would mean up to {counted(jobs, 'job')} ({which}). Nothing was changed.")
-    return 0
+def _given(wanted: Sequence[Range]) -> list[tuple[int, int]]:
+    return [(one.first, one.last) for one in wanted]
+
+
+def _code(answer: Controlled) -> int:
+    missing = any(not one.changed + one.refused for one in answer.ranges or [])
+    failed = FAILED if missing and answer.changed else 0
+    return CONFLICT if answer.refused and not answer.changed else failed
+
+
+def _preview(session: Session, body: ControlBody, wanted: Sequence[Range], done: str) -> int:
+    """Jobs in ranges are counted by the server as the action would take them, and chosen ones in the list of submissions."""
+    if not wanted:
+        jobs, which = _meant(session, body.action, wanted, body.selection)
+        session.exit_if_json({"dry_run": True, "jobs": jobs})
+        say(f"{body.action} would mean up to {counted(jobs, 'job')} ({which}). Nothing was changed.")
+        return 0
+    answer = control_whole(session, body, ControlQuery(dry_run=True))
+    code = _code(answer)
+    session.exit_if_json({"dry_run": True, "jobs": answer.changed}, code)
+    show_outcome(answer, f"would be {done}")
+    say("Nothing was changed.")
+    return code
 
 
 def _ask(session: Session, action: Action, wanted: tuple[Range, ...], choice: Selection | None) -> None:
@@ -103,13 +118,13 @@ def _ask(session: Session, action: Action, wanted: tuple[Range, ...], choice: Se
         confirm_many(action, *_meant(session, action, wanted, choice))
 
 
-def control_whole(session: Session, body: ControlBody) -> Controlled:
+def control_whole(session: Session, body: ControlBody, query: ControlQuery | None = None) -> Controlled:
     """The server answers after some seconds at the latest, and is asked for the rest until there is none."""
-    answer = session.call(calls.CONTROL, body=body)
+    answer = session.call(calls.CONTROL, query, body)
     while answer.rest:
         body.ranges = answer.rest
         try:
-            more = session.call(calls.CONTROL, body=body)
+            more = session.call(calls.CONTROL, query, body)
         except NotFound:
             break  # of a range that was touched before no job was left
         changed, refused = answer.changed + more.changed, answer.refused + more.refused
