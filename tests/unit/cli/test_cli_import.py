@@ -44,3 +44,13 @@ def test_a_dump_that_is_broken_is_named_with_its_line(lode, tmp_path):
     assert done.err == (
         f"lode: {place}:2:1: 'qname:' is no name of a setting. Make the file anew: qconf -sq all.q > sq.all.q\n"
     )
+
+
+def test_quota_sets_that_could_not_be_added_are_named_with_their_line(lode, tmp_path):
+    rules = "{\n  name a\n  enabled TRUE\n  limit to slots=4\n}\n"
+    (tmp_path / "srqs").write_text(rules * 2)
+    done = lode("import", "gridengine", str(tmp_path), "--to", str(tmp_path / "new"))
+    assert (done.code, done.out, (tmp_path / "new").exists()) == (1, "", False)
+    assert f"{tmp_path / 'srqs'}:7:8: the set a is given twice, first at line 1" in done.err
+    (tmp_path / "srqs").write_text(rules)
+    assert lode("import", "gridengine", str(tmp_path), "--dry-run").code == 0

@@ -108,6 +108,17 @@ def test_dumps_that_cannot_be_read_are_named():
             "'error:' is no name of a setting. Make the file anew: qconf -sconf > sconf",
         ),
         ("sp.smp", "slots 999\n", "There is no pe_name."),
+        (
+            "sq.x",
+            "qname x\nhostlist a\nslots 4\nslots 8\n",
+            "line 4, column 1: slots is given twice, first at line 3.",
+        ),
+        (
+            "sq.x",
+            "qname all.q\nhostlist a\n",
+            "line 1, column 1: qname is all.q, and the file is named sq.x.",
+        ),
+        ("sp.smp", "pe_name mpi\n", "pe_name is mpi, and the file is named sp.smp."),
     ],
 )
 def test_a_dump_that_no_qconf_printed_is_refused_and_makes_no_row(name, text, says):
@@ -134,7 +145,5 @@ def test_a_queue_as_8_1_9_prints_it():
 
 
 def test_dumps_that_make_no_configuration_are_named():
-    with pytest.raises(InvalidConfig, match=r"sq\.b: the queue all\.q is in sq\.a, too"):
-        carried({"sq.a": "qname all.q\nhostlist a\n", "sq.b": "qname all.q\nhostlist b\n"}, "Cluster")
     with pytest.raises(InvalidConfig, match=r"sq\.x: -5 is below 0"):
         carried({"sq.x": "qname x\nhostlist a\nslots -5\n"}, "Cluster")

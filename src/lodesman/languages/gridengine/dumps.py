@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from lodesman.base.errors import InvalidConfig, InvalidRequest, SyntaxFault
 from lodesman.languages.gridengine.files import read_vocabulary
-from lodesman.languages.gridengine.lines import logical_lines
+from lodesman.languages.gridengine.lines import LogicalLine, logical_lines
 from lodesman.languages.gridengine.values import ComplexType, read_value
 from lodesman.languages.gridengine.vocabulary import Vocabulary
 
@@ -116,21 +116,28 @@ def _kind(name: str) -> str:
 
 
 def _values(text: str, source: str) -> dict[str, str]:
-    """The settings of an object by name. Raises SyntaxFault, also for what no `qconf` prints: a line that is no setting, an
-    object without the settings that it has in any dump.
+    """The settings of an object by name. Raises SyntaxFault, also for what no `qconf` prints: a line that is no setting, a
+    setting that comes twice, an object of another name, or without the settings that it has in any dump.
     """
     faults: list[SyntaxFault] = []
-    found = dict[str, str]()
+    found, lines = dict[str, str](), dict[str, LogicalLine]()
     for line in logical_lines(text, faults=faults, source=source):
         key, _, value = line.text.partition(" ") if "\t" not in line.text else line.text.partition("\t")
         if not _SETTING.fullmatch(key):
             raise line.fault(0, f"{key[:60]!r} is no name of a setting", _hint(source))
-        found[key] = value.strip()
+        if key in found:
+            raise line.fault(0, f"{key} is given twice, first at line {lines[key].line}", _hint(source))
+        found[key], lines[key] = value.strip(), line
     if faults:
         raise faults[0]
-    for name in _ALWAYS.get(_kind(source), ()):
+    wanted = _ALWAYS.get(_kind(source), ())
+    for name in wanted:
         if name not in found:
             raise SyntaxFault(f"There is no {name}.", line=1, column=1, hint=_hint(source), source=source)
+    for name in wanted[:1]:
+        if found[name] != source.partition(".")[2]:
+            message = f"{name} is {found[name][:60]}, and the file is named {source}"
+            raise lines[name].fault(0, message, _hint(source))
     return found
 
 
@@ -147,15 +154,8 @@ def _site(
 ) -> Iterator[str]:
     ce = f"site.{_quoted(site)}.ce.gridengine"
     yield f'# Queues of Grid Engine: pilots are sent by qsub -q QUEUE.\n[{ce}]\nBackend = "gridengine"\n'
-    known: dict[str, str] = {}
     for queue in queues:
-        name = queue.get("qname", queue[""].partition(".")[2])
-        if name in known:
-            raise InvalidConfig(
-                f"{queue['']}: the queue {name} is in {known[name]}, too.", hint="Leave out one of the two."
-            )
-        known[name] = queue[""]
-        yield f"\n[{ce}.queue.{_quoted(name)}]\n"
+        yield f"\n[{ce}.queue.{_quoted(queue['qname'])}]\n"
         try:
             parameters = list(_parameters(queue, words, left))
         except InvalidConfig as fault:

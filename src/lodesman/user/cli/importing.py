@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import click
@@ -42,6 +42,7 @@ def _gridengine(session: Session, /, *, dumps: Path, target: Path, site: str, dr
     names = sorted(one for one in dumps.iterdir() if one.is_file() and not one.name.startswith("."))
     try:
         found = carried({one.name: read_native(one).text for one in names}, site)
+        _check_quotas(found.files)
     except SyntaxFault as fault:
         if session.as_json:
             raise
@@ -64,6 +65,19 @@ def _gridengine(session: Session, /, *, dumps: Path, target: Path, site: str, dr
     show_table(_COLUMNS, ((one.file, one.setting, one.reason) for one in found.left_out), apart=True)
     for line in _next(found.files, target):
         note(line)
+
+
+def _check_quotas(files: Mapping[str, str]) -> None:
+    """Raises SyntaxFault for quota sets that a server with these files would refuse."""
+    from lodesman.languages.gridengine.files import read_vocabulary
+    from lodesman.languages.quota.reading import read_quota_sets
+
+    faults: list[SyntaxFault] = []
+    complexes = {name: text for name, text in files.items() if name == "gridengine/sc"}
+    words = read_vocabulary(complexes, faults=faults)
+    read_quota_sets(files.get("quotas.rqs", ""), words.complexes, faults=faults, source="srqs")
+    if faults:
+        raise faults[0]
 
 
 def _next(files: Collection[str], target: Path) -> list[str]:
