@@ -194,6 +194,7 @@ class MainReason(StrEnum):
     PILOTS_FAIL = "pilots-do-not-start"
     NODE_FAULT = "node-fault"
     UNREACHED = "pilots-do-not-reach-the-server"
+    HOST_SHUT = "host-shut"
     NEXT = "next"
     LIMITED = "limited"
     OVER_LIMIT = "over-limit"

@@ -64,6 +64,7 @@ OF_JOBS: Final[Mapping[MainReason, str]] = {
     MainReason.PILOTS_FAIL: _MEND,
     MainReason.NODE_FAULT: _MEND,
     MainReason.UNREACHED: NOT_REACHED,
+    MainReason.HOST_SHUT: "an administrator: lode host open",
     MainReason.NEXT: NO_ACTION,
     MainReason.LIMITED: _LIMITED,
     MainReason.OVER_LIMIT: _RAISES,

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from lodesman.decide.explain.verdict import counted
 from lodesman.wire.nodes import ClosedQueues, Closing
-from lodesman.wire.why_jobs import JobStep
+from lodesman.wire.why_jobs import JobPilots, JobStep
 
 _SHOWN: Final = 5
 _MINUTE: Final = 60
@@ -29,13 +29,27 @@ def longest_minutes(asked: int, takes: Callable[[int], bool]) -> int:
 def closings_text(found: Iterable[Closing], minutes: int, now: float) -> str:
     """Why no pilot takes a job of queues that are all closed, or are to be; `minutes`: of the longest job that one takes."""
     closings = list(found)
-    names = "; ".join(f"{one.node} is {one.text_at(now)}" for one in closings[:2])
+    names = closings_named(closings, now)
     ahead = sum(one.is_ahead(now) for one in closings)
     if not ahead:
         return f"no pilot is there and all of them are closed: {names}"
     which = "are to be closed" if ahead == len(closings) else "are closed, or are to be"
     pilots = "its CPUTime is longer than the time left" if minutes else "no pilot is there that could run it"
     return f"{pilots}, no pilot is sent that could still run then, and all of them {which}: {names}{_still(minutes)}"
+
+
+def kept_slots_text(keeping: Iterable[Closing], pilots: JobPilots, now: float) -> str:
+    """Why a job waits beside free slots to which no pilot is sent since these closings are announced."""
+    busy, coming = counted(pilots.usable_busy, "running pilot"), counted(pilots.usable_waiting, "pilot")
+    last = f"{busy} may take it, if a job there ends in time"
+    if not pilots.usable_busy:
+        last = f"{coming} on the way may take it, if in time"
+    return f"no pilot is free, and none is sent to the slots that are: {closings_named(keeping, now)}; {last}"
+
+
+def closings_named(found: Iterable[Closing], now: float) -> str:
+    """The first closings, with who ordered them and why."""
+    return "; ".join(f"{one.node} is {one.text_at(now)}" for one in [*found][:2])
 
 
 def _still(minutes: int) -> str:

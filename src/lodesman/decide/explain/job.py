@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 from lodesman.decide.explain import verdict
-from lodesman.decide.explain.closing import closings_step, closings_text
+from lodesman.decide.explain.closing import closings_named, closings_step, closings_text, kept_slots_text
 from lodesman.decide.explain.facts import not_sent_gate
 from lodesman.decide.explain.job_facts import JobFacts
+from lodesman.decide.explain.job_who import who_changes
 from lodesman.decide.explain.verdict import ago, counted, excluded, lasting, sentence
 from lodesman.decide.masks.bits import bits, passing
 from lodesman.decide.matching import parts_of
@@ -46,6 +47,7 @@ _SUMMARIES: Final[Mapping[MainReason, str]] = {
     MainReason.PILOTS_FAIL: ", but pilots do not start there: {failing}",
     MainReason.NODE_FAULT: ", but pilots leave there, since their nodes are of no use: {failing}",
     MainReason.UNREACHED: ", but its pilots do not reach this server: {unreached}",
+    MainReason.HOST_SHUT: ", but hosts of its pilots get no jobs: {shut}",
     MainReason.PILOT_EXPECTED: "; the director may send pilots there and is expected to",
 }
 """What follows the number of queues that can run it; for all others it is _PILOTS_COME."""
@@ -63,7 +65,7 @@ def explain_job(facts: JobFacts) -> answers.JobExplained:
         verdict=verdict.verdict_of(reason),
         main_reason=reason,
         summary=verdict.with_fault(_summary(facts, reason), facts.server_fault),
-        who=facts.who,
+        who=who_changes(facts),
         chain=list(_chain(facts, share)),
         queues=facts.exclusions.summary(),
         share=share,
@@ -120,7 +122,7 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
             yield closings_step(
                 facts.closings,
                 facts.eligible,
-                may_run=facts.pilots.any_usable,
+                may_run=facts.pilots.any_usable and not facts.is_kept,
                 now=facts.now,
                 minutes=facts.shorter,
             )
@@ -312,11 +314,12 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
         return f"{queues}, and it {facts.waits_for}{facts.start_text and f'; {facts.start_text}'}."
     text = _SUMMARIES.get(reason, _PILOTS_COME).format(
         pilots=facts.pilots,
-        closings=closings_text((one for one, _ in facts.closings), facts.shorter, facts.now),
+        closings=_closings(facts),
         gates="; ".join(f"{one.text} ({counted(one.queues, 'queue')})" for one in _closed(facts)[:2]),
         refusals=facts.refusals_text,
         failing=facts.failing_text,
         unreached=facts.unreached_text,
+        shut=facts.shut_hosts.text(facts.exclusions.config, facts.eligible, facts.now),
         sites=_sites(facts),
         undecided=facts.undecided(),
         before="1 job is" if facts.turn.before == 1 else f"{facts.turn.before:,} jobs are",
@@ -325,6 +328,12 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
         busy="a running pilot" if busy == 1 else f"one of {busy} running pilots",
     )
     return f"{queues}{text}."
+
+
+def _closings(facts: JobFacts) -> str:
+    if facts.is_kept:
+        return kept_slots_text(facts.keeping, facts.pilots, facts.now)
+    return closings_text((one for one, _ in facts.closings), facts.shorter, facts.now)
 
 
 def _share(facts: JobFacts) -> JobShare:
@@ -356,6 +365,8 @@ def _start_text(facts: JobFacts) -> str:
     known = (
         f"; of {counted(slots, 'slot')} of these queues {free or 'none'} {'is' if free < 2 else 'are'} free"
     )
+    if facts.keeping:
+        known += f", and no pilot is sent there: {closings_named(facts.keeping, facts.now)}"
     told = facts.start_text or f"when it starts is not known: {facts.no_estimate}"
     return f"{known if slots else ''}; {told}"
 

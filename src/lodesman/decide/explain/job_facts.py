@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, NamedTuple
 
 from lodesman.decide.director.site_mask import SiteMask
-from lodesman.decide.explain import actors
-from lodesman.decide.explain.closing import who_shortens
 from lodesman.decide.explain.facts import NOT_ASKED, Capacity, Failing, Gate, SnapshotFacts
 from lodesman.decide.explain.pilot import Unreached
-from lodesman.decide.explain.starts import FreedSlots, Measured, estimate
+from lodesman.decide.explain.shut_hosts import NONE_SHUT, ShutHosts
+from lodesman.decide.explain.starts import Started
 from lodesman.decide.explain.turns import SOON_SECONDS, Turn, VOSlots
 from lodesman.decide.explain.verdict import (
     OF_LIMITS,
     SHUT_OUT,
     STARTS_IN_TURN,
     LimitMasks,
+    StoppedPilots,
     between,
     count_next,
     counted,
@@ -27,45 +26,15 @@ from lodesman.decide.explain.verdict import (
     span,
     verdict_of,
 )
-from lodesman.decide.masks.bits import Plane, bits, mask_of, passing
+from lodesman.decide.masks.bits import Plane, mask_of, passing
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import QueueId
 from lodesman.decide.submission import Exclusions
 from lodesman.wire.jobs import HeldBy
 from lodesman.wire.nodes import Closing
 from lodesman.wire.service import Limited
-from lodesman.wire.vocabulary import MainReason, PoolOutcome
+from lodesman.wire.vocabulary import MainReason
 from lodesman.wire.why_jobs import Holding, JobPilots, StartEstimate
-
-_PASSING: Final = frozenset({PoolOutcome.FULL, PoolOutcome.DISABLED})
-
-
-class Started(NamedTuple):
-    """Job starts lately: of a task queue, and of its group, of which the task queue gets a part. What becomes free in the
-    pilots that may take its jobs, and where its own jobs run.
-    """
-
-    own: Measured
-    group: Measured
-    part: float
-    slots: FreedSlots
-    limited: FreedSlots
-
-    def estimate(self, turn: Turn, *, limited: bool) -> StartEstimate | None:
-        """When a job starts that waits for its turn, or behind a limit for others of its task queue; None if unknown."""
-        jobs, slots = turn.ahead + 1, self.limited if limited else self.slots
-        part, others = (1.0, 0) if limited else (turn.part, turn.others)
-        found = slots.start(jobs, part=part, others=others) if slots.jobs else None
-        if found is not None:
-            return StartEstimate(
-                *found,
-                max(0, self.own.starts),
-                self.own.seconds,
-                running=slots.jobs,
-                job_seconds=slots.job_seconds,
-            )
-        by_group = estimate(jobs / self.part, self.group) if self.part > 0 and not limited else None
-        return estimate(jobs, self.own) or by_group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +47,8 @@ class JobFacts(SnapshotFacts):
     None if unknown. `parents`: the jobs that it waits for, in words, and those of them that are held. `limits`: those that
     keep it from starting, at some places or at all. `started`: the starts of its task queue, and of its group, which gives
     it a `part` of them. `taken`: of its submission, where it has `AtMost`. `shorter`: while a closing is announced, the
-    minutes of the longest job like it that a pilot takes. `unreached`: pilots that run and do not reach the server.
+    minutes of the longest job like it that a pilot takes. `elsewhere`: a pilot may take it where no closing is announced.
+    `unreached`: pilots that run and do not reach the server.
     """
 
     exclusions: Exclusions
@@ -103,6 +73,8 @@ class JobFacts(SnapshotFacts):
     started: Started
     taken: int = 0
     shorter: int = 0
+    elsewhere: bool = False
+    shut_hosts: ShutHosts = NONE_SHUT
     unreached: Mapping[QueueId, Unreached] = field(default_factory=dict)
 
     @cached_property
@@ -136,6 +108,39 @@ class JobFacts(SnapshotFacts):
         return self.mask.closed(config.table.queues, self.now, config.lives)
 
     @cached_property
+    def keeping(self) -> list[Closing]:
+        """What keeps pilots from free slots where they could run it: closings of now, and announced ones."""
+        key = self.exclusions.key
+        return [
+            one for one, mask in self.closings if self.slots and self.slots.fills(key, mask & self._fillable)
+        ]
+
+    @property
+    def kept(self) -> int:
+        """The jobs like it that pilots would start in free slots, if no closing were announced; 0 if a pilot may take it
+        where none is.
+        """
+        if self.elsewhere or self.refusals or self.slots is None or not self.pilots.any_usable:
+            return 0
+        config = self.exclusions.config
+        ahead = self.mask.announced(config.table.queues, self.now, config.lives)
+        return self.slots.fills(self.exclusions.key, ahead & self._fillable)
+
+    @cached_property
+    def _failing(self) -> StoppedPilots:
+        away = self._mask(self.unreached) if self.pilots.unreached else 0
+        shut = self.shut_hosts.queues(self.exclusions.config)
+        return self.snapshot.director.failing_of(self.exclusions.config, away)._replace(shut=shut)
+
+    @property
+    def _fillable(self) -> int:
+        """The queues to which pilots could be sent for it, but for closings and the number of those that are there."""
+        unsent = 0 if self.capacity is None else self.capacity.unsent
+        return self.fitting & ~(
+            self.gated | self.limited | unsent | self._failing.queues | self._failing.shut
+        )
+
+    @cached_property
     def fitting(self) -> int:
         """The eligible queues that the ads of their sites do not exclude."""
         return passing(self.misfits, self.eligible)
@@ -143,9 +148,8 @@ class JobFacts(SnapshotFacts):
     @cached_property
     def open_here(self) -> int:
         """The eligible queues that have free capacity for its pilots, as far as known."""
-        return (
-            self.fitting & ~self.closed & ~self.limited & (0 if self.capacity is None else self.capacity.open)
-        )
+        has_room = 0 if self.capacity is None else self.capacity.open
+        return self.fitting & has_room & ~(self.closed | self.limited | self._failing.shut)
 
     @cached_property
     def limited(self) -> int:
@@ -160,13 +164,6 @@ class JobFacts(SnapshotFacts):
     def gates(self) -> list[tuple[Gate, int]]:
         """What leaves eligible queues no free capacity, with these queues; most queues first."""
         return [] if self.capacity is None else self.capacity.gates(self.eligible, self.closings, self.now)
-
-    @property
-    def openers(self) -> Iterator[str]:
-        """The gates as `who_opens` knows them."""
-        offers = self.exclusions.config.by_bit
-        for gate, mask in self.gates:
-            yield actors.opener_of(gate.name, gate.text, {offers[bit].backend for bit in bits(mask)})
 
     @cached_property
     def failing(self) -> list[tuple[QueueId, Failing]]:
@@ -202,17 +199,6 @@ class JobFacts(SnapshotFacts):
         queue, one = max(found, key=lambda pair: pair[1].pilots)
         more = f"; nor have those of {counted(len(found) - 1, 'other queue')}" if found[1:] else ""
         return f"{queue}: {one.text(self.now)}{more}"
-
-    @property
-    def failing_backends(self) -> set[str]:
-        """Where the pilots of these were sent."""
-        return {offer.backend for queue, _ in self.failing if (offer := self.exclusions.config.offer(queue))}
-
-    @property
-    def named_settings(self) -> list[str]:
-        """The settings of the server that these pilots name."""
-        words = (one.reason for _, one in self.failing)
-        return actors.settings_named(words, self.snapshot.director.settings)
 
     @cached_property
     def refusals(self) -> Sequence[tuple[str, str]]:
@@ -303,7 +289,6 @@ class JobFacts(SnapshotFacts):
     def reason(self) -> MainReason:
         """The judgement."""
         decision, capacity = self.decision, self.capacity
-        away = self._mask(self.unreached) if self.pilots.unreached else 0
         reason = judge_with_sites(
             self.eligible,
             None if capacity is None else capacity.open,
@@ -311,7 +296,7 @@ class JobFacts(SnapshotFacts):
             turn=self.turn,
             sendable=self.sendable,
             closed=self.closed,
-            failing=self.snapshot.director.failing_of(self.exclusions.config, away),
+            failing=self._failing._replace(kept=self.kept),
             unsent=0 if capacity is None else capacity.unsent,
             gated=self.gated,
             limits=LimitMasks(self.limited, self._mask(self.limits.never)),
@@ -326,6 +311,11 @@ class JobFacts(SnapshotFacts):
             (self.is_behind and reason not in SHUT_OUT, MainReason.AT_MOST),
         )
         return next((found for holds, found in in_order if holds), reason)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether closings are why it waits, though pilots are there that may take it."""
+        return self.reason is MainReason.CLOSED and self.pilots.any_usable
 
     @property
     def is_behind(self) -> bool:
@@ -360,39 +350,3 @@ class JobFacts(SnapshotFacts):
         return (
             f"until one of its submission ends{before}: AtMost = {most}, of which {self.taken} are under way"
         )
-
-    @property
-    def who(self) -> str:
-        """Who can change that it waits, with its number where a command needs one."""
-        return self._who if self.job is None else self._who.replace("JOBS", str(self.job))
-
-    @property
-    def _who(self) -> str:
-        reason, closings = self.reason, [one for one, _ in self.closings]
-        if reason is MainReason.HELD and self.held:
-            return actors.OF_HELD[self.held.by]
-        if reason in OF_LIMITS:
-            return actors.who_makes_room(self.limits.buckets, never=self.reason is MainReason.OVER_LIMIT)
-        if reason is MainReason.WAITS_FOR_JOBS:
-            return actors.who_ends_parents(self.held_parents)
-        if reason in (MainReason.CLOSED, MainReason.NO_ROOM):
-            gates, settings = ((), ()) if reason is MainReason.CLOSED else (self.openers, self.named_settings)
-            opens = actors.who_opens(gates, closings, settings)
-            return (
-                who_shortens(self.shorter, opens)
-                if any(one.is_ahead(self.now) for one in closings)
-                else opens
-            )
-        if reason in (MainReason.PILOTS_FAIL, MainReason.NODE_FAULT):
-            is_open = any(one.is_open for _, one in self.failing)
-            return actors.who_mends(self.failing_backends, self.named_settings, is_open=is_open)
-        unknown = self.exclusions.key.submission_pools and not self.is_pool_full
-        if reason is MainReason.NO_SUBMISSION_POOL and unknown:
-            return "you, by naming other submission pools; or the server administrator, by configuring them"
-        is_unwanted = reason is MainReason.SITE_GATE and not self.fitting
-        return actors.NOT_ADVERTISED if is_unwanted else actors.OF_JOBS[reason]
-
-    @property
-    def is_pool_full(self) -> bool:
-        """Whether a submission pool takes no pilots for it for some time only."""
-        return any(outcome in _PASSING for _, outcome in self.refusals)

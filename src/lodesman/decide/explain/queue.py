@@ -68,7 +68,8 @@ class QueueFacts(SnapshotFacts):
     `live`: our pilots there by state; `sent`: the last ones sent there. `closings`: what lets no pilot be sent there, the
     widest first; `announced`: what is going to close it.
     `limited`: the task queues that limits keep from starting there, `never_start` those where they do whatever ends;
-    `full`: those whose submissions let no more jobs start.
+    `full`: those whose submissions let no more jobs start. `shut_host`: why its only host gets no jobs and who can
+    open it, '' if it gets some.
     """
 
     place: QueueId
@@ -88,6 +89,7 @@ class QueueFacts(SnapshotFacts):
     never_start: frozenset[int] = frozenset()
     full: frozenset[int] = frozenset()
     unreached: Unreached | None = None
+    shut_host: tuple[str, str] = ("", "")
     announced: Sequence[Closing] = ()
 
     @cached_property
@@ -163,6 +165,8 @@ class QueueFacts(SnapshotFacts):
     @property
     def unstarted(self) -> str:
         """That its last pilots did not start, and why, or do not reach the server; '' if it is not so."""
+        if self.shut_host[0]:
+            return self.shut_host[0]
         if self.unreached is not None:
             return self.unreached.text(self.now)
         newest = None if self.live.get(PilotState.RUNNING) else next(iter(self.sent), None)
@@ -226,7 +230,8 @@ def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
     elif reason is QueueReason.LIMITED and dict(facts.kept)[reason] <= facts.never_start:
         who = actors.NO_END_HELPS
     elif facts.fails:
-        who = actors.NOT_REACHED if facts.unreached else actors.who_mends(backends, named)
+        mends = actors.NOT_REACHED if facts.unreached else actors.who_mends(backends, named)
+        who = facts.shut_host[1] or mends
     at = facts.age(facts.snapshot.at) or 0.0
     return answers.QueueExplained(
         **facts.place._asdict(),

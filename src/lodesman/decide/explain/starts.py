@@ -14,6 +14,7 @@ from itertools import accumulate, pairwise
 from math import exp, log, sqrt
 from typing import Final, NamedTuple
 
+from lodesman.decide.explain.turns import Turn
 from lodesman.wire.why_jobs import StartEstimate
 
 _Z: Final = 1.75
@@ -325,3 +326,31 @@ def _f_quantile(z: float, up: float, down: float) -> float:
     square = y * y - z * z * b
     root = (x * y + z * sqrt(a * y * y + b * x * x - z * z * a * b)) / square
     return max(0.0, root) ** 3
+
+
+class Started(NamedTuple):
+    """Job starts lately: of a task queue, and of its group, of which the task queue gets a part. What becomes free in the
+    pilots that may take its jobs, and where its own jobs run.
+    """
+
+    own: Measured
+    group: Measured
+    part: float
+    slots: FreedSlots
+    limited: FreedSlots
+
+    def estimate(self, turn: Turn, *, limited: bool) -> StartEstimate | None:
+        """When a job starts that waits for its turn, or behind a limit for others of its task queue; None if unknown."""
+        jobs, slots = turn.ahead + 1, self.limited if limited else self.slots
+        part, others = (1.0, 0) if limited else (turn.part, turn.others)
+        found = slots.start(jobs, part=part, others=others) if slots.jobs else None
+        if found is not None:
+            return StartEstimate(
+                *found,
+                max(0, self.own.starts),
+                self.own.seconds,
+                running=slots.jobs,
+                job_seconds=slots.job_seconds,
+            )
+        by_group = estimate(jobs / self.part, self.group) if self.part > 0 and not limited else None
+        return estimate(jobs, self.own) or by_group

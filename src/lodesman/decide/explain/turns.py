@@ -21,6 +21,7 @@ from lodesman.decide.matching import GroupShare, TaskQueueKey, parts_of
 from lodesman.decide.matching.policy import VOConfig
 from lodesman.decide.matching.shares import DEFAULT_GROUP, priority_weight
 from lodesman.wire.nodes import QueueId
+from lodesman.wire.vocabulary import ClampName
 
 SOON_SECONDS: Final = 60.0
 
@@ -80,18 +81,27 @@ class QueueSlots(Struct, frozen=True):
 class VOSlots(Struct, frozen=True, kw_only=True):
     """The CE queues of a VO as masks. `sendable`: by the number of pilots that the director may send there and that start
     within a minute, and their size. `slots` and `free` slots: by their number; those that are unknown are left out.
-    `most`: the pilots that the director is expected to send at once.
+    `most`: the pilots that the director is expected to send at once. `unfilled`: by the number of free slots for which no
+    pilot waits, and the size of one, where nothing but closings kept the director from sending some.
     """
 
     sendable: Mapping[tuple[int, Size], int]
     slots: Mapping[int, int]
     free: Mapping[int, int]
     most: float
+    unfilled: Mapping[tuple[int, Size], int] = {}
 
     def starts(self, key: TaskQueueKey, queues: int) -> int:
         """The jobs of a task queue that pilots sent to these queues would start within a minute."""
+        return self._starts(self.sendable, key, queues)
+
+    def fills(self, key: TaskQueueKey, queues: int) -> int:
+        """The same of pilots in the free slots of these queues, if no closing kept any from being sent there."""
+        return self._starts(self.unfilled, key, queues)
+
+    def _starts(self, pilots_of: Mapping[tuple[int, Size], int], key: TaskQueueKey, queues: int) -> int:
         found, largest = 0, 0
-        for (pilots, size), mask in self.sendable.items():
+        for (pilots, size), mask in pilots_of.items():
             count, jobs = (mask & queues).bit_count(), size.jobs(key)
             if count and jobs:
                 found, largest = found + count * pilots * jobs, max(largest, jobs)
@@ -116,17 +126,29 @@ def vo_slots(
     sendable: list[tuple[tuple[int, Size], int]] = []
     slots: list[tuple[int, int]] = []
     free: list[tuple[int, int]] = []
+    unfilled: list[tuple[tuple[int, Size], int]] = []
     for bit, offer in config.by_bit.items():
         room = rooms.get("/".join(offer.queue))
         there = QueueSlots.of(room, own.get(offer.queue, _NONE))
         left = 0 if room is None else max(0, room.get("left", room["room"]))
         soon = there.starting(left) - there.starting() if left else 0
+        size = Size(offer.request.cores, offer.request.memory_mb)
         if soon > 0:
-            sendable.append(((soon, Size(offer.request.cores, offer.request.memory_mb)), bit))
+            sendable.append(((soon, size), bit))
+        more = (there.free or 0) - there.own.waiting
+        if more > 0 and (left or _only_closed(room)):
+            unfilled.append(((more, size), bit))
         if there.free is not None and there.slots is not None:
             slots.append((there.slots, bit))
             free.append((there.free, bit))
-    return VOSlots(sendable=masks(sendable), slots=masks(slots), free=masks(free), most=most)
+    return VOSlots(
+        sendable=masks(sendable), slots=masks(slots), free=masks(free), most=most, unfilled=masks(unfilled)
+    )
+
+
+def _only_closed(room: Mapping[str, Any] | None) -> bool:
+    """Whether a closing, which is the first of the limits, left a queue no free capacity."""
+    return any(name == ClampName.CLOSED for name, *_ in (room or {}).get("clamps", ()))
 
 
 _NONE: Final = PilotsThere()

@@ -48,6 +48,7 @@ SHUT_OUT: Final = frozenset(
         MainReason.PILOTS_FAIL,
         MainReason.NODE_FAULT,
         MainReason.UNREACHED,
+        MainReason.HOST_SHUT,
         MainReason.SITE_GATE,
         MainReason.NO_SUBMISSION_POOL,
         MainReason.LIMITED,
@@ -96,11 +97,30 @@ def judge_job(
 
 class StoppedPilots(NamedTuple):
     """The queues where pilots do not start, or from where they do not reach the server, and those of them where they leave
-    since their nodes are of no use.
+    since their nodes are of no use. `kept`: the jobs like it that pilots would start in free slots, if no closing were
+    announced there. `shut`: the queues whose only host gets no jobs.
     """
 
     queues: int = 0
     by_nodes: int = 0
+    kept: int = 0
+    shut: int = 0
+
+    def stop(self, reason: MainReason, pilots: JobPilots, sent: int) -> MainReason:
+        """Why pilots that are sent to these queues take no job, if they do not; else the `reason`."""
+        joined = pilots.usable_idle or pilots.usable_busy
+        if reason in _BY_NEW_PILOTS and not joined and sent and not sent & ~self.queues:
+            at_nodes = MainReason.PILOTS_FAIL if sent & ~self.by_nodes else MainReason.NODE_FAULT
+            return MainReason.UNREACHED if pilots.unreached else at_nodes
+        is_shut = pilots.shut or (sent and not sent & ~self.shut)
+        return MainReason.HOST_SHUT if reason is MainReason.NO_ROOM and is_shut else reason
+
+    def keep(
+        self, reason: MainReason, pilots: JobPilots, turn: Turn | None, sendable: int = 0, **_: Any
+    ) -> bool:
+        """Whether a job in its turn waits only since its pilots are kept from free slots."""
+        coming = pilots.free_starts + pilots.soon_starts + sendable
+        return bool(self.kept and turn and reason in STARTS_IN_TURN and turn.is_next(coming + self.kept))
 
 
 class LimitMasks(NamedTuple):
@@ -120,27 +140,25 @@ def judge_with_sites(
 ) -> MainReason:  # fmt: skip
     """The same where sites take no pilots for it in the `gated` queues, none start in the `failing` ones, and none are sent
     to the `unsent` ones, such as those where pilots are started by hand. Pilots where limits keep it from starting are not
-    counted.
+    counted. What a closing keeps from starting counts for a job whose `turn` is given.
     """
     limited, never = limits
-    left = None if open_queues is None else open_queues & ~gated & ~limited
+    left = None if open_queues is None else open_queues & ~(gated | limited | failing.shut)
     reason = judge_job(eligible, left, pilots, closed=closed, **more)
+    if failing.keep(reason, pilots, **{"turn": None} | more):
+        return MainReason.CLOSED
     if reason is not MainReason.IMPOSSIBLE and not pilots.any_usable and not eligible & ~never:
         return MainReason.OVER_LIMIT  # whatever else opens
     usable = eligible & ~closed & ~gated
     if reason is MainReason.NO_ROOM and not usable:
         return MainReason.SITE_GATE
-    joined = pilots.usable_idle or pilots.usable_busy
-    sent = usable & ~unsent
-    at_nodes = MainReason.PILOTS_FAIL if sent & ~failing.by_nodes else MainReason.NODE_FAULT
-    stopped = MainReason.UNREACHED if pilots.unreached else at_nodes
-    fails = reason in _BY_NEW_PILOTS and not joined and sent and not sent & ~failing.queues
+    stopped = failing.stop(reason, pilots, usable & ~unsent)
     if reason is MainReason.IMPOSSIBLE or pilots.any_usable or not (limited or pilots.limited):
-        return stopped if fails else reason
+        return stopped
     waits = pilots.limited or usable & (open_queues or 0) & limited & ~never
     if not eligible & ~limited or (reason is MainReason.NO_ROOM and waits):
         return MainReason.LIMITED
-    return stopped if fails else reason
+    return stopped
 
 
 def count_next(jobs: int, reason: Callable[[int], MainReason]) -> int:

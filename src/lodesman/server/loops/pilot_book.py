@@ -21,7 +21,7 @@ from lodesman.decide.matching import ResourceRequest, TaskQueueKey
 from lodesman.decide.matching.tables import RequestTable
 from lodesman.decide.resources import MANUAL
 from lodesman.server.loops.left_out import Item, StepPass, task_queue
-from lodesman.server.loops.traffic import PilotTraffic, is_whole
+from lodesman.server.loops.traffic import PilotTraffic, is_whole, known_shut
 from lodesman.server.store import Reader
 from lodesman.server.store.read.pilots import (
     LivePilot,
@@ -56,11 +56,8 @@ class Barred(NamedTuple):
     @classmethod
     def of(cls, limits: Limited) -> Barred:
         """Of one task queue."""
-        return (
-            cls(limits.pilots, frozenset(limits.queues), frozenset(limits.never))
-            if limits.buckets
-            else NOWHERE
-        )
+        found = cls(limits.pilots, frozenset(limits.queues), frozenset(limits.never))
+        return found if limits.buckets else NOWHERE
 
 
 NOWHERE: Final = Barred()
@@ -109,14 +106,15 @@ class PilotBook:
 
     def refresh(
         self, db: Reader, now: float, rooms: Mapping[str, Mapping[str, Any]] | None = None, *,
-        mask: SiteMask = NOTHING_CLOSED, left: StepPass | None = None,
+        mask: SiteMask = NOTHING_CLOSED, left: StepPass | None = None, shut: Collection[str] = (),
     ) -> None:  # fmt: skip
         """Read who lives; only pilots that are new, have joined since or whose queue has changed are read whole. `rooms`: of
-        CE queues, in the director's last record. `left`: where pilots are named that cannot be handled.
+        CE queues, in the director's last record. `left`: where pilots are named that cannot be handled. `shut`: the sites
+        where local pilots get no jobs.
         """
         left = left or StepPass("pilots", {})
         before, self._mask = self._mask, mask
-        rows, known = pilots_in_short(db), self._slots
+        rows, known = known_shut(pilots_in_short(db), shut), self._slots
         soon, attempts = self._traffic.take(rows, rooms or {}, now), running_attempts(db)
         held = self._held_by(db, attempts, left)
         changed = [

@@ -72,9 +72,11 @@ class _Now(NamedTuple):
 
     configs: Mapping[str, VOConfig]
     closed: Mapping[str, int]
+    announced: Mapping[str, int]
     failing: Mapping[str, Sequence[StoppedPilots]]
     slots: Mapping[str, VOSlots | None]
     drained: DrainedNodes | None
+    leaving: DrainedNodes
     by_ads: Mapping[str, int]
     iteration: RecordedIteration | None
     snapshot: Snapshot
@@ -180,20 +182,25 @@ class MainReasons:
         """What all go by now; VOs that it cannot be found out for are left out."""
         keeper, now = self._keeper, self._now
         away = mask_of(policy.bits[one] for one in keeper.pilots.unreached if one in policy.bits)
-        configs, closed, failing, slots = {}, {}, {}, {}
+        configs, closed, announced, failing, slots = {}, {}, {}, {}, {}
         for vo in {key.vo for _, key, _ in snapshot.waiting}:
             with left.item(Item("VO", vo)):
                 one = policy.vo_config(vo)
                 closed[vo] = mask.closed(one.table.queues, now, one.lives)
-                failing[vo] = [snapshot.director.failing_of(one, some) for some in (0, away)]
+                announced[vo] = mask.announced(one.table.queues, now, one.lives)
+                shut = keeper.shut_hosts.queues(one)
+                found = (snapshot.director.failing_of(one, some) for some in (0, away))
+                failing[vo] = [stopped._replace(shut=shut) for stopped in found]
                 slots[vo] = keeper.vo_slots(one, now)
                 configs[vo] = one
         return _Now(
             configs,
             closed,
+            announced,
             failing,
             slots,
             mask.drained(now),
+            mask.leaving(now),
             self._unfit(),
             snapshot.decision(now),
             snapshot,
@@ -209,21 +216,32 @@ class MainReasons:
         capacity = None if iteration is None else iteration.capacity(found.config)
         open_queues = None if capacity is None else capacity.open
         limits, there = self._limits.masks(tq_id), now.slots[key.vo]
-        sent_to = eligible & (open_queues or 0) & ~(closed | unfit | limits.queues)
-        pilots = self._keeper.pilots.usable(
-            key, served, now=self._now, alike=served and (key.vo, served.mask), drained=now.drained,
+        shut = now.failing[key.vo][0].shut
+        sent_to = eligible & (open_queues or 0) & ~(closed | unfit | limits.queues | shut)
+        usable = partial(
+            self._keeper.pilots.usable, key, served, now=self._now, alike=served and (key.vo, served.mask),
             barred=self._limits.barred(tq_id, policy.bits),
         )  # fmt: skip
+        pilots = usable(drained=now.drained)
+        gated = unfit | (0 if iteration is None else iteration.gated(tq_id, found.config, eligible))
+        unsent = 0 if capacity is None else capacity.unsent
+        failing = now.failing[key.vo][bool(pilots.unreached)]
+        fillable = (
+            eligible & now.announced[key.vo] & ~(gated | limits.queues | unsent | failing.queues | shut)
+        )
+        refused = iteration is not None and bool(iteration.refusals(tq_id, now.snapshot.director.full))
+        kept = there.fills(key, fillable) if there and fillable and pilots.any_usable and not refused else 0
+        kept = 0 if kept and usable(drained=now.leaving).any_usable else kept
         iterates_soon = there and now.snapshot.iterates_soon(self._now)
         return partial(
             judge_with_sites, eligible, open_queues, pilots,
             sendable=there.starts(key, sent_to) if there and iterates_soon else 0,
             closed=closed,
-            failing=now.failing[key.vo][bool(pilots.unreached)],
-            unsent=0 if capacity is None else capacity.unsent,
+            failing=failing._replace(kept=kept),
+            unsent=unsent,
             limits=limits,
-            gated=unfit | (0 if iteration is None else iteration.gated(tq_id, found.config, eligible)),
-            refused=iteration is not None and bool(iteration.refusals(tq_id, now.snapshot.director.full)),
+            gated=gated,
+            refused=refused,
             sends=iteration is None or iteration.sends,
         )  # fmt: skip
 

@@ -6,6 +6,7 @@ the size of the installation; the more a refresh costs, the rarer it is.
 
 from __future__ import annotations
 
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.explain.facts import DirectorNow, RecordedIteration, Snapshot, Waiting, fresh_seconds
+from lodesman.decide.explain.shut_hosts import NONE_SHUT, ShutHosts
 from lodesman.decide.explain.survey import ALL, Survey, WaitingTaskQueues
 from lodesman.decide.explain.turns import SOON_SECONDS, Contest, VOSlots, vo_slots
 from lodesman.decide.matching import ResourceRequest, TaskQueueKey
@@ -30,12 +32,14 @@ from lodesman.server.loops.pilot_book import PilotBook
 from lodesman.server.loops.traffic import JobsOfLate, StartsOfLate
 from lodesman.server.store import Reader
 from lodesman.server.store.director import iteration_after, iteration_at
+from lodesman.server.store.hosts import records
 from lodesman.server.store.read.pilots import taken_jobs
 from lodesman.server.store.read.submit_pools import pass_requests
 from lodesman.server.store.read.task_queues import keys_by_id, keys_version, waiting_by_queue
 from lodesman.server.writer.pool_map import KnownPools, PoolMap, PoolQueues
 from lodesman.server.writer.site_ads import KnownAds
 from lodesman.server.writer.site_mask import KnownMask
+from lodesman.wire.hosts import reported_host
 
 _FRESH_SECONDS: Final = fresh_seconds(120.0)
 _LEAST_SECONDS: Final = 0.1
@@ -118,6 +122,7 @@ class SnapshotKeeper:
         self.ask_director: Callable[[], DirectorNow] = DirectorNow
         """Where a director runs, what it says of itself."""
         self.pilots = PilotBook()
+        self.shut_hosts = NONE_SHUT
         self.snapshot = Snapshot(at=0.0, fresh_seconds=fresh_seconds, waiting=(), groups={}, iteration=None)
         self.at: float | None = None
         """When the last refresh was; None before the first."""
@@ -162,8 +167,12 @@ class SnapshotKeeper:
             with self.left_out.step("the snapshot") as left:
                 snapshot = self._read(now, left)
                 rooms = snapshot.iteration.record["rooms"] if snapshot.iteration else {}
+                with left.item("hosts"):
+                    shut = {host: one for host, one in records(self._db).items() if one.shut}
+                    self.shut_hosts = ShutHosts(shut, reported_host(socket.gethostname()))
                 with left.item("pilots"):
-                    self.pilots.refresh(self._db, now, rooms, mask=self._mask.look(self._db), left=left)
+                    mask, sites = self._mask.look(self._db), self.shut_hosts.sites
+                    self.pilots.refresh(self._db, now, rooms, mask=mask, left=left, shut=sites)
                 with left.item("starts of late"):
                     new = self.starts.read(now, {tq_id for tq_id, *_ in snapshot.waiting})
                     self.jobs.read(self.pilots.attempts, new, self.starts)

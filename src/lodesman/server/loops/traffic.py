@@ -8,9 +8,12 @@ from collections import Counter, deque
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from lodesman.decide.explain.starts import Durations, FreedSlots, JobsThere, Measured, RunningKind, TimedJob
 from lodesman.decide.explain.turns import SOON_SECONDS, PilotsThere, QueueSlots
 from lodesman.decide.matching import TaskQueueKey
+from lodesman.decide.resources import LOCAL
 from lodesman.server.loops.left_out import Item, StepPass
 from lodesman.server.store import Reader
 from lodesman.server.store.read.pilots import LivePilot, RunningAttempt
@@ -109,6 +112,18 @@ class PilotTraffic:
         if not lately or max(longest, *(wait for _, wait in lately)) > SOON_SECONDS:
             return 0
         return sum(now - at <= SOON_SECONDS for at, _ in lately)
+
+
+def known_shut(rows: Sequence[LivePilot], sites: Collection[str]) -> Sequence[LivePilot]:
+    """The pilots; local ones on their way to these sites run on a host that gets no jobs, as soon as they run."""
+    if not sites:
+        return rows
+    return [
+        replace(row, is_shut=1)
+        if row.backend == LOCAL and row.queue_id.site in sites and not row.joined_at
+        else row
+        for row in rows
+    ]
 
 
 class Portion(NamedTuple):

@@ -16,14 +16,14 @@ from lodesman.decide.director.hosts import NODE_FAILED
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.explain.closing import longest_minutes
 from lodesman.decide.explain.job import explain_job, explain_queue_for_job
-from lodesman.decide.explain.job_facts import JobFacts, Started
+from lodesman.decide.explain.job_facts import JobFacts
 from lodesman.decide.explain.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
 from lodesman.decide.explain.queue import CONSIDERED, QueueFacts
-from lodesman.decide.explain.starts import JobsThere
+from lodesman.decide.explain.starts import JobsThere, Started
 from lodesman.decide.explain.survey import SENDABLE
 from lodesman.decide.explain.verdict import OF_LIMITS, span
 from lodesman.decide.masks.bits import Plane, bits, passing
-from lodesman.decide.matching import TaskQueueKey, parts_of
+from lodesman.decide.matching import QueueOffer, TaskQueueKey, parts_of
 from lodesman.decide.matching.offers import never_sent
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import (
@@ -204,11 +204,9 @@ class Explainer:
         groups: Mapping[str, int] = contest.jobs.get(key.vo, {})
         shares, now, drained = self.policy.shares(), self.now, mask.drained(self.now)
         limits = self.limits(key, [config.table.queues[bit] for bit in bits(exclusions.eligible)])
-        turn = contest.turn(key, task_queue, ahead=position.ahead, shares=shares)
-        barred = Barred.of(limits)
+        turn, barred = contest.turn(key, task_queue, ahead=position.ahead, shares=shares), Barred.of(limits)
         usable = partial(self.keeper.pilots.usable, served=served, now=now, drained=drained, barred=barred)
-        pilots = usable(key)
-        there = self.keeper.pilots.running(key, served, drained=drained, barred=barred)
+        pilots, there = usable(key), self.keeper.pilots.running(key, served, drained=drained, barred=barred)
         of_group = parts_of({*groups, key.group}, shares)[key.group]
         return JobFacts(
             exclusions=exclusions,
@@ -221,8 +219,10 @@ class Explainer:
             evaluated_at=evaluated,
             misfits=found,
             pilots=pilots,
+            elsewhere=pilots.any_usable and usable(key, drained=mask.leaving(now)).any_usable,
             shorter=0 if pilots.any_usable else self._shorter(key, mask, usable),
             unreached=self.keeper.pilots.unreached,
+            shut_hosts=self.keeper.shut_hosts,
             snapshot=self.keeper.snapshot,
             mask=mask,
             policy=self.policy,
@@ -276,6 +276,12 @@ class Explainer:
             PilotCase(facts=facts, now=now, work=work, surveyed=max(0.0, age), policy=self.policy)
         )
 
+    def _shut_host(self, vo: str, offer: QueueOffer | None) -> tuple[str, str]:
+        """Why the only host of a queue gets no jobs, and who can open it; '' if it gets some."""
+        config, shut = self.policy.vo_config(vo), self.keeper.shut_hosts
+        only = 0 if offer is None else shut.queues(config) & 1 << offer.bit
+        return (shut.text(config, only, self.now), shut.who(config, only)) if only else ("", "")
+
     def queue_facts(
         self, place: QueueId, vo: str, gate: QueueGate | None, *, config: ResourceConfig, pilots_of: str
     ) -> QueueFacts:
@@ -301,6 +307,7 @@ class Explainer:
             )
         return QueueFacts(
             place=place,
+            shut_host=self._shut_host(vo, offer),
             vo=vo,
             configured=configured,
             denied=denied,
