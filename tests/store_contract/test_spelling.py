@@ -12,8 +12,6 @@ from lodesman.server.store.dialect import (
     JOIN_IN_ORDER,
     by_index,
     greatest,
-    has_item,
-    has_pair,
     holds_text,
     least,
     member,
@@ -31,14 +29,6 @@ from lodesman.server.store.spelling import set_statement, spelled, spelled_schem
         ("SELECT max(a), min(b) FROM c", "SELECT max(a), min(b) FROM c"),
         (member("q.key", "vo"), "(q.key::json #>> '{vo}')"),
         (member("body", "spec", "name"), "(body::json #>> '{spec,name}')"),
-        (
-            has_item("q.key", "tags", condition="value = ?"),
-            "EXISTS (SELECT 1 FROM json_array_elements_text(q.key::json #> '{tags}') WHERE value = $1)",
-        ),
-        (
-            has_pair("a", "b", "c", condition="d").replace("pairs WHERE name = ? AND d", "e"),
-            "EXISTS (SELECT 1 FROM (SELECT key AS name, value FROM json_each_text(a::json #> '{b,c}')) e)",
-        ),
         (holds_text("t.body"), "strpos(t.body, $1) > 0"),
         (f"FROM a {by_index('a_b')} {JOIN_IN_ORDER} c ON true", "FROM a JOIN c ON true"),
         (f"a IN {GIVEN}", "a IN (SELECT value::bigint FROM json_array_elements_text($1::json))"),

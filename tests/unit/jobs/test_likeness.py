@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import json
 from tests.kits.table import hold_all
 
-from lodesman.languages.jobs.likeness import Pattern, PatternTooDear, StepBudget
+from lodesman.languages.jobs.likeness import Pattern, SelectionTooDear, StepBudget
 
 LETTERS = st.text("ab%_\\", max_size=9)
 SIGNS = {"*": ".*", "?": "."}
@@ -50,7 +50,7 @@ def test_the_edges_of_texts_are_met():
 
 def spent(pattern, text):
     budget = StepBudget(10_000_000)
-    with suppress(PatternTooDear):
+    with suppress(SelectionTooDear):
         Pattern(pattern, "where").is_met(text, budget)
     return budget.spent
 
@@ -65,7 +65,7 @@ def test_stars_cost_one_way_through_the_text():
 @pytest.mark.parametrize("pattern", ["*a?a?a?b*", f"*{'a' * 90}b*", "a*a"])
 def test_what_is_too_dear_is_refused_by_name(pattern):
     asked, budget = Pattern(pattern, "where"), StepBudget(5_000)
-    with pytest.raises(PatternTooDear) as caught:
+    with pytest.raises(SelectionTooDear) as caught:
         [asked.is_met("a" * 100, budget) for _ in range(1_000)]
     assert pattern[:20] in caught.value.message
     assert "5,000 steps" in caught.value.message

@@ -23,6 +23,9 @@ _PIECE: Final = 50
 # Letters of a piece which the search may compare in one step; longer ones than the second are searched in another way.
 _AT_ONCE: Final = 8
 _LONGEST: Final = 100
+# Letters of a JSON text that are read in one step.
+_READ_AT_ONCE: Final = 2
+_NONE: Final = -1
 _PIECES: Final = re.compile(r"[^?]+")
 # Letters that JSON never writes in another way.
 _AS_IT_IS: Final = re.compile(r"[ !#-\[\]-~]+")
@@ -34,21 +37,30 @@ def is_exact(text: str) -> bool:
     return "*" not in text and "?" not in text
 
 
-class PatternTooDear(InvalidRequest):
-    """To compare texts with a pattern takes more steps than one request may make."""
+class SelectionTooDear(InvalidRequest):
+    """To find out which jobs are meant takes more steps than one request may make."""
 
 
 @dataclass(slots=True)
 class StepBudget:
-    """The steps that a request may make, of all its patterns together."""
+    """The steps that a request may make, of all that it selects by together."""
 
     most: int
     spent: int = 0
 
-    @property
-    def is_spent(self) -> bool:
-        """Whether nothing is left."""
-        return self.spent >= self.most
+    def pay_for_text(self, letters: int, parameter: str) -> None:
+        """A text is read, or its items are decoded. Raises SelectionTooDear."""
+        self.spent += _TEXT // 2 + letters // _READ_AT_ONCE
+        if self.spent > self.most:
+            raise SelectionTooDear(
+                f"{parameter}: to read what these jobs say takes more than {self.most:,} steps.",
+                hint="Ask about fewer jobs, by their ids or a submission.",
+                parameter=parameter,
+            )
+
+    def end(self) -> None:
+        """The client has gone: the next step is one too many."""
+        self.most = _NONE
 
 
 class _PatternPart(Struct, frozen=True):
@@ -94,7 +106,7 @@ class Pattern:
         self._has_ends, self._steps = at_ends > 0, _TEXT + _PIECE * at_ends
 
     def is_met(self, text: str, budget: StepBudget) -> bool:
-        """Whether a text is like it. Raises PatternTooDear."""
+        """Whether a text is like it. Raises SelectionTooDear."""
         budget.spent += self._steps
         if budget.spent > budget.most:
             raise self._too_dear(budget)
@@ -111,12 +123,12 @@ class Pattern:
         return True
 
     def may_be_in(self, encoded: str, budget: StepBudget) -> bool:
-        """Whether one of the texts in this JSON may be like it; most are ruled out at once. Raises PatternTooDear."""
+        """Whether one of the texts in this JSON may be like it; most are ruled out at once. Raises SelectionTooDear."""
         part = self._longest
         return part is None or self._end_of(part, encoded, 0, len(encoded), budget) != _NO_PLACE
 
     def is_met_by_any(self, texts: Iterable[str], budget: StepBudget) -> bool:
-        """Whether one of them is like it, after `may_be_in` has paid for a search in each. Raises PatternTooDear."""
+        """Whether one of them is like it, after `may_be_in` has paid for a search in each. Raises SelectionTooDear."""
         piece = self._longest.pieces[0][1] if self._longest else ""
         return any(self.is_met(text, budget) for text in texts if piece in text)
 
@@ -138,8 +150,8 @@ class Pattern:
             low = found + 1
         return _NO_PLACE
 
-    def _too_dear(self, budget: StepBudget) -> PatternTooDear:
-        return PatternTooDear(
+    def _too_dear(self, budget: StepBudget) -> SelectionTooDear:
+        return SelectionTooDear(
             f"{self.parameter}: {shown(self.text)!r} is too dear: to compare these jobs with all patterns of the request "
             f"takes more than {budget.most:,} steps.",
             hint="Ask about fewer jobs, by their ids or a submission, or give shorter patterns with fewer question marks.",

@@ -20,7 +20,7 @@ from lodesman.base.errors import (
     counted,
 )
 from lodesman.languages.jobs import JobSpec
-from lodesman.languages.jobs.likeness import PatternTooDear
+from lodesman.languages.jobs.likeness import SelectionTooDear
 from lodesman.server.http.auth import authorise, may_touch, reach_of, reads_as, sees_all, vo_administered
 from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, serves
@@ -218,7 +218,7 @@ async def _in_portions(
                 core.principals.check(who)
                 await _learn(core, choice, out.rest)
                 out.go_on(await command(act(ranges=out.rest)))
-            except PatternTooDear:
+            except SelectionTooDear:
                 break
             except LodesmanError as fault:
                 raise _unfinished(act(ranges=()).action, out, fault) from fault

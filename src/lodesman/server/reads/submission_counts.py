@@ -57,10 +57,10 @@ class SubmissionCounts:
         self, db: Reader, asked: SubmissionsQuery, sight: Sight, *, states: Sequence[str], before: int
     ) -> tuple[list[SubmissionRow], int | None]:
         """At most `asked.limit` submissions with ids of jobs below `before`, and where to go on; None: there are no more.
-        Raises PatternTooDear.
+        Raises SelectionTooDear.
         """
         described, found = described_as(asked), list[SubmissionRow]()
-        meeting = Meeting(described, StepBudget(MOST_STEPS)) if described.has_patterns else None
+        meeting = Meeting(described, StepBudget(MOST_STEPS)) if described.is_judged_here else None
         portion = min(_PORTION, asked.limit + 1)
         for _ in range(max(1, _MOST_LOOKED_AT // portion)):
             stored, rows = self._portion(db, asked, sight, before=before, most=portion, meeting=meeting)

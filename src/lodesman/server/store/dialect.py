@@ -50,17 +50,6 @@ def member_if_whole(column: str, *path: str) -> str:
     return f"CASE WHEN json_valid({column}) THEN {member(column, *path)} END"
 
 
-def has_item(column: str, *path: str, condition: str) -> str:
-    """Whether a list in a JSON text has an item (`value`) that meets a condition."""
-    return f"EXISTS (SELECT 1 FROM json_each({column}, '$.{'.'.join(path)}') WHERE {condition})"
-
-
-def has_pair(column: str, *path: str, condition: str) -> str:
-    """Whether a record in a JSON text has a given name, with a `value` that meets a condition."""
-    pairs = f"SELECT key AS name, value FROM json_each({column}, '$.{'.'.join(path)}')"
-    return f"EXISTS (SELECT 1 FROM ({pairs}) pairs WHERE name = ? AND {condition})"
-
-
 def holds_text(column: str) -> str:
     """Whether a column contains a given text."""
     return f"instr({column}, ?) > 0"

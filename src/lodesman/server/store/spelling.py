@@ -31,7 +31,6 @@ _GIVEN: Final = {
 _BY_INDEX: Final = re.compile(r" INDEXED BY \w+")
 _MEMBER: Final = re.compile(r"([\w.]+) ->> '\$\.([\w.]+)'")
 _VALID: Final = re.compile(r"\bjson_valid\([\w.]+\)")
-_EACH: Final = re.compile(r"(AS name, value FROM )?json_each\(([\w.]+), '\$\.([\w.]+)'\)")
 _SCALAR: Final = re.compile(r"\b(max|min)\(", re.IGNORECASE)
 _SCALAR_NAMES: Final = {"max": "greatest", "min": "least"}
 
@@ -66,14 +65,8 @@ def _spelled(sql: str) -> str:
         sql = sql.replace(text, own)
     sql = _BY_INDEX.sub("", sql).replace(JOIN_IN_ORDER, "JOIN").replace("instr(", "strpos(")
     sql = _MEMBER.sub(lambda found: f"({found[1]}::json #>> '{{{found[2].replace('.', ',')}}}')", sql)
-    sql = _VALID.sub("true", _EACH.sub(_each, sql))
+    sql = _VALID.sub("true", sql)
     return _SCALAR.sub(lambda found: _scalar(found, sql), sql)
-
-
-def _each(found: re.Match[str]) -> str:
-    """The items of a list in a JSON text, or the pairs of a record."""
-    kind = f"{found[1]}json_each_text" if found[1] else "json_array_elements_text"
-    return f"{kind}({found[2]}::json #> '{{{found[3].replace('.', ',')}}}')"
 
 
 def _scalar(found: re.Match[str], sql: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Final
 
-from lodesman.languages.jobs.likeness import PatternTooDear, StepBudget
+from lodesman.languages.jobs.likeness import SelectionTooDear, StepBudget
 from lodesman.server.store import Reader
 from lodesman.server.store.read.described import ANYTHING, Described, described_as
 from lodesman.server.store.read.meeting import AlikeJobs, Meeting, alike_between, count_between
@@ -48,13 +48,13 @@ class Choice:
         return cls(asked.owner or user, frozenset(asked.submissions), states, described_as(asked))
 
     def learn(self, db: Reader, ranges: Iterable[range]) -> None:
-        """Find out what the next command needs to know. Raises PatternTooDear if that is too much for its first job."""
+        """Find out what the next command needs to know. Raises SelectionTooDear if that is too much for its first job."""
         self._meeting.forget()
         with db:
             jobs = alike_between(db, list(self._parts(db, ranges)))
             try:
                 self._meeting.learn(db, jobs)
-            except PatternTooDear:
+            except SelectionTooDear:
                 if self._meeting.judge(jobs[0]) is None:
                     raise
 
@@ -66,7 +66,7 @@ class Choice:
                 first, last = max(ids[0], block.base), min(ids[-1], block.base + block.count - 1)
                 try:
                     passed_over = not self._has(block) or not self._meeting.has_name(block.name)
-                except PatternTooDear:
+                except SelectionTooDear:
                     if room == MOST_ROWS:
                         raise
                     return

@@ -1,30 +1,31 @@
 """Jobs by their names and by what their descriptions say: what decides where a job can run is in the key of its task queue,
 the rest in its template. Texts of arrays are there as they were written, with their placeholders.
 
-Values are compared by the database, patterns here (`Meeting`): no database bounds what a long pattern costs in a long text.
+A few plain values of keys are compared by the database, all else here (`Meeting`): no database bounds what it costs to
+find many values, or a long pattern, in a long text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
-import msgspec
 from msgspec import Struct
 
 from lodesman.base.errors import InvalidRequest
 from lodesman.decide.matching import TaskQueueKey
 from lodesman.languages.jobs import JobSpec
 from lodesman.languages.jobs.likeness import Pattern, StepBudget, is_exact
+from lodesman.languages.jobs.stored_text import StoredText
 from lodesman.languages.jobs.wanted import AskedAttribute, read_wanted
-from lodesman.server.store.dialect import has_item, has_pair, member
+from lodesman.server.store.dialect import member
 
 _CLASS: Final = member("q.key", "job_class")  # NULL without a class
 _VARIANT: Final = f"coalesce({member('q.key', 'variant')}, '')"
 _IS_OF_CLASS: Final = f"({_CLASS} = ? OR ({_CLASS}) || '.' || {_VARIANT} = ?)"
-_GROUP: Final = member("q.key", "project")
 _IN_KEY: Final = frozenset(one.name for one in fields(TaskQueueKey))
 # Where a template has them. What members differ in is filled in later: such a template is a description (`spec`).
 _IN_TEMPLATE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = MappingProxyType({
@@ -32,7 +33,13 @@ _IN_TEMPLATE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = MappingProxyTyp
     "max_output_mb": (("limits", "output_mb"), ("spec", "max_output_mb")),
     "exclusive": (("exclusive",), ("spec", "exclusive")),
 })  # fmt: skip
+_OWN_NAME: Final = ("spec", "name")
 _DEFAULTS: Final = JobSpec(executable="")
+# Conditions on a key in SQL: for each of them a database reads the key again.
+_FEW: Final = 3
+_MOST_ITEMS: Final = 100
+
+_Paths = Sequence[tuple[str, ...]]
 
 
 class _Asked(Protocol):
@@ -55,20 +62,21 @@ class Condition(NamedTuple):
     values: tuple[Any, ...] = ()
 
 
-class Likeness(NamedTuple):
-    """What is judged here: columns in SQL with their values, and whether what they hold is meant. None: there is nothing."""
+class Test(NamedTuple):
+    """What a description or a key has to meet. `parameter`: of the request, for refusals."""
 
-    columns: tuple[str, ...]
-    is_met: Callable[..., bool]
-    """Called with the columns and a budget. Raises PatternTooDear."""
-    values: tuple[Any, ...] = ()
+    is_met: Callable[[StoredText, StepBudget], bool]
+    """Raises SelectionTooDear."""
+    parameter: str
+    sql: Condition | None = None
+    """The same for the database."""
 
 
 class Conditions(NamedTuple):
     """What a row of one table has to meet, all of it."""
 
     exact: tuple[Condition, ...] = ()
-    like: tuple[Likeness, ...] = ()
+    tests: tuple[Test, ...] = ()
 
 
 class Described(Struct, frozen=True):
@@ -79,13 +87,13 @@ class Described(Struct, frozen=True):
     name: Pattern | None = None
 
     @property
-    def has_patterns(self) -> bool:
+    def is_judged_here(self) -> bool:
         """Whether the conditions in SQL leave something to be judged."""
         name = self.name is not None and not self.name.is_exact
-        return name or bool(self.queue.like or self.template.like)
+        return name or bool(self.queue.tests or self.template.tests)
 
     def of_job(self) -> Condition | None:
-        """Whether a job `j`, or a run `j` of members, may be one of them, by all but patterns and names; None: any may."""
+        """Whether a job `j`, or a run `j` of members, may be one of them, by the conditions in SQL; None: any may."""
         found: list[Condition] = []
         if self.queue.exact:
             sql, values = all_of(self.queue.exact)
@@ -118,92 +126,139 @@ def asks_hidden(where: Sequence[str]) -> bool:
 
 def described_as(asked: _Asked) -> Described:
     """Raises InvalidRequest, which names the parameter."""
-    queue, template = list[Condition | Likeness](), list[Condition | Likeness]()
+    wanted = [read_wanted(one) for one in asked.where]
+    _check_number(wanted)
+    queue, template, columns = list[Test](), list[Test](), list[Condition]()
     if asked.job_group:
         check_name(asked.job_group, "job_group")
-        queue.append(_of_text(_GROUP, (), asked.job_group, "job_group"))
+        queue.append(_of_text("q.key", (("project",),), "", asked.job_group, "job_group"))
     if asked.job_class:
         queue.append(_of_class(asked.job_class, "job_class"))
-    for one in map(read_wanted, asked.where):
-        if one.attribute.field == "job_class" and one.value:
+    for one in wanted:
+        field = one.attribute.field
+        if field == "job_class" and one.value:
             queue.append(_of_class(one.value, "where"))
-        elif one.attribute.field in _IN_KEY:
-            queue += _tests("q.key", ((one.attribute.field,),), one)
-        elif one.attribute.field == "max_attempts":
-            template.append(Condition("t.max_attempts = ?", (one.value,)))
+        elif field in _IN_KEY:
+            queue.append(_test("q.key", ((field,),), one))
+        elif field == "max_attempts":
+            columns.append(Condition("t.max_attempts = ?", (one.value,)))
         else:
-            field = one.attribute.field
-            template += _tests("t.body", _IN_TEMPLATE.get(field, (("spec", field),)), one)
+            template.append(_test("t.body", _IN_TEMPLATE.get(field, (("spec", field),)), one))
     name = _pattern(asked.name, "name") if asked.name else None
-    return Described(_apart(queue), _apart(template), name)
+    return Described(_apart(queue), Conditions(tuple(columns), tuple(template)), name)
 
 
-def _apart(tests: Iterable[Condition | Likeness]) -> Conditions:
+def _check_number(wanted: Iterable[AskedAttribute]) -> None:
+    found = sum(max(1, len(one.value)) if isinstance(one.value, (tuple, Mapping)) else 1 for one in wanted)
+    if found > _MOST_ITEMS:
+        raise InvalidRequest(
+            f"where: {found:,} values are asked for; one request may have {_MOST_ITEMS}.",
+            hint="Give fewer items of lists, or ask in several requests.",
+            parameter="where",
+        )
+
+
+def _apart(tests: Iterable[Test]) -> Conditions:
+    """The first of those that a database can judge are for it."""
     given = list(tests)
-    exact = tuple(one for one in given if isinstance(one, Condition))
-    return Conditions(exact, tuple(one for one in given if isinstance(one, Likeness)))
+    few = list(islice((one for one in given if one.sql), _FEW))
+    return Conditions(tuple(one.sql for one in few if one.sql), tuple(one for one in given if one not in few))
 
 
-def _of_class(name: str, parameter: str) -> Condition | Likeness:
+def own_name(pattern: Pattern) -> Conditions:
+    """What a template has to meet whose jobs have names of their own."""
+    return Conditions(tests=(_like((_OWN_NAME,), "", pattern),))
+
+
+def _of_class(name: str, parameter: str) -> Test:
+    """A job without a class is of none, whatever the pattern."""
     pattern = _pattern(name, parameter)
-    if pattern.is_exact:
-        return Condition(_IS_OF_CLASS, (name, name))
 
-    def is_met(job_class: str | None, variant: str, budget: StepBudget) -> bool:
+    def is_met(key: StoredText, budget: StepBudget) -> bool:
+        job_class, variant = key.value(("job_class",)), key.value(("variant",)) or ""
         names = () if job_class is None else (job_class, f"{job_class}.{variant}")
         return any(pattern.is_met(one, budget) for one in names)
 
-    return Likeness((_CLASS, _VARIANT), is_met)
+    return Test(is_met, parameter, Condition(_IS_OF_CLASS, (name, name)) if pattern.is_exact else None)
 
 
-def _tests(
-    column: str, paths: Sequence[tuple[str, ...]], wanted: AskedAttribute
-) -> Iterator[Condition | Likeness]:
+def _test(column: str, paths: _Paths, wanted: AskedAttribute) -> Test:
     """Whether an attribute has a value, which stands at one of these paths, or nowhere if it is the usual one."""
     value, usual = wanted.value, getattr(_DEFAULTS, wanted.attribute.field)
-    if isinstance(value, (tuple, Mapping)):
-        yield from _of_several(column, paths[0], value)
-        return
-    found = ", ".join(f"CAST({member(column, *path)} AS TEXT)" for path in paths)
+    if isinstance(value, Mapping):
+        return Test(_has_pairs(paths[0], value), "where")
+    if isinstance(value, tuple):
+        return Test(_has_items(paths[0], value), "where")
     if isinstance(value, bool):
-        yield Condition(f"coalesce({found}, 'false') {'' if value else 'NOT '}IN ('true', '1')")
-    else:
-        yield _of_text(f"coalesce({found}, ?)", (str(usual),), str(value), "where")
+        sql = f"coalesce({_in_sql(column, paths)}, 'false') {'' if value else 'NOT '}IN ('true', '1')"
+        return Test(lambda text, _: bool(_first(text, paths)) is value, "where", _if_key(column, sql))
+    return _of_text(column, paths, str(usual), str(value), "where")
 
 
-def _of_text(one: str, values: tuple[Any, ...], text: str, parameter: str) -> Condition | Likeness:
+def _of_text(column: str, paths: _Paths, usual: str, text: str, parameter: str) -> Test:
     """Letter by letter, unless `*` or `?` is among them."""
-    if is_exact(text):
-        return Condition(f"{one} = ?", (*values, text))
-    pattern = _pattern(text, parameter)
-    return Likeness((one,), lambda found, budget: found is not None and pattern.is_met(found, budget), values)
+    if not is_exact(text):
+        return _like(paths, usual, _pattern(text, parameter))
+    sql = f"coalesce({_in_sql(column, paths)}, ?) = ?"
+    return Test(
+        lambda found, _: _text(found, paths, usual) == text, parameter, _if_key(column, sql, usual, text)
+    )
 
 
-def _of_several(
-    column: str, path: tuple[str, ...], wanted: tuple[str, ...] | Mapping[str, str]
-) -> Iterator[Condition | Likeness]:
-    """A list has each of these items, a record each of these pairs; none are wanted: it has none."""
-    if not wanted:
-        yield Condition(f"NOT {has_item(column, *path, condition='true')}")
-    pairs = wanted.items() if isinstance(wanted, Mapping) else (("", text) for text in wanted)
-    for name, text in pairs:
-        if not is_exact(text):
-            yield Likeness((member(column, *path),), _among(name, _pattern(text, "where")))
-        elif isinstance(wanted, Mapping):
-            yield Condition(has_pair(column, *path, condition="value = ?"), (name, text))
-        else:
-            yield Condition(has_item(column, *path, condition="value = ?"), (text,))
+def _like(paths: _Paths, usual: str, pattern: Pattern) -> Test:
+    return Test(lambda found, budget: pattern.is_met(_text(found, paths, usual), budget), pattern.parameter)
 
 
-def _among(name: str, pattern: Pattern) -> Callable[[str | None, StepBudget], bool]:
-    """Whether an item of a list is like it, or the value of this name in a record; both are given as JSON."""
+def _in_sql(column: str, paths: _Paths) -> str:
+    return ", ".join(f"CAST({member(column, *path)} AS TEXT)" for path in paths)
 
-    def is_met(text: str | None, budget: StepBudget) -> bool:
-        if not text or not pattern.may_be_in(text, budget):
+
+def _if_key(column: str, sql: str, *values: str) -> Condition | None:
+    """A database would read a template anew for each job and each condition."""
+    return Condition(sql, values) if column == "q.key" else None
+
+
+def _first(text: StoredText, paths: _Paths) -> Any:
+    found = map(text.value, paths)
+    return next((one for one in found if one is not None), None)
+
+
+def _text(text: StoredText, paths: _Paths, usual: str) -> str:
+    found = _first(text, paths)
+    return usual if found is None else str(found)
+
+
+def _has_items(path: tuple[str, ...], wanted: Sequence[str]) -> Callable[[StoredText, StepBudget], bool]:
+    """Whether a list has each of these items; none are wanted: it has none."""
+    exact = frozenset(filter(is_exact, wanted))
+    patterns = [_pattern(one, "where") for one in dict.fromkeys(wanted) if not is_exact(one)]
+
+    def is_met(text: StoredText, budget: StepBudget) -> bool:
+        encoded = text.encoded(path)
+        if not all(one.may_be_in(encoded, budget) for one in patterns):
             return False
-        found = msgspec.json.decode(text)
-        items = [found[name]] if isinstance(found, dict) and name in found else found
-        return isinstance(items, list) and pattern.is_met_by_any(map(str, items), budget)
+        budget.pay_for_text(len(encoded), "where")
+        items = text.items(path)
+        if not wanted:
+            return not items
+        return exact.issubset(items) and all(one.is_met_by_any(items, budget) for one in patterns)
+
+    return is_met
+
+
+def _has_pairs(path: tuple[str, ...], wanted: Mapping[str, str]) -> Callable[[StoredText, StepBudget], bool]:
+    """Whether a record has each of these pairs; none are wanted: it has none."""
+    exact = {name: text for name, text in wanted.items() if is_exact(text)}
+    patterns = {name: _pattern(text, "where") for name, text in wanted.items() if name not in exact}
+
+    def is_met(text: StoredText, budget: StepBudget) -> bool:
+        budget.pay_for_text(len(text.encoded(path)), "where")
+        found = text.value(path) or {}
+        if not wanted:
+            return not found
+        return all(found.get(name) == value for name, value in exact.items()) and all(
+            name in found and one.is_met(str(found[name]), budget) for name, one in patterns.items()
+        )
 
     return is_met
 

@@ -89,14 +89,14 @@ class AlikeMembers(Struct, frozen=True):
 
 
 def list_jobs(db: Reader, query: JobQuery) -> list[Job]:
-    """The jobs, as `job_by_id` shows each. Raises PatternTooDear."""
+    """The jobs, as `job_by_id` shows each. Raises SelectionTooDear."""
     described = described_as(query)
     meeting = Meeting(described, StepBudget(MOST_STEPS))
     # One snapshot: a member that is claimed meanwhile is shown once, as it was.
     with db:
         first, last = ids_within(db, query)
         query = structs.replace(query, first=max(query.first, first), last=min(query.last, last))
-        rows = list(_rows(db, query, meeting if described.has_patterns else None))
+        rows = list(_rows(db, query, meeting if described.is_judged_here else None))
         if not query.needs_attempt and (not query.states or _MEMBER_STATES.intersection(query.states)):
             rows = _with_members(db, query, rows, meeting)
     return rows

@@ -10,10 +10,11 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from lodesman.languages.jobs.likeness import Pattern, StepBudget
+from lodesman.languages.jobs.likeness import StepBudget
+from lodesman.languages.jobs.stored_text import DAMAGED, StoredText
 from lodesman.server.store import Reader
-from lodesman.server.store.dialect import GIVEN, GIVEN_PAIRS, JOIN_IN_ORDER, greatest, keys, member
-from lodesman.server.store.read.described import Conditions, Described, Likeness
+from lodesman.server.store.dialect import GIVEN, GIVEN_PAIRS, JOIN_IN_ORDER, greatest, keys
+from lodesman.server.store.read.described import Conditions, Described, own_name
 
 # Rows whose texts are in memory at once; a text may have 100 kB.
 _AT_ONCE: Final = 100
@@ -46,14 +47,14 @@ class Meeting:
 
     def __init__(self, described: Described, budget: StepBudget) -> None:
         self._name, self._budget = described.name, budget
-        self._queues = _MetRows("task_queue q", described.queue, budget)
-        self._templates = _MetRows("template t", described.template, budget)
-        own_name = () if self._name is None else (_own_name(self._name),)
-        self._own_names = _MetRows("template t", Conditions(like=own_name), budget)
+        self._queues = _MetRows("task_queue q", "q.key", described.queue, budget)
+        self._templates = _MetRows("template t", "t.body", described.template, budget)
+        own = Conditions() if self._name is None else own_name(self._name)
+        self._own_names = _MetRows("template t", "t.body", own, budget)
         self._names: dict[str, bool] = {}
 
     def learn(self, db: Reader, jobs: Iterable[AlikeJobs]) -> None:
-        """Find out of jobs what is not known yet, in their order. Raises PatternTooDear; what was found before is kept."""
+        """Find out of jobs what is not known yet, in their order. Raises SelectionTooDear; what was found before is kept."""
         left = iter(dict.fromkeys(jobs))
         while portion := list(islice(left, _AT_ONCE)):
             named = [one for one in portion if not one.name or self.has_name(one.name)]
@@ -64,7 +65,7 @@ class Meeting:
             self._templates.learn(db, [one.template for one in rest])
 
     def has_name(self, name: str) -> bool:
-        """Whether jobs of a submission with this name may be meant: of one without a name, any. Raises PatternTooDear."""
+        """Whether jobs of a submission with this name may be meant: of one without a name, any. Raises SelectionTooDear."""
         if self._name is None or not name:
             return True
         if name not in self._names:
@@ -94,33 +95,34 @@ class Meeting:
 class _MetRows:
     """Which rows of a table meet all conditions."""
 
-    def __init__(self, table: str, conditions: Conditions, budget: StepBudget) -> None:
-        self._like, self._budget = conditions.like, budget
-        self._asks = bool(conditions.exact or conditions.like)
+    def __init__(self, table: str, column: str, conditions: Conditions, budget: StepBudget) -> None:
+        self._tests, self._budget = conditions.tests, budget
+        self._asks = bool(conditions.exact or conditions.tests)
         row = f"{table[-1]}.id"
-        columns = ", ".join((row, *(column for one in self._like for column in one.columns)))
+        # Where all is said in SQL no text is read.
+        text = column if conditions.tests else "''"
         met = " AND ".join((f"{row} IN {GIVEN}", *(one.sql for one in conditions.exact)))
-        self._sql = f"SELECT {columns} FROM {table} WHERE {met}"
-        self._before = tuple(value for one in self._like for value in one.values)
-        self._after = tuple(value for one in conditions.exact for value in one.values)
+        self._sql = f"SELECT {row}, {text} FROM {table} WHERE {met}"
+        self._values = tuple(value for one in conditions.exact for value in one.values)
         self._met: dict[int, bool] = {}
 
     def learn(self, db: Reader, ids: Sequence[int]) -> None:
         new = [one for one in dict.fromkeys(ids) if one not in self._met] if self._asks else []
         if new:
-            rows = db.execute(self._sql, (*self._before, keys(new), *self._after))
-            texts = {row[0]: row[1:] for row in rows}
+            texts = dict(db.execute(self._sql, (keys(new), *self._values)))
             for number in new:
-                self._met[number] = number in texts and self._is_met(texts[number])
+                self._met[number] = number in texts and self._is_met(texts.pop(number))
 
-    def _is_met(self, texts: Sequence[str | None]) -> bool:
-        at = 0
-        for one in self._like:
-            end = at + len(one.columns)
-            if not one.is_met(*texts[at:end], self._budget):
-                return False
-            at = end
-        return True
+    def _is_met(self, text: str) -> bool:
+        """All questions are asked of a text that is read once. One that is damaged meets nothing."""
+        if not self._tests:
+            return True
+        self._budget.pay_for_text(len(text), self._tests[0].parameter)
+        try:
+            found = StoredText(text)
+            return all(one.is_met(found, self._budget) for one in self._tests)
+        except DAMAGED:
+            return False
 
     def judge(self, number: int) -> bool | None:
         return self._met.get(number) if self._asks else True
@@ -128,12 +130,6 @@ class _MetRows:
     def forget(self) -> None:
         if len(self._met) > _MOST_KEPT:
             self._met.clear()
-
-
-def _own_name(pattern: Pattern) -> Likeness:
-    return Likeness(
-        (member("t.body", "spec", "name"),), lambda name, budget: pattern.is_met(name or "", budget)
-    )
 
 
 def count_between(db: Reader, submission: int, ids: range, most: int) -> tuple[int, int]:

@@ -171,7 +171,7 @@ def list_submissions(
     db: Reader, asked: _Filter, sight: Sight, *, before: int, most: int, meeting: Meeting | None = None
 ) -> list[StoredSubmission]:
     """Submissions whose jobs have ids below `before`, the newest first, at most `most`. `meeting`: what their jobs have to
-    meet beside the conditions in SQL; None: nothing. Raises PatternTooDear.
+    meet beside the conditions in SQL; None: nothing. Raises SelectionTooDear.
     """
     where, values = conditions(asked, sight)
     first, last = ids_within(db, asked)
