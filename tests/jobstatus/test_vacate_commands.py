@@ -252,6 +252,8 @@ def test_wrong_words_are_refused(words, capsys):
         ("--free 4 --backend pbs", "--backend: 'pbs' is none of slurm, htcondor, gridengine, directories."),
         ("--within soon", "--within: 'soon' is not a time: write 90s, 30m, 4h or 1d."),
         ("--fre=4", "--fre=4: there is no such option or argument."),
+        ("--fre 4 --backend slurm", "--fre: there is no such option or argument."),
+        ("--free 4 -x 4", "-x: there is no such option or argument."),
         ("--json=3", "--json takes no value."),
         ("--free 4 simulation", "'simulation' is not known here; only simulate is."),
         ("simulate", "--swf is missing."),

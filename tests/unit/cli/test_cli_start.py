@@ -11,7 +11,7 @@ import pytest
 
 from lodesman.user.cli import root
 
-SOURCE = str(Path(root.__file__).parents[2])
+SOURCE = str(Path(root.__file__).parents[3])
 CONSOLE_SCRIPT = "import sys; from lodesman.user.cli import main; sys.exit(main())"
 # The import of click is interrupted: it is the first slow one.
 INTERRUPTED = """
@@ -47,6 +47,14 @@ def test_an_interrupt_is_handled_from_the_first_moment_on():
     )
     result = run_shell('exec "$PYTHON" -c "$CODE" status', CODE=code)
     assert (result.returncode, result.stderr) == (130, "lode: interrupted\n")
+
+
+def test_nothing_slow_is_loaded_before_an_interrupt_is_handled():
+    result = run_shell(
+        'exec "$PYTHON" -S -c "$CODE"', CODE="import lodesman.user.cli, sys; print(*sys.modules)"
+    )
+    assert "lodesman.user.cli" in result.stdout.split()
+    assert not {"typing", "re", "collections", "enum", "importlib"}.intersection(result.stdout.split())
 
 
 @pytest.mark.slow

@@ -59,6 +59,7 @@ def test_a_command_is_a_job(submitted):
 def test_options_are_attributes(submitted):
     job, _ = submitted(
         "--cores", "4", "--memory", "4G", "--time", "1h30m", "--cpu-time", "1-00:00:30", "--site", "A,B", "--tag", "x",
+        "--job-group", "may",
         "--name", "fit", "--set", "Priority=3", "--set", 'Environment=[A="1"]', "--set", "jobgroup=run 7",
         "--keep", "*.root", "--keep", "log", "--", "true",
     )  # fmt: skip

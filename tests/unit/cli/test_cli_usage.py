@@ -111,6 +111,8 @@ def test_json_is_the_answer(at, server):
     given = answer(used("physics"))
     server.on("GET", "/v1/usage/days", given)
     assert at("usage", "--json").json == given
+    both = at("usage", "--csv", "--json")
+    assert (both.code, "--csv and --json are two forms: give one of them." in both.err) == (2, True)
 
 
 def test_days_are_sent(at, server):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import NoReturn
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 _FAULTS = tuple(
     (re.compile(pattern), words)
@@ -23,6 +25,9 @@ _FAULTS = tuple(
     )
 )
 
+_CHOICE = re.compile(r"argument \[?\w+\]?: invalid choice: '(.*)' \(choose")
+_OPTION = re.compile(r"--?[A-Za-z]")
+
 # A word of a list of them, as `'kill', 'drain'`.
 _QUOTED = re.compile(r"(?:(?<=: write )|(?<=only )|(?<=none of )|(?<=, ))'([\w-]+)'")
 
@@ -38,6 +43,19 @@ def in_plain_words(fault: str) -> str:
 class PlainParser(argparse.ArgumentParser):
     """It says what is wrong, and not the whole usage, which --help has; so do those of its commands."""
 
+    _given: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse; the words are kept for what is said of a wrong one."""
+        self._given = list(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(self._given, namespace)
+
     def error(self, message: str) -> NoReturn:
-        """Raises SystemExit 2."""
+        """Of a word behind an option that is not known the option is named. Raises SystemExit 2."""
+        found = _CHOICE.match(message)
+        if found and found[1] in self._given:
+            last = len(self._given) - 1 - self._given[::-1].index(found[1])
+            names = [word.partition("=")[0] for word in self._given[:last] if _OPTION.match(word)]
+            unknown = [name for name in names if name not in self._option_string_actions]
+            message = f"unrecognized arguments: {unknown[0]}" if unknown else message
         self.exit(2, f"{self.prog}: {in_plain_words(message)} See: {self.prog} --help\n")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 
 _INTERRUPTED = 130
 
 __all__ = ["main"]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     try:
         # A closed stream (`>&-`) must not get the number of a file opened later.

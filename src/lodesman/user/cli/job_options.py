@@ -187,6 +187,7 @@ _OPTIONS = (
     ),
     _attribute("--site", read=lambda word: {"Site": word}, metavar="NAMES", help="Sites, one of which must run it: A,B."),
     _attribute("--tag", read=lambda word: {"Tag": word}, metavar="NAMES", help="Tags that the queue must have: A,B."),
+    _attribute("--job-group", read=_named("JobGroup"), metavar="NAME", help="The JobGroup, by which jobs are chosen."),
     _attribute("--name", read=lambda word: {"JobName": word}, metavar="TEXT", help="The name of the job."),
     _attribute(
         "--array", read=_array, metavar="RANGE",

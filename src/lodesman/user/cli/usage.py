@@ -93,6 +93,8 @@ def usage(
             else f"--by {by}: with --pilots."
         )
         raise click.UsageError(words, context)
+    if as_csv and session.as_json:
+        raise click.UsageError("--csv and --json are two forms: give one of them.", context)
     days = _second(since), _second(until)
     if pilots:
         held = session.call(calls.PILOT_HOURS, PilotHoursQuery(cast("PilotHoursBy", by or "site"), *days))
