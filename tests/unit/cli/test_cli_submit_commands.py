@@ -59,13 +59,13 @@ def test_a_command_is_a_job(submitted):
 def test_options_are_attributes(submitted):
     job, _ = submitted(
         "--cores", "4", "--memory", "4G", "--time", "1h30m", "--cpu-time", "1-00:00:30", "--site", "A,B", "--tag", "x",
-        "--job-group", "may",
         "--name", "fit", "--set", "Priority=3", "--set", 'Environment=[A="1"]', "--set", "jobgroup=run 7",
         "--keep", "*.root", "--keep", "log", "--", "true",
     )  # fmt: skip
     assert (job.cores, job.memory_mb, job.wall_seconds, job.norm_cpu_seconds) == (4, 4096, 5400, 86_430)
     assert (job.sites, job.tags, job.name, job.user_priority) == (("A", "B"), ("x",), "fit", 3)
     assert (job.environment, job.project, job.output_sandbox) == ({"A": "1"}, "run 7", ("*.root", "log"))
+    assert submitted("--job-group", "may", "--", "true")[0].project == "may"
 
 
 def test_variables_are_added_to_those_of_the_description(submitted, home, monkeypatch):
