@@ -48,7 +48,7 @@ def test_what_is_less_than_nothing_or_no_one_program_is_refused():
 def test_an_option_without_its_value_and_an_array_of_which_none_runs_are_refused():
     for line, reason in {
         "#SBATCH -J": "has no value.", "#SBATCH --output": "has no value.", "#$ -N": "has no value.",
-        "#PBS -S ": "has no value.",
+        "#PBS -S ": "has no value.", "#SBATCH --output=": "has no value.",
         "#PBS -o": "has no value.", "#BSUB -J": "has no value.",
         "#SBATCH --job-name=": "cannot be read as that system would.",
         '#BSUB -J ""': "cannot be read as that system would.", "#SBATCH -a 1-9%": "cannot be read as that system would.",

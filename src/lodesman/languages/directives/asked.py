@@ -299,7 +299,10 @@ def stream(name: str) -> Handler:
     """A file that a standard stream goes to."""
 
     def put(asked: ScriptRequest, text: str) -> None:
-        asked.files[name] = text
+        if text:
+            asked.files[name] = text
+        else:
+            asked.refuse(NO_VALUE)
 
     return put
 
