@@ -182,6 +182,18 @@ def test_what_is_no_job_no_pilot_and_no_queue(lode, words):
     assert result.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("word", ["A.one", "A.one/a", "North"])
+def test_a_site_is_no_job_and_the_answer_says_what_to_write(lode, word):
+    result = lode("why", word)
+    assert result.code == 2
+    words = " ".join(result.err.split())
+    assert (
+        f"'{word}' is none of what is explained; write the number of a job, pilot:NUMBER or SITE/CE/QUEUE. Of a site see"
+        in words
+    )
+    assert "lode site show" in words
+
+
 def test_a_pilot_step_by_step(at, server):
     server.on("GET", "/v1/pilots/7/why", PILOT)
     result = at("why", "pilot:7", "--verbose")

@@ -64,6 +64,11 @@ def _subject(word: str) -> _Subject:
     if not colon or kind not in _KINDS:
         is_pilot, name = _STAMP.fullmatch(word), word
         kind = "queue" if word.count("/") >= 2 else "pilot" if is_pilot else "job"
+    if kind == "job" and not colon and not re.search(r"\A[\d\s,-]+\Z", word):
+        what = "the number of a job, pilot:NUMBER or SITE/CE/QUEUE"
+        raise ValueError(
+            f"{word[:60]!r} is none of what is explained; write {what}. Of a site see lode site show."
+        )
     if kind == "job":
         return _Subject("job", str(read_job(name)))
     parts = name.split("/")
