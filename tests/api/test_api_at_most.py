@@ -36,7 +36,8 @@ def test_why_says_what_a_member_waits_for_and_who_changes_it(house):
     behind = why(house, first + 4)
     assert (behind["verdict"], behind["main_reason"]) == ("not now", "at-most")
     assert behind["summary"].endswith(
-        "and it waits until one of its submission ends, and 4 jobs before it: AtMost = 2, of which 0 are under way."
+        "and it waits behind 4 jobs of its submission: AtMost = 2, of which none is under way; the reason of the first is "
+        "director-has-not-decided."
     )
     house.claim(house.pilot(), 4)
     assert why(house, first + 2)["summary"].endswith(

@@ -209,7 +209,8 @@ def _limits(facts: JobFacts) -> JobStep:
         full = facts.limits.buckets
         text = "; ".join(_full(one, facts) for one in full) or "nothing holds it, and no limit is in its way"
         if facts.is_behind:
-            return JobStep("limits", False, f"it waits {facts.behind}", limits=[], full=full)
+            words = "; ".join([f"it waits {facts.behind}", *(_full(one, facts) for one in full)])
+            return JobStep("limits", False, words, limits=[], full=full)
         text += (
             ""
             if facts.limits.everywhere or not full

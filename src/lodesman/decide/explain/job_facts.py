@@ -347,6 +347,11 @@ class JobFacts(SnapshotFacts):
         before = f", and {counted(ahead, 'job')} before it" if ahead else ""
         if self.taken >= most:
             return f"until one of the {self.taken} under way ends{before}: AtMost = {most}"
-        return (
-            f"until one of its submission ends{before}: AtMost = {most}, of which {self.taken} are under way"
+        if self.taken:
+            some = "1 is" if self.taken == 1 else f"{self.taken} are"
+            return f"until one of its submission ends{before}: AtMost = {most}, of which {some} under way"
+        first = replace(self, turn=self.turn._replace(ahead=0)).reason
+        which = (
+            f"behind {counted(ahead, 'job')} of its submission: AtMost = {most}, of which none is under way"
         )
+        return f"{which}; the reason of the first is {first}"

@@ -329,7 +329,7 @@ def buckets(_tx: Transaction, live: Live, first: int) -> tuple[list[BucketRow], 
             for number, mask in shut.items()
             if number in groups
             for queue in groups[number].queues(mask)
-            if queue.waiting
+            if queue.waiting and not queue.limits  # those wait for something else
         ]
         if use.used or waiting:
             rows.append(bucket_row(use, waiting, full=bool(shut)))
@@ -341,7 +341,10 @@ def _delays(live: Live) -> Iterator[BucketRow]:
     index = live.queues.index
     for one, seconds in index.delays.shut():
         use = BucketUse(one.rule, (), (str(one.path),), NEXT_START, round(seconds), one.number)
-        waiting = [(key, jobs) for _, key, jobs in index.queues() if jobs and concerns(one, key)]
+        waiting = [
+            (key, jobs) for _, key, jobs in index.queues()
+            if jobs and not key.waits_for_jobs and concerns(one, key)
+        ]  # fmt: skip
         yield bucket_row(use, waiting, full=True)
 
 
