@@ -196,7 +196,7 @@ class Closing(Place):
         jobs = (
             f"jobs that ask for at most {minutes} min of CPUTime still start" if minutes else "no job starts"
         )
-        return f"it is {self.text_at(now)}; until then {jobs}"
+        return f"{self.text_at(now)}; until then {jobs}"
 
 
 def by_time(closings: Iterable[Closing], now: float) -> dict[str, Any]:

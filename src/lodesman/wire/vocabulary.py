@@ -215,6 +215,7 @@ class PilotVerdict(StrEnum):
     FULL = "full"
     WOULD_GET = "would get a job now"
     NOTHING_WAITS = "nothing waits"
+    WAITS_FOR_JOBS = "jobs wait for jobs"
     LIMITED = "limited"
     NOTHING_FITS = "nothing fits"
 

@@ -107,6 +107,7 @@ OF_PILOTS: Final[Mapping[PilotVerdict, str]] = {
     PilotVerdict.BOUND: "no one: it runs this job and leaves",
     PilotVerdict.WOULD_GET: NO_ACTION,
     PilotVerdict.NOTHING_WAITS: "users, by submitting jobs",
+    PilotVerdict.WAITS_FOR_JOBS: _ENDS_OF_PARENTS,
     PilotVerdict.LIMITED: "time, as limits free capacity",
     PilotVerdict.NOTHING_FITS: f"users, by asking for less or something else; or {_SITES}",
 }
@@ -208,6 +209,16 @@ def _allowed(one: FullBucket) -> str:
 
 def _who_raises(one: FullBucket) -> str:
     return f"{_SITES}: {one.rule}" if one.resource in (RUNNING_JOBS, NEXT_START) else _RAISES
+
+
+def who_frees_work(limits: Iterable[str], held: Mapping[HeldBy, Sequence[int]]) -> str:
+    """Who can change that these limits keep all that fits from a pilot; `held`: as for `who_ends_parents`."""
+    known = {
+        MainReason.WAITS_FOR_JOBS.value: who_ends_parents(held),
+        MainReason.AT_MOST.value: OF_QUEUES[QueueReason.AT_MOST],
+        MainReason.IMPOSSIBLE.value: f"users, by changing their jobs; or {_SITES}",
+    }
+    return "; or ".join(dict.fromkeys(known.get(one, OF_QUEUES[QueueReason.LIMITED]) for one in limits))
 
 
 def who_ends_parents(held: Mapping[HeldBy, Sequence[int]]) -> str:

@@ -6,14 +6,14 @@ a survey, which is a little older: each step says how old it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 import msgspec
 
 from lodesman.decide.director.hosts import NODE_FAULT
-from lodesman.decide.explain.actors import NOT_REACHED, OF_PILOTS
+from lodesman.decide.explain.actors import NOT_REACHED, OF_PILOTS, who_frees_work, who_opens
 from lodesman.decide.explain.survey import ruled_out, suggestion
 from lodesman.decide.explain.verdict import counted, sentence, since, span
 from lodesman.decide.matching import ANY, ResourceRequest
@@ -24,7 +24,8 @@ from lodesman.decide.resources import MANUAL
 from lodesman.decide.resources.settings import without_processor_tags
 from lodesman.wire import why_pilots as answers
 from lodesman.wire.hosts import HostName, HostRecord
-from lodesman.wire.nodes import utc
+from lodesman.wire.jobs import HeldBy
+from lodesman.wire.nodes import Closing, utc
 from lodesman.wire.pilots import Pilot, StoredPilot
 from lodesman.wire.vocabulary import FreeBy, MainReason, PilotState, PilotVerdict
 from lodesman.wire.why_pilots import Amounts, PilotStep, PilotWhy
@@ -39,8 +40,9 @@ _SUMMARIES: Final = {
     PilotVerdict.FULL: "It has {jobs} and no core free",
     PilotVerdict.WOULD_GET: "What it has free fits {fits}: it gets a job{when}",
     PilotVerdict.NOTHING_WAITS: "No job of VO {vo} waits",
+    PilotVerdict.WAITS_FOR_JOBS: "All that fits waits for other jobs",
     PilotVerdict.LIMITED: "All that fits is limited: {limits}",
-    PilotVerdict.NOTHING_FITS: "No task queue of {of_vo} fits what it has free{lost}{suggestion}",
+    PilotVerdict.NOTHING_FITS: "No task queue of {of_vo} fits what it has free{lost}{suggestion}{closings}",
 }
 
 
@@ -105,13 +107,17 @@ def amounts(*values: int) -> Amounts:
 
 
 class PilotCase(msgspec.Struct, frozen=True, kw_only=True):
-    """A live pilot, and a survey of waiting task queues that is `surveyed` seconds old."""
+    """A live pilot, and a survey of waiting task queues that is `surveyed` seconds old. `closings`: announced ones that
+    leave it too little time for some of these. `held_parents`: as of `JobFacts`, of jobs that would fit.
+    """
 
     facts: PilotFacts
     now: PilotNow
     work: answers.Work
     surveyed: float
     policy: Policy
+    closings: Sequence[Closing] = ()
+    held_parents: Mapping[HeldBy, Sequence[int]] = {}
 
 
 def judge_pilot(facts: PilotFacts, now: PilotNow) -> PilotVerdict:
@@ -125,6 +131,7 @@ def judge_pilot(facts: PilotFacts, now: PilotNow) -> PilotVerdict:
         (not now.joined or silent_asker, PilotVerdict.NOT_ASKED),
         (now.request.cores < 1, PilotVerdict.FULL),
         (now.chances.eligible, PilotVerdict.WOULD_GET),
+        ({*now.chances.blocked} == {MainReason.WAITS_FOR_JOBS}, PilotVerdict.WAITS_FOR_JOBS),
         (now.chances.blocked, PilotVerdict.LIMITED),
         (now.chances.of_vo, PilotVerdict.NOTHING_FITS),
     )
@@ -146,6 +153,10 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
         who = "an administrator: lode host open"
     elif verdict is PilotVerdict.WOULD_GET and now.is_silent:
         who = "the administrator of its node: it should have asked long ago"
+    elif verdict in (PilotVerdict.WAITS_FOR_JOBS, PilotVerdict.LIMITED):
+        who = who_frees_work(chances.blocked, case.held_parents)
+    elif verdict is PilotVerdict.NOTHING_FITS and case.closings:
+        who = f"{who_opens((), case.closings)}; or users, by asking for less CPUTime"
     offered = msgspec.to_builtins(replace(now.request, submit_pools=()))
     del offered["submit_pools"], offered["pools_version"]
     return msgspec.structs.replace(
@@ -355,7 +366,8 @@ def _summary(case: PilotCase, verdict: PilotVerdict) -> str:
         limits=", ".join(map(_limit, now.chances.blocked)),
         of_vo=now.chances.of_vo,
         lost=f": {ruled_out(work)}" if work.ruled_out_by else "",
-        suggestion=suggestion(work),
+        suggestion="" if case.closings else suggestion(work),
+        closings="".join(f"; {one.node} is {one.ahead_text(now.at)}" for one in case.closings),
         asks=_asks(case).text,
     )
     return sentence(text)

@@ -263,9 +263,11 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
         yield QueueStep("access", facts.denied is None, text)
     if facts.offer is not None and facts.survey is not None:
         yield _possible(facts, facts.offer)
-        text = "; ".join(f"{one.node} is {one.text_at(facts.now)}" for one in facts.closings)
-        ahead = "; ".join(f"{one.node}: {one.ahead_text(facts.now)}" for one in facts.announced)
-        text = "; ".join(filter(None, (text or "no administrator has closed it", ahead)))
+        announced = [one.node for one in facts.announced]
+        closings = (one for one in facts.closings if one.node not in announced)
+        text = "; ".join(f"{one.node} is {one.text_at(facts.now)}" for one in closings)
+        ahead = "; ".join(f"{one.node} is {one.ahead_text(facts.now)}" for one in facts.announced)
+        text = "; ".join(filter(None, (text, ahead))) or "no administrator has closed it"
         rows, work, at = list(facts.closings), facts.survey.work, facts.age(facts.snapshot.at)
         yield QueueStep("site_mask", not rows, text, 0.0, closings=rows)
         text = (

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,7 @@ from lodesman.decide.explain.survey import SENDABLE
 from lodesman.decide.explain.verdict import OF_LIMITS, span
 from lodesman.decide.masks.bits import Plane, bits, passing
 from lodesman.decide.matching import QueueOffer, TaskQueueKey, parts_of
+from lodesman.decide.matching.criteria import explain
 from lodesman.decide.matching.offers import never_sent
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import (
@@ -47,14 +49,15 @@ from lodesman.server.store.order import DependencyRow, dependencies_of
 from lodesman.server.store.read import why as read
 from lodesman.server.store.read.job_lists import JobQuery, list_jobs
 from lodesman.server.store.read.jobs import job_by_id
-from lodesman.server.store.read.pilots import taken_jobs
+from lodesman.server.store.read.pilots import pilots_by_id, taken_jobs
 from lodesman.server.store.read.task_queues import key_and_requirements
 from lodesman.server.writer.job_classes import usable_by
 from lodesman.server.writer.pool_map import PoolQueues
+from lodesman.server.writer.sessions import PilotSession
 from lodesman.wire.jobs import HeldBy, Job, JobStart
-from lodesman.wire.nodes import QueueSetting
+from lodesman.wire.nodes import Closing, QueueSetting
 from lodesman.wire.service import Limited
-from lodesman.wire.vocabulary import JobState
+from lodesman.wire.vocabulary import JobState, MainReason
 from lodesman.wire.why_jobs import Holding, JobPilots, JobPosition, JobWaits, JobWaitsNot, QueuePosition
 from lodesman.wire.why_pilots import PilotWhy
 from lodesman.wire.why_queues import QueueGate
@@ -272,9 +275,37 @@ class Explainer:
     def pilot(self, facts: PilotFacts, now: PilotNow) -> PilotWhy:
         """Why a live pilot gets nothing."""
         work, age = self.keeper.task_queues.survey(now.request).work, now.at - self.keeper.snapshot.at
-        return explain_pilot(
-            PilotCase(facts=facts, now=now, work=work, surveyed=max(0.0, age), policy=self.policy)
-        )
+        closings = self._closings_in_time(facts, now, work.fitting)
+        if closings:  # to offer more CPU time is no way out: it has no time left
+            nearest = [one for one in work.nearest if one.change != ["CPUTime"]]
+            work = msgspec.structs.replace(work, nearest=nearest)
+        case = PilotCase(
+            facts=facts, now=now, work=work, surveyed=max(0.0, age), policy=self.policy, closings=closings,
+            held_parents=self._held_parents(now) if MainReason.WAITS_FOR_JOBS in now.chances.blocked else {},
+        )  # fmt: skip
+        return explain_pilot(case)
+
+    def _closings_in_time(self, facts: PilotFacts, now: PilotNow, fitting: int) -> Sequence[Closing]:
+        """Announced closings but for which more task queues would fit what a pilot has free."""
+        row = facts.row
+        closings = self.keeper.mask(self.db).ahead(QueueId(row.site, row.ce, row.queue), self.now)
+        stored = next(iter(pilots_by_id(self.db, [row.id])), None) if closings else None
+        if stored is None:
+            return ()
+        seconds = PilotSession(stored, now=self.now).whole(self.now).norm_cpu_seconds
+        longer = self.keeper.task_queues.survey(replace(now.request, norm_cpu_seconds=seconds))
+        return closings if longer.work.fitting > fitting else ()
+
+    def _held_parents(self, now: PilotNow) -> dict[HeldBy, list[int]]:
+        """The held jobs that the first jobs of some task queues wait for which would fit a pilot."""
+        found = dict[HeldBy, list[int]]()
+        keys = ((tq_id, key) for tq_id, key, _ in self.keeper.snapshot.waiting if key.waits_for_jobs)
+        fitting = (tq_id for tq_id, key in keys if not explain(key, now.request))
+        for tq_id in islice(fitting, _SHOWN):
+            job = job_by_id(self.db, read.waiting_job(self.db, tq_id, 0))
+            for by, jobs in ({} if job is None else self._held_above(job)).items():
+                found[by] = sorted({*found.get(by, ()), *jobs})[:_SHOWN]
+        return found
 
     def _shut_host(self, vo: str, offer: QueueOffer | None) -> tuple[str, str]:
         """Why the only host of a queue gets no jobs, and who can open it; '' if it gets some."""
