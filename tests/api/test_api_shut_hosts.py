@@ -31,6 +31,8 @@ def why(house, director=None):
     told = house.get("/v1/jobs/1/why")
     judged = MainReasons(house.side.db, house.side.keeper).judge(house.side.policy, house.now)
     assert [one.reason for one in judged.values()] == [told["main_reason"]]
+    body = {"changed": judged, "facts_at": None}
+    assert house.call("POST", "/v1/service/reasons", body, token="service").status == 200
     return told
 
 

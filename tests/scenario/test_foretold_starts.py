@@ -17,8 +17,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from lodesman.decide.explain.job_facts import Started
-from lodesman.decide.explain.starts import JobsThere, Measured
+from lodesman.decide.explain.starts import JobsThere, Measured, Started
 from lodesman.decide.explain.turns import Contest, Turn
 from lodesman.decide.matching import GroupShare, TaskQueueKey
 from lodesman.server.loops import traffic

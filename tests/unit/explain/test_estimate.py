@@ -9,8 +9,15 @@ import random
 
 import pytest
 
-from lodesman.decide.explain.job_facts import Started
-from lodesman.decide.explain.starts import Durations, FreedSlots, Measured, RunningKind, TimedJob, estimate
+from lodesman.decide.explain.starts import (
+    Durations,
+    FreedSlots,
+    Measured,
+    RunningKind,
+    Started,
+    TimedJob,
+    estimate,
+)
 from lodesman.decide.explain.turns import Turn
 from lodesman.decide.explain.verdict import ago, between, lasting
 

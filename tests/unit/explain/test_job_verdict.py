@@ -108,6 +108,35 @@ def test_pilots_that_do_not_start_help_no_job(facts, more, reason):
     assert judge_with_sites(*facts, **{"gated": 0} | more) is reason
 
 
+SLOT = StoppedPilots(kept=1)
+
+
+@pytest.mark.parametrize(
+    ("pilots", "more", "reason"),
+    [
+        (usable(busy=1), {"failing": SLOT}, MainReason.CLOSED),
+        (usable(coming=1), {"failing": SLOT}, MainReason.PILOT_COMING),
+        (replace(usable(coming=1), soon_starts=0), {"failing": SLOT}, MainReason.CLOSED),
+        (usable(idle=1), {"failing": SLOT}, MainReason.NEXT),
+        (usable(busy=1), {"failing": SLOT, "turn": Turn(ahead=1)}, MainReason.QUEUED),
+        (usable(busy=1), {"failing": StoppedPilots(kept=2), "turn": Turn(ahead=1)}, MainReason.CLOSED),
+        (usable(busy=1), {}, MainReason.PILOTS_BUSY),
+        # A host that gets no jobs: the only one of queue 1, or that of all pilots where no more may be sent.
+        (usable(), {"failing": StoppedPilots(shut=1)}, MainReason.HOST_SHUT),
+        (usable(busy=1), {"failing": StoppedPilots(shut=1)}, MainReason.PILOTS_BUSY),
+        (usable(), {"failing": StoppedPilots(1, shut=1)}, MainReason.PILOTS_FAIL),
+        (usable(), {"failing": StoppedPilots(shut=1), "closed": 1}, MainReason.CLOSED),
+        (usable(), {"failing": StoppedPilots(shut=2)}, MainReason.NO_PILOT_SOON),
+        (replace(usable(), shut=1), {}, MainReason.NO_PILOT_SOON),
+        (replace(usable(), shut=1), {"open_queues": 0}, MainReason.HOST_SHUT),
+        (usable(), {"open_queues": 0}, MainReason.NO_ROOM),
+    ],
+)
+def test_what_keeps_pilots_from_free_slots_and_jobs_is_the_reason(pilots, more, reason):
+    given = {"gated": 0, "turn": Turn(), "open_queues": 1} | more
+    assert judge_with_sites(1, given.pop("open_queues"), pilots, **given) is reason
+
+
 masks = st.integers(0, 15)
 counts = st.integers(0, 2)
 

@@ -28,7 +28,8 @@ def _who(facts: JobFacts) -> str:
     if reason in OF_LIMITS:
         return actors.who_makes_room(facts.limits.buckets, never=reason is MainReason.OVER_LIMIT)
     if facts.keeping and (reason in STARTS_IN_TURN or facts.is_kept):
-        in_turn = actors.OF_JOBS[MainReason.PILOTS_BUSY if facts.is_kept else reason]
+        busy = MainReason.PILOTS_BUSY if facts.pilots.usable_busy else MainReason.NO_PILOT_SOON
+        in_turn = actors.OF_JOBS[busy if facts.is_kept else reason]
         return f"{actors.who_opens((), facts.keeping)}; or {in_turn}"
     if reason is MainReason.WAITS_FOR_JOBS:
         return actors.who_ends_parents(facts.held_parents)
