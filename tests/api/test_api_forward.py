@@ -215,6 +215,22 @@ def test_a_client_that_goes_away_during_its_upload_ends_the_connection(house, up
     assert ended == [b"abcd"]
 
 
+def test_a_client_that_goes_away_before_the_answer_ends_the_connection(house, upstream):
+    asked = asyncio.Event()
+
+    async def answer(reader, _writer):
+        asked.set()
+        assert await reader.read() == b""
+
+    upstream.start(answer)
+    task, connection = house.open("GET", "/v1/sites", token="ann")
+    house.run(asked.wait())
+    connection.gone.set()
+    house.run(upstream.seen_end.wait())
+    house.run(task)
+    assert connection.sent == []
+
+
 def test_an_upload_that_stops_does_not_hold_the_connection(house, upstream, monkeypatch):
     monkeypatch.setattr(wire, "BODY_SECONDS", 0.05)
 

@@ -192,7 +192,9 @@ class InnerApp(Dispatcher[Core]):
 
 
 async def forward(pulse: Pulse, scope: Scope, receive: Receive, send: Send) -> None:
-    """Forward one request. Raises Unavailable while the reading process is not there, or gives no sign of life."""
+    """Forward one request. Raises Unavailable while the reading process is not there, or gives no sign of life, and
+    Disconnected if the client has gone.
+    """
     reader, writer = await _connected(pulse, "reads")
     try:
         writer.write(_head(scope))
@@ -204,6 +206,10 @@ async def forward(pulse: Pulse, scope: Scope, receive: Receive, send: Send) -> N
             await send({"type": "http.response.start", "status": status, "headers": headers})
             size = b"0" if scope["method"] == "HEAD" else dict(headers).get(b"content-length", b"-1")
             await _answer_body(reader, send, int(size))
+        except Unavailable:
+            if sending.done() and sending.exception() is None and sending.result():
+                raise Disconnected from None
+            raise
         finally:
             sending.cancel()
             await asyncio.wait({sending})
@@ -287,8 +293,10 @@ def _head(scope: Scope) -> bytes:
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
-async def _send_body(receive: Receive, writer: asyncio.StreamWriter) -> None:
-    """Pass the body on; when it does not come, or is not taken, the connection ends."""
+async def _send_body(receive: Receive, writer: asyncio.StreamWriter) -> bool:
+    """Pass the body on; when it does not come, or is not taken, the connection ends. So it does when the client has gone.
+    Returns whether it has.
+    """
     more = True
     while more:
         try:
@@ -297,7 +305,10 @@ async def _send_body(receive: Receive, writer: asyncio.StreamWriter) -> None:
                 writer.write(message.get("body", b""))
                 await writer.drain()
         except (OSError, TimeoutError):
-            message = {"type": "http.disconnect"}
-        more = message.get("more_body", False)
-        if message["type"] == "http.disconnect":
             writer.close()
+            return False
+        more = message.get("more_body", False)
+    if message["type"] != "http.disconnect":
+        await wire.gone(receive)
+    writer.close()
+    return True

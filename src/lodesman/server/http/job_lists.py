@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from operator import attrgetter
+from typing import TypeVar
 
 from msgspec.structs import asdict, replace
 
 from lodesman.base.errors import InvalidRequest
+from lodesman.languages.jobs.likeness import StepBudget
 from lodesman.languages.jobs.record import shown
 from lodesman.server.http.auth import may_touch, own_vo, reads_as, sees_all, vo_administered
 from lodesman.server.http.dispatch import Request, serves
@@ -17,7 +20,7 @@ from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.wire import page
 from lodesman.server.reads.explain import Explainer
 from lodesman.server.store import Reader
-from lodesman.server.store.read.described import check_name, described_as
+from lodesman.server.store.read.described import ANYTHING, check_name, described_as
 from lodesman.server.store.read.job_lists import JobQuery, list_jobs
 from lodesman.server.store.read.submissions import Sight
 from lodesman.server.store.read.task_queues import name_groups_and_classes
@@ -30,6 +33,7 @@ from lodesman.wire.job_queries import CountsQuery, JobsQuery, SubmissionRow, Sub
 from lodesman.wire.requests import MOST_ID
 from lodesman.wire.vocabulary import JobState, MainReason
 
+_T = TypeVar("_T")
 _NUMBERS = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
@@ -43,7 +47,7 @@ async def _jobs(side: ReadSide, request: Request[JobsQuery, Nothing]) -> jobs.Jo
         sight=_sight(side, who),
         states=words("state", asked.state, JobState),
     )
-    found = await side.costly.run(partial(_list_named, query=query))
+    found = await _searched(side, request, partial(_list_named, query=query))
     some, more = page(found, asked.limit, attrgetter("id"))
     if asked.start:
         keeper, now = side.fresh(), side.clock()
@@ -51,8 +55,20 @@ async def _jobs(side: ReadSide, request: Request[JobsQuery, Nothing]) -> jobs.Jo
     return jobs.Jobs(list(side.names.fill(some)), **more)
 
 
-def _list_named(db: Reader, query: JobQuery) -> list[jobs.Job]:
-    found = list_jobs(db, query)
+async def _searched(
+    side: ReadSide,
+    request: Request[JobsQuery, Nothing] | Request[SubmissionsQuery, Nothing],
+    read: Callable[..., _T],
+) -> _T:
+    """What `read` finds; what jobs say is read in turns."""
+    if described_as(request.query) == ANYTHING:
+        return await side.costly.run(partial(read, budget=None))
+    search = lambda budget: side.costly.run(partial(read, budget=budget))  # noqa: E731
+    return await side.searches.run(request.who.name, request.receive, search)
+
+
+def _list_named(db: Reader, *, query: JobQuery, budget: StepBudget | None) -> list[jobs.Job]:
+    found = list_jobs(db, query, budget)
     name_groups_and_classes(db, found)
     return found
 
@@ -86,14 +102,14 @@ async def _submissions(side: ReadSide, request: Request[SubmissionsQuery, Nothin
     asked = replace(asked, owner=_owner(asked, who))
     sight = _sight(side, who)
 
-    def read(db: Reader) -> tuple[list[SubmissionRow], int | None]:
-        rows, after = side.submissions.find(db, asked, sight, states=states, before=before)
+    def read(db: Reader, *, budget: StepBudget | None) -> tuple[list[SubmissionRow], int | None]:
+        rows, after = side.submissions.find(db, asked, sight, states=states, before=before, budget=budget)
         shared = shared_with(db, sight.reads)
         for row in rows:
             row.shared_by = "" if row.owner == who.name else shared.get(row.id, "")
         return rows, after
 
-    found, following = await side.costly.run(read)
+    found, following = await _searched(side, request, read)
     if following is None:
         return Submissions(found)
     return Submissions(found, more=True, cursor=str(following))

@@ -17,6 +17,7 @@ from lodesman.decide.resources import ResourceConfig
 from lodesman.languages.jobclass import Classes
 from lodesman.server.http.auth import may_touch, own_vo, reads_as
 from lodesman.server.http.metrics import UpkeepFigures
+from lodesman.server.http.searches import Searches
 from lodesman.server.loops.census import BackendWatch
 from lodesman.server.loops.direct import Director
 from lodesman.server.loops.launch import PilotSettings
@@ -144,6 +145,7 @@ class ReadSide:
     verifier: Verifier = field(init=False)
     names: MemberNames = field(init=False)
     costly: CostlyReads = field(init=False)
+    searches: Searches = field(default_factory=Searches)
     submissions: SubmissionCounts = field(init=False)
     # Plans of jobs at once; of resources and shares there is one.
     job_plans: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))

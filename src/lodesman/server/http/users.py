@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -14,20 +13,18 @@ from lodesman.base.errors import (
     Conflict,
     Forbidden,
     InvalidRequest,
-    LodesmanError,
     NotFound,
     Unavailable,
     counted,
 )
 from lodesman.languages.jobs import JobSpec
-from lodesman.languages.jobs.likeness import SelectionTooDear
 from lodesman.server.http.auth import authorise, may_touch, reach_of, reads_as, sees_all, vo_administered
 from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, serves
+from lodesman.server.http.portions import in_portions, learn_choice
 from lodesman.server.http.quotas import use_policy
 from lodesman.server.store.accounts import RevokedTokens
 from lodesman.server.store.journal import Change, Command
-from lodesman.server.store.read.described import ANYTHING
 from lodesman.server.store.read.jobs import job_by_id, last_output, was_given_out
 from lodesman.server.store.readers import is_shared_with
 from lodesman.server.writer.accounts import (
@@ -42,7 +39,7 @@ from lodesman.server.writer.accounts import (
 )
 from lodesman.server.writer.change import ChangeJobs, ChangePreparation, find_kinds
 from lodesman.server.writer.choice import Choice
-from lodesman.server.writer.control import Control, ControlOutcome, RangeAction, apart
+from lodesman.server.writer.control import Control, apart
 from lodesman.server.writer.missing_jobs import name_missing, no_longer_known
 from lodesman.server.writer.prepare import prepare
 from lodesman.server.writer.resolving import TakesLong
@@ -181,7 +178,8 @@ async def _control(core: Core, request: Request[ControlQuery, ControlBody]) -> j
         most=0 if sees_all(who) else core.limits.waiting_jobs, choice=choice,
         dry_run=request.query.dry_run,
     )  # fmt: skip
-    out = await _in_portions(core, who, ranges, act, seconds=_CONTROL_SECONDS, choice=choice)
+    learn = None if choice is None else partial(learn_choice, core, choice, request.receive)
+    out = await in_portions(core, who, ranges, act, seconds=_CONTROL_SECONDS, learn=learn)
     if choice is None and not out.rest:
         name_missing(core.reader, out)
     each = out.ranges if len(body.ranges) > 1 and choice is None else UNSET
@@ -194,42 +192,6 @@ def _ranges(given: Sequence[tuple[int, int]]) -> tuple[range, ...]:
     if backwards is not None:
         raise InvalidRequest(f"The range {backwards} runs backwards.")
     return apart(given)
-
-
-async def _in_portions(
-    core: Core,
-    who: Principal,
-    ranges: tuple[range, ...],
-    act: Callable[..., RangeAction],
-    *,
-    seconds: float = math.inf,
-    choice: Choice | None = None,
-) -> ControlOutcome:
-    """`seconds`: after that long the rest is left, for the next request; so is what is too dear for the rest of this one."""
-    async with core.turns.of(who.name):
-        end = asyncio.get_running_loop().time() + seconds
-        # Many rows take many commands: others are served in between.
-        core.principals.check(who)
-        await _learn(core, choice, ranges)
-        command = partial(core.turns.command, jobs=sum(map(len, ranges)))
-        out: ControlOutcome = await command(act(ranges=ranges))
-        while out.rest and asyncio.get_running_loop().time() < end:
-            try:
-                core.principals.check(who)
-                await _learn(core, choice, out.rest)
-                out.go_on(await command(act(ranges=out.rest)))
-            except SelectionTooDear:
-                break
-            except LodesmanError as fault:
-                raise _unfinished(act(ranges=()).action, out, fault) from fault
-    return out
-
-
-async def _learn(core: Core, choice: Choice | None, ranges: tuple[range, ...]) -> None:
-    """Find out beside the writer which of the next jobs are chosen: texts may be long."""
-    if choice is not None and choice.described != ANYTHING:
-        async with core.one_choice:
-            await asyncio.to_thread(choice.learn, core.choice_reader, ranges)
 
 
 @serves(calls.CHANGE_JOBS)
@@ -249,19 +211,10 @@ async def _change(core: Core, request: Request[Nothing, jobs.ChangeBody]) -> job
         ChangeJobs, core.live, "change", reason=body.reason, may=may, name=who.name, change=change,
         most=0 if sees_all(who) else core.limits.task_queues, dry_run=body.dry_run,
     )  # fmt: skip
-    out = await _in_portions(core, who, ranges, act)
+    out = await in_portions(core, who, ranges, act)
     name_missing(core.reader, out)
     each = out.ranges if len(body.ranges) > 1 else UNSET
     return jobs.JobsChanged(out.changed, out.refused, out.examples, each, dry_run=body.dry_run)
-
-
-def _unfinished(action: str, out: ControlOutcome, fault: LodesmanError) -> LodesmanError:
-    """What is said when a command fails after others of the same action."""
-    done, left = f"{action} had changed {counted(out.changed, 'job')}", out.rest[0].start
-    message = f"{fault.message} Until then {done}; from job {left} on nothing was done."
-    rest = [(ids[0], ids[-1]) for ids in out.rest]
-    data = {**fault.data, "changed": out.changed, "refused": out.refused, "rest": rest}
-    return type(fault)(message, hint=fault.hint, **data)
 
 
 @serves(calls.JOB_LOGS)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import Response
 
@@ -16,7 +15,7 @@ from lodesman.server.http.auth import may_touch, reads_as
 from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.waits import Waits, ending, event
-from lodesman.server.http.wire import Disconnected, Receive, Scope, Send
+from lodesman.server.http.wire import Receive, Scope, Send, unless_gone
 from lodesman.server.writer.control import apart
 from lodesman.wire import calls
 from lodesman.wire.accounts import Principal
@@ -63,7 +62,7 @@ async def _until_over(core: Core, request: Request[WaitQuery, Nothing]) -> Waite
         watch = await waits.watch(wanted, may, reads_as(request.who))
         with waits.using(watch, request.who.name):
             until = waits.until(watch, first=query.any, held=query.held, seconds=query.seconds)
-            await _unless_gone(request.receive, until)
+            await unless_gone(request.receive, until)
             await waits.settled(watch)
             over = watch.is_over(first=query.any, held=query.held)
             if waits.closed and not over:
@@ -78,24 +77,6 @@ async def _waited(waits: Waits, watch: JobWatch, query: WaitQuery, *, over: bool
         answer.failed, answer.jobs = ends.failed, ends.jobs[: query.limit]
         answer.more = len(ends.jobs) > query.limit
     return answer
-
-
-async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
-    """Do it, as long as the client is there. Raises Disconnected."""
-    doing, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
-    try:
-        await asyncio.wait({doing, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not doing.done():
-            raise Disconnected
-        doing.result()
-    finally:
-        doing.cancel()
-        gone.cancel()
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 @serves(calls.EVENTS)
@@ -131,7 +112,7 @@ class _EventStream(Response):
                 async with self._allowed, asyncio.timeout(_LONGEST_STREAM_SECONDS):
                     if self._principals.unshared != self._unshared:  # while its jobs were looked up
                         raise Unavailable("Something is shared no more meanwhile.", hint="Ask again.")
-                    await _unless_gone(receive, self._send_all(send))
+                    await unless_gone(receive, self._send_all(send))
             except TimeoutError:
                 pass  # the client asks again
             except LodesmanError as fault:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -136,6 +137,25 @@ async def read_body(receive: Receive, limit: int) -> bytes:
             raise TooLarge(f"The request is larger than {limit} bytes.", limit=limit)
         more = message.get("more_body", False)
     return b"".join(parts)
+
+
+async def gone(receive: Receive) -> None:
+    """Returns when the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, _T]) -> _T:
+    """Do it, as long as the client is there. Raises Disconnected."""
+    doing, leaving = asyncio.ensure_future(work), asyncio.ensure_future(gone(receive))
+    try:
+        await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            raise Disconnected
+        return doing.result()
+    finally:
+        doing.cancel()
+        leaving.cancel()
 
 
 def header(scope: Scope, name: bytes) -> bytes:

@@ -54,13 +54,20 @@ class SubmissionCounts:
         self._kept: dict[int, dict[int, tuple[float, list[RowCount]]]] = {}
 
     def find(
-        self, db: Reader, asked: SubmissionsQuery, sight: Sight, *, states: Sequence[str], before: int
+        self,
+        db: Reader,
+        asked: SubmissionsQuery,
+        sight: Sight,
+        *,
+        states: Sequence[str],
+        before: int,
+        budget: StepBudget | None = None,
     ) -> tuple[list[SubmissionRow], int | None]:
         """At most `asked.limit` submissions with ids of jobs below `before`, and where to go on; None: there are no more.
         Raises SelectionTooDear.
         """
         described, found = described_as(asked), list[SubmissionRow]()
-        meeting = Meeting(described, StepBudget(MOST_STEPS)) if described.is_judged_here else None
+        meeting = Meeting(described, budget or StepBudget(MOST_STEPS)) if described.is_judged_here else None
         portion = min(_PORTION, asked.limit + 1)
         for _ in range(max(1, _MOST_LOOKED_AT // portion)):
             stored, rows = self._portion(db, asked, sight, before=before, most=portion, meeting=meeting)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Final
+from typing import Final, Literal
 
 from lodesman.languages.jobs.likeness import SelectionTooDear, StepBudget
 from lodesman.server.store import Reader
@@ -19,7 +19,9 @@ from lodesman.wire.job_queries import Selection
 MOST_ROWS: Final = 1_000
 PASSED_OVER: Final = 0.05
 """What it costs to pass over a submission of others, of what a row costs."""
-# Of one request, for patterns: a second of a thread at most. What it leaves is for the next one.
+# Kinds of jobs that are judged before others have their turn: a few hundredths of a second if they have long texts.
+_AT_ONCE: Final = 20
+# Of one request, for what jobs say: a second of a thread at most. What it leaves is for the next one.
 _MOST_STEPS: Final = 50_000_000
 
 
@@ -49,14 +51,24 @@ class Choice:
 
     def learn(self, db: Reader, ranges: Iterable[range]) -> None:
         """Find out what the next command needs to know. Raises SelectionTooDear if that is too much for its first job."""
+        for _ in self.learn_in_portions(db, ranges):
+            pass
+
+    def learn_in_portions(self, db: Reader, ranges: Iterable[range]) -> Iterator[Literal[False]]:
+        """The same, where others may use the connection between two portions. What is there of one stays right."""
         self._meeting.forget()
         with db:
-            jobs = alike_between(db, list(self._parts(db, ranges)))
-            try:
-                self._meeting.learn(db, jobs)
-            except SelectionTooDear:
-                if self._meeting.judge(jobs[0]) is None:
-                    raise
+            jobs = list(dict.fromkeys(alike_between(db, list(self._parts(db, ranges)))))
+        yield False
+        for begun in range(0, len(jobs), _AT_ONCE):
+            with db:
+                try:
+                    self._meeting.learn(db, jobs[begun : begun + _AT_ONCE])
+                except SelectionTooDear:
+                    if self._meeting.judge(jobs[0]) is None:
+                        raise
+                    return
+            yield False
 
     def _parts(self, db: Reader, ranges: Iterable[range]) -> Iterator[tuple[int, int]]:
         """The parts of submissions, from and to, that one command may reach."""

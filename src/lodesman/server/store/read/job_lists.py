@@ -39,7 +39,7 @@ WHERE {_BLOCKS}{{}} AND s.base + s.count > ? ORDER BY s.base {{}} LIMIT ?"""
 _ALIKE = "SELECT j.id, j.tq_id, j.template_id, s.name"
 _BY_IDS = f"""{jobs.JOB_FACTS} {jobs.OF_JOBS} {jobs.WITH_FACTS} WHERE j.id IN {GIVEN} ORDER BY j.id {{}}"""
 MOST_STEPS = 500_000_000
-"""What one list may spend on patterns: a few seconds of a thread at most."""
+"""What one list may spend on what jobs say: a few seconds of a thread at most."""
 # Submissions that are read at once, and the jobs of one that is read by itself.
 _PORTION = 1_000
 _LARGE = 5_000
@@ -88,10 +88,10 @@ class AlikeMembers(Struct, frozen=True):
     template: int
 
 
-def list_jobs(db: Reader, query: JobQuery) -> list[Job]:
+def list_jobs(db: Reader, query: JobQuery, budget: StepBudget | None = None) -> list[Job]:
     """The jobs, as `job_by_id` shows each. Raises SelectionTooDear."""
     described = described_as(query)
-    meeting = Meeting(described, StepBudget(MOST_STEPS))
+    meeting = Meeting(described, budget or StepBudget(MOST_STEPS))
     # One snapshot: a member that is claimed meanwhile is shown once, as it was.
     with db:
         first, last = ids_within(db, query)
