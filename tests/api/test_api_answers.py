@@ -428,6 +428,7 @@ def test_parameters_have_their_types():
     assert {name for name, kind in kinds.items() if kind == "boolean"} == {
         "all",
         "any",
+        "dry_run",
         "held",
         "newest",
         "origin",
