@@ -487,7 +487,7 @@ def test_two_backends_on_one_root_start_nothing_twice(make_site, tmp_path):
 def test_keepers_are_no_zombies(make_site):
     site = make_site()
     site.submit(S1, S2, script="true")
-    keepers = set(site.backend._keepers)
+    keepers = set(site.backend.known.begun._keepers)
     assert len(keepers) == 2
     site.wait_for_end(S1, S2)
 

@@ -94,3 +94,14 @@ def test_a_real_one():
     assert make_cgroup(f"lodesman-test-{os.getpid()}") == made
     remove_cgroup(made)
     assert not Path(made).exists()
+
+
+def test_one_in_which_processes_live_is_not_taken(tmp_path, monkeypatch):
+    """Its keeper would kill them with it: they may be of the same pilot, started from another directory."""
+    monkeypatch.setattr(processes, "_own_directory", lambda own, mounts: tmp_path)
+    made = tmp_path / "lodesman-test"
+    made.mkdir()
+    (made / "cgroup.kill").touch()
+    for populated, found in ((0, str(made)), (1, None)):
+        (made / "cgroup.events").write_text(f"populated {populated}\nfrozen 0\n")
+        assert make_cgroup("lodesman-test") == found

@@ -1,10 +1,12 @@
-"""The time that a pilot has to end, compared with what it needs: constants of two packages that must fit."""
+"""Constants of two packages that must fit: the time that a pilot has to end and what it needs, and its exit code."""
 
 from __future__ import annotations
 
 import inspect
 
 from lodesman.pilot.context import PilotOptions
+from lodesman.pilot.loop import EXIT_REFUSED
+from lodesman.server.engines.known_pilots import REFUSED_CODE
 from lodesman.server.engines.local import GRACE_SECONDS, LocalBackend
 from lodesman.server.loops import launch
 from lodesman.server.main import backends
@@ -25,3 +27,7 @@ def test_that_is_what_pilots_get():
     told = inspect.getsource(launch.common_of)
     assert "kill_grace_s" not in told
     assert "flush_s" not in told
+
+
+def test_a_refused_pilot_is_known_by_its_exit_code():
+    assert REFUSED_CODE == EXIT_REFUSED

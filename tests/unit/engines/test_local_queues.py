@@ -16,7 +16,7 @@ from tests.kits.shell_pilots import PROGRAM, send, shell_spec
 
 from lodesman.base.errors import BackendFault
 from lodesman.decide.resources import QueueId
-from lodesman.server.engines import known_pilots, local, processes
+from lodesman.server.engines import begun_pilots, known_pilots, local, processes
 from lodesman.server.engines.backend import BatchLoad, CancelOutcome, NativeState
 from lodesman.server.engines.keeper import read_json, write_json
 from lodesman.server.engines.local import LocalBackend
@@ -343,7 +343,7 @@ class TestUpkeep:
         monkeypatch.setattr(local, "launch", lambda directory, **_: 2**22 + 1)
         send(backend, QUEUE, "s1-1", "s2-1")
         backend.slots[QUEUE] = 1
-        for _ in range(local._LAUNCHES):
+        for _ in range(begun_pilots.MOST_LAUNCHES):
             assert backend.tick() == ("s1-1",)
         assert backend.tick() == ("s2-1",), "what is given up holds no slot"
         status = backend.status(same("s1-1"))["s1-1"]

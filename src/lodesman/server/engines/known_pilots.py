@@ -17,16 +17,20 @@ from typing import Final
 
 from lodesman.base.errors import LodesmanError
 from lodesman.decide.resources import QueueId
-from lodesman.server.engines.backend import NativeState
+from lodesman.server.engines.backend import NativeState, NativeStatus
+from lodesman.server.engines.begun_pilots import BegunPilots
 from lodesman.server.engines.damage import is_of_system
 from lodesman.server.engines.pilot_directory import ENTRY, STAMP, PilotDirectory
 from lodesman.server.engines.pilot_records import Entry
-from lodesman.server.engines.process_tree import process_table
-from lodesman.server.engines.processes import marked, stamps_here, sweep
+from lodesman.server.engines.process_tree import Process, process_table
+from lodesman.server.engines.processes import keepers_of, marked, stamps_here, sweep
 
 _SWEEP_SECONDS: Final = 2.0
+REFUSED_CODE: Final = 3
+"""The exit code of a pilot that the server refused; a test compares it."""
+_TWIN: Final = "a second process of it was refused, and the first one lives"
 Found = tuple[PilotDirectory, Entry, NativeState | None]
-"""A pilot, what was submitted, and its state; None if its directory cannot be read now."""
+"""A pilot, what was submitted, and its state; None if its directory cannot be read now, or does not say where it stands."""
 
 
 class KnownPilots:
@@ -38,6 +42,7 @@ class KnownPilots:
 
     def __init__(self, root: Path, fate_of: Callable[[str], str]) -> None:
         self.root, self._fate_of = root, fate_of
+        self.begun = BegunPilots()
         self.damaged: list[str] = []
         self._entries: dict[str, Entry] = {}
         self._ended: set[str] = set()
@@ -46,6 +51,9 @@ class KnownPilots:
         self._unknown: set[str] = set()
         # Those that live without a directory, and did so before this process began; None: not sought yet.
         self._strays: set[str] | None = None
+        # Those that were started, by a directory that does not say so: it is a copy, or lost the records.
+        self._displaced: set[str] = set()
+        self._living: set[str] | None = None  # as this pass found them; None: not sought yet
 
     @property
     def unknown(self) -> int:
@@ -78,8 +86,8 @@ class KnownPilots:
     def pilots(self) -> Iterator[Found]:
         """Those that have not ended, with their queue alone if what was submitted is damaged. Raises OSError."""
         stamps = self.stamps()
-        if self._strays is None:
-            self._strays = stamps_here(self.root, process_table()) - stamps
+        self._strays = self._sought() - stamps
+        self._living = None
         self._look_for(self._entries.keys() - stamps)
         self._unknown.clear()
         for stamp in sorted(stamps - self._ended):
@@ -92,6 +100,13 @@ class KnownPilots:
                 yield pilot, entry, None
             elif not is_read:
                 self._unknown.add(stamp)
+
+    def _sought(self) -> set[str]:
+        """The stamps of those that live without a directory, as far as it is known; at first all that live here."""
+        if self._strays is None:
+            self._strays = stamps_here(self.root, process_table())
+            self.begun.add(self._strays)
+        return self._strays
 
     def _look_for(self, gone: Collection[str]) -> None:
         """Those whose directories are not there any more: another process removed it, or they run without it."""
@@ -110,38 +125,112 @@ class KnownPilots:
         stamp = pilot.stamp
         if stamp not in self._entries:
             self.name_damaged(pilot)
-        if pilot.is_ended():
+        if pilot.is_ended() and not self._may_be_twin(pilot):
             self.note_lost(pilot)
             self._ended.add(stamp)
             self._entries.pop(stamp, None)
         elif entry := self._entries.get(stamp) or pilot.known():
             self._entries[stamp] = entry
-            return pilot, entry, pilot.state()
+            return pilot, entry, self._state_of(pilot)
         # No file knows what was submitted.
-        elif pilot.kept() or (pilot.was_started() and sweep([pilot], timeout=_SWEEP_SECONDS)):
+        elif (
+            pilot.kept()
+            or keepers_of(pilot.path, process_table())
+            or (pilot.was_started() and sweep([pilot], timeout=_SWEEP_SECONDS))
+        ):
             self._unknown.add(stamp)
         else:
             with contextlib.suppress(FileNotFoundError):  # purged meanwhile
                 pilot.write_end("not-started", f"its stored submission is damaged: {ENTRY} of {stamp}")
         return None
 
-    def may_start(self, pilot: PilotDirectory) -> bool:
-        """Whether one that waits, by its directory, did not run or end before, as far as the server knows. One that ran is
-        named, and ends when no process of it is left; until then it may have a slot of any queue. Raises OSError.
+    def status(self, pilot: PilotDirectory, now: float) -> NativeStatus:
+        """What is observed of it. Raises OSError."""
+        found = pilot.status(now)
+        if found.state is NativeState.ENDED and self._may_be_twin(pilot):
+            return NativeStatus(state=NativeState.UNKNOWN, observed_at=now, detail=_TWIN)
+        return found
+
+    def _may_be_twin(self, pilot: PilotDirectory) -> bool:
+        """Whether what ended may have been refused as a second process of a pilot whose first one lives. Raises OSError."""
+        if pilot.end().get("exit_code") != REFUSED_CODE:
+            return False
+        if pilot.kept():  # its own keeper carries the mark, too
+            return True
+        lives = bool(marked({pilot.stamp: pilot.path}, process_table()))
+        if lives:
+            self.name(f"the directory of pilot {pilot.stamp}, in which a second process of it ran")
+        return lives
+
+    def _state_of(self, pilot: PilotDirectory) -> NativeState | None:
+        """Where it stands; None if it was started, and its directory does not say so. Raises OSError."""
+        was_begun, state = self.begun.has(pilot), pilot.state()  # in this order: a launch may come between
+        if state is NativeState.ENDED:
+            return None if self._may_be_twin(pilot) else state
+        is_kept = state is NativeState.UNKNOWN and bool(keepers_of(pilot.path, process_table()))
+        if is_kept or (state is NativeState.WAITING and was_begun):
+            self._displace(pilot)
+            return None
+        self._displaced.discard(pilot.stamp)
+        if state is not NativeState.WAITING and not was_begun and pilot.was_started():
+            self.begun.add([pilot.stamp])
+        return state
+
+    def _displace(self, pilot: PilotDirectory) -> None:
+        self.begun.add([pilot.stamp])
+        self._displaced.add(pilot.stamp)
+        self.name(f"the directory of pilot {pilot.stamp}, which is older than what the server knows of it")
+
+    def end_displaced(self) -> set[str]:
+        """End those by their directories that were started by another one, if no process is left; their stamps.
+
+        Raises OSError.
         """
+        paths = {stamp: self.root / stamp for stamp in tuple(self._displaced)}
+        living = set(marked(paths, process_table()).values()) if paths else set()
+        ended = set()
+        for stamp in paths.keys() - living:
+            with self.alone(stamp):
+                self._displaced.discard(stamp)
+                pilot = PilotDirectory(paths[stamp])
+                if not (pilot.kept() or pilot.is_ended() or pilot.was_started()):
+                    pilot.write_end("keeper-lost", "it ran before, and the record of that is gone")
+                    ended.add(stamp)
+        return ended
+
+    def keepers_elsewhere(self, pilot: PilotDirectory) -> list[Process]:
+        """Keeper and guard of one whose directory does not name them; if none lives, all that carries its mark.
+
+        Raises OSError.
+        """
+        self._sought()
+        if not self.begun.has(pilot):
+            return []
+        table = process_table()
+        return keepers_of(pilot.path, table) or [
+            table[pid] for pid in marked({pilot.stamp: pilot.path}, table)
+        ]
+
+    def may_start(self, pilot: PilotDirectory) -> bool:
+        """Whether one that waits, by its directory, did not run or end before: no process carries its mark, and the server
+        knows of none. One that ran is named, and ends when no process of it is left; until then it may have a slot of any
+        queue. Raises OSError.
+        """
+        if self._living is None:
+            self._living = stamps_here(self.root, process_table())
         try:
-            fate = self._fate_of(pilot.stamp)
+            fate = "ran" if pilot.stamp in self._living else self._fate_of(pilot.stamp)
         except LodesmanError:  # that cannot be known now
             return False
         if fate != "ran":
             if fate:
                 pilot.write_end("cancelled", "the server ended it before it started")
             return not fate
-        self.name(f"the directory of pilot {pilot.stamp}, which is older than what the server knows of it")
+        self._displace(pilot)
         if marked({pilot.stamp: pilot.path}, process_table()):
             self._strays = {*(self._strays or ()), pilot.stamp}
         else:
-            pilot.write_end("keeper-lost", "it ran before, and the record of that is gone")
+            self.end_displaced()
         return False
 
     def sweep(self, lost: Iterable[PilotDirectory]) -> set[str]:
@@ -160,11 +249,18 @@ class KnownPilots:
                     self.note_lost(pilot)
         return clean
 
-    def end_vanished(self) -> list[str]:
-        """Kill what runs without its directory; the stamps of those of which something is left. Raises OSError."""
-        stamps = (self._entries.keys() | (self._strays or set())) - self.stamps()
-        gone = [PilotDirectory(self.root / stamp) for stamp in stamps]
-        return sorted(sweep(gone, timeout=_SWEEP_SECONDS)) if gone else []
+    def end_rest(self) -> set[str]:
+        """Kill all that carries a mark of these pilots yet, as without its directory or by another one, when those that
+        are kept have ended; the stamps of those of which something is left. Raises OSError.
+        """
+        for _ in self.pilots():
+            pass
+        without = (self._entries.keys() | self._sought()) - self.stamps()
+        stamps = without | self._displaced | stamps_here(self.root, process_table())
+        found = [PilotDirectory(self.root / stamp) for stamp in stamps]
+        left = sweep(found, timeout=_SWEEP_SECONDS) if found else set()
+        self.end_displaced()
+        return left
 
     def note_lost(self, pilot: PilotDirectory) -> None:
         """Of one that ended: if processes of it may be left, they keep its slot taken. Raises OSError."""
@@ -184,6 +280,7 @@ class KnownPilots:
         """Remove its directory. Raises OSError."""
         pilot.remove()
         self._ended.discard(pilot.stamp)
+        self.begun.forget(pilot.stamp)
 
     @contextlib.contextmanager
     def alone(self, stamp: str) -> Iterator[None]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import select
 import signal
 import sys
 import time
@@ -32,6 +31,7 @@ from lodesman.server.engines.backend import (
     SubmitRefusal,
     SubmitResult,
 )
+from lodesman.server.engines.begun_pilots import folder_of
 from lodesman.server.engines.damage import is_of_system, open_lock, remove
 from lodesman.server.engines.isolation import Isolation
 from lodesman.server.engines.known_pilots import Found, KnownPilots
@@ -49,8 +49,6 @@ from lodesman.server.engines.processes import (
 )
 
 _OUTPUT_CAP: Final = 1 << 20
-_REAP_SECONDS: Final = 1.0
-_LAUNCHES: Final = 3  # keepers that end before they start their pilot, until it is given up
 # More than a pilot needs: it ends its payloads (10 s), hands in their results (10 s) and leaves; a test compares it.
 GRACE_SECONDS: Final = 30.0
 
@@ -84,8 +82,6 @@ class LocalBackend:
     sizes: backend.Sizes = field(default_factory=backend.Sizes)
     known: KnownPilots = field(init=False)
     _last_order: int = field(default=0, init=False)
-    _launches: Counter[str] = field(default_factory=Counter, init=False)
-    _keepers: set[int] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         self.root = self.root.absolute()
@@ -138,7 +134,7 @@ class LocalBackend:
                 if pilot := self.known.find(stamp, native_id):
                     found[stamp] = replace(unknown, detail="its directory cannot be read")
                     with self.known.alone(stamp):
-                        found[stamp] = pilot.status(now)
+                        found[stamp] = self.known.status(pilot, now)
             return found
 
     def cancel(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
@@ -197,15 +193,15 @@ class LocalBackend:
     def tick(self) -> tuple[str, ...]:
         """Sweep after lost keepers and start waiting pilots where slots are free; their stamps. Raises BackendFault."""
         with _as_backend_fault(), self._exclusive():
-            self._reap()
+            self.known.begun.reap()
             for path in self.root.iterdir():
                 if path.name.startswith((".new-", ".gone-")):  # a submit or purge that was killed
                     with self.known.alone(path.name):
                         remove(path)
             pilots = list(self.known.pilots())
-            for stamp in self._launches.keys() - {pilot.stamp for pilot, _, _ in pilots}:
-                del self._launches[stamp]
+            self.known.begun.keep_counts({pilot.stamp for pilot, _, _ in pilots})
             swept = self.known.sweep([pilot for pilot, _, state in pilots if state is NativeState.UNKNOWN])
+            swept |= self.known.end_displaced()
             idle = (NativeState.WAITING, NativeState.ENDED)
             taken = self.known.uncertain() + Counter(
                 entry.queue
@@ -221,8 +217,7 @@ class LocalBackend:
                 if state is NativeState.WAITING and free > 0:
                     # It is tried again at a later tick.
                     with contextlib.suppress(OSError), self.known.alone(pilot.stamp):
-                        is_tried = self._launches[pilot.stamp]  # its keeper ended before it started it
-                        if (is_tried or self.known.may_start(pilot)) and self._start(pilot):
+                        if self.known.may_start(pilot) and self._start(pilot):
                             taken[entry.queue] += 1
                             started.append(entry.stamp)
             return tuple(started)
@@ -252,12 +247,13 @@ class LocalBackend:
                     self._cancel(pilot)
             stop_kept(pilots, grace_seconds=grace_seconds, deadline_seconds=deadline_seconds)
             with self._exclusive():
+                left = self.known.end_rest()
                 self.known.sweep(
                     [pilot for pilot, _, state in self.known.pilots() if state is NativeState.UNKNOWN]
                 )
-                left = [pilot.stamp for pilot in pilots if self._is_left(pilot)] + self.known.end_vanished()
-                self._reap_ended()
-        return tuple(left)
+                left |= {pilot.stamp for pilot in pilots if self._is_left(pilot)}
+                self.known.begun.reap_ended()
+        return tuple(sorted(left))
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -318,11 +314,12 @@ class LocalBackend:
             state = pilot.state()
             if state is NativeState.ENDED:
                 return CancelOutcome.ENDED
-            if state is NativeState.WAITING:
+            keepers = pilot.processes()[:1] or self.known.keepers_elsewhere(pilot)
+            if state is NativeState.WAITING and not keepers:
                 pilot.write_end("cancelled")
                 return CancelOutcome.REMOVED
             pilot.order_end()
-            for process in pilot.processes()[:1]:
+            for process in keepers:
                 signal_process(process, signal.SIGTERM)
         except OSError:
             return CancelOutcome.FAILED
@@ -345,9 +342,10 @@ class LocalBackend:
 
     def _start(self, pilot: PilotDirectory) -> bool:
         """Hand the pilot and its lock to a keeper; false if it is given up. Raises OSError."""
-        if self._launches[pilot.stamp] >= _LAUNCHES:
+        if self.known.begun.is_spent(pilot.stamp):
             pilot.write_end("not-started", "its keeper cannot start (see keeper.log)")
             return False
+        folder = folder_of(pilot.path)
         try:
             pid = launch(pilot, python=self.python, cgroups=self.cgroups, isolation=self.isolation)
         except ValueError as fault:
@@ -357,27 +355,8 @@ class LocalBackend:
             return False
         if pid is not None:
             limit_open_files(pid, self.open_files)
-            self._launches[pilot.stamp] += 1
-            self._keepers.add(pid)
+            self.known.begun.add_launch(pilot.stamp, folder, pid)
         return True
-
-    def _reap_ended(self) -> None:
-        """All that end within a second: of a pilot that is left, or whose directory is gone, the keeper may not."""
-        until = time.monotonic() + _REAP_SECONDS
-        self._reap()
-        while self._keepers and time.monotonic() < until:
-            select.select([], [], [], 0.01)
-            self._reap()
-
-    def _reap(self) -> None:
-        """Reap the keepers that ended; those of an earlier backend are init's."""
-        for pid in list(self._keepers):
-            try:
-                ended = os.waitpid(pid, os.WNOHANG)[0]
-            except ChildProcessError:  # another part of the process waited for it
-                ended = pid
-            if ended:
-                self._keepers.discard(pid)
 
 
 @contextlib.contextmanager

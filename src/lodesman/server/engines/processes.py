@@ -32,6 +32,8 @@ from lodesman.server.engines.process_tree import Process, descendants, process_t
 MARK: Final = "LODESMAN_STAMP"
 ROOT_MARK: Final = "LODESMAN_PILOTS"
 """Names the folder of the pilots: that of another server may have been copied from this one, stamps and all."""
+_KEEPER_MARK: Final = "LODESMAN_KEEPER"
+"""Tells keeper and guard from the pilot."""
 _LOCK_NUMBER: Final = 3
 # How often keepers are checked that are about to end.
 _CHECK_AGAIN_SECONDS: Final = 0.02
@@ -116,7 +118,7 @@ def _spawn(directory: PilotDirectory, lock: int, python: str, more: list[str]) -
         return os.posix_spawn(
             python,
             [python, "-I", "-S", keeper.__file__, str(directory.path), str(_LOCK_NUMBER), *more],
-            {"PATH": os.environ.get("PATH", os.defpath)},
+            _environment_for(directory),
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, log, 1),
@@ -129,6 +131,12 @@ def _spawn(directory: PilotDirectory, lock: int, python: str, more: list[str]) -
         )
     finally:
         os.close(log)
+
+
+def _environment_for(directory: PilotDirectory) -> dict[str, str]:
+    """A keeper carries the mark, too: it lives longer than any process of its pilot, wherever its directory is moved."""
+    marks = {MARK: directory.stamp, ROOT_MARK: root_mark(directory.path.parent), _KEEPER_MARK: "1"}
+    return {"PATH": os.environ.get("PATH", os.defpath), **marks}
 
 
 def _open_log(directory: PilotDirectory) -> int:
@@ -151,7 +159,9 @@ def _open_log(directory: PilotDirectory) -> int:
 
 
 def make_cgroup(name: str) -> str | None:
-    """The path of a new cgroup of this name below this process's own; None if it cannot be made or killed."""
+    """The path of a new cgroup of this name below this process's own; None if it cannot be made or killed, or has processes:
+    who kills what was started there would kill these, too.
+    """
     try:
         own, mounts = (Path("/proc/self", file).read_text() for file in ("cgroup", "mountinfo"))
         parent = _own_directory(own, mounts)
@@ -162,9 +172,15 @@ def make_cgroup(name: str) -> str | None:
     except OSError:
         return None
     if (made / "cgroup.kill").exists():
-        return str(made)
+        return None if _is_populated(made) else str(made)
     process_tree.remove_cgroup(str(made))
     return None
+
+
+def _is_populated(cgroup: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return "populated 1" in (cgroup / "cgroup.events").read_text()
+    return False
 
 
 def _own_directory(own: str, mounts: str) -> Path | None:
@@ -241,12 +257,29 @@ def stamps_here(root: Path, table: Mapping[int, Process]) -> set[str]:
     return {stamp for stamp, folder in marks if folder == root_mark(root) and STAMP.fullmatch(stamp)}
 
 
+def keepers_of(path: Path, table: Mapping[int, Process]) -> list[Process]:
+    """Keeper and guard of the pilot of this directory, wherever theirs was moved. Those of earlier releases have no mark."""
+    marks = (path.name, root_mark(path.parent))
+    return [one for one in table.values() if _marks_of(one) == marks and _is_keeper(one)]
+
+
+def _is_keeper(process: Process) -> bool:
+    """It runs as this process does: what pilots start under another account may carry any mark."""
+    with contextlib.suppress(OSError):
+        is_own = Path(f"/proc/{process.pid}").stat().st_uid == os.geteuid()
+        return is_own and f"{_KEEPER_MARK}=1".encode() in _environment_of(process)
+    return False
+
+
+def _environment_of(process: Process) -> list[bytes]:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+    return []
+
+
 def _marks_of(process: Process) -> tuple[str, str]:
     """The stamp, and what names the folder of its pilots; both '' for a process that is gone or another user's."""
-    environment = b""
-    with contextlib.suppress(OSError):
-        environment = Path(f"/proc/{process.pid}/environ").read_bytes()
-    marks = dict(variable.partition(b"=")[::2] for variable in environment.split(b"\0"))
+    marks = dict(variable.partition(b"=")[::2] for variable in _environment_of(process))
     return os.fsdecode(marks.get(MARK.encode(), b"")), os.fsdecode(marks.get(ROOT_MARK.encode(), b""))
 
 
