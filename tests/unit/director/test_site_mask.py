@@ -202,3 +202,20 @@ def test_closings_are_ordered_by_their_number_of_queues():
     assert mask.hits(queues, 0b111, 1.0) == [(site, 0b011), (one, 0b001)]
     assert mask.hits(queues, 0b110, 1.0) == [(site, 0b010)]
     assert mask.hits(queues, 0b100, 1.0) == []
+
+
+def test_what_is_announced_counts_once_a_pilot_could_not_end_before():
+    mask = SiteMask([closing("A", "B", begins=10_000.0), closing("B", begins=99_000.0), closing("C")])
+    lives, inside = (
+        dict.fromkeys(NUMBERS, 600),
+        {bit for bit, queue in NUMBERS.items() if queue[:2] == ("A", "B")},
+    )
+    assert mask.announced(NUMBERS, 9_000.0, lives) == 0
+    assert ("A", "B", "A") not in mask.leaving(NUMBERS, 9_000.0, lives)
+    assert mask.announced(NUMBERS, 9_500.0, lives) == sum(1 << bit for bit in inside)
+    leaving = mask.leaving(NUMBERS, 9_500.0, lives)
+    assert [("A", "B", "A") in leaving, ("A", "A", "A") in leaving, ("C", "A", "A") in leaving] == [
+        True,
+        False,
+        True,
+    ]

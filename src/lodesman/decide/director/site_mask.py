@@ -92,11 +92,10 @@ class SiteMask:
         """The queues to which no pilot is sent any more since they are going to be closed."""
         return reduce(or_, (mask for one, mask in self._active(queues, now, lives) if one.is_ahead(now)), 0)
 
-    def leaving(self, now: float) -> DrainedNodes:
-        """Where pilots leave, or will when a closing that is announced begins."""
-        return DrainedNodes(
-            frozenset(one.node for one in self.closings if one.is_ahead(now) or one.empties(now))
-        )
+    def leaving(self, queues: _Queues, now: float, lives: Lives = NO_LIVES) -> DrainedNodes:
+        """Where pilots leave, or will when a closing begins for which none is sent there any more."""
+        ahead = {one.node for one, mask in self._active(queues, now, lives) if mask and one.is_ahead(now)}
+        return DrainedNodes(frozenset(ahead | {one.node for one in self.closings if one.empties(now)}))
 
     def drained(self, now: float) -> DrainedNodes | None:
         """Where pilots leave; None if that is nowhere."""

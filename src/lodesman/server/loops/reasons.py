@@ -76,7 +76,7 @@ class _Now(NamedTuple):
     failing: Mapping[str, Sequence[StoppedPilots]]
     slots: Mapping[str, VOSlots | None]
     drained: DrainedNodes | None
-    leaving: DrainedNodes
+    leaving: Mapping[str, DrainedNodes]
     by_ads: Mapping[str, int]
     iteration: RecordedIteration | None
     snapshot: Snapshot
@@ -182,12 +182,13 @@ class MainReasons:
         """What all go by now; VOs that it cannot be found out for are left out."""
         keeper, now = self._keeper, self._now
         away = mask_of(policy.bits[one] for one in keeper.pilots.unreached if one in policy.bits)
-        configs, closed, announced, failing, slots = {}, {}, {}, {}, {}
+        configs, closed, announced, leaving, failing, slots = {}, {}, {}, {}, {}, {}
         for vo in {key.vo for _, key, _ in snapshot.waiting}:
             with left.item(Item("VO", vo)):
                 one = policy.vo_config(vo)
                 closed[vo] = mask.closed(one.table.queues, now, one.lives)
                 announced[vo] = mask.announced(one.table.queues, now, one.lives)
+                leaving[vo] = mask.leaving(one.table.queues, now, one.lives)
                 shut = keeper.shut_hosts.queues(one)
                 found = (snapshot.director.failing_of(one, some) for some in (0, away))
                 failing[vo] = [stopped._replace(shut=shut) for stopped in found]
@@ -200,7 +201,7 @@ class MainReasons:
             failing,
             slots,
             mask.drained(now),
-            mask.leaving(now),
+            leaving,
             self._unfit(),
             snapshot.decision(now),
             snapshot,
@@ -231,7 +232,7 @@ class MainReasons:
         )
         refused = iteration is not None and bool(iteration.refusals(tq_id, now.snapshot.director.full))
         kept = there.fills(key, fillable) if there and fillable and pilots.any_usable and not refused else 0
-        kept = 0 if kept and usable(drained=now.leaving).any_usable else kept
+        kept = 0 if kept and usable(drained=now.leaving[key.vo]).any_usable else kept
         iterates_soon = there and now.snapshot.iterates_soon(self._now)
         return partial(
             judge_with_sites, eligible, open_queues, pilots,

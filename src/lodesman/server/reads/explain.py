@@ -27,7 +27,7 @@ from lodesman.decide.masks.bits import Plane, bits, passing
 from lodesman.decide.matching import QueueOffer, TaskQueueKey, parts_of
 from lodesman.decide.matching.criteria import explain
 from lodesman.decide.matching.offers import never_sent
-from lodesman.decide.matching.policy import Policy
+from lodesman.decide.matching.policy import Policy, VOConfig
 from lodesman.decide.resources import (
     FilePosition,
     NodePath,
@@ -222,7 +222,7 @@ class Explainer:
             evaluated_at=evaluated,
             misfits=found,
             pilots=pilots,
-            elsewhere=pilots.any_usable and usable(key, drained=mask.leaving(now)).any_usable,
+            elsewhere=pilots.any_usable and self._elsewhere(config, mask, partial(usable, key)),
             shorter=0 if pilots.any_usable else self._shorter(key, mask, usable),
             unreached=self.keeper.pilots.unreached,
             shut_hosts=self.keeper.shut_hosts,
@@ -236,6 +236,11 @@ class Explainer:
             started=self._started(key, task_queue, turn.part / of_group if of_group else 0.0, pilots, there),
             now=now,
         )
+
+    def _elsewhere(self, config: VOConfig, mask: SiteMask, usable: Callable[..., JobPilots]) -> bool:
+        """Whether pilots may take a job where no closing is announced that keeps new ones away."""
+        leaving = mask.leaving(config.table.queues, self.now, config.lives)
+        return usable(drained=leaving).any_usable
 
     def _shorter(self, key: TaskQueueKey, mask: SiteMask, usable: Callable[[TaskQueueKey], JobPilots]) -> int:
         """While a closing is announced: the minutes of CPUTime of the longest job like it that pilots take."""
