@@ -20,7 +20,7 @@ from lodesman.site.jobstatus.commands import VERDICTS, WORDS, in_words
 from lodesman.site.jobstatus.values import KEYS, Status
 
 NOW = 1_391_212_345
-SOURCES = Path(commands.__file__).parents[2]
+SOURCES = Path(commands.__file__).parents[3]
 STATUS = Status(6, NOW - 9_000, NOW + 3_000, NOW + 7_265, NOW + 90_000, 100, 700, False, 3)
 
 

@@ -436,10 +436,11 @@ def test_without_the_right_to_become_the_user(directory, monkeypatch):
 @pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="the system has no Python for all users")
 def test_a_reader_that_is_not_root_stays_who_it_is(directory):
     """It reads what all may read."""
-    package, copy = Path(reader.__file__).parents[1], directory.with_name("lodesman")
-    shutil.copytree(package / "jobstatus", copy / "jobstatus")
-    for name in ("__init__.py", "kernel.py"):
-        shutil.copy(package / name, copy)
+    package, copy = Path(reader.__file__).parents[2], directory.with_name("lodesman")
+    shutil.copytree(package / "site" / "jobstatus", copy / "site" / "jobstatus")
+    shutil.copytree(package / "base", copy / "base")
+    for name in ("__init__.py", "site/__init__.py"):
+        shutil.copy(package / name, copy / name)
     words = [
         "setpriv",
         "--reuid",

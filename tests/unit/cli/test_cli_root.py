@@ -17,7 +17,7 @@ from lodesman.user.access.caller import RETRY_ROUNDS
 from lodesman.user.cli import faults, root
 from lodesman.wire.client import Aborted
 
-SOURCE = str(Path(root.__file__).parents[2])
+SOURCE = str(Path(root.__file__).parents[3])
 LODE = "import sys; from lodesman.user.cli import main; sys.exit(main())"
 
 

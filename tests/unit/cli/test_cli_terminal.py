@@ -20,7 +20,7 @@ from tests.unit.cli.test_cli_jobs import WHY
 from lodesman.user.cli import root
 from lodesman.user.cli.tables import progress
 
-SOURCE = str(Path(root.__file__).parents[2])
+SOURCE = str(Path(root.__file__).parents[3])
 LODE = "import sys; from lodesman.user.cli import main; sys.exit(main())"
 STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 PATIENCE = 60.0

@@ -222,7 +222,7 @@ def test_chasing_kills_children_and_returns():
 
 
 def package_path():
-    return {**os.environ, "PYTHONPATH": str(Path(keeper.__file__).parents[2])}
+    return {**os.environ, "PYTHONPATH": str(Path(keeper.__file__).parents[3])}
 
 
 def test_chasing_is_bounded():

@@ -248,7 +248,7 @@ def test_removing_directories_without_permissions_as_a_normal_user():
         "remove_tree(top)\n"
         "print(top.exists())\n"
     )
-    source = str(Path(pilot_directory.__file__).parents[2])
+    source = str(Path(pilot_directory.__file__).parents[3])
     environment = {**os.environ, "PYTHONPATH": source}
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o777)
