@@ -1,4 +1,4 @@
-"""Whether a pilot is known to have run, or to have ended: no copy of its directory may start it then."""
+"""Whether a pilot is known to have run or ended: no copy of its directory may start it then, and no process joins twice."""
 
 from __future__ import annotations
 
@@ -18,3 +18,12 @@ def test_a_pilot_ran_if_it_was_seen_to_or_joined_and_else_it_may_have_ended(hous
         house._writer.change(change, (before, stamp))
     house.pilot()
     assert fate_of(db, f"stamp{house.pilots}") == "ran"
+
+
+def test_a_second_process_of_a_pilot_is_refused_and_the_first_goes_on(house):
+    body = {"join_token": house.prepare_pilot(), "nonce": "first", "node": {"cores": 4}}
+    token = house.call("POST", "/v1/pilots/join", body).json["token"]
+    second = house.call("POST", "/v1/pilots/join", {**body, "nonce": "second"})
+    assert (second.status, b"used before by another process" in second.body) == (401, True)
+    assert house.call("POST", "/v1/pilots/heartbeat", {"jobs": []}, token=token).status == 200
+    assert house.get("/v1/pilots")["pilots"][0]["state"] == "Running"

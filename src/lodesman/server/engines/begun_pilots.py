@@ -58,7 +58,7 @@ class BegunPilots:
         self._keepers[keeper] = stamp
 
     def is_spent(self, stamp: str) -> bool:
-        """Whether so many keepers ended before they started it that it is given up."""
+        """Whether it is given up: the last of its keepers ended before it started it."""
         return self._launches[stamp] >= MOST_LAUNCHES
 
     def keep_counts(self, stamps: Collection[str]) -> None:

@@ -33,7 +33,7 @@ MARK: Final = "LODESMAN_STAMP"
 ROOT_MARK: Final = "LODESMAN_PILOTS"
 """Names the folder of the pilots: that of another server may have been copied from this one, stamps and all."""
 _KEEPER_MARK: Final = "LODESMAN_KEEPER"
-"""Tells keeper and guard from the pilot."""
+"""Keeper and guard have it, the pilot does not."""
 _LOCK_NUMBER: Final = 3
 # How often keepers are checked that are about to end.
 _CHECK_AGAIN_SECONDS: Final = 0.02
@@ -253,8 +253,8 @@ def marked(paths: Mapping[str, Path], table: Mapping[int, Process]) -> dict[int,
 
 def stamps_here(root: Path, table: Mapping[int, Process]) -> set[str]:
     """The stamps of all living pilots that were started in this folder."""
-    marks = (_marks_of(process) for process in table.values())
-    return {stamp for stamp, folder in marks if folder == root_mark(root) and STAMP.fullmatch(stamp)}
+    mark, marks = root_mark(root), (_marks_of(process) for process in table.values())
+    return {stamp for stamp, folder in marks if folder == mark and STAMP.fullmatch(stamp)}
 
 
 def keepers_of(path: Path, table: Mapping[int, Process]) -> list[Process]:
