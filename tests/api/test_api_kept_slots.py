@@ -104,7 +104,14 @@ def test_jobs_behind_others_are_told_of_it_too(house, busy):
     assert f"of 2 slots of these queues 1 is free, and no pilot is sent there: {WHERE}; " in told["summary"]
     assert told["who"] == f"{OPENS}; or time, as the jobs before it start and end"
     assert house.get("/v1/jobs/2/why")["main_reason"] == "closed-by-administrator"
-    assert judged(house) == {1: ("queued-behind", "")}
+    first = [house.get(f"/v1/jobs/{n}/why")["main_reason"] for n in range(2, 8)]
+    assert first == ["closed-by-administrator"] * 4 + ["queued-behind"] * 2
+    (reason,) = MainReasons(house.side.db, house.side.keeper).judge(house.side.policy, house.now).values()
+    assert (reason.reason, reason.next_reason, reason.next_jobs) == (
+        "queued-behind",
+        "closed-by-administrator",
+        4,
+    )
 
 
 def test_where_no_slot_is_free_time_is_the_answer(house):

@@ -167,8 +167,8 @@ class StoredBreaker(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """Why the jobs of a task queue wait. The turn of `next_jobs` of them is next, for another reason: of those whose ids
-    are less than `next_before`.
+    """Why the jobs of a task queue wait. The first `next_jobs` of them, whose ids are less than `next_before`, have
+    another reason: they are next, or closings keep their pilots away.
     """
 
     reason: MainReason

@@ -166,6 +166,14 @@ def count_next(jobs: int, reason: Callable[[int], MainReason]) -> int:
     return bisect_left(range(jobs), True, key=lambda n: verdict_of(reason(n)) != "now")
 
 
+def count_first(jobs: int, reason: Callable[[int], MainReason]) -> int:
+    """Of jobs that follow each other those at the front that are now, else those with the reason of the first."""
+    first = reason(0)
+    if verdict_of(first) == "now":
+        return count_next(jobs, reason)
+    return bisect_left(range(jobs), True, key=lambda n: reason(n) is not first)
+
+
 class Demand(StrEnum):
     """What the director's last iteration did for a task queue."""
 

@@ -21,7 +21,7 @@ from lodesman.decide.explain.verdict import (
     SHUT_OUT,
     STARTS_IN_TURN,
     StoppedPilots,
-    count_next,
+    count_first,
     judge_with_sites,
     verdict_of,
 )
@@ -281,7 +281,9 @@ class MainReasons:
         return alone, may_start
 
     def _split(self, tq_id: int, waiting: int, turn: Turn, judge: Callable[..., MainReason]) -> Judged:
-        """The reason of the last of the waiting jobs, and of those whose turn is next; `turn`: of the first of all."""
+        """The reason of the last of the waiting jobs, and of those before it that are next, or whose pilots a closing
+        keeps away; `turn`: of the first of all.
+        """
 
         def reason(ahead: int) -> MainReason:
             return judge(turn=turn._replace(ahead=ahead))
@@ -289,9 +291,9 @@ class MainReasons:
         first = last = reason(0)
         if waiting > 1:
             last = reason(waiting - 1)
-        if verdict_of(first) == verdict_of(last):
+        if first is last or (verdict_of(first) == verdict_of(last) and first is not MainReason.CLOSED):
             return Judged(last)
-        count = count_next(waiting, reason)
+        count = count_first(waiting, reason)
         return Judged(last, "", first, count, waiting_job(self._db, tq_id, count))
 
     def _behind(self, tq_id: int, room: int, judged: Judged) -> Judged:
