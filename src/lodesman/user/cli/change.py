@@ -16,16 +16,8 @@ from lodesman.wire import calls
 from lodesman.wire.jobs import ChangeBody
 from lodesman.wire.vocabulary import JobState
 
-_EXAMPLES = """\b
-Examples:
-  lode change 12 Memory=2000
-  lode change 12-40,50 Site=Lyon,Rome Tag=        (no Tag any more)
-  lode change 12 'Arguments={"-n", "a b"}' --dry-run
-  lode change 12 JobClass=sleeper.long            (NONE: no class)
-  lode change --job-group prod7 CPUTime=2h"""
 
-
-@click.command(epilog=_EXAMPLES)
+@click.command()
 @click.argument("words", nargs=-1, required=True, metavar="[JOB|RANGE]... ATTRIBUTE=VALUE...")
 @choice_options
 @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the jobs.")

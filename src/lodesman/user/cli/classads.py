@@ -74,12 +74,7 @@ def _name_mistakes(place: str, nodes: Iterable[Node]) -> None:
 )
 @_JSON
 def _eval(*, file: Path, other: Path | None, texts: tuple[str, ...], as_json: bool) -> int:
-    r"""Show what each attribute of the ads in FILE is worth, with the ad in OTHER as TARGET.
-
-    \b
-      lode classad eval site.ad
-      lode classad eval site.ad job.ad --expression 'TARGET.Memory <= MY.Memory'
-    """
+    """Show what each attribute of the ads in FILE is worth, with the ad in OTHER as TARGET."""
     from lodesman.languages.classad import Run, evaluate, parse_expression, write_value
 
     ads, target = _read(file), _read_one(other) if other else None
@@ -112,12 +107,9 @@ def _eval(*, file: Path, other: Path | None, texts: tuple[str, ...], as_json: bo
 @click.argument("other", type=_FILE)
 @_JSON
 def _match(*, file: Path, other: Path, as_json: bool) -> int:
-    r"""Say whether two ads match, and show each clause of both Requirements with its value.
+    """Say whether two ads match, and show each clause of both Requirements with its value.
 
     Exit code 0 if they match, 1 if not.
-
-    \b
-      lode classad match job.ad site.ad
     """
     one, two = _read_one(file), _read_one(other)
     now = time.time()

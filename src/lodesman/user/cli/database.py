@@ -27,18 +27,7 @@ db = click.Group("db", help="Copy, check, back up or migrate the database of a s
 _HASH_SHOWN = 16
 
 
-def _examples(*lines: str) -> str:
-    """Commands as they are written, below a help."""
-    return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
-
-
-@db.command(
-    "copy",
-    epilog=_examples(
-        "lode db copy lode-data/lode.db postgresql://lode@db.example.org/lode",
-        "lode db copy lode.toml sqlite:////srv/lodesman/copy.db",
-    ),
-)
+@db.command("copy")
 @click.argument("origin", metavar="FROM")
 @click.argument("copy", metavar="TO")
 @with_session
@@ -127,7 +116,7 @@ def _owned(database: Database, *, is_there: bool = False, migrates: bool = False
         yield writer
 
 
-@db.command("check", epilog=_examples("lode db check", "lode db check --config /srv/lodesman/lode.toml"))
+@db.command("check")
 @configured
 def _check(*, chosen: Chosen) -> int:
     """Check pages, counters and files of the data; exit code 1 if something is wrong.
@@ -151,12 +140,7 @@ def check(config: ServerConfig) -> int:
     return FAILED if faults else 0
 
 
-@db.command(
-    "backup",
-    epilog=_examples(
-        "lode db backup /backup/lode.db", 'eval "$(lode db backup /backup/lode.dump)"     with PostgreSQL'
-    ),
-)
+@db.command("backup")
 @click.argument("file", type=FILE)
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @configured
@@ -189,10 +173,7 @@ def _backup(session: Session, /, *, file: Path, force: bool, chosen: Chosen) -> 
     return 0
 
 
-@db.command(
-    "migrate",
-    epilog=_examples("lode db migrate --dry-run", "lode db migrate --config /srv/lodesman/lode.toml"),
-)
+@db.command("migrate")
 @click.option("--dry-run", is_flag=True, help="List the missing migrations and change nothing.")
 @configured
 @with_session

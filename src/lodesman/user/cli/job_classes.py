@@ -48,7 +48,7 @@ def _send(
 @FILE
 @with_session
 def _add(session: Session, /, *, file: Path) -> None:
-    r"""Add the job classes of a file, or of all files of a folder; - is standard input. You own them, and may change them.
+    """Add the job classes of a file, or of all files of a folder; - is standard input. You own them, and may change them.
 
     A line for each attribute; what is left out is as in the class `template`. In front of a value, {~} lets jobs change it,
     {-} remove it, {+} add to a list; without these it is fixed. A variant may have values of its own:
@@ -59,7 +59,7 @@ def _add(session: Session, /, *, file: Path) -> None:
       CMDNAME       /bin/sleep
       CMDARG        60,[{~}long=3600]
       l_hard        {+~}h_rt=300,[{+~}long=h_rt=4000]
-    """
+    """  # noqa: D301  # click wants the character itself
     answer = _send(session, file, "add")
     say(f"Added {', '.join(answer.names)}.")
 
@@ -68,11 +68,9 @@ def _add(session: Session, /, *, file: Path) -> None:
 @FILE
 @with_session
 def _change(session: Session, /, *, file: Path) -> None:
-    r"""Give job classes the text of a file (their owners, and administrators). Jobs that were made of them stay as they are.
+    """Give job classes the text of a file (their owners, and administrators).
 
-    \b
-      lode class show app > app.jc
-      lode class change app.jc
+    Jobs that were made of them stay as they are.
     """
     answer = _send(session, file, "change")
     say(f"Changed {', '.join(answer.names)}.")
@@ -82,11 +80,7 @@ def _change(session: Session, /, *, file: Path) -> None:
 @FILE
 @with_session
 def _check(session: Session, /, *, file: Path) -> None:
-    r"""Check the job classes of a file, and change nothing.
-
-    \b
-      lode class check app.jc
-    """
+    """Check the job classes of a file, and change nothing."""
     answer = _send(session, file, "add", trial=True)
     say(
         f"{file}: {'1 job class' if len(answer.names) == 1 else f'{len(answer.names):,} job classes'}, no fault."
@@ -98,12 +92,9 @@ def _check(session: Session, /, *, file: Path) -> None:
 @click.option("--effective", metavar="VARIANT", help="Only what jobs of this variant get.")
 @with_session
 def _show(session: Session, /, *, name: str, effective: str | None) -> None:
-    r"""Print a job class as `lode class change` reads it, and qconf too.
+    """Print a job class as `lode class change` reads it, and qconf too.
 
-    With --effective, what jobs of a variant get, and what they may change of it:
-
-    \b
-      lode class show app --effective large
+    With --effective, what jobs of a variant get, and what they may change of it.
     """
     query = ClassAt(name) if effective is None else ClassAt(name, effective)
     answer = session.answer(calls.JOB_CLASS, query=query)
@@ -142,13 +133,9 @@ def _row(row: ClassRow) -> list[Cell]:
 @_CLASSES
 @with_session
 def _remove(session: Session, /, *, names: tuple[str, ...]) -> None:
-    r"""Remove job classes (their owners, and administrators). Jobs that were made of them stay.
+    """Remove job classes (their owners, and administrators). Jobs that were made of them stay.
 
-    A folder, written with a slash, stands for the classes in its files:
-
-    \b
-      lode class rm app
-      lode class rm classes/
+    A folder, written with a slash, stands for the classes in its files.
     """
     answer = session.answer(calls.DROP_CLASSES, body=DropClassesBody(class_names(names)))
     say(f"Removed {', '.join(answer.names)}.")
@@ -158,11 +145,7 @@ def _remove(session: Session, /, *, names: tuple[str, ...]) -> None:
 @_VARIANTS
 @with_session
 def _enable(session: Session, /, *, names: tuple[str, ...]) -> None:
-    r"""Enable job classes, or variants of them (their owners, and administrators).
-
-    \b
-      lode class enable app.large
-    """
+    """Enable job classes, or variants of them (their owners, and administrators)."""
     _switch(session, names, "enable")
 
 
@@ -170,11 +153,7 @@ def _enable(session: Session, /, *, names: tuple[str, ...]) -> None:
 @_VARIANTS
 @with_session
 def _disable(session: Session, /, *, names: tuple[str, ...]) -> None:
-    r"""Make no new jobs of job classes, or of variants of them, until they are enabled.
-
-    \b
-      lode class disable app.large
-    """
+    """Make no new jobs of job classes, or of variants of them, until they are enabled."""
     _switch(session, names, "disable")
 
 

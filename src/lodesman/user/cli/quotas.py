@@ -46,7 +46,7 @@ def _send(
 @FILE
 @with_session
 def _add(session: Session, /, *, file: Path) -> None:
-    r"""Add the quota sets of a file (administrators); - is standard input.
+    """Add the quota sets of a file (administrators); - is standard input.
 
     A set has a name, `enabled true`, and lines of limits, of which the first that fits a job at a place counts:
 
@@ -57,7 +57,7 @@ def _add(session: Session, /, *, file: Path) -> None:
         limit    users {*} hosts @gpu to slots=8
         limit    projects {*,!test} to slots=200
       }
-    """
+    """  # noqa: D301  # click wants the character itself
     answer = _send(session, file, "add")
     say(f"Added {', '.join(answer.names)}. lode quota show prints what is used.")
 

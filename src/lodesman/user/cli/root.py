@@ -16,6 +16,7 @@ from lodesman import __version__
 from lodesman.base.errors import LodesmanError
 from lodesman.user.access.tokens import DEFAULT_SERVER
 from lodesman.user.cli.arguments import FILE
+from lodesman.user.cli.examples import examples_of
 from lodesman.user.cli.faults import INTERRUPTED, PIPE_CLOSED, USAGE, advise, exit_code, refusal
 from lodesman.user.cli.session import Session
 from lodesman.user.cli.tables import emit_json
@@ -90,6 +91,7 @@ class _Sections(click.Group):
             return None
         module = import_module(f"lodesman.user.cli.{_MODULES[cmd_name]}")
         command = cast("click.Command", getattr(module, _NAMES.get(cmd_name, cmd_name)))
+        _give_examples(command, (cmd_name,))
         if _COMPLETES in os.environ:
             from lodesman.user.cli.completing import equipped
 
@@ -114,6 +116,15 @@ class _Sections(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The epilog as it is written."""
         formatter.write("\n" + _EPILOG + "\n")
+
+
+def _give_examples(command: click.Command, path: tuple[str, ...]) -> None:
+    """At the end of its help, and of those of all commands below it."""
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            _give_examples(below, (*path, name))
+    elif lines := examples_of(path):
+        command.epilog = "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
 
 
 @click.group(

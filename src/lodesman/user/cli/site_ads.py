@@ -20,15 +20,6 @@ if TYPE_CHECKING:
 
 _DAY_SECONDS = 86_400.0
 _NEWEST = 12  # of an hour
-_TOKEN_EXAMPLES = """\b
-Examples:
-  lode site token LCG.North --output north.token        a file that only you can read, to be taken to the site
-  lode site token LCG.North --days 90 --note "ce7, cron of ada\""""
-_GATE_EXAMPLES = """\b
-Examples:
-  lode site gate LCG.North
-  lode site gate LCG.North --day
-  lode site gate LCG.North --json | jq .shut"""
 _DAY = (
     "received",
     ">running",
@@ -41,7 +32,7 @@ _DAY = (
 )
 
 
-@click.command("token", epilog=_TOKEN_EXAMPLES)
+@click.command("token")
 @click.argument("name", metavar="SITE")
 @number_option("--days", click.FloatRange(0, 36_500), 0.0, "How long it is good; 0: until it is revoked.")
 @click.option("--note", "remark", default="", metavar="T", help="What it is for; shown by: lode token ls.")
@@ -92,7 +83,7 @@ def _write(target: Path) -> None:
     build_zipapp(target, "advertise")
 
 
-@click.command("gate", epilog=_GATE_EXAMPLES)
+@click.command("gate")
 @click.argument("name", metavar="SITE")
 @click.option("--day", is_flag=True, help="All ads of the last day, not only the newest.")
 @with_session

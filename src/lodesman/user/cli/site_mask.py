@@ -18,20 +18,8 @@ from lodesman.wire import calls
 from lodesman.wire.nodes import Closing, SiteClosed, utc
 from lodesman.wire.requests import CloseSiteBody, OpenSiteBody
 
-_CLOSE_EXAMPLES = """\b
-Examples:
-  lode site close LCG.North --reason "power cut"            all of a site
-  lode site close LCG.North/ce7/long --reason full --for 2h a queue, for two hours
-  lode site close LCG.North --reason test --until "2026-12-01 08:00" --keep-pilots
-  lode site close LCG.North --reason "power cut" --from "2026-12-04 08:00" --for 8h    nothing runs there then
-  lode site close LCG.North --reason test --dry-run         how many queues and pilots are there?"""
-_OPEN_EXAMPLES = """\b
-Examples:
-  lode site open LCG.North                also if it is only going to be closed
-  lode site open LCG.North/ce7/long"""
 
-
-@click.command("close", epilog=_CLOSE_EXAMPLES)
+@click.command("close")
 @click.argument("names", nargs=-1, required=True, metavar="SITE[/CE[/QUEUE]]")
 @click.option("--reason", required=True, metavar="TEXT", help="Why; everybody sees it.")
 @click.option("--for", "seconds", type=DURATION, metavar="TIME", help="Duration: 30min, 2h, 3d.")
@@ -100,7 +88,7 @@ def _replaced(answer: SiteClosed) -> str:
     return f" This {instead} what was announced: closed from {utc(found.start)}{ends}: {found.reason}"
 
 
-@click.command("open", epilog=_OPEN_EXAMPLES)
+@click.command("open")
 @click.argument("names", nargs=-1, required=True, metavar="SITE[/CE[/QUEUE]]")
 @with_session
 def open_site(session: Session, /, *, names: tuple[str, ...]) -> None:

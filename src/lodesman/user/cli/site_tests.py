@@ -23,13 +23,9 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.5
 _COLOURS = {"ok": "green", "failed": "bold red", "unknown": "bold yellow"}
 _TITLES = ("queue", "check", "result", ">seconds", "detail")
-_EXAMPLES = """\b
-Examples:
-  lode site test LCG.North                                  its open queues, up to 20
-  lode site test LCG.North --queue ce7/long --timeout 1800  one queue, where jobs wait for long"""
 
 
-@click.command("test", epilog=_EXAMPLES)
+@click.command("test")
 @click.argument("names", nargs=-1, required=True, metavar="SITE[/CE[/QUEUE]]")
 @click.option(
     "--queue", "below", default="", metavar="CE/QUEUE", help="Only this queue, also if it is closed."

@@ -31,11 +31,6 @@ _MOST_FAULTS: Final = 10
 _ROLES: Final = {"": {}, "user": {}, "admin": {"admin": True}, "vo-admin": {"vo_admin": True}}
 _COLUMNS: Final = ("name", "vo", "groups", "role")
 _SAID: Final = {"new": "made", "changed": "changed", "same": "there already"}
-_EXAMPLES: Final = """\b
-Examples:
-  lode user import users.csv --dry-run
-  lode user import users.csv           name,vo,groups,role / ada,local,users,admin
-  lode user import users.jsonl         {"name": "ada", "vo": "local", "groups": ["users", "hep"]}"""
 
 
 class _Listed(NamedTuple):
@@ -187,7 +182,7 @@ def _refused(users: Sequence[_Listed], one: dict[str, Any]) -> str:
     return f"Line {users[one['user']].line}: {one['message']}"
 
 
-@click.command("import", epilog=_EXAMPLES)
+@click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--update", is_flag=True, help="Change users who are there otherwise.")
 @click.option("--dry-run", is_flag=True, help="Change nothing; say what would be done.")

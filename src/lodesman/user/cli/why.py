@@ -41,14 +41,6 @@ _MOST_LINES, _FEW = 12, 3
 # Beside the name of a step and its text: what it holds, the age, the gaps.
 _BESIDE, _LEAST_WIDTH = 16, 20
 _Explained = JobExplained | PilotWhy | QueueExplained
-_EXAMPLES = """\b
-Examples:
-  lode why 42                           why job 42 waits
-  lode why 42 --verbose                 the whole way, and the director's arithmetic
-  lode why 42 --queue LCG.North/ce.north/short   what this queue has against job 42
-  lode why 42 --json                    for programs: .verdict, .main_reason, .chain[], .queues.nearest[]
-  lode why pilot:7                      why pilot 7 got nothing; or --pilot 7, or its stamp
-  lode why LCG.North/ce.north/short     why no pilots go there; or --queue SITE/CE/QUEUE"""
 
 
 class _Subject(NamedTuple):
@@ -80,7 +72,7 @@ def _subject(word: str) -> _Subject:
     return _Subject(kind, name)
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command()
 @click.argument("what", required=False, type=Parsed("what", _subject), metavar="[WHAT]")
 @click.option("--pilot", metavar="ID|STAMP", help="Explain why this pilot got nothing.")
 @click.option(
