@@ -272,8 +272,11 @@ def description_of(parameters: Parameters) -> str:
     texts = JsvTexts(
         command=parameters.command,
         arguments=parameters.arguments,
-        # Files of a job are in its own directory.
-        parameters={name: text.removeprefix("/dev/") for name, text in parameters.values.items()},
+        # Files of a job are in its own directory, and what it reads there is none that it writes.
+        parameters={
+            name: text.replace("/dev/", "no-" if name == "i" else "")
+            for name, text in parameters.values.items()
+        },
         environment=parameters.environment,
     )
     return json.dumps(record_of({}, view_of(JsvView(values={}), texts).values, STOCK_COMPLEXES)[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -219,9 +220,7 @@ def test_a_megabyte_passes_both_ways(worker):
 
 def cpu_seconds(worker) -> float:
     """What the process of a worker has used."""
-    pid = worker._process._process.pid
-    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return int(Path(f"/proc/{worker._process._process.pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def large(size: int):
@@ -239,11 +238,13 @@ def test_the_time_grows_with_the_number_of_parameters_not_with_its_square(tmp_pa
     need(dialect)
     worker = ScriptWorker(write_script(tmp_path / "script", DIALECTS[dialect]()), JsvContext.CLIENT, PATIENT)
     try:
-        used = []
-        for size in (10, 1_000, 4_000):
+        least = {1_000: math.inf, 4_000: math.inf}  # what else runs on the machine only adds
+        assert worker.verify(large(10)).message == "well done"
+        for size in (*least, *least):
+            before = cpu_seconds(worker)
             assert worker.verify(large(size)).message == "well done"
-            used.append(cpu_seconds(worker) - sum(used))
-        assert used[2] < 8 * max(used[1], 0.02), used
+            least[size] = min(least[size], cpu_seconds(worker) - before)
+        assert least[4_000] < 8 * least[1_000], least
     finally:
         worker.kill()
 
