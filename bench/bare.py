@@ -1,15 +1,18 @@
-"""The floor of HTTP: uvicorn as the server runs it, reading a body and answering a constant.
+"""The floor of HTTP: the server's own connections, reading a body and answering a constant.
 
 python bench/bare.py PORT
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-import uvicorn
+import uvloop
+
+from lodesman.server.main.connections import HttpConnection, Serving
 
 Message = MutableMapping[str, Any]
 ANSWER = b'{"jobs":[' + b"x" * 350 + b'],"drain":false}'
@@ -21,19 +24,23 @@ START = {
 
 
 async def app(
-    scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
+    _scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
 ) -> None:
     """Answer everything with the same bytes."""
-    if scope["type"] != "http":
-        return
     while (await receive()).get("more_body"):
         pass
     await send(START)
     await send({"type": "http.response.body", "body": ANSWER})
 
 
+async def serve(port: int) -> None:
+    """Until it is killed."""
+    serving = Serving(app)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: HttpConnection(serving), "127.0.0.1", port)
+    await server.serve_forever()
+
+
 if __name__ == "__main__":
-    uvicorn.run(
-        app, host="127.0.0.1", port=int(sys.argv[1]), loop="uvloop", http="httptools", ws="none", lifespan="off",
-        log_config=None, access_log=False, server_header=False, date_header=False,
-    )  # fmt: skip
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(int(sys.argv[1])))

@@ -92,7 +92,7 @@ def spawns(seconds: float) -> float:
 
 
 def http(seconds: float) -> float | None:
-    """Constant answers by uvicorn to wrk with the same requests as claims; None without wrk."""
+    """Constant answers of the server's own connections to wrk with the same requests as claims; None without wrk."""
     try:
         need_wrk()
     except RuntimeError:

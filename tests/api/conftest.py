@@ -300,10 +300,7 @@ class House:
             classes=lambda db: load_classes(db, self.side.policy.vocabulary, JobClassSection()),
         )  # fmt: skip
         self.reads = ReadApp(self.side)
-        self.app = HotApp(
-            self.core, self.reads,  # type: ignore[arg-type]
-            on_start=self._nothing, on_stop=self._nothing,
-        )  # fmt: skip
+        self.app = HotApp(self.core, self.reads)
         self.core.strangers.most = 10**9  # tests ask more often than strangers may
         self.inner = InnerApp(self.core)
         self.run(self._start())

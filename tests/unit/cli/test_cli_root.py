@@ -229,7 +229,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
 def test_help_needs_nothing_but_click():
     code = (
         "import sys\nfrom lodesman.user.cli import main\ncode = main()\n"
-        "print([m for m in ('rich', 'starlette', 'uvicorn', 'apsw', 'ssl', 'http.client', 'lodesman.languages.jobs',"
+        "print([m for m in ('rich', 'httptools', 'uvloop', 'apsw', 'ssl', 'http.client', 'lodesman.languages.jobs',"
         " 'lodesman.decide.director', 'lodesman.server.main', 'lodesman.server.config') if m in sys.modules])"
     )
     result = run_process("--help", code=code)
@@ -243,7 +243,7 @@ def test_a_command_for_jobs_needs_no_server_code(server):
     server.on("GET", "/v1/jobs/counts", {"counts": []})
     code = (
         "import sys\nfrom lodesman.user.cli import main\nassert main() == 0\n"
-        "print([m for m in ('rich', 'starlette', 'uvicorn', 'apsw', 'lodesman.languages.jobs',"
+        "print([m for m in ('rich', 'httptools', 'uvloop', 'apsw', 'lodesman.languages.jobs',"
         " 'lodesman.decide.resources') if m in sys.modules])"
     )
     result = run_process("--server", server.url, "status", code=code, LODE_TOKEN="x")

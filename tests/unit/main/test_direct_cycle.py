@@ -8,13 +8,12 @@ import gc
 import weakref
 
 import pytest
-import uvicorn
 from tests.unit.main.test_connections import Hasty, pass_time
-from uvicorn.server import ServerState
 
 from lodesman.base.errors import InvalidRequest
 from lodesman.server.http.wire import json_answer, read_body, send_answer
-from lodesman.server.main.connections import GuardedProtocol
+from lodesman.server.main.connections import Serving
+from lodesman.server.main.guarded import GuardedConnection
 from lodesman.wire.call import JOIN_BODY, SMALL_BODY
 
 HEAD = b"POST /fast HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
@@ -72,18 +71,13 @@ class Served:
 
     def __init__(self, app):
         self.app = app
-        self.state = ServerState()
+        self.state = Serving(app, quiet_seconds=5.0)
         self.port = 0
 
     @contextlib.asynccontextmanager
     async def running(self):
-        config = uvicorn.Config(
-            self.app, log_config=None, access_log=False, ws="none", lifespan="off", proxy_headers=False,
-            interface="asgi3",
-        )  # fmt: skip
-        config.load()
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: GuardedProtocol(config, self.state, {}), "127.0.0.1", 0)
+        server = await loop.create_server(lambda: GuardedConnection(self.state), "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self

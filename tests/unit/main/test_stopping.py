@@ -13,7 +13,7 @@ import pytest
 
 from lodesman.base.errors import Unavailable
 from lodesman.server.config.sections import ServerSection
-from lodesman.server.main.connections import GuardedProtocol
+from lodesman.server.main.guarded import GuardedConnection
 from lodesman.server.main.hang_up import heed_hang_up, interrupt
 from lodesman.server.main.web import OwnServer, Web
 
@@ -31,7 +31,7 @@ class Listening:
         """It is closed at once."""
 
 
-class Waiting(GuardedProtocol):
+class Waiting(GuardedConnection):
     """A connection whose claim waits at the server."""
 
     def __init__(self) -> None:
@@ -48,12 +48,13 @@ async def nothing(_scope: Any, _receive: Any, _send: Any) -> None:
     """An application."""
 
 
+async def never() -> None:
+    """What these tests do not come to."""
+
+
 def web_with(before_stop: Any) -> tuple[Web, Listening]:
-    web = Web(nothing, ServerSection(), before_stop)
-    config = web.config
-    config.lifespan, config.timeout_graceful_shutdown = "off", 0
-    config.load()
-    web.lifespan = config.lifespan_class(config)
+    web = Web(nothing, ServerSection(), on_start=never, before_stop=before_stop, on_stop=never)
+    web.grace_seconds = 0
     listening = Listening()
     web.servers = [cast("Any", listening)]
     return web, listening
@@ -70,15 +71,15 @@ def test_pending_data_is_read_before_listening_ends():
 
         web, listening = web_with(before_stop)
         claim = Waiting()
-        web.server_state.connections.add(claim)
-        ending = asyncio.create_task(web.shutdown())
+        web.serving.connections.add(claim)
+        ending = asyncio.create_task(web.stop())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         # Claims do not wait for that: a pilot that waits for jobs could be given one that comes back now.
         assert claim.answered
         assert not listening.closed.is_set()
         heard.set()
-        web.server_state.connections.clear()
+        web.serving.left(claim)
         await asyncio.wait_for(ending, 30)
         assert told == [False]
         assert listening.closed.is_set()
@@ -89,8 +90,8 @@ def test_pending_data_is_read_before_listening_ends():
 def test_a_second_ctrl_c_does_not_wait():
     async def scene() -> None:
         web, listening = web_with(asyncio.Event().wait)
-        web.force_exit = True
-        await asyncio.wait_for(web.shutdown(), 30)
+        web.end_at_once()
+        await asyncio.wait_for(web.stop(), 30)
         assert listening.closed.is_set()
 
     asyncio.run(scene())
@@ -110,10 +111,10 @@ def test_a_terminal_that_closes_ends_the_server_in_order(hung_up, monkeypatch, a
     heed_hang_up(interrupt)  # while it starts
     with pytest.raises(KeyboardInterrupt) if at_terminal else nullcontext():
         os.kill(os.getpid(), signal.SIGHUP)
-    web = Web(nothing, ServerSection(), cast("Any", None))
+    web = Web(nothing, ServerSection(), on_start=never, before_stop=never, on_stop=never)
     heed_hang_up(web.end)
     os.kill(os.getpid(), signal.SIGHUP)
-    assert web.should_exit is at_terminal
+    assert web.ending.is_set() is at_terminal
 
 
 def test_a_hang_up_that_nohup_ignores_stays_ignored(hung_up, monkeypatch):
@@ -129,13 +130,14 @@ def test_what_lies_in_the_place_of_a_socket_is_no_hindrance(tmp_path, make):
     place = tmp_path / "reads.sock"
     make(place)
 
-    class Brief(OwnServer):
-        async def main_loop(self) -> None:
-            """It has begun to listen."""
+    async def listen() -> None:
+        server = OwnServer(nothing, str(place))
+        server.end()
+        await server.serve()
+        assert server.servers
 
-    server = Brief(nothing, str(place))
-    asyncio.run(server.serve())
-    assert server.started
+    asyncio.run(listen())
+    assert place.is_socket()
 
 
 def test_a_folder_with_something_in_it_is_named(tmp_path):

@@ -1,6 +1,6 @@
 """A pilot's claim over HTTP: posted to the journal, answered when it is committed.
 
-Pilots claim thousands of times a second, so the web server's protocol (`daemon.connections`) makes a claim straight from
+Pilots claim thousands of times a second, so the web server's protocol (`main.guarded`) makes a claim straight from
 the parser, as a direct call (ADR 0021). Unusual requests are served behind plain ASGI.
 """
 
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from starlette.responses import Response
 
 from lodesman.base.errors import InvalidRequest, LodesmanError, Unavailable
 from lodesman.server.http.auth import authorise
 from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, failed, serves
+from lodesman.server.http.responses import Response
 from lodesman.server.http.wire import Answer, Disconnected, Headers, Scope, decode, error_answer, json_answer
 from lodesman.server.store.journal import Change
 from lodesman.server.writer.bound import claim_bound

@@ -15,13 +15,13 @@ from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.responses import Response
 
 from lodesman.base.errors import InvalidRequest, LodesmanError, Unavailable
 from lodesman.languages.jobs.record import shown
 from lodesman.server.http import wire
 from lodesman.server.http.auth import authorise
 from lodesman.server.http.fairness import origin_of
+from lodesman.server.http.responses import Response
 from lodesman.server.http.wire import Answer, Disconnected, Receive, Scope, Send
 from lodesman.server.store import let_go
 from lodesman.server.store.audit import Audited

@@ -60,8 +60,6 @@ _HOP = frozenset(
 # They need no token.
 _OPEN = frozenset({calls.HEALTH.path, calls.OPENAPI.path})
 
-_Life = Callable[[], Awaitable[None]]
-
 
 def _too_often(what: str) -> Answer:
     words = f"Too many requests of this address {what}."
@@ -69,15 +67,12 @@ def _too_often(what: str) -> Answer:
 
 
 class HotApp(Dispatcher[Core]):
-    """`forward` answers what is not a call of this process; `on_start` and `on_stop` run on the event loop."""
+    """`forward` answers what is not a call of this process."""
 
     def __init__(
         self,
         core: Core,
         forward: Callable[[Scope, Receive, Send], Awaitable[None]],
-        *,
-        on_start: _Life,
-        on_stop: _Life,
     ) -> None:
         modules = (
             claims,
@@ -95,24 +90,15 @@ class HotApp(Dispatcher[Core]):
         )
         super().__init__("hot", core, modules)
         self.forward = forward
-        self._on_start = on_start
-        self._on_stop = on_stop
-        # The web server's protocol makes these itself (`daemon.connections`), unless something is unusual.
+        # The web server's protocol makes these itself (`main.guarded`), unless something is unusual.
         self.direct: dict[str, claims.DirectCall] = {calls.CLAIM.path: partial(claims.direct_claim, core)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the application's life."""
-        if scope["type"] != "lifespan":
-            if await self._is_too_often(scope):
-                await super()._refuse(scope, send, _too_often("have no token"))
-            else:
-                await super().__call__(scope, receive, send)
-            return
-        # The server starts the application, and later ends it.
-        for step in (self._on_start, self._on_stop):
-            event = (await receive())["type"]
-            await step()
-            await send({"type": f"{event}.complete"})
+        """One request."""
+        if await self._is_too_often(scope):
+            await super()._refuse(scope, send, _too_often("have no token"))
+        else:
+            await super().__call__(scope, receive, send)
 
     def authenticate(self, scope: Scope, call: Call[Any, Any, Any]) -> Principal:
         """Pilots find out where they run before they join."""
@@ -177,7 +163,7 @@ class HotApp(Dispatcher[Core]):
 
 
 class InnerApp(Dispatcher[Core]):
-    """What the server's own processes ask, on a Unix socket (`daemon.connections.OwnProtocol`)."""
+    """What the server's own processes ask, on a Unix socket (`main.connections.OwnConnection`)."""
 
     def __init__(self, core: Core) -> None:
         super().__init__("inner", core, (hosts, service, shares))

@@ -14,7 +14,6 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
-from starlette.responses import Response
 
 from lodesman.base.errors import NotFound
 from lodesman.decide.resources import NodePath
@@ -36,6 +35,7 @@ from lodesman.server.http.job_lists import numbers, words
 from lodesman.server.http.metrics import database_metrics, render_metrics
 from lodesman.server.http.openapi import described, document
 from lodesman.server.http.read_side import ReadSide
+from lodesman.server.http.responses import Response
 from lodesman.server.http.wire import (
     METRICS_TYPE,
     Receive,

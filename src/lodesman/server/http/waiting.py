@@ -7,13 +7,12 @@ import re
 from collections import deque
 from typing import Final
 
-from starlette.responses import Response
-
 from lodesman.base.errors import InvalidRequest, LodesmanError, Unavailable
 from lodesman.languages.jobs.followed import JobWatch
 from lodesman.server.http.auth import may_touch, reads_as
 from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, serves
+from lodesman.server.http.responses import Response
 from lodesman.server.http.waits import Waits, ending, event
 from lodesman.server.http.wire import Receive, Scope, Send, unless_gone
 from lodesman.server.writer.control import apart

@@ -123,7 +123,7 @@ def room_for(scope: Scope, limit: int, who: Principal) -> Iterator[None]:
 async def read_body(receive: Receive, limit: int) -> bytes:
     """The whole body.
 
-    Raises TooLarge over `limit` bytes, Disconnected when the client goes away or is too slow (`daemon.connections`).
+    Raises TooLarge over `limit` bytes, Disconnected when the client goes away or is too slow (`main.guarded`).
     """
     parts: list[bytes] = []
     size, more = 0, True

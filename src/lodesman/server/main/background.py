@@ -321,7 +321,7 @@ class BackgroundProcess:
         try:
             await self.loops.run(stop)
         finally:
-            reads.should_exit = True
+            reads.end()
             (ended,) = await asyncio.gather(serving, return_exceptions=True)
             if ended is not None:
                 log.error("reading ended with a fault", exc_info=ended)

@@ -1,8 +1,4 @@
-"""Connections that end when a request does not come in time, or when its head is too large.
-
-The web server itself waits for ever and keeps all that comes. An answer leaves in one piece: a system call costs as much
-as a tenth of a claim. A direct call goes from the parser to the answer without the web server's task (ADR 0021).
-"""
+"""HTTP/1.1 on connections: what comes is parsed by httptools, what is asked is answered by an ASGI application, in order."""
 
 from __future__ import annotations
 
@@ -11,139 +7,287 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import unquote
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+import httptools
 
-from lodesman.base.errors import InvalidRequest, TooLarge
-from lodesman.server.http.claims import AskedClaim, DirectCall, begin
-from lodesman.server.http.wire import BODY_SECONDS, SLOWEST_BYTES, Headers, Scope, error_answer
-from lodesman.wire.calls import CLAIM
+from lodesman.base.errors import InvalidRequest, LodesmanError
+from lodesman.server.http.wire import Headers, Scope, error_answer
+from lodesman.server.main.exchange import CLOSE, Exchange, answer_bytes
 
 # What strangers send must not fill the log; faults of the server are errors.
 log = logging.getLogger(__name__)
 log.setLevel(logging.ERROR)
 
-_HEAD_SECONDS = 30.0
-# Beyond the first piece of a head that came in pieces (a piece has at most 256 kB).
-_HEAD_BYTES = 65_536
-
 # Process, user and group of the other end of a Unix socket.
 _ROOT = 0
 _CREDENTIALS = struct.Struct("3i")
-# Of all requests without a token that is good, together.
-_UNKNOWN_BYTES = 32 << 20
-# Requests that wait on one connection for the answer to another one.
-_PIPELINE = 32
-
-_CLOSE = (b"connection", b"close")
-# The web server wakes the reader of a body for each piece of it; direct calls have no such reader.
-_NO_READER = asyncio.Event()
+_NO_REQUEST: Final = "This is no request of HTTP/1.1."
+_ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
 
-class _Unknown:
-    """Bytes of requests of which it is not known who sends them; one event loop uses it."""
+@dataclass(eq=False)
+class Serving:
+    """What the connections of one server share. `quiet_seconds`: how long one may be idle between two requests."""
 
-    bytes = 0
+    app: Callable[..., Awaitable[None]]
+    quiet_seconds: float = 75.0
+    connections: set[HttpConnection] = field(default_factory=set)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
 
-class _OneWrite:
-    """A transport that keeps the head of an answer until its body follows; `head_is_next` announces a head."""
+    def start(self, exchange: Exchange) -> None:
+        """Have the application answer it, beside other requests."""
+        task = asyncio.get_running_loop().create_task(exchange.run(self.app))
+        self.tasks.add(task)
+        task.add_done_callback(self._done)
 
-    __slots__ = ("_head", "_transport", "head_is_next")
+    def left(self, connection: HttpConnection) -> None:
+        """A connection has ended."""
+        self.connections.discard(connection)
+        self._news.set()
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head = b""
-        self.head_is_next = True
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        self._news.set()
 
-    def write(self, data: bytes) -> None:
-        """Write, or keep a head for the next write."""
-        if self._head:
-            head, self._head = self._head, b""
-            self._transport.write(head + data)
-        elif self.head_is_next and not data.startswith(b"HTTP/1.1 100"):
-            self._head = data
-            self.head_is_next = False
-        else:
-            self._transport.write(data)
-
-    def is_closing(self) -> bool:
-        """Whether nothing written now would arrive; checked before "100 Continue" is sent."""
-        return self._transport.is_closing()
-
-    def close(self) -> None:
-        """Write what is kept, and close."""
-        if self._head:
-            self.write(b"")
-        self._transport.close()
+    async def wait_idle(self) -> None:
+        """Until there is no connection and nothing is being answered."""
+        while self.connections or self.tasks:
+            self._news.clear()
+            await self._news.wait()
 
 
-@dataclass(slots=True, eq=False)
-class _DirectCycle:
-    """A direct call on its way, in the place where the web server keeps the request that it answers.
+class HttpConnection(asyncio.Protocol):
+    """One connection. Requests that come before others are answered wait for their turn in `pipeline`."""
 
-    `message_event` and `disconnected` are what the web server expects there.
-    """
+    transport: asyncio.Transport
 
-    protocol: GuardedProtocol
-    call: DirectCall
-    scope: Scope
-    keep_alive: bool
-    body: bytes = b""
-    more_body: bool = True
-    response_complete: bool = False
-    disconnected: bool = False
-    message_event: asyncio.Event = _NO_READER
-    asked: AskedClaim | None = None
+    def __init__(self, serving: Serving) -> None:
+        self.serving = serving
+        self.loop = asyncio.get_running_loop()
+        self.pipeline: deque[Exchange] = deque()
+        self.latest: Any = None
+        """The request that came last, an Exchange or what stands in its place; None: none has come yet."""
+        self.answering: Any = None
+        """The one that is being answered, or was last."""
+        self.is_read_paused = self.is_full = False
+        self.url = b""
+        self.headers: Headers = []
+        self.expects_continue = False
+        self._client: tuple[str, int] | None = None
+        self.parser = httptools.HttpRequestParser(self)
+        # Requests after one that asks to close are read, so that its answer is not lost by them.
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._is_deaf = False
+        self._room: asyncio.Event | None = None
+        # Since when it is quiet, and what looks whether that is too long: a timer for each answer would cost more.
+        self._quiet_since = 0.0
+        self._watch: asyncio.TimerHandle | None = None
+
+    # --- the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client connected."""
+        self.transport = transport  # type: ignore[assignment]  # of a stream
+        self.serving.connections.add(self)
+        peer = transport.get_extra_info("peername")
+        self._client = (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) else None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone, or was sent away: what is being answered hears it, and what waits never begins."""
+        self.serving.left(self)
+        if self._watch is not None:
+            self._watch.cancel()
+        answering, self.answering = self.answering, None
+        if answering is not None and not answering.response_complete:
+            answering.gone()
+        self.resume_writing()
+        # These refer to each other: left so, hundreds of megabytes wait for the garbage collector.
+        self.pipeline.clear()
+        self._is_deaf, self.latest = True, None
+        del self.parser
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        if self._is_deaf:
+            return
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # No other protocol is spoken here: the request is answered as if it had not asked, and is the last one.
+            self._is_deaf = True
+            if self.latest is not None:
+                self.latest.end_soon()
+        except httptools.HttpParserError as fault:
+            self._is_deaf = True
+            cause = fault.__context__
+            self.refuse(cause if isinstance(cause, LodesmanError) else InvalidRequest(_NO_REQUEST))
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self.is_full = True
+        self._room = asyncio.Event()
+
+    def resume_writing(self) -> None:
+        """It reads again, or is gone."""
+        self.is_full = False
+        if self._room is not None:
+            self._room.set()
+        self._room = None
+
+    async def drained(self) -> None:
+        """Wait until the client reads, or is gone."""
+        if self._room is not None:
+            await self._room.wait()
+
+    # --- for the exchange that is being answered
 
     @property
-    def response_started(self) -> bool:
-        """An answer is written in one piece."""
-        return self.response_complete
+    def is_closing(self) -> bool:
+        """Whether nothing that is written now would arrive."""
+        return self.transport.is_closing()
 
-    def begin(self) -> None:
-        """The body is complete."""
-        self.more_body = False
-        asked = begin(self.call, self.scope, self.body, self.reply)
-        if not self.response_complete:
-            self.asked = asked
+    def write(self, data: bytes) -> None:
+        """Write, unless the client is gone."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
 
-    def reply(self, status: int, headers: Headers, body: bytes) -> None:
-        """Write the answer, unless the client is gone."""
-        if self.response_complete or self.disconnected:
+    def close(self) -> None:
+        """End the connection when what is written has left."""
+        self.transport.close()
+
+    def pause_reading(self) -> None:
+        """Take nothing more for now."""
+        if not self.is_read_paused and not self.transport.is_closing():
+            self.is_read_paused = True
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take more."""
+        if self.is_read_paused:
+            self.is_read_paused = False
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
+
+    def has_answered(self) -> None:
+        """An answer is complete: the next request has its turn, or the connection is quiet."""
+        if self.is_read_paused:
+            self.resume_reading()
+        if self.pipeline:
+            if not self.transport.is_closing():
+                self.begin(self.pipeline.popleft())
             return
-        self.response_complete = True
-        # Both refer to each other: left so, each claim would be work for the garbage collector.
-        self.asked = None
-        protocol = self.protocol
-        if not protocol.transport.is_closing():
-            ends = _CLOSE in headers
-            if not self.keep_alive and not ends:
-                ends, headers = True, [*headers, _CLOSE]
-            protocol.transport.write(_answer_bytes(status, headers, body))
-            if ends:
-                protocol.transport.close()
-        protocol.has_answered()
+        self._quiet_since = self.loop.time()
+        if self._watch is None and not self.transport.is_closing():
+            self._watch = self.loop.call_later(self.serving.quiet_seconds, self._if_quiet)
 
-    def gone(self) -> None:
-        """The client hung up."""
-        self.disconnected = True
-        if self.asked is not None:
-            self.asked.gone()
+    def begin(self, exchange: Exchange) -> None:
+        """Answer it now."""
+        self.answering = exchange
+        self.serving.start(exchange)
 
-    def end_soon(self) -> None:
-        """The server is about to end."""
-        if self.asked is not None:
-            self.asked.end_soon()
+    # --- the server
+
+    def shutdown(self) -> None:
+        """The server is about to end: end as soon as nothing is being answered."""
+        if self.latest is None or self.latest.response_complete:
+            self.transport.close()
+        else:
+            self.latest.end_soon()
+
+    def refuse(self, fault: LodesmanError) -> None:
+        """End the connection; with a word, unless an answer to another request is on its way."""
+        if self.transport.is_closing():
+            return
+        asked = self.answering
+        if (
+            asked is None
+            or asked.response_complete
+            or (asked is self.latest and asked.more_body and not asked.response_started)
+        ):
+            status, headers, body = error_answer(fault)
+            self.transport.write(answer_bytes(status, [*headers, CLOSE], body))
+        self.transport.close()
+
+    def is_between_requests(self) -> bool:
+        """Whether all that was asked is answered."""
+        return self.latest is not None and self.latest.response_complete
+
+    def _if_quiet(self) -> None:
+        """Close the connection if nothing came since the last answer; the next answer counts anew."""
+        self._watch = None
+        if not self.is_between_requests():
+            return
+        left = self._quiet_since + self.serving.quiet_seconds - self.loop.time()
+        if left > 0:
+            self._watch = self.loop.call_later(left, self._if_quiet)
+        else:
+            self.transport.close()
+
+    # --- the parser
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        self.url, self.headers, self.expects_continue = b"", [], False
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the target."""
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header."""
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expects_continue = True
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """The head has come. What is raised here ends the connection with a refusal."""
+        self.ask(self.scope())
+
+    def scope(self) -> Scope:
+        """What ASGI says of a request, but for its target."""
+        return {
+            "type": "http", "asgi": _ASGI, "http_version": "1.1", "client": self._client, "headers": self.headers,
+        }  # fmt: skip
+
+    def ask(self, scope: Scope) -> None:
+        """Have the application answer the request, in its turn."""
+        parser, target = self.parser, httptools.parse_url(self.url)
+        path = target.path.decode("ascii")
+        version = parser.get_http_version()
+        scope.update({
+            "method": parser.get_method().decode("ascii"), "http_version": version, "raw_path": target.path,
+            "path": unquote(path) if "%" in path else path, "query_string": target.query or b"",
+        })  # fmt: skip
+        keep_alive = version != "1.0" and parser.should_keep_alive()
+        exchange = Exchange(self, scope, keep_alive=keep_alive, expects_continue=self.expects_continue)
+        before, self.latest = self.latest, exchange
+        if before is None or before.response_complete:
+            self.begin(exchange)
+        else:
+            self.pipeline.append(exchange)
+            self.pause_reading()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body has come."""
+        self.latest.take(body)
+
+    def on_message_complete(self) -> None:
+        """The request has come."""
+        self.latest.complete()
 
 
-class OwnProtocol(HttpToolsProtocol):
-    """HTTP on a Unix socket for processes of the server's own user: the kernel says who connects."""
+class OwnConnection(HttpConnection):
+    """A connection of a Unix socket, for processes of the server's own user: the kernel says who connects."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Close the connection of another user."""
         super().connection_made(transport)
         raw = transport.get_extra_info("socket").getsockopt(
@@ -153,222 +297,3 @@ class OwnProtocol(HttpToolsProtocol):
         if uid not in (_ROOT, os.getuid()):
             log.error("another user connected to a socket of the server", extra={"uid": uid})
             transport.close()
-
-
-class GuardedProtocol(HttpToolsProtocol):
-    """HTTP on one connection. A head that comes in one piece, as heads do, costs nothing but a comparison."""
-
-    # The request that came last.
-    cycle: RequestResponseCycle | _DirectCycle | None  # type: ignore[assignment]
-    scope: Scope  # type: ignore[assignment]
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.logger = log
-        self._late: asyncio.TimerHandle | None = None
-        self._head_bytes = 0
-        self._body_since = 0.0
-        self._body_bytes = 0
-        self._answering: RequestResponseCycle | _DirectCycle | None = None
-        # Bytes of its present request, as long as it is not known who sends it.
-        self._unknown = 0
-        self._admits: Callable[[Scope], bool] = getattr(self.app, "admits", lambda _: True)
-        self._direct: dict[bytes, DirectCall] = {
-            path.encode(): call for path, call in getattr(self.app, "direct", {}).items()
-        }
-        self._out: Any = None
-        # Since when it is quiet, and what looks whether that is too long: a timer for each answer would cost more.
-        self._quiet_since = 0.0
-        self._watch: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client connected; its first head must come in time."""
-        super().connection_made(transport)
-        self._out = _OneWrite(transport)
-        self._late = self.loop.call_later(_HEAD_SECONDS, self._too_late)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Notify the request that is being answered, and not only the last one."""
-        self._stop_waiting()
-        self._release()
-        if self._watch is not None:
-            self._watch.cancel()
-        answering, self._answering = self._answering, None
-        if answering is not None and not answering.response_complete:
-            if isinstance(answering, _DirectCycle):
-                answering.gone()
-            else:
-                answering.disconnected = True
-                answering.message_event.set()
-        super().connection_lost(exc)
-        # A cycle and its protocol refer to each other: left so, hundreds of megabytes wait for the garbage collector.
-        self.pipeline.clear()
-        self.cycle = None
-        self._unset_keepalive_if_required()
-
-    def shutdown(self) -> None:
-        """The server is about to end: a call that waits is answered."""
-        super().shutdown()
-        self.end_waiting()
-
-    def end_waiting(self) -> None:
-        """Answer a direct call that waits for something."""
-        if isinstance(self._answering, _DirectCycle) and not self._answering.response_complete:
-            self._answering.end_soon()
-
-    def on_headers_complete(self) -> None:
-        """The head has come, and with it the token. Only a usual request of a pilot that is known is called directly. Raises
-        TooLarge: the connection ends.
-        """
-        if len(self.pipeline) >= _PIPELINE:
-            raise TooLarge("Too many requests are on their way on this connection.", limit=_PIPELINE)
-        call, is_known = self._direct.get(self.url), self._admits(self.scope)
-        before = self.cycle
-        if (
-            call is None
-            or self.expect_100_continue
-            or not (before is None or before.response_complete)
-            or self.parser.get_method() != b"POST"
-            or self.parser.get_http_version() != "1.1"
-            or not is_known
-        ):
-            super().on_headers_complete()
-            return
-        scope = self.scope
-        scope["path"] = self.url.decode("ascii")
-        direct = _DirectCycle(self, call, scope, self.parser.should_keep_alive())
-        self.cycle = self._answering = direct
-
-    def on_body(self, body: bytes) -> None:
-        """A piece of the body has come."""
-        cycle = self.cycle
-        if not isinstance(cycle, _DirectCycle):
-            super().on_body(body)
-        elif not cycle.response_complete:
-            cycle.body += body
-
-    def on_message_complete(self) -> None:
-        """The request has come."""
-        cycle = self.cycle
-        if not isinstance(cycle, _DirectCycle):
-            super().on_message_complete()
-        elif not cycle.response_complete:
-            cycle.begin()
-
-    def has_answered(self) -> None:
-        """A direct call has its answer."""
-        if self.pipeline or self.flow.read_paused:
-            self.on_response_complete()
-            return
-        self.server_state.total_requests += 1
-        self._quiet_since = self.loop.time()
-        if self._watch is None and not self.transport.is_closing():
-            self._watch = self.loop.call_later(self.timeout_keep_alive, self._if_quiet)
-
-    def _if_quiet(self) -> None:
-        """Close the connection if nothing came since the answer to a direct call; the next answer counts anew."""
-        self._watch = None
-        if self._head_bytes or not isinstance(self.cycle, _DirectCycle) or not self.cycle.response_complete:
-            return
-        left = self._quiet_since + self.timeout_keep_alive - self.loop.time()
-        if left > 0:
-            self._watch = self.loop.call_later(left, self._if_quiet)
-        else:
-            self.timeout_keep_alive_handler()
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._answering = cycle
-        cycle.transport = self._out
-        self._out.head_is_next = True
-        super()._start_asgi_task(cycle, app)
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """A client that wants another protocol gets none; the log need not say so."""
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes came. The head is complete as soon as there is a cycle that answers it."""
-        super().data_received(data)
-        cycle = self.cycle
-        if cycle is not None and cycle.scope is self.scope:
-            if cycle.more_body and not cycle.response_complete:
-                # The head is complete, the body is not: it has its own time from here on.
-                if "principal" not in self.scope:
-                    self._count_unknown(len(data))
-                if not self._body_bytes:
-                    self._stop_waiting()
-                    self._body_since = self.loop.time()
-                    self._late = self.loop.call_later(BODY_SECONDS, self._body_too_late)
-                self._body_bytes += len(data)
-                if self._body_bytes > (most := CLAIM.most_bytes) and isinstance(cycle, _DirectCycle):
-                    too_large = TooLarge(f"The request is larger than {most} bytes.", limit=most)
-                    cycle.reply(*error_answer(too_large))
-            elif self._late is not None:
-                self._stop_waiting()
-            if self._unknown and (cycle.response_complete or not cycle.more_body):
-                self._release()
-            return
-        self._count_unknown(len(data))
-        if self._head_bytes + len(data) > _HEAD_BYTES and self._head_bytes:
-            self._refuse("The head of the request is too large.")
-        elif not self._head_bytes:
-            self._stop_waiting()
-            self._head_bytes = 1
-            self._late = self.loop.call_later(_HEAD_SECONDS, self._too_late)
-        else:
-            self._head_bytes += len(data)
-
-    def _count_unknown(self, size: int) -> None:
-        """All that strangers send has a limit: a connection that goes beyond it is closed."""
-        self._unknown += size
-        _Unknown.bytes += size
-        if _Unknown.bytes > _UNKNOWN_BYTES:
-            self._refuse("Too many requests without a token are on their way.")
-
-    def _release(self) -> None:
-        _Unknown.bytes -= self._unknown
-        self._unknown = 0
-
-    def _stop_waiting(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-        self._late = None
-        self._head_bytes = self._body_bytes = 0
-
-    def _body_too_late(self) -> None:
-        taken = self.loop.time() - self._body_since
-        allowed = BODY_SECONDS + self._body_bytes / SLOWEST_BYTES
-        # While the application does not read, the client is not the slow one.
-        if taken < allowed or self.flow.read_paused:
-            self._late = self.loop.call_later(max(allowed - taken, 1.0), self._body_too_late)
-            return
-        self._late = None
-        self._refuse("The request was not complete in time.")
-
-    def _too_late(self) -> None:
-        self._late = None
-        if self._head_bytes:
-            self._refuse("The head of the request did not come in time.")
-        else:
-            self.transport.close()
-
-    def _refuse(self, words: str) -> None:
-        """End the connection; with a word, unless an answer is on its way."""
-        if self.transport.is_closing():
-            return
-        asked = self._answering
-        if (
-            asked is None
-            or asked.response_complete
-            or (asked is self.cycle and asked.more_body and not asked.response_started)
-        ):
-            status, headers, body = error_answer(InvalidRequest(words))
-            self.transport.write(_answer_bytes(status, [*headers, _CLOSE], body))
-        self.transport.close()
-
-
-def _answer_bytes(status: int, headers: Headers, body: bytes) -> bytes:
-    """An answer as it goes over the wire."""
-    head = STATUS_LINE[status]
-    for name, value in headers:
-        head += name + b": " + value + b"\r\n"
-    return head + b"\r\n" + body

@@ -119,7 +119,6 @@ def start_logging(process: str, level: str = "INFO") -> None:
     out = SteadyHandler()
     out.setFormatter(JsonLines(process))
     logging.basicConfig(level=level, handlers=[out], force=True)
-    logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
     threading.Thread(target=_write_counted, args=(out,), name="log", daemon=True).start()
 
 

@@ -105,7 +105,7 @@ class Server:
         self._leases = Leases(self.core)
         self._seen_reader, self._seen_commits = config.database.reader(), 0
         self._pulse = self._feel_pulse()
-        self.app = HotApp(self.core, partial(forward, self._pulse), on_start=self.start, on_stop=self.stop)
+        self.app = HotApp(self.core, partial(forward, self._pulse))
         self._inner = OwnServer(InnerApp(self.core), bootstrap.socket_path(config, bootstrap.INNER_SOCKET))
         self._tasks: list[asyncio.Task[None]] = []
         self._background: asyncio.subprocess.Process | None = None
@@ -215,7 +215,7 @@ class Server:
         await self.before_stop()
         if self._note is not None:
             self._note.unlink(missing_ok=True)
-        self._inner.should_exit = True
+        self._inner.end()
         await asyncio.gather(self._serving, return_exceptions=True)
         for task in self._tasks:
             task.cancel()
@@ -368,7 +368,13 @@ def run_server(
         bootstrap.write_url(place.config)
     if greet is not None:
         greet(place.config, server.local_pilots)
-    web = Web(server.app, place.config.server, server.before_stop)
+    web = Web(
+        server.app,
+        place.config.server,
+        on_start=server.start,
+        before_stop=server.before_stop,
+        on_stop=server.stop,
+    )
     server.end = web.end
     heed_hang_up(web.end)
     web.run(sockets=place.sockets)

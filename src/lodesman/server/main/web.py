@@ -1,69 +1,150 @@
-"""The web server of the hot process, and how it ends; those on the sockets that both processes have for each other."""
+"""Web servers: one for clients on TCP, with TLS or without, and those on Unix sockets for the server's own processes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import signal
 import socket
-from collections.abc import Callable, Coroutine
+import ssl
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
-import uvicorn
+import uvloop
 
 from lodesman.base.errors import Unavailable
 from lodesman.server.config.sections import ServerSection
-from lodesman.server.main.connections import GuardedProtocol, OwnProtocol
+from lodesman.server.main.connections import HttpConnection, OwnConnection, Serving
+from lodesman.server.main.guarded import GuardedConnection
+
+log = logging.getLogger(__name__)
 
 # Of TLS 1.2; those of 1.3 are all of this kind: forward secrecy, authenticated encryption.
 _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
-# How soon a second Ctrl-C is noticed.
-_FORCED_SECONDS: Final = 0.1
+_BACKLOG: Final = 2_048
+# What is being answered when the server ends may take that long.
+_GRACE_SECONDS: Final = 3.0
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+_Step = Callable[[], Awaitable[None]]
 
 
-class Web(uvicorn.Server):
-    """The web server: it serves until `before_stop` is done, or until Ctrl-C is pressed again."""
+class Listener:
+    """Serves connections until `end` is called, then lets what is being answered come to its end."""
 
-    def __init__(
-        self, app: Any, section: ServerSection, before_stop: Callable[[], Coroutine[Any, Any, None]]
-    ) -> None:
-        config = uvicorn.Config(
-            app,
-            host=section.host,
-            port=section.port,
-            loop="uvloop",
-            http=GuardedProtocol,
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=3,
-            ssl_certfile=section.tls_certificate or None,
-            ssl_keyfile=section.tls_key or None,
-            ssl_ciphers=_CIPHERS,
-        )
-        super().__init__(config)
-        self._before_stop = before_stop
+    grace_seconds: float | None = None  # no limit
+
+    def __init__(self, app: Callable[..., Awaitable[None]], connection: type[HttpConnection]) -> None:
+        self.serving = Serving(app)
+        self.connection = connection
+        self.servers: list[asyncio.AbstractServer] = []
+        self.ending, self.forced = asyncio.Event(), asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def end(self) -> None:
-        """End as after SIGTERM. Any thread may call this."""
-        self.should_exit = True
+        """End in order. Any thread may call this, and what heeds a signal."""
+        self._set(self.ending)
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+    def end_at_once(self) -> None:
+        """Wait for nothing any more."""
+        self._set(self.ending)
+        self._set(self.forced)
+
+    def _set(self, event: asyncio.Event) -> None:
+        if self._loop is None:
+            event.set()
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(event.set)
+
+    def connect(self) -> HttpConnection:
+        """What serves a connection that was made."""
+        return self.connection(self.serving)
+
+    async def stop(self) -> None:
+        """Take no connection any more, and end those that are there when they have their answers."""
+        serving = self.serving
+        for server in self.servers:
+            server.close()
+        for connection in list(serving.connections):
+            connection.shutdown()
+        await _first(serving.wait_idle(), self.forced.wait(), seconds=self.grace_seconds)
+        left = list(serving.tasks)
+        if left:
+            log.warning("requests are broken off: the server ends", extra={"requests": len(left)})
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+class Web(Listener):
+    """The web server for clients: it serves until `before_stop` is done, or until Ctrl-C is pressed again. `on_start` and
+    `on_stop` run on its loop, before the first request and after the last.
+    """
+
+    grace_seconds = _GRACE_SECONDS
+
+    def __init__(
+        self, app: Any, section: ServerSection, *, on_start: _Step, before_stop: _Step, on_stop: _Step
+    ) -> None:
+        super().__init__(app, GuardedConnection)
+        self._section = section
+        self._on_start, self._before_stop, self._on_stop = on_start, before_stop, on_stop
+
+    def run(self, sockets: Sequence[socket.socket]) -> None:
+        """Serve on listening sockets, until SIGINT, SIGTERM or `end`."""
+        with self._heeding_signals(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._serve(sockets))
+
+    async def _serve(self, sockets: Sequence[socket.socket]) -> None:
+        loop, tls = asyncio.get_running_loop(), tls_context(self._section)
+        self._loop = loop
+        await self._on_start()
+        self.servers = [
+            await loop.create_server(self.connect, sock=one, ssl=tls, backlog=_BACKLOG) for one in sockets
+        ]
+        await self.ending.wait()
+        await self.stop()
+        if not self.forced.is_set():
+            await self._on_stop()
+
+    async def stop(self) -> None:
         """Run `before_stop`, then stop listening."""
-        ending = asyncio.create_task(self._before_stop(), name="ending")
-        for connection in list(self.server_state.connections):
-            if isinstance(connection, GuardedProtocol):
+        before = asyncio.ensure_future(self._before_stop())
+        for connection in list(self.serving.connections):
+            if isinstance(connection, GuardedConnection):
                 connection.end_waiting()
-        while not ending.done() and not self.force_exit:
-            await asyncio.wait({ending}, timeout=_FORCED_SECONDS)
-        await super().shutdown(sockets)
+        await _first(asyncio.shield(before), self.forced.wait())
+        await super().stop()
+
+    @contextlib.contextmanager
+    def _heeding_signals(self) -> Iterator[None]:
+        """SIGINT and SIGTERM end the server in order, SIGINT again at once; afterwards they do what they did before."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        caught: list[int] = []
+
+        def heed(number: int, _frame: FrameType | None) -> None:
+            again = self.ending.is_set() and number == signal.SIGINT
+            caught.append(number)
+            (self.end_at_once if again else self.end)()
+
+        before = {number: signal.signal(number, heed) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        for signaled in reversed(caught):
+            signal.raise_signal(signaled)
 
 
-class OwnServer(uvicorn.Server):
+class OwnServer(Listener):
     """A web server on a Unix socket for the server's own processes; signals belong to its process.
 
     Raises Unavailable for a place that cannot be cleared of what is no socket.
@@ -71,14 +152,34 @@ class OwnServer(uvicorn.Server):
 
     def __init__(self, app: Any, path: str) -> None:
         _clear(Path(path))
-        super().__init__(uvicorn.Config(
-            app, uds=path, http=OwnProtocol, ws="none", lifespan="off", log_config=None, access_log=False,
-            server_header=False,
-        ))  # fmt: skip
+        super().__init__(app, OwnConnection)
+        self._path = path
 
-    def capture_signals(self) -> Any:
-        """Nothing to capture."""
-        return contextlib.nullcontext()
+    async def serve(self) -> None:
+        """Serve until `end` is called."""
+        self._loop = asyncio.get_running_loop()
+        self.servers = [await self._loop.create_unix_server(self.connect, self._path, backlog=_BACKLOG)]
+        await self.ending.wait()
+        await self.stop()
+
+
+async def _first(*waits: Awaitable[Any], seconds: float | None = None) -> None:
+    """Wait for the first of them to end, for that time at most."""
+    tasks = {asyncio.ensure_future(one) for one in waits}
+    await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def tls_context(section: ServerSection) -> ssl.SSLContext | None:
+    """What a server with a certificate speaks; None without one."""
+    if not section.tls_certificate:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(section.tls_certificate, section.tls_key or None)
+    context.set_ciphers(_CIPHERS)
+    return context
 
 
 def _clear(path: Path) -> None:

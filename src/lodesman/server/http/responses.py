@@ -1,0 +1,85 @@
+"""Answers that are no JSON of a call: texts, bytes, and files, whole or a part of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from lodesman.server.http.wire import Receive, Scope, Send, header, send_answer
+
+_CHUNK: Final = 1 << 18
+_RANGE: Final = re.compile(rb"bytes=([0-9]{1,18})?-([0-9]{1,18})?")
+
+
+class Response:
+    """An answer with a body that is there."""
+
+    def __init__(
+        self,
+        body: bytes = b"",
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        media_type: str = "",
+    ) -> None:
+        named = dict(headers or {}) | ({"content-type": media_type} if media_type else {})
+        self.body, self.status = body, status
+        self.headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in named.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        headers = [one for one in self.headers if one[0] != b"content-length"]
+        length = (b"content-length", b"%d" % len(self.body))
+        await send_answer(send, self.status, [*headers, length], self.body)
+
+
+class FileResponse(Response):
+    """An answer with the content of a file, or of one part of it that a `Range` asks for."""
+
+    def __init__(self, path: Path, *, media_type: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(headers=headers, media_type=media_type)
+        self.path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it piece by piece, read beside the event loop. Raises OSError if it cannot be opened."""
+        file = await asyncio.to_thread(self.path.open, "rb")
+        with closing(file):
+            size = os.fstat(file.fileno()).st_size
+            headers = [*self.headers, (b"accept-ranges", b"bytes")]
+            part = None if header(scope, b"if-range") else asked_part(header(scope, b"range"), size)
+            begin, end = (0, size) if part is None else part
+            if part is not None:
+                where = b"%d-%d" % (begin, end - 1) if begin < end else b"*"
+                headers.append((b"content-range", b"bytes %b/%d" % (where, size)))
+            status = 200 if part is None else 206 if begin < end else 416
+            headers.append((b"content-length", b"%d" % (end - begin)))
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            file.seek(begin)
+            left = 0 if scope["method"] == "HEAD" else end - begin
+            while left > 0:
+                piece = await asyncio.to_thread(file.read, min(left, _CHUNK))
+                if not piece:
+                    return  # it became shorter: the connection ends, so that the client sees it
+                left -= len(piece)
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+
+def asked_part(text: bytes, size: int) -> tuple[int, int] | None:
+    """Begin and end of the part of a file that a `Range` asks for, equal if there is no such part; None: the whole file, as
+    for all that is not one part in bytes.
+    """
+    match = _RANGE.fullmatch(text.strip())
+    if match is None or match[0] == b"bytes=-":
+        return None
+    first, last = match.groups()
+    if first is None:
+        return (0, 0) if int(last) == 0 else (max(0, size - int(last)), size)
+    begin, end = int(first), min(size, int(last) + 1) if last else size
+    if last and int(last) < begin:
+        return None
+    return (begin, end) if begin < end else (0, 0)
