@@ -475,7 +475,7 @@ def test_each_set_is_read_once_for_each_table_of_types():
 
 
 def test_the_requirements_of_older_databases_are_those_of_today(house):
-    """Pools of the first canonical form, whose values had no unit: migration 7 has stamped that it is not known."""
+    """Pools of the first canonical form, whose values had no unit: it is stored that it is not known."""
     job = submit(house, GB, 2)
     new = wants(GB)
     with house.writer:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import apsw
 import msgspec
 import pytest
 
 from lodesman.server.store import director
 from lodesman.server.store.director import last_iteration
 from lodesman.server.store.journal import Change
-from lodesman.server.store.migrate import load_scripts
 
 
 def store(house, size, number=0):
@@ -67,23 +65,3 @@ def test_sizes_are_read_without_the_texts(house):
     """In front of the text on its page: reading 200 sizes does not mean reading 64 MB."""
     columns = [row[1] for row in house.reader.execute("PRAGMA table_info(director_iteration)")]
     assert columns.index("bytes") < columns.index("plan")
-
-
-@pytest.mark.sqlite
-@pytest.mark.parametrize("stored", [0, 3, 50])
-def test_records_of_before_are_taken_over_newest_first(stored):
-    db = apsw.Connection(":memory:")
-    scripts = load_scripts()
-    for number, _, text in scripts:
-        if number < 6:
-            db.execute(text)
-    for number in range(stored):
-        db.execute(
-            "INSERT INTO director_iteration (at, plan) VALUES (?, ?)", (float(number), f'{{"é": {number}}}')
-        )
-    for number, _, text in scripts:
-        if number == 6:
-            db.execute(text)
-    rows = list(db.execute("SELECT id, at, bytes, plan FROM director_iteration ORDER BY id"))
-    assert [row[0] for row in rows] == list(range(max(1, stored - 9), stored + 1))
-    assert all(row[2] == len(row[3].encode()) for row in rows)

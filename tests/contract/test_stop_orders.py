@@ -3,9 +3,7 @@
 import pytest
 from tests.conftest import query_plan
 
-from lodesman.server.store import SqliteDatabase
 from lodesman.server.store.journal import Change
-from lodesman.server.store.migrate import load_scripts, migrate
 from lodesman.server.store.read.pilots import stop_orders
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write.jobs import submissions_between
@@ -198,32 +196,3 @@ def test_a_gap_that_purging_left_belongs_to_no_submission(house):
         house.writer.execute("DELETE FROM submission WHERE base = 4")
     assert bases_between(house, 4, 4) == []
     assert bases_between(house, 2, 6) == [1, 5]
-
-
-# --- databases from before --------------------------------------------------------------------------------
-
-OLD = """
-INSERT INTO job (id, submission_id, tq_id, template_id, state, since, attempt, last_attempt, reason) VALUES
-    (1, 1, 1, 1, 'Killed', 1, 1, 1, 'mine'), (2, 1, 1, 1, 'Deleted', 1, 1, 2, ''),
-    (3, 1, 1, 1, 'Running', 1, 1, 3, ''), (4, 1, 1, 1, 'Killed', 1, 1, 4, 'over');
-INSERT INTO attempt (id, job_id, number, tq_id, pilot_id, claim_token, site, claimed_at) VALUES
-    (1, 1, 1, 1, 7, 't', 'S', 1), (2, 2, 1, 1, 7, 't', 'S', 1), (3, 3, 1, 1, 7, 't', 'S', 1);
-INSERT INTO attempt (id, job_id, number, tq_id, pilot_id, claim_token, site, claimed_at, ended_at, outcome, cause,
-    cpu_seconds, wall_seconds, max_rss_mb) VALUES
-    (4, 4, 1, 1, 7, 't', 'S', 1, 2, 'Released', 'lease-expired', 0, 0, 0),
-    (5, 4, 1, 1, 7, 't', 'S', 1, 2, 'Failed', 'exit', 0, 0, 0);
-"""
-
-
-@pytest.mark.sqlite
-def test_a_database_from_before_gets_the_orders_that_were_lost(monkeypatch, tmp_path):
-    with monkeypatch.context() as patch:
-        first = [script for script in load_scripts() if script[0] < 5]
-        patch.setattr("lodesman.server.store.migrate.load_scripts", lambda _: first)
-        db = SqliteDatabase(tmp_path / "old.db").writer()
-    db.execute(OLD)
-    migrate(db)
-    assert stop_orders(db) == [(7, 1, 1, "mine"), (7, 2, 1, "kill")]
-    figures = "SELECT cpu_seconds, wall_seconds, max_rss_mb FROM attempt WHERE id = ?"
-    assert db.execute(figures, (4,)).fetchone() == (None, None, None)
-    assert db.execute(figures, (5,)).fetchone() == (0, 0, 0)

@@ -185,7 +185,7 @@ def test_a_change_reaches_the_tests_that_import_it():
     assert "tests/contract/test_backend_contract.py" in reached_tests(["tests/kits/local_kit.py"])
     assert "tests/unit/writer/test_templates.py" in reached_tests(["tests/unit/conftest.py"])
     # What is no module belongs to its package.
-    statements = reached_tests(["src/lodesman/server/store/migrations/0001_initial.sql"])
+    statements = reached_tests(["src/lodesman/server/store/schema.sql"])
     assert "tests/store_contract/test_statements.py" in statements
     assert {path.split("/")[1] for path in reached_tests(["docs/glossary.md"])} == {"docs", "house"}
 

@@ -7,11 +7,12 @@ from contextlib import closing, contextmanager
 
 import apsw
 import pytest
+from tests.kits.old_database import restore
 
 from lodesman.base.errors import Conflict, Unavailable
 from lodesman.server.store import SqliteDatabase, copy, incarnation
 from lodesman.server.store.database import ConnectionLost
-from lodesman.server.store.migrate import load_scripts, migrate
+from lodesman.server.store.migrate import load_schema, load_scripts, migrate
 from lodesman.server.store.schema import tables
 
 TEXTS = ("plain", 'quo"te', "back\\slash, {brace}", "NULL", "é\n\t\u2028", "", "\\u0000", "x" * 3_000)
@@ -24,8 +25,7 @@ COLUMNS = 'SELECT name, type, "notnull" OR pk > 0, pk FROM pragma_table_xinfo(?)
 def described():
     """The columns of each table: name, type, whether they need a value, place in the key."""
     with closing(apsw.Connection(":memory:")) as db:
-        for script in load_scripts():
-            db.execute(script.text)
+        db.execute(load_schema().text)
         return {table.name: list(db.execute(COLUMNS, (table.name,))) for table in tables()}
 
 
@@ -246,19 +246,24 @@ def test_a_copy_without_a_row_is_no_copy(full, empty, change):
             copy._compare_table(reads, writes, event, lambda _: None)
 
 
-def older(db, number):
-    db.change("DELETE FROM migration WHERE number >= ?", (number,))
-
-
-@pytest.mark.parametrize("number", [14, 15])
-def test_an_older_database_is_not_copied_and_not_changed(database, empty, number):
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_older_database_is_not_copied_and_not_changed(database, empty, first):
+    lacking = load_scripts()[first:]
     with closing(database.writer()) as db:
-        older(db, number)
-    names = ", ".join(script.name for script in load_scripts()[number - 1 :])
+        db.change("DELETE FROM migration WHERE number >= ?", (lacking[0].number,))
+        before = db.only("SELECT max(number) FROM migration")
+    names = ", ".join(script.name for script in lacking)
     with pytest.raises(Unavailable, match=rf"Migrations are missing in .*: {names}\. .*lode db migrate"):
         copied(database, empty)
     with closing(database.reader()) as db:
-        assert db.only("SELECT max(number) FROM migration") == (number - 1,)
+        assert db.only("SELECT max(number) FROM migration") == before
+
+
+def test_an_older_database_is_copied_once_it_was_migrated(empty, file):
+    with closing(restore(empty).writer()):
+        before = everything(empty)
+    copied(empty, file)
+    assert everything(file) == before
 
 
 def test_a_newer_database_is_not_copied(database, empty):

@@ -1,54 +1,241 @@
-"""Numbered migrations: applied once, in order, and never edited."""
+"""The schema of a new database, and migrations of older ones: applied once, in order, and never edited."""
 
-import json
-from dataclasses import asdict
+import re
+from contextlib import closing
 
 import pytest
+from tests.contract.conftest import House
+from tests.kits.old_database import restore
 
 from lodesman.base.errors import Unavailable
-from lodesman.decide.matching import TaskQueueKey, key_to_json
-from lodesman.server.store import SqliteDatabase
-from lodesman.server.store.migrate import Script, load_scripts, migrate
+from lodesman.server.store import schema
+from lodesman.server.store.migrate import Script, load_schema, load_scripts, migrate, missing
+from lodesman.server.store.spelling import spelled_schema
 
 
 @pytest.fixture
 def db(database):
-    writer = database.writer()
-    yield writer
-    writer.close()
+    with closing(database.writer()) as writer:
+        yield writer
 
 
-def test_a_new_database_has_every_migration(db):
-    names = [name for (name,) in db.execute("SELECT name FROM migration ORDER BY number")]
-    assert names == [name for _, name, _ in load_scripts()]
-    assert migrate(db) == []
+@pytest.fixture
+def empty(maker, tmp_path):
+    """A database with nothing in it."""
+    (tmp_path / "empty").mkdir()
+    found = maker.empty(tmp_path / "empty")
+    yield found
+    maker.drop(found)
+
+
+@pytest.fixture
+def old(empty):
+    """A database as the oldest program left it of which one opens."""
+    return restore(empty)
+
+
+@pytest.fixture
+def old_db(old):
+    """Its writer; nothing is migrated yet."""
+    with closing(old.writer(migrates=False)) as writer:
+        yield writer
+
+
+def later(number=8_888, text="CREATE TABLE a (x TEXT);"):
+    return Script(number, f"{number}_later.sql", text)
+
+
+def with_later(monkeypatch, *more):
+    scripts = load_scripts
+    monkeypatch.setattr(
+        "lodesman.server.store.migrate.load_scripts", lambda *dialect: [*scripts(*dialect), *more]
+    )
+
+
+# --- what is applied
+
+
+def test_a_new_database_is_made_in_one_step_and_has_every_migration(empty):
+    with closing(empty.writer(migrates=False)) as db:
+        assert [one.name for one in missing(db)] == ["schema.sql"]
+        assert migrate(db) == ["schema.sql"]
+        names = [name for (name,) in db.execute("SELECT name FROM migration ORDER BY number")]
+        assert names == ["schema.sql", *(name for _, name, _ in load_scripts())]
+        assert missing(db) == []
+        assert migrate(db) == []
 
 
 def test_numbers_are_unique_and_ascending():
-    numbers = [number for number, _, _ in load_scripts()]
+    numbers = [load_schema().number, *(number for number, _, _ in load_scripts())]
     assert numbers == sorted(set(numbers))
-    assert numbers[0] == 1
 
 
 def test_an_edited_migration_is_refused(db):
-    db.change("UPDATE migration SET sha256 = 'other' WHERE number = 1")
-    with pytest.raises(Unavailable, match="changed after"):
+    db.change("UPDATE migration SET sha256 = 'other' WHERE number = 45")
+    with pytest.raises(Unavailable, match=r"0045_usage_by_job_group\.sql was changed after"):
         migrate(db)
 
 
-def test_a_newer_database_is_refused(db):
-    db.change("INSERT INTO migration VALUES (9999, 'later', 'x')")
-    with pytest.raises(Unavailable, match="9999"):
+@pytest.mark.parametrize("number", [9_999, 43])
+def test_a_newer_database_is_refused(db, number):
+    db.change("INSERT INTO migration VALUES (?, 'later', 'x')", (number,))
+    with pytest.raises(Unavailable, match=f"has migration {number}, which this program does not know"):
         migrate(db)
 
 
 def test_a_failing_migration_leaves_nothing_behind(db, monkeypatch):
-    scripts = [Script(8_888, "8888_a.sql", "CREATE TABLE a (x TEXT); CREATE TABLE a (x TEXT);")]
-    monkeypatch.setattr("lodesman.server.store.migrate.load_scripts", lambda _: scripts)
-    db.change("DELETE FROM migration")
+    with_later(monkeypatch, later(), later(8_889, "CREATE TABLE b (x TEXT); CREATE TABLE a (x TEXT);"))
     with pytest.raises(Exception, match="already exists"):
         migrate(db)
-    db.execute("CREATE TABLE a (x TEXT)")
+    assert db.tables() >= {"a"}
+    assert "b" not in db.tables()
+    assert db.only("SELECT max(number) FROM migration") == (8_888,)
+
+
+def test_a_schema_that_fails_leaves_nothing_behind(empty, monkeypatch):
+    broken = load_schema()._replace(text="CREATE TABLE migration (number INTEGER); CREATE VIEW v AS SELECT x FROM gone;"
+                                         "CREATE TABLE migration (x TEXT)")  # fmt: skip
+    monkeypatch.setattr("lodesman.server.store.migrate.load_schema", lambda _: broken)
+    with closing(empty.writer(migrates=False)) as db:
+        with pytest.raises(Exception, match=r"exist"):
+            migrate(db)
+        assert db.tables() == set()
+
+
+# --- what a database of before becomes
+
+
+def rows(db):
+    """All rows of each table, in the columns that a database of before has."""
+    columns = {
+        table.name: [name for name in table.columns if name != "job_group"] for table in schema.tables()
+    }
+    return {
+        table: sorted(map(repr, db.execute(f"SELECT {', '.join(names)} FROM {table}")))
+        for table, names in columns.items()
+    }
+
+
+def test_a_database_of_before_keeps_its_rows_and_gets_the_schema(old, old_db, database):
+    before = rows(old_db)
+    assert sum(map(len, before.values())) > 40
+    names = [one.name for one in load_scripts()]
+    assert [one.name for one in missing(old_db)] == names
+    assert migrate(old_db) == names
+    assert migrate(old_db) == []
+    assert rows(old_db) == before
+    assert set(old_db.execute("SELECT job_group FROM usage_day")) == {("(unknown)",)}
+    with closing(database.reader()) as new:
+        assert described(old_db) == described(new)
+
+
+def test_a_database_of_before_goes_on_with_its_jobs(old):
+    house = House(old)
+    house.clock, house.pilots = 20_000 * 86_400.0 + 100, 2
+    states = (
+        "Matched Waiting Waiting Waiting Held Held Held Waiting Killed Waiting Done Failed Waiting".split()
+    )
+    assert [house.state(job) for job in range(1, 14)] == states
+    (claimed,) = house.claim(house.pilot())
+    assert claimed.job_id == 2
+    house.report(house.pilots, claimed)
+    assert house.events(2)[-1] == "Done"
+    assert house.submit().first == 14
+    house.close()
+
+
+COMMENT, SPACE, SIGN = re.compile(r"--.*"), re.compile(r"\s+"), re.compile(r" ?([(),]) ?")
+OF_POSTGRESQL = (
+    """SELECT table_name, ordinal_position, column_name, data_type, collation_name, is_nullable, column_default,
+    identity_generation, generation_expression FROM information_schema.columns WHERE table_schema = 'public'""",
+    """SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
+    WHERE connamespace = 'public'::regnamespace""",
+    "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
+    "SELECT viewname, definition FROM pg_views WHERE schemaname = 'public'",
+    "SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal",
+    "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace",
+    "SELECT sequencename, data_type::text FROM pg_sequences WHERE schemaname = 'public'",
+)
+
+
+def plain(sql):
+    """The same in one line, without comments and what else means nothing."""
+    return SIGN.sub(r"\1", SPACE.sub(" ", COMMENT.sub("", sql).replace('"', ""))).strip()
+
+
+def described(db):
+    """All that a schema says."""
+    if db.dialect == "postgresql":
+        return [sorted(map(repr, db.execute(sql))) for sql in OF_POSTGRESQL]
+    found = db.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema")
+    return sorted((kind, name, table, plain(sql)) for kind, name, table, sql in found)
+
+
+# --- what is refused
+
+
+def test_a_database_that_is_too_old_is_refused_as_it_is(old, old_db):
+    old_db.change("DELETE FROM migration WHERE number >= 40")
+    for call in (missing, migrate):
+        with pytest.raises(Unavailable) as found:
+            call(old_db)
+        assert "is too old: its last migration is 35; the oldest that this program opens is that" in str(
+            found.value
+        )
+        assert "of commit 7f956eda (2026-11-30), with migration 42" in str(found.value)
+        assert "lode db migrate of commit 7f956eda" in found.value.hint
+    assert old_db.only("SELECT max(number) FROM migration") == (35,)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE migration SET sha256 = 'other' WHERE number = 16",
+        "DELETE FROM migration WHERE number = 16",
+        "INSERT INTO migration VALUES (27, 'other', 'x')",
+        "DELETE FROM migration WHERE number < 42",
+        "INSERT INTO migration VALUES (45, 'x', 'x'); DELETE FROM migration WHERE number = 42",
+    ],
+)
+def test_a_database_with_other_migrations_is_refused(old_db, change):
+    old_db.run_script(change)
+    with pytest.raises(Unavailable, match=r"but not those of this program; the oldest .* 7f956eda"):
+        migrate(old_db)
+
+
+def test_a_new_database_without_its_record_of_the_schema_is_refused(db):
+    db.change("DELETE FROM migration WHERE number = 42")
+    last = load_scripts()[-1].number
+    with pytest.raises(Unavailable, match=f"has migrations up to {last}, but not those of this program"):
+        migrate(db)
+
+
+# --- the texts
+
+TABLE = re.compile(r"^CREATE TABLE.*?^\)[^;]*;", re.DOTALL | re.MULTILINE)
+TAIL = re.compile(r"^CREATE (?:UNIQUE )?INDEX .*?;|^INSERT .*?;", re.DOTALL | re.MULTILINE)
+
+
+def parts(text):
+    """The tables with their comments, the indexes and the first rows."""
+    return [SPACE.sub(" ", one) for pattern in (TABLE, TAIL) for one in pattern.findall(text)]
+
+
+def test_both_schemas_say_the_same():
+    """But for what is computed, views and triggers, which each database says in its own words."""
+    texts = [load_schema(dialect).text for dialect in ("", "postgresql")]
+    ours = [part for part in parts(spelled_schema(texts[0])) if " VIRTUAL" not in part]
+    theirs = [part for part in parts(texts[1]) if "task_queue (" not in part or "TABLE" not in part]
+    assert ours == theirs
+    assert len(ours) > 70
+
+
+def test_what_is_written_for_postgresql_stays_as_it_is():
+    text = load_schema("postgresql").text
+    assert spelled_schema(text) == text
+
+
+# --- a database
 
 
 @pytest.mark.sqlite
@@ -57,51 +244,6 @@ def test_the_database_is_durable_and_private(database, db):
     assert db.only("PRAGMA synchronous") == (2,)
     assert database.path.stat().st_mode & 0o777 == 0o600
     assert database.path.parent.stat().st_mode & 0o077 == 0
-
-
-OLD_KEYS = (
-    TaskQueueKey(owner="ann", group="bio", vo="lab"),
-    TaskQueueKey(
-        owner='a"\\\nä\x07', group="", vo="é", sites=("A", "Ω b"), user_priority=3, cores=8, tags=("",)
-    ),
-    TaskQueueKey(
-        owner="", group="[]", vo="1", job_class="User", job_type="", memory_mb=1, norm_cpu_seconds=86400
-    ),
-)
-# Of the key, that were added after keys said all of theirs.
-LATER_FIELDS = {
-    "force_generic",
-    "pe",
-    "consumables",
-    "expected_seconds",
-    "waits_for_jobs",
-    "at_most",
-    "submission",
-}
-
-
-def test_stored_keys_say_what_is_not_at_its_default(db):
-    for number, key in enumerate(OLD_KEYS, 1):
-        fields = {name: value for name, value in asdict(key).items() if name not in LATER_FIELDS}
-        old = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        db.change("INSERT INTO task_queue (id, key, created_at) VALUES (?, ?, 0)", (number, old))
-    db.change("DELETE FROM migration WHERE number = 16")
-    assert migrate(db) == ["0016_short_keys.sql"]
-    stored = [key for (key,) in db.execute("SELECT key FROM task_queue ORDER BY id")]
-    assert stored == list(map(key_to_json, OLD_KEYS))
-
-
-@pytest.mark.sqlite
-def test_shares_behind_older_claims_are_unknown(tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        older = lambda *dialect: [script for script in load_scripts(*dialect) if script[0] < 13]  # noqa: E731
-        patch.setattr("lodesman.server.store.migrate.load_scripts", older)
-        db = SqliteDatabase(tmp_path / "older.db").writer()
-    columns = "id, job_id, number, tq_id, pilot_id, claim_token, site, eligible, claimed_at"
-    db.change(f"INSERT INTO attempt ({columns}) VALUES (1, 1, 1, 1, 1, '', 'S', '[\"g\",\"h\"]', 5)")
-    migrate(db)
-    assert db.only("SELECT shares FROM attempt") == (None,)
-    db.close()
 
 
 def test_readers_cannot_write(database):

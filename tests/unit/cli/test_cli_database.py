@@ -10,6 +10,7 @@ from contextlib import closing
 
 import apsw
 import pytest
+from tests.kits.old_database import restore
 
 from lodesman.server.store import SqliteDatabase, backup
 from lodesman.server.store.migrate import load_scripts
@@ -257,16 +258,13 @@ def test_postgresql_is_backed_up_by_its_own_program(lode, home):
 
 
 @pytest.fixture
-def older(home, monkeypatch):
+def older(home):
     """A database as an older program left it."""
-    with monkeypatch.context() as patch:
-        patch.setattr("lodesman.server.store.migrate.load_scripts", lambda *words: load_scripts(*words)[:-2])
-        SqliteDatabase(home / "lode-data" / "lode.db").writer().close()
-    return SqliteDatabase(home / "lode-data" / "lode.db")
+    return restore(SqliteDatabase(home / "lode-data" / "lode.db"))
 
 
 def test_missing_migrations_are_listed_and_then_applied(lode, older):
-    names = [script.name for script in load_scripts()[-2:]]
+    names = [script.name for script in load_scripts()]
     before = older.path.read_bytes()
     with closing(older.writer(migrates=False)):  # a dry run may be beside a server
         dry = lode("db", "migrate", "--dry-run")
@@ -287,6 +285,26 @@ def test_an_older_database_has_to_be_migrated_before_it_is_copied(lode, older):
     result = lode("db", "copy", "lode-data/lode.db", "copy.db")
     assert (result.code, "Migrations are missing in" in result.err) == (5, True)
     assert "lode db migrate" in result.err
+
+
+def test_a_database_of_before_is_backed_up_as_it_is(lode, older, home):
+    assert lode("db", "backup", "kept.db").code == 0
+    with closing(SqliteDatabase(home / "kept.db").reader()) as db:
+        assert db.only("SELECT max(number) FROM migration") == (42,)
+
+
+def test_what_is_too_old_is_said_and_left_alone(lode, older):
+    with closing(older.writer(migrates=False)) as db:
+        db.change("DELETE FROM migration WHERE number > 30")
+    before = older.path.read_bytes()
+    for words in (["--dry-run"], []):
+        result = lode("db", "migrate", *words)
+        assert (result.code, result.out) == (5, "")
+        assert (
+            "lode.db is too old: its last migration is 30; the oldest that this program opens" in result.err
+        )
+        assert "lode db migrate of commit 7f956eda" in result.err
+    assert older.path.read_bytes() == before
 
 
 def test_there_is_nothing_to_migrate(lode, home):

@@ -1,9 +1,11 @@
-"""Migrations: numbered SQL files, one transaction each, recorded with their checksum."""
+"""The schema of a new database, and migrations of those that are there: numbered SQL files, one transaction each,
+recorded with their checksum (ADR 0086).
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Final, NamedTuple
@@ -13,12 +15,21 @@ from lodesman.server.store.database import Reader, Writer
 
 # The number of an unfinished copy (`store.copy`) in this table: no server may begin with it.
 UNFINISHED: Final = 0
-_RECORD = """CREATE TABLE IF NOT EXISTS migration
-(number INTEGER PRIMARY KEY, name TEXT NOT NULL, sha256 TEXT NOT NULL)"""
+# The migrations up to this one are in the schema alone. A database must have had all of them, as its commit has.
+OLDEST: Final = 42
+_OLDEST_COMMIT: Final = "7f956eda (2026-11-30)"
+# Of what such a database has recorded of them, by dialect. A new one has this in their place.
+_OLDEST_SHA256: Final = {
+    "": "02cd7f82f33e751338b790d25cc6a85866731e453622d1a59d3e593424236347",
+    "postgresql": "07866bcd2c76429c41abeb0269548ea5dd88a30c2d79bb862326bfc2d0e1cdbc",
+}
+_PACKAGE: Final = "lodesman.server.store"
+_RECORD: Final = "INSERT INTO migration (number, name, sha256) VALUES (?, ?, ?)"
+_NO_CHANGE: Final = "CREATE TABLE IF NOT EXISTS migration (number INTEGER)"
 
 
 class Script(NamedTuple):
-    """A migration: its number, the name of its file, its SQL."""
+    """A migration, or the schema: its number, the name of its file, its SQL."""
 
     number: int
     name: str
@@ -36,35 +47,69 @@ def _sha256(text: str) -> str:
 
 
 def migrate(db: Writer) -> list[str]:
-    """Apply the missing migrations, in order; returns their names. Raises Unavailable as `missing`."""
+    """Apply what is missing, in order; returns the names. Raises Unavailable as `missing`."""
     scripts = missing(db)
-    db.run_script(_RECORD)
+    if not scripts:  # a database that takes no changes says so now
+        db.run_script(_NO_CHANGE)
     for one in scripts:
         with db:
             db.run_script(one.text)
-            db.change("INSERT INTO migration VALUES (?, ?, ?)", (one.number, one.name, one.sha256))
+            for record in _records(one, db.dialect):
+                db.change(_RECORD, record)
     return [one.name for one in scripts]
 
 
 def missing(db: Reader) -> list[Script]:
-    """The migrations that a database lacks.
+    """What a database lacks: migrations, or the schema, which has them in it, if there is nothing yet.
 
-    Raises Unavailable if it is of another program, newer than this one, an unfinished copy, or an applied file was edited
-    since.
+    Raises Unavailable if it is of another program, older or newer than what this one knows, an unfinished copy, or an
+    applied file was edited since.
     """
     known, scripts = known_migrations(db), load_scripts(db.dialect)
     if UNFINISHED in known:
         hint = "Finish it with the same lode db copy, or remove it."
         raise Unavailable(f"There is an unfinished copy in {db.database}.", hint=hint)
-    if known and max(known) > max(one.number for one in scripts):
+    if not known:
+        return [load_schema(db.dialect)]
+    if unknown := {number for number in known if number > OLDEST} - {one.number for one in scripts}:
         raise Unavailable(
-            f"The database has migration {max(known)}, which this program does not know.",
+            f"The database has migration {max(unknown)}, which this program does not know.",
             hint="It was written by a newer Lodesman: use that version.",
         )
+    _check_oldest(db, known)
     for one in scripts:
         if known.get(one.number, one.sha256) != one.sha256:
             raise Unavailable(f"Migration {one.name} was changed after it was applied.", name=one.name)
     return [one for one in scripts if one.number not in known]
+
+
+def _check_oldest(db: Reader, known: Mapping[int, str]) -> None:
+    """Raises Unavailable if a database has not had just the migrations that are in the schema alone."""
+    first = {number: sha256 for number, sha256 in known.items() if number <= OLDEST}
+    own = _OLDEST_SHA256[db.dialect]
+    if first == {OLDEST: own} or digest_of(first.items()) == own:
+        return
+    oldest = f"the oldest that this program opens is that of commit {_OLDEST_COMMIT}, with migration {OLDEST}"
+    if max(known) < OLDEST:
+        words = f"{db.database} is too old: its last migration is {max(known)}; {oldest}."
+        hint = f"Make a backup, give lode db migrate of commit {_OLDEST_COMMIT}, then start this program."
+    else:
+        words = f"{db.database} has migrations up to {max(known)}, but not those of this program; {oldest}."
+        hint = "Use the version that made it, or put a backup in its place."
+    raise Unavailable(words, hint=hint)
+
+
+def digest_of(records: Iterable[tuple[int, str]]) -> str:
+    """One checksum of numbers and checksums of migrations."""
+    return _sha256("".join(f"{number} {sha256}\n" for number, sha256 in sorted(records)))
+
+
+def _records(script: Script, dialect: str) -> list[tuple[int, str, str]]:
+    """What is recorded when a script was applied."""
+    if script.number > OLDEST:
+        return [(script.number, script.name, script.sha256)]
+    later = [(one.number, one.name, one.sha256) for one in load_scripts(dialect)]
+    return [(OLDEST, script.name, _OLDEST_SHA256[dialect]), *later]
 
 
 def known_migrations(db: Reader) -> dict[int, str]:
@@ -77,9 +122,16 @@ def known_migrations(db: Reader) -> dict[int, str]:
 
 
 @cache
+def load_schema(dialect: str = "") -> Script:
+    """The schema, with all migrations in it."""
+    own = f"schema.{dialect}.sql" if dialect else "schema.sql"
+    return Script(OLDEST, "schema.sql", (resources.files(_PACKAGE) / own).read_text())
+
+
+@cache
 def load_scripts(dialect: str = "") -> Sequence[Script]:
     """Every migration, ascending. A database with a dialect has some texts of its own."""
-    folder = resources.files("lodesman.server.store") / "migrations"
+    folder = resources.files(_PACKAGE) / "migrations"
     names = {file.name for file in folder.iterdir() if file.name.endswith(".sql")}
     own = {
         f"{name.split('.')[0]}.sql": name for name in names if dialect and name.endswith(f".{dialect}.sql")

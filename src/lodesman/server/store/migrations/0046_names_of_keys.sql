@@ -1,0 +1,1 @@
+-- Nothing: SQLite gives no names to keys.
