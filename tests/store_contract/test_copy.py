@@ -210,6 +210,15 @@ def test_an_interrupted_copy_of_what_has_changed_since_is_refused(full, empty):
         copied(full, empty)
 
 
+def test_an_interrupted_copy_of_an_older_program_is_refused(full, empty):
+    with pytest.raises(InterruptedCopy):
+        interrupted(full, empty, after=300)
+    with closing(empty.writer(migrates=False)) as db:
+        db.change("DELETE FROM migration WHERE number = ?", (load_scripts()[-1].number,))
+    with pytest.raises(Conflict, match="of another database, or of what this one was before"):
+        copied(full, empty)
+
+
 def test_nothing_is_copied_over_other_rows(full, empty):
     with closing(empty.writer()) as db:
         db.change("INSERT INTO account (name, vo, groups, created_at) VALUES ('ann', 'lab', '[]', 0)")

@@ -62,7 +62,7 @@ def begin(source: Writer, target: Writer) -> int:
     known = known_migrations(target)
     if UNFINISHED not in known:
         _make_target(target, mark)
-    elif known[UNFINISHED] != mark:
+    elif known[UNFINISHED] != mark or missing(target, unfinished=True):  # begun by an older program
         words = (
             f"In {target.database} is an unfinished copy of another database, or of what this one was before."
         )

@@ -59,14 +59,14 @@ def migrate(db: Writer) -> list[str]:
     return [one.name for one in scripts]
 
 
-def missing(db: Reader) -> list[Script]:
+def missing(db: Reader, *, unfinished: bool = False) -> list[Script]:
     """What a database lacks: migrations, or the schema, which has them in it, if there is nothing yet.
 
-    Raises Unavailable if it is of another program, older or newer than what this one knows, an unfinished copy, or an
-    applied file was edited since.
+    Raises Unavailable if it is of another program, older or newer than what this one knows, an `unfinished` copy where none
+    is meant, or an applied file was edited since.
     """
     known, scripts = known_migrations(db), load_scripts(db.dialect)
-    if UNFINISHED in known:
+    if UNFINISHED in known and not unfinished:
         hint = "Finish it with the same lode db copy, or remove it."
         raise Unavailable(f"There is an unfinished copy in {db.database}.", hint=hint)
     if not known:
@@ -85,7 +85,7 @@ def missing(db: Reader) -> list[Script]:
 
 def _check_oldest(db: Reader, known: Mapping[int, str]) -> None:
     """Raises Unavailable if a database has not had just the migrations that are in the schema alone."""
-    first = {number: sha256 for number, sha256 in known.items() if number <= OLDEST}
+    first = {number: sha256 for number, sha256 in known.items() if UNFINISHED < number <= OLDEST}
     own = _OLDEST_SHA256[db.dialect]
     if first == {OLDEST: own} or digest_of(first.items()) == own:
         return
