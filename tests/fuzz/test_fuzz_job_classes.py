@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.kits.jobclass_kit import canonical, classes
@@ -99,6 +99,7 @@ def test_damaged_classes(text, data):
     survive(text)
 
 
+@example("ANY_JC,\ud800")
 @given(
     st.text(max_size=60)
     | st.lists(TOKENS | st.sampled_from(["ANY_JC", "NO_JC", "app.v1", "[@g="]), max_size=15).map("".join)

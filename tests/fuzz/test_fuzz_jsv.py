@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.kits.jsv_kit import JOB
 
@@ -16,6 +16,7 @@ WORD = st.sampled_from(
 LINE = st.one_of(st.lists(WORD, max_size=5).map(" ".join), st.text(max_size=40))
 
 
+@example(["ENV \udce9"], False)
 @given(st.lists(st.one_of(LINE, st.none()), max_size=20), st.booleans())
 def test_any_words_of_a_script(said, strict):
     dialogue = Dialogue(JOB, "/etc/jsv", strict_accept=strict)

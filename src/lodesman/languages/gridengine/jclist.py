@@ -113,10 +113,11 @@ def read_jc_list(text: str) -> JcListText:
 
     def one_list(pieces: Iterable[str], where: str) -> JcList:
         names = [piece.strip() for piece in pieces]
-        problems = islice(_name_faults(names), _MAX_SENTENCES - len(faults))
+        problems = list(islice(_name_faults(names), _MAX_SENTENCES - len(faults)))
         faults.extend(f"jc_list{where}: {problem}." for problem in problems)
-        redundant = islice(_redundant(names), _MAX_SENTENCES - len(warnings))
-        warnings.extend(f"jc_list{where}: {warning}." for warning in redundant)
+        if not problems:  # else a name may be no text
+            redundant = islice(_redundant(names), _MAX_SENTENCES - len(warnings))
+            warnings.extend(f"jc_list{where}: {warning}." for warning in redundant)
         return JcList(names) - {"NONE"}
 
     try:

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from lodesman.base.errors import InvalidRequest
 from lodesman.server.http.wire import Receive, Scope, Send, header, send_answer
 
 _CHUNK: Final = 1 << 18
@@ -45,7 +46,7 @@ class FileResponse(Response):
         self.path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it piece by piece, read beside the event loop. Raises OSError if it cannot be opened."""
+        """Send it piece by piece, read beside the event loop. Raises OSError if it cannot be opened, InvalidRequest."""
         file = await asyncio.to_thread(self.path.open, "rb")
         with closing(file):
             size = os.fstat(file.fileno()).st_size
@@ -70,16 +71,19 @@ class FileResponse(Response):
 
 
 def asked_part(text: bytes, size: int) -> tuple[int, int] | None:
-    """Begin and end of the part of a file that a `Range` asks for, equal if there is no such part; None: the whole file, as
-    for all that is not one part in bytes.
+    """Begin and end of the part of a file that a `Range` asks for, equal if there is no such part; None: the whole file.
+
+    Raises InvalidRequest for what is not one part in bytes.
     """
+    if not text:
+        return None
     match = _RANGE.fullmatch(text.strip())
-    if match is None or match[0] == b"bytes=-":
-        return None
-    first, last = match.groups()
-    if first is None:
-        return (0, 0) if int(last) == 0 else (max(0, size - int(last)), size)
-    begin, end = int(first), min(size, int(last) + 1) if last else size
-    if last and int(last) < begin:
-        return None
-    return (begin, end) if begin < end else (0, 0)
+    first, last = match.groups(b"") if match else (b"", b"")
+    if not (first or last) or (first and last and int(last) < int(first)):
+        raise InvalidRequest(
+            "Range must be one part in bytes, such as bytes=0-499, bytes=500- or bytes=-500."
+        )
+    if not first:
+        return max(0, size - int(last)) if int(last) else size, size
+    begin = int(first)
+    return min(begin, size), max(min(begin, size), min(size, int(last) + 1) if last else size)

@@ -211,7 +211,7 @@ class Dialogue:
     def complained(self, lines: Sequence[str]) -> None:
         """Lines on the script's stderr: they reject the submission, whatever else the script has said."""
         text = "\n".join(f"JSV stderr: {line}" for line in lines)
-        self.refuse(_legible(text[:_MAX_COMPLAINT]))
+        self.refuse(text[:_MAX_COMPLAINT])
 
     def fell_silent(self) -> bool:
         """The script ended, or said nothing for too long. True: start it anew and begin with `start`; at the second time
@@ -227,7 +227,7 @@ class Dialogue:
 
     def refuse(self, message: str) -> None:
         """End it for a fault that is not one of its lines; the process is not used again."""
-        self._end(JsvVerdict.REJECTED, message)
+        self._end(JsvVerdict.REJECTED, _legible(message))
         self._broken = True
 
     def _end(self, verdict: JsvVerdict, message: str) -> None:
@@ -263,8 +263,8 @@ class Dialogue:
 
     def _hear_unknown(self, words: list[str]) -> None:
         if words[0] == "ERROR" and len(words) > 1:
-            raise _Refusal(_legible(" ".join(words[1:])))
-        raise _Refusal(f'master got unknown command from JSV: "{_legible(words[0][:200])}"')
+            raise _Refusal(" ".join(words[1:]))
+        raise _Refusal(f'master got unknown command from JSV: "{words[0][:200]}"')
 
     def _hear_started(self) -> list[str]:
         if self._started:
@@ -280,7 +280,7 @@ class Dialogue:
 
     def _hear_send(self, words: list[str]) -> None:
         if words[1:2] != ["ENV"]:
-            raise _Refusal(f'got "{_legible(" ".join(words[1:2]))}" as object for SEND command')
+            raise _Refusal(f'got "{" ".join(words[1:2])}" as object for SEND command')
         self._send_environment = True
 
     def _hear_log(self, words: list[str]) -> None:
@@ -295,10 +295,10 @@ class Dialogue:
         if not self._started:  # it was told of no job
             raise _Refusal('JSV sent "RESULT" before "STARTED"')
         if words[1:2] != ["STATE"] or len(words) < 3:
-            raise _Refusal(f'JSV got unknown command "{_legible(" ".join(words[1:2]))}"')
+            raise _Refusal(f'JSV got unknown command "{" ".join(words[1:2])}"')
         verdict = _RESULTS.get(words[2])
         if verdict is None:
-            raise _Refusal(f'JSV sent unknown result "{_legible(" ".join(words[2:]))}"')
+            raise _Refusal(f'JSV sent unknown result "{" ".join(words[2:])}"')
         self._end(verdict, _legible(" ".join(words[3:])) or _USUAL_TEXT[verdict])
 
     def _hear_environment(self, words: list[str]) -> None:
