@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.server.writer import control
-from lodesman.server.writer.control import Control, ControlOutcome, apart
+from lodesman.server.writer.control import Control, apart
+from lodesman.server.writer.control_outcome import ControlOutcome, RangeOutcome
 from lodesman.server.writer.missing_jobs import name_missing
 from lodesman.wire.jobs import RangeControlled
 
@@ -144,15 +145,15 @@ def test_a_pilot_may_claim_between_two_portions(house, few):
 
 
 def test_outcomes_add_up_and_name_only_the_first_few():
-    whole = ControlOutcome(changed=2, ranges=[RangeControlled(0, 29)])
+    whole = ControlOutcome(changed=2, ranges=[RangeOutcome(0, 29)])
     for begun in range(0, 30, 10):
-        more = ControlOutcome(changed=1, ranges=[RangeControlled(begun, 29)], rest=(range(begun, begun + 1),))
+        more = ControlOutcome(changed=1, ranges=[RangeOutcome(begun, 29)], rest=(range(begun, begun + 1),))
         for number in range(begun, begun + 10):
             more.refuse(number, "no")
         whole.go_on(more)
     assert (whole.changed, whole.refused, whole.rest) == (5, 30, (range(20, 21),))
     assert [one.id for one in whole.examples] == list(range(20))
-    assert whole.ranges == [RangeControlled(0, 29, refused=30, reason="no")]
+    assert whole.each() == [RangeControlled(0, 29, refused=30, reason="no")]
 
 
 steps = st.lists(

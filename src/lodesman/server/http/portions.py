@@ -13,7 +13,8 @@ from lodesman.server.http.core import Core
 from lodesman.server.http.wire import Disconnected, Receive, gone
 from lodesman.server.store.read.described import ANYTHING
 from lodesman.server.writer.choice import Choice
-from lodesman.server.writer.control import ControlOutcome, RangeAction
+from lodesman.server.writer.control import RangeAction
+from lodesman.server.writer.control_outcome import ControlOutcome
 from lodesman.wire.accounts import Principal
 
 _Ranges = tuple[range, ...]

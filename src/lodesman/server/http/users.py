@@ -182,7 +182,7 @@ async def _control(core: Core, request: Request[ControlQuery, ControlBody]) -> j
     out = await in_portions(core, who, ranges, act, seconds=_CONTROL_SECONDS, learn=learn)
     if choice is None and not out.rest:
         name_missing(core.reader, out)
-    each = out.ranges if len(body.ranges) > 1 and choice is None else UNSET
+    each = out.each() if len(body.ranges) > 1 and choice is None else UNSET
     rest = [(ids[0], ids[-1]) for ids in out.rest] or UNSET
     return jobs.Controlled(out.changed, out.refused, out.examples, each, rest)
 
@@ -213,7 +213,7 @@ async def _change(core: Core, request: Request[Nothing, jobs.ChangeBody]) -> job
     )  # fmt: skip
     out = await in_portions(core, who, ranges, act)
     name_missing(core.reader, out)
-    each = out.ranges if len(body.ranges) > 1 else UNSET
+    each = out.each() if len(body.ranges) > 1 else UNSET
     return jobs.JobsChanged(out.changed, out.refused, out.examples, each, dry_run=body.dry_run)
 
 

@@ -32,7 +32,8 @@ from lodesman.server.store.write import cohorts, submit_pools
 from lodesman.server.store.write import jobs as stored
 from lodesman.server.store.write.cohorts import CohortRow, Hole
 from lodesman.server.store.write.jobs import JobRow
-from lodesman.server.writer.control import ControlOutcome, RangeAction
+from lodesman.server.writer.control import RangeAction
+from lodesman.server.writer.control_outcome import ControlOutcome
 from lodesman.server.writer.job_classes import groups_of
 from lodesman.server.writer.memberships import check_project
 from lodesman.server.writer.other_values import OtherValues

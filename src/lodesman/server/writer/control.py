@@ -23,8 +23,8 @@ from lodesman.server.store.write.jobs import IdBlock, JobRow
 from lodesman.server.store.write.single_jobs import SingleJobs, single_jobs
 from lodesman.server.writer.bound import unbind
 from lodesman.server.writer.choice import MOST_ROWS, PASSED_OVER, Choice
+from lodesman.server.writer.control_outcome import ControlOutcome, RangeOutcome
 from lodesman.server.writer.live import Live
-from lodesman.wire.jobs import NotChanged, RangeControlled
 from lodesman.wire.vocabulary import JobState
 
 # Ranges of which the single jobs are read together.
@@ -49,56 +49,7 @@ _MEMBER_FROM = {
 # What is done to a bound job as to one that waits.
 _TAKE_BACK = frozenset({"kill", "hold", "delete"})
 
-_MOST_EXAMPLES = 20
 _KEPT = "an administrator held it, and only an administrator lets it run"
-
-
-@dataclass(slots=True)
-class ControlOutcome:
-    """How many jobs an action changed, and which it did not, with the reason (the first few are named).
-
-    `ranges`: what became of each range, as far as it was reached. `rest`: the ids that were not reached, since there was
-    too much for one command. `own`: the last ids of ranges in which the caller has submissions. `seconds`: the time that
-    it took of the writer.
-    """
-
-    changed: int = 0
-    refused: int = 0
-    examples: list[NotChanged] = field(default_factory=list)
-    ranges: list[RangeControlled] = field(default_factory=list)
-    rest: tuple[range, ...] = ()
-    own: set[int] = field(default_factory=set)
-    seconds: float = 0.0
-
-    def refuse(self, job_id: int, why: str, *, count: int = 1, of: RangeControlled | None = None) -> None:
-        """Count jobs that the action does not apply to, `of` a range; else of the last one."""
-        one = of or self.ranges[-1]
-        self.refused += count
-        one.refused += count
-        one.reason = one.reason or why
-        if len(self.examples) < _MOST_EXAMPLES:
-            self.examples.append(NotChanged(job_id, why))
-
-    def change(self, count: int = 1) -> None:
-        """Count jobs that the action has changed."""
-        self.changed += count
-        self.ranges[-1].changed += count
-
-    def go_on(self, more: ControlOutcome) -> None:
-        """Add the outcome of the command that took the rest."""
-        self.changed += more.changed
-        self.refused += more.refused
-        self.examples += more.examples[: _MOST_EXAMPLES - len(self.examples)]
-        first, *others = more.ranges
-        if first.last == self.ranges[-1].last:
-            self.ranges[-1].changed += first.changed
-            self.ranges[-1].refused += first.refused
-            self.ranges[-1].reason = self.ranges[-1].reason or first.reason
-        else:
-            others = more.ranges
-        self.ranges += others
-        self.own |= more.own
-        self.rest = more.rest
 
 
 def apart(ranges: Iterable[tuple[int, int]]) -> tuple[range, ...]:
@@ -142,7 +93,7 @@ class RangeAction:
                 # What a range changes is read after it.
                 are_single = all(len(one) == 1 for one in portion)
                 self._singles = single_jobs(tx, [one[0] for one in portion] if are_single else [])
-            out.ranges.append(RangeControlled(ids[0], ids[-1]))
+            out.ranges.append(RangeOutcome(ids[0], ids[-1]))
             done, room = self._in_range(tx, out, ids, room)
             if done < ids.stop:
                 out.rest = (range(done, ids.stop), *self.ranges[at + 1 :])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lodesman.base.errors import NotFound
 from lodesman.server.store import Reader
 from lodesman.server.store.read.jobs import has_submission, was_given_out
-from lodesman.server.writer.control import ControlOutcome
+from lodesman.server.writer.control_outcome import ControlOutcome
 
 
 def name_missing(db: Reader, out: ControlOutcome) -> None:

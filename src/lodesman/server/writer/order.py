@@ -20,7 +20,8 @@ from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import attempts, cohorts, jobs
 from lodesman.server.store.write.jobs import JobRow
 from lodesman.server.writer.claim import serve_parked
-from lodesman.server.writer.control import ControlOutcome, apart
+from lodesman.server.writer.control import apart
+from lodesman.server.writer.control_outcome import ControlOutcome
 from lodesman.server.writer.dependents import Dependency, Settling
 from lodesman.server.writer.live import Live
 from lodesman.server.writer.missing_jobs import unseen

@@ -14,7 +14,8 @@ from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import cohorts, jobs, submit_pools, task_queues
 from lodesman.server.store.write.cohorts import CohortRow, Hole
 from lodesman.server.store.write.jobs import JobRow, WaitingJob
-from lodesman.server.writer.control import ControlOutcome, RangeAction
+from lodesman.server.writer.control import RangeAction
+from lodesman.server.writer.control_outcome import ControlOutcome
 from lodesman.wire.vocabulary import JobState
 
 FREE: Final = "the jobs that it waited for have ended"
