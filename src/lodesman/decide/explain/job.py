@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
+from msgspec.structs import replace
+
 from lodesman.decide.explain import verdict
 from lodesman.decide.explain.closing import closings_named, closings_step, closings_text, kept_slots_text
 from lodesman.decide.explain.facts import not_sent_gate
@@ -153,8 +155,7 @@ def _requirements(facts: JobFacts) -> Iterator[JobStep]:
         return
     names = tuple(name for name, _ in facts.exclusions.planes if name.startswith("Requirements"))
     step = _criteria(facts, "requirements", names, "its Requirements")
-    step.text += _left_to_broker(facts)
-    yield step
+    yield replace(step, text=step.text + _left_to_broker(facts))
     if facts.evaluated_at is None:
         text = (
             f"the queues that serve SubmitPool {pool} are not known before the next refresh{_excluded(facts)}"

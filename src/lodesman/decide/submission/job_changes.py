@@ -154,12 +154,12 @@ def _job_change(demand: JobDemand, change: NearMiss) -> JobChange | None:
     bit = next(bits(mask))
     place, reasons = config.table.queues[bit], list(demand.reasons(bit))
     closed = never_sent(config.by_bit[bit], config.backends, config.pools)
-    for step in steps:
-        if closed and step.criterion in CAUSES:
-            step.text = f"{closed.parameter} of the queues, by the site administrator ({closed.text})"
-            if closed.parameter == SUBMISSION_POOLS:
-                step.text = f"the submission pools, by the server administrator ({closed.text})"
-            reasons.append(closed.text)
+    if closed:
+        text = f"{closed.parameter} of the queues, by the site administrator ({closed.text})"
+        if closed.parameter == SUBMISSION_POOLS:
+            text = f"the submission pools, by the server administrator ({closed.text})"
+        reasons += [closed.text for step in steps if step.criterion in CAUSES]
+        steps = [structs.replace(step, text=text) if step.criterion in CAUSES else step for step in steps]
     reasons += [PRIVATE_ONLY.text] if PRIVATE_ONLY.parameter in change.criteria else []
     return JobChange(
         change=[step.criterion for step in steps],

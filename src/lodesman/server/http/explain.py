@@ -93,7 +93,8 @@ async def _limits(side: ReadSide, who: Principal, asked: LimitsAt) -> Limited:
         return Limited()
     if limits.buckets:
         use = await _limit_use(side)
-        limits.buckets = [use.named(one, own_vo(who)) for one in limits.buckets]
+        named = [use.named(one, own_vo(who)) for one in limits.buckets]
+        return msgspec.structs.replace(limits, buckets=named)
     return limits
 
 

@@ -23,7 +23,7 @@ from lodesman.server.store import Reader
 from lodesman.server.store.read.described import ANYTHING, check_name, described_as
 from lodesman.server.store.read.job_lists import JobQuery, list_jobs
 from lodesman.server.store.read.submissions import Sight
-from lodesman.server.store.read.task_queues import name_groups_and_classes
+from lodesman.server.store.read.task_queues import with_groups_and_classes
 from lodesman.server.store.read.usage import count_jobs
 from lodesman.server.store.readers import shared_with
 from lodesman.wire import calls, jobs
@@ -51,7 +51,7 @@ async def _jobs(side: ReadSide, request: Request[JobsQuery, Nothing]) -> jobs.Jo
     some, more = page(found, asked.limit, attrgetter("id"))
     if asked.start:
         keeper, now = side.fresh(), side.clock()
-        await side.costly.run(lambda db: Explainer(db, side.policy, keeper, now).estimate_starts(some))
+        some = await side.costly.run(lambda db: Explainer(db, side.policy, keeper, now).with_starts(some))
     return jobs.Jobs(list(side.names.fill(some)), **more)
 
 
@@ -68,9 +68,7 @@ async def _searched(
 
 
 def _list_named(db: Reader, *, query: JobQuery, budget: StepBudget | None) -> list[jobs.Job]:
-    found = list_jobs(db, query, budget)
-    name_groups_and_classes(db, found)
-    return found
+    return with_groups_and_classes(db, list_jobs(db, query, budget))
 
 
 def _after(asked: JobsQuery) -> JobsQuery:
@@ -105,9 +103,8 @@ async def _submissions(side: ReadSide, request: Request[SubmissionsQuery, Nothin
     def read(db: Reader, *, budget: StepBudget | None) -> tuple[list[SubmissionRow], int | None]:
         rows, after = side.submissions.find(db, asked, sight, states=states, before=before, budget=budget)
         shared = shared_with(db, sight.reads)
-        for row in rows:
-            row.shared_by = "" if row.owner == who.name else shared.get(row.id, "")
-        return rows, after
+        by = ((row, "" if row.owner == who.name else shared.get(row.id, "")) for row in rows)
+        return [replace(row, shared_by=name) if name else row for row, name in by], after
 
     found, following = await _searched(side, request, read)
     if following is None:

@@ -55,7 +55,7 @@ from lodesman.server.store.director import last_iteration
 from lodesman.server.store.read.jobs import attempts_of_job, events_of_job
 from lodesman.server.store.read.pilots import jobs_of_pilots, list_pilots
 from lodesman.server.store.read.submit_pools import list_pools, pool_by_prefix
-from lodesman.server.store.read.task_queues import list_task_queues, name_groups_and_classes
+from lodesman.server.store.read.task_queues import list_task_queues, with_groups_and_classes
 from lodesman.server.store.read.why import node_of_pilot, pilot_facts, waiting_by_reason
 from lodesman.server.store.sandboxes import used_by
 from lodesman.server.writer.job_classes import unknown_classes
@@ -69,8 +69,8 @@ from lodesman.wire.vocabulary import MainReason
 
 @serves(calls.JOB)
 async def _job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.JobInFull:
-    db, found = side.db, side.job(request.query.job, request.who, for_vo_admins=True)
-    name_groups_and_classes(db, [found])
+    db, stored = side.db, side.job(request.query.job, request.who, for_vo_admins=True)
+    (found,) = with_groups_and_classes(db, [stored])
     return jobs.JobInFull(
         **asdict(found), sites=eligible_sites(db, side.policy, found),
         attempts=attempts_of_job(db, found), events=events_of_job(db, found),
@@ -83,11 +83,11 @@ async def _job_description(side: ReadSide, request: Request[asks.JobInForm, Noth
     row = side.job(request.query.job, request.who)
     record, found = describe_job(side.db, side.policy, row)
     if side.only_reads(row, request.who):
-        record = hide_environment(record, found)
-    found.form = request.query.form or found.form
+        record, found = hide_environment(record, found)
+    form = request.query.form or found.form
     # That of an array may list a value for each of a million members.
-    found.text = await asyncio.to_thread(write_description, record, found.form)
-    return found
+    text = await asyncio.to_thread(write_description, record, form)
+    return replace(found, form=form, text=text)
 
 
 @serves(calls.PILOTS)
@@ -201,9 +201,7 @@ async def _resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -
     now = side.clock()
     known = (one for one in side.keeper.mask(side.db).known(now) if one.concerns(node))
     closings = [one for one in known if config.tree.find(one.node) is not None]
-    found = show_node(config, node, vo)
-    found.closings = closings or UNSET
-    return found
+    return replace(show_node(config, node, vo), closings=closings or UNSET)
 
 
 @serves(calls.CONFIGURATION)

@@ -251,20 +251,18 @@ async def _limited(core: Core, request: Request[Nothing, service.LimitsAt]) -> s
     for number, one in sessions:
         if not held.get(number):
             idle.setdefault(one.place, []).append(number)
-    found = service.Limited(
-        some=[
-            service.LimitedAt([QueueId(one.site, one.ce, one.queue) for one in alike], ids, never)
-            for alike, ids, never in await _limited_at(core, there)
-        ],
-        idle=[
-            service.LimitedPilots([number for one in alike for number in idle[one]], ids)
-            for alike, ids, _ in await _limited_at(core, idle)
-        ],
-    )
-    if found.some:
-        there.update(one.place for _, one in sessions)
-        found.ids = await core.command(Change(limited, core.live, there))
-    return found
+    some = [
+        service.LimitedAt([QueueId(one.site, one.ce, one.queue) for one in alike], ids, never)
+        for alike, ids, never in await _limited_at(core, there)
+    ]
+    kept = [
+        service.LimitedPilots([number for one in alike for number in idle[one]], ids)
+        for alike, ids, _ in await _limited_at(core, idle)
+    ]
+    if not some:
+        return service.Limited(idle=kept)
+    there.update(one.place for _, one in sessions)
+    return service.Limited(await core.command(Change(limited, core.live, there)), some, kept)
 
 
 async def _limited_at(

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from lodesman.base.errors import (
     Conflict,
@@ -109,8 +110,7 @@ async def _submit(
         return jobs.TrialSubmission(prepared.count, held, notices, dry_run=True)
     done: jobs.Submission = await core.command(Submit(core.live, prepared, core.limits), together=True)
     core.submitted_jobs += 0 if done.repeated else done.count
-    done.notices = notices
-    return done
+    return replace(done, notices=notices) if notices else done
 
 
 def _of_attempts(prepared: PreparedSubmission, most: int) -> list[jobs.Notice]:

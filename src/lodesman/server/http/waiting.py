@@ -70,12 +70,12 @@ async def _until_over(core: Core, request: Request[WaitQuery, Nothing]) -> Waite
 
 
 async def _waited(waits: Waits, watch: JobWatch, query: WaitQuery, *, over: bool) -> Waited:
-    answer = Waited(over, watch.left, watch.shown(), watch.unknown)
-    if over:
-        ends = await waits.ends(watch, query.limit)
-        answer.failed, answer.jobs = ends.failed, ends.jobs[: query.limit]
-        answer.more = len(ends.jobs) > query.limit
-    return answer
+    left, states, unknown = watch.left, watch.shown(), watch.unknown
+    if not over:
+        return Waited(over, left, states, unknown)
+    ends = await waits.ends(watch, query.limit)
+    some, more = ends.jobs[: query.limit], len(ends.jobs) > query.limit
+    return Waited(over, left, states, unknown, ends.failed, some, more)
 
 
 @serves(calls.EVENTS)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lodesman.decide.explain.verdict import LimitMasks
 from lodesman.decide.masks.bits import mask_of
@@ -35,7 +36,7 @@ from lodesman.wire.nodes import QueueId
 from lodesman.wire.quotas import BYTES, RUNNING_JOBS, BucketRow, FullBucket, Holder, LimitBucket
 from lodesman.wire.service import Limited, LimitsAt
 
-_B = TypeVar("_B", bound=LimitBucket)
+_B = TypeVar("_B", BucketRow, FullBucket)
 _NOTHING = Taken()
 _UNITS = {ComplexType.MEMORY: BYTES, ComplexType.TIME: "seconds"}
 
@@ -100,37 +101,39 @@ class LimitUse(Struct, frozen=True):
     def named(self, row: _B, vo: str) -> _B:
         """The row with those of a VO who use it, of all if it is '', and since when it is full."""
         taken = self.taken.get((row.rule, tuple(row.of), row.resource), _NOTHING)
-        holders = taken.holders()
+        using = taken.holders()
         # Of several limits on a resource that jobs do not use up, all but the first have a number.
         resource = self.complexes.get(row.resource.partition("#")[0])
-        row.unit = _UNITS.get(resource.kind, "") if resource else ""
-        row.holders = [
+        holders = [
             Holder(one.vo, one.owner, one.project, shown(one.amount), one.jobs)
-            for one in holders
+            for one in using
             if vo in ("", one.vo)
         ][:MOST_NAMED]
-        row.more_holders = len(holders) - len(row.holders)
+        row = replace(
+            row, unit=_UNITS.get(resource.kind, "") if resource else "", since=self._since(row, taken),
+            holders=holders, more_holders=len(using) - len(holders),
+        )  # fmt: skip
         if isinstance(row, BucketRow):
-            owners = len(row.owners) + row.more_owners
-            row.owners = [one for one in row.owners if vo in ("", one.vo)][:MOST_NAMED]
-            row.more_owners = owners - len(row.owners)
+            owners = [one for one in row.owners if vo in ("", one.vo)][:MOST_NAMED]
+            return replace(row, owners=owners, more_owners=len(row.owners) + row.more_owners - len(owners))
         if not row.need:
             return row
+        if not taken.attempts:
+            return replace(row, enough=row.need)
+        used, limit, need = map(float, (row.used, row.limit, row.need))
+        return replace(row, ends=taken.ends_needed(used + need - limit), enough=f"{used + need:.15g}")
+
+    def _since(self, row: LimitBucket, taken: Taken) -> float | None:
+        if not row.need:
+            return row.since
         # Nothing that ended before the set was as it is counts; since when a limit of a site is as it is is not known.
-        row.since = self.changed.get(row.rule.partition("/")[0])
-        if taken.attempts:
-            used, limit, need = map(float, (row.used, row.limit, row.need))
-            at = taken.full_since(limit, need)
-            if row.resource == RUNNING_JOBS:
-                row.since = at
-            else:
-                row.since = None if row.since is None or at is None else max(at, row.since)
-            if isinstance(row, FullBucket):
-                row.ends = taken.ends_needed(used + need - limit)
-                row.enough = f"{used + need:.15g}"
-        elif isinstance(row, FullBucket):
-            row.enough = row.need
-        return row
+        changed = self.changed.get(row.rule.partition("/")[0])
+        if not taken.attempts:
+            return changed
+        at = taken.full_since(float(row.limit), float(row.need))
+        if row.resource == RUNNING_JOBS:
+            return at
+        return None if changed is None or at is None else max(at, changed)
 
 
 def stored_attempts(db: Reader) -> list[RunningJob]:

@@ -59,12 +59,15 @@ def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescr
     made = resolution_of(db, job.submission, job.template, 0 if is_parametric else job.id - job.base)
     if made is not None and changed:
         made = msgspec.structs.replace(made, origins=_origins(db, job, made))
-    found = JobDescription(id=job.id, form=form, text="", jobs=jobs, rebuilt=record is None, resolution=made)
+    values, defaults = dict[str, str](), dict[str, str]()
     if made is not None:
-        found.values = _flat(_rebuilt(db, job, key, requirements, members))
-        said = {name.partition(".")[0] for name in (*found.values, *made.origins)}
-        found.defaults = {name: text_of(one) for name, one in usual_values().items() if name not in said}
-    return given, found
+        values = _flat(_rebuilt(db, job, key, requirements, members))
+        said = {name.partition(".")[0] for name in (*values, *made.origins)}
+        defaults = {name: text_of(one) for name, one in usual_values().items() if name not in said}
+    return given, JobDescription(
+        id=job.id, form=form, text="", jobs=jobs, rebuilt=record is None, resolution=made, values=values,
+        defaults=defaults,
+    )  # fmt: skip
 
 
 def _origins(db: Reader, job: Job, made: Resolution) -> dict[str, str]:
@@ -94,17 +97,18 @@ def _flat(record: Record) -> dict[str, str]:
     return found
 
 
-def hide_environment(record: Record, found: JobDescription) -> Record:
-    """The record without what variables of the payload are set to: they may be tokens. `found` is changed likewise."""
-    for name in list(found.values):
-        if name.partition(".")[0] == _ENVIRONMENT:
-            found.values[name] = _HIDDEN
+def hide_environment(record: Record, found: JobDescription) -> tuple[Record, JobDescription]:
+    """The record and the description without what variables of the payload are set to: they may be tokens."""
+    values = {
+        name: _HIDDEN if name.partition(".")[0] == _ENVIRONMENT else text
+        for name, text in found.values.items()
+    }
     hidden = dict(record)
     for name, value in record.items():
         attribute = by_name(name)
         if attribute is not None and attribute.name == _ENVIRONMENT:
             hidden[name] = dict.fromkeys(environment(value), _HIDDEN)
-    return hidden
+    return hidden, msgspec.structs.replace(found, values=values)
 
 
 def eligible_sites(db: Reader, policy: Policy, job: Job) -> list[str]:
@@ -151,13 +155,12 @@ class MemberNames:
         nameless = {job.template for job in found if not job.name}
         own = names_in_templates(self._db, nameless) if nameless else {}
         for job in found:
-            if not job.name:
-                job.name = own.get(job.template) or ""
-            template = self._template(job.submission, job.name) if "%" in job.name else None
+            name = job.name or own.get(job.template) or ""
+            template = self._template(job.submission, name) if "%" in name else None
             if template is not None:
                 with suppress(LodesmanError):
-                    job.name = template.expand(job.id - job.base, job.id).name
-            yield job
+                    name = template.expand(job.id - job.base, job.id).name
+            yield job if name == job.name else msgspec.structs.replace(job, name=name)
 
     def _read_template(self, submission: int, name: str) -> Template | None:
         members = members_of(self._db, submission, most_bytes=_MOST_BYTES)

@@ -158,18 +158,22 @@ class Explainer:
                         todo.append(one)
         return {by: sorted(ids)[:_SHOWN] for by, ids in found.items()}
 
-    def estimate_starts(self, jobs: Iterable[Job]) -> None:
-        """Set when those of the jobs start that wait."""
-        known: dict[int, JobFacts] = {}
+    def with_starts(self, jobs: Iterable[Job]) -> list[Job]:
+        """The jobs; those that wait with an estimate of when they start."""
+        known, out = dict[int, JobFacts](), list[Job]()
         for job in jobs:
-            if job.state is JobState.WAITING:
-                tq_id, position = job.task_queue, read.position(self.db, job.task_queue, job.id)
-                facts = known.get(tq_id) or known.setdefault(tq_id, self._facts_of(tq_id, position))
-                facts = replace(facts, turn=facts.turn._replace(ahead=position.ahead))
-                # Limits are not asked for here: their judgement is stored.
-                reason = job.main_reason
-                found = facts.start_by(reason) if reason and reason in OF_LIMITS else facts.start
-                job.start = None if found is None else JobStart(found.low_seconds, found.high_seconds)
+            if job.state is not JobState.WAITING:
+                out.append(job)
+                continue
+            tq_id, position = job.task_queue, read.position(self.db, job.task_queue, job.id)
+            facts = known.get(tq_id) or known.setdefault(tq_id, self._facts_of(tq_id, position))
+            facts = replace(facts, turn=facts.turn._replace(ahead=position.ahead))
+            # Limits are not asked for here: their judgement is stored.
+            reason = job.main_reason
+            found = facts.start_by(reason) if reason and reason in OF_LIMITS else facts.start
+            start = None if found is None else JobStart(found.low_seconds, found.high_seconds)
+            out.append(msgspec.structs.replace(job, start=start))
+        return out
 
     def eligible(self, tq_id: int) -> list[QueueId]:
         """The queues that could run the jobs of a task queue."""

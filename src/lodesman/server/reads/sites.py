@@ -135,10 +135,11 @@ def failing_queues(db: Reader, tree: ResourceTree, now: float) -> dict[QueueId, 
 
 
 def _effective(found: Effective, origin: bool) -> nodes.EffectiveValue:
-    answer = nodes.EffectiveValue(_plain(found.value), found.level)
-    if origin:
-        answer.file, _, answer.line = _place(found.source)
-    return answer
+    value = _plain(found.value)
+    if not origin:
+        return nodes.EffectiveValue(value, found.level)
+    file, _, line = _place(found.source)
+    return nodes.EffectiveValue(value, found.level, file, line)
 
 
 def find_node(tree: ResourceTree, path: str) -> NodePath:

@@ -78,13 +78,13 @@ def _correction(policy: Policy, may: May, vo: str) -> ShareCorrection | None:
 
 def _sites(attempts: Sequence[AttemptSums]) -> list[SiteOutcomes]:
     """The attempts that ended at each site, by outcome."""
-    sites: dict[str, SiteOutcomes] = {}
+    outcomes: dict[str, Counter[str]] = {}
+    cpu_seconds: dict[str, float] = defaultdict(float)
     for one in attempts:
         if one.outcome is not None:
-            row = sites.setdefault(one.site, SiteOutcomes(one.site, 0.0, {}))
-            row.outcomes[one.outcome] = row.outcomes.get(one.outcome, 0) + one.attempts
-            row.cpu_seconds += one.cpu_seconds
-    return [sites[name] for name in sorted(sites)]
+            outcomes.setdefault(one.site, Counter())[one.outcome] += one.attempts
+            cpu_seconds[one.site] += one.cpu_seconds
+    return [SiteOutcomes(site, cpu_seconds[site], dict(outcomes[site])) for site in sorted(outcomes)]
 
 
 def _groups(claims: Sequence[Claims], policy: Policy) -> list[GroupClaims]:

@@ -32,44 +32,46 @@ def end_all_attempts(live: Live, tx: Transaction, pilot_id: int, cause: str, *, 
     taken. Returns how many.
     """
     found = attempts.live_attempts_of(tx, pilot_id)
-    known, repaired = attempts.with_last(tx, [one.job_id for one in found]), Repaired()
+    known = attempts.with_last(tx, [one.job_id for one in found])
     for one in found:
         job = known.get(one.job_id)
         if job is None or job.row.last_attempt != one.id:
-            mend_strays(tx, live, [one.id], repaired)
+            live.note_repaired(tx, mend_strays(tx, live, [one.id]))
         else:
             _end(tx, live, pilot_id, job.row, cause, why=why)
     live.pilots.ended(tx, pilot_id)
-    live.note_repaired(tx, repaired)
     return len(found)
 
 
-def mend_strays(tx: Transaction, live: Live, attempt_ids: Iterable[int], repaired: Repaired) -> None:
+def mend_strays(tx: Transaction, live: Live, attempt_ids: Iterable[int]) -> Repaired:
     """Give stray attempts back to their jobs, or end them; those that are none any more are left alone.
 
-    A waiting job goes on with an attempt whose pilot lives; otherwise it is Held, since its payload may have run. They
-    are counted in `repaired`.
+    A waiting job goes on with an attempt whose pilot lives; otherwise it is Held, since its payload may have run. Returns
+    how many there were.
     """
-    changed = set[int]()
+    changed, without_job, not_named, of_ended = set[int](), 0, 0, 0
     for stray in attempts.strays(tx, attempt_ids):
         row = jobs.row_by_id(tx, stray.job_id)
         details = {"job": stray.job_id, "attempt": stray.number, "pilot": stray.pilot_id}
         if row is None:
             _forget(tx, live, stray)
             log.error("an attempt lived without its job", extra=details)
-            repaired.attempts_without_job += 1
+            without_job += 1
         elif row.last_attempt != stray.id or row.state in IDLE:
             new = _name(tx, live, stray, row)
             log.error("an attempt lived that its job did not name", extra={**details, "becomes": new.value})
-            repaired.attempts_not_named += 1
+            not_named += 1
             if row.state is JobState.WAITING:
                 changed.add(row.tq_id)
         elif not stray.pilot_lives:
             _end(tx, live, stray.pilot_id, row, LOST, why=_ENDED)
             log.error("an attempt of a pilot that has ended lived", extra=details)
-            repaired.attempts_of_ended_pilots += 1
+            of_ended += 1
     if changed:
         _recount(tx, live, sorted(changed))
+    return Repaired(
+        attempts_without_job=without_job, attempts_not_named=not_named, attempts_of_ended_pilots=of_ended
+    )
 
 
 def _end(tx: Transaction, live: Live, pilot_id: int, row: JobRow, cause: str, *, why: str) -> None:

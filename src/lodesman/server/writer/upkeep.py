@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from msgspec.structs import replace
+
 from lodesman.languages.jobs.retries import PAYLOAD_CAUSES
 from lodesman.languages.jobs.spec import ACTIVE
 from lodesman.server.store import claim_log, sandboxes
@@ -32,8 +34,8 @@ def reconcile(tx: Transaction, live: Live, suspects: Suspects) -> Repaired:
     """
     # Claims that are in the attempts alone so far: counters are compared after them.
     live.queues.write_claims(tx)
-    repaired, queues = Repaired(), set(suspects.queues)
-    mend_strays(tx, live, suspects.attempts, repaired)
+    strays, queues = mend_strays(tx, live, suspects.attempts), set(suspects.queues)
+    came_back = revived = corrected = 0
     for job_id in suspects.jobs:
         row = jobs.row_by_id(tx, job_id)
         if row is None:
@@ -42,37 +44,45 @@ def reconcile(tx: Transaction, live: Live, suspects: Suspects) -> Repaired:
             log.error("a waiting job was in no task queue", extra={"job": job_id, "task_queue": row.tq_id})
             task_queues.row_came_back(tx, row.tq_id, job_id)
             queues.add(row.tq_id)
-            repaired.waiting_without_queue += 1
+            came_back += 1
         elif row.state in ACTIVE:
-            repaired.active_without_attempt += _revive(tx, live, row)
+            revived += _revive(tx, live, row)
     for tq_id in sorted(queues):
         for _, stored, counted in wrong_counts(tx.reader(), tq_id, tq_id):
             details = {"task_queue": tq_id, "stored": stored, "counted": counted}
             log.error("a counter was wrong", extra=details)
             live.queues.known_again(tx, tq_id)
             live.queues.correct_count(tx, tq_id, counted)
-            repaired.wrong_counters += 1
-    _correct_sizes(tx, suspects, repaired)
+            corrected += 1
+    outputs, usage = _correct_sizes(tx, suspects)
+    repaired = replace(
+        strays, waiting_without_queue=came_back, active_without_attempt=revived, wrong_counters=corrected,
+        wrong_outputs=outputs, wrong_usage=usage,
+    )  # fmt: skip
     live.note_repaired(tx, repaired)
     return repaired
 
 
-def _correct_sizes(tx: Transaction, suspects: Suspects, repaired: Repaired) -> None:
-    """What files take is what lies there; what has changed since it was counted is left for the next time."""
+def _correct_sizes(tx: Transaction, suspects: Suspects) -> tuple[int, int]:
+    """What files take is what lies there; what has changed since it was counted is left for the next time. Returns for how
+    many outputs and for how many users it was wrong.
+    """
+    outputs = usage = 0
     for attempt, stored, size in suspects.outputs:
         if attempts.correct_output(tx, attempt, stored, size):
             log.error(
                 "the size of an output was wrong",
                 extra={"attempt_id": attempt, "stored": stored, "counted": size},
             )
-            repaired.wrong_outputs += 1
+            outputs += 1
     for owner, before, counted in suspects.usage:
         if sandboxes.correct_usage(tx, owner, before, counted):
             log.error(
                 "what the files of a user take was wrong",
                 extra={"owner": owner, "stored": before, "counted": counted},
             )
-            repaired.wrong_usage += 1
+            usage += 1
+    return outputs, usage
 
 
 def _revive(tx: Transaction, live: Live, row: JobRow) -> bool:

@@ -89,11 +89,11 @@ class Caller:
         from msgspec.structs import replace
 
         found: Any = self.call(call, query)
+        gathered = list(getattr(found, rows))
         while found.more:
-            after: Any = self.call(call, replace(query, after=found.cursor))
-            setattr(after, rows, getattr(found, rows) + getattr(after, rows))
-            found = after
-        whole: A = found
+            found = self.call(call, replace(query, after=found.cursor))
+            gathered += getattr(found, rows)
+        whole: A = replace(found, **{rows: gathered})
         return whole
 
     def jobs(self, query: JobsQuery) -> Iterator[Job]:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import click
+from msgspec.structs import replace
 
 from lodesman.base.errors import NotFound
 from lodesman.user.cli.arguments import JOB_RANGES, Range, merged, total
@@ -122,7 +123,7 @@ def control_whole(session: Session, body: ControlBody, query: ControlQuery | Non
     """The server answers after some seconds at the latest, and is asked for the rest until there is none."""
     answer = session.call(calls.CONTROL, query, body)
     while answer.rest:
-        body.ranges = answer.rest
+        body = replace(body, ranges=answer.rest)
         try:
             more = session.call(calls.CONTROL, query, body)
         except NotFound:

@@ -19,8 +19,10 @@ _CLASS_NAME = re.compile(r"^[ \t]*jcname[ \t]+(\S+)", re.MULTILINE)
 
 
 class _Notice(Protocol):
-    line: int
-    message: str
+    @property
+    def line(self) -> int: ...
+    @property
+    def message(self) -> str: ...
 
 
 class NativeText(NamedTuple):

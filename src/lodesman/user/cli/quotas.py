@@ -19,6 +19,7 @@ from lodesman.wire.quotas import (
     DropQuotasBody,
     PlanQuotasBody,
     QuotasChanged,
+    QuotaSets,
     QuotaTextBody,
     RuleEffect,
     UsesQuery,
@@ -120,9 +121,9 @@ def _show_text(session: Session, /, *, names: tuple[str, ...]) -> None:
     for name in names:
         if name not in {one.name for one in answer.sets}:
             raise NotFound(f"There is no quota set {name}.", hint="lode quota ls lists them.")
-    answer.sets = [one for one in answer.sets if not names or one.name in names]
-    session.exit_if_json(answer)
-    write_text("".join(one.text for one in answer.sets))
+    wanted = QuotaSets([one for one in answer.sets if not names or one.name in names])
+    session.exit_if_json(wanted)
+    write_text("".join(one.text for one in wanted.sets))
 
 
 @quota.command("resources")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -95,18 +96,21 @@ def submit(
 def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, request_id: str) -> None:
     inputs = _local_files(ready)
     files = measure(path for found in inputs for path in found.values())
+    whole = list[ReadyFile]()
     for number, (one, found) in enumerate(zip(ready, inputs, strict=True), 1):
-        one.body.sandboxes = {name: files[path] for name, path in found.items()}
+        sandboxes = {name: files[path] for name, path in found.items()}
         # A repeated call does no harm then.
-        one.body.request_id = f"{request_id}/{number}" if request_id else str(uuid.uuid4())
+        repeatable = f"{request_id}/{number}" if request_id else str(uuid.uuid4())
+        body = replace(one.body, sandboxes=sandboxes, request_id=repeatable)
+        whole.append(dataclasses.replace(one, body=body))
     # A mistake in one of many files must not leave the jobs of the others behind, to be made twice by the next call.
-    if len(ready) > 1:
-        for _ in outcome.each(ready, lambda one: session.call(calls.SUBMIT, body=_trial(one.body))):
+    if len(whole) > 1:
+        for _ in outcome.each(whole, lambda one: session.call(calls.SUBMIT, body=_trial(one.body))):
             pass
     if outcome.faults:
         return
     _upload(session, files)
-    for one, answer in outcome.each(ready, lambda one: session.call(calls.SUBMIT, body=one.body)):
+    for one, answer in outcome.each(whole, lambda one: session.call(calls.SUBMIT, body=one.body)):
         assert isinstance(answer, Submission)  # noqa: S101 - it was no dry run
         ids = Range(answer.first, answer.first + answer.count - 1)
         outcome.made.append({

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
 from itertools import islice
 from typing import Any
 
@@ -271,6 +270,4 @@ def _each(submission: tuple[Any, ...], run: AlikeMembers, *, newest: bool) -> It
     )  # fmt: skip
     indexes = range(run.start, run.stop)
     for index in reversed(indexes) if newest else indexes:
-        job = copy(alike)
-        job.id = base + index
-        yield job
+        yield replace(alike, id=base + index)

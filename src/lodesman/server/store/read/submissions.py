@@ -7,7 +7,7 @@ kept for those in which nothing happens (`background.submission_counts`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from lodesman.languages.jobs.likeness import is_exact
 from lodesman.server.store import Reader
@@ -15,6 +15,7 @@ from lodesman.server.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, greate
 from lodesman.server.store.read.described import asks_hidden, described_as
 from lodesman.server.store.read.meeting import AlikeJobs, Meeting
 from lodesman.server.store.readers import ReadsAs
+from lodesman.wire.job_queries import JobsQuery, SubmissionsQuery
 from lodesman.wire.requests import MOST_ID
 from lodesman.wire.vocabulary import MainReason
 
@@ -71,19 +72,8 @@ class Sight(NamedTuple):
 EVERYTHING: Final = Sight()
 
 
-class _Filter(Protocol):
-    """What lists of jobs and of submissions are asked for alike."""
-
-    group: str
-    name: str
-    owner: str
-    since: int
-    until: int
-    submission: int
-    job_group: str
-    job_class: str
-    where: list[str]
-    shared: bool
+# Lists of jobs and of submissions have their filters alike.
+_Filter = JobsQuery | SubmissionsQuery
 
 
 class StoredSubmission(NamedTuple):

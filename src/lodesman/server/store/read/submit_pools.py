@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -154,7 +154,7 @@ def sites_of_pool(db: Reader, pool: str) -> list[str]:
     return [site for (site,) in db.execute(_SITES, (pool,))]
 
 
-def _pool(row: tuple[Any, ...], jobs: dict[str, PoolJobs]) -> Pool:
+def _pool(row: tuple[Any, ...], counted: Mapping[str, Counter[str]]) -> Pool:
     """One that was made again has neither queues nor a time of refresh until a pass found them."""
     number, vo, requirements, queues, created_at, refreshed_at, unused_since = row
     required = {
@@ -162,13 +162,15 @@ def _pool(row: tuple[Any, ...], jobs: dict[str, PoolJobs]) -> Pool:
         for name, (kind, _, unit, wanted) in msgspec.json.decode(requirements).items()
     }
     served = None if refreshed_at is None else int.from_bytes(queues, "little").bit_count()
-    return Pool(number, vo, required, served, created_at, refreshed_at, unused_since, jobs[number])
+    found = counted.get(number, Counter())
+    jobs = PoolJobs(found["waiting"], found["held"], found["running"])
+    return Pool(number, vo, required, served, created_at, refreshed_at, unused_since, jobs)
 
 
-def _jobs_by_pool(db: Reader) -> defaultdict[str, PoolJobs]:
-    found: defaultdict[str, PoolJobs] = defaultdict(lambda: PoolJobs(0, 0, 0))
+def _jobs_by_pool(db: Reader) -> dict[str, Counter[str]]:
+    """How many of each pool are what `PoolJobs` counts."""
+    found: dict[str, Counter[str]] = {}
     for sql in _JOBS:
         for pool, what, count in db.execute(sql):
-            jobs = found[pool]
-            setattr(jobs, what, getattr(jobs, what) + count)
+            found.setdefault(pool, Counter())[what] += count
     return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from lodesman.decide.matching import TaskQueueKey, key_from_json, key_to_json
 from lodesman.server.store import Reader, readable
@@ -57,16 +58,21 @@ class JudgedQueue(NamedTuple):
     may_return: int = 0
 
 
-def name_groups_and_classes(db: Reader, jobs: Iterable[Job]) -> None:
-    """Give the jobs of a list their JobGroup and their class, which they have by their task queue."""
-    by_queue: dict[int, list[Job]] = {}
+def with_groups_and_classes(db: Reader, jobs: Sequence[Job]) -> list[Job]:
+    """The jobs of a list, each with its JobGroup and its class, which it has by its task queue."""
+    queues = {job.task_queue for job in jobs}
+    by_queue = {
+        number: (group, f"{name}.{variant}" if name else "")
+        for number, group, name, variant in (
+            db.execute(_GROUPS_AND_CLASSES, (keys(queues),)) if queues else ()
+        )
+        if group or name
+    }
+    found = []
     for job in jobs:
-        by_queue.setdefault(job.task_queue, []).append(job)
-    for number, group, name, variant in (
-        db.execute(_GROUPS_AND_CLASSES, (keys(by_queue),)) if by_queue else ()
-    ):
-        for job in by_queue[number]:
-            job.job_group, job.job_class = group, f"{name}.{variant}" if name else ""
+        group, job_class = by_queue.get(job.task_queue, ("", ""))
+        found.append(replace(job, job_group=group, job_class=job_class) if group or job_class else job)
+    return found
 
 
 def list_task_queues(
