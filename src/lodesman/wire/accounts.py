@@ -63,13 +63,13 @@ class LimitSection(Struct, forbid_unknown_fields=True, frozen=True):
     retry_memory_mb: _Limit = 0
 
 
-class Token(Struct):
+class Token(Struct, frozen=True):
     """A token, shown this once."""
 
     token: str
 
 
-class TokenRow(Struct):
+class TokenRow(Struct, frozen=True):
     """A token of a user, or of the site that `account` names. `made_with` is the hash of the token that made it, `made_by`
     its user; None if unknown or purged.
     """
@@ -85,13 +85,13 @@ class TokenRow(Struct):
     made_by: str | None
 
 
-class Tokens(Page):
+class Tokens(Page, frozen=True):
     """The tokens of the one who asks; for administrators those of all users and sites."""
 
     tokens: list[TokenRow]
 
 
-class Inputs(Struct):
+class Inputs(Struct, frozen=True):
     """The input files of a user, in number and bytes, and bytes of outputs; `limit` in bytes for both, None: unlimited."""
 
     files: int
@@ -100,7 +100,7 @@ class Inputs(Struct):
     outputs: int = 0
 
 
-class Me(Struct):
+class Me(Struct, frozen=True):
     """Whose token this is, what it allows, and until when (UNIX seconds; None: no end); of a pilot only its `kind`."""
 
     name: str
@@ -114,7 +114,7 @@ class Me(Struct):
     expires_at: float | None = None
 
 
-class UserRow(Struct):
+class UserRow(Struct, frozen=True):
     """A user, with the number of tokens. `disabled_at`: since when no token of the user opens anything; None: they do.
     `vo_admin`: the user administers the VO.
     """
@@ -129,26 +129,26 @@ class UserRow(Struct):
     vo_admin: bool = False
 
 
-class Users(Page):
+class Users(Page, frozen=True):
     """All users, by name."""
 
     users: list[UserRow]
 
 
-class UserDisabled(Struct):
+class UserDisabled(Struct, frozen=True):
     """A user who is disabled, or is no more."""
 
     name: str
     disabled: bool
 
 
-class UserMade(Struct):
+class UserMade(Struct, frozen=True):
     """The user who was made or changed."""
 
     name: str
 
 
-class Revoked(Struct):
+class Revoked(Struct, frozen=True):
     """How many tokens were revoked: the one named, and those it made for the same user, or for all. `kept`: made for other
     users.
     """
@@ -177,7 +177,7 @@ class AuditNote(Struct, frozen=True):
     detail: str = ""
 
 
-class AuditEntry(Struct):
+class AuditEntry(Struct, frozen=True):
     """An entry of the trail, UNIX seconds; `count`: how often until then. `by` '': not known. `detail`: in words."""
 
     id: int
@@ -190,7 +190,7 @@ class AuditEntry(Struct):
     detail: str
 
 
-class Audit(Page):
+class Audit(Page, frozen=True):
     """Entries, the newest first."""
 
     entries: list[AuditEntry]

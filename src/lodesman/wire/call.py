@@ -44,7 +44,7 @@ Code = Literal[
 ]  # fmt: skip
 
 
-class ErrorBody(Struct):
+class ErrorBody(Struct, frozen=True):
     """Why something is refused; `data` is for programs (attribute, position, identifiers; by code)."""
 
     code: Code
@@ -53,7 +53,7 @@ class ErrorBody(Struct):
     data: dict[str, Any] | UnsetType = UNSET
 
 
-class Error(Struct):
+class Error(Struct, frozen=True):
     """A refusal."""
 
     error: ErrorBody
@@ -63,7 +63,7 @@ class Nothing(Struct, frozen=True):
     """No parameters, no body, or an empty answer."""
 
 
-class Page(Struct, kw_only=True):
+class Page(Struct, frozen=True, kw_only=True):
     """A part of a list. `more`: there is more of it; `cursor`: what to give as `after` to get that."""
 
     more: bool = False

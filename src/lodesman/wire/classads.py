@@ -5,14 +5,14 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class AttributeValue(Struct):
+class AttributeValue(Struct, frozen=True):
     """An attribute and its value, as it is written in an ad."""
 
     name: str
     value: str
 
 
-class ClauseRow(Struct, omit_defaults=True):
+class ClauseRow(Struct, frozen=True, omit_defaults=True):
     """A part of Requirements that must be true, and the attributes in it on both sides.
 
     `cycle`: attributes that ask for each other, because of which it is an error; `is_dear`: it is one because it needs too
@@ -27,7 +27,7 @@ class ClauseRow(Struct, omit_defaults=True):
     is_dear: bool = False
 
 
-class MatchSideRow(Struct):
+class MatchSideRow(Struct, frozen=True):
     """One side of a match: its file, whether its Requirements are true for the other side, their clauses."""
 
     file: str
@@ -35,7 +35,7 @@ class MatchSideRow(Struct):
     clauses: list[ClauseRow]
 
 
-class ClassAdMatch(Struct):
+class ClassAdMatch(Struct, frozen=True):
     """Two ads beside each other."""
 
     matches: bool

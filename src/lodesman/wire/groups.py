@@ -12,13 +12,13 @@ GroupChangeKind = Literal["share-set", "share-reset", "user-added", "user-remove
 _Reason = Annotated[str, Meta(min_length=1, max_length=1_000)]
 
 
-class GroupAt(Struct, omit_defaults=True):
+class GroupAt(Struct, frozen=True, omit_defaults=True):
     """A group by its name."""
 
     group: str
 
 
-class GroupShareBody(Struct, omit_defaults=True):
+class GroupShareBody(Struct, frozen=True, omit_defaults=True):
     """The share of a group from now on; null: that of the files again. `until`: it ends then, UNIX seconds."""
 
     group: Given
@@ -27,7 +27,7 @@ class GroupShareBody(Struct, omit_defaults=True):
     until: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None
 
 
-class GroupUsersBody(Struct, omit_defaults=True):
+class GroupUsersBody(Struct, frozen=True, omit_defaults=True):
     """Users who join a group or leave it."""
 
     group: Given
@@ -36,7 +36,7 @@ class GroupUsersBody(Struct, omit_defaults=True):
     reason: Annotated[str, Meta(max_length=1_000)] = ""
 
 
-class GroupRow(Struct, kw_only=True):
+class GroupRow(Struct, frozen=True, kw_only=True):
     """A group. `vo` '': of any. `share`: that is in use; `file_share`: that of the files, null of a group that is not there.
 
     `set_by` '': the share is that of the files; else who set it by command, when (UNIX seconds), and why; `until`: that
@@ -55,7 +55,7 @@ class GroupRow(Struct, kw_only=True):
     until: float | UnsetType = UNSET
 
 
-class GroupRows(Struct):
+class GroupRows(Struct, frozen=True):
     """All groups that the caller may know, by name."""
 
     groups: list[GroupRow]
@@ -75,7 +75,7 @@ class GroupChange(Struct, frozen=True):
     until: float | UnsetType = UNSET
 
 
-class GroupInFull(GroupRow, kw_only=True):
+class GroupInFull(GroupRow, frozen=True, kw_only=True):
     """A group with what was done to it, the newest first."""
 
     changes: list[GroupChange]

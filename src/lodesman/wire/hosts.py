@@ -93,13 +93,13 @@ class HostRow(HostRecord, frozen=True, kw_only=True):
     text: str
 
 
-class Hosts(Page):
+class Hosts(Page, frozen=True):
     """Hosts by site and name."""
 
     hosts: list[HostRow]
 
 
-class HostChanged(Struct):
+class HostChanged(Struct, frozen=True):
     """A host that was shut or opened; `pilots` live there."""
 
     site: str
@@ -115,14 +115,14 @@ class HostState(NamedTuple):
     record: HostRecord | None
 
 
-class HostsJudged(Struct, kw_only=True):
+class HostsJudged(Struct, frozen=True, kw_only=True):
     """What evidence says now of hosts; failures with numbers up to `forget` count no more."""
 
     changed: list[HostState] = []
     forget: int = 0
 
 
-class OpenHostBody(Struct, omit_defaults=True):
+class OpenHostBody(Struct, frozen=True, omit_defaults=True):
     """A host. `site` may be left out if only one site has pilots on a host of that name."""
 
     host: Given
@@ -130,7 +130,7 @@ class OpenHostBody(Struct, omit_defaults=True):
     reason: Annotated[str, Meta(max_length=1_000)] = ""
 
 
-class CloseHostBody(Struct, omit_defaults=True):
+class CloseHostBody(Struct, frozen=True, omit_defaults=True):
     """A host whose pilots shall get no jobs until it is opened; `site` as for opening."""
 
     host: Given

@@ -25,7 +25,7 @@ class JobClassSection(Struct, forbid_unknown_fields=True, frozen=True):
     defaults: dict[str, str] = {}
 
 
-class AttributeEdit(Struct, omit_defaults=True):
+class AttributeEdit(Struct, frozen=True, omit_defaults=True):
     """A change of what defaults, class and description say together, as `qsub` has it: in a list add, modify or clear the
     entry with this key; `clearp` unsets an attribute.
     """
@@ -36,7 +36,7 @@ class AttributeEdit(Struct, omit_defaults=True):
     value: Annotated[str, Meta(max_length=65_536)] | None = None
 
 
-class ClassTextBody(Struct, omit_defaults=True):
+class ClassTextBody(Struct, frozen=True, omit_defaults=True):
     """Classes in Grid Engine's own text. `how`: add new ones, or change those that there are.
 
     `trial`: change nothing; classes that there are count as changed, others as new.
@@ -47,20 +47,20 @@ class ClassTextBody(Struct, omit_defaults=True):
     trial: bool = False
 
 
-class DropClassesBody(Struct):
+class DropClassesBody(Struct, frozen=True):
     """The classes to remove, all or none."""
 
     names: _Names
 
 
-class SwitchClassesBody(Struct):
+class SwitchClassesBody(Struct, frozen=True):
     """The classes (all variants) and variants (`class.variant`) to enable or disable, all or none."""
 
     names: _Names
     switch: Literal["enable", "disable"]
 
 
-class ClassNoticeRow(Struct):
+class ClassNoticeRow(Struct, frozen=True):
     """What is odd in a class and does not stop it, and at which line of the text. `attribute` '': it is about all of it."""
 
     job_class: str
@@ -69,14 +69,14 @@ class ClassNoticeRow(Struct):
     line: int
 
 
-class ClassesChanged(Struct):
+class ClassesChanged(Struct, frozen=True):
     """The classes, or variants, that were added, changed, removed, enabled or disabled, or would be."""
 
     names: list[str]
     notices: list[ClassNoticeRow] = []
 
 
-class ClassRow(Struct, omit_defaults=True):
+class ClassRow(Struct, frozen=True, omit_defaults=True):
     """One variant of a class. `conflict`: it goes against the template. `owner`: the first three, and `more_owners` besides.
     Times in UNIX seconds; the template of a new installation was never changed.
     """
@@ -91,7 +91,7 @@ class ClassRow(Struct, omit_defaults=True):
     more_owners: int = 0
 
 
-class JobClasses(Page):
+class JobClasses(Page, frozen=True):
     """Variants, by class; the first of a class is `default`. `default_jc`, `enforce_jc`: as they are configured."""
 
     classes: list[ClassRow]
@@ -99,14 +99,14 @@ class JobClasses(Page):
     enforce_jc: bool
 
 
-class ClassAt(Struct, omit_defaults=True):
+class ClassAt(Struct, frozen=True, omit_defaults=True):
     """A class, and one of its variants."""
 
     name: str
     variant: str = "default"
 
 
-class ClassInFull(Struct):
+class ClassInFull(Struct, frozen=True):
     """A class in its canonical text, with its variants in states other than enabled.
 
     `conflicts`: how each goes against the template. `values`: what jobs of the variant that was asked for get, with access

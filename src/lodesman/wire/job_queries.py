@@ -13,7 +13,7 @@ from lodesman.wire.vocabulary import JobState, MainReason
 Where = Annotated[list[Name], Meta(max_length=20)]
 
 
-class JobsQuery(Sent):
+class JobsQuery(Sent, frozen=True):
     """Jobs with ids from `first` to `last`; `all` that the caller may see, else the caller's own. `state`: several, with
     commas between. `after`: those that follow the page with this `cursor`. `start`: estimate when waiting jobs start.
 
@@ -47,7 +47,7 @@ class JobsQuery(Sent):
     shared: bool = False
 
 
-class SubmissionsQuery(Paged, kw_only=True):
+class SubmissionsQuery(Paged, frozen=True, kw_only=True):
     """Submissions that have jobs, the newest first: filters as of jobs. `state`, `site`, `cause`, `reason`, `job_group`,
     `job_class` and `where` hold for at least one job of each. A page may be shorter than `limit`, or empty, though there is
     `more`.
@@ -71,13 +71,13 @@ class SubmissionsQuery(Paged, kw_only=True):
     limit: Rows = 100
 
 
-class CountsQuery(Sent):
+class CountsQuery(Sent, frozen=True):
     """`own`: the caller's jobs only."""
 
     own: bool = False
 
 
-class SubmissionRow(Struct):
+class SubmissionRow(Struct, frozen=True):
     """A submission: `jobs` with ids from `first` on; `name` of the first in its description. `states`: how many of them are
     in which state; those that are missing were purged. Of those with an attempt `sites` of the last one, and `causes` of
     its end unless it is Done; of those that wait `reasons`. `shared_by`: who shares it with the caller, '' if it is not.
@@ -98,7 +98,7 @@ class SubmissionRow(Struct):
     shared_by: str = ""
 
 
-class Submissions(Page):
+class Submissions(Page, frozen=True):
     """Submissions, the newest first."""
 
     submissions: list[SubmissionRow]
@@ -122,13 +122,13 @@ class Selection(Struct, omit_defaults=True, frozen=True):
     where: Where = []
 
 
-class ControlQuery(Sent):
+class ControlQuery(Sent, frozen=True):
     """`dry_run`: change nothing, and count the jobs that would be changed and refused."""
 
     dry_run: bool = False
 
 
-class ControlBody(Sent):
+class ControlBody(Sent, frozen=True):
     """An action on inclusive ranges of job ids; with a `selection` on some of the jobs in them. None given: all ids."""
 
     action: Action

@@ -20,7 +20,7 @@ class Notice(Struct, frozen=True):
     column: int = 0
 
 
-class Submission(Struct):
+class Submission(Struct, frozen=True):
     """Ids `first` to `first + count - 1`, `held` of them Held. `repeated`: an earlier call with this id made them."""
 
     submission: int
@@ -31,7 +31,7 @@ class Submission(Struct):
     notices: list[Notice]
 
 
-class TrialSubmission(Struct):
+class TrialSubmission(Struct, frozen=True):
     """What a submission would become; nothing was stored."""
 
     count: int
@@ -44,14 +44,14 @@ class TrialSubmission(Struct):
 HeldBy = Literal["impossible", "user", "admin"]
 
 
-class JobStart(Struct):
+class JobStart(Struct, frozen=True):
     """In how many seconds a waiting job starts, in 90 % of cases."""
 
     low_seconds: float
     high_seconds: float
 
 
-class Job(Struct):
+class Job(Struct, frozen=True):
     """A job with its last attempt; CPU and wall times in seconds, memory in MB, as reported and as far as they can be.
 
     `output_size`, in bytes, and `output_sha256` are those of what is stored; None: it wrote none; '': it was not kept.
@@ -102,13 +102,13 @@ class Job(Struct):
     job_class: str = ""
 
 
-class Jobs(Page):
+class Jobs(Page, frozen=True):
     """Jobs in the order of their ids."""
 
     jobs: list[Job]
 
 
-class Attempt(Struct):
+class Attempt(Struct, frozen=True):
     """One attempt of a job; `outcome` and `cause` are None while it runs. `ce`, `queue`, `host`: of its pilot, None where
     that is not known any more.
     """
@@ -133,7 +133,7 @@ class Attempt(Struct):
     host: str | None
 
 
-class Event(Struct):
+class Event(Struct, frozen=True):
     """A job came into a state, was Submitted, Rescheduled or Changed (`attributes`); `by` a user (`name`) or the reconciler.
 
     `task_queue`: it happened to the whole task queue. `late`: a lost attempt is Done after all. `silent_since`: the
@@ -156,7 +156,7 @@ class Event(Struct):
     attributes: list[str] | UnsetType = UNSET
 
 
-class JobInFull(Job, kw_only=True):
+class JobInFull(Job, frozen=True, kw_only=True):
     """A job with its attempts and events; `sites`: those that meet its Requirements, if it has any."""
 
     sites: list[str]
@@ -164,7 +164,7 @@ class JobInFull(Job, kw_only=True):
     events: list[Event]
 
 
-class Count(Struct):
+class Count(Struct, frozen=True):
     """A number of jobs."""
 
     owner: str
@@ -173,13 +173,13 @@ class Count(Struct):
     jobs: int
 
 
-class Counts(Struct):
+class Counts(Struct, frozen=True):
     """Jobs that the caller may see, counted."""
 
     counts: list[Count]
 
 
-class Logs(Struct):
+class Logs(Struct, frozen=True):
     """The last output of a job, up to 64 kB; `live`: it still runs, and its pilot reports its use (seconds, MB)."""
 
     id: int
@@ -192,14 +192,14 @@ class Logs(Struct):
     rss_mb: float | UnsetType = UNSET
 
 
-class NotChanged(Struct):
+class NotChanged(Struct, frozen=True):
     """A job that was not changed, and why."""
 
     id: int
     reason: str
 
 
-class RangeControlled(Struct, omit_defaults=True):
+class RangeControlled(Struct, frozen=True, omit_defaults=True):
     """What became of the jobs from `first` to `last`; `reason`: why of one of them that was not changed, or not found."""
 
     first: int
@@ -209,7 +209,7 @@ class RangeControlled(Struct, omit_defaults=True):
     reason: str = ""
 
 
-class Controlled(Struct):
+class Controlled(Struct, frozen=True):
     """How many jobs were changed and refused, and some of those refused. `ranges`: what became of each, if several were
     given; those that had ids in common are one. `rest`: ranges that were not reached: ask again for these.
     """
@@ -221,7 +221,7 @@ class Controlled(Struct):
     rest: list[tuple[int, int]] | UnsetType = UNSET
 
 
-class ChangeBody(Struct, omit_defaults=True):
+class ChangeBody(Struct, frozen=True, omit_defaults=True):
     """Other values for attributes of waiting and held jobs, by inclusive ranges of ids; null takes an attribute away.
     `reason` is kept in their history. `hold_if_impossible`: also if no queue could run them any more.
     """
@@ -233,13 +233,13 @@ class ChangeBody(Struct, omit_defaults=True):
     dry_run: bool = False
 
 
-class JobsChanged(Controlled, kw_only=True):
+class JobsChanged(Controlled, frozen=True, kw_only=True):
     """How many waiting and held jobs were changed, or (`dry_run`) would be."""
 
     dry_run: bool = False
 
 
-class Resolution(Struct, omit_defaults=True):
+class Resolution(Struct, frozen=True, omit_defaults=True):
     """What a job class made of a description. `job_class`: class.variant, '' without one, of that `revision`; `snapshot`:
     what it allows, as JSON. `origins`: who wrote each attribute last: default, class, command line, client or server JSV, a
     change.
@@ -251,7 +251,7 @@ class Resolution(Struct, omit_defaults=True):
     snapshot: str = ""
 
 
-class JobDescription(Struct):
+class JobDescription(Struct, frozen=True):
     """The description of a job, or of all `jobs` of a parametric one. `rebuilt`: none is stored of a batch. `resolution`:
     what its job class made of it; then `values` are what the job has by attribute (an entry of a list behind a dot), and
     `defaults` what it has without a word of anything.
@@ -267,7 +267,7 @@ class JobDescription(Struct):
     defaults: dict[str, str] = {}
 
 
-class Stored(Struct):
+class Stored(Struct, frozen=True):
     """A file that the server has; `size` in bytes."""
 
     sha256: str

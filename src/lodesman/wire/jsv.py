@@ -39,7 +39,7 @@ class JsvSection(Struct, forbid_unknown_fields=True, frozen=True):
         return self.server.strip().lower() not in ("", "none")
 
 
-class VerifyBody(Struct):
+class VerifyBody(Struct, frozen=True):
     """A submission of a user of these groups. `classes`: the version of the job classes that it has to be made of; None: as
     they are stored.
     """
@@ -51,7 +51,7 @@ class VerifyBody(Struct):
     classes: int | None = None
 
 
-class VerifiedJob(Struct):
+class VerifiedJob(Struct, frozen=True):
     """What the six steps made of one description. `record` None: it stays as it is."""
 
     record: dict[str, Any] | None
@@ -59,7 +59,7 @@ class VerifiedJob(Struct):
     notices: list[Notice]
 
 
-class Verified(Struct):
+class Verified(Struct, frozen=True):
     """All descriptions of a submission, in their order."""
 
     jobs: list[VerifiedJob]

@@ -47,7 +47,7 @@ class QueueId(NodePath):
         return NodePath(self.site, self.ce)
 
 
-class Place(Struct):
+class Place(Struct, frozen=True):
     """A CE queue."""
 
     site: str
@@ -55,7 +55,7 @@ class Place(Struct):
     queue: str
 
 
-class Written(Struct):
+class Written(Struct, frozen=True):
     """Where in the configuration something is written; `line` counts from 1. Empty and 0: nowhere."""
 
     file: str
@@ -63,7 +63,7 @@ class Written(Struct):
     line: int
 
 
-class Remark(Struct):
+class Remark(Struct, frozen=True):
     """What is wrong with a configuration, or odd about it, and where: `source` is the file, `line` 0 is unknown."""
 
     message: str
@@ -72,7 +72,7 @@ class Remark(Struct):
     line: int
 
 
-class QueuesExcluded(Struct):
+class QueuesExcluded(Struct, frozen=True):
     """How many CE queues one criterion excludes, whatever the others say."""
 
     criterion: str
@@ -87,7 +87,7 @@ _AnyLevel = Literal[
 _DeclaredKind = Literal["number", "string", "list", "version", "boolean", "deduced", "expression", ""]
 
 
-class BreakerBody(Struct, forbid_unknown_fields=True, kw_only=True):
+class BreakerBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An order for the breaker of the queue that `path` names: to open and stay so, to close and stay so, or to move by
     itself again.
     """
@@ -97,7 +97,7 @@ class BreakerBody(Struct, forbid_unknown_fields=True, kw_only=True):
     reason: str = ""
 
 
-class BreakerOrder(Place):
+class BreakerOrder(Place, frozen=True):
     """What an administrator ordered for the breaker of a queue, at a time in UNIX seconds."""
 
     state: Literal["open", "closed"]
@@ -112,7 +112,7 @@ class BreakerOrder(Place):
         return f"{self.state} by order of {self.ordered_by} since {utc(self.at)}{why}"
 
 
-class BreakerOrdered(Struct, kw_only=True):
+class BreakerOrdered(Struct, frozen=True, kw_only=True):
     """The order that holds for a queue's breaker now (None: it moves by itself), and the one before."""
 
     path: str
@@ -127,7 +127,7 @@ CLOSED_BY: Final = "closed by"
 LEAVE_SECONDS: Final = 60.0
 
 
-class Closing(Place):
+class Closing(Place, frozen=True):
     """A closed site, CE (`queue` is empty) or queue. `until` None: until opened. `keep_pilots`: pilots there take jobs.
     `begins`: it was announced at `since`, and nothing shall run there from then on.
     """
@@ -214,13 +214,13 @@ def utc(at: float, form: str = "%Y-%m-%d %H:%M") -> str:
         return "a time that no calendar has"
 
 
-class ClosedQueues(Closing, kw_only=True):
+class ClosedQueues(Closing, frozen=True, kw_only=True):
     """A closing, and how many eligible CE queues it closes."""
 
     queues: int
 
 
-class SiteClosed(ClosedQueues, kw_only=True):
+class SiteClosed(ClosedQueues, frozen=True, kw_only=True):
     """A closing of configured CE queues: `drained` pilots leave. `renewed`: it was closed before. `endless`: of the queues
     of one that was announced, those that get no pilots until it is over, since no end of these is known. `replaced`: what
     was announced for the same node, and is no more, since it is closed now.
@@ -233,14 +233,14 @@ class SiteClosed(ClosedQueues, kw_only=True):
     replaced: Closing | UnsetType = UNSET
 
 
-class SiteOpened(ClosedQueues, kw_only=True):
+class SiteOpened(ClosedQueues, frozen=True, kw_only=True):
     """What was opened, and what is still closed around it or in it. `staying` pilots were to leave, and do not now."""
 
     still_closed: list[Closing]
     staying: int
 
 
-class FailingQueue(Place):
+class FailingQueue(Place, frozen=True):
     """A CE queue whose last pilots did not start, or whose breaker has an order: `failures` in a row with the reason of the
     last one, and when one pilot tries it again (UNIX seconds), None if others are sent. `order`: by whom, when and why.
     """
@@ -252,7 +252,7 @@ class FailingQueue(Place):
     order: str
 
 
-class SiteRow(Struct):
+class SiteRow(Struct, frozen=True):
     """A configured site: its CEs and queues, live pilots by state, running jobs, and what of it is closed.
 
     `announced`: what is going to be. `failing`: its queues where pilots do not start. `max_running_jobs`: how many of all
@@ -273,7 +273,7 @@ class SiteRow(Struct):
     announced: list[Closing] | UnsetType = UNSET
 
 
-class Sites(Page):
+class Sites(Page, frozen=True):
     """All configured sites, in their order; and all closings, also of what is not configured. `announced`: those to come."""
 
     sites: list[SiteRow]
@@ -281,7 +281,7 @@ class Sites(Page):
     announced: list[Closing] | UnsetType = UNSET
 
 
-class EffectiveValue(Struct):
+class EffectiveValue(Struct, frozen=True):
     """The value that holds for a queue, and its level; where it is written, if `origin` was asked for."""
 
     value: Value
@@ -290,7 +290,7 @@ class EffectiveValue(Struct):
     line: int | UnsetType = UNSET
 
 
-class UsableQueue(Place):
+class UsableQueue(Place, frozen=True):
     """A CE queue that the VO may use, its parameters by name, its live pilots by state, and what closes it.
 
     `failing`: if its last pilots did not start. `announced`: what is going to close it.
@@ -303,13 +303,13 @@ class UsableQueue(Place):
     announced: list[Closing] | UnsetType = UNSET
 
 
-class Queues(Page):
+class Queues(Page, frozen=True):
     """All CE queues that a VO may use, in the order of the configuration."""
 
     queues: list[UsableQueue]
 
 
-class LevelValue(Written):
+class LevelValue(Written, frozen=True):
     """The value of a parameter at one level; `counts`: it is a part of the value that holds."""
 
     level: Level
@@ -317,7 +317,7 @@ class LevelValue(Written):
     counts: bool
 
 
-class QueueSetting(Written):
+class QueueSetting(Written, frozen=True):
     """A value that holds, from its strongest `level`; `made_of`: the source of a built-in one."""
 
     name: str
@@ -326,7 +326,7 @@ class QueueSetting(Written):
     made_of: str
 
 
-class Parameter(QueueSetting):
+class Parameter(QueueSetting, frozen=True):
     """A value that holds, in `unit`, given by `levels`. `said`: the values of all levels, the strongest first."""
 
     type: _DeclaredKind
@@ -335,7 +335,7 @@ class Parameter(QueueSetting):
     said: list[LevelValue]
 
 
-class NodeBelow(Written):
+class NodeBelow(Written, frozen=True):
     """A site, CE or queue with the parameters that it does not merely inherit; names that it has not are empty. `grid`:
     the section of a DIRAC configuration with the site. `allowed`: the VO may use it.
     """
@@ -350,7 +350,7 @@ class NodeBelow(Written):
     below: list[NodeBelow]
 
 
-class ResourceNode(NodeBelow):
+class ResourceNode(NodeBelow, frozen=True):
     """A site, CE or queue with all its parameters as a VO sees them ('': as declared for all). `closings`: those that hold
     around it or in it, and those that are announced; left out if there are none.
     """

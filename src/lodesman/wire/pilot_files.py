@@ -13,7 +13,7 @@ MOST_FILES = 100
 _MOST_HOURS = 720
 
 
-class PilotFilesBody(OpenSiteBody, kw_only=True):
+class PilotFilesBody(OpenSiteBody, frozen=True, kw_only=True):
     """A queue, by names or by `path`, and how many pilots of which VO ('': the caller's) may be started there. Each may join
     once, within `hours`.
     """
@@ -23,7 +23,7 @@ class PilotFilesBody(OpenSiteBody, kw_only=True):
     vo: str = ""
 
 
-class MadePilot(Struct):
+class MadePilot(Struct, frozen=True):
     """One pilot: `content` is its own file, JSON with a join token that is good once. Whoever has it gets jobs."""
 
     id: int
@@ -31,7 +31,7 @@ class MadePilot(Struct):
     content: str
 
 
-class PilotFiles(Place):
+class PilotFiles(Place, frozen=True):
     """Pilots that were stored for a queue, each with its file, and the `program` that all of them run (a zipapp). They join
     at `servers`, until `expires_at` (UNIX seconds). `notices`: what may keep them from it.
     """

@@ -16,7 +16,7 @@ NOT_NEEDED: Final = "not needed any more"
 """Why a surplus pilot was cancelled."""
 
 
-class PilotJoined(Struct):
+class PilotJoined(Struct, frozen=True):
     """A pilot's number, token and settings, in seconds; `sandbox_mb` limits the output of one job. `bound_job`: the only job
     that it runs (None: any that fits).
     """
@@ -34,7 +34,7 @@ class PilotJoined(Struct):
     bound_job: int | None
 
 
-class Payload(Struct, omit_defaults=True):
+class Payload(Struct, frozen=True, omit_defaults=True):
     """What is run, and with what. `expected_seconds` of wall time, 0: its user does not say; `vacate_priority`: higher is
     kept longer.
     """
@@ -53,7 +53,7 @@ class Payload(Struct, omit_defaults=True):
     vacate_priority: int = 0
 
 
-class PayloadFile(Struct, omit_defaults=True):
+class PayloadFile(Struct, frozen=True, omit_defaults=True):
     """A file of the input sandbox, to be fetched from `url`; `unpack`: an archive; `executable`: it may be executed;
     `modified`: its time of change, in UNIX seconds (0: not known).
     """
@@ -67,7 +67,7 @@ class PayloadFile(Struct, omit_defaults=True):
     modified: int = 0
 
 
-class Limits(Struct):
+class Limits(Struct, frozen=True):
     """What an attempt may use; 0: no limit."""
 
     norm_cpu_seconds: int
@@ -77,7 +77,7 @@ class Limits(Struct):
     output_mb: int
 
 
-class AttemptWork(Struct):
+class AttemptWork(Struct, frozen=True):
     """What an attempt runs. `exclusive`: it must not run longer than the server is heard."""
 
     spec: Payload
@@ -86,7 +86,7 @@ class AttemptWork(Struct):
     exclusive: bool
 
 
-class ClaimedJob(AttemptWork):
+class ClaimedJob(AttemptWork, frozen=True):
     """One attempt handed to a pilot. `index`: of a member of an array."""
 
     id: int
@@ -94,14 +94,14 @@ class ClaimedJob(AttemptWork):
     index: int | UnsetType = UNSET
 
 
-class ClaimAnswer(Struct):
+class ClaimAnswer(Struct, frozen=True):
     """The jobs that a pilot got; `drain`: it takes no further jobs."""
 
     jobs: list[ClaimedJob]
     drain: bool
 
 
-class KillOrder(Struct):
+class KillOrder(Struct, frozen=True):
     """A payload to be ended."""
 
     id: int
@@ -109,7 +109,7 @@ class KillOrder(Struct):
     reason: str
 
 
-class HeartbeatAnswer(Struct):
+class HeartbeatAnswer(Struct, frozen=True):
     """What a pilot shall end, and how long its lease is, in seconds. `others_wait`: for jobs that this pilot has ahead; it
     gives some of them back.
     """
@@ -120,7 +120,7 @@ class HeartbeatAnswer(Struct):
     others_wait: bool | UnsetType = UNSET
 
 
-class ReportResult(Struct):
+class ReportResult(Struct, frozen=True):
     """Whether a report counted; why not, or why in an unusual way."""
 
     id: int
@@ -129,7 +129,7 @@ class ReportResult(Struct):
     reason: str | UnsetType = UNSET
 
 
-class ReportsAnswer(Struct):
+class ReportsAnswer(Struct, frozen=True):
     """One result per report, in their order. `others_wait`: as in the answer to a heartbeat."""
 
     results: list[ReportResult]
@@ -196,7 +196,7 @@ class PilotInFull(ListedPilot, frozen=True):
     node: dict[str, Any]
 
 
-class PilotLog(Struct):
+class PilotLog(Struct, frozen=True):
     """The end of what a pilot wrote, at most 64 kB, as its batch system `backend` keeps it. `host`: where it runs or ran."""
 
     pilot: int
@@ -207,13 +207,13 @@ class PilotLog(Struct):
     text: str
 
 
-class Pilots(Page):
+class Pilots(Page, frozen=True):
     """Pilots, the newest first."""
 
     pilots: list[ListedPilot]
 
 
-class PilotsDrained(Struct):
+class PilotsDrained(Struct, frozen=True):
     """How many pilots were ordered to finish their jobs and leave."""
 
     changed: int
@@ -264,7 +264,7 @@ class DirectorPlan(Struct, frozen=True):
     extra_pilots: int
 
 
-class DirectorRefused(Struct):
+class DirectorRefused(Struct, frozen=True):
     """The number of CE queues that took none of the pilots; some of them (SITE/CE/QUEUE) with the reasons."""
 
     kind: RefusalKind
@@ -272,7 +272,7 @@ class DirectorRefused(Struct):
     examples: dict[str, list[str]]
 
 
-class DirectorAsk(Struct):
+class DirectorAsk(Struct, frozen=True):
     """Pilots asked for a task queue through a submission pool, and those placed. `private`: for their owner and group
     alone, by the `reason` and the random number drawn, None if none was needed. `account`: the identity with which they are
     submitted, '' for the batch system's own.
@@ -291,7 +291,7 @@ class DirectorAsk(Struct):
     account: str = ""
 
 
-class DirectorNoPool(Struct):
+class DirectorNoPool(Struct, frozen=True):
     """Pilots asked for a task queue that no submission pool took: (pool, its answer)."""
 
     tq_id: int
@@ -299,7 +299,7 @@ class DirectorNoPool(Struct):
     tries: list[tuple[str, PoolOutcome]]
 
 
-class DirectorRoom(Struct):
+class DirectorRoom(Struct, frozen=True):
     """Pilots wanted in a CE queue, their maximum number, what is `left` of it after the placements, its limits, and the load
     in the order of `load_fields`. `slots`: the pilots that run there at once; `others`: those there that are not ours.
     """
@@ -313,7 +313,7 @@ class DirectorRoom(Struct):
     load: _LoadValues | UnsetType = UNSET
 
 
-class DirectorRecord(Struct):
+class DirectorRecord(Struct, frozen=True):
     """One iteration, at `now`. `rows`: the arithmetic of each task queue, in the order of `row_fields`; `left_out` of
     them are not kept.
 
@@ -342,7 +342,7 @@ class DirectorRecord(Struct):
     options: dict[str, str | int | float | list[str | int]] | UnsetType = UNSET
 
 
-class DirectorAnswer(Struct):
+class DirectorAnswer(Struct, frozen=True):
     """The number of the last iteration, when it was, and its record; None if there is none. Only the task queues of the
     caller's VO.
     """

@@ -18,14 +18,14 @@ T = TypeVar("T")
 ChangeKind = Literal["added", "removed", "changed"]
 
 
-class BeforeAfter(Struct, Generic[T]):
+class BeforeAfter(Struct, Generic[T], frozen=True):
     """A value now, and after the change; null: there is none."""
 
     before: T
     after: T
 
 
-class Cut(Struct, Generic[T]):
+class Cut(Struct, Generic[T], frozen=True):
     """The first `rows` of a list of `count`; `more` are left out."""
 
     count: int
@@ -36,7 +36,7 @@ class Cut(Struct, Generic[T]):
 # --- jobs ------------------------------------------------------------------------------------------------
 
 
-class JobVerdicts(Struct):
+class JobVerdicts(Struct, frozen=True):
     """The number of jobs of each verdict."""
 
     never: int
@@ -44,7 +44,7 @@ class JobVerdicts(Struct):
     now: int
 
 
-class PlannedPosition(QueuePosition):
+class PlannedPosition(QueuePosition, frozen=True):
     """The task queue that the jobs would join, None if `new`; `waiting` counts them, too."""
 
     id: int | None
@@ -53,7 +53,7 @@ class PlannedPosition(QueuePosition):
     key: TaskQueueFacts
 
 
-class PlannedCohort(JobExplained):
+class PlannedCohort(JobExplained, frozen=True):
     """Members that would join one task queue. `members`: (first, last) of runs, from 0; `more_members` are left out."""
 
     members: list[tuple[int, int]]
@@ -62,7 +62,7 @@ class PlannedCohort(JobExplained):
     task_queue: PlannedPosition
 
 
-class JobPlan(Struct):
+class JobPlan(Struct, frozen=True):
     """The plan of a submission of `count` jobs. `refusal` None: it would be taken, `held` of them Held. `cohorts`: the
     worst first; `more_cohorts` are left out. `limits`: none are known.
     """
@@ -82,18 +82,18 @@ class JobPlan(Struct):
 # --- resources -------------------------------------------------------------------------------------------
 
 
-class ChangedValue(BeforeAfter[Value | None]):
+class ChangedValue(BeforeAfter[Value | None], frozen=True):
     """The value of a parameter, or of a group, before and after."""
 
 
-class ChangedQueue(Place):
+class ChangedQueue(Place, frozen=True):
     """A CE queue whose parameters change, by name; `vo` empty: for every VO."""
 
     vo: str
     parameters: dict[str, ChangedValue]
 
 
-class PlannedQueues(Struct):
+class PlannedQueues(Struct, frozen=True):
     """How many CE queues there are before and after, and which come, go and change."""
 
     before: int
@@ -103,7 +103,7 @@ class PlannedQueues(Struct):
     changed: Cut[ChangedQueue]
 
 
-class ChangedGroup(Struct):
+class ChangedGroup(Struct, frozen=True):
     """A group that comes, goes or changes, with the values that change."""
 
     group: str
@@ -111,7 +111,7 @@ class ChangedGroup(Struct):
     values: dict[str, ChangedValue]
 
 
-class ChangedType(Struct):
+class ChangedType(Struct, frozen=True):
     """The declaration of a parameter, as it could be written; None: there is none."""
 
     parameter: str
@@ -120,7 +120,7 @@ class ChangedType(Struct):
     after: str | None
 
 
-class GroupPart(Struct):
+class GroupPart(Struct, frozen=True):
     """A group with `jobs`: its share, and its part of the job starts of its VO."""
 
     vo: str
@@ -130,14 +130,14 @@ class GroupPart(Struct):
     part: BeforeAfter[float]
 
 
-class TaskQueuesAndJobs(Struct):
+class TaskQueuesAndJobs(Struct, frozen=True):
     """A number of task queues, and of their jobs."""
 
     task_queues: int
     jobs: int
 
 
-class QueueEffect(Struct):
+class QueueEffect(Struct, frozen=True):
     """The number of CE queues that can run something."""
 
     before: int
@@ -146,7 +146,7 @@ class QueueEffect(Struct):
     lost: int
 
 
-class AffectedTaskQueue(QueueEffect):
+class AffectedTaskQueue(QueueEffect, frozen=True):
     """A task queue whose CE queues change. `becomes` impossible: its jobs would be Held, and `why`; possible: released."""
 
     id: int
@@ -159,7 +159,7 @@ class AffectedTaskQueue(QueueEffect):
     why: str
 
 
-class PlannedTaskQueues(Struct):
+class PlannedTaskQueues(Struct, frozen=True):
     """The effect on the task queues with jobs, of which `checked` exist. `changed`: the worst first."""
 
     checked: int
@@ -168,7 +168,7 @@ class PlannedTaskQueues(Struct):
     changed: Cut[AffectedTaskQueue]
 
 
-class AffectedPool(QueueEffect):
+class AffectedPool(QueueEffect, frozen=True):
     """A SubmitPool whose queues change; `new_id`: its identifier under changed declarations."""
 
     id: str
@@ -176,14 +176,14 @@ class AffectedPool(QueueEffect):
     vo: str
 
 
-class PlannedPools(Struct):
+class PlannedPools(Struct, frozen=True):
     """The effect on the SubmitPools, of which `checked` exist."""
 
     checked: int
     changed: Cut[AffectedPool]
 
 
-class PlannedPilots(Struct):
+class PlannedPilots(Struct, frozen=True):
     """Pilots of one iteration, with the same random numbers before and after; `expected`: asked on average."""
 
     expected: BeforeAfter[float]
@@ -192,7 +192,7 @@ class PlannedPilots(Struct):
     placed: BeforeAfter[int]
 
 
-class GroupPilots(Struct):
+class GroupPilots(Struct, frozen=True):
     """Pilots of one iteration for the task queues of one group."""
 
     vo: str
@@ -202,14 +202,14 @@ class GroupPilots(Struct):
     placed: BeforeAfter[int]
 
 
-class LimitExample(Struct):
+class LimitExample(Struct, frozen=True):
     """A CE queue (SITE/CE/QUEUE) or a task queue where a limit binds, and its arithmetic."""
 
     name: str
     text: str
 
 
-class BindingLimit(Struct):
+class BindingLimit(Struct, frozen=True):
     """A limit that binds: for how many queues or task queues, and the pilots that it takes away from them together."""
 
     limit: ClampName
@@ -219,14 +219,14 @@ class BindingLimit(Struct):
     example: LimitExample
 
 
-class QueuePilots(Place):
+class QueuePilots(Place, frozen=True):
     """A CE queue that gets more or fewer pilots, and its maximum number; None: it does not exist."""
 
     pilots: BeforeAfter[int]
     room: BeforeAfter[int | None]
 
 
-class TaskQueuePilots(Struct):
+class TaskQueuePilots(Struct, frozen=True):
     """A task queue that gets pilots only before or only after, and some of the CE queues where they go."""
 
     id: int
@@ -238,13 +238,13 @@ class TaskQueuePilots(Struct):
     queues: list[str]
 
 
-class TaskQueuesPilots(Cut[TaskQueuePilots]):
+class TaskQueuesPilots(Cut[TaskQueuePilots], frozen=True):
     """The task queues with most pilots first; `pilots` of all of them together."""
 
     pilots: int
 
 
-class PlannedIteration(Struct):
+class PlannedIteration(Struct, frozen=True):
     """The next iteration of the director, before and after, on the jobs and pilots of now; largest changes first.
     `load_seconds_ago`: the age of the oldest load used, None without any. `assumed`: the assumptions, in words.
     """
@@ -259,7 +259,7 @@ class PlannedIteration(Struct):
     assumed: list[str]
 
 
-class ResourcesPlan(Struct):
+class ResourcesPlan(Struct, frozen=True):
     """The effect of other resources. `parts`: groups with jobs, by VO, those that gain most first."""
 
     files: list[str]
@@ -276,7 +276,7 @@ class ResourcesPlan(Struct):
 # --- the director ----------------------------------------------------------------------------------------
 
 
-class PolicyPlan(Struct):
+class PolicyPlan(Struct, frozen=True):
     """One iteration by one policy: the pilots asked for, and those placed, None where they are not placed. The record has
     some of the task queues and CE queues.
     """
@@ -287,7 +287,7 @@ class PolicyPlan(Struct):
     record: DirectorRecord
 
 
-class DirectorPlans(Struct):
+class DirectorPlans(Struct, frozen=True):
     """One iteration of the director by several policies, with the same random numbers: `iteration`, stored `at` that time,
     or one of now (None). `task_queues`, `queues`: the number of all. `assumed`: the assumptions, in words.
     """
@@ -303,13 +303,13 @@ class DirectorPlans(Struct):
 # --- shares ----------------------------------------------------------------------------------------------
 
 
-class ChangedShare(BeforeAfter[float]):
+class ChangedShare(BeforeAfter[float], frozen=True):
     """The share of a group before and after."""
 
     group: str
 
 
-class WaitingGroup(Struct):
+class WaitingGroup(Struct, frozen=True):
     """A group with `waiting` jobs, its share, and its part of the job starts of its VO. `director`: its part of the
     pilots sent by priority. `starts_an_hour`: at the rate of the last hour; None: none.
     """
@@ -323,7 +323,7 @@ class WaitingGroup(Struct):
     starts_an_hour: BeforeAfter[float] | None
 
 
-class SharedPlaces(Struct):
+class SharedPlaces(Struct, frozen=True):
     """CE queues for which the same groups compete, and the part of the starts that each of them gets there."""
 
     vo: str
@@ -333,7 +333,7 @@ class SharedPlaces(Struct):
     groups: dict[str, BeforeAfter[float]]
 
 
-class SharesPlan(Struct):
+class SharesPlan(Struct, frozen=True):
     """The effect of other shares, groups that gain most first. Groups `without_waiting_jobs` get nothing now.
     `private_starts_an_hour`: by VO, what private pilots start beside; shares do not change it.
     """

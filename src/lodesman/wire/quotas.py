@@ -16,7 +16,7 @@ NEXT_START: Final = "seconds between starts"
 BYTES: Final = "bytes"
 
 
-class QuotaTextBody(Struct, omit_defaults=True):
+class QuotaTextBody(Struct, frozen=True, omit_defaults=True):
     """Sets in Grid Engine's own text. `how`: add new ones, or change those that there are. `trial`: change nothing."""
 
     text: Annotated[str, Meta(max_length=MOST_TEXT)]
@@ -24,7 +24,7 @@ class QuotaTextBody(Struct, omit_defaults=True):
     trial: bool = False
 
 
-class DropQuotasBody(Struct):
+class DropQuotasBody(Struct, frozen=True):
     """The sets to remove, all or none."""
 
     names: Annotated[
@@ -32,7 +32,7 @@ class DropQuotasBody(Struct):
     ]
 
 
-class QuotaNoticeRow(Struct):
+class QuotaNoticeRow(Struct, frozen=True):
     """What is odd in a set and does not stop it: in which rule (`set/rule`), and at which line of the text."""
 
     kind: str
@@ -41,14 +41,14 @@ class QuotaNoticeRow(Struct):
     message: str
 
 
-class QuotasChanged(Struct):
+class QuotasChanged(Struct, frozen=True):
     """The sets that were added, changed or removed, or would be."""
 
     names: list[str]
     notices: list[QuotaNoticeRow] = []
 
 
-class QuotaSetRow(Struct):
+class QuotaSetRow(Struct, frozen=True):
     """One set, with its canonical text. Times in UNIX seconds."""
 
     name: str
@@ -59,13 +59,13 @@ class QuotaSetRow(Struct):
     changed_by: str
 
 
-class QuotaSets(Struct):
+class QuotaSets(Struct, frozen=True):
     """All sets, in the order in which they are asked."""
 
     sets: list[QuotaSetRow]
 
 
-class Holder(Struct):
+class Holder(Struct, frozen=True):
     """An owner whose live attempts, `jobs` of them, use something of a bucket; those without a project apart."""
 
     vo: str
@@ -75,7 +75,7 @@ class Holder(Struct):
     jobs: int
 
 
-class Waiter(Struct):
+class Waiter(Struct, frozen=True):
     """An owner whose jobs wait."""
 
     vo: str
@@ -83,7 +83,7 @@ class Waiter(Struct):
     jobs: int
 
 
-class LimitBucket(Struct, kw_only=True):
+class LimitBucket(Struct, frozen=True, kw_only=True):
     """What is used of one resource in one bucket of a rule (`set/rule`). `of`: the values that have it alone. Amounts are
     numbers, as texts, of a `unit`: bytes, seconds, or '' (or they are words, of a resource that is no number).
 
@@ -113,7 +113,7 @@ class LimitBucket(Struct, kw_only=True):
         return text
 
 
-class BucketRow(LimitBucket, kw_only=True):
+class BucketRow(LimitBucket, frozen=True, kw_only=True):
     """`jobs` wait in `task_queues` that it keeps from starting now, `full`; of these `owners`, of the same VOs, the largest
     first, and `more_owners`. `need`: of the smallest of them.
     """
@@ -125,7 +125,7 @@ class BucketRow(LimitBucket, kw_only=True):
     more_owners: int = 0
 
 
-class FullBucket(LimitBucket, kw_only=True):
+class FullBucket(LimitBucket, frozen=True, kw_only=True):
     """A limit that keeps a job from starting: the job needs `need` of what has no room. It fits when `ends` jobs of the
     holders have ended (None: no end is enough), or with a limit of `enough`; '' and None: not known. `hopeless`: it does not
     fit even if nothing is used.
@@ -169,20 +169,20 @@ def _jobs(count: int) -> str:
     return "1 of these jobs has" if count == 1 else f"{count} of these jobs have"
 
 
-class UsesQuery(AllQuery, kw_only=True):
+class UsesQuery(AllQuery, frozen=True, kw_only=True):
     """Limits on jobs of this user and of this job class (`class` or `class.variant`), also those on all; '' is any."""
 
     user: str = ""
     job_class: str = ""
 
 
-class QuotaUses(Page):
+class QuotaUses(Page, frozen=True):
     """The buckets of which something is used, by rule."""
 
     uses: list[BucketRow]
 
 
-class QuotaResourceRow(Struct):
+class QuotaResourceRow(Struct, frozen=True):
     """A resource that rules may limit (a complex of Grid Engine). `consumable`: whether jobs use it up, for each of their
     cores (YES) or once (JOB); `default`: what a job uses that asks for nothing of it.
     """
@@ -194,13 +194,13 @@ class QuotaResourceRow(Struct):
     default: str
 
 
-class QuotaResources(Struct):
+class QuotaResources(Struct, frozen=True):
     """All of them, in the order of the files."""
 
     resources: list[QuotaResourceRow]
 
 
-class RuleEffect(Struct):
+class RuleEffect(Struct, frozen=True):
     """Waiting jobs of some task queues for which a rule decides; of these `owners`, the largest first, and `more_owners`."""
 
     rule: str
@@ -210,13 +210,13 @@ class RuleEffect(Struct):
     more_owners: int
 
 
-class PlanQuotasBody(Struct):
+class PlanQuotasBody(Struct, frozen=True):
     """Sets in Grid Engine's own text, which would be added, or replace those of the same name."""
 
     text: Annotated[str, Meta(max_length=MOST_TEXT)]
 
 
-class QuotaPlan(Struct):
+class QuotaPlan(Struct, frozen=True):
     """What sets would do. `over`: buckets of which more would be used than there is. `stopped`: jobs that limits let start
     somewhere now and would not then; `freed`: the other way round, by the rule that stops them now. `limited_now` and
     `limited_then`: all jobs that limits keep from starting wherever they may run.

@@ -11,13 +11,13 @@ from lodesman.wire.requests import Given, Number
 MOST_READERS = 100
 
 
-class SubmissionAt(Struct, omit_defaults=True):
+class SubmissionAt(Struct, frozen=True, omit_defaults=True):
     """A submission by its number."""
 
     submission: int
 
 
-class ReadersBody(Struct, omit_defaults=True):
+class ReadersBody(Struct, frozen=True, omit_defaults=True):
     """Users (`ann`) and groups (`@physics`) of the submission's VO who may read it from now on, or not any more."""
 
     submission: Number
@@ -33,7 +33,7 @@ class SubmissionReader(Struct, frozen=True):
     by: str
 
 
-class SubmissionReaders(Struct):
+class SubmissionReaders(Struct, frozen=True):
     """All readers of a submission, by name."""
 
     submission: int

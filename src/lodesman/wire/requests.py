@@ -31,18 +31,18 @@ _Tail = Annotated[str, Meta(max_length=262_144)]
 Given = Annotated[str, Meta(min_length=1, max_length=255)]  # a VO, a group: the configuration knows them
 
 
-class Sent(Struct, omit_defaults=True):
+class Sent(Struct, frozen=True, omit_defaults=True):
     """What differs from the defaults is sent."""
 
 
-class Paged(Sent, kw_only=True):
+class Paged(Sent, frozen=True, kw_only=True):
     """A list, at most `limit` rows of it; `after`: those that follow the page with this `cursor`."""
 
     after: str = ""
     limit: Rows = 1_000
 
 
-class AllQuery(Paged, kw_only=True):
+class AllQuery(Paged, frozen=True, kw_only=True):
     """A list that most clients want whole."""
 
     limit: Rows = MOST_ROWS
@@ -51,78 +51,78 @@ class AllQuery(Paged, kw_only=True):
 # --- parameters of path and query ---------------------------------------------------------------------------------------
 
 
-class JobAt(Sent):
+class JobAt(Sent, frozen=True):
     """A job."""
 
     job: int
 
 
-class AttemptAt(JobAt):
+class AttemptAt(JobAt, frozen=True):
     """An attempt of a job."""
 
     attempt: int
 
 
-class JobInQueue(JobAt):
+class JobInQueue(JobAt, frozen=True):
     """A job, and SITE/CE/QUEUE if one queue is asked about."""
 
     queue: str = ""
 
 
-class JobInForm(JobAt):
+class JobInForm(JobAt, frozen=True):
     """A job, and a language for its description; else the language in which it was submitted."""
 
     form: Form | None = None
 
 
-class SandboxAt(Sent):
+class SandboxAt(Sent, frozen=True):
     """An input file by its SHA-256."""
 
     digest: str
 
 
-class PilotAt(Sent):
+class PilotAt(Sent, frozen=True):
     """A pilot by its number or its stamp."""
 
     pilot: str
 
 
-class PilotsQuery(Paged):
+class PilotsQuery(Paged, frozen=True):
     """`all`: with those that ended."""
 
     all: bool = False
     limit: Rows = 1_000
 
 
-class TaskQueuesQuery(Paged):
+class TaskQueuesQuery(Paged, frozen=True):
     """Task queues, or those whose jobs wait for one reason."""
 
     limit: Rows = 1_000
     reason: str = ""
 
 
-class PoolsQuery(Paged):
+class PoolsQuery(Paged, frozen=True):
     """SubmitPools of a VO; without it of the caller's, for administrators all."""
 
     vo: str = ""
     limit: Rows = 100
 
 
-class PoolAt(Sent):
+class PoolAt(Sent, frozen=True):
     """A SubmitPool by the beginning of its id."""
 
     pool: str
     vo: str = ""
 
 
-class QueuesQuery(AllQuery):
+class QueuesQuery(AllQuery, frozen=True):
     """CE queues as a VO, else the caller's, sees them; `origin`: with the place where each value is written."""
 
     vo: str = ""
     origin: bool = False
 
 
-class NodeQuery(Sent):
+class NodeQuery(Sent, frozen=True):
     """A site, CE or queue: by `path`, or by names; as a VO sees it."""
 
     path: str = ""
@@ -132,7 +132,7 @@ class NodeQuery(Sent):
     vo: str = ""
 
 
-class AuditQuery(Paged):
+class AuditQuery(Paged, frozen=True):
     """Entries of the audit trail since a time, of one action or user; without: of any."""
 
     since: Count = 0
@@ -141,7 +141,7 @@ class AuditQuery(Paged):
     limit: Rows = 100
 
 
-class TokenAt(Sent):
+class TokenAt(Sent, frozen=True):
     """A token by the beginning of its hash; `all`: with the tokens that it made for other users, too."""
 
     prefix: str
@@ -151,14 +151,14 @@ class TokenAt(Sent):
 # --- bodies of users ----------------------------------------------------------------------------------------------------
 
 
-class FileBody(Sent):
+class FileBody(Sent, frozen=True):
     """A file that the caller uploaded before."""
 
     sha256: _Sha
     size: Count
 
 
-class InputBody(FileBody):
+class InputBody(FileBody, frozen=True):
     """A file of an input sandbox that the caller uploaded before. `executable`: it may be executed where it came from;
     `modified`: its time of change there, in whole UNIX seconds (0: not known).
     """
@@ -167,7 +167,7 @@ class InputBody(FileBody):
     modified: Count = 0
 
 
-class PlanJobBody(Sent):
+class PlanJobBody(Sent, frozen=True):
     """Jobs to plan: one or many descriptions as text (JDL, CFG, JSON), or as JSON records. `hold`: they are Held until their
     owner releases them. `ignore_unknown`: attributes of other systems mean nothing. `client_jsv`: which JSV of the user
     wrote which attribute of Grid Engine (`l_hard h_rt`); `edits` are made in each of them, after its class. `usual_name`:
@@ -187,7 +187,7 @@ class PlanJobBody(Sent):
     usual_name: bool = False
 
 
-class SubmitBody(PlanJobBody):
+class SubmitBody(PlanJobBody, frozen=True):
     """Jobs to submit. `sandboxes`: entry of InputSandbox -> upload. `request_id`: the same gets the first answer again."""
 
     dry_run: bool = False
@@ -195,14 +195,14 @@ class SubmitBody(PlanJobBody):
     request_id: Text | None = None
 
 
-class PlanFileBody(Sent):
+class PlanFileBody(Sent, frozen=True):
     """A resource file: TOML if its name ends so, else DIRAC CFG."""
 
     name: Annotated[str, Meta(min_length=1, max_length=4_096)]
     text: str
 
 
-class PlanResourcesBody(Sent):
+class PlanResourcesBody(Sent, frozen=True):
     """Resource files instead of the server's, or (`add`) beside them. `limit`: members of each list of the answer."""
 
     files: Annotated[list[PlanFileBody], Meta(min_length=1, max_length=1_000)]
@@ -210,7 +210,7 @@ class PlanResourcesBody(Sent):
     limit: Rows = 100
 
 
-class PlanDirectorBody(Sent):
+class PlanDirectorBody(Sent, frozen=True):
     """An iteration of the director, stored or of now, by these policies (none: its own). `limit`: rows of each list."""
 
     policies: Annotated[list[TargetPolicy], Meta(max_length=10)] = field(default_factory=list)
@@ -219,25 +219,25 @@ class PlanDirectorBody(Sent):
     limit: Rows = 100
 
 
-class PlanSharesBody(Sent):
+class PlanSharesBody(Sent, frozen=True):
     """New shares of groups, by name."""
 
     shares: Annotated[dict[Text, _Size], Meta(min_length=1, max_length=1_000)]
 
 
-class QueuesBody(Sent):
+class QueuesBody(Sent, frozen=True):
     """CE queues, each as (site, CE, queue)."""
 
     queues: Annotated[list[tuple[Name, Name, Name]], Meta(min_length=1, max_length=1_000)]
 
 
-class DrainBody(Sent):
+class DrainBody(Sent, frozen=True):
     """Pilots that shall finish what they run and leave."""
 
     pilots: Annotated[list[Number], Meta(min_length=1, max_length=10_000)]
 
 
-class OpenSiteBody(Sent):
+class OpenSiteBody(Sent, frozen=True):
     """What to open, named as it was closed: by names, or by `path`."""
 
     site: Name = ""
@@ -246,7 +246,7 @@ class OpenSiteBody(Sent):
     path: Path = ""
 
 
-class CloseSiteBody(OpenSiteBody, kw_only=True):
+class CloseSiteBody(OpenSiteBody, frozen=True, kw_only=True):
     """A site, CE or queue to close: by names, or by `path`, SITE[/CE[/QUEUE]]. `until` in UNIX seconds. `begins`: likewise;
     it is drained so that nothing runs there then; null: it is closed now. `keep_pilots`: pilots there take jobs as before.
     `dry_run`: nothing is changed.
@@ -259,7 +259,7 @@ class CloseSiteBody(OpenSiteBody, kw_only=True):
     dry_run: bool = False
 
 
-class AccountBody(Sent):
+class AccountBody(Sent, frozen=True):
     """A user of this server. `admin`: who administers it; `vo_admin`: who administers the VO. `same_person`: who had this
     name before, was removed, and gets back the jobs and files that are still there.
     """
@@ -272,14 +272,14 @@ class AccountBody(Sent):
     same_person: bool = False
 
 
-class DisableBody(Sent):
+class DisableBody(Sent, frozen=True):
     """A user to disable; or to enable again, with `disabled` false."""
 
     name: Text
     disabled: bool = True
 
 
-class TokenBody(Sent):
+class TokenBody(Sent, frozen=True):
     """A token to issue. `seconds` 0 means that it does not expire."""
 
     account: Text
@@ -291,7 +291,7 @@ class TokenBody(Sent):
 # --- bodies of pilots ---------------------------------------------------------------------------------------------------
 
 
-class PlaceBody(Struct):
+class PlaceBody(Struct, frozen=True):
     """The queue that a pilot runs in."""
 
     site: Name
@@ -299,7 +299,7 @@ class PlaceBody(Struct):
     queue: Name
 
 
-class JoinBody(Struct):
+class JoinBody(Struct, frozen=True):
     """A pilot introduces itself with its one-time join token; `place` is for pilots that were sent to no queue.
     `submit_pools` are what that queue served as of pass `pools_pass`; the server finds them itself at each claim.
     """
@@ -313,7 +313,7 @@ class JoinBody(Struct):
     pools_pass: Count = 0
 
 
-class FreeBody(Struct):
+class FreeBody(Struct, frozen=True):
     """Free: `norm_cpu_seconds` of its life (0: unlimited). `last_end_s`: until its last expected end (null: unknown)."""
 
     cores: Annotated[int, Meta(ge=0, le=65_536)] = 1
@@ -322,7 +322,7 @@ class FreeBody(Struct):
     last_end_s: _Size | None = None
 
 
-class ClaimBody(Struct):
+class ClaimBody(Struct, frozen=True):
     """A pilot asks for up to `count` jobs that it can run now and waits up to `wait_s` seconds for the first. Up to `ahead`
     more are to run later, one after another; then `count` may be 0, and the answer comes at once.
     """
@@ -334,7 +334,7 @@ class ClaimBody(Struct):
     ahead: Annotated[int, Meta(ge=0, le=500)] = 0
 
 
-class RunningBody(Struct):
+class RunningBody(Struct, frozen=True):
     """News of one attempt; `tail` only if it changed. `state` `completing`: the payload has ended, its output is sent."""
 
     id: Number
@@ -346,20 +346,20 @@ class RunningBody(Struct):
     state: Text = ""
 
 
-class HeartbeatBody(Struct):
+class HeartbeatBody(Struct, frozen=True):
     """A pilot lives, and what its payloads do."""
 
     jobs: Annotated[list[RunningBody], Meta(max_length=1_000)] = []
     state: Text = "running"
 
 
-class OutputBody(FileBody):
+class OutputBody(FileBody, frozen=True):
     """An output archive (tar.gz) that was uploaded before, or comes with the report: `content` in base64."""
 
     content: Annotated[bytes, Meta(max_length=8_192)] | None = None
 
 
-class ReportBody(Struct):
+class ReportBody(Struct, frozen=True):
     """What a pilot reports of one attempt. `output` null: nothing was written."""
 
     id: Number
@@ -378,13 +378,13 @@ class ReportBody(Struct):
     message: Annotated[str, Meta(max_length=8_192)] = ""
 
 
-class ReportsBody(Struct):
+class ReportsBody(Struct, frozen=True):
     """Reports of one pilot, applied in order."""
 
     reports: Annotated[list[ReportBody], Meta(max_length=1_000)]
 
 
-class LeaveBody(Struct):
+class LeaveBody(Struct, frozen=True):
     """A pilot ends by itself."""
 
     reason: Text

@@ -13,7 +13,7 @@ from lodesman.wire.shares import ShareCorrection
 from lodesman.wire.vocabulary import PilotState
 
 
-class ConfigurationInShort(Struct):
+class ConfigurationInShort(Struct, frozen=True):
     """The age of the configuration in use, and when a change of it was refused for its faults, None: it was not."""
 
     loaded_at: float
@@ -22,7 +22,7 @@ class ConfigurationInShort(Struct):
     faults: int
 
 
-class BackgroundStatus(Struct):
+class BackgroundStatus(Struct, frozen=True):
     """The background process: seconds since it was heard, None if not yet; its failing steps."""
 
     standing: Literal["ok", "starting", "failing", "restarting", "silent"]
@@ -31,7 +31,7 @@ class BackgroundStatus(Struct):
     failing: list[str]
 
 
-class Health(Struct):
+class Health(Struct, frozen=True):
     """The server takes commands; `degraded`: its background process fails, or its database. `commits` since the server
     started. `trouble`: why the database stored nothing when it should last, '' if it did. `warnings`: what keeps pilots
     from starting, or lets strangers into the database, one sentence each; the server itself is well. `faults`: what it
@@ -52,7 +52,7 @@ class Health(Struct):
     faults: list[str] = []
 
 
-class Configuration(Struct):
+class Configuration(Struct, frozen=True):
     """The state of the configuration files. `refused_at`: when their last change was refused for its `faults`; None: it
     is in use. `at_next_start`: changed options that count from the next start.
     """
@@ -93,7 +93,7 @@ class ConfigurationState(Struct, frozen=True, kw_only=True):
         return max(0.0, now - self.loaded_at)
 
 
-class HotMetrics(Struct):
+class HotMetrics(Struct, frozen=True):
     """What the hot process counts; times in seconds. `database_ok`: 0 while the database refuses changes."""
 
     background_heard_seconds_ago: float
@@ -112,7 +112,7 @@ class HotMetrics(Struct):
     clock_jumps_total: int
 
 
-class SiteOutcomes(Struct):
+class SiteOutcomes(Struct, frozen=True):
     """The attempts that ended at a site, by outcome, and their CPU time in seconds."""
 
     site: str
@@ -120,7 +120,7 @@ class SiteOutcomes(Struct):
     outcomes: dict[str, int]
 
 
-class GroupClaims(Struct):
+class GroupClaims(Struct, frozen=True):
     """Job starts of a group, and its share now. `private`: those by private pilots, which serve one group; `compared`: of
     the others those with known competitors (a sample where there are many groups); `target`: how many starts of all
     compared ones its shares of then are worth.
@@ -134,7 +134,7 @@ class GroupClaims(Struct):
     target: float
 
 
-class Claims(Struct):
+class Claims(Struct, frozen=True):
     """The number of job starts of a group while groups with these shares competed; {}: by private pilots; None: not
     recorded.
     """
@@ -144,7 +144,7 @@ class Claims(Struct):
     count: int
 
 
-class Spread(Struct):
+class Spread(Struct, frozen=True):
     """Quantiles of `count` times, in seconds; None without any."""
 
     count: int
@@ -155,7 +155,7 @@ class Spread(Struct):
     most: float | None
 
 
-class Faulty(Struct):
+class Faulty(Struct, frozen=True):
     """The number of jobs that are Held, Failed or Killed for one reason; `id`: the first of them."""
 
     id: int
@@ -164,7 +164,7 @@ class Faulty(Struct):
     reason: str
 
 
-class AttemptCounts(Struct):
+class AttemptCounts(Struct, frozen=True):
     """All attempts, their jobs, and attempt numbers given twice among the newest of them: expect 0."""
 
     attempts: int = field(name="all")
@@ -172,7 +172,7 @@ class AttemptCounts(Struct):
     same_number_twice: int
 
 
-class PilotCount(Struct):
+class PilotCount(Struct, frozen=True):
     """The number of pilots of a site in a state."""
 
     site: str
@@ -180,7 +180,7 @@ class PilotCount(Struct):
     pilots: int
 
 
-class Usage(Struct):
+class Usage(Struct, frozen=True):
     """Jobs by state, attempts by site, job starts by group, waiting and running times, failures by reason. `claims`: of the
     shares that were most often in use; `correction` None: shares are not corrected by usage.
     """

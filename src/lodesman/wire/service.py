@@ -17,7 +17,7 @@ FileKey = tuple[str, str]
 Renewal = tuple[str, str, str]
 
 
-class Alive(Struct):
+class Alive(Struct, frozen=True):
     """The background process lives; these of its steps fail, each with the last fault. `left_out`: what they leave out;
     `damaged`: files that were not as they were written.
     """
@@ -53,7 +53,7 @@ class NewPilot(Struct, frozen=True, kw_only=True):
     most_there: int | None = None
 
 
-class Prepared(Struct):
+class Prepared(Struct, frozen=True):
     """How many pilots were stored, the first of those that were sent: a bound one only if there is a job for it."""
 
     stored: int
@@ -71,7 +71,7 @@ class PilotSeen(NamedTuple):
     at: float
 
 
-class PilotEnd(Struct):
+class PilotEnd(Struct, frozen=True):
     """A pilot that its batch system reports as gone."""
 
     pilot: int
@@ -79,34 +79,34 @@ class PilotEnd(Struct):
     reason: str
 
 
-class Ordered(Struct):
+class Ordered(Struct, frozen=True):
     """Pilots that run at their batch systems, and were ordered to end before they joined."""
 
     pilots: list[int]
     reason: str
 
 
-class Unbound(Struct):
+class Unbound(Struct, frozen=True):
     """Pilots that have not taken the jobs which they are bound to, and never will."""
 
     pilots: list[int]
     reason: str
 
 
-class Rescued(Struct):
+class Rescued(Struct, frozen=True):
     """How many jobs went back to their task queues."""
 
     rescued: int
 
 
-class PilotLoad(Struct):
+class PilotLoad(Struct, frozen=True):
     """A pilot, and (cores, memory_mb) as promised to each of its jobs."""
 
     pilot: int
     used: list[tuple[int, int]]
 
 
-class LimitsAt(Struct):
+class LimitsAt(Struct, frozen=True):
     """CE queues where pilots may be sent, or those where jobs of `task_queue` could run, or jobs with that `key` (JSON);
     neither: which task queues are limited there is asked. Pilots of the queues `here` run on `host`.
     """
@@ -118,7 +118,7 @@ class LimitsAt(Struct):
     host: str = ""
 
 
-class LimitedAt(Struct):
+class LimitedAt(Struct, frozen=True):
     """Task queues that limits keep from starting in each of these CE queues; `never`: those of them that would not start if
     nothing ran.
     """
@@ -128,14 +128,14 @@ class LimitedAt(Struct):
     never: list[int] = []
 
 
-class LimitedPilots(Struct):
+class LimitedPilots(Struct, frozen=True):
     """Task queues that limits keep from starting where these idle pilots are."""
 
     pilots: list[int]
     ids: list[int]
 
 
-class Limited(Struct):
+class Limited(Struct, frozen=True):
     """Task queues of which limits keep every job from starting at all these places and where live pilots are, those at
     `some`, and those where pilots are `idle`; or the buckets that keep those of one from it, `everywhere` or at some, the
     `pilots` where they do, and the `queues` where they do on hosts that are not known yet, in `never` of them whatever ends.
@@ -151,7 +151,7 @@ class Limited(Struct):
     everywhere: bool = False
 
 
-class Iteration(Struct):
+class Iteration(Struct, frozen=True):
     """One iteration of the director, with inputs and clamps: megabytes that are kept as they come."""
 
     plan: Raw
@@ -178,7 +178,7 @@ class Judged(NamedTuple):
     next_before: int = 0
 
 
-class Reasons(Struct):
+class Reasons(Struct, frozen=True):
     """Changed pending reasons, by task queue; None for task queues without waiting jobs."""
 
     changed: dict[int, Judged | None]
@@ -207,7 +207,7 @@ class Difference(Struct, frozen=True, kw_only=True):
     masks: dict[str, str] = {}
 
 
-class PassDone(Struct):
+class PassDone(Struct, frozen=True):
     """The number of a pass, and when it was made."""
 
     number: int = field(name="pass")
@@ -231,13 +231,13 @@ class Cleaning(Struct, frozen=True, kw_only=True):
     unused_before: float = 0.0
 
 
-class Removed(Struct):
+class Removed(Struct, frozen=True):
     """How many pools were removed."""
 
     removed: int
 
 
-class UploadedFile(Struct):
+class UploadedFile(Struct, frozen=True):
     """An input sandbox that was uploaded. `quota`, `most_files`: what its owner may keep, bytes and files; 0: no limit."""
 
     owner: str
@@ -247,7 +247,7 @@ class UploadedFile(Struct):
     most_files: int = 0
 
 
-class UploadedOutput(Struct):
+class UploadedOutput(Struct, frozen=True):
     """The output of an attempt that its pilot uploaded, as it was stored."""
 
     pilot: int
@@ -292,7 +292,7 @@ class UnusedInputs(Struct, frozen=True, kw_only=True):
     some: list[tuple[int, list[str]]] = []
 
 
-class Tidied(Struct):
+class Tidied(Struct, frozen=True):
     """The files that are not known any more."""
 
     gone: list[FileKey]
@@ -314,7 +314,7 @@ class Suspects(Struct, frozen=True, kw_only=True):
     usage: list[tuple[str, _Taken, _Taken]] = []
 
 
-class Repaired(Struct):
+class Repaired(Struct, frozen=True):
     """How many faults of each kind were repaired."""
 
     waiting_without_queue: int = 0
@@ -327,7 +327,7 @@ class Repaired(Struct):
     wrong_usage: int = 0
 
 
-class LimitsChecked(Struct):
+class LimitsChecked(Struct, frozen=True):
     """How many buckets of limits had another use than the live attempts say, and have that now."""
 
     wrong_limits: int = 0

@@ -18,7 +18,7 @@ _Attributes = Annotated[
 ]
 
 
-class SiteTokenBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class SiteTokenBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A token for a site that advertises itself. `seconds` 0 means that it does not expire."""
 
     site: Name
@@ -26,19 +26,19 @@ class SiteTokenBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
     note: Text = ""
 
 
-class SiteAdBody(Struct, forbid_unknown_fields=True):
+class SiteAdBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The text of an ad, in either form of ClassAds."""
 
     ad: str
 
 
-class SiteAt(Struct, omit_defaults=True):
+class SiteAt(Struct, frozen=True, omit_defaults=True):
     """A site by its name."""
 
     site: str = ""
 
 
-class AdTaken(Struct):
+class AdTaken(Struct, frozen=True):
     """An ad that was stored, until when it counts, and why the gate is shut with it ('': it is open)."""
 
     site: str
@@ -48,7 +48,7 @@ class AdTaken(Struct):
     shut: str
 
 
-class PlanGatesBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class PlanGatesBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Attributes that sites would advertise, as expressions, by site and name. `limit`: rows of each list."""
 
     gates: Annotated[dict[Name, _Attributes], Meta(min_length=1, max_length=1_000)]
@@ -58,7 +58,7 @@ class PlanGatesBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
 _Counted = int | float | None
 
 
-class AdNumbers(Struct, omit_defaults=True):
+class AdNumbers(Struct, frozen=True, omit_defaults=True):
     """The limits and counts of an ad; null for what it does not publish as a number."""
 
     max_jobs: _Counted = None
@@ -69,7 +69,7 @@ class AdNumbers(Struct, omit_defaults=True):
     current_pending_jobs: _Counted = None
 
 
-class AdEntry(Struct, kw_only=True):
+class AdEntry(Struct, frozen=True, kw_only=True):
     """An ad as it is remembered for a day. `stamps`: how many of our pilots the site counted; `others`: jobs of others, if
     it has no PilotStamps.
     """
@@ -82,7 +82,7 @@ class AdEntry(Struct, kw_only=True):
     others: int | None = None
 
 
-class SiteAdRow(AdEntry, kw_only=True):
+class SiteAdRow(AdEntry, frozen=True, kw_only=True):
     """The newest ad of a site. `is_too_old`: it counts no more, and the gate is shut."""
 
     site: str
@@ -90,13 +90,13 @@ class SiteAdRow(AdEntry, kw_only=True):
     is_too_old: bool
 
 
-class SiteAds(Page):
+class SiteAds(Page, frozen=True):
     """The newest ad of each site that has advertised, by site."""
 
     ads: list[SiteAdRow]
 
 
-class GateInFull(Struct, kw_only=True):
+class GateInFull(Struct, frozen=True, kw_only=True):
     """The gate of a site. Without an `ad` it is open, and only the configured limits hold. `shut`: why it takes nothing
     now, '' if it does. `values`: its attributes with what was matched since the ad. `matched`: pilots that the ad does not
     show; `pilots`: all that live. `room`: how many more it takes, at most 10,000. `day`: its ads of the last day, the newest

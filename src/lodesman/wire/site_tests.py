@@ -15,19 +15,19 @@ CheckName = Literal[
 Result = Literal["ok", "failed", "unknown"]
 
 
-class SiteTestBody(OpenSiteBody, kw_only=True):
+class SiteTestBody(OpenSiteBody, frozen=True, kw_only=True):
     """A site, CE or queue to test: by names, or by `path`. Each test job may wait and run for `seconds`."""
 
     seconds: Annotated[float, Meta(ge=1, le=86_400)] = 300.0
 
 
-class SiteTestAt(Struct):
+class SiteTestAt(Struct, frozen=True):
     """A test by its name."""
 
     test: str
 
 
-class SiteCheck(Place):
+class SiteCheck(Place, frozen=True):
     """One check of a queue; `seconds`: what it took. `detail`: what was found, or what is wrong and what to do."""
 
     check: CheckName
@@ -36,7 +36,7 @@ class SiteCheck(Place):
     detail: str
 
 
-class SiteTest(Struct, kw_only=True):
+class SiteTest(Struct, frozen=True, kw_only=True):
     """A test of what `path` names, by the name `test`. `doing`: what goes on, by queue. `left_out`: queues that are not
     tested because there are too many. A test that is not asked about for some time is stopped.
     """

@@ -11,7 +11,7 @@ from lodesman.wire.nodes import Place, Scalar
 from lodesman.wire.vocabulary import Kind, MainReason
 
 
-class TaskQueueFacts(Struct):
+class TaskQueueFacts(Struct, frozen=True):
     """What the jobs of one task queue have in common; empty lists and texts ask for nothing. `submission_pools`: of the
     director; `submit_pool`: that of its Requirements. `at_most`: how many jobs of the `submission` run at once; 0: any.
     """
@@ -44,7 +44,7 @@ class TaskQueueFacts(Struct):
     submission: int
 
 
-class TaskQueueRow(TaskQueueFacts):
+class TaskQueueRow(TaskQueueFacts, frozen=True):
     """A task queue. `main_reason` and `detail` hold `since` then; None until judged."""
 
     id: int
@@ -56,13 +56,13 @@ class TaskQueueRow(TaskQueueFacts):
     since: float | None
 
 
-class TaskQueueList(Page):
+class TaskQueueList(Page, frozen=True):
     """Task queues with jobs, the fullest first."""
 
     task_queues: list[TaskQueueRow]
 
 
-class WaitingFor(Struct):
+class WaitingFor(Struct, frozen=True):
     """Jobs and task queues with one pending reason, `since` the first of them; `detail`: what stops most."""
 
     reason: MainReason
@@ -73,7 +73,7 @@ class WaitingFor(Struct):
     since: float
 
 
-class WaitingReasons(Struct):
+class WaitingReasons(Struct, frozen=True):
     """Why jobs wait, most jobs first, judged `at` that time from facts of `facts_at`; None: not yet."""
 
     at: float | None
@@ -81,13 +81,13 @@ class WaitingReasons(Struct):
     reasons: list[WaitingFor]
 
 
-class ServedQueue(Place):
+class ServedQueue(Place, frozen=True):
     """A CE queue and the SubmitPools that it serves."""
 
     pools: list[str]
 
 
-class PoolsOfQueues(Struct):
+class PoolsOfQueues(Struct, frozen=True):
     """SubmitPools by CE queue, as of the pass number `pass`."""
 
     number: int = field(name="pass")
@@ -95,7 +95,7 @@ class PoolsOfQueues(Struct):
     queues: list[ServedQueue]
 
 
-class Required(Struct):
+class Required(Struct, frozen=True):
     """What one Requirement asks of a parameter of this kind, in `unit`: any of the values `wanted`."""
 
     kind: Kind
@@ -103,7 +103,7 @@ class Required(Struct):
     wanted: list[Scalar]
 
 
-class PoolJobs(Struct):
+class PoolJobs(Struct, frozen=True):
     """Jobs that need a SubmitPool."""
 
     waiting: int
@@ -111,7 +111,7 @@ class PoolJobs(Struct):
     running: int
 
 
-class Pool(Struct):
+class Pool(Struct, frozen=True):
     """A SubmitPool, its requirements by parameter, its `queues` (None before a pass). `unused_since` None: jobs need it."""
 
     id: str
@@ -124,7 +124,7 @@ class Pool(Struct):
     jobs: PoolJobs
 
 
-class PoolPass(Struct):
+class PoolPass(Struct, frozen=True):
     """A pass over all SubmitPools; task queues `held` and `released`, since their queues changed."""
 
     id: int
@@ -137,14 +137,14 @@ class PoolPass(Struct):
     seconds: float
 
 
-class PoolInFull(Pool):
+class PoolInFull(Pool, frozen=True):
     """A SubmitPool with the queues that serve it, and the last passes, the newest first."""
 
     served_by: list[Place]
     passes: list[PoolPass]
 
 
-class Pools(Page):
+class Pools(Page, frozen=True):
     """SubmitPools, those that most jobs need first, of `total`."""
 
     pools: list[Pool]

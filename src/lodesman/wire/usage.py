@@ -20,7 +20,7 @@ OK: Final = "ok"
 _Second = Annotated[int, Meta(ge=0, le=253_402_300_799)]
 
 
-class UsageQuery(Struct, omit_defaults=True):
+class UsageQuery(Struct, frozen=True, omit_defaults=True):
     """The days (UTC) from that of `since` to that of `until`, UNIX seconds; 0: the last seven days, and until now."""
 
     by: UsageBy = "group"
@@ -28,7 +28,7 @@ class UsageQuery(Struct, omit_defaults=True):
     until: _Second = 0
 
 
-class PilotHoursQuery(Struct, omit_defaults=True):
+class PilotHoursQuery(Struct, frozen=True, omit_defaults=True):
     """The days as of `UsageQuery`. `by`: `queue` is SITE/CE/QUEUE."""
 
     by: PilotHoursBy = "site"
@@ -43,7 +43,7 @@ class UsageDays(NamedTuple):
     last: int
 
 
-class UsedBy(Struct, kw_only=True):
+class UsedBy(Struct, frozen=True, kw_only=True):
     """What attempts used that ended in these days. `name` '': of all users that the caller may not know (`others`); by class
     or job-group, of jobs without one, and `unknown` or `(unknown)` of those where it was not kept. `vo` '': of any.
 
@@ -65,7 +65,7 @@ class UsedBy(Struct, kw_only=True):
     others: bool | UnsetType = UNSET
 
 
-class UsageOfDays(Struct, kw_only=True):
+class UsageOfDays(Struct, frozen=True, kw_only=True):
     """Who used most comes first. Whole days, from the beginning of the first to the end of the last, UNIX seconds."""
 
     by: UsageBy
@@ -74,7 +74,7 @@ class UsageOfDays(Struct, kw_only=True):
     rows: list[UsedBy]
 
 
-class HeldBy(Struct, kw_only=True):
+class HeldBy(Struct, frozen=True, kw_only=True):
     """What pilots held in these days: their cores from when each joined (of one that never did, was seen to run) to its end,
     or until now. `name` '': of pilots that serve all groups. `used`: what payloads held of that; `idle`: the rest.
 
@@ -93,7 +93,7 @@ class HeldBy(Struct, kw_only=True):
     unknown_ends: int
 
 
-class HeldOfDays(Struct, kw_only=True):
+class HeldOfDays(Struct, frozen=True, kw_only=True):
     """Who held most comes first. Whole days as `UsageOfDays`, up to now. `purged`: some pilots that ended before that time
     are not there any more (UNIX seconds; 0: all are).
     """

@@ -11,7 +11,7 @@ from lodesman.wire.requests import AccountBody, Sent, Text
 MOST_IMPORTED: Final = 1_000
 
 
-class ImportUsersBody(Sent):
+class ImportUsersBody(Sent, frozen=True):
     """Users to make, all or none. `update`: those who are there otherwise are changed. `dry_run`: nothing is changed."""
 
     users: Annotated[list[AccountBody], Meta(min_length=1, max_length=MOST_IMPORTED)]
@@ -19,14 +19,14 @@ class ImportUsersBody(Sent):
     dry_run: bool = False
 
 
-class RemoveUserBody(Sent):
+class RemoveUserBody(Sent, frozen=True):
     """A user to remove. `dry_run`: nothing is changed."""
 
     name: Text
     dry_run: bool = False
 
 
-class UserRemoved(Struct, kw_only=True):
+class UserRemoved(Struct, frozen=True, kw_only=True):
     """A user who was removed, or would be: the `tokens` that end, the jobs that have not ended by state, if these refuse it,
     and what stays: jobs that ended, and input files.
     """
@@ -39,14 +39,14 @@ class UserRemoved(Struct, kw_only=True):
     dry_run: bool
 
 
-class ImportedUser(Struct):
+class ImportedUser(Struct, frozen=True):
     """A user of a list: made, changed, or there already as the list says."""
 
     name: str
     change: Literal["new", "changed", "same"]
 
 
-class ImportedUsers(Struct):
+class ImportedUsers(Struct, frozen=True):
     """The users of a list, in its order."""
 
     users: list[ImportedUser]

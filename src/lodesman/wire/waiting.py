@@ -17,7 +17,7 @@ _Seconds = Annotated[int, Meta(ge=0, le=LONGEST_WAIT)]
 _Ended = Annotated[int, Meta(ge=0, le=MOST_ENDED)]
 
 
-class WaitQuery(Struct, omit_defaults=True):
+class WaitQuery(Struct, frozen=True, omit_defaults=True):
     """`jobs`: `12,15,20-22`, at most 1,000 jobs or ranges. Answered when all of them have ended (`any`: one of them; `held`:
     jobs that are Held count, too), when one becomes Held, and at the latest after `seconds`. `limit`: of the jobs that the
     answer names.
@@ -30,13 +30,13 @@ class WaitQuery(Struct, omit_defaults=True):
     limit: _Ended = 100
 
 
-class EventsQuery(Struct, omit_defaults=True):
+class EventsQuery(Struct, frozen=True, omit_defaults=True):
     """`jobs`: as of `WaitQuery`."""
 
     jobs: str = ""
 
 
-class EndedJob(Struct):
+class EndedJob(Struct, frozen=True):
     """A job that has ended, with what its last attempt said; `ended_at` in UNIX seconds."""
 
     id: int
@@ -47,7 +47,7 @@ class EndedJob(Struct):
     cause: str | None = None
 
 
-class Waited(Struct):
+class Waited(Struct, frozen=True):
     """How the jobs that the caller may see stand, by state. `over`: what was waited for has come. `left`: jobs that have not
     ended. `unknown`: jobs that were purged, so that it is not known how they ended. `failed`: the Failed job with the lowest
     id; `jobs`: those that ended, the lowest ids first, and `more` of them. Both are given when the wait is over.
@@ -62,7 +62,7 @@ class Waited(Struct):
     more: bool = False
 
 
-class JobStates(Struct):
+class JobStates(Struct, frozen=True):
     """The data of the events `states`, which comes first, and `resync`: changes were left out, and this is how the jobs
     stand now, by state.
     """
@@ -72,7 +72,7 @@ class JobStates(Struct):
     unknown: int = 0
 
 
-class StreamEnded(Struct):
+class StreamEnded(Struct, frozen=True):
     """The data of the event `end`, the last one of a stream that ends before its time: the `code` of an error, and why. With
     the code `unavailable` to ask again shows what the caller may see now; with another one it is of no use.
     """
@@ -82,7 +82,7 @@ class StreamEnded(Struct):
     hint: str = ""
 
 
-class StateChanged(Struct):
+class StateChanged(Struct, frozen=True):
     """The data of an event `change`: the jobs from `first` to `last` went from state `old` to `new`."""
 
     first: int

@@ -15,7 +15,7 @@ Verdict = Literal["never", "not now", "now"]
 _Age = float | None | UnsetType
 
 
-class Step(Struct):
+class Step(Struct, frozen=True):
     """One step of an explanation. `holds`: it is not in the way; None: unknown. `age_seconds` of its facts."""
 
     step: str
@@ -24,14 +24,14 @@ class Step(Struct):
     age_seconds: _Age = UNSET
 
 
-class Option(Struct):
+class Option(Struct, frozen=True):
     """A value that would do instead, and in how many CE queues."""
 
     value: Value
     queues: int
 
 
-class JobChangeStep(Struct):
+class JobChangeStep(Struct, frozen=True):
     """One attribute to change; `instead` None: leave it out, or unknown. A numeric option admits those before it, too."""
 
     criterion: str
@@ -41,13 +41,13 @@ class JobChangeStep(Struct):
     options: list[Option]
 
 
-class ExampleQueue(Place):
+class ExampleQueue(Place, frozen=True):
     """A CE queue, and all that it has against the job."""
 
     reasons: list[str]
 
 
-class JobChange(Struct):
+class JobChange(Struct, frozen=True):
     """A change of these attributes of a job that would admit `queues` CE queues, the `example` among them."""
 
     change: list[str]
@@ -57,7 +57,7 @@ class JobChange(Struct):
     example: ExampleQueue
 
 
-class QueuesForJob(Struct):
+class QueuesForJob(Struct, frozen=True):
     """Of `total` CE queues open to its VO `eligible` can run a job; if none can, the smallest changes of the job."""
 
     total: int
@@ -66,7 +66,7 @@ class QueuesForJob(Struct):
     nearest: list[JobChange]
 
 
-class Holding(Struct):
+class Holding(Struct, frozen=True):
     """Who holds a job, for how many seconds: a user or an administrator (`name`, if kept), or no queue could run it."""
 
     limit: Literal["held"]
@@ -76,7 +76,7 @@ class Holding(Struct):
     seconds: float
 
 
-class ClosedGate(Struct):
+class ClosedGate(Struct, frozen=True):
     """A limit that closes eligible CE queues to pilots; age and source of the oldest load used there, None: unknown."""
 
     gate: str
@@ -87,7 +87,7 @@ class ClosedGate(Struct):
     load_source: str | None
 
 
-class JobStep(Step):
+class JobStep(Step, frozen=True):
     """One step on the way from a job to a pilot.
 
     `queues`: configured CE queues (access), those that serve its SubmitPool, `pool` (submit_pool), those that are
@@ -113,7 +113,7 @@ class JobStep(Step):
     more: int | UnsetType = UNSET
 
 
-class QueuePosition(Struct):
+class QueuePosition(Struct, frozen=True):
     """`waiting` jobs of a task queue, `ahead` of them before a job, and others if `more_ahead`."""
 
     waiting: int
@@ -121,13 +121,13 @@ class QueuePosition(Struct):
     more_ahead: bool
 
 
-class JobPosition(QueuePosition):
+class JobPosition(QueuePosition, frozen=True):
     """The task queue of a job, and its position there."""
 
     id: int
 
 
-class JobShare(Struct):
+class JobShare(Struct, frozen=True):
     """The `part` of the job starts that the group gets, with its share of the sum `of` all competing groups; None: what
     they leave. `in_its_queues`: only groups that compete for the same queues count.
     """
@@ -153,7 +153,7 @@ class StartEstimate(Struct, frozen=True):
     job_seconds: float | None = None
 
 
-class JobTurn(Struct):
+class JobTurn(Struct, frozen=True):
     """About how many jobs start `before` it, in all; the starts that its task queue gets within a minute (`soon`); known
     slots of the queues that can run it, and how many are free; when it starts, None: unknown.
     """
@@ -191,7 +191,7 @@ class JobPilots(Struct, frozen=True):
         return bool(self.usable_idle or self.usable_busy or self.usable_waiting)
 
 
-class JobDirector(Struct):
+class JobDirector(Struct, frozen=True):
     """The director's last decision for its task queue; `room` None: no recent one. An iteration decides nothing if no job
     waits.
     """
@@ -202,7 +202,7 @@ class JobDirector(Struct):
     room: int | None
 
 
-class JobAges(Struct):
+class JobAges(Struct, frozen=True):
     """The age of each fact in seconds; None: not known, or not needed."""
 
     configuration: float | None
@@ -213,7 +213,7 @@ class JobAges(Struct):
     load: float | None
 
 
-class JobExplained(Struct):
+class JobExplained(Struct, frozen=True):
     """Why a job waits, who can change that, and the whole chain to a pilot."""
 
     verdict: Verdict
@@ -229,7 +229,7 @@ class JobExplained(Struct):
     ages: JobAges
 
 
-class QueueForJob(Place):
+class QueueForJob(Place, frozen=True):
     """What the named CE queue has against the job. `room` for pilots, None if unknown; `gate`: why there is none."""
 
     eligible: bool
@@ -239,7 +239,7 @@ class QueueForJob(Place):
     gate: str
 
 
-class JobWaits(JobExplained):
+class JobWaits(JobExplained, frozen=True):
     """Why a job waits, or is Held; `reason`: the one given when it came into its state."""
 
     id: int
@@ -249,7 +249,7 @@ class JobWaits(JobExplained):
     queue: QueueForJob | UnsetType = UNSET
 
 
-class JobWaitsNot(Struct):
+class JobWaitsNot(Struct, frozen=True):
     """The state of a job that does not wait."""
 
     id: int

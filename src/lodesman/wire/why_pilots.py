@@ -13,21 +13,21 @@ from lodesman.wire.vocabulary import FreeBy, PilotVerdict
 from lodesman.wire.why_jobs import Step
 
 
-class TaskQueuesExcluded(Struct):
+class TaskQueuesExcluded(Struct, frozen=True):
     """How many task queues one criterion excludes, whatever the others say."""
 
     criterion: str
     task_queues: int
 
 
-class ResourceOption(Struct):
+class ResourceOption(Struct, frozen=True):
     """A value that would do instead, and for how many task queues."""
 
     value: int | str
     task_queues: int
 
 
-class ResourceChangeStep(Struct):
+class ResourceChangeStep(Struct, frozen=True):
     """A value that a resource would have to offer. A numeric option admits the task queues before it, too."""
 
     criterion: str
@@ -36,7 +36,7 @@ class ResourceChangeStep(Struct):
     options: list[ResourceOption]
 
 
-class ExampleTaskQueue(Struct):
+class ExampleTaskQueue(Struct, frozen=True):
     """A task queue, and all that it has against the resource."""
 
     task_queue: int
@@ -45,7 +45,7 @@ class ExampleTaskQueue(Struct):
     reasons: list[str]
 
 
-class ResourceChange(Struct):
+class ResourceChange(Struct, frozen=True):
     """A change of a resource that would admit these task queues and jobs; the `example` is the fullest of them."""
 
     change: list[str]
@@ -56,7 +56,7 @@ class ResourceChange(Struct):
     example: ExampleTaskQueue
 
 
-class Work(Struct):
+class Work(Struct, frozen=True):
     """Task queues with waiting jobs compared with a resource: those that fit, exclusions, the smallest changes."""
 
     task_queues: int
@@ -67,14 +67,14 @@ class Work(Struct):
     nearest: list[ResourceChange]
 
 
-class FullLimit(Struct):
+class FullLimit(Struct, frozen=True):
     """A limit, and how many fitting task queues it keeps from a pilot."""
 
     limit: str
     task_queues: int
 
 
-class GroupDrawn(Struct):
+class GroupDrawn(Struct, frozen=True):
     """A group with fitting task queues, and its share."""
 
     group: str
@@ -82,7 +82,7 @@ class GroupDrawn(Struct):
     task_queues: int
 
 
-class PilotStep(Step):
+class PilotStep(Step, frozen=True):
     """One step on the way from a pilot to a job.
 
     `count`: SubmitPools that its queue serves (submit_pools). `task_queues` of its VO have jobs (waiting), `eligible`
@@ -109,7 +109,7 @@ class Amounts(Struct, frozen=True):
     norm_cpu_seconds: int | None
 
 
-class PilotOffer(Place):
+class PilotOffer(Place, frozen=True):
     """The request of its next claim: the `whole` offer, and what is `free`. `groups`, `job_types` None: all; `job_classes`
     None: all, and jobs without a class.
     """
@@ -132,7 +132,7 @@ class PilotOffer(Place):
     free_by: FreeBy
 
 
-class PilotAsked(Struct):
+class PilotAsked(Struct, frozen=True):
     """When it last asked, for how many jobs; how long it has waited in a long poll. None: it has not."""
 
     seconds_ago: float | None
@@ -140,7 +140,7 @@ class PilotAsked(Struct):
     waits_seconds: float | None
 
 
-class PilotChances(Struct):
+class PilotChances(Struct, frozen=True):
     """Its chances now: task queues with jobs of its VO, elsewhere, eligible, `limited` by limit; some SubmitPools."""
 
     task_queues: int
@@ -151,7 +151,7 @@ class PilotChances(Struct):
     first_submit_pools: list[str]
 
 
-class PilotAges(Struct):
+class PilotAges(Struct, frozen=True):
     """The age of each fact in seconds; None: not known."""
 
     now: float

@@ -12,7 +12,7 @@ from lodesman.wire.why_jobs import JobDirector, Step, Verdict
 from lodesman.wire.why_pilots import Work
 
 
-class Demanded(Struct):
+class Demanded(Struct, frozen=True):
     """Task queues by what the last iteration did for them: new, supplied, without submission pool, asked, not drawn."""
 
     new: int | UnsetType = UNSET
@@ -22,7 +22,7 @@ class Demanded(Struct):
     not_drawn: int | UnsetType = UNSET
 
 
-class QueueStep(Step):
+class QueueStep(Step, frozen=True):
     """One step on the way from a job to a pilot in a CE queue.
 
     `count`: SubmitPools that it serves (submit_pools). `demand`: of the task queues that concern it (director).
@@ -38,7 +38,7 @@ class QueueStep(Step):
     closings: list[Closing] | UnsetType = UNSET
 
 
-class QueueClamp(Struct):
+class QueueClamp(Struct, frozen=True):
     """What took pilots away: `before` came in, at most `limit` were allowed, `after` went on."""
 
     clamp: ClampName
@@ -48,7 +48,7 @@ class QueueClamp(Struct):
     text: str
 
 
-class QueueDirector(JobDirector):
+class QueueDirector(JobDirector, frozen=True):
     """The director's last iteration for the queue: pilots wanted, room for them, placed. None: not considered, or not
     recently. `lines`: the arithmetic of the fullest task queue that fits.
     """
@@ -120,7 +120,7 @@ class QueueGate(Struct, frozen=True):
     submission_pools: list[QueueSubmissionPool]
 
 
-class SentPilot(Struct):
+class SentPilot(Struct, frozen=True):
     """A pilot that was sent there recently. `ordered`: to leave, by the server or an administrator."""
 
     id: int
@@ -135,7 +135,7 @@ class SentPilot(Struct):
     ordered: bool = False
 
 
-class QueueAges(Struct):
+class QueueAges(Struct, frozen=True):
     """The age of each fact in seconds; None: not known."""
 
     work: float
@@ -143,7 +143,7 @@ class QueueAges(Struct):
     gate: float | None
 
 
-class QueueExplained(Place):
+class QueueExplained(Place, frozen=True):
     """Why no pilots are sent to a CE queue for a VO, or that they are, and who can change that. `work` None: the VO may
     not use it. `gate` None: unknown now. `lately`: the last pilots sent, the newest first.
     """

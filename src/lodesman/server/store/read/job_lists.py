@@ -60,7 +60,7 @@ _HOLES = """SELECT start, stop, state, reason, at, admin_held FROM hole
 WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"""
 
 
-class JobQuery(JobsQuery, kw_only=True):
+class JobQuery(JobsQuery, frozen=True, kw_only=True):
     """What a user asks for, at most `limit` jobs, in some `states`. `sight`: what the user may see."""
 
     sight: Sight = EVERYTHING
