@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from lodesman.user.cli.origin import source_commit
 
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)")
@@ -90,17 +93,31 @@ def test_the_changelog_knows_this_version(root):
     assert newest == "Unreleased" or f'__version__ = "{newest}"' in package
 
 
+def build(tree: Path, kind: str, place: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(place)]
+    subprocess.run(command, cwd=tree, check=True, capture_output=True, timeout=120)
+    (made,) = place.iterdir()
+    return made
+
+
 @pytest.mark.slow
-def test_the_wheel_holds_every_file_and_the_command(root, tmp_path):
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(command, cwd=root, check=True, capture_output=True, timeout=120)
-    (wheel,) = tmp_path.glob("*.whl")
+def test_the_wheel_holds_every_file_the_command_and_the_commit(root, tmp_path):
+    """One that is built from the source package is the same."""
+    wheel = build(root, "wheel", tmp_path / "wheel")
+    commit = source_commit(root / "src" / "lodesman")
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
         (entry_points,) = (name for name in inside if name.endswith("entry_points.txt"))
         assert "lode = lodesman.user.cli:main" in archive.read(entry_points).decode()
+        noted = archive.read("lodesman/commit.txt").decode() if commit else ""
+    assert noted.strip() == commit
     source = root / "src"
     files = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
     files = {name for name in files if "__pycache__" not in name}
     assert files - inside == set()
     assert any(name.endswith("licenses/LICENSE") for name in inside)
+    assert not (source / "lodesman" / "commit.txt").exists()
+    with tarfile.open(build(root, "sdist", tmp_path / "sdist")) as sources:
+        sources.extractall(tmp_path / "tree", filter="data")
+    (tree,) = (tmp_path / "tree").iterdir()
+    assert build(tree, "wheel", tmp_path / "again").read_bytes() == wheel.read_bytes()

@@ -127,10 +127,25 @@ def _give_examples(command: click.Command, path: tuple[str, ...]) -> None:
         command.epilog = "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
 
 
+def _say_version(context: click.Context, _option: click.Parameter, wanted: bool, /) -> None:
+    if wanted and not context.resilient_parsing:
+        from lodesman.user.cli.origin import version_text
+
+        click.echo(f"lode {version_text(__version__, Path(__file__).parents[2])}")
+        context.exit()
+
+
 @click.group(
     cls=_Sections, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
-@click.version_option(__version__, prog_name="lode", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_say_version,
+    help="Show the version and the commit of the sources, and exit.",
+)
 @click.option(
     "--server",
     metavar="URL",

@@ -1,0 +1,55 @@
+"""Which commit of the sources this program is. scripts/build_commit.py runs this file without the package."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+NOTE = "commit.txt"
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_SHOWN = 12
+
+
+def version_text(version: str, package: Path) -> str:
+    """The version, with the commit of the sources if it is known."""
+    commit = source_commit(package)
+    return f"{version} (commit {commit[:_SHOWN]})" if commit else version
+
+
+def source_commit(package: Path) -> str:
+    """The commit of the sources in this folder of the package; '' if it is not known. Changes on top of it are not seen.
+
+    What was built has a note of it: a wheel in the package, a source package beside its project file. In a checkout git's
+    files say it; git itself is not run. A checkout is known by its project file: what was installed in another repository
+    does not take the commit of that one.
+    """
+    found = _read(package / NOTE)
+    if not found and package.parent.name == "src":
+        root = package.parents[1]
+        if 'name = "lodesman"' in _read(root / "pyproject.toml"):
+            found = _read(root / NOTE) or _checked_out(root)
+    return found if _COMMIT.fullmatch(found) else ""
+
+
+def _checked_out(root: Path) -> str:
+    folder = root / ".git"
+    if not folder.is_dir():  # of a second work tree; it names the place
+        folder = root / _read(folder).removeprefix("gitdir: ")
+    head = _read(folder / "HEAD")
+    if not head.startswith("ref: "):
+        return head
+    name = head.removeprefix("ref: ")
+    branches = folder / (_read(folder / "commondir") or ".")
+    return _read(branches / name) or _packed(_read(branches / "packed-refs"), name)
+
+
+def _packed(refs: str, name: str) -> str:
+    found = (line.split(" ") for line in refs.splitlines())
+    return next((words[0] for words in found if words[1:] == [name]), "")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
