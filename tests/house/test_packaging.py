@@ -15,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from lodesman import __version__
 from lodesman.user.cli.origin import source_commit
 
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
@@ -87,10 +88,17 @@ def test_no_file_for_people_or_machines_names_a_package_host(root):
 
 
 def test_the_changelog_knows_this_version(root):
+    """What changed since the newest release stands above it; the first release says what there is, briefly."""
     changes = (root / "CHANGELOG.md").read_text(encoding="utf-8")
-    newest = re.findall(r"^## \[?([^\]\s]+)", changes, re.MULTILINE)[0]
-    package = (root / "src" / "lodesman" / "__init__.py").read_text(encoding="utf-8")
-    assert newest == "Unreleased" or f'__version__ = "{newest}"' in package
+    headings = re.findall(r"^## (.*)$", changes, re.MULTILINE)
+    releases = [
+        match for one in headings if (match := re.fullmatch(r"(\d+\.\d+\.\d+) - \d{4}-\d\d-\d\d", one))
+    ]
+    assert len(releases) == len(headings) - (headings[0] == "Unreleased")
+    assert releases[0][1] == __version__
+    first = changes.partition(f"## {releases[-1][0]}\n")[2].splitlines()
+    assert len(first) < 80
+    assert [line for line in first if len(line) > 125] == []
 
 
 def build(tree: Path, kind: str, place: Path) -> Path:
