@@ -23,7 +23,18 @@ _READERS = ("tests.house", "tests.docs")
 _NO_NOUNS = {"", "src", "lodesman", "__init__"}
 # A change there may touch any test. Their own imports are not followed: what uses a database imports it by itself.
 _FOUNDATIONS = {"tests.conftest", "lodesman"}
-_TEXTS = ("docs/", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "examples/", "scripts/", ".ci/")
+_TEXTS = (
+    "docs/",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "LICENSE",
+    "examples/",
+    "contrib/",
+    "scripts/",
+    ".ci/",
+)
 
 
 def changed_files(since: str = "") -> list[str]:

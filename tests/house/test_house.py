@@ -329,7 +329,10 @@ FIXED_IN_TMP = {
 
 
 def test_nothing_that_is_shipped_has_a_fixed_name_in_tmp(root):
-    places = [root / "demo", *(path for name in ("src", "examples") for path in (root / name).rglob("*"))]
+    places = [
+        root / "demo",
+        *(path for name in ("src", "examples", "contrib") for path in (root / name).rglob("*")),
+    ]
     named = re.compile(rb"(?<![\w}])/tmp\b")
     found = {
         str(path.relative_to(root))
