@@ -191,10 +191,11 @@ def test_check_knows_its_arguments(machine, argument, code):
 
 
 def test_the_scripts_are_programs_and_ci_runs_the_same_check(root):
-    for name in ("demo", "check", ".ci/run", "scripts/prove-bare-debian.sh", "scripts/repeat.sh"):
+    scripts = ("demo", "check", "scripts/prove-bare-debian.sh", "scripts/release.sh", "scripts/repeat.sh")
+    for name in (*scripts, ".ci/run"):
         assert os.access(root / name, os.X_OK), name
     shell = shutil.which("dash") or "sh"
-    for name in ("demo", "check", "scripts/setup.sh", "scripts/prove-bare-debian.sh", "scripts/repeat.sh"):
+    for name in (*scripts, "scripts/setup.sh"):
         subprocess.run([shell, "-n", str(root / name)], check=True, timeout=60)
     commands = (root / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     assert re.fullmatch(r"exec timeout [^;&|]* \./check </dev/null", commands[-1])
