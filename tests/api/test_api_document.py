@@ -35,9 +35,8 @@ from lodesman.server.http import (
     waiting,
 )
 from lodesman.server.http.dispatch import Dispatcher
-from lodesman.server.http.openapi import REFUSALS, document, refusals
+from lodesman.server.http.openapi import BODIES, REFUSALS, document, refusals
 from lodesman.server.http.openapi import described as described_calls
-from lodesman.server.http.openapi_examples import BODIES
 from lodesman.server.http.wire import STATUS
 from lodesman.wire.call import Code
 from lodesman.wire.calls import CALLS

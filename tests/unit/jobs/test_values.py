@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.languages.jobs import values
-from lodesman.languages.jobs.measures import megabytes, seconds
+from lodesman.languages.jobs.attributes import megabytes, seconds
 from lodesman.languages.jobs.values import Mistake, environment
 
 MEMORY = values.whole(0, 1_000)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -11,10 +13,62 @@ from msgspec import Struct
 
 from lodesman.base.errors import InvalidJob, LodesmanError
 from lodesman.languages.jobs import values
-from lodesman.languages.jobs.measures import megabytes, seconds
 from lodesman.languages.jobs.order import on_failure, parents
 from lodesman.languages.jobs.record import PositionMap, shown
 from lodesman.languages.jobs.retries import retry_causes
+from lodesman.languages.jobs.values import Reader, whole
+
+_CLOCK = re.compile(r"(?:([0-9]{1,5})-)?([0-9]{1,5}):([0-5][0-9]):([0-5][0-9])\Z")
+_PARTS = re.compile(r"(?:[0-9]{1,15}(?:\.[0-9]{1,9})?[ ]?[A-Za-z]+[ ]?)+\Z")
+_PART = re.compile(r"([0-9.]+) ?([A-Za-z]+)")
+_TIMES: Final = {
+    word: seconds
+    for seconds, words in (
+        (1, "s sec second seconds"), (60, "m min minute minutes"), (3600, "h hour hours"),
+        (86_400, "d day days"), (604_800, "w week weeks"),
+    )
+    for word in words.split()
+}  # fmt: skip
+_SIZES: Final = {
+    f"{letter}{rest}": Fraction(1024) ** power
+    for power, letter in enumerate("kmgtp", -1)
+    for rest in ("", "b", "ib")
+}
+
+
+def seconds(least: int, most: int) -> Reader:
+    """Whole seconds within bounds, also as a text with units or as DAYS-HOURS:MINUTES:SECONDS (or without days)."""
+    return _measured(least, most, _TIMES)
+
+
+def megabytes(least: int, most: int) -> Reader:
+    """Whole MB within bounds, also as a text with a unit."""
+    return _measured(least, most, _SIZES)
+
+
+def _measured(least: int, most: int, units: Mapping[str, int | Fraction]) -> Reader:
+    plain = whole(least, most)
+
+    def read(value: Any) -> int:
+        found = _amount(value.strip(), units) if isinstance(value, str) else None
+        number: int = plain(value if found is None else found)
+        return number
+
+    return read
+
+
+def _amount(text: str, units: Mapping[str, int | Fraction]) -> int | None:
+    """The number that a text with units is; None for any other text."""
+    if units is _TIMES and (clock := _CLOCK.match(text)):
+        days, hours, minutes, rest = (int(part or 0) for part in clock.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+    if not _PARTS.match(text):
+        return None
+    parts = [(Fraction(number), units.get(unit.lower())) for number, unit in _PART.findall(text)]
+    known = [number * factor for number, factor in parts if factor is not None]
+    is_one = len(parts) == 1 or units is _TIMES
+    return math.ceil(sum(known)) if is_one and len(known) == len(parts) else None
+
 
 _Use = Literal["text", "key", "limit", "fixed"]
 

@@ -15,9 +15,10 @@ from weakref import WeakValueDictionary
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import ResourceConfig
 from lodesman.languages.jobclass import Classes
+from lodesman.languages.jobs.likeness import StepBudget
 from lodesman.server.http.auth import may_touch, own_vo, reads_as
 from lodesman.server.http.metrics import UpkeepFigures
-from lodesman.server.http.searches import Searches
+from lodesman.server.http.wire import Receive, unless_gone
 from lodesman.server.loops.census import BackendWatch
 from lodesman.server.loops.direct import Director
 from lodesman.server.loops.launch import PilotSettings
@@ -29,6 +30,7 @@ from lodesman.server.reads.sites import seen_by
 from lodesman.server.reads.submission_counts import SubmissionCounts
 from lodesman.server.reads.verifying import Verifier
 from lodesman.server.store import Database, Reader, let_go
+from lodesman.server.store.read import job_lists
 from lodesman.server.store.read.jobs import job_by_id, was_given_out
 from lodesman.server.store.readers import is_shared_with
 from lodesman.server.store.shelf import Shelf
@@ -40,6 +42,36 @@ from lodesman.wire.jsv import JsvSection
 from lodesman.wire.server import ConfigurationState
 
 _T = TypeVar("_T")
+
+# Of the threads that read (`CostlyReads`): one is left to plain lists.
+_MOST: Final = 2
+
+
+class Searches:
+    """One at a time for each user, two in all. Belongs to the event loop."""
+
+    def __init__(self) -> None:
+        self._of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._places = asyncio.Semaphore(_MOST)
+
+    async def run(self, user: str, receive: Receive, read: Callable[[StepBudget], Awaitable[_T]]) -> _T:
+        """What `read` returns, which spends the steps of this budget in a thread. Raises Disconnected if the client is gone,
+        and SelectionTooDear.
+        """
+        return await unless_gone(receive, self._run(user, read))
+
+    async def _run(self, user: str, read: Callable[[StepBudget], Awaitable[_T]]) -> _T:
+        async with self._of.setdefault(user, asyncio.Lock()), self._places:
+            budget = StepBudget(job_lists.MOST_STEPS)
+            work = asyncio.ensure_future(read(budget))
+            try:
+                return await asyncio.shield(work)
+            except asyncio.CancelledError:
+                # Its thread is in use until it finds that.
+                budget.end()
+                await asyncio.gather(work, return_exceptions=True)
+                raise
+
 
 # How much longer an expensive snapshot is used than a cheap one.
 _EXPENSIVE: Final = 25.0

@@ -25,9 +25,32 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol
 from lodesman.base.errors import LodesmanError, ServerFault, Unavailable
 from lodesman.languages.jobs.followed import MovedInCommit
 from lodesman.server.store.database import CommitInDoubt, DatabaseGone, Writer
-from lodesman.server.store.doubt import STATE, was_committed
 from lodesman.server.store.statement import ONE
 from lodesman.server.store.transaction import Answer, Transaction
+
+STATE = "SELECT epoch, batch FROM leadership"
+
+
+def was_committed(db: Writer, epoch: int, batch: int, wait: Callable[[Unavailable], None]) -> bool:
+    """Whether batch number `batch` is stored; asked until the database answers, with `wait` in between.
+
+    A new connection has the lock of the writer, so the old session is over, whichever way. Raises DatabaseGone if another
+    server has begun: then it is not known.
+    """
+    while True:
+        try:
+            db.begin()
+            now, stored = db.only(STATE)
+            db.roll_back()
+        except DatabaseGone:
+            raise
+        except Unavailable as away:
+            wait(away)
+            continue
+        if now != epoch:
+            raise DatabaseGone("Another server took over this database.", hint="Stop one of the two.")
+        return bool(stored >= batch)
+
 
 log = logging.getLogger(__name__)
 

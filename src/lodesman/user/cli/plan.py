@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -15,8 +16,7 @@ from lodesman.user.cli.arguments import Parsed, limit_option
 from lodesman.user.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
 from lodesman.user.cli.faults import FAILED
 from lodesman.user.cli.job_command import JobCommand
-from lodesman.user.cli.plan_gates import GateChange, gate_change, plan_gates
-from lodesman.user.cli.plan_resources import both, percents, plan_resources
+from lodesman.user.cli.plan_resources import both, percents, plan_resources, show_director
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, note_all, patience, say, show_table, state
 from lodesman.user.cli.why import show_explained, show_suggestions, show_verdict
@@ -24,7 +24,37 @@ from lodesman.user.cli.words import counted, joined, plain
 from lodesman.wire import calls
 from lodesman.wire.plans import JobPlan, PlannedCohort, SharedPlaces, WaitingGroup
 from lodesman.wire.requests import PlanSharesBody
+from lodesman.wire.site_ads import PlanGatesBody
 from lodesman.wire.vocabulary import FORMS
+
+_GATE: Final = re.compile(r"(?P<site>.+?):(?P<name>[A-Za-z_]\w*)=(?P<text>.+)", re.DOTALL)
+
+
+class GateChange(NamedTuple):
+    """An attribute that a site is taken to advertise, with its expression."""
+
+    site: str
+    name: str
+    text: str
+
+
+def gate_change(word: str) -> GateChange:
+    """SITE:ATTRIBUTE=EXPRESSION. Raises ValueError for anything else."""
+    found = _GATE.fullmatch(word)
+    if found is None:
+        raise ValueError(f"{word[:60]!r} is not SITE:ATTRIBUTE=EXPRESSION, as North:MaxJobs=200.")
+    return GateChange(found["site"], found["name"], found["text"])
+
+
+def plan_gates(session: Session, gates: Iterable[GateChange], limit: int) -> None:
+    """Show the next iteration of the director as sites advertise themselves, and with these attributes instead."""
+    asked: dict[str, dict[str, str]] = {}
+    for one in gates:
+        asked.setdefault(one.site, {})[one.name] = one.text
+    with patience("The server works out two iterations of the director."):
+        answer = session.answer(calls.PLAN_GATES, body=PlanGatesBody(asked, limit=limit))
+    show_director(answer)
+
 
 _FEW = 5
 _COHORTS = ("members", ">jobs", "verdict", ">queues", ">of", ">task queue", ">waiting there")
