@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import starmap
 from math import inf
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from lodesman.base.errors import LodesmanError, Unauthorized, Unavailable
 from lodesman.decide.explain.verdict import span
@@ -50,6 +50,7 @@ from lodesman.wire.server import ConfigurationState
 from lodesman.wire.service import Suspects
 from lodesman.wire.vocabulary import Waking
 
+_R = TypeVar("_R")
 log = logging.getLogger(__name__)
 
 # Of the hash of a token, in the audit trail.
@@ -153,7 +154,7 @@ class Core:
         self.clock_watch = ClockWatch()
         self._inhabited: dict[frozenset[QueueId], tuple[float, frozenset[ResourceRequest]]] = {}
         self._asking = Lock()
-        self._together: list[tuple[Command, Answer]] = []
+        self._together: list[tuple[Command[Any], Answer]] = []
 
     @property
     def readers(self) -> tuple[Reader, ...]:
@@ -305,11 +306,11 @@ class Core:
             with suppress(LodesmanError):
                 await self.command(Change(note_all, notes))
 
-    async def command(self, command: Command, *, together: bool = False) -> Any:
+    async def command(self, command: Command[_R], *, together: bool = False) -> _R:
         """Post a command and wait for its answer; `together`: as by `post_together`. Raises the LodesmanError that refused
         it.
         """
-        waiter: asyncio.Future[Any] = self._loop.create_future()
+        waiter: asyncio.Future[_R] = self._loop.create_future()
 
         def answer(result: Any) -> None:
             if waiter.done():
@@ -322,7 +323,7 @@ class Core:
         (self.post_together if together else self.journal.post)(command, answer)
         return await waiter
 
-    def post_together(self, command: Command, answer: Answer) -> None:
+    def post_together(self, command: Command[Any], answer: Answer) -> None:
         """Post with all of this turn of the loop: they share a commit. `answer` may get Unavailable."""
         if not self._together:
             self._loop.call_soon(self.post_all)

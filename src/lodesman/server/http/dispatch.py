@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 _Q = TypeVar("_Q")
 _B = TypeVar("_B")
 _A = TypeVar("_A")
+_R = TypeVar("_R")
 _S = TypeVar("_S")
 
 _ENCODER = msgspec.json.Encoder()
@@ -59,7 +60,9 @@ class Request(Generic[_Q, _B]):
     scope: Scope
     receive: Receive
 
-    def audited(self, command: Command, action: AuditAction, subject: str, detail: str = "") -> Audited:
+    def audited(
+        self, command: Command[_R], action: AuditAction, subject: str, detail: str = ""
+    ) -> Audited[_R]:
         """A command that the audit trail names: who asked for it, and from where."""
         return Audited(
             command, AuditNote(action, subject, self.who.name, origin_of(self.scope), detail=detail)

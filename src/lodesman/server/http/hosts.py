@@ -30,7 +30,7 @@ async def _change(core: Core, changed: Sequence[HostState], *notes: AuditNote, f
     gate.take(changed)
     shut = {host for host, record in changed if record is not None and record.shut}
     pilots = [one.id for one in core.sessions.values() if one.host in shut] if shut else []
-    command: Command = Change(set_hosts, core.live, changed, pilots, forget=forget)
+    command: Command[None] = Change(set_hosts, core.live, changed, pilots, forget=forget)
     for note in notes:
         command = Audited(command, note)
     core.post_all()

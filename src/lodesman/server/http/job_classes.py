@@ -127,7 +127,7 @@ async def _set_classes(core: Core, request: Request[Nothing, ClassTextBody]) -> 
             before, body.text, by, how, groups=groups, meaningless=_MEANINGLESS, problem=problem
         )
 
-    def command(found: ClassEdit) -> Command | None:
+    def command(found: ClassEdit) -> Command[object] | None:
         if found.faults:
             raise one_error(found.faults)
         if body.trial:
@@ -175,7 +175,7 @@ async def use_configuration(core: Core, vocabulary: Vocabulary, section: JobClas
 
 
 async def _agreed(
-    core: Core, edit: Callable[[Classes], ClassEdit], command: Callable[[ClassEdit], Command | None]
+    core: Core, edit: Callable[[Classes], ClassEdit], command: Callable[[ClassEdit], Command[object] | None]
 ) -> ClassEdit:
     """What is judged beside the loop and the writer, and stored if nothing changed meanwhile; else again."""
     async with core.one_edit:

@@ -85,7 +85,7 @@ async def _resources(core: Core, _request: Request[Nothing, Nothing]) -> QuotaRe
     ])  # fmt: skip
 
 
-async def follow(core: Core, change: Command) -> None:
+async def follow(core: Core, change: Command[object]) -> None:
     """Make a change of rules; it answers when they are in use. Raises as the change."""
     are_used = await core.command(change)
     while are_used is False:

@@ -320,7 +320,9 @@ def _done(_answer: Any) -> Nothing:
 
 
 def _posts(
-    call: Call[Nothing, _B, _A], command: Callable[[Core, _B], Command], answer: Callable[[Any], Any] = _done
+    call: Call[Nothing, _B, _A],
+    command: Callable[[Core, _B], Command[Any]],
+    answer: Callable[[Any], Any] = _done,
 ) -> Endpoint[Core]:
     """A call that posts one command; `answer` makes the answer from the command's."""
 

@@ -41,7 +41,7 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
         until=body.until, keep_pilots=body.keep_pilots, begins=UNSET if body.begins is None else body.begins,
     )  # fmt: skip
     closing = check_closing(wanted, now)
-    command: Command = Change(close_site, core.live, closing, dry_run=body.dry_run)
+    command: Command[Closed] = Change(close_site, core.live, closing, dry_run=body.dry_run)
     if not body.dry_run:
         command = request.audited(command, "site-closed", str(node), closing.reason)
     drains = closing.empties(now) and not body.dry_run
@@ -60,7 +60,7 @@ def _endless(core: Core, closing: Closing) -> int:
     return len({one.queue for one in offers if not one.life_seconds and closing.node.covers(one.queue)})
 
 
-async def _drain(core: Core, command: Command, closing: Closing) -> Closed:
+async def _drain(core: Core, command: Command[Closed], closing: Closing) -> Closed:
     """Close, and let no pilot there claim from now on, whether or not its claim is on its way already."""
     leave = [one for one in core.sessions.values() if closing.node.covers(one.queue) and not one.drain]
     core.drain(leave)

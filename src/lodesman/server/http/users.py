@@ -258,7 +258,9 @@ async def _remove_user(
 ) -> user_lists.UserRemoved:
     """What the tokens of the user are used for ends with them."""
     name, who, dry_run = request.body.name, request.who, request.body.dry_run
-    command: Command = Change(remove_user, name, by=who.name, reach=reach_of(who), dry_run=dry_run)
+    command: Command[user_lists.UserRemoved] = Change(
+        remove_user, name, by=who.name, reach=reach_of(who), dry_run=dry_run
+    )
     if dry_run:
         found: user_lists.UserRemoved = await core.command(command)
         return found
@@ -278,7 +280,7 @@ async def _import_users(
         with faults.of(number):
             check_membership(core.policy.config, one.vo, one.groups, reach_of(who))
     faults.refuse()
-    command: Command = Change(
+    command: Command[list[user_lists.ImportedUser]] = Change(
         partial(
             import_users,
             users=body.users,

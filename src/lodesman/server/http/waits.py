@@ -90,7 +90,7 @@ class _Beside:
 class Waits:
     """Belongs to the event loop."""
 
-    def __init__(self, journal: Journal, database: Database, command: Callable[[Command], Any]) -> None:
+    def __init__(self, journal: Journal, database: Database, command: Callable[[Command[Any]], Any]) -> None:
         """`command` posts to the journal and awaits the answer."""
         self.limits = WaitLimits()
         self.followed = Followed()

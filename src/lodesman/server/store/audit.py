@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from lodesman.server.store.transaction import Transaction
 from lodesman.wire.accounts import AuditAction, AuditEntry, AuditNote
 
 log = logging.getLogger(__name__)
+R = TypeVar("R")
 
 _INSERT = Statement(
     sql="INSERT INTO audit (at, action, subject, by, origin, count, detail) VALUES (?,?,?,?,?,?,?)",
@@ -40,13 +41,13 @@ def note_all(tx: Transaction, notes: Iterable[AuditNote]) -> None:
         note(tx, one)
 
 
-class Audited(Struct, frozen=True):
+class Audited(Struct, Generic[R], frozen=True):
     """A command that leaves an entry in the same transaction, if it is not refused."""
 
-    command: Command
+    command: Command[R]
     entry: AuditNote
 
-    def apply(self, tx: Transaction) -> Any:
+    def apply(self, tx: Transaction) -> R:
         """Do it, and note it."""
         answer = self.command.apply(tx)
         note(tx, self.entry)

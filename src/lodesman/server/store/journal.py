@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from lodesman.base.errors import LodesmanError, ServerFault, Unavailable
 from lodesman.languages.jobs.followed import MovedInCommit
@@ -55,6 +55,8 @@ def was_committed(db: Writer, epoch: int, batch: int, wait: Callable[[Unavailabl
 log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 MAX_BATCH = 512
 _IDLE_SECONDS = 1.0
@@ -66,13 +68,13 @@ class RefusedTooLate(Exception):
     """A command changed something and was refused afterwards: what it changed must not be stored."""
 
 
-class Command(Protocol):
+class Command(Protocol[R_co]):
     """One change: preconditions and writes. `apply` runs on the writer's thread.
 
     A class with `brief = True` promises that one takes well under a millisecond: answers may wait for it.
     """
 
-    def apply(self, tx: Transaction) -> Any:
+    def apply(self, tx: Transaction) -> R_co:
         """Check, write through `tx`, and return the answer. Raises LodesmanError to refuse."""
 
 
@@ -80,15 +82,15 @@ class Command(Protocol):
 PARKED: Final = object()
 
 
-class Change(Generic[P]):
+class Change(Generic[P, R]):
     """A command that is one function of the transaction and these values."""
 
     def __init__(
-        self, change: Callable[Concatenate[Transaction, P], object], *values: P.args, **named: P.kwargs
+        self, change: Callable[Concatenate[Transaction, P], R], *values: P.args, **named: P.kwargs
     ) -> None:
         self.change, self.values, self.named = change, values, named
 
-    def apply(self, tx: Transaction) -> Any:
+    def apply(self, tx: Transaction) -> R:
         """Call it."""
         return self.change(tx, *self.values, **self.named)
 
@@ -120,7 +122,7 @@ class Journal:
         self._moved = moved
         # Set by any thread: whether batches that begin from now on keep the changes of jobs' states.
         self.follows = False
-        self._queue: queue.SimpleQueue[tuple[Command, Answer] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Command[Any], Answer] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         # Of the server and of its last commit: what the database is asked by after a lost connection.
         self._epoch = self._batch = 0
@@ -147,13 +149,13 @@ class Journal:
         """Whether the writer takes commands."""
         return not self._closed
 
-    def post(self, command: Command, answer: Answer) -> None:
+    def post(self, command: Command[Any], answer: Answer) -> None:
         """Queue a command. Raises Unavailable after `close`, and when the writer ended."""
         if self._closed:
             raise self._ending()
         self._queue.put((command, answer))
 
-    def call(self, command: Command, wait_seconds: float = 60.0) -> Any:
+    def call(self, command: Command[R], wait_seconds: float = 60.0) -> R:
         """Post and wait for the answer (for threads, not for the event loop)."""
         done: Future[Any] = Future()
         self.post(command, done.set_result)
@@ -163,7 +165,7 @@ class Journal:
             raise Unavailable("The database did not answer in time.") from None
         if isinstance(result, Exception):
             raise result
-        return result
+        return cast("R", result)
 
     def close(self) -> None:
         """Apply what waits and end the thread."""
@@ -174,7 +176,7 @@ class Journal:
 
     def _run(self) -> None:
         more = True
-        batch: list[tuple[Command, Answer]] = []
+        batch: list[tuple[Command[Any], Answer]] = []
         try:
             while more:
                 batch = []
@@ -192,7 +194,7 @@ class Journal:
         finally:
             self._closed = True
 
-    def _take(self) -> tuple[Command, Answer] | None:
+    def _take(self) -> tuple[Command[Any], Answer] | None:
         """The next command, None at the end. Raises DatabaseGone while none comes."""
         while True:
             try:
@@ -205,7 +207,7 @@ class Journal:
             return Unavailable(self.fault.message, hint="Nothing is stored any more; the server ends.")
         return Unavailable("The server is shutting down.")
 
-    def _end(self, batch: list[tuple[Command, Answer]]) -> None:
+    def _end(self, batch: list[tuple[Command[Any], Answer]]) -> None:
         """Refuse whatever waits for an answer, also what comes while this runs, and inform the server."""
         self._closed = True
         waiting = [answer for _, answer in batch]
@@ -217,8 +219,8 @@ class Journal:
         if self._died is not None:
             _surely(self._died)
 
-    def _collect(self, first: Any) -> tuple[list[tuple[Command, Answer]], bool]:
-        batch: list[tuple[Command, Answer]] = []
+    def _collect(self, first: Any) -> tuple[list[tuple[Command[Any], Answer]], bool]:
+        batch: list[tuple[Command[Any], Answer]] = []
         item = first
         while item is not None:
             batch.append(item)
@@ -227,7 +229,7 @@ class Journal:
             item = self._queue.get_nowait()
         return batch, False
 
-    def _apply(self, batch: list[tuple[Command, Answer]]) -> None:
+    def _apply(self, batch: list[tuple[Command[Any], Answer]]) -> None:
         """Apply a batch; on a failing database replay it in halves."""
         tx = Transaction(self._writer, self._clock(), follows=self.follows)
         try:
@@ -285,7 +287,7 @@ class Journal:
             held, self._held = self._held, []
             _surely(self._deliver, held)
 
-    def _attempt(self, tx: Transaction, batch: list[tuple[Command, Answer]]) -> list[tuple[Answer, Any]]:
+    def _attempt(self, tx: Transaction, batch: list[tuple[Command[Any], Answer]]) -> list[tuple[Answer, Any]]:
         out: list[tuple[Answer, Any]] = []
         for command, answer in batch:
             if not getattr(command, "brief", False):
