@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from types import SimpleNamespace
 
-from lodesman.user.cli.root import SECTIONS, main
+import click
+import pytest
+from click.shell_completion import BashComplete, FishComplete, ZshComplete
+
+from lodesman.user.cli import completing
+from lodesman.user.cli.completing import equipped
+from lodesman.user.cli.root import SECTIONS, lode, main
 
 
 @pytest.fixture
@@ -88,3 +94,77 @@ def test_every_command_can_be_asked(complete, known):
     for commands in SECTIONS.values():
         for name in commands:
             assert "plain,--help" in complete(f"lode {name} --h"), name
+
+
+# --- names that others choose -------------------------------------------------------------------------------------------
+
+_HOSTILE = (
+    "n1;touch${IFS}/tmp/x", "$(id)", "`id`", "-rf", "a b", "a\tb", "a\nplain,b", "a\rb", "a'b", 'a"b', "a\\b", "a*", "a?",
+    "[a]", "{a,b}", "~root", "#a", "!a", "a&", "a|b", "<a", ">a", "(a)", "a^", "a\x1b[2J", "a\u202eb", "\u00e4", "a,b", "",
+)  # fmt: skip
+_SAFE = ("n1.site.org", "a_b", "x@y:1/2%3+4=5-6", "7")
+
+
+def _completions():
+    """The finders of all parameters that are completed by the server."""
+    found = {}
+    for commands in SECTIONS.values():
+        for name in commands:
+            left = [equipped(lode.get_command(click.Context(lode), name))]
+            while left:
+                one = left.pop()
+                left += getattr(one, "commands", {}).values()
+                types = [param.type for param in one.params if isinstance(param.type, completing._Completed)]
+                found |= {kind._find: kind for kind in types}
+    return list(found.values())
+
+
+def test_no_completion_offers_what_a_shell_could_take_for_more_than_a_name(monkeypatch):
+    """Neither a name, nor what is said beside it: a line end in that would begin a name in zsh."""
+    kinds = _completions()
+    assert {kind._find for kind in kinds} == {*completing._BY_METAVAR.values(), *completing._BY_NAME.values()}
+
+    class Asker:
+        command = "show"
+
+        def __init__(self, _context):
+            pass
+
+        def close(self):
+            pass
+
+        def __call__(self, call, query=None):
+            rows = [Row(name) for name in (*_HOSTILE, *_SAFE)]
+            names = "jobs pilots sites queues hosts task_queues job_classes".split()
+            return SimpleNamespace(groups=list(map(str, rows)), **dict.fromkeys(names, rows))
+
+    class Row:
+        """All its texts are this one."""
+
+        ce = queue = ""
+
+        def __init__(self, text):
+            self._text = text
+
+        def __getattr__(self, name):
+            return self._text
+
+        def __str__(self):
+            return self._text
+
+    monkeypatch.setattr(completing, "_Asker", Asker)
+    for kind in kinds:
+        items = kind.shell_complete(click.Context(lode), lode.params[0], "")
+        assert [item.value for item in items] == list(_SAFE), kind._find
+        for format_completion, lines in ((BashComplete, 1), (ZshComplete, 3), (FishComplete, 1)):
+            shell = format_completion(lode, {}, "lode", "_LODE_COMPLETE")
+            texts = [shell.format_completion(item) for item in items]
+            assert all(text.replace("\n", "", lines - 1).replace("\t", "").isprintable() for text in texts)
+    said = completing._Completed(click.STRING, lambda _ask: iter([("a", "b\nplain\nc;id\n_")]))
+    assert said.shell_complete(click.Context(lode), lode.params[0], "")[0].help == r"b\nplain\nc;id\n_"
+
+
+def test_a_forged_host_does_not_come_onto_the_command_line(complete, server):
+    hosts = [{"host": name, "site": "North"} for name in ("n1;touch${IFS}/tmp/x", "n2")]
+    server.on("GET", "/v1/hosts", {"hosts": hosts})
+    assert complete("lode host open n") == ["plain,n2"]

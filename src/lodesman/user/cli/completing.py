@@ -1,10 +1,13 @@
 """What a shell completes: files where files are named, and what the server knows of jobs, sites, queues and so on.
 
-A completion that takes long, or fails aloud, is worse than none: it waits 2 s at most, and says nothing.
+A completion that takes long, or fails aloud, is worse than none: it waits 2 s at most, and says nothing. A shell takes what
+it is offered as part of the command line (bash without any quotes), and others choose many names: a pilot its host, users
+their groups. So a name with what a shell, or its script of completion, could take for more than text is not offered.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
@@ -16,7 +19,7 @@ from click.shell_completion import CompletionItem
 
 from lodesman.base.errors import LodesmanError
 from lodesman.user.cli.session import Session
-from lodesman.user.cli.words import FINAL, STATES, path_of
+from lodesman.user.cli.words import FINAL, STATES, path_of, plain
 from lodesman.wire import calls
 from lodesman.wire.call import Call, Nothing
 from lodesman.wire.job_queries import JobsQuery
@@ -37,6 +40,8 @@ _STATES: Mapping[str, frozenset[str]] = {
     "output": frozenset({JobState.DONE, JobState.FAILED}),
     "delete": FINAL,
 }
+# No letters but those of ASCII, and no comma: the script for fish cuts a name there.
+_SAFE = re.compile(r"[A-Za-z0-9._/@:%+=][A-Za-z0-9._/@:%+=-]*")
 # A name, and what a shell that shows it says beside it.
 _Word = tuple[str, str]
 
@@ -129,14 +134,18 @@ class _Completed(click.ParamType[Any, Any]):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem[str]]:
-        """Names that begin so, each once; none if the server does not say."""
+        """Safe names that begin so, each once; none if the server does not say."""
         del param
         words: list[_Word] = []
         ask = _Asker(ctx)
         with suppress(LodesmanError, OSError):
             words.extend(self._find(ask))
         ask.close()
-        found = {name: said for name, said in reversed(words) if name.startswith(incomplete)}
+        found = {
+            name: plain(said)
+            for name, said in reversed(words)
+            if name.startswith(incomplete) and _SAFE.fullmatch(name)
+        }
         return [CompletionItem(name, help=said or None) for name, said in reversed(found.items())]
 
 
