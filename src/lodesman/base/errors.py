@@ -17,6 +17,16 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def plain(text: object, *, keep: str = "") -> str:
+    """A text in which nothing steers a terminal: control, format and direction marks are written out, but for `keep`."""
+    found = str(text)
+    if found.isprintable():
+        return found
+    return "".join(
+        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in found
+    )
+
+
 def words_of(fault: BaseException) -> str:
     """The kind of a fault and what it says, as a text that can be sent; its own words may be what fails."""
     try:

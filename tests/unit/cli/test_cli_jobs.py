@@ -10,13 +10,14 @@ import pytest
 from tests.unit.cli.conftest import full, job_row, typed, waited
 
 from lodesman.languages.jobs.spec import TERMINAL
+from lodesman.user.access.selecting import ELSEWHERE
 from lodesman.user.cli import actions, jobs, status, tables, watching
 from lodesman.user.cli.arguments import Range, StateWords
 from lodesman.user.cli.columns import ListShape
 from lodesman.user.cli.logs import fresh
 from lodesman.user.cli.session import Session
 from lodesman.user.cli.status import Question
-from lodesman.user.cli.words import ELSEWHERE, FINAL, STATES
+from lodesman.user.cli.words import FINAL, STATES
 from lodesman.wire.jobs import Job
 from lodesman.wire.vocabulary import JobState
 from lodesman.wire.why_jobs import JobWaits
@@ -648,4 +649,27 @@ def test_a_filter_that_is_empty_chooses_nothing(at, command, option):
     result = at(command, option, "")
     assert result.code == 2
     assert f"'{option}'" in result.err
+    assert "would choose all" in result.err
+
+
+@pytest.mark.parametrize(
+    "command", ["kill", "hold", "release", "reschedule", "delete", "output", "wait", "status"]
+)
+def test_an_empty_job_is_no_job_and_does_not_leave_the_choice_alone(at, server, command):
+    """`lode kill "$JOBS" --state Running` with a variable that is not set would kill all that run."""
+    result = at(command, "", "--state", "Running")
+    assert (result.code, server.asked) == (2, [])
+    assert "'' names no job" in result.err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "site test North --queue", "host close n1 --reason r --site", "host open n1 --site", "queue ls --site",
+        "quota show --user", "quota show --class", "audit --by", "pool ls --vo", "tq ls --reason",
+    ],
+)  # fmt: skip
+def test_a_restriction_that_is_empty_is_refused(at, server, line):
+    result = at(*line.split(), "")
+    assert (result.code, server.asked) == (2, [])
     assert "would choose all" in result.err

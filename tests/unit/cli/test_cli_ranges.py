@@ -39,6 +39,8 @@ def test_what_is_written(words, expected):
     ("word", "named"),
     [
         ("x", "'x' is not a job"),
+        ("", "'' names no job"),
+        (" , ", "names no job"),
         ("1-", "'1-' is not a job"),
         ("-1", "'-1' is not a job"),
         ("1-2-3", "is not a job"),

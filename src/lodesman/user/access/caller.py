@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from lodesman.base.errors import InvalidConfig, LodesmanError
+from lodesman.base.errors import InvalidConfig, LodesmanError, NotFound
 from lodesman.user.access.tokens import find_server, find_token
 
 if TYPE_CHECKING:
+    from lodesman.user.access.selecting import Range
     from lodesman.wire.call import Call
     from lodesman.wire.client import Client
     from lodesman.wire.job_queries import JobsQuery
@@ -110,3 +111,14 @@ class Caller:
                 return
             end = found[-1].id
             query = replace(query, last=end - 1) if query.newest else replace(query, first=end + 1)
+
+    def refuse_missing(self, wanted: Range) -> NoReturn:
+        """No list has a job of this range. Raises NotFound, for a single job with the server's reason."""
+        if wanted.size == 1:
+            from lodesman.wire import calls
+            from lodesman.wire.requests import JobAt
+
+            self.call(calls.JOB, JobAt(wanted.first))
+        raise NotFound(
+            f"Jobs {wanted} were not found, or you may not see them.", first=wanted.first, last=wanted.last
+        )

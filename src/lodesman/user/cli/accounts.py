@@ -13,7 +13,7 @@ from typing import Any, TextIO, get_args
 import click
 
 from lodesman.base.errors import Conflict
-from lodesman.user.cli.arguments import FILE, limit_option, number_option, several
+from lodesman.user.cli.arguments import FILE, filter_option, limit_option, number_option, several
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, say, show_fields, show_table
 from lodesman.user.cli.user_lists import import_users, remove_user
@@ -200,7 +200,7 @@ def _revoke(session: Session, /, *, prefix: str, with_others: bool) -> None:
     metavar="A",
     help="Only this action, such as token-issued.",
 )
-@click.option("--by", default="", metavar="USER", help="Only what this user did.")
+@filter_option("--by", metavar="USER", about="Only what this user did.")
 @number_option("--days", click.FloatRange(0, 36_500), 0.0, "Only of the last days; 0: all.")
 @limit_option(100)
 @with_session

@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
 from lodesman.base.errors import InvalidRequest, LodesmanError
-from lodesman.user.cli.words import ELSEWHERE, STATES
+from lodesman.user.access.selecting import ELSEWHERE
+from lodesman.user.access.selecting import Range as Range  # noqa: PLC0414 - arguments are made of them
+from lodesman.user.access.selecting import duration_of as duration_of  # noqa: PLC0414
+from lodesman.user.access.selecting import parse_ranges as parse_ranges  # noqa: PLC0414
+from lodesman.user.access.selecting import total as total  # noqa: PLC0414
+from lodesman.user.cli.words import STATES
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 # The server lists at most 10,000 rows, and one more is asked for.
 MOST_LISTED = 9_999
-_MOST_ID = 2**53 - 1
-_MOST_RANGES = 1_000
 _NODE_NAMES = ("site", "ce", "queue")
-_PART = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
-_SPAN_PART = re.compile(r"[0-9.]+ ?[a-zA-Z]+")
-_SPAN_PARTS = re.compile(r"(?:[0-9.]+ ?[a-zA-Z]+ ?){2,5}")
 
 
-class Range(NamedTuple):
-    """Job ids from `first` to `last`, both included."""
-
-    first: int
-    last: int
-
-    @property
-    def size(self) -> int:
-        """How many ids."""
-        return self.last - self.first + 1
-
-    def __str__(self) -> str:
-        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
-
-
-def filter_option(*names: str, about: str) -> Callable[[F], F]:
+def filter_option(*names: str, about: str, metavar: str = "NAME") -> Callable[[F], F]:
     """An option with a text that what is listed or chosen must have."""
-    return click.option(*names, default="", callback=_filled, metavar="NAME", help=about)
+    return click.option(*names, default="", callback=_filled, metavar=metavar, help=about)
 
 
 def _filled(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -53,49 +37,6 @@ def _filled(context: click.Context, parameter: click.Parameter, value: str) -> s
     if is_given and not value.strip():
         raise click.BadParameter("It is empty, and would choose all. Leave it out, or say which.")
     return value
-
-
-def parse_ranges(words: Iterable[str], *, what: str = "job") -> tuple[Range, ...]:
-    """The ranges in all words together: ascending, each id once; of `what` they are. Only those that have ids in common are
-    joined: what is named by itself has an answer by itself.
-
-    Raises InvalidRequest.
-    """
-    found = [_range(part, what) for word in words for part in word.split(",") if part.strip()]
-    merged: list[Range] = []
-    for one in sorted(found):
-        if merged and one.first <= merged[-1].last:
-            merged[-1] = Range(merged[-1].first, max(merged[-1].last, one.last))
-        else:
-            merged.append(one)
-    if len(merged) > _MOST_RANGES:
-        raise InvalidRequest(
-            f"{len(merged)} separate {what}s or ranges are given; the maximum number is {_MOST_RANGES}.",
-            hint="Write those that follow one another as a range: 12-40.",
-        )
-    return tuple(merged)
-
-
-def total(ranges: Sequence[Range]) -> int:
-    """How many ids, all ranges together."""
-    return sum(one.size for one in ranges)
-
-
-def _range(part: str, what: str) -> Range:
-    match = _PART.fullmatch(part.strip())
-    if match is None:
-        raise InvalidRequest(
-            f"{part.strip()[:60]!r} is not a {what}.", hint="Write 12, 12-40 or 12,15,20-22."
-        )
-    first = int(match[1])
-    last = int(match[2]) if match[2] else first
-    if last < first:
-        raise InvalidRequest(f"{first}-{last} runs backwards.", hint=f"Write {last}-{first}.")
-    if not 1 <= first <= last <= _MOST_ID:
-        raise InvalidRequest(
-            f"There is no {what} {part.strip()}.", hint=f"{what.capitalize()} ids count from 1."
-        )
-    return Range(first, last)
 
 
 class Parsed(click.ParamType[T, Any]):
@@ -144,21 +85,6 @@ def read_job(word: str) -> int:
         if one.size == 1:
             return one.first
     raise ValueError(f"{word[:60]!r} is not one job; write its number.")
-
-
-def duration_of(word: str) -> float:
-    """Seconds of 90s, 10m (or 10min), 2h30m, 3d, 1w; a bare number counts seconds. Raises ValueError for other words."""
-    from lodesman.decide.resources.model import BadValue
-    from lodesman.decide.resources.units import number_in
-
-    parts = _SPAN_PART.findall(word) if _SPAN_PARTS.fullmatch(word) else [word]
-    try:
-        seconds = float(sum(number_in(part, "s") for part in parts))
-    except (BadValue, OverflowError):
-        seconds = 0.0
-    if not 0.0 < seconds < 1e10:
-        raise ValueError(f"{word[:60]!r} is not a time; write 90s, 30min, 2h30m or 3d.")
-    return seconds
 
 
 JOB = Parsed("job", read_job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from lodesman.user.cli.arguments import filter_option
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, say, show_table
 from lodesman.user.cli.words import counted
@@ -11,9 +12,7 @@ from lodesman.wire import calls
 from lodesman.wire.hosts import CloseHostBody, HostRow, OpenHostBody
 from lodesman.wire.requests import AllQuery
 
-_SITE = click.option(
-    "--site", default="", metavar="NAME", help="The site of the host, if several have one of that name."
-)
+_SITE = filter_option("--site", about="The site of the host, if several have one of that name.")
 
 host = click.Group("host", help="List the hosts of pilots, give them no jobs, or jobs again.")
 

@@ -9,6 +9,7 @@ from typing import Literal
 import click
 
 from lodesman.base.errors import LodesmanError, NotFound
+from lodesman.user.cli.arguments import filter_option
 from lodesman.user.cli.native_files import FILE, read_native
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, patience, say, show_table, write_text
@@ -143,14 +144,8 @@ _USED_UP = {"YES": "per core", "JOB": "per job"}
 
 
 @quota.command("show")
-@click.option("--user", default="", metavar="NAME", help="Only limits on jobs of this user.")
-@click.option(
-    "--class",
-    "job_class",
-    default="",
-    metavar="NAME",
-    help="Only limits on this job class, app or app.large.",
-)
+@filter_option("--user", about="Only limits on jobs of this user.")
+@filter_option("--class", "job_class", about="Only limits on this job class, app or app.large.")
 @with_session
 def _show(session: Session, /, *, user: str, job_class: str) -> None:
     """Show what is used of each limit and by whom, how many jobs wait behind it, and since when it is full at least."""

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from lodesman.base.errors import NotFound
 from lodesman.user.access.caller import Caller
 from lodesman.user.cli.arguments import MOST_LISTED
 from lodesman.user.cli.tables import Cell, emit_json, note, show_table
 
 if TYPE_CHECKING:
-    from lodesman.user.cli.arguments import Range
     from lodesman.wire.call import Call, Nothing
 
 A = TypeVar("A")
@@ -62,17 +60,6 @@ class Session(Caller):
         show_table(titles, map(cells, some))
         if more:
             note(f"There are more: --limit {min(limit * 10, MOST_LISTED)}.")
-
-    def refuse_missing(self, wanted: Range) -> NoReturn:
-        """No list has a job of this range. Raises NotFound, for a single job with the server's reason."""
-        if wanted.size == 1:
-            from lodesman.wire import calls
-            from lodesman.wire.requests import JobAt
-
-            self.call(calls.JOB, JobAt(wanted.first))
-        raise NotFound(
-            f"Jobs {wanted} were not found, or you may not see them.", first=wanted.first, last=wanted.last
-        )
 
 
 def _set_json(context: click.Context, _parameter: click.Parameter, value: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lodesman.base.errors import LodesmanError
-from lodesman.user.cli.arguments import named, number_option
+from lodesman.user.cli.arguments import filter_option, named, number_option
 from lodesman.user.cli.pace import Pace
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, Styled, is_terminal, note, show_table
@@ -27,9 +27,7 @@ _TITLES = ("queue", "check", "result", ">seconds", "detail")
 
 @click.command("test")
 @click.argument("names", nargs=-1, required=True, metavar="SITE[/CE[/QUEUE]]")
-@click.option(
-    "--queue", "below", default="", metavar="CE/QUEUE", help="Only this queue, also if it is closed."
-)
+@filter_option("--queue", "below", metavar="CE/QUEUE", about="Only this queue, also if it is closed.")
 @number_option("--timeout", click.IntRange(1, 86_400), 300, "Seconds that a test job may wait and run.")
 @with_session
 def test_site(session: Session, /, *, names: tuple[str, ...], below: str, timeout: int) -> int:

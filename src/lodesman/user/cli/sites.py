@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import click
 from msgspec import UNSET
 
-from lodesman.user.cli.arguments import named
+from lodesman.user.cli.arguments import filter_option, named
 from lodesman.user.cli.columns import Column, ListShape, shaped, table_of
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.site_ads import advertise, gate, site_token
@@ -110,7 +110,7 @@ queue = click.Group("queue", help="List the queues of CEs.")
 
 @queue.command("ls")
 @_ORIGIN
-@click.option("--site", "site_name", default="", metavar="NAME", help="Only the queues of this site.")
+@filter_option("--site", "site_name", about="Only the queues of this site.")
 @_VO
 @shaped
 @with_session

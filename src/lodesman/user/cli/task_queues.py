@@ -8,7 +8,7 @@ from functools import cache, partial
 import click
 
 from lodesman.base.errors import LodesmanError
-from lodesman.user.cli.arguments import MOST_LISTED, limit_option
+from lodesman.user.cli.arguments import MOST_LISTED, filter_option, limit_option
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, show_fields, show_table
 from lodesman.user.cli.words import age, counted, joined, number, path_of, shown, span
@@ -27,7 +27,9 @@ tq = click.Group("tq", help="List task queues: jobs that can be matched alike.")
 
 @tq.command("ls")
 @limit_option(50)
-@click.option("--reason", default="", help="Only those with this pending reason (see: lode tq reasons).")
+@filter_option(
+    "--reason", metavar="TEXT", about="Only those with this pending reason (see: lode tq reasons)."
+)
 @with_session
 def _list_task_queues(session: Session, /, *, limit: int, reason: str) -> None:
     """List the task queues with waiting jobs, the fullest first, each with the pending reason.
@@ -104,7 +106,7 @@ pool = click.Group("pool", help="List SubmitPools: sets of Requirements and the 
 
 
 @pool.command("ls")
-@click.option("--vo", default="", metavar="NAME", help="Those of this VO; else yours (administrators: all).")
+@filter_option("--vo", about="Those of this VO; else yours (administrators: all).")
 @limit_option(50)
 @with_session
 def _list_pools(session: Session, /, *, vo: str, limit: int) -> None:

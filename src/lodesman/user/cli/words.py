@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lodesman.base.errors import counted as counted  # noqa: PLC0414 - one of the texts for people
+from lodesman.base.errors import counted as counted  # noqa: PLC0414 - texts for people, as the next
+from lodesman.base.errors import plain as plain  # noqa: PLC0414
 from lodesman.wire.vocabulary import JobState
 
 if TYPE_CHECKING:
@@ -20,16 +21,6 @@ if TYPE_CHECKING:
 
 _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
 NOTHING = "-"
-
-
-def plain(text: object, *, keep: str = "") -> str:
-    """A text in which nothing steers a terminal: control, format and direction marks are written out, but for `keep`."""
-    found = str(text)
-    if found.isprintable():
-        return found
-    return "".join(
-        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in found
-    )
 
 
 def plain_lines(text: str) -> str:
@@ -143,15 +134,4 @@ def states(counts: Mapping[str, int]) -> str:
 
 # In the order of a job's life.
 STATES = tuple(JobState)
-_AT_ONCE = "a job is Waiting, or Held, as soon as it is submitted"
-# Of DIRAC's states those that no job is ever in here, and what there is instead (ADR 0026).
-ELSEWHERE = {
-    "Submitting": _AT_ONCE,
-    "Received": _AT_ONCE,
-    "Checking": _AT_ONCE,
-    "Scouting": f"no scout jobs are sent, and {_AT_ONCE}",
-    "Staging": f"no data are staged, and {_AT_ONCE}",
-    "Rescheduled": "a job that goes back to its task queue is Waiting again",
-    "Completed": "a job is Completing while its output is handed in, and then Done",
-}
 FINAL = frozenset({JobState.DONE, JobState.FAILED, JobState.KILLED, JobState.DELETED})

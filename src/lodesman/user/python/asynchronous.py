@@ -16,6 +16,7 @@ from lodesman.user.python.progress import TELL_SECONDS, Progress, told
 from lodesman.wire.vocabulary import JobState
 
 if TYPE_CHECKING:
+    from lodesman.user.python.core import Which
     from lodesman.user.python.watcher import Ended, Watcher
     from lodesman.wire.jobs import JobInFull
     from lodesman.wire.why_jobs import JobWaits, JobWaitsNot
@@ -52,7 +53,7 @@ class AsyncClient:
         """As `Client.map`."""
         return await self._run(lambda: self._client.map(function, *iterables, **options))
 
-    async def jobs(self, which: str = "", **filters: Any) -> Jobs[Any]:
+    async def jobs(self, which: Which | None = None, **filters: Any) -> Jobs[Any]:
         """As `Client.jobs`."""
         return await self._run(lambda: self._client.jobs(which, **filters))
 

@@ -7,7 +7,6 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from operator import index
 from pathlib import Path
 from typing import Any, Never, ParamSpec, Self, TypeVar, overload
 
@@ -15,8 +14,9 @@ from lodesman.base.errors import InvalidRequest
 from lodesman.languages.jobs import write_description
 from lodesman.user.access.caller import Caller
 from lodesman.user.access.files import Taken, packed
+from lodesman.user.access.selecting import id_of, state_of
 from lodesman.user.access.uploads import measure, upload
-from lodesman.user.python.core import ServerCore
+from lodesman.user.python.core import ServerCore, Timeout, Which
 from lodesman.user.python.drafts import Draft, Options, checked, draft_of
 from lodesman.user.python.executor import JobExecutor
 from lodesman.user.python.functions import CALL, LIBRARY, RESULT, RUNNER, Call, pack_calls, record_of_call
@@ -134,21 +134,18 @@ class Client:
         """A job that was submitted before, perhaps by another program. Its result is read if it is a function of yours.
         Raises InvalidRequest for what is no id.
         """
-        try:
-            return Job(self.core, index(number), returns=None)
-        except TypeError:
-            hint = 'An id is a whole number; several jobs: client.jobs("12-511").'
-            raise InvalidRequest(f"{number!r} is not the id of a job.", hint=hint) from None
+        return Job(self.core, id_of(number), returns=None)
 
     def jobs(
-        self, which: str = "", *, name: str | None = None, submission: int | None = None, group: str | None = None,
-        job_group: str | None = None, job_class: str | None = None, state: str | None = None,
-        where: Mapping[str, Any] | None = None,
+        self, which: Which | None = None, *, name: str | None = None, submission: int | None = None,
+        group: str | None = None, job_group: str | None = None, job_class: str | None = None,
+        state: str | Iterable[str] | None = None, where: Mapping[str, Any] | None = None,
     ) -> Jobs[Any]:  # fmt: skip
-        """Jobs that were submitted before: of `which` ("12-511,600"), or, without it, all of yours; those with this `name`
-        `job_group` or `job_class` (`*` stands for any text, `?` for any letter), of this `submission` or `group`, in a
-        `state` ("Failed,Killed"), with all attributes of `where` ({"CPUTime": "1h", "Tag": ["GPU", "SSD"]}). Raises
-        LodesmanError; InvalidRequest for a filter that is empty, as a variable may be by mistake.
+        """Jobs that were submitted before: `which` ("12-511,600", 12 or [12, 15]), or, without it, all of yours; those with
+        this `name` `job_group` or `job_class` (`*` stands for any text, `?` for any letter), of this `submission` or
+        `group`, in a `state` ("Failed,Killed"), with all attributes of `where` ({"CPUTime": "1h", "Tag": ["GPU", "SSD"]}).
+        Raises LodesmanError; NotFound for a job that is named and not there, or a range without any; InvalidRequest for
+        what is empty, as a variable may be by mistake.
         """
         filters = {
             "name": name,
@@ -157,24 +154,20 @@ class Client:
             "job_group": job_group,
             "job_class": job_class,
             "where": None if where is None else [f"{name}={_said(value)}" for name, value in where.items()],
-            "state": state,
+            "state": None if state is None else _states(state),
         }
         given = {key: value for key, value in filters.items() if value is not None}
         for key, value in given.items():
-            if not value:
+            if not (value.strip() if isinstance(value, str) else value):
                 raise InvalidRequest(f"{key} is empty.", hint="Leave it out for jobs of any.")
         return Jobs(self.core, self.core.find(which, **given), returns=None)
 
-    def wait(
-        self, jobs: Iterable[Job[Any]], timeout: float | None = None, *, progress: Progress = False
-    ) -> bool:
-        """Wait until all have ended, `timeout` seconds at most; returns whether they have. `progress`: as of `Jobs.wait`.
-        Raises LodesmanError.
-        """
+    def wait(self, jobs: Iterable[Job[Any]], timeout: Timeout = None, *, progress: Progress = False) -> bool:
+        """As `Jobs.wait`. Raises LodesmanError."""
         return self.core.wait((job.id for job in jobs), timeout, progress)
 
-    def as_completed(self, jobs: Iterable[Job[R]], timeout: float | None = None) -> Iterator[Job[R]]:
-        """The jobs as they end. Raises LodesmanError, and TimeoutError after `timeout` seconds in all."""
+    def as_completed(self, jobs: Iterable[Job[R]], timeout: Timeout = None) -> Iterator[Job[R]]:
+        """The jobs as they end. Raises LodesmanError, and TimeoutError after `timeout` in all."""
         by_id = {job.id: job for job in jobs}
         return (by_id[one] for one in self.core.as_completed(by_id, timeout))
 
@@ -200,8 +193,16 @@ class Client:
         self.close()
 
 
+def _states(given: str | Iterable[str]) -> str:
+    """States as the server takes them. Raises InvalidRequest."""
+    words = given.split(",") if isinstance(given, str) and given.strip() else given
+    return ",".join(map(state_of, words))
+
+
 def _said(value: Any) -> str:
-    """The value of an attribute as on the command line."""
+    """The value of an attribute as on the command line. Raises InvalidRequest for None."""
+    if value is None:
+        raise InvalidRequest("where: a value is None.", hint='"" finds jobs without one.')
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, (list, tuple, set, frozenset)) else str(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 import threading
 import time
@@ -16,10 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from lodesman.base.errors import Conflict, Forbidden, InvalidRequest, LodesmanError, Unavailable, counted
+from lodesman.base.errors import (
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    LodesmanError,
+    Unavailable,
+    counted,
+)
 from lodesman.languages.jobs import read_description
 from lodesman.user.access.caller import Caller
 from lodesman.user.access.outputs import download, lacks_output, wrote_nothing
+from lodesman.user.access.selecting import Range, id_of, parse_ranges, seconds_of
 from lodesman.user.python.functions import RESULT, is_call, read_result
 from lodesman.user.python.progress import TELL_SECONDS, Progress, told
 from lodesman.user.python.watcher import Watcher, ended_of, ranges_of
@@ -36,7 +43,8 @@ if TYPE_CHECKING:
 _MOST_BYTES = 20 << 30
 # A server that restarts is waited for; who waits for jobs has time.
 _AWAY_S = 2.0
-_RANGE = re.compile(r"([0-9]{1,15})(?:-([0-9]{1,15}))?")
+Which = str | int | Iterable[int]
+Timeout = float | str | None
 
 
 class JobFailed(LodesmanError, code="job-failed"):
@@ -82,7 +90,7 @@ class ServerCore:
 
     # --- waiting --------------------------------------------------------------------------------------------------------
 
-    def wait(self, jobs: Iterable[int], timeout: float | None, progress: Progress = False) -> bool:
+    def wait(self, jobs: Iterable[int], timeout: Timeout, progress: Progress = False) -> bool:
         """Wait until all have ended, `timeout` seconds at most; returns whether they have."""
         every, until, pause = set(jobs), _deadline(timeout), 0  # the first line comes at once
         left, part = set(every), ranges_of(every)
@@ -101,7 +109,7 @@ class ServerCore:
                     return False
         return True
 
-    def as_completed(self, jobs: Iterable[int], timeout: float | None) -> Iterator[int]:
+    def as_completed(self, jobs: Iterable[int], timeout: Timeout) -> Iterator[int]:
         """The jobs as they end. Raises TimeoutError after `timeout` seconds in all."""
         left, until = set(jobs), _deadline(timeout)
         while left:
@@ -116,7 +124,7 @@ class ServerCore:
                     f"{counted(len(left), 'job')} {'has' if len(left) == 1 else 'have'} not ended."
                 )
 
-    def result(self, job: int, timeout: float | None, *, returns: bool | None) -> Any:
+    def result(self, job: int, timeout: Timeout, *, returns: bool | None) -> Any:
         """What a job's function returned; of a command (not `returns`) None. `returns` None: the server knows what it is.
         Raises TimeoutError, JobFailed, Forbidden if it is another's, and what the function raised.
         """
@@ -158,20 +166,33 @@ class ServerCore:
 
     # --- jobs -----------------------------------------------------------------------------------------------------------
 
-    def find(self, which: str, **filters: Any) -> list[int]:
-        """The ids that the server knows of `which` ("12-511,600"; '': of the caller's own jobs), ascending. Filters: as in
-        lists. Raises InvalidRequest.
+    def find(self, which: Which | None, **filters: Any) -> list[int]:
+        """The ids that the server knows of `which` (None: of the caller's own jobs), ascending. Filters: as in lists.
+        Raises InvalidRequest; NotFound for a job that is named, or a range without one, whatever the filters.
         """
+        if which is None:
+            return sorted(self._listed(JobsQuery(**filters)))
         found: set[int] = set()
-        for first, last in _ranges(which) or [(1, MOST_ID)]:
-            query = JobsQuery(first, last, all=bool(which), **filters)
-            while True:
-                page = self.caller.call(calls.JOBS, query)
-                found.update(job.id for job in page.jobs)
-                if not page.more:
-                    break
-                query = replace(query, after=page.cursor)
+        for wanted, each in _named(which):
+            query = JobsQuery(wanted.first, wanted.last, all=True)
+            part = self._listed(replace(query, **filters))
+            lacking = _lacking(wanted, part, each=each)
+            if lacking and filters:
+                some = query if each else replace(query, limit=1)
+                lacking = _lacking(wanted, self._listed(some, whole=each), each=each)
+            if lacking:
+                self.caller.refuse_missing(lacking)
+            found |= part
         return sorted(found)
+
+    def _listed(self, query: JobsQuery, *, whole: bool = True) -> set[int]:
+        """The ids in a list; not `whole`: in its first page."""
+        page = self.caller.call(calls.JOBS, query)
+        found = {job.id for job in page.jobs}
+        while page.more and whole:
+            page = self.caller.call(calls.JOBS, replace(query, after=page.cursor))
+            found.update(job.id for job in page.jobs)
+        return found
 
     def ready(self) -> None:
         """Returns if the server answers, both of its processes."""
@@ -261,16 +282,31 @@ class ServerCore:
         self._mine.__dict__.clear()
 
 
-def _ranges(which: str) -> list[tuple[int, int]]:
-    found = []
-    for part in which.split(",") if which else ():
-        match = _RANGE.fullmatch(part.strip())
-        if match is None:
-            raise InvalidRequest(
-                f"{part.strip()[:60]!r} is not a job.", hint='Give ids as text: "12-511,600".'
-            )
-        found.append((int(match[1]), int(match[2] or match[1])))
-    return found
+def _named(which: Which) -> Iterator[tuple[Range, bool]]:
+    """The jobs that are named, as ranges, and whether each of them is named by itself: jobs that follow one another are
+    asked for at once. Raises InvalidRequest.
+    """
+    if isinstance(which, str):
+        ranges = parse_ranges([which], most=MOST_ID)
+        yield from ((one, False) for one in ranges if one.size > 1)
+        ids = {one.first for one in ranges if one.size == 1}
+    elif isinstance(which, Iterable) and not isinstance(which, bytes):
+        ids = set(map(id_of, which))
+        if not ids:
+            raise InvalidRequest("No job is named.", hint="Leave the list out for all of your jobs.")
+    else:
+        ids = {id_of(which)}
+    for text in _portions(ids):
+        yield from ((Range(part[0], part[-1]), True) for part in _parts(text))
+
+
+def _lacking(wanted: Range, found: set[int], *, each: bool) -> Range | None:
+    """What is not there of it: the first job if `each` is named by itself, else all if none is."""
+    if not each:
+        return None if found else wanted
+    ids = range(wanted.first, wanted.last + 1)
+    first = next((one for one in ids if one not in found), None)
+    return None if first is None else Range(first, first)
 
 
 def _portions(jobs: Iterable[int]) -> Iterator[str]:
@@ -288,14 +324,14 @@ def _parts(text: str) -> Iterator[range]:
         yield range(int(first), int(last or first) + 1)
 
 
-def _deadline(timeout: float | None) -> float | None:
-    return None if timeout is None else time.monotonic() + timeout
+def _deadline(timeout: Timeout) -> float | None:
+    return None if timeout is None else time.monotonic() + seconds_of(timeout)
 
 
 def _seconds(until: float | None) -> int:
     """For one question of the server."""
     left = LONGEST_WAIT if until is None else until - time.monotonic()
-    return max(0, min(LONGEST_WAIT, ceil(left)))
+    return max(0, ceil(min(LONGEST_WAIT, left)))
 
 
 def _is_over(until: float | None) -> bool:

@@ -14,7 +14,7 @@ from lodesman.user.python.watcher import ranges_of
 from lodesman.wire.vocabulary import JobState
 
 if TYPE_CHECKING:
-    from lodesman.user.python.core import ServerCore
+    from lodesman.user.python.core import ServerCore, Timeout
     from lodesman.user.python.progress import Progress
     from lodesman.wire.jobs import JobInFull
     from lodesman.wire.why_jobs import JobWaits, JobWaitsNot
@@ -46,13 +46,13 @@ class Job(Generic[R]):
         """Its state now."""
         return self.status().state
 
-    def wait(self, timeout: float | None = None, *, progress: Progress = False) -> bool:
-        """Wait until it has ended, `timeout` seconds at most; returns whether it has. `progress`: as of `Jobs.wait`. Raises
-        LodesmanError.
+    def wait(self, timeout: Timeout = None, *, progress: Progress = False) -> bool:
+        """Wait until it has ended, `timeout` at most (seconds, or a text as "10m"); returns whether it has. `progress`: as
+        of `Jobs.wait`. Raises LodesmanError.
         """
         return self.core.wait([self.id], timeout, progress)
 
-    def result(self, timeout: float | None = None) -> R:
+    def result(self, timeout: Timeout = None) -> R:
         """What its function returned, once it has ended. Raises what the function raised; JobFailed; TimeoutError."""
         return cast("R", self.core.result(self.id, timeout, returns=self.returns))
 
@@ -124,9 +124,9 @@ class Jobs(Sequence[Job[R]]):
             return Jobs(self.core, self.ids[index], returns=self.returns)
         return Job(self.core, self.ids[index], returns=self.returns)
 
-    def wait(self, timeout: float | None = None, *, progress: Progress = False) -> bool:
-        """Wait until all have ended, `timeout` seconds at most; returns whether they have. `progress`: True shows a line on
-        standard error; a function is called with the number of jobs in each state, first and whenever they change.
+    def wait(self, timeout: Timeout = None, *, progress: Progress = False) -> bool:
+        """Wait until all have ended, `timeout` at most, as of a job; returns whether they have. `progress`: True shows a
+        line on standard error; a function is called with the number of jobs in each state, first and whenever they change.
         Raises LodesmanError, and what that function raises.
         """
         return self.core.wait(self.ids, timeout, progress)
@@ -135,14 +135,14 @@ class Jobs(Sequence[Job[R]]):
         """How many are in which state now. Raises LodesmanError."""
         return self.core.states(self.ids)
 
-    def results(self, timeout: float | None = None) -> Iterator[R]:
+    def results(self, timeout: Timeout = None) -> Iterator[R]:
         """What their functions returned, in the order of the jobs, each as soon as those before it are there. Raises as
         `Job.result`.
         """
         for job in self:
             yield job.result(timeout)
 
-    def as_completed(self, timeout: float | None = None) -> Iterator[Job[R]]:
+    def as_completed(self, timeout: Timeout = None) -> Iterator[Job[R]]:
         """The jobs as they end. Raises LodesmanError, TimeoutError."""
         return (
             Job(self.core, one, returns=self.returns) for one in self.core.as_completed(self.ids, timeout)

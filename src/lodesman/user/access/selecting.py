@@ -1,0 +1,149 @@
+"""Which jobs are meant, as users write it on the command line and in Python: ids, states, how long."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import Any, Final, NamedTuple
+
+from lodesman.base.errors import InvalidRequest
+from lodesman.wire.vocabulary import JobState
+
+_MOST_ID: Final = 2**53 - 1
+MOST_RANGES: Final = 1_000
+_PART = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_SPAN_PART = re.compile(r"[0-9.]+ ?[a-zA-Z]+")
+_SPAN_PARTS = re.compile(r"(?:[0-9.]+ ?[a-zA-Z]+ ?){2,5}")
+_AT_ONCE = "a job is Waiting, or Held, as soon as it is submitted"
+# Of DIRAC's states those that no job is ever in here, and what there is instead (ADR 0026).
+ELSEWHERE = {
+    "Submitting": _AT_ONCE,
+    "Received": _AT_ONCE,
+    "Checking": _AT_ONCE,
+    "Scouting": f"no scout jobs are sent, and {_AT_ONCE}",
+    "Staging": f"no data are staged, and {_AT_ONCE}",
+    "Rescheduled": "a job that goes back to its task queue is Waiting again",
+    "Completed": "a job is Completing while its output is handed in, and then Done",
+}
+
+
+class Range(NamedTuple):
+    """Job ids from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    @property
+    def size(self) -> int:
+        """How many ids."""
+        return self.last - self.first + 1
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+def parse_ranges(words: Iterable[str], *, what: str = "job", most: int = MOST_RANGES) -> tuple[Range, ...]:
+    """The ranges in all words together: ascending, each id once; of `what` they are. Only those that have ids in common are
+    joined: what is named by itself has an answer by itself.
+
+    Raises InvalidRequest, also for a word that names none, as a variable that is not set.
+    """
+    found = [one for word in words for one in _ranges(word, what)]
+    merged: list[Range] = []
+    for one in sorted(found):
+        if merged and one.first <= merged[-1].last:
+            merged[-1] = Range(merged[-1].first, max(merged[-1].last, one.last))
+        else:
+            merged.append(one)
+    if len(merged) > most:
+        raise InvalidRequest(
+            f"{len(merged)} separate {what}s or ranges are given; the maximum number is {most}.",
+            hint="Write those that follow one another as a range: 12-40.",
+        )
+    return tuple(merged)
+
+
+def _ranges(word: str, what: str) -> list[Range]:
+    found = [_range(part, what) for part in word.split(",") if part.strip()]
+    if not found:
+        raise InvalidRequest(f"{word[:60]!r} names no {what}.", hint="Write 12, 12-40 or 12,15,20-22.")
+    return found
+
+
+def _range(part: str, what: str) -> Range:
+    match = _PART.fullmatch(part.strip())
+    if match is None:
+        raise InvalidRequest(
+            f"{part.strip()[:60]!r} is not a {what}.", hint="Write 12, 12-40 or 12,15,20-22."
+        )
+    first = int(match[1])
+    last = int(match[2]) if match[2] else first
+    if last < first:
+        raise InvalidRequest(f"{first}-{last} runs backwards.", hint=f"Write {last}-{first}.")
+    if not 1 <= first <= last <= _MOST_ID:
+        raise InvalidRequest(
+            f"There is no {what} {part.strip()}.", hint=f"{what.capitalize()} ids count from 1."
+        )
+    return Range(first, last)
+
+
+def total(ranges: Sequence[Range]) -> int:
+    """How many ids, all ranges together."""
+    return sum(one.size for one in ranges)
+
+
+def id_of(number: Any) -> int:
+    """The id of a job, given as a number. Raises InvalidRequest for what is none."""
+    try:
+        found = 0 if isinstance(number, bool) else index(number)
+    except TypeError:
+        found = 0
+    if not 1 <= found <= _MOST_ID:
+        hint = 'An id is a whole number from 1 on; several: client.jobs("12-511") or client.jobs([12, 15]).'
+        raise InvalidRequest(f"{str(number)[:60]!r} is not the id of a job.", hint=hint)
+    return int(found)
+
+
+def state_of(word: str) -> JobState:
+    """A state by its name, whatever its case. Raises InvalidRequest, for DIRAC's other words with the state here."""
+    name = word.strip().capitalize()
+    if name in ELSEWHERE:
+        raise InvalidRequest(f"{name} is a state of DIRAC, not of this program: {ELSEWHERE[name]}.")
+    for one in JobState:
+        if one.value == name:
+            return one
+    raise InvalidRequest(f"{word.strip()[:60]!r} is not a state.", hint=f"There are {', '.join(JobState)}.")
+
+
+def duration_of(word: str) -> float:
+    """Seconds of 90s, 10m (or 10min), 2h30m, 3d, 1w; a bare number counts seconds. Raises ValueError for other words."""
+    from lodesman.decide.resources.model import BadValue
+    from lodesman.decide.resources.units import number_in
+
+    parts = _SPAN_PART.findall(word) if _SPAN_PARTS.fullmatch(word) else [word]
+    try:
+        seconds = float(sum(number_in(part, "s") for part in parts))
+    except (BadValue, OverflowError):
+        seconds = 0.0
+    if not 0.0 < seconds < 1e10:
+        raise ValueError(f"{word[:60]!r} is not a time; write 90s, 30min, 2h30m or 3d.")
+    return seconds
+
+
+def seconds_of(value: Any) -> float:
+    """A length of time that is given in Python: a number of seconds, or a text. Raises InvalidRequest."""
+    if isinstance(value, str):
+        try:
+            return duration_of(value)
+        except ValueError as fault:
+            raise InvalidRequest(f"timeout: {fault}") from None
+    try:
+        found = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if math.isnan(found):
+        hint = 'Give seconds, or a text as "10m".'
+        raise InvalidRequest(f"timeout: {str(value)[:60]!r} is not a time.", hint=hint)
+    return found
