@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from lodesman.base.errors import InvalidRequest, NotFound
+from lodesman.base.errors import InvalidRequest, LodesmanError, NotFound
 from lodesman.user.access.caller import Caller
 from lodesman.user.python.client import Client
-from lodesman.user.python.core import ServerCore
+from lodesman.user.python.core import JobFailed, ServerCore
 from lodesman.wire import calls
 from lodesman.wire.vocabulary import JobState
-from lodesman.wire.waiting import Waited
+from lodesman.wire.waiting import EndedJob, Waited
 
 MINE, OTHERS = {7, 8, 12, 15}, {9}
 FAILED = {8}
@@ -189,3 +189,17 @@ def test_a_time_that_is_none_is_refused_with_what_is_taken(client, timeout):
         client.job(7).wait(timeout)
     with pytest.raises(InvalidRequest, match="timeout"):
         next(client.as_completed([client.job(7)], timeout))
+
+
+def test_an_error_shows_nothing_that_steers_a_terminal():
+    ended = EndedJob(7, JobState.FAILED, 0.0, 1, None, cast("Any", "exit\x1b[2J"))
+    log = "one\n\x1b]0;owned\x07two\tthree\r\u202e\n"
+    fault = JobFailed.of(ended, log)
+    assert fault.log == log
+    assert str(fault) == (
+        "Job 7 is Failed (exit\\x1b[2J, exit code 1).\none\n\\x1b]0;owned\\x07two\tthree\n\\u202e"
+    )
+    assert (
+        str(LodesmanError("It is \x1b[2J.", hint="See \x9b31m\u202e."))
+        == r"It is \x1b[2J. See \x9b31m\u202e."
+    )

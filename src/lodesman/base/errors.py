@@ -62,7 +62,8 @@ class LodesmanError(Exception):
         self.data = data
 
     def __str__(self) -> str:
-        return f"{self.message} {self.hint}".rstrip()
+        # Others may have written what it quotes, and tracebacks and logs show it as it is.
+        return plain(f"{self.message} {self.hint}".rstrip(), keep="\n\t")
 
     def as_dict(self) -> dict[str, Any]:
         """The error as JSON values: code, message, hint (if any) and data (if any)."""

@@ -22,6 +22,7 @@ from lodesman.base.errors import (
     LodesmanError,
     Unavailable,
     counted,
+    plain,
 )
 from lodesman.languages.jobs import read_description
 from lodesman.user.access.caller import Caller
@@ -49,7 +50,7 @@ Timeout = float | str | None
 
 class JobFailed(LodesmanError, code="job-failed"):
     """A job that did not end well. data: `job`, `state`, `cause`, `exit_code`, `signal` as far as they are known; `log` is
-    the end of what it wrote.
+    the end of what it wrote, as it is; as a text the error shows its last lines, without what steers a terminal.
     """
 
     log: str = ""
@@ -75,7 +76,7 @@ class JobFailed(LodesmanError, code="job-failed"):
 
     def __str__(self) -> str:
         tail = "\n".join(self.log.splitlines()[-20:])
-        return f"{self.message}\n{tail}" if tail else self.message
+        return plain(f"{self.message}\n{tail}" if tail else self.message, keep="\n\t")
 
 
 class ServerCore:

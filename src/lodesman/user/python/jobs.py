@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
+from lodesman.base.errors import plain
 from lodesman.user.python.watcher import ranges_of
 from lodesman.wire.vocabulary import JobState
 
@@ -186,7 +187,7 @@ def warn_of(jobs: Jobs[Any]) -> None:
         level, frame = level + 1, frame.f_back
     for text in dict.fromkeys(jobs.notices):
         try:
-            warnings.warn(text, SubmissionWarning, stacklevel=level)
+            warnings.warn(plain(text), SubmissionWarning, stacklevel=level)
         except SubmissionWarning as error:
             error.add_note(f"They are submitted: {jobs!r}")
             raise
