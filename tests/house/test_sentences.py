@@ -84,3 +84,15 @@ def test_such_texts_are_seen():
     assert [len(uncounted(ast.parse(text))) for text in texts] == [1, 1, 1]
     fine = ["f'{counted(n, \"job\")} of its jobs'", "f'{_MOST} jobs'", "f'{n} of them'", "f'{n} jobstatus'"]
     assert [uncounted(ast.parse(text)) for text in fine] == [[], [], [], []]
+
+
+def test_a_line_that_is_said_has_no_line_end(nodes):
+    """`say` and `note` would write it out, as one that others wrote."""
+    wrong = [
+        (name, call.lineno)
+        for name, found in nodes.items()
+        for call in found
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("say", "note")
+        if any(isinstance(one, ast.Constant) and "\n" in str(one.value) for one in ast.walk(call))
+    ]
+    assert wrong == []

@@ -92,6 +92,12 @@ def test_a_queue_by_its_path(at, server, words, query):
     assert [one.query for one in server.asked] == [query]
 
 
+def test_why_a_waiting_job_went_back_stands_below_an_empty_line(at, server):
+    job = {"id": 9, "state": "Waiting", "verdict": "now", "summary": "It can.", "reason": "it \x1b[2J ended"}
+    server.on("GET", "/v1/jobs/9/why", job)
+    assert at("why", "9").out.endswith("\n\nBefore: it \\x1b[2J ended.\n")
+
+
 @pytest.mark.parametrize("words", [["9"], ["job:9"]])
 def test_a_job_is_still_a_number(at, server, words):
     server.on("GET", "/v1/jobs/9/why", {"id": 9, "state": "Waiting", "verdict": "now", "summary": "It can."})

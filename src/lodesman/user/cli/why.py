@@ -125,7 +125,8 @@ def why(
         if isinstance(of_job, JobWaits):
             show_explained(of_job, f"Job {of_job.id}", of_job.queue or None, verbose=verbose)
             if of_job.state == JobState.WAITING and of_job.reason:
-                say(f"\nBefore: {of_job.reason}.")
+                click.echo()
+                say(f"Before: {of_job.reason}.")
         else:
             click.echo(f"Job {of_job.id}: {of_job.state}. {plain(of_job.summary)}")
 
