@@ -9,6 +9,7 @@ import pytest
 
 from lodesman.base.errors import InvalidRequest, LodesmanError, NotFound
 from lodesman.user.access.caller import Caller
+from lodesman.user.access.outputs import DamagedArchive
 from lodesman.user.python.client import Client
 from lodesman.user.python.core import JobFailed, ServerCore
 from lodesman.wire import calls
@@ -203,3 +204,20 @@ def test_an_error_shows_nothing_that_steers_a_terminal():
         str(LodesmanError("It is \x1b[2J.", hint="See \x9b31m\u202e."))
         == r"It is \x1b[2J. See \x9b31m\u202e."
     )
+
+
+def test_an_output_at_fault_does_not_stop_the_others(client, monkeypatch, tmp_path):
+    """The first fault is raised, with its job."""
+
+    def output(job, directory):
+        if job in (8, 12):
+            raise DamagedArchive(f"The archive of {job} is damaged.")
+        made.append(job)
+        return directory / str(job)
+
+    made: list[int] = []
+    monkeypatch.setattr(client.core, "output", output)
+    with pytest.raises(DamagedArchive, match="of 8 is damaged") as caught:
+        client.jobs().output(tmp_path)
+    assert (made, caught.value.__notes__) == ([7, 15], ["It is job 8."])
+    assert client.jobs([7, 15]).output(tmp_path) == [tmp_path / "7", tmp_path / "15"]

@@ -1,5 +1,6 @@
 """`lode output`: archives of any kind, and what of them reaches the disk."""
 
+import errno
 import gzip
 import hashlib
 import io
@@ -391,6 +392,105 @@ def test_an_output_that_is_too_large_when_unpacked(at, outputs, home, monkeypatc
     result = at("output", "1", "--max-mb", "1")
     assert (result.code, list(home.iterdir())) == (1, [])
     assert "--max-mb" in result.err
+
+
+# --- what does not fit here, and what is there already
+
+
+def serve(outputs, number, *members):
+    data = archive(*members)
+    outputs.jobs[number - 1].update(output_sha256=hashlib.sha256(data).hexdigest(), output_size=len(data))
+    outputs.on("GET", f"/v1/jobs/{number}/output", data)
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "/".join(["y" * 250] * 17)])
+def test_a_name_that_is_too_long_here_is_a_fault_of_its_job_alone(at, outputs, home, name):
+    serve(outputs, 2, ("std.out", b"x"), (name, b"x"))
+    result = at("output", "1-3", "--dir", "results")
+    assert result.code == 1
+    assert result.out == "results/1: 1 file, 9 B\nresults/3: 1 file, 9 B\n"
+    assert "job 2: The output cannot be unpacked in results: File name too long" in result.err
+    assert sorted(path.name for path in (home / "results").iterdir()) == ["1", "3"]
+
+
+@pytest.mark.parametrize(
+    "number", [errno.EINVAL, errno.ELOOP, errno.ENOTDIR, errno.EILSEQ, errno.EFBIG, errno.EACCES]
+)
+def test_an_error_of_one_output_does_not_stop_the_others(at, outputs, home, monkeypatch, number):
+    fail_in(monkeypatch, 2, number)
+    result = at("output", "1-3", "--json")
+    assert [one["id"] for one in result.json["jobs"]] == [1, 3]
+    assert [(one["id"], one["code"]) for one in result.json["errors"]] == [(2, "damaged-archive")]
+    assert (result.code, sorted(path.name for path in home.iterdir())) == (1, ["1", "3"])
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_a_disk_that_takes_no_more_ends_the_command_and_what_is_done_is_said(
+    at, outputs, home, monkeypatch, number
+):
+    fail_in(monkeypatch, 2, number)
+    result = at("output", "1-3")
+    assert (result.code, result.out) == (1, "1: 1 file, 9 B\n")
+    assert result.err.splitlines()[-1].endswith(f"{os.strerror(number)}.")
+    as_json = at("output", "1-3", "--force", "--json")
+    assert [one["id"] for one in as_json.json["jobs"]] == [1]
+    assert "error" in as_json.err
+    assert sorted(path.name for path in home.iterdir()) == ["1"]
+
+
+def fail_in(monkeypatch, job, number):
+    """Unpacking the output of this job meets this error."""
+    real = unpacking.unpack
+
+    def unpack_or_fail(file, target, **more):
+        if f".lode-{job}-" in str(target):
+            raise OSError(number, os.strerror(number), str(target / "std.out"))
+        return real(file, target, **more)
+
+    monkeypatch.setattr(unpacking, "unpack", unpack_or_fail)
+
+
+def test_fetched_again_the_files_of_the_user_stay(at, outputs, home):
+    serve(outputs, 1, ("std.out", b"new"), ("plots/a.png", b"new"), ("more/b", b"new"))
+    (home / "1" / "plots").mkdir(parents=True)
+    for name in ("std.out", "plots/a.png", "plots/mine.png", "notes.txt"):
+        (home / "1" / name).write_bytes(b"old")
+    result = at("output", "1", "--force")
+    assert (result.code, result.out) == (0, "1: 3 files, 9 B\n")
+    assert "lode: 1: 2 other files stayed there, not of this output.\n" in result.err
+    assert contents(home / "1") == {
+        "std.out": b"new", "plots/a.png": b"new", "more/b": b"new", "plots/mine.png": b"old", "notes.txt": b"old",
+    }  # fmt: skip
+    assert [path.name for path in home.iterdir()] == ["1"]
+
+
+def test_a_file_takes_the_place_of_no_directory_nor_the_other_way_round(at, outputs, home):
+    """Nor of a link: nothing is written where it leads."""
+    serve(outputs, 1, ("a", b"new"), ("std.out", b"new"))
+    serve(outputs, 2, ("a/b", b"new"), ("std.out", b"new"))
+    serve(outputs, 3, ("a/b", b"new"), ("std.out", b"new"))
+    (home / "1" / "a").mkdir(parents=True)
+    (home / "2").mkdir()
+    (home / "2" / "a").write_bytes(b"old")
+    (home / "elsewhere").mkdir()
+    (home / "3").mkdir()
+    (home / "3" / "a").symlink_to(home / "elsewhere")
+    (home / "4").write_bytes(b"old")
+    result = at("output", "1-4", "--force")
+    assert (result.code, result.out) == (6, "")
+    assert "job 1: 1/a is a directory, and in the output none. Move it away." in result.err
+    assert "job 2: 2/a is no directory, and in the output one. Move it away." in result.err
+    assert "job 3: 3/a is no directory, and in the output one. Move it away." in result.err
+    assert "job 4: 4 is there, and is no directory. Move it away." in result.err
+    assert contents(home) == {"2/a": b"old", "4": b"old"}
+
+
+def test_a_directory_of_a_job_may_be_a_link(at, outputs, home):
+    (home / "disk" / "one").mkdir(parents=True)
+    (home / "1").symlink_to(home / "disk" / "one")
+    assert at("output", "1", "--force").code == 0
+    assert contents(home / "disk") == {"one/std.out": b"out of 1\n"}
+    assert (home / "1").is_symlink()
 
 
 def test_json_has_each_job(at, outputs):

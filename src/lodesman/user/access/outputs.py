@@ -6,14 +6,17 @@ are judged here, since not every Python 3.11 has the filters of tarfile.
 
 from __future__ import annotations
 
+import errno
 import os
 import tarfile
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from lodesman.base.errors import LodesmanError, TooLarge
+from lodesman.base.errors import Conflict, LodesmanError, TooLarge
 from lodesman.pilot.archives import DAMAGED, members, steers
 from lodesman.user.access.caller import Caller
 from lodesman.wire import calls
@@ -26,6 +29,11 @@ _CHUNK = 1 << 18
 MOST_FILES = 1_000_000
 _MOST_LEFT_OUT = 10_000
 _LONGEST = 255
+# What the disk or this process lacks, for any output. Other errors are about what is unpacked: a name that is too long here.
+_OF_ALL = frozenset({
+    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ENODEV,
+    errno.ENXIO, errno.ETIMEDOUT, errno.EINTR,
+})  # fmt: skip
 # What `lode` reads where a user works (`tokens.find_server`, `client_jsv.read_requests`): no job writes it.
 STEERING = {
     "lode-data": "in a directory of that name lode would find the address of a server",
@@ -35,15 +43,18 @@ STEERING = {
 
 @dataclass(slots=True)
 class Unpacked:
-    """What came out, as programs get it: files and their bytes, and what was left out, with `name` and `reason`."""
+    """What came out, as programs get it: files and their bytes, and what was left out, with `name` and `reason`. `kept`:
+    files that were there before and that the output does not have.
+    """
 
     files: int = 0
     bytes: int = 0
     left_out: list[dict[str, str]] = field(default_factory=list)
+    kept: int = 0
 
 
 class DamagedArchive(LodesmanError, code="damaged-archive"):
-    """An archive that cannot be read to its end."""
+    """An archive that cannot be read to its end, or unpacked here."""
 
 
 def wrote_nothing(job: Job) -> bool:
@@ -60,12 +71,17 @@ def lacks_output(job: Job) -> str:
 
 def download(caller: Caller, job: Job, target: Path, *, most_bytes: int) -> Unpacked:
     """Fetch and unpack beside the target, then put it there in one step; nothing half-done is left. Of a job that wrote
-    nothing it is empty.
+    nothing it is empty. In a target that is there files are replaced one by one, and those that the output does not have
+    stay.
 
-    Raises DamagedArchive, TooLarge, what the client raises, OSError.
+    Raises DamagedArchive, TooLarge, Conflict for a target that cannot take it, what the client raises; OSError for what
+    any output would meet, as a full disk.
     """
+    if os.path.lexists(target) and not target.is_dir():
+        raise Conflict(f"{target} is there, and is no directory.", hint="Move it away.", job=job.id)
+    beside = (target.resolve() if target.is_symlink() else target).parent  # it may lead to another disk
     with tempfile.TemporaryDirectory(
-        prefix=f".lode-{job.id}-", dir=target.parent, ignore_cleanup_errors=True
+        prefix=f".lode-{job.id}-", dir=beside, ignore_cleanup_errors=True
     ) as made:
         work = Path(made)
         if wrote_nothing(job):
@@ -75,11 +91,50 @@ def download(caller: Caller, job: Job, target: Path, *, most_bytes: int) -> Unpa
             archive = work / "output.tar.gz"
             path = calls.JOB_OUTPUT.address(JobAt(job.id))
             caller.client.download(path, archive, job.output_sha256 or "", job.output_size or 0)
-            done = unpack(archive, work / "files", most_bytes=most_bytes)
-        if target.exists():
-            target.rename(work / "before")
-        (work / "files").rename(target)
+            with _about_one(target):
+                done = unpack(archive, work / "files", most_bytes=most_bytes)
+        with _about_one(target):
+            done.kept = _place(work / "files", target)
     return done
+
+
+@contextmanager
+def _about_one(target: Path) -> Iterator[None]:
+    """Raises DamagedArchive for an OSError that is about what is unpacked, and not about all outputs."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.errno in _OF_ALL:
+            raise
+        name = Path(os.fsdecode(fault.filename or "")).name
+        what = f" ({name[:60]}{'...' if name[60:] else ''})" if name else ""
+        hint = "A shorter --dir may do." if fault.errno == errno.ENAMETOOLONG else ""
+        raise DamagedArchive(
+            f"The output cannot be unpacked in {target.parent}: {fault.strerror or fault}{what}.", hint=hint
+        ) from None
+
+
+def _place(made: Path, target: Path) -> int:
+    """Put what was unpacked there; returns how many other files were there, and stay. Raises Conflict, before anything is
+    moved, if a file would take the place of a directory, or a directory that of something else.
+    """
+    if not target.exists():
+        made.rename(target)
+        return 0
+    places = {path: target / path.relative_to(made) for path in sorted(made.rglob("*"))}
+    for path, place in places.items():
+        is_directory = place.is_dir() and not place.is_symlink()
+        if os.path.lexists(place) and path.is_dir() is not is_directory:
+            here, there = ("a directory", "none") if is_directory else ("no directory", "one")
+            raise Conflict(f"{place} is {here}, and in the output {there}.", hint="Move it away.")
+    for path, place in places.items():
+        if path.is_dir():
+            place.mkdir(exist_ok=True)
+        else:
+            path.replace(place)
+    return sum(len(files) for _, _, files in os.walk(target)) - sum(
+        1 for one in places.values() if not one.is_dir()
+    )
 
 
 def unpack(archive: Path, target: Path, *, most_bytes: int) -> Unpacked:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,7 @@ from lodesman.user.cli.arguments import DIRECTORY, JOB_RANGES, Range, merged, nu
 from lodesman.user.cli.choosing import choice_options, chosen, taken_choice
 from lodesman.user.cli.faults import exit_code_of
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.tables import note, progress
+from lodesman.user.cli.tables import emit_json, note, progress
 from lodesman.user.cli.words import counted, plain, size
 from lodesman.wire.job_queries import JobsQuery
 from lodesman.wire.jobs import Job
@@ -50,7 +50,7 @@ class _Outputs:
 @click.option(
     "--dir", "root", default=".", metavar="DIR", type=DIRECTORY, help="Where DIR/JOB is made. [default: here]"
 )
-@click.option("--force", is_flag=True, help="Fetch again what is there already.")
+@click.option("--force", is_flag=True, help="Fetch again what is there already; other files in DIR/JOB stay.")
 @number_option("--max-mb", click.IntRange(1), 20_480, "Maximum size of one job's output when unpacked.")
 @with_session
 def output(
@@ -69,7 +69,20 @@ def output(
     outputs = _Outputs(
         session=session, root=root, force=force, most_bytes=max_mb << 20, by_number=choice is None
     )
-    size_of, silent = total(wanted), session.as_json
+    try:
+        _fetch_all(outputs, wanted)
+    except (LodesmanError, OSError):
+        # What was fetched before is said all the same.
+        if outputs.jobs or outputs.faults:
+            _report(outputs)
+        raise
+    _report(outputs)
+    return exit_code_of((fault for _, fault in outputs.faults), some_done=bool(outputs.jobs))
+
+
+def _fetch_all(outputs: _Outputs, wanted: Sequence[Range]) -> None:
+    """Raises NotFound if nothing is there of a single range, Unauthorized, Unavailable, OSError."""
+    size_of, silent = total(wanted), outputs.session.as_json
     with progress("fetching outputs", size_of, shown=size_of >= _BAR_FROM, silent=silent) as outputs.advance:
         for one in wanted:
             try:
@@ -78,15 +91,19 @@ def output(
                 if len(wanted) == 1:
                     raise
                 outputs.faults.append((one.first, fault))
-    code = exit_code_of((fault for _, fault in outputs.faults), some_done=bool(outputs.jobs))
+
+
+def _report(outputs: _Outputs) -> None:
+    """What became of the jobs, for people or for programs."""
+    if not outputs.session.as_json:
+        _show(outputs)
+        return
     rows = [
         {"id": job, "directory": str(directory), "fetched": bool(done)} | (asdict(done) if done else {})
         for job, directory, done in outputs.jobs
     ]
     errors = [{"id": job, **fault.as_dict()} for job, fault in outputs.faults]
-    session.exit_if_json({"jobs": rows, "without_output": outputs.without, "errors": errors}, code)
-    _show(outputs)
-    return code
+    emit_json({"jobs": rows, "without_output": outputs.without, "errors": errors})
 
 
 def _fetch_range(outputs: _Outputs, wanted: Range) -> None:
@@ -134,6 +151,8 @@ def _show(outputs: _Outputs) -> None:
         click.echo(f"{plain(directory)}: {what}")
         if job in outputs.remarks:
             note(f"job {job}: {plain(outputs.remarks[job])}")
+        if done.kept:
+            note(f"{directory}: {counted(done.kept, 'other file')} stayed there, not of this output.")
         for one in done.left_out[:5]:
             note(f"job {job}: {one['name']} was left out: {one['reason']}.")
     if len(outputs.jobs) > _MOST_SHOWN:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
-from lodesman.base.errors import plain
+from lodesman.base.errors import LodesmanError, Unauthorized, Unavailable, plain
 from lodesman.user.python.watcher import ranges_of
 from lodesman.wire.vocabulary import JobState
 
@@ -58,7 +58,7 @@ class Job(Generic[R]):
         return cast("R", self.core.result(self.id, timeout, returns=self.returns))
 
     def output(self, directory: str | Path) -> Path:
-        """Fetch what it wrote into directory/ID, and return that. Raises LodesmanError, FileExistsError."""
+        """Fetch what it wrote into directory/ID, and return that. Raises LodesmanError, FileExistsError, OSError."""
         return self.core.output(self.id, directory)
 
     def logs(self) -> str:
@@ -150,8 +150,23 @@ class Jobs(Sequence[Job[R]]):
         )
 
     def output(self, directory: str | Path) -> list[Path]:
-        """Fetch what they wrote into directory/ID. Raises as `Job.output`."""
-        return [self.core.output(job, directory) for job in self.ids]
+        """Fetch what they wrote into directory/ID. A job whose output is at fault does not stop the others: the first fault
+        is raised after the last job. Raises as `Job.output`.
+        """
+        made: list[Path] = []
+        first: LodesmanError | None = None
+        for job in self.ids:
+            try:
+                made.append(self.core.output(job, directory))
+            except (Unauthorized, Unavailable):
+                raise
+            except LodesmanError as fault:
+                if first is None:
+                    first = fault
+                fault.add_note(f"It is job {job}.")
+        if first is not None:
+            raise first
+        return made
 
     def cancel(self, reason: str = "") -> int:
         """Kill those that have not ended; returns their number. Raises LodesmanError."""
