@@ -142,7 +142,7 @@ class Client:
         state: str | Iterable[str] | None = None, where: Mapping[str, Any] | None = None,
     ) -> Jobs[Any]:  # fmt: skip
         """Jobs that were submitted before: `which` ("12-511,600", 12 or [12, 15]), or, without it, all of yours; those with
-        this `name` `job_group` or `job_class` (`*` stands for any text, `?` for any letter), of this `submission` or
+        this `name`, `job_group` or `job_class` (`*` stands for any text, `?` for any letter), of this `submission` or
         `group`, in a `state` ("Failed,Killed"), with all attributes of `where` ({"CPUTime": "1h", "Tag": ["GPU", "SSD"]}).
         Raises LodesmanError; NotFound for a job that is named and not there, or a range without any; InvalidRequest for
         what is empty, as a variable may be by mistake.
