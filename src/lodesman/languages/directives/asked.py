@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from lodesman.languages.directives.amounts import MOST_INDEXES, whole
+from lodesman.languages.directives.words import SplitLine, listed, without_quotes
 
 
 class Obstacle(NamedTuple):
@@ -93,6 +93,10 @@ _NONE_AT_ONCE: Final = Obstacle(
 _LITTLE_MB, _MANY = 32, 100
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,6})?(?!x)")
 _LISTED: Final = Obstacle(UNREAD, "Say each variable: --env NAME=VALUE.")
+_TORN: Final = Obstacle(
+    "has a comma in quotes or behind a backslash, where that system ends the value.",
+    "Say each variable: --env NAME=VALUE.",
+)
 _SAID_BY: Final = {
     GPU: ("Tag", "Requirements", "Consumables"),
     NODES: ("NumberOfProcessors",),
@@ -106,7 +110,7 @@ class ScriptRequest:
     """Attributes that mean the same here, and all else. `files`: names of streams as that system writes them; `kept`: values
     that only mean something together; `taken`: how an option was read, by the attribute that it gives; `given_cores`: those
     that the user says, 0 if none; `endless`: the option that asks for any time; `joined`: both streams go to one file,
-    whatever its name.
+    whatever its name; `torn`: words of the line at hand whose commas mean something else in a list than in the line.
     """
 
     def __init__(self) -> None:
@@ -126,6 +130,7 @@ class ScriptRequest:
         self.interpreter = ""
         self.option = ScriptOption(0, "")
         self.given_cores = 0
+        self.torn: set[str] = set()
 
     def note(self, reason: str) -> None:
         """The option at hand, or the `part` of it, has no effect, for that reason."""
@@ -243,14 +248,28 @@ class ScriptRequest:
             return usual
         return found
 
-    def variables(self, text: str, mark: str = ",") -> None:
-        """NAME=VALUE between commas; a name alone, and ALL, are of the user's shell."""
-        for part in self.parts(re.split(rf"{mark}(?=\s*\w+(?:=|{mark}|\s*$))", text)):
-            name, equals, value = part.partition("=")
-            if equals:
-                self.environment[name] = value.strip("'\"")
-            elif part.upper() not in ("NONE", "NIL"):
-                self.note(SHELL) if part.isidentifier() else self.refuse(_LISTED, "Environment")
+    def variables(self, text: str, *, has_quotes: bool = True) -> None:
+        """NAME=VALUE between commas; a name alone, and ALL, are of the user's shell. `has_quotes`: quotes in the list hold
+        commas. A comma that is to be in a value, and that the system would not see so, is refused.
+        """
+        items, plain = listed(text), [*filter(None, text.split(","))]
+        torn = "\\," in text or any(word.endswith(text) for word in self.torn)
+        if torn or (not has_quotes and items and items != plain):
+            self.refuse(_TORN, "Environment")
+        elif items is None and has_quotes:
+            self.refuse(UNCLOSED, "Environment")
+        else:
+            self._set_variables(plain if items is None else items)
+
+    def _set_variables(self, items: Iterable[str]) -> None:
+        for part in self.parts(items):
+            name, equals, value = without_quotes(part).partition("=")
+            if not name.isidentifier():
+                self.refuse(_LISTED, "Environment")
+            elif equals:
+                self.environment[name] = value
+            elif name.upper() not in ("NONE", "NIL"):
+                self.note(SHELL)
 
 
 Handler = Callable[[ScriptRequest, str], None]
@@ -326,11 +345,14 @@ def shell(asked: ScriptRequest, text: str) -> None:
         asked.refuse(Obstacle(UNREAD, "Say it in the first line of the script: #!/bin/bash."))
 
 
-def words_of(asked: ScriptRequest, number: int, line: str) -> list[str]:
-    """The words of a line as a shell splits them; none if it is no line of options, which is refused."""
+def words_of(asked: ScriptRequest, number: int, line: str, *, cuts_words: bool) -> list[str]:
+    """The words of a line as a shell splits them; none if it is no line of options, which is refused. `cuts_words`: a `#`
+    within a word begins a comment in that system.
+    """
     line = line.strip()
     try:
-        words = shlex.split(line, comments=True)
+        split = SplitLine(line, cuts_words=cuts_words)
+        words, asked.torn = split.words, split.torn
     except ValueError:
         words, obstacle = [], CONTINUED if line.endswith("\\") else UNCLOSED
     else:
@@ -344,10 +366,11 @@ def words_of(asked: ScriptRequest, number: int, line: str) -> list[str]:
 
 
 def read_short(
-    asked: ScriptRequest, options: Mapping[str, tuple[int, Handler]], number: int, line: str, *, joined: bool = True
+    asked: ScriptRequest, options: Mapping[str, tuple[int, Handler]], number: int, line: str, *, joined: bool = True,
+    cuts_words: bool = False,
 ) -> None:  # fmt: skip
     """The options of a line whose names begin with one dash; if `joined`, a value may follow without a blank."""
-    words = words_of(asked, number, line)
+    words = words_of(asked, number, line, cuts_words=cuts_words)
     while words:
         name = words.pop(0)
         if joined and name not in options and name[:2] in options and options[name[:2]][0]:

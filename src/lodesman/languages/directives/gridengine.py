@@ -94,7 +94,7 @@ def _job_class(asked: ScriptRequest, text: str) -> None:
 
 
 def _variables(asked: ScriptRequest, text: str) -> None:
-    asked.variables(text)
+    asked.variables(text, has_quotes=False)
 
 
 def _queues(asked: ScriptRequest, text: str) -> None:
@@ -192,12 +192,12 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
             asked.note(_NO_OPTION)
             continue
         hard, *wishes = _SOFTLY.split(line, maxsplit=1)
-        read_short(asked, OPTIONS, number, _BINDING.sub("-binding ", hard), joined=False)
+        read_short(asked, OPTIONS, number, _BINDING.sub("-binding ", hard), joined=False, cuts_words=True)
         for one in wishes:
             left_out, *others = _HARD.split(one, maxsplit=1)
             asked.option = ScriptOption(number, f"-soft {left_out.strip()}".rstrip())
             asked.note(_SOFT)
-            read_short(asked, OPTIONS, number, " ".join(others), joined=False)
+            read_short(asked, OPTIONS, number, " ".join(others), joined=False, cuts_words=True)
     slots = asked.slots(asked.attributes.get("NumberOfProcessors", 1))
     _memory(asked, slots)
     if "h_cpu" in asked.kept:

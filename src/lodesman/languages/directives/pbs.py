@@ -79,7 +79,20 @@ def _resources(asked: ScriptRequest, text: str) -> None:
     for part in filter(None, text.split(",")):
         name, _, amount = part.partition("=")
         asked.option = asked.option._replace(words=f"-l {part.strip()}")
-        _resource(asked, name.strip(), amount.strip())
+        amount, sharp, mark = amount.strip().partition("#")
+        if sharp:
+            _mark(asked, name.strip(), mark)
+        _resource(asked, name.strip(), amount)
+
+
+def _mark(asked: ScriptRequest, name: str, mark: str) -> None:
+    """What stands behind `#` of all nodes: `1:ppn=4#excl`, `#shared`, or a property that each has."""
+    if name != "nodes":
+        asked.refuse(Obstacle(UNREAD, "A comment stands behind a blank."))
+    elif mark == "shared":
+        asked.note(PLACES)
+    else:
+        asked.refuse(ALONE if mark.startswith("excl") else PROPERTY)
 
 
 def _resource(asked: ScriptRequest, name: str, amount: str) -> None:

@@ -162,7 +162,7 @@ def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
         if line.split()[:1] in (["hetjob"], ["packjob"]):
             asked.refuse(_PARTS, option=ScriptOption(number, line.strip()))
             break
-        words = words_of(asked, number, line)
+        words = words_of(asked, number, line, cuts_words=True)
         while words:
             words = _read_one(asked, number, words)
     _cores_and_memory(asked)
