@@ -147,7 +147,10 @@ def test_files_of_htcondor_are_named_as_such(at, accepting, home, executable):
         (home / name).chmod(0o755 if executable else 0o644)
         result = at("submit", name)
         assert result.code == 1
-        assert f"{name}: is {kind}, which is not read here." in result.err
+        assert f"{name}: This is {kind}, which is not read here." in result.err
+        for words in (("submit", "-"), ("convert", "-", "--to", "jdl"), ("submit", "--form", "cfg", "-")):
+            result = at(*words, stdin=(home / name).read_bytes())
+            assert (result.code, f"standard input: This is {kind}" in result.err) == (1, True), words
     assert sent(accepting) == []
 
 

@@ -2,8 +2,6 @@
 
 from tests.kits.scripts import Case, array, holds_all_cases, translation
 
-from lodesman.languages.directives.scripts import kind_of_file
-
 CASES = [
     Case(
         "an array with one node for each job",
@@ -263,19 +261,6 @@ def test_lines_of_systems_that_are_not_read_are_refused():
             (2, line),
             "is a line of a batch system that is not read here.",
         )
-
-
-def test_files_of_htcondor_are_recognised():
-    submit = "universe = vanilla\nexecutable = a.sh\nrequest_memory = 1G\nQueue 5\n"
-    assert kind_of_file(submit) == "a submit file of HTCondor"
-    assert kind_of_file("# d\nJOB A a.sub\nJob B b.sub\nPARENT A CHILD B\n") == "a DAG of HTCondor (DAGMan)"
-    for other in (
-        '[ Executable = "x"; Queue = 3; ]',
-        "Executable = x\nJobName = y\n",
-        '{"Executable": "queue"}',
-        "",
-    ):
-        assert kind_of_file(other) == ""
 
 
 def test_cores_by_affinity_are_refused_and_variables_of_the_second_system_named():

@@ -360,24 +360,3 @@ def _calls(text: str) -> Iterable[str]:
             line = text.count("\n", 0, match.start(1)) + 1
             yield f"line {line} calls {match[1]}, which gets no number of processes from a batch system here: say it by -np."
             return
-
-
-# --- files of HTCondor -------------------------------------------------------------------------------
-
-_QUEUE: Final = re.compile(r"^[ \t]*queue\b(?![ \t]*=)", re.MULTILINE | re.IGNORECASE)
-_SETTING: Final = re.compile(
-    r"^[ \t]*(?:executable|universe|arguments|batch_name|log|output|error|requirements|"
-    r"(?:[+]|my\.)\w+|(?:transfer|request)_\w+)[ \t]*=",
-    re.MULTILINE | re.IGNORECASE,
-)
-_NODE: Final = re.compile(
-    r"^[ \t]*(?:JOB|SUBDAG|SPLICE)[ \t]+\S+[ \t]+\S+|^[ \t]*PARENT[ \t].*\bCHILD\b",
-    re.MULTILINE | re.IGNORECASE,
-)
-
-
-def kind_of_file(text: str) -> str:
-    """What a file of HTCondor is: a submit file or a DAG; '' for any other text."""
-    if _QUEUE.search(text) and _SETTING.search(text):
-        return "a submit file of HTCondor"
-    return "a DAG of HTCondor (DAGMan)" if _NODE.search(text) else ""

@@ -12,10 +12,11 @@ from difflib import get_close_matches
 from posixpath import normpath
 from typing import Any, Final
 
-from lodesman.base.errors import InvalidJob, InvalidRequest, TooLarge
+from lodesman.base.errors import InvalidJob, InvalidRequest, SyntaxFault, TooLarge
 from lodesman.languages.jobs.attributes import BY_SPELLING, KEPT, PARAMETERS, invalid
 from lodesman.languages.jobs.cfg_form import read_cfg, write_cfg_record
 from lodesman.languages.jobs.foreign import instead_of
+from lodesman.languages.jobs.htcondor_files import fault_of_file
 from lodesman.languages.jobs.jdl import read_jdl, write_jdl
 from lodesman.languages.jobs.json_form import read_json, write_json
 from lodesman.languages.jobs.parametric import Given, read_members, split_fields
@@ -71,7 +72,7 @@ def read_description(
 ) -> ParsedRecord:
     """Read a description in one of the three languages; without `form` the text decides which.
 
-    Raises SyntaxFault with line and column, TooLarge, or InvalidRequest for an unknown form.
+    Raises SyntaxFault with line and column, TooLarge, or InvalidRequest for an unknown form or a file of HTCondor.
     """
     size = len(text)
     if size <= limits.text_bytes and isinstance(text, str) and not text.isascii():
@@ -85,7 +86,12 @@ def read_description(
         )
     text = _as_text(text)
     read, _ = _language(form or _detect_form(text))
-    return read(text, limits)
+    try:
+        return read(text, limits)
+    except SyntaxFault:
+        if other := fault_of_file(text):
+            raise other from None
+        raise
 
 
 def write_description(record: Record, form: Form) -> str:

@@ -23,7 +23,7 @@ from lodesman.base.errors import (
 from lodesman.user.access.files import FilePicker, Taken, check_programs, folder, joined_inputs, program_left
 from lodesman.user.cli.client_jsv import ClientRequest, client_request, complexes_of, name_client_jsv
 from lodesman.user.cli.faults import advise, exit_code, exit_code_of, placed, without_place
-from lodesman.user.cli.foreign_lines import as_asked, foreign_file, runs_submit_file
+from lodesman.user.cli.foreign_lines import as_asked, foreign_file
 from lodesman.user.cli.job_options import attribute_options
 from lodesman.user.cli.session import Session
 from lodesman.user.cli.tables import emit_json, note
@@ -227,7 +227,7 @@ def _from_file(name: str, wanted: Wanted) -> _Draft:
             fault.hint = "A command stands after two dashes: lode submit -- python fit.py."
         raise
     if data[:2] == b"#!":
-        if runs_submit_file(data) and (other := foreign_file(data)):
+        if other := foreign_file(data):
             raise other
         raise InvalidRequest(
             "is a script.", hint="A script is submitted by its name, alone: lode submit SCRIPT."
@@ -235,8 +235,6 @@ def _from_file(name: str, wanted: Wanted) -> _Draft:
     try:
         parsed = read_description(data, form=wanted.form, limits=ARRAY_LIMITS)
     except SyntaxFault as fault:
-        if wanted.form is None and (other := foreign_file(data)):
-            raise other from None
         is_named_so = Path(name).suffix.lower() in (".jdl", ".cfg", ".json")
         if wanted.form is None and not is_named_so and data.lstrip()[:1] not in (b"[", b"{"):
             fault.hint = f"{fault.hint} {_NO_DESCRIPTION}".lstrip()

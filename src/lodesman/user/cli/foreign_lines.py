@@ -112,21 +112,8 @@ def note_unread(command: Sequence[str]) -> None:
             note(f"{word} stands after --, so its lines of batch systems are not read: lode submit {word}.")
 
 
-def runs_submit_file(head: bytes) -> bool:
-    """Whether a script is a submit file of HTCondor, which its first line hands to that."""
-    return b"condor_submit" in head.partition(b"\n")[0]
-
-
 def foreign_file(data: bytes) -> LodesmanError | None:
     """What to say of a file of HTCondor; None for any other one."""
-    from lodesman.languages.directives.scripts import kind_of_file
+    from lodesman.languages.jobs.htcondor_files import fault_of_file
 
-    kind = kind_of_file(data[:HEAD_BYTES].decode("utf-8", "replace"))
-    if not kind:
-        return None
-    hint = (
-        "Describe the job in JDL, or give its program: lode submit --array 0-9 --files in.txt -- ./prog %s."
-    )
-    if "DAG" in kind:
-        hint = "Submit its nodes one after the other, each with the ids of its parents: lode submit --after-ok 12-20."
-    return InvalidRequest(f"is {kind}, which is not read here.", hint=hint)
+    return fault_of_file(data[:HEAD_BYTES].decode("utf-8", "replace"))

@@ -19,7 +19,6 @@ from lodesman.user.cli.foreign_lines import (
     foreign_file,
     has_lines,
     head_of,
-    runs_submit_file,
 )
 from lodesman.user.cli.tables import note
 from lodesman.user.cli.taken_files import scratch_folder
@@ -131,7 +130,7 @@ def is_script(name: str) -> bool:
     except (OSError, ValueError):
         return False
     if head[:2] == b"#!":
-        return not runs_submit_file(head)
+        return not foreign_file(head)
     if not path.is_file():
         return False
     return _looks_run(path, head) and not _is_description(head) and not foreign_file(head)
@@ -155,8 +154,10 @@ def _as_command(files: list[str]) -> str:
 
 
 def _begins_script(stream: Any) -> bool:
-    """Whether a script is piped in; nothing is read."""
-    return not stream.isatty() and bool(stream.peek(2)[:2] == b"#!")
+    """Whether a script is piped in, and no file that its first line hands to HTCondor; nothing is read."""
+    if stream.isatty() or (head := stream.peek(2))[:2] != b"#!":
+        return False
+    return not foreign_file(head)
 
 
 def _kept(stream: Any) -> str:
