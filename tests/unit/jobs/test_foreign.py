@@ -33,6 +33,13 @@ NAMES = [name for names in _TABLE for name in names.split()]
         ("ShallowRetryCount", "MaxAttempts"),
         ("REQUEST_GPUS", "Tag"),
         ("station_name", "Stations"),
+        ("JobRequirements", "CPUTime, NumberOfProcessors"),
+        ("ParametricInputData", "InputSandbox with %s"),
+        ("ParametricInputSandbox", "InputSandbox with %s"),
+        ("SoftwarePackages", "a Tag"),
+        ("ExecutionEnvironment", "Give Environment"),
+        ("SubmitTo", "GridCE"),
+        ("DefaultNodeRetryCount", "MaxAttempts"),
     ],
 )
 def test_what_would_change_the_job_is_refused_with_what_to_use_instead(name, words):
@@ -45,6 +52,22 @@ def test_what_would_change_the_job_is_refused_with_what_to_use_instead(name, wor
     kept = read_job(record, ignore_unknown=True)
     assert kept.spec.extra == {name: 5}
     assert [one.attribute for one in kept.warnings] == [name]
+
+
+@pytest.mark.parametrize(("value", "words"), [("Collection", "Parameters"), ("dag", "AfterOk")])
+def test_a_description_of_several_jobs_of_glite_is_refused(value, words):
+    record = {"Executable": "x", "Type": value}
+    with pytest.raises(InvalidJob, match="Type is an attribute of other systems") as caught:
+        read_job(record)
+    assert words in caught.value.hint
+    assert read_job(record, ignore_unknown=True).spec.extra == {"Type": value}
+    assert read_job(record | {"Type": "Job"}).spec.extra == {"Type": "Job"}
+
+
+def test_attributes_of_dirac_are_refused_in_a_text_of_its_own():
+    text = '[ Executable = "x"; JobRequirements = [ CPUTime = 5; ]; ]'
+    with pytest.raises(InvalidJob, match="JobRequirements is an attribute of other systems"):
+        read_job(read_description(text).record)
 
 
 def test_the_error_names_the_place():

@@ -211,7 +211,7 @@ def _refuse_second(name: str, first: str, places: PositionMap) -> None:
 
 def _refuse_foreign(unknown: Record, places: PositionMap) -> None:
     for name in unknown:
-        if instead := instead_of(name):
+        if instead := instead_of(name, unknown[name]):
             wrong = invalid(name, "is an attribute of other systems, and means nothing here", places)
             wrong.hint = f"{instead} To keep it all the same: --ignore-unknown."
             raise wrong

@@ -27,7 +27,9 @@ _TABLE: Final = {
         "No data is found or staged: name files in InputSandbox, or let the payload fetch them.",
     "OutputData OutputSE OutputPath OutputDataModule OutputSandboxDestURI OutputSandboxBaseDestURI":
         "No data goes to storage elements: name files in OutputSandbox, or let the payload copy them.",
-    "InputSandboxBaseURI TransferInputFiles TransferInput": "Give InputSandbox with local files.",
+    "ParametricInputData ParametricInputSandbox":
+        "Give Parameters, and InputSandbox with %s: each job takes files of its own.",
+    "InputSandboxBaseURI ZippedISB TransferInputFiles TransferInput": "Give InputSandbox with local files.",
     "TransferOutputFiles TransferOutput TransferOutputRemaps ShouldTransferFiles WhenToTransferOutput StreamOutput":
         "Give OutputSandbox; files go back when the job has ended.",
     "Input": "Give StdInput.",
@@ -35,7 +37,7 @@ _TABLE: Final = {
     "Error": "Give StdError.",
     "Log UserLog": "There is no log file: lode events JOB.",
     "InitialDir Chdir WorkDir": "Each job has a directory of its own; name files in InputSandbox.",
-    "GetEnv Export ExportFile": "Give Environment with each variable.",
+    "GetEnv Export ExportFile ExecutionEnvironment": "Give Environment with each variable.",
     "NotifyEmail NotifyUser Notification MailUser MailType UserContact": "No mail is sent: lode status.",
     "RequestMemory Mem MinRAM MinMemoryNode MinMemoryCPU MemPerNode MemPerCPU MemPerGPU":
         "Give Memory in MB, for all cores.",
@@ -44,16 +46,19 @@ _TABLE: Final = {
     "Time TimeLimit TimeMin MaxRuntime JobFlavour MaxWallClockTime MaxWallTime AllowedJobDuration AllowedExecuteDuration "
     "Walltimelimit":
         "Give WallTime in seconds.",
-    "RetryCount ShallowRetryCount MaxRetries SuccessExitCode RetryUntil Requeue NoRequeue":
+    "JobRequirements": "Give what it holds as attributes: CPUTime, NumberOfProcessors, Memory, Site, Platform, Tag.",
+    "RetryCount ShallowRetryCount DefaultNodeRetryCount DefaultNodeShallowRetryCount MaxRetries SuccessExitCode RetryUntil "
+    "Requeue NoRequeue":
         "Give MaxAttempts: a job goes back if its pilot or site fails, never by its exit code.",
     "Rank FuzzyRank Prefer": "Queues are not ranked: Site, Tag and Requirements say where it may run.",
     "Universe DockerImage ContainerImage Container": "Let the payload start the container; ask for its program by a Tag.",
+    "SoftwarePackages SoftwareDistModule": "Let the payload set them up; ask for sites that have them by a Tag.",
     "Partition Clusters QOS Reservation": "Give Site, GridCE or a Tag.",
     "Account AccountingGroup AccountingGroupUser WCKey": "Give OwnerGroup, one of your groups.",
     "Gres GPUs GPUsPerNode GPUsPerTask RequestGPUs NumberOfGPUs MinNumberOfGPUs MaxNumberOfGPUs Licenses Constraint "
     "Features ConcurrencyLimits":
         "Give a Tag, or Requirements, that sites declare.",
-    "NodeList NodeFile": "Give GridCE or Site.",
+    "NodeList NodeFile SubmitTo": "Give GridCE or Site.",
     "Station SamStation StationName StationNames SamStationName SamStationNames": "Give Stations, a list of names.",
     "Exclude ExcNodeList ExcludeNodes": "Give BannedSite.",
     "SystemConfig Architecture OperatingSystem": "Give Platform.",
@@ -64,12 +69,22 @@ _TABLE: Final = {
     "MyProxyServer X509UserProxy UseX509UserProxy ProxyFile": "Your token says who you are; give a proxy in InputSandbox.",
     "PerusalFileEnable PerusalTimeInterval PerusalFilesDestURI": "Output is live by itself: lode logs --follow JOB.",
 }  # fmt: skip
+# Names that mean something only with some values: what gLite calls a description of several jobs.
+_OF_VALUES: Final = {
+    (
+        "type",
+        "collection",
+    ): "Submit each of its jobs apart, or those that are alike as one description with Parameters.",
+    ("type", "dag"): "Submit its jobs apart, and give AfterOk, the ids of those to wait for.",
+}
 _MARKS = re.compile(r"[-_+ ]")
 _INSTEAD: Final = {
     _MARKS.sub("", name).lower(): instead for names, instead in _TABLE.items() for name in names.split()
 }
 
 
-def instead_of(name: str) -> str:
+def instead_of(name: str, value: object = "") -> str:
     """What to use instead of an attribute of another system, '' if it is none; `-`, `_` and letter case do not count."""
-    return _INSTEAD.get(_MARKS.sub("", name).lower(), "")
+    folded = _MARKS.sub("", name).lower()
+    text = value.lower() if isinstance(value, str) else ""
+    return _INSTEAD.get(folded) or _OF_VALUES.get((folded, text), "")
