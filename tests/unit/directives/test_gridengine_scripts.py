@@ -248,9 +248,12 @@ def test_time_of_processors_is_asked_for_each_slot():
 
 
 def test_a_request_of_memory_by_the_name_of_a_limit_is_no_limit():
-    for amount in ("h_data=2G", "h_scratch=20G"):
+    for amount, reason in (
+        ("h_data=2G", "limits virtual memory"),
+        ("h_scratch=20G", "is a resource of another cluster"),
+    ):
         (refusal,) = translation(f"#!/bin/sh\n#$ -l {amount}\ntrue\n", {}).refusals
-        assert "is a resource of another cluster" in refusal.reason
+        assert reason in refusal.reason
 
 
 def test_any_time_keeps_the_usual_limit_and_it_is_said():

@@ -169,7 +169,7 @@ CASES = [
         true
         """,
         {"WallTime": 60},
-        refused={2: "-l vmem=2gb is a resource of another cluster"},
+        refused={2: "-l vmem=2gb limits virtual memory"},
     ),
 ]
 

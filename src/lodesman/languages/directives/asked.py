@@ -48,6 +48,9 @@ RESOURCE: Final = Obstacle(
     "is a resource of another cluster.",
     "If this server has it (lode quota resources): --set Consumables=NAME=AMOUNT.",
 )
+VIRTUAL: Final = Obstacle(
+    "limits virtual memory, which is not set here.", "Say how much memory it needs: --memory 4G."
+)
 PROPERTY: Final = Obstacle(
     "asks for a property of nodes.",
     "A tag may name it: --tag NAME; or --set Requirements=...",
@@ -103,6 +106,8 @@ _SAID_BY: Final = {
     ALONE: ("NumberOfProcessors",),
     PROPERTY: ("Tag", "Requirements"),
     HOSTS: ("Site", "GridCE", "Tag", "Requirements", "BannedSite"),
+    RESOURCE: ("Consumables",),
+    VIRTUAL: ("Memory",),
 }
 
 

@@ -25,6 +25,7 @@ from lodesman.languages.directives.asked import (
     SHELL,
     SIGNAL,
     UNREAD,
+    VIRTUAL,
     WEIGHT,
     WHERE,
     Obstacle,
@@ -132,7 +133,7 @@ def _request(asked: ScriptRequest, name: str, amount: str) -> None:
     elif name in _ALONE:
         asked.refuse(ALONE)
     else:
-        asked.refuse(RESOURCE, "Memory" if name == "h_data" else "Consumables")
+        asked.refuse(VIRTUAL if name == "h_data" else RESOURCE)
 
 
 def _time(asked: ScriptRequest, attribute: str, text: str, times: int = 1) -> None:

@@ -108,7 +108,7 @@ def _usage(asked: ScriptRequest, name: str, amount: str) -> None:
     elif "gpu" in name:
         asked.refuse(GPU)
     else:
-        asked.refuse(RESOURCE, "Consumables")
+        asked.refuse(RESOURCE)
 
 
 OPTIONS: Final = table({

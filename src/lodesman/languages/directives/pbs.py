@@ -25,6 +25,7 @@ from lodesman.languages.directives.asked import (
     SHELL,
     STAGED,
     UNREAD,
+    VIRTUAL,
     WEIGHT,
     WHERE,
     Obstacle,
@@ -105,7 +106,7 @@ def _resource(asked: ScriptRequest, name: str, amount: str) -> None:
     elif name == "place":
         asked.refuse(ALONE) if "excl" in amount else asked.note(PLACES)
     elif name in ("vmem", "pvmem"):
-        asked.refuse(RESOURCE, "Memory")
+        asked.refuse(VIRTUAL)
     elif name in ("pcput", "nice"):
         asked.note("limits of one process, of files and of address space are not set here")
     elif name == "naccesspolicy" and amount.lower() != "shared":
@@ -126,7 +127,7 @@ def _other_resource(asked: ScriptRequest, name: str, amount: str) -> None:
     elif name in ("arch", "cpu_type"):
         asked.refuse(PROPERTY)
     else:
-        asked.refuse(RESOURCE, "Consumables")
+        asked.refuse(RESOURCE)
 
 
 def _chunk(asked: ScriptRequest, text: str, cores: str) -> None:

@@ -86,7 +86,7 @@ def _begin(asked: ScriptRequest, text: str) -> None:
 
 
 def _licenses(asked: ScriptRequest, _text: str) -> None:
-    asked.refuse(RESOURCE, "Consumables")
+    asked.refuse(RESOURCE)
 
 
 def _export(asked: ScriptRequest, text: str) -> None:
