@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 import pytest
 
 pytestmark = pytest.mark.stores
@@ -184,3 +186,22 @@ def test_the_jobs_of_a_class_are_held_and_no_others(classed):
     body = {"action": "kill", "selection": {"job_class": "app.default"}}
     assert classed.call("POST", "/v1/jobs/control", body, token="ann").json["changed"] == 5
     assert ids(classed, "state=Waiting") == [7, 8]
+
+
+def test_a_name_with_percent_signs_is_found_as_it_is_shown(house):
+    """Of an array, where they are doubled in the description, and of one job, where they stand for themselves."""
+    house.submitted({"JobName": "my%%job", "Parameters": 2})
+    house.submitted({"JobName": "my%%job"})
+    house.submitted({"JobName": "50%%_%n", "Parameters": 2})
+    shown = {job["id"]: job["name"] for job in house.get("/v1/jobs", "ann")["jobs"]}
+    assert shown == {1: "my%job", 2: "my%job", 3: "my%%job", 4: "50%_0", 5: "50%_1"}
+    assert [row["name"] for row in rows(house)] == ["50%%_%n", "my%%job", "my%job"]
+    for name, first, jobs in (
+        ("my%job", [1], [1, 2]), ("my%j*", [1], [1, 2]), ("my%%job", [3], [3]), ("my%%j?b", [3], [3]),
+    ):  # fmt: skip
+        query = urlencode({"name": name})
+        assert firsts(house, query) == first, name
+        assert [job["id"] for job in house.get(f"/v1/jobs?{query}", "ann")["jobs"]] == jobs, name
+    pilot = house.pilot(node={"cores": 4, "host": "wn7"})
+    house.claim(pilot, 1)
+    assert house.get("/v1/jobs/1", "ann")["name"] == "my%job"

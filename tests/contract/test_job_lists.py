@@ -1,5 +1,6 @@
 """Lists of jobs: whatever was done to arrays and single jobs, a list agrees with each job."""
 
+import json
 import random
 
 import pytest
@@ -341,7 +342,12 @@ def test_held_task_queues_are_listed_and_counted_as_impossible(lively):
 
 def submit_named(house, name, members, count):
     cohort = PreparedCohort(
-        key=house.key(), template="{}", expand=True, max_attempts=3, runs=((0, count),), held=""
+        key=house.key(),
+        template=json.dumps({"spec": {"name": name}}),
+        expand=True,
+        max_attempts=3,
+        runs=((0, count),),
+        held="",
     )
     house.do(Submit(house.live, PreparedSubmission(
         owner="ann", group="g", vo="vo", name=name, form="json", record="{}", members=members, count=count,

@@ -293,3 +293,12 @@ def test_an_array_that_is_too_large_is_refused_with_its_size(line, jobs):
     (refusal,) = translation(f"#!/bin/sh\n{line}\n").refusals
     assert refusal.reason == f"has {jobs} jobs; a submission has at most 1,000,000."
     assert refusal.hint == "Submit it in parts, each by an option: --array 1-1000."
+
+
+def test_percent_signs_are_said_as_the_job_gets_them():
+    for lines in ("#$ -t 1-3", "echo $JOB_ID"):
+        found = translation(f"#!/bin/sh\n#$ -N my%job -o 5%_$TASK_ID\n{lines}\n", {})
+        assert found.attributes["JobName"] == "my%%job"
+        assert "JobName=my%job" in found.notes[0]
+    of_array = translation("#!/bin/sh\n#$ -t 1-3 -o 5%_$TASK_ID\ntrue\n", {})
+    assert "StdOutput=5%%_%s" in of_array.notes[0]

@@ -21,6 +21,7 @@ from lodesman.languages.directives.variables import (
     file_name,
     path_of,
 )
+from lodesman.languages.jobs.members import has_placeholder
 from lodesman.languages.jobs.overlay import overlaid
 from lodesman.languages.jobs.record import shown
 from lodesman.languages.jobs.values import Mistake, environment
@@ -201,6 +202,8 @@ def _complete(
     beside = _said_beside(asked, system, attributes)
     values = {one: value for one, value in attributes.items() if one in said or one in given} | beside
     values.pop("Environment", None)
+    if "Parameters" in attributes:
+        values = {one: _as_read(value) for one, value in values.items()}
     notes = tuple(_notes(asked, system, values if said or beside else {}, given, unset))
     interpreter = _interpreter(asked, text)
     return Translation(attributes, (), notes, asked.hold, asked.job_class, interpreter, literal)
@@ -261,6 +264,12 @@ def _files(asked: ScriptRequest, system: _System, facts: ScriptFacts) -> dict[st
 
 def _has_number(texts: Iterable[str]) -> bool:
     return any(mark in one.replace("%%", "") for one in texts for mark in ("%j", "%(FirstJob)s"))
+
+
+def _as_read(value: Any) -> Any:
+    """A value of an array as its jobs get it, if all get the same."""
+    plain = isinstance(value, str) and not has_placeholder(value.replace("%%", ""))
+    return value.replace("%%", "%") if plain else value
 
 
 def _plain(texts: Mapping[str, str]) -> dict[str, str]:

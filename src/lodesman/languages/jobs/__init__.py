@@ -7,7 +7,7 @@ The way of a description: `read_description` (text to record), `read_job` (recor
 from lodesman.languages.jobs.attributes import ATTRIBUTES, Attribute, by_name, locate, place_of, spelled
 from lodesman.languages.jobs.cohorts import CohortSpec, cohorts
 from lodesman.languages.jobs.description import read_description, read_job, write_description
-from lodesman.languages.jobs.members import Template, check_program, input_names, programs
+from lodesman.languages.jobs.members import Template, check_program, common_name, input_names, programs
 from lodesman.languages.jobs.record import ARRAY_LIMITS, ParsedRecord, Record
 from lodesman.languages.jobs.retries import read_retry, retry_text
 from lodesman.languages.jobs.spec import Description, JobSpec, ParametricMembers, spec_from_json, spec_to_json
@@ -27,6 +27,7 @@ __all__ = [
     "by_name",
     "check_program",
     "cohorts",
+    "common_name",
     "input_names",
     "is_plain_name",
     "locate",

@@ -242,6 +242,12 @@ class Template:
         return JobSpec(**{**self._base, **changed})
 
 
+def common_name(spec: JobSpec, members: ParametricMembers | None) -> str:
+    """The name that all members have, its percent signs read; with placeholders as it is written."""
+    compiled = None if members is None else Scope(members).compile(spec.name)
+    return spec.name if compiled is None or compiled.tokens else str(compiled.fill({}))
+
+
 def input_names(
     spec: JobSpec, members: ParametricMembers | None, runs: Iterable[tuple[int, int]] | None = None
 ) -> tuple[str, ...]:

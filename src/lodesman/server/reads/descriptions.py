@@ -152,11 +152,13 @@ class MemberNames:
     def fill(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """The jobs, each with its own name; a name that cannot be filled stays as it is."""
         found = list(jobs)
-        nameless = {job.template for job in found if not job.name}
-        own = names_in_templates(self._db, nameless) if nameless else {}
+        # A submission has no doubled percent signs in the name of all its members; templates have.
+        asked = {job.template for job in found if not job.name or "%" in job.name}
+        own = names_in_templates(self._db, asked) if asked else {}
         for job in found:
-            name = job.name or own.get(job.template) or ""
-            template = self._template(job.submission, name) if "%" in name else None
+            written = own.get(job.template) or ""
+            name = job.name or written
+            template = self._template(job.submission, written) if "%" in written else None
             if template is not None:
                 with suppress(LodesmanError):
                     name = template.expand(job.id - job.base, job.id).name

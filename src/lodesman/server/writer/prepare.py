@@ -336,7 +336,7 @@ def prepare(
         owner=who.name,
         group=work.group,
         vo=who.vo,
-        name="" if single is None else single.spec.name,
+        name="" if single is None else jobs.common_name(single.spec, single.members),
         form=form or "json",
         record=_ENCODER.encode(record).decode() if record or single else "",
         members=None if members is None else _ENCODER.encode(members).decode(),

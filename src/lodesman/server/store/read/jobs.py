@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from lodesman.server.store import UNREADABLE, Reader, damaged
-from lodesman.server.store.dialect import GIVEN, greatest, keys, least, member
+from lodesman.server.store.dialect import GIVEN, greatest, keys, least, member_if_whole
 from lodesman.wire.jobs import Attempt, Event, HeldBy, Job, Resolution
 from lodesman.wire.vocabulary import Form, JobState, MainReason
 
@@ -56,7 +56,7 @@ _LAST_OUTPUT = """SELECT j.state, j.attempt, s.id, s.owner, s.grp, s.vo, a.pilot
 FROM job j JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last_attempt WHERE j.id = ?"""
 _DESCRIPTION = """SELECT form, record, count, members IS NOT NULL, first_template, last_template FROM submission
 WHERE id = ?"""
-_NAMES = f"SELECT id, {member('body', 'spec', 'name')} FROM template WHERE id IN {GIVEN}"
+_NAMES = f"SELECT id, {member_if_whole('body', 'spec', 'name')} FROM template WHERE id IN {GIVEN}"
 _MEMBERS = "SELECT CASE WHEN length(members) <= ? THEN members END FROM submission WHERE id = ?"
 _CHANGEABLE_ROWS = """SELECT DISTINCT s.id, s.base, s.owner, s.grp, s.vo, j.template_id, j.tq_id FROM job j
 JOIN submission s ON s.id = j.submission_id WHERE j.id BETWEEN ? AND ? AND j.state IN ('Waiting', 'Held') LIMIT ?"""
