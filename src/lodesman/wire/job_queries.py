@@ -17,10 +17,11 @@ class JobsQuery(Sent, frozen=True):
     """Jobs with ids from `first` to `last`; `all` that the caller may see, else the caller's own. `state`: several, with
     commas between. `after`: those that follow the page with this `cursor`. `start`: estimate when waiting jobs start.
 
-    `name` as in the description, `*` stands for any text, `?` for any letter. `owner`: another user's, if the caller may
-    see them. `site`, `cause`: of the last attempt, if it did not end well. `since`, `until`: when they were submitted (UNIX
-    seconds). `submission`: its number; 0: of any. `job_group`: the JobGroup of the description, as a name; `job_class`: its
-    class, or class.variant, in the same way. `where`: attributes as `NAME=VALUE`, all of which hold.
+    `name` as in the description, but with single percent signs where an array has no placeholder in it; `*` stands for any
+    text, `?` for any letter. `owner`: another user's, if the caller may see them. `site`, `cause`: of the last attempt, if
+    it did not end well. `since`, `until`: when they were submitted (UNIX seconds). `submission`: its number; 0: of any.
+    `job_group`: the JobGroup of the description, as a name; `job_class`: its class, or class.variant, in the same way.
+    `where`: attributes as `NAME=VALUE`, all of which hold.
     `shared`: only what others share with the caller.
     """
 

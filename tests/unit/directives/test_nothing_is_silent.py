@@ -205,14 +205,14 @@ def test_a_call_of_mpi_without_a_number_is_said():
     hold_all([*((one, True) for one in bare), *((one, False) for one in told + none)], check)
 
 
-LONG = ("a", "a[", "x[1]", "1,", "=", "'", "\\", "é")
+LONG = ("a", "a[", "x[1]", "1,", "=", "'", "='", "\"',", "a='1,2',", "\\", "é")
 
 
 READ_BY_PATTERNS = {
-    "#SBATCH": "--array --time --mem",
-    "#$": "-t -l -N",
-    "#PBS": "-J -l -N -W",
-    "#BSUB": "-R -J -W",
+    "#SBATCH": "--array --time --mem --export",
+    "#$": "-t -l -N -v",
+    "#PBS": "-J -l -N -W -v",
+    "#BSUB": "-R -J -W -env",
 }
 
 
