@@ -78,6 +78,13 @@ def test_a_quote_in_a_list_that_is_never_closed_is_refused(mark):
     assert outcome(f'{mark} {OPTION[mark]} "A=it\'s,B=1"') == ({}, ["has a quote that is never closed."])
 
 
+def test_what_options_say_in_the_place_of_a_list_is_said():
+    """They may leave variables out."""
+    found = translation("#!/bin/sh\n#PBS -v ARGS='a,b=1',C=2\ntrue\n", {"Environment": {"C": "3"}})
+    assert found.refusals == ()
+    assert f"-v ARGS=a,b=1,C=2 {TORN[:-1]}: --env says its variables, the job may lack others." in found.notes
+
+
 def refused(line):
     """What is refused of a line, and why."""
     found = translation(f"#!/bin/sh\n{line}\ntrue\n")

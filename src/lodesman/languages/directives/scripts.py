@@ -109,8 +109,15 @@ def translated(
             refusals.append(LineRefusal(ScriptOption(*others_lines[0]), reason, "Leave one kind out.", ()))
     done = _complete(first, system, text, name, given)
     unset = sorted({one for other, _ in found[1:] for one in other.words.variables.findall(text)})
-    notes = (*done.notes, *_unset(unset), *_calls(text))
+    notes = (*done.notes, *_left_out(asked, given), *_unset(unset), *_calls(text))
     return done._replace(refusals=(*refusals, *others), notes=notes)
+
+
+def _left_out(asked: Iterable[ScriptRequest], given: Mapping[str, Any]) -> Iterable[str]:
+    """Lists of variables that cannot be read, where options set some: maybe not all."""
+    for one in (one for each in asked for one in each.refusals):
+        if one.unless == ("Environment",) and "Environment" in given:
+            yield f"{one.option.words} {one.reason.removesuffix('.')}: --env says its variables, the job may lack others."
 
 
 def _meaning(asked: ScriptRequest, system: _System) -> object:
