@@ -89,5 +89,5 @@ def test_a_local_queue_names_its_host(house, backend, here):
     why(house, house.director(backend))
     house.user("eva", "physics", admin=True)
     told = house.get("/v1/queues/why?path=North/ce.north/short", "eva")
-    assert "; but vm at North: closed by admin since " in told["summary"]
+    assert ", and none may be sent now: vm at North: closed by admin since " in told["summary"]
     assert told["who"] == "an administrator: lode host open vm --site North"

@@ -103,6 +103,7 @@ class ClampName(StrEnum):
     NO_BACKEND = "no-backend"
     LIST_MATCH = "list-match"
     REFUSED_FOR_NOW = "refused-for-now"
+    HOST_SHUT = "host-shut"
     UNKNOWN_LOAD = "unknown-load"
     BREAKER = "breaker"
     MAX_WAITING = "max-waiting"

@@ -124,7 +124,9 @@ SLOT = StoppedPilots(kept=1)
         # A host that gets no jobs: the only one of queue 1, or that of all pilots where no more may be sent.
         (usable(), {"failing": StoppedPilots(shut=1)}, MainReason.HOST_SHUT),
         (usable(busy=1), {"failing": StoppedPilots(shut=1)}, MainReason.PILOTS_BUSY),
-        (usable(), {"failing": StoppedPilots(1, shut=1)}, MainReason.PILOTS_FAIL),
+        (usable(), {"failing": StoppedPilots(1, shut=1)}, MainReason.HOST_SHUT),
+        (usable(), {"failing": StoppedPilots(1, on_shut=1)}, MainReason.HOST_SHUT),
+        (usable(coming=1), {"failing": StoppedPilots(shut=1), "turn": Turn(ahead=9)}, MainReason.QUEUED),
         (usable(), {"failing": StoppedPilots(shut=1), "closed": 1}, MainReason.CLOSED),
         (usable(), {"failing": StoppedPilots(shut=2)}, MainReason.NO_PILOT_SOON),
         (replace(usable(), shut=1), {}, MainReason.NO_PILOT_SOON),

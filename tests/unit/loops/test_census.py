@@ -176,18 +176,18 @@ def test_a_pilot_that_joined_speaks_for_its_queue_once(world):
 def test_a_pilot_that_joined_on_a_host_without_jobs_speaks_against_its_queue(world):
     """Those after it would start there, too. One that joined before this process began was heard by the one before it."""
     base = world.base
-    shut = HostState(HostName("North", "wn1"), HostRecord(shut=True, since=0.0))
-    base.do(Change(lambda tx: put_records(tx, [shut])))
-    for stamp, host in (("a", "wn1"), ("b", "wn2")):
-        world.pilot(stamp)
+    shut = [HostState(HostName(site, "wn1"), HostRecord(shut=True, since=0.0)) for site in ("North", "South")]
+    base.do(Change(lambda tx: put_records(tx, shut)))
+    for stamp, host, queue in (("a", "wn1", LONG), ("b", "wn2", LONG), ("c", "wn1", SHORT)):
+        world.pilot(stamp, queue=queue)
         base.do(Change(join_pilot, base.live, f"join-{stamp}", "nonce", {"host": host}))
     world.tick()
-    bad = (SHORT, StartFault.BAD_HOST, "its pilots start on a host that gets no jobs")
-    assert world.told == [bad, (SHORT, None, "")]
+    bad = (LONG, StartFault.BAD_HOST, "its pilots start on a host that gets no jobs")
+    assert world.told == [(SHORT, None, ""), bad, (LONG, None, "")], "no local queue has another host"
     later = World(base)
-    later.watches["local"]._started = base.clock + 1.0
+    later.watches["slurm"]._started = base.clock + 1.0
     later.tick()
-    assert later.told == [(SHORT, None, "")]
+    assert later.told == [(SHORT, None, ""), (LONG, None, "")]
 
 
 def test_a_pilot_that_left_a_bad_node_speaks_against_its_queue_once(world):

@@ -19,6 +19,8 @@ NODE_FAULT: Final = "node-fault"
 """Why an attempt ended, and a pilot left, that found its node of no use to any job."""
 NODE_FAILED: Final = "the node failed"
 """As a job's reason begins whose last attempt ended so."""
+ON_SHUT_HOST: Final = "its pilots start on a host that gets no jobs"
+"""What speaks against a queue that has other hosts, too."""
 FAILS_WITHIN_S: Final = 60.0
 WINDOW_S: Final = 1_800.0
 _LEAST_FAILURES: Final = 5

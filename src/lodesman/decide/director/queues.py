@@ -97,7 +97,8 @@ class CandidateQueue(Struct, frozen=True, kw_only=True):
     administrator's, for its breaker. no_backend, no_pool: why there is nothing to send pilots to, or through, empty if there
     is. shapes: what pilots ask for there, for each VO; never, refused: why its batch system runs no such pilots, ever or for
     now, empty if that is not known. credential: why nothing may be submitted with that of its batch system, empty if it may;
-    shut_for: the same by identity, for those whose credential ends too soon.
+    shut_for: the same by identity, for those whose credential ends too soon. host: what its only host lets through, None if
+    that gets jobs, or there are others.
     """
 
     queue_id: QueueId
@@ -117,6 +118,7 @@ class CandidateQueue(Struct, frozen=True, kw_only=True):
     refused: str = ""
     no_pool: str = ""
     credential: str = ""
+    host: Limit | None = None
     shut_for: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -156,6 +158,8 @@ def queue_limits(
         (ClampName.CREDENTIAL, queue.credential),
     )
     yield from (Limit(name=name, limit=0, detail=text) for name, text in shut if text)
+    if queue.host is not None:
+        yield queue.host
     doubts = queue.load.doubts(now=now, max_age_s=gates.max_load_age_s)
     if doubts:
         yield Limit(name=ClampName.UNKNOWN_LOAD, limit=0, detail=doubts)

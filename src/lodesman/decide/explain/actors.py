@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from lodesman.decide.director.hosts import ON_SHUT_HOST
 from lodesman.decide.resources import LOCAL
 from lodesman.wire.jobs import HeldBy
 from lodesman.wire.nodes import Closing, utc
@@ -118,6 +119,7 @@ _WHO_OPENS: Final[Mapping[str, str]] = {
     ClampName.LIST_MATCH: OF_QUEUES[QueueReason.NEVER_RUN],
     ClampName.REFUSED_FOR_NOW: f"time, it is asked again soon; or {_BATCH}",
     ClampName.NO_POOL: _POOLS,
+    ClampName.HOST_SHUT: OF_JOBS[MainReason.HOST_SHUT],
     ClampName.CREDENTIAL: f"{_SERVER}, by renewing the credential",
     ClampName.UNKNOWN_LOAD: f"{_BATCH}, by making it report its load",
     ClampName.MAX_HELD: f"{_BATCH}, by releasing or removing the held pilots",
@@ -136,13 +138,16 @@ _CLOSINGS_SHOWN: Final = 3
 _BY_ORDER: Final = "open by order of "
 
 
-def who_opens(gates: Iterable[str], closings: Sequence[Closing] = (), settings: Iterable[str] = ()) -> str:
+def who_opens(
+    gates: Iterable[str], closings: Sequence[Closing] = (), settings: Iterable[str] = (), opens_host: str = ""
+) -> str:
     """Who can open these gates, what administrators closed, and who sets the `settings` of the server that pilots which did
-    not start name; each is named once.
+    not start name; each is named once. `opens_host`: who opens the hosts there, if that is known.
     """
+    of_gates = {**_WHO_OPENS, ClampName.HOST_SHUT: opens_host} if opens_host else _WHO_OPENS
     names = list(map(_setting, settings))
     names += [
-        _WHO_OPENS.get(gate, _STARTS_OR_ENDS) for gate in gates if not closings or gate != ClampName.CLOSED
+        of_gates.get(gate, _STARTS_OR_ENDS) for gate in gates if not closings or gate != ClampName.CLOSED
     ]
     names += [_who_reopens(one) for one in closings[:_CLOSINGS_SHOWN]]
     more = len(closings) - _CLOSINGS_SHOWN
@@ -172,6 +177,8 @@ def opener_of(gate: str, text: str, backends: Iterable[str]) -> str:
     """What `who_opens` knows the gate of queues with these backends by."""
     if gate != ClampName.BREAKER:
         return gate
+    if text.endswith(ON_SHUT_HOST):
+        return ClampName.HOST_SHUT
     if text.startswith(_BY_ORDER):
         return BREAKER_ORDERED
     return BREAKER_HERE if set(backends) == {LOCAL} else gate

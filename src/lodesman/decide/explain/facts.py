@@ -13,27 +13,19 @@ from typing import Any, Final, NamedTuple, cast
 
 from msgspec import Struct, field
 
-from lodesman.decide.director.hosts import NODE_FAULT
+from lodesman.decide.director.hosts import NODE_FAULT, ON_SHUT_HOST
 from lodesman.decide.director.record import OF_SITES, Stories, loads_of
 from lodesman.decide.director.target import COUNTING
 from lodesman.decide.explain.actors import NOT_CONSIDERED, NOT_WANTED
+from lodesman.decide.explain.capacity import FILLED, Capacity, Gate, not_sent_gate
 from lodesman.decide.explain.turns import SOON_SECONDS, masks
 from lodesman.decide.explain.verdict import Demand, StoppedPilots, counted, since, span
-from lodesman.decide.matching import QueueOffer, TaskQueueKey
-from lodesman.decide.matching.offers import SUBMISSION_POOLS, not_sent
+from lodesman.decide.matching import TaskQueueKey
 from lodesman.decide.matching.policy import VOConfig
-from lodesman.wire.nodes import Closing, QueueId
+from lodesman.wire.nodes import QueueId
 from lodesman.wire.vocabulary import ClampName, PoolOutcome
 from lodesman.wire.why_queues import QueueClamp
 
-_GATES: Final = {
-    "Backend": ClampName.NO_BACKEND.value,
-    SUBMISSION_POOLS: ClampName.NO_POOL.value,
-    "MaxTotalJobs": ClampName.MAX_TOTAL.value,
-    "MaxWaitingJobs": ClampName.MAX_WAITING.value,
-    "Slots": ClampName.MAX_TOTAL.value,
-}
-"""What can keep all pilots away (`submission.CAUSES`) -> the clamp by which the director knows it."""
 _LASTING: Final = frozenset({PoolOutcome.ELSEWHERE.value, PoolOutcome.NO_QUEUE.value})
 """Of submission pools that need not be full to take no pilots."""
 _FRESH_ITERATIONS: Final = 3
@@ -47,59 +39,6 @@ Waiting = tuple[int, TaskQueueKey, int]
 def fresh_seconds(polling_seconds: float) -> float:
     """How long an iteration of the director is believed: as long as it takes to miss some, slow ones not counted."""
     return max(_FRESH_LEAST, _FRESH_ITERATIONS * polling_seconds)
-
-
-class Gate(NamedTuple):
-    """What leaves CE queues no free capacity: one word, and the reason in words."""
-
-    name: str
-    text: str
-
-
-FILLED: Final = Gate("filled", "the pilots that the director has just sent there fill it")
-REOPENED: Final = Gate(NOT_CONSIDERED, "the director has not considered it since it was opened")
-
-
-class Capacity(Struct, frozen=True, kw_only=True):
-    """The free capacity that an iteration left the CE queues of a VO, as masks: a job's queues are counted at once."""
-
-    open: int
-    by_pilots: Mapping[int, int]
-    """Pilots that may be sent -> the queues with that much free capacity."""
-    closed: Mapping[Gate, int]
-    """The queues that each gate leaves none."""
-    loads: Sequence[tuple[float, str, int]] = ()
-    """When a load was observed and by which source, with its queues; oldest first. Unknown loads are left out."""
-    gated: int = 0
-    """The queues that the gates of their sites shut."""
-    unsent: int = 0
-    """The queues where no pilots are ever sent, such as those where they are started by hand."""
-
-    def pilots(self, queues: int) -> int:
-        """The pilots that may be sent to these queues."""
-        return sum(pilots * (found & queues).bit_count() for pilots, found in self.by_pilots.items())
-
-    def oldest_load(self, queues: int) -> tuple[float, str] | None:
-        """When the oldest load of these queues was observed, and by which source; None if none is known."""
-        return next(((at, source) for at, source, found in self.loads if found & queues), None)
-
-    def gates(
-        self, eligible: int, closings: Iterable[tuple[Closing, int]], now: float
-    ) -> list[tuple[Gate, int]]:
-        """What leaves these queues no free capacity, most queues first: `closings` of now, else what the iteration found."""
-        gates, left = Counter[Gate](), eligible
-        for closing, mask in closings:
-            gates[Gate(ClampName.CLOSED.value, closing.text_at(now))] |= mask & left
-            left &= ~mask
-        for gate, mask in self.closed.items():
-            gates[REOPENED if gate.name == ClampName.CLOSED else gate] |= mask & left
-        return sorted([one for one in gates.items() if one[1]], key=lambda one: -one[1].bit_count())
-
-
-def not_sent_gate(config: VOConfig, offer: QueueOffer) -> Gate | None:
-    """The gate if no pilot of this VO is sent to a queue, whatever capacity the director has there for others."""
-    closed = not_sent(offer, config.backends, config.pools)
-    return None if closed is None else Gate(_GATES[closed.parameter], closed.text)
 
 
 class QueueDecision(Struct, frozen=True, kw_only=True):
@@ -312,12 +251,14 @@ class DirectorNow(NamedTuple):
 
     def failing_of(self, config: VOConfig, unreached: int = 0) -> StoppedPilots:
         """The queues of a VO whose last pilots did not start, and from where none reach the server."""
-        queues = by_nodes = 0
+        queues = by_nodes = on_shut = 0
         for queue, one in self.failing.items():
             bit = config.table.bit(queue)
-            queues |= 0 if bit is None else 1 << bit
-            by_nodes |= 1 << bit if bit is not None and one.reason.startswith(NODE_FAULT) else 0
-        return StoppedPilots(queues | unreached, by_nodes)
+            mask = 0 if bit is None else 1 << bit
+            queues |= mask
+            by_nodes |= mask if one.reason.startswith(NODE_FAULT) else 0
+            on_shut |= mask if one.reason == ON_SHUT_HOST else 0
+        return StoppedPilots(queues | unreached, by_nodes, on_shut=on_shut)
 
 
 NO_DIRECTOR: Final = DirectorNow()

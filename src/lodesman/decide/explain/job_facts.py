@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from lodesman.decide.director.site_mask import SiteMask
-from lodesman.decide.explain.facts import NOT_ASKED, Capacity, Failing, Gate, SnapshotFacts
+from lodesman.decide.explain.capacity import Capacity, Gate
+from lodesman.decide.explain.facts import NOT_ASKED, Failing, SnapshotFacts
 from lodesman.decide.explain.pilot import Unreached
 from lodesman.decide.explain.shut_hosts import NONE_SHUT, ShutHosts
 from lodesman.decide.explain.starts import Started

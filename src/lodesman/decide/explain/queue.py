@@ -15,7 +15,8 @@ from typing import Final
 from lodesman.base.errors import counted
 from lodesman.decide.director.hosts import NODE_FAULT
 from lodesman.decide.explain import actors, verdict
-from lodesman.decide.explain.facts import FILLED, QueueDecision, SnapshotFacts
+from lodesman.decide.explain.capacity import FILLED
+from lodesman.decide.explain.facts import QueueDecision, SnapshotFacts
 from lodesman.decide.explain.gates import gate_steps, unstarted
 from lodesman.decide.explain.pilot import Unreached
 from lodesman.decide.explain.survey import Survey, ruled_out, suggestion
@@ -33,7 +34,7 @@ CONSIDERED: Final = 10_000
 _UNLIMITED: Final = -1
 _SENT: Final = (QueueReason.NO_ROOM, QueueReason.ENOUGH_PILOTS, QueueReason.PILOTS_EXPECTED)
 """Of queues to which pilots are sent, if there are not enough of them already."""
-_ORDERED: Final = (ClampName.CLOSED, ClampName.BREAKER)
+_ORDERED: Final = (ClampName.CLOSED, ClampName.BREAKER, ClampName.HOST_SHUT)
 """They are named also while no job waits: who asks then wants to know whether the queue is open."""
 _SUMMARIES: Final = {
     QueueReason.NOT_CONFIGURED: "There is no such queue in the configuration",
@@ -182,7 +183,7 @@ class QueueFacts(SnapshotFacts):
     @property
     def fails(self) -> bool:
         """Whether its pilots do not start, though it lets in more: its breaker has not opened yet."""
-        shut = {name for name, _ in self.limits} & {ClampName.CLOSED, ClampName.BREAKER}
+        shut = {name for name, _ in self.limits} & set(_ORDERED)
         return bool(self.unstarted) and self.reason in (*_SENT, QueueReason.MANUAL) and not shut
 
     @property
@@ -226,7 +227,7 @@ def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
     named = actors.settings_named([facts.unstarted], facts.snapshot.director.settings)
     if reason is QueueReason.NO_ROOM and not facts.fails:
         names = [actors.opener_of(name, text, backends) for name, text in facts.limits]
-        who = actors.who_opens(names, facts.closings, named)
+        who = actors.who_opens(names, facts.closings, named, facts.shut_host[1])
     elif reason is QueueReason.LIMITED and dict(facts.kept)[reason] <= facts.never_start:
         who = actors.NO_END_HELPS
     elif facts.fails:

@@ -98,22 +98,26 @@ def judge_job(
 class StoppedPilots(NamedTuple):
     """The queues where pilots do not start, or from where they do not reach the server, and those of them where they leave
     since their nodes are of no use. `kept`: the jobs like it that pilots would start in free slots, if no closing were
-    announced there. `shut`: the queues whose only host gets no jobs.
+    announced there. `shut`: the queues whose only host gets no jobs; `on_shut`: of the first those where pilots start on
+    such a host.
     """
 
     queues: int = 0
     by_nodes: int = 0
     kept: int = 0
     shut: int = 0
+    on_shut: int = 0
 
     def stop(self, reason: MainReason, pilots: JobPilots, sent: int) -> MainReason:
         """Why pilots that are sent to these queues take no job, if they do not; else the `reason`."""
         joined = pilots.usable_idle or pilots.usable_busy
-        if reason in _BY_NEW_PILOTS and not joined and sent and not sent & ~self.queues:
+        failing = reason in _BY_NEW_PILOTS and not joined and sent and not sent & ~self.queues
+        if (failing or reason is MainReason.NO_ROOM) and sent and not sent & ~(self.shut | self.on_shut):
+            return MainReason.HOST_SHUT
+        if failing:
             at_nodes = MainReason.PILOTS_FAIL if sent & ~self.by_nodes else MainReason.NODE_FAULT
             return MainReason.UNREACHED if pilots.unreached else at_nodes
-        is_shut = pilots.shut or (sent and not sent & ~self.shut)
-        return MainReason.HOST_SHUT if reason is MainReason.NO_ROOM and is_shut else reason
+        return MainReason.HOST_SHUT if reason is MainReason.NO_ROOM and pilots.shut else reason
 
     def keep(
         self, reason: MainReason, pilots: JobPilots, turn: Turn | None, sendable: int = 0, **_: Any

@@ -31,6 +31,7 @@ from lodesman.server.http.quotas import known_names, read_sets
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.wire import following, page
 from lodesman.server.loops.candidates import OwnQueue, own_queues
+from lodesman.server.loops.hosts import local_hosts
 from lodesman.server.loops.limit_use import LimitUse, limit_use, limits_at
 from lodesman.server.reads.director_plans import plan_director
 from lodesman.server.reads.explain import Explainer
@@ -41,6 +42,7 @@ from lodesman.server.reads.rehearsal import plan_resources
 from lodesman.server.reads.site_gates import GateReader
 from lodesman.server.reads.sites import exact_node, find_node
 from lodesman.server.store.accounts import groups_by_user
+from lodesman.server.store.read.pilots import pilots_in_short
 from lodesman.server.store.read.why import pilot_facts, pilots_of_queue
 from lodesman.server.writer.groups import know_shares
 from lodesman.wire import calls, inner_calls
@@ -177,7 +179,14 @@ async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) 
         at_site = reader.limit(place.site, explainer.now)
         # A batch system may take its time.
         gate = await asyncio.to_thread(
-            side.director.gate, vo, offer, mine, mask=mask, now=explainer.now, site=at_site
+            side.director.gate,
+            vo,
+            offer,
+            mine,
+            mask=mask,
+            now=explainer.now,
+            site=at_site,
+            hosts=local_hosts(side.db, pilots_in_short(side.db), explainer.now),
         )
     config, pilots_of = side.config(request.who), own_vo(request.who)
     facts = explainer.queue_facts(place, vo, gate, config=config, pilots_of=pilots_of)

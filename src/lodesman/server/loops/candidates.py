@@ -14,8 +14,8 @@ from math import inf
 from typing import Protocol
 
 from lodesman.decide.director import limits
-from lodesman.decide.director.options import PoolOptions
-from lodesman.decide.director.orders import PoolState
+from lodesman.decide.director.options import DirectorOptions, PoolOptions
+from lodesman.decide.director.orders import PoolState, name_as
 from lodesman.decide.director.queues import REMOTE_CAPS, CandidateQueue, OwnPilots, QueueCaps, QueueLoad
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.explain.facts import Waiting
@@ -31,6 +31,7 @@ from lodesman.decide.resources import (
     queue_settings,
 )
 from lodesman.server.engines.backend import BatchLoad
+from lodesman.server.loops.census import BackendWatch
 from lodesman.server.loops.left_out import Item, Kinds, task_queue
 from lodesman.server.loops.list_match import ListMatch
 from lodesman.server.store.read.pilots import LivePilot
@@ -64,7 +65,7 @@ class OwnQueue:
 class CandidateMaker:
     """Makes the candidates of an iteration. `pools`: the submission pools; `mask`: what is closed; `orders`: of
     administrators, for breakers; `list_match`: what batch systems say of the pilots of their queues; `doubts`: by backend
-    and identity, why nothing may be submitted with that.
+    and identity, why nothing may be submitted with that; `hosts`: by site, what this machine lets through (`local_hosts`).
     """
 
     policy: Policy
@@ -76,6 +77,7 @@ class CandidateMaker:
     orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)
     list_match: ListMatch = field(default_factory=ListMatch)
     doubts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    hosts: Mapping[str, limits.Limit] = field(default_factory=dict)
 
     def make(self, vos: Iterable[str], but: Collection[QueueId] = ()) -> list[CandidateQueue]:
         """All queues that one of the VOs may use, `but` these."""
@@ -146,6 +148,7 @@ class CandidateMaker:
             private_only=[vo for vo, offer in offers.items() if not offer.settings.generic_pilots],
             no_pool="" if closed is not None else self._no_pool(serving),
             shut_for={who: text for name in names for who, text in self.doubts.get(name, {}).items()},
+            host=self.hosts.get(queue_id.site) if names == [LOCAL] else None,
             credential="; ".join(load.credential for load in loads if load.credential),
         )
 
@@ -303,6 +306,17 @@ def _slots_of(settings: Collection[QueueSettings], cpus: int) -> int:
     slots = [one.slots for one in settings if one.slots is not None]
     given = slots or [one.max_total_jobs for one in settings if one.max_total_jobs is not None]
     return min(given) if given else max(1, cpus // max(one.processors or 1 for one in settings))
+
+
+def doubts(options: DirectorOptions, watches: Mapping[str, BackendWatch]) -> dict[str, dict[str, str]]:
+    """By backend and identity, why nothing may be submitted with that."""
+    found: dict[str, dict[str, str]] = {}
+    for name, rule in options.identities.items():
+        for backend in rule.backends:
+            watch = watches.get(name_as(backend, name))
+            if watch is not None and watch.doubt:
+                found.setdefault(backend, {})[name] = watch.doubt
+    return found
 
 
 def visited_items(

@@ -20,7 +20,8 @@ from threading import Event
 from msgspec.structs import replace
 
 from lodesman.base.errors import LodesmanError
-from lodesman.decide.resources import QueueId
+from lodesman.decide.director.hosts import ON_SHUT_HOST
+from lodesman.decide.resources import LOCAL, QueueId
 from lodesman.server.engines.backend import Backend, BatchLoad, CancelOutcome, NativeState, NativeStatus
 from lodesman.server.engines.credentials import Credential
 from lodesman.server.loops.failed_starts import NoteStart, last_words
@@ -166,17 +167,18 @@ class BackendWatch:
         self._forgotten = {one.stamp for one in ended}
 
     def _note_joined(self, pilots: Iterable[PilotRow]) -> None:
-        """One that joined on a host which gets no jobs speaks against its queue: those after it start there, too."""
+        """One that joined on a host which gets no jobs speaks against its queue: those after it start there, too. Not
+        if that is the only host: then none is sent.
+        """
         joined = [pilot for pilot in pilots if pilot.joined_at is not None]
         before, self._joined = self._joined, {pilot.id for pilot in joined}
         new = [pilot for pilot in joined if pilot.id not in before]
         shut = pilots_on_shut_hosts(self._db) if new else set()
         for pilot in new:
-            if pilot.id not in shut:
+            if pilot.id not in shut or self.name == LOCAL:
                 self._note(pilot.submitted_to, None, "")
             elif (pilot.joined_at or 0.0) >= self._started:
-                words = "its pilots start on a host that gets no jobs"
-                self._note(pilot.submitted_to, StartFault.BAD_HOST, words)
+                self._note(pilot.submitted_to, StartFault.BAD_HOST, ON_SHUT_HOST)
 
     def _note_bad_nodes(self, pilots: Iterable[PilotRow], newest: int) -> None:
         """One that left at once since its node was of no use speaks against its queue: the node is free, and the next one

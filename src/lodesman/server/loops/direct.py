@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Raw
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 from lodesman.decide.director import limits
 from lodesman.decide.director.iteration import Decision, DirectorInput, Excess, decide, without_spare
 from lodesman.decide.director.options import DirectorOptions
-from lodesman.decide.director.orders import PoolState, name_as
+from lodesman.decide.director.orders import PoolState
 from lodesman.decide.director.places import PoolServing
 from lodesman.decide.director.plan import TaskQueueDemand
 from lodesman.decide.director.queues import QueueGates, queue_limits
@@ -31,8 +32,16 @@ from lodesman.decide.explain.facts import DirectorNow, Failing, Waiting
 from lodesman.decide.matching import QueueOffer, director_weights
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.matching.tables import KeyTable
-from lodesman.server.loops.candidates import CandidateMaker, OwnQueue, own_queues, shown_gate, visited_items
+from lodesman.server.loops.candidates import (
+    CandidateMaker,
+    OwnQueue,
+    doubts,
+    own_queues,
+    shown_gate,
+    visited_items,
+)
 from lodesman.server.loops.census import BackendWatch
+from lodesman.server.loops.hosts import freed_queues, local_hosts
 from lodesman.server.loops.launch import Offers
 from lodesman.server.loops.left_out import (
     NOTHING,
@@ -48,6 +57,7 @@ from lodesman.server.loops.list_match import ListMatch
 from lodesman.server.loops.pilot_book import pilot_view
 from lodesman.server.loops.site_matching import SiteMatcher
 from lodesman.server.loops.snapshot import KnownQueues
+from lodesman.server.loops.traffic import known_shut
 from lodesman.server.store import Reader
 from lodesman.server.store.director import breaker_orders, breakers
 from lodesman.server.store.read import pilots as read
@@ -161,6 +171,7 @@ class Director:
         gone = {queue for queue, one in (self._stored or {}).items() if one != _FRESH} - found.keys()
         self._stored, self.orders = found, breaker_orders(self.db)
         gone |= {queue for queue, order in self.orders.items() if order.state == "closed"}
+        gone |= freed_queues(self.db, self.breakers)
         self.breakers = {
             queue: one for queue, one in self.breakers.items() if queue not in gone and one is not _DAMAGED
         }
@@ -280,6 +291,8 @@ class Director:
     ) -> DirectorInput:
         """What there is. `table` has the waiting task queues."""
         pilots = read.pilots_in_short(self.db)
+        hosts = local_hosts(self.db, pilots, now)
+        pilots = [*known_shut(pilots, hosts)]
         shut: list[QueueId] = []
         if without:
             pilots = [one for one in pilots if Item("pilot", one.id) not in without]
@@ -290,21 +303,17 @@ class Director:
             ]
         own = own_queues((one.state, one.submitted_to, one.submitted_at or one.created_at) for one in pilots)
         mask = self._mask.look(self.db)
-        maker = self._candidates(own, mask, now)
+        maker = self._candidates(own, mask, now, hosts)
         return DirectorInput(
             demands=self._demands(waiting),
             table=table,
             serving=serving,
             pilots=[pilot_view(one, now, self._barred.get(one.id, _NONE), mask) for one in pilots],
             queues=maker.make(vos, shut),
-            pools=self.pools(),
-            running_jobs=read.running_jobs(self.db),
-            suspects=self.suspects,
-            breakers=self.breakers,
-            buckets=self.buckets,
-            limited=self.limited_in,
+            pools=self.pools(), running_jobs=read.running_jobs(self.db), suspects=self.suspects,
+            breakers=self.breakers, buckets=self.buckets, limited=self.limited_in,
             sites=self.look_at_sites(now, pilots, without),
-        )
+        )  # fmt: skip
 
     def look_at_sites(
         self, now: float, pilots: Sequence[read.LivePilot] | None = None, without: frozenset[Item] = NOTHING
@@ -339,38 +348,25 @@ class Director:
         """What a batch system said to a submission; called by any thread, taken in at the next iteration."""
         self._answers.append((queue_id, accepted, reason, now))
 
-    def _doubts(self) -> dict[str, dict[str, str]]:
-        """By backend and identity, why nothing may be submitted with that."""
-        found: dict[str, dict[str, str]] = {}
-        for name, rule in self.options.identities.items():
-            for backend in rule.backends:
-                watch = self.watches.get(name_as(backend, name))
-                if watch is not None and watch.doubt:
-                    found.setdefault(backend, {})[name] = watch.doubt
-        return found
-
-    def _candidates(self, own: Mapping[QueueId, OwnQueue], mask: SiteMask, now: float) -> CandidateMaker:
+    def _candidates(
+        self, own: Mapping[QueueId, OwnQueue], mask: SiteMask, now: float,
+        hosts: Mapping[str, limits.Limit] = MappingProxyType({}),
+    ) -> CandidateMaker:  # fmt: skip
         return CandidateMaker(
-            policy=self.policy,
-            watches=self.watches,
-            pools=self.options.pools,
-            own=own,
-            now=now,
-            mask=mask,
-            orders=self.orders,
-            list_match=self.list_match,
-            doubts=self._doubts(),
-        )
+            policy=self.policy, watches=self.watches, pools=self.options.pools, own=own, now=now, mask=mask,
+            orders=self.orders, list_match=self.list_match, doubts=doubts(self.options, self.watches), hosts=hosts,
+        )  # fmt: skip
 
     def gate(
         self, vo: str, offer: QueueOffer, own: OwnQueue, *,
         mask: SiteMask, now: float, site: limits.Limit | None = None,
+        hosts: Mapping[str, limits.Limit] = MappingProxyType({}),
     ) -> why_queues.QueueGate:  # fmt: skip
         """What stands before new pilots in a queue now, between two iterations; asks the batch system for its load. `own`:
-        our live pilots there; `site`: what the gate of its site lets through. Any thread may ask.
+        our live pilots there; `site`, `hosts`: what the gate of its site, and this machine let through. Any thread may ask.
         """
         queue_id, options, states = offer.queue, self.options, self.pools()
-        candidate = self._candidates({queue_id: own}, mask, now).one(vo, offer, self.vos)
+        candidate = self._candidates({queue_id: own}, mask, now, hosts).one(vo, offer, self.vos)
         breaker = limits.settle(self.breakers.get(queue_id, limits.Breaker()), now=now)
         bucket = limits.refill(self.buckets.get(queue_id.ce_path), now=now, rules=options.rate)
         gates = QueueGates(

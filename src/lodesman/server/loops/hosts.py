@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec.structs import asdict
 
 from lodesman.decide.director.hosts import (
+    ON_SHUT_HOST,
     WINDOW_S,
     Failure,
     failing_sites,
     judge_hosts,
+    may_probe,
     outlived_s,
     shut_with_sites,
     suspects,
     suspects_by_site,
 )
+from lodesman.decide.director.limits import Breaker, Limit
 from lodesman.decide.explain.pilot import shut_text
-from lodesman.decide.resources import QueueId
+from lodesman.decide.resources import LOCAL, QueueId
 from lodesman.server.store import Reader
 from lodesman.server.store.hosts import (
     MOST_FAILURES,
@@ -30,10 +34,19 @@ from lodesman.server.store.hosts import (
     records,
     tried,
 )
+from lodesman.server.store.read.pilots import LivePilot
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Post
-from lodesman.wire.hosts import HostEvidence, HostName, HostRecord, HostRow, HostsJudged, HostState
-from lodesman.wire.vocabulary import StartFault
+from lodesman.wire.hosts import (
+    HostEvidence,
+    HostName,
+    HostRecord,
+    HostRow,
+    HostsJudged,
+    HostState,
+    reported_host,
+)
+from lodesman.wire.vocabulary import ClampName, StartFault
 
 # Failures that count no more are forgotten so many at once, or when the oldest is so old.
 _MANY: Final = 1_000
@@ -98,6 +111,32 @@ class HostWatch:
         if not old or (len(old) < _MANY and old[-1][1].at > now - _OLD_S):
             return 0
         return old[0][0]
+
+
+def local_hosts(db: Reader, pilots: Iterable[LivePilot], now: float) -> dict[str, Limit]:
+    """By site, what this machine lets through to its local queues, if it gets no jobs there: no pilot, or one where it may
+    be tried with a job and none of the live `pilots` is there that could ask for it.
+    """
+    here = reported_host(socket.gethostname())
+    shut = {host.site: one for host, one in records(db).items() if one.shut and here and host.host == here}
+    asking = {
+        one.queue_id.site for one in pilots if one.backend == LOCAL and not (one.is_busy or one.drain)
+    } if shut else set()  # fmt: skip
+    return {
+        site: Limit(
+            name=ClampName.HOST_SHUT,
+            limit=int(may_probe(record, now) and site not in asking),
+            detail=f"{HostName(site, here)}: {shut_text(record, now)}",
+        )
+        for site, record in shut.items()
+    }
+
+
+def freed_queues(db: Reader, breakers: Mapping[QueueId, Breaker]) -> set[QueueId]:
+    """Those that only pilots on hosts without jobs spoke against, where no host of their site is shut any more."""
+    against = {queue for queue, one in breakers.items() if one.reason == ON_SHUT_HOST}
+    shut = {host.site for host, one in records(db).items() if one.shut} if against else set()
+    return {queue for queue in against if queue.site not in shut}
 
 
 def list_hosts(db: Reader, now: float, *, vo: str = "") -> list[HostRow]:

@@ -13,7 +13,7 @@ import msgspec
 
 from lodesman.base.errors import counted
 from lodesman.decide.broker.site_wishes import misfits, site_wish
-from lodesman.decide.director.hosts import NODE_FAILED
+from lodesman.decide.director.hosts import NODE_FAILED, ON_SHUT_HOST
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.explain.closing import longest_minutes
 from lodesman.decide.explain.job import explain_job, explain_queue_for_job
@@ -316,10 +316,12 @@ class Explainer:
                 found[by] = sorted({*found.get(by, ()), *jobs})[:_SHOWN]
         return found
 
-    def _shut_host(self, vo: str, offer: QueueOffer | None) -> tuple[str, str]:
-        """Why the only host of a queue gets no jobs, and who can open it; '' if it gets some."""
+    def _shut_host(self, vo: str, offer: QueueOffer | None, gate: QueueGate | None) -> tuple[str, str]:
+        """Why the only host of a queue, or those where its pilots start, get no jobs, and who opens them; '' if not so."""
         config, shut = self.policy.vo_config(vo), self.keeper.shut_hosts
         only = 0 if offer is None else shut.queues(config) & 1 << offer.bit
+        if offer is not None and gate is not None and gate.breaker.reason == ON_SHUT_HOST:
+            only = 1 << offer.bit
         return (shut.text(config, only, self.now), shut.who(config, only)) if only else ("", "")
 
     def queue_facts(
@@ -347,7 +349,7 @@ class Explainer:
             )
         return QueueFacts(
             place=place,
-            shut_host=self._shut_host(vo, offer),
+            shut_host=self._shut_host(vo, offer, gate),
             vo=vo,
             configured=configured,
             denied=denied,
