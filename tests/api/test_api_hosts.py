@@ -195,7 +195,7 @@ def test_why_says_so_with_the_numbers_and_when_it_is_tried_again(house, farm, wa
     shut(house, watch, hole)
     told = why(house, hole)
     assert (told["verdict"], told["who"]) == (
-        "host is shut", "time, it is tried by one job; or an administrator: lode host open",
+        "host is shut", "time, it is tried by one job; or an administrator: lode host open wn1 --site North",
     )  # fmt: skip
     assert told["summary"].startswith(
         "Its host, wn1 at North: it gets no jobs, since 5 of 5 attempts from 2 task queues"
@@ -320,7 +320,7 @@ def test_administrators_close_and_open_a_host(house, farm, watch):
     done = house.call("POST", "/v1/hosts/close", {"host": "wn1", "reason": "disk broken"}, token="admin").json
     assert done == {"site": "North", "host": "wn1", "shut": True, "pilots": 1}
     assert house.claim(hole) == []
-    assert why(house, hole)["who"] == "an administrator: lode host open"
+    assert why(house, hole)["who"] == "an administrator: lode host open wn1 --site North"
     assert why(house, hole)["summary"].endswith("closed by admin since 1970-01-12 13:48 UTC: disk broken.")
     house.now += 1e6
     watch.tick(house.now)

@@ -226,7 +226,7 @@ def test_a_pilot_on_a_full_host_is_none_that_can_take_a_job(admin):
     admin.claim(first)
     why = admin.get("/v1/jobs/2/why")
     assert (why["verdict"], why["pilots"]["limited"], why["pilots"]["usable_busy"]) == ("not now", 1, 0)
-    assert "1 more could but a limit keeps it from starting there" in step_of(why, "pilots")["text"]
+    assert "1 of them could but a limit keeps it from starting there" in step_of(why, "pilots")["text"]
     assert step_of(why, "limits")["text"].endswith(
         "(elsewhere, or on hosts that are not known yet, it is free)"
     )
@@ -673,7 +673,12 @@ def test_why_of_a_job_that_no_end_of_another_helps(admin):
     admin.claim(pilot)
     step = limits_step(admin, 2, "ann")
     assert (step["full"][0]["ends"], step["full"][0]["enough"]) == (None, "3")
-    assert "it does not fit when other jobs end, only with a limit of slots=3" in step["text"]
+    words = "it does not fit when other jobs end, only with a limit of slots="
+    assert f"{words}2 when all that use it have ended, or with a limit of slots=3 at once" in step["text"]
+    put(admin, ALL.replace("=2", "=0"), "change")
+    plan = admin.call("POST", "/v1/plan/job", {"jobs": [{"Executable": "x.sh"}]}, token="ann").json
+    text = step_of(plan["cohorts"][0], "limits")["text"]
+    assert f"{words}1 when all that use it have ended, or with a limit of slots=2 at once" in text
 
 
 FULL_AND_TOO_SMALL = ALL.replace("=2", "=1") + "{\n name mem\n enabled true\n limit to virtual_free=0\n}\n"

@@ -49,6 +49,9 @@ def test_the_only_host_of_a_local_queue_is_named(house, backend, here):
     assert told["summary"].endswith(": fan.")
     assert told["who"] == "an administrator: lode host open vm --site North"
     assert told["turn"]["start"] is None
+    (step,) = [one["text"] for one in told["chain"] if one["step"] == "pilots"]
+    assert step.startswith("2 live pilots of its VO, of which can take it: 0 idle, 0 busy, 0 on their way; ")
+    assert "; 2 of them could but their hosts are shut;" in step
     pilots = told["pilots"]
     assert (pilots["usable_waiting"], pilots["soon_starts"], pilots["shut"]) == (0, 0, 2)
     assert house.call("POST", "/v1/hosts/open", {"host": "vm", "site": "North"}, token="admin").status == 200

@@ -155,10 +155,13 @@ class FullBucket(LimitBucket, frozen=True, kw_only=True):
             text += f"; used by {', '.join(map(self._holder, self.holders))}{more}"
         if self.enough:
             limit = f"a limit of {what}{self.amount(self.enough)}"
-            if self.ends is None:
+            if self.ends is not None:
+                text += f"; it fits when {_jobs(self.ends)} ended, or with {limit}"
+            elif self.need in ("", self.enough):
                 text += f"; it does not fit when other jobs end, only with {limit}"
             else:
-                text += f"; it fits when {_jobs(self.ends)} ended, or with {limit}"
+                then = f"a limit of {what}{self.amount(self.need)} when all that use it have ended"
+                text += f"; it does not fit when other jobs end, only with {then}, or with {limit} at once"
         return text
 
     def _holder(self, one: Holder) -> str:

@@ -131,12 +131,12 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
     yield _limits(facts)
     yield _turn(facts, share)
     pilots = facts.pilots
-    silent = f"; {pilots.silent} more could but are silent" if pilots.silent else ""
-    silent += f"; {pilots.shut} more could but their hosts are shut" if pilots.shut else ""
+    silent = f"; {pilots.silent} of them could but are silent" if pilots.silent else ""
+    silent += f"; {pilots.shut} of them could but their hosts are shut" if pilots.shut else ""
     silent += (
-        f"; {pilots.limited} more could but a limit keeps it from starting there" if pilots.limited else ""
+        f"; {pilots.limited} of them could but a limit keeps it from starting there" if pilots.limited else ""
     )
-    silent += f"; {pilots.unreached} more run and have not reached this server" if pilots.unreached else ""
+    silent += f"; {pilots.unreached} of them run and have not reached this server" if pilots.unreached else ""
     text = (
         f"{counted(pilots.live, 'live pilot')} of its VO, of which can take it: {pilots.usable_idle} idle, "
         f"{pilots.usable_busy} busy, {pilots.usable_waiting} on their way{silent}; "

@@ -6,6 +6,7 @@ a survey, which is a little older: each step says how old it is.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -149,8 +150,8 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
             who = "whoever has its file, by starting it: python3 -I FILE"
         elif facts.row.host:
             who = NOT_REACHED
-    elif verdict is PilotVerdict.HOST_SHUT and facts.shut is not None and facts.shut.by:
-        who = "an administrator: lode host open"
+    elif verdict is PilotVerdict.HOST_SHUT and facts.shut is not None and facts.host is not None:
+        who = opens_host(facts.host, facts.shut)
     elif verdict is PilotVerdict.WOULD_GET and now.is_silent:
         who = "the administrator of its node: it should have asked long ago"
     elif verdict in (PilotVerdict.WAITS_FOR_JOBS, PilotVerdict.LIMITED):
@@ -278,6 +279,13 @@ def shut_text(record: HostRecord, now: float) -> str:
     when = f"in {span(left)}" if left > 0 else "as soon as a pilot there asks"
     again = f", for the {_ordinal(record.trips)} time" if record.trips > 1 else ""
     return f"it gets no jobs{again}{why}; it is tried with one job {when}"
+
+
+def opens_host(host: HostName, record: HostRecord) -> str:
+    """Who can open a host that gets no jobs."""
+    command = shlex.join(["lode", "host", "open", host.host, "--site", host.site])
+    tried = "" if record.retry_at is None else "time, it is tried by one job; or "
+    return f"{tried}an administrator: {command}"
 
 
 def _ordinal(n: int) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from lodesman.base.errors import counted
-from lodesman.decide.explain.pilot import shut_text
+from lodesman.decide.explain.pilot import opens_host, shut_text
 from lodesman.decide.masks.bits import bits, mask_of
 from lodesman.decide.matching.policy import VOConfig
 from lodesman.decide.resources import LOCAL
@@ -45,11 +44,7 @@ class ShutHosts(NamedTuple):
 
     def who(self, config: VOConfig, queues: int) -> str:
         """Who can open them."""
-        names = []
-        for host, record in self._of(config, queues)[:_SHOWN]:
-            command = shlex.join(["lode", "host", "open", host.host, "--site", host.site])
-            tried = "" if record.retry_at is None else "time, it is tried by one job; or "
-            names.append(f"{tried}an administrator: {command}")
+        names = [opens_host(host, record) for host, record in self._of(config, queues)[:_SHOWN]]
         return "; ".join(names) or "an administrator: lode host open"
 
     def _of(self, config: VOConfig, queues: int) -> list[tuple[HostName, HostRecord]]:
