@@ -160,3 +160,26 @@ def test_since_when_nothing_was_decided(at, text):
     snapshot = Snapshot(at=0.0, fresh_seconds=10.0, waiting=(), groups={}, iteration=iteration)
     facts = SnapshotFacts(snapshot=snapshot, now=100.0)
     assert facts.undecided() == f"the director has not decided anything {text}"
+
+
+@pytest.mark.parametrize(
+    ("room", "left", "clamps", "free"),
+    [
+        (4, 0, [], 2),  # two of those that it sent there have ended
+        (1, 0, [], 1),
+        (0, 0, [["max-total", 5, 0, 0, "full"]], 2),
+        (0, 0, [["max-total", 5, 0, -2, "too many"]], 0),
+        (0, 0, [["max-waiting", 5, 3, 3, "some wait"], ["max-total", 3, 0, 0, "full"]], 2),
+        (0, 0, [["max-waiting", 5, 0, 0, "too many wait"]], 0),
+        (0, 0, [["breaker", 5, 0, 0, "it failed"]], 0),
+        (0, 0, [], 0),
+    ],
+)
+def test_pilots_that_have_ended_since_leave_free_capacity(world, room, left, clamps, free):
+    told = {str(QueueId(*queue(0))): {"wanted": 5, "room": room, "left": left, "clamps": clamps}}
+    iteration = RecordedIteration(1, 5.0, record(told))
+    ended = {QueueId(*queue(0)): 2, QueueId(*queue(1)): 1}
+    after = iteration.after_ends(ended)
+    assert (after.capacity(world).pilots(1), iteration.capacity(world).pilots(1)) == (free, left)
+    assert iteration.after_ends(dict(ended)) is after, "while no more end, it is the same"
+    assert iteration.after_ends({}).capacity(world).pilots(1) == left

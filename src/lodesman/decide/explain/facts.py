@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from math import inf
@@ -28,6 +29,8 @@ from lodesman.wire.why_queues import QueueClamp
 
 _LASTING: Final = frozenset({PoolOutcome.ELSEWHERE.value, PoolOutcome.NO_QUEUE.value})
 """Of submission pools that need not be full to take no pilots."""
+_COUNTING_PILOTS: Final = frozenset({ClampName.MAX_TOTAL, ClampName.MAX_RUNNING})
+"""Limits on the pilots of a CE queue that are there, whether they run or wait, or run."""
 _FRESH_ITERATIONS: Final = 3
 _FRESH_LEAST: Final = 60.0
 _NO_TASK_QUEUE: Final = 0
@@ -91,6 +94,7 @@ class RecordedIteration:
         for tq_id, refusal in self._stories.no_pool.items():
             self.refused[tq_id] = [(pool, outcome) for pool, outcome in refusal["tries"]]
         self._capacities: dict[tuple[str, str], Capacity] = {}
+        self._after: tuple[Mapping[QueueId, int], RecordedIteration] | None = None
 
     def lines(self, tq_id: int | None) -> tuple[str, ...]:
         """What it did for a task queue (None: a new one) and why."""
@@ -156,6 +160,26 @@ class RecordedIteration:
         return eligible & (
             self.unmatched.get(tq_id or _NO_TASK_QUEUE, NOT_ASKED).queues | self.capacity(config).gated
         )
+
+    def after_ends(self, ended: Mapping[QueueId, int]) -> RecordedIteration:
+        """The same with the free capacity of pilots that have `ended` since: what they filled is free again."""
+        if self._after is not None and self._after[0] == ended:
+            return self._after[1]
+        rooms = {"/".join(queue): (self._room(queue), count) for queue, count in ended.items()}
+        more = {
+            name: {**room, "left": left}
+            for name, (room, count) in rooms.items()
+            if room is not None and (left := _left_after(room, count)) > _left(room)
+        }
+        found = self._with_rooms(more) if more else self
+        self._after = ended, found
+        return found
+
+    def _with_rooms(self, more: Mapping[str, Any]) -> RecordedIteration:
+        found = copy(self)
+        found.record = {**self.record, "rooms": {**self.record["rooms"], **more}}
+        found._capacities = {}  # noqa: SLF001 - of the same class
+        return found
 
     def capacity(self, config: VOConfig) -> Capacity:
         """The free capacity that it left the queues of a VO."""
@@ -226,6 +250,16 @@ def _of_sites(ask: Mapping[str, Any]) -> Unmatched:
 def _left(room: Mapping[str, Any]) -> int:
     """The free capacity that is left after the iteration's own placements; older releases did not keep it."""
     return max(0, int(room.get("left", room["room"])))
+
+
+def _left_after(room: Mapping[str, Any], ended: int) -> int:
+    """The same when this number of pilots there has ended: they free what they filled, and what counts them."""
+    if room["room"] > 0:
+        return min(int(room["room"]), _left(room) + ended)
+    free = [
+        limit + (ended if name in _COUNTING_PILOTS else 0) for name, _, _, limit, _ in room["clamps"]
+    ]  # fmt: skip
+    return max(0, min(free, default=0))
 
 
 class Failing(NamedTuple):

@@ -88,7 +88,7 @@ class PilotBook:
         """Those that run and have not reached the server for too long, by CE queue, where none has."""
         # All of them, and those in these queues.
         self._away = self._unreached = 0
-        self._traffic = PilotTraffic()
+        self.traffic = PilotTraffic()
         self._sizes: dict[int, tuple[int, int]] = {}
         # By what is free of pilots that joined, and by what those that join within a minute will have.
         self._free_now: dict[Size, int] = {}
@@ -115,7 +115,7 @@ class PilotBook:
         left = left or StepPass("pilots", {})
         before, self._mask = self._mask, mask
         rows, known = known_shut(pilots_in_short(db), shut), self._slots
-        soon, attempts = self._traffic.take(rows, rooms or {}, now), running_attempts(db)
+        soon, attempts = self.traffic.take(rows, rooms or {}, now), running_attempts(db)
         held = self._held_by(db, attempts, left)
         changed = [
             row.id
@@ -136,7 +136,7 @@ class PilotBook:
                     self._put(pilot, now)
             self._grow_old(now)
             self._sort([row for row in rows if is_whole(row, left)], now)
-            self.own = self._traffic.own
+            self.own = self.traffic.own
             self._measure(rows, soon, held)
             self.attempts = attempts
             self._begun, self._ends = self._begun_in(attempts), {}

@@ -145,6 +145,7 @@ class SnapshotKeeper:
         self.pools = PoolMap()
         """The SubmitPools as of the last refresh."""
         self._mask = KnownMask()
+        self._iteration: RecordedIteration | None = None  # as it is stored
         self._cost = 0.0
         self._refreshing = Lock()
 
@@ -173,6 +174,9 @@ class SnapshotKeeper:
                 with left.item("pilots"):
                     mask, sites = self._mask.look(self._db), self.shut_hosts.sites
                     self.pilots.refresh(self._db, now, rooms, mask=mask, left=left, shut=sites)
+                    if snapshot.iteration is not None:
+                        ended = self.pilots.traffic.ended_since(snapshot.iteration.at)
+                        snapshot = replace(snapshot, iteration=snapshot.iteration.after_ends(ended))
                 with left.item("starts of late"):
                     new = self.starts.read(now, {tq_id for tq_id, *_ in snapshot.waiting})
                     self.jobs.read(self.pilots.attempts, new, self.starts)
@@ -196,12 +200,13 @@ class SnapshotKeeper:
             groups[key.vo, key.group] += jobs
         self.startable = self.task_queues.startable(waiting)
         self.contest = self._contest()
-        iteration = self.snapshot.iteration
+        iteration = self._iteration
         with left.item("the director's last iteration"):
             found = iteration_after(self._db, iteration.number if iteration else 0)
             if found is not None:
                 record = msgspec.json.decode(found[2])
                 iteration = RecordedIteration(found[0], float(found[1]), record, before=iteration)
+        self._iteration = iteration
         return Snapshot(
             at=now, fresh_seconds=self.fresh_seconds, waiting=waiting, groups=groups, iteration=iteration,
             director=self.ask_director(), polling_seconds=self.polling_seconds, left_out=self.left_out.named(),

@@ -64,12 +64,17 @@ class PilotTraffic:
         self._free: set[QueueId] = set()
         # When pilots joined, and how long they had waited.
         self._waits: dict[QueueId, deque[tuple[float, float]]] = {}
+        # Where live pilots were sent, as of a time; where those were that have ended, after such a time.
+        self._sent_to: dict[int, QueueId] = {}
+        self._taken_at = 0.0
+        self._ended: deque[tuple[float, QueueId]] = deque(maxlen=_AT_ONCE)
 
     def take(self, rows: Sequence[LivePilot], rooms: Mapping[str, Mapping[str, Any]], now: float) -> set[int]:
         """The live pilots as they are now; returns those that wait and are expected to join within a minute. `rooms`: of the
         director's last record.
         """
         self._note_joined(rows, rooms)
+        self._note_ended(rows, now)
         running: Counter[QueueId] = Counter()
         waiting: dict[QueueId, list[LivePilot]] = {}
         for row in rows:
@@ -102,6 +107,17 @@ class PilotTraffic:
             if QueueSlots.of(room, PilotsThere()).free is None:
                 kept = self._waits.setdefault(row.queue_id, deque(maxlen=_WAITS_KEPT))
                 kept.append((row.joined_at, row.joined_at - (row.submitted_at or row.created_at)))
+
+    def _note_ended(self, rows: Sequence[LivePilot], now: float) -> None:
+        before, self._sent_to = self._sent_to, {row.id: row.submitted_to for row in rows}
+        self._ended += ((self._taken_at, before[number]) for number in before.keys() - self._sent_to.keys())
+        self._taken_at = now
+
+    def ended_since(self, at: float) -> Counter[QueueId]:
+        """By CE queue, the pilots that have ended since then for sure; what ended before does not matter any more."""
+        while self._ended and self._ended[0][0] < at:
+            self._ended.popleft()
+        return Counter(queue for _, queue in self._ended)
 
     def _quick(self, queue: QueueId, waiting: Sequence[LivePilot], now: float) -> int:
         """How many joined within the last minute (at least one, if any did in the last hour), if all of late waited less
