@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from msgspec import Raw
 
-from lodesman.wire import accounts, hosts, jsv, nodes, quotas, server, service, shares, task_queues, usage
+from lodesman.wire import accounts, hosts, jsv, nodes, server, service, shares, task_queues, usage
 from lodesman.wire import requests as ask
 from lodesman.wire.call import REPORT_BODY, SMALL_BODY, SUBMIT_BODY, Call, Nothing, get, post
 
@@ -31,7 +31,7 @@ PILOTS_SUBMITTED = _service("submitted", service.Outcomes, Nothing)
 PILOTS_SEEN = _service("seen", dict[int, service.PilotSeen], Nothing)
 PILOTS_ORDERED = _service("ordered", service.Ordered, Nothing)
 PILOT_ENDED = _service("ended", service.PilotEnd, service.Rescued)
-LIMIT_BUCKETS = _service("limit-buckets", Nothing, list[quotas.BucketRow])
+LIMIT_BUCKETS = _service("limit-buckets", Nothing, list[service.BehindBucket])
 LIMITED = _service("limited", service.LimitsAt, service.Limited)
 PILOT_NOW = _service("pilot", service.PilotLoad, Raw)
 BREAKERS = _service("breakers", list[service.StoredBreaker], Nothing)

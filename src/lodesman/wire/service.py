@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from msgspec import Raw, Struct, field
 
 from lodesman.wire.nodes import QueueId
-from lodesman.wire.quotas import FullBucket
+from lodesman.wire.quotas import BucketRow, FullBucket
 from lodesman.wire.vocabulary import MainReason, PilotState
 
 Holds = list[tuple[int, str]]
@@ -149,6 +149,23 @@ class Limited(Struct, frozen=True):
     queues: list[QueueId] = []
     never: list[QueueId] = []
     everywhere: bool = False
+
+
+class Behind(NamedTuple):
+    """Jobs of a task queue that wait."""
+
+    task_queue: int
+    vo: str
+    owner: str
+    jobs: int
+
+
+class BehindBucket(Struct, frozen=True):
+    """A bucket for places with the values `of_place`, and all task queues that it keeps from starting somewhere."""
+
+    row: BucketRow
+    of_place: list[str]
+    behind: list[Behind]
 
 
 class Iteration(Struct, frozen=True):

@@ -35,6 +35,7 @@ from lodesman.server.loops.hosts import local_hosts
 from lodesman.server.loops.limit_use import LimitUse, limit_use, limits_at
 from lodesman.server.reads.director_plans import plan_director
 from lodesman.server.reads.explain import Explainer
+from lodesman.server.reads.jobs_behind import JobsBehind
 from lodesman.server.reads.plan_gates import plan_gates
 from lodesman.server.reads.plan_quotas import plan_quotas
 from lodesman.server.reads.plans import LiveState, plan_job, plan_shares
@@ -108,6 +109,7 @@ async def _limit_use(side: ReadSide) -> LimitUse:
 async def _quota_uses(side: ReadSide, request: Request[UsesQuery, Nothing]) -> QuotaUses:
     asked, found = request.query, await side.ask_hot(inner_calls.LIMIT_BUCKETS, Nothing())
     use = await _limit_use(side)
+    found = await asyncio.to_thread(JobsBehind(side.policy, use, side.fresh()).narrow, found)
     if asked.user or asked.job_class:
         job = _asked_job(side, asked)
         found = [row for row in found if use.concerns(row, job)]

@@ -56,7 +56,6 @@ from lodesman.wire import calls, inner_calls, server, service
 from lodesman.wire.call import Call, Nothing
 from lodesman.wire.nodes import QueueId
 from lodesman.wire.pilots import UNREACHED_SECONDS
-from lodesman.wire.quotas import BucketRow
 from lodesman.wire.requests import QueuesBody
 from lodesman.wire.task_queues import PoolsOfQueues
 from lodesman.wire.vocabulary import BreakerState
@@ -289,15 +288,15 @@ async def _check_limits(core: Core, _request: Request[Nothing, Nothing]) -> serv
 
 
 @serves(inner_calls.LIMIT_BUCKETS)
-async def _limit_buckets(core: Core, _request: Request[Nothing, Nothing]) -> list[BucketRow]:
+async def _limit_buckets(core: Core, _request: Request[Nothing, Nothing]) -> list[service.BehindBucket]:
     """All of them, by rule; other commands come between its parts."""
-    found: list[BucketRow] = []
+    found: list[service.BehindBucket] = []
     for first in count(0, PART):
         rows, more = await core.command(Change(buckets, core.live, first))
         found += rows
         if not more:
             break
-    return sorted(found, key=lambda row: (row.rule, row.of, row.resource))
+    return sorted(found, key=lambda one: (one.row.rule, one.row.of, one.row.resource))
 
 
 @serves(inner_calls.POOLS_OF_QUEUES)

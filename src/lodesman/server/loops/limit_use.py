@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from lodesman.decide.explain.verdict import LimitMasks
 from lodesman.decide.masks.bits import mask_of
-from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.matching.limit_rules import RuleBook, RunPlace
 from lodesman.decide.matching.limit_takers import BucketName, RunningJob, Taken, taken_by
+from lodesman.decide.matching.place_book import PlaceBook
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import LOCAL
 from lodesman.languages.gridengine.complexes import Complexes
@@ -78,14 +79,15 @@ class SeenLimits(Struct, frozen=True):
 
 
 class LimitUse(Struct, frozen=True):
-    """What live attempts take, by bucket; the resources; when each quota set was changed last (UNIX seconds); and the rules
-    of all sets by name.
+    """What live attempts take, by bucket; the resources; when each quota set was changed last (UNIX seconds); the rules of
+    all sets by name; and the book of all that limits.
     """
 
     taken: Mapping[BucketName, Taken]
     complexes: Complexes
     changed: Mapping[str, float]
     rules: Mapping[str, QuotaRule] = field(default_factory=dict)
+    book: RuleBook = field(default_factory=lambda: PlaceBook(()))
 
     def concerns(self, row: LimitBucket, job: QuotaJob) -> bool:
         """Whether it has to do with the user and the job class of a job; '' is any."""
@@ -177,4 +179,5 @@ def limit_use(policy: Policy, db: Reader) -> LimitUse:
         policy.vocabulary.complexes,
         {one.name: one.changed_at for one in sets},
         rules,
+        book,
     )

@@ -235,6 +235,11 @@ class SnapshotKeeper:
             return self.contest, False
         return self.contest.beside(config.vo, found.eligible), True
 
+    def known_where(self, config: VOConfig, tq_id: int) -> int | None:
+        """The queues that can run the jobs of a task queue, as a mask; None if that is not known."""
+        version, masks = self._where.get(config.vo, ("", {}))
+        return masks.get(tq_id) if version == config.version else None
+
     def vo_slots(self, config: VOConfig, now: float) -> VOSlots | None:
         """The slots of a VO's queues, as of the last refresh; None if the director has made no iteration recently."""
         snapshot, own = self.snapshot, self.pilots.own

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from math import inf
 from operator import and_
@@ -35,14 +35,14 @@ from lodesman.server.writer.sessions import HostLoads
 from lodesman.wire.accounts import AuditNote
 from lodesman.wire.nodes import QueueId
 from lodesman.wire.quotas import NEXT_START, BucketRow, FullBucket, Waiter
-from lodesman.wire.service import Limited, LimitsAt
+from lodesman.wire.service import Behind, BehindBucket, Limited, LimitsAt
 
 log = logging.getLogger(__name__)
 
 _MOST_SHOWN = 20
 MOST_NAMED: Final = 5
 # More than are named, since who asks may see those of one VO only.
-_MOST_OWNERS: Final = 50
+MOST_OWNERS: Final = 50
 # Rules whose buckets are gone through at a time.
 PART: Final = 10
 NO_ACCOUNTS: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
@@ -318,39 +318,45 @@ def limits_of(
     )  # fmt: skip
 
 
-def buckets(_tx: Transaction, live: Live, first: int) -> tuple[list[BucketRow], bool]:
-    """What is used of limits, and who waits behind them: a part, and whether there is more; reads memory only."""
+def buckets(_tx: Transaction, live: Live, first: int) -> tuple[list[BehindBucket], bool]:
+    """What is used of limits, and who waits behind them somewhere: a part, and whether there is more; reads memory only."""
     index = live.queues.index
     groups = {group.number: group for group in index.groups()}
     rows = []
     for use, shut in index.limits.buckets(first, PART):
         waiting = [
-            (queue.key, queue.waiting)
+            (queue.tq_id, queue.key, queue.waiting)
             for number, mask in shut.items()
             if number in groups
             for queue in groups[number].queues(mask)
             if queue.waiting and not queue.limits  # those wait for something else
         ]
         if use.used or waiting:
-            rows.append(bucket_row(use, waiting, full=bool(shut)))
+            rows.append(_behind(use, waiting, full=bool(shut)))
     return [*rows, *(() if first else _delays(live))], first + PART < index.limits.rules
 
 
-def _delays(live: Live) -> Iterator[BucketRow]:
+def _behind(use: BucketUse, waiting: Sequence[tuple[int, TaskQueueKey, int]], *, full: bool) -> BehindBucket:
+    row = bucket_row(use, [(key, jobs) for _, key, jobs in waiting], full=full)
+    behind = [Behind(tq_id, key.vo, key.owner, jobs) for tq_id, key, jobs in waiting]
+    return BehindBucket(row, [*use.of_place], behind)
+
+
+def _delays(live: Live) -> Iterator[BehindBucket]:
     """The matching delays that are shut, with the seconds until they open as what is used."""
     index = live.queues.index
     for one, seconds in index.delays.shut():
         use = BucketUse(one.rule, (), (str(one.path),), NEXT_START, round(seconds), one.number)
         waiting = [
-            (key, jobs) for _, key, jobs in index.queues()
+            (tq_id, key, jobs) for tq_id, key, jobs in index.queues()
             if jobs and not key.waits_for_jobs and concerns(one, key)
         ]  # fmt: skip
-        yield bucket_row(use, waiting, full=True)
+        yield _behind(use, waiting, full=True)
 
 
 def bucket_row(use: BucketUse, waiting: Collection[tuple[TaskQueueKey, int]], *, full: bool) -> BucketRow:
     """A bucket, with the task queues that it keeps from starting and the number of their jobs."""
-    owners, more = waiters(waiting, _MOST_OWNERS)
+    owners, more = waiters(waiting, MOST_OWNERS)
     return BucketRow(
         rule=use.rule, of=[*values_shown(use.of_key, use.of_place)], resource=use.resource, used=shown(use.used),
         limit=shown(use.limit), need="" if use.least is None else shown(use.least), full=full,
@@ -358,7 +364,9 @@ def bucket_row(use: BucketUse, waiting: Collection[tuple[TaskQueueKey, int]], *,
     )  # fmt: skip
 
 
-def waiters(waiting: Iterable[tuple[TaskQueueKey, int]], most: int = MOST_NAMED) -> tuple[list[Waiter], int]:
+def waiters(
+    waiting: Iterable[tuple[TaskQueueKey | Behind, int]], most: int = MOST_NAMED
+) -> tuple[list[Waiter], int]:
     """The owners with most jobs in these task queues, and how many more there are."""
     jobs = Counter[tuple[str, str]]()
     for key, count in waiting:

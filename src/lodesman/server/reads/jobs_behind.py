@@ -1,0 +1,111 @@
+"""Which jobs wait behind a limit: those that it could count where they can run, as far as that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache
+from typing import Final
+
+from lodesman.decide.masks.bits import bits, mask_of
+from lodesman.decide.matching import TaskQueueKey
+from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import QueueId
+from lodesman.languages.quota.matching import QuotaPlace, admits
+from lodesman.languages.quota.rules import FilterTag, QuotaFilter
+from lodesman.server.loops.limit_use import LimitUse
+from lodesman.server.loops.snapshot import SnapshotKeeper
+from lodesman.server.writer.quotas import MOST_OWNERS, shown, waiters
+from lodesman.wire.quotas import BucketRow
+from lodesman.wire.service import Behind, BehindBucket
+
+_ANY_HOST: Final = QuotaFilter(names=("*",))
+
+
+class JobsBehind:
+    """Of a set the first rule that matches counts: jobs of which that is another one wherever they can run are not behind a
+    rule. A rule about hosts may match in every queue that it is about, and may not: hosts are known of live pilots only.
+    """
+
+    def __init__(self, policy: Policy, use: LimitUse, keeper: SnapshotKeeper) -> None:
+        self._policy, self._use, self._keeper, self._book = policy, use, keeper, use.book
+        self._rules = {name: number for number, name in enumerate(use.book.names)}
+        self._keys = {tq_id: key for tq_id, key, _ in keeper.snapshot.waiting}
+        of_hosts = {
+            self._rules[name]: one
+            for name, rule in use.rules.items()
+            if name in self._rules and (one := rule.filters.get(FilterTag.HOSTS)) is not None
+        }
+        self._of_hosts = of_hosts.keys()
+        self._unsure = mask_of(
+            n
+            for n, one in of_hosts.items()
+            if (one.names, one.excluded) != (_ANY_HOST.names, _ANY_HOST.excluded)
+        )
+        self._there, self._of_key = cache(self._bits_of), cache(use.book.of_key)
+        self._may_count = cache(self._counts)
+
+    def narrow(self, found: Iterable[BehindBucket]) -> list[BucketRow]:
+        """The rows with these jobs alone; without those that are empty then."""
+        return [row for one in found if (row := self._narrow(one)) is not None]
+
+    def _narrow(self, one: BehindBucket) -> BucketRow | None:
+        row, rule = one.row, self._rules.get(one.row.rule)
+        kept = [some for some in one.behind if rule is None or self._is_behind(rule, one.of_place, some)]
+        if rule is None or len(kept) == len(one.behind):
+            return row
+        row.jobs, row.task_queues = sum(some.jobs for some in kept), len(kept)
+        row.owners, row.more_owners = waiters([(some, some.jobs) for some in kept], MOST_OWNERS)
+        row.full, row.need = bool(kept), self._least(rule, row, kept)
+        return row if kept or row.used != "0" else None
+
+    def _least(self, rule: int, row: BucketRow, kept: Collection[Behind]) -> str:
+        """The smallest amount that they need."""
+        if any(some.task_queue not in self._keys for some in kept):
+            return row.need
+        keys = (self._keys[some.task_queue] for some in kept)
+        needs = (need for key in keys for need in self._of_key(key).needs(rule))
+        amounts = [need.amount for need in needs if need.resource == row.resource]
+        return shown(min(amounts)) if amounts else ""
+
+    def _is_behind(self, rule: int, of_place: Sequence[str], some: Behind) -> bool:
+        key = self._keys.get(some.task_queue)
+        mask = None if key is None else self._where(some.task_queue, key)
+        return (
+            key is None
+            or mask is None
+            or self._may_count(rule, tuple(of_place), self._of_key(key).bits, mask, key.vo)
+        )
+
+    def _where(self, tq_id: int, key: TaskQueueKey) -> int | None:
+        """The queues that can run them; None if that is not known yet."""
+        config = self._policy.vo_config(key.vo)
+        known = self._keeper.known_where(config, tq_id)
+        if known is None and not key.submit_pool:
+            return config.possible_queues(key, 0)
+        return known
+
+    def _counts(self, rule: int, of_place: tuple[str, ...], of_key: int, mask: int, vo: str) -> bool:
+        """Whether a rule may be the one that counts them in one of the queues of a mask, in a bucket for such places."""
+        queues = self._policy.vo_config(vo).table.queues
+        start = next(first for first, stop in self._book.sets if first <= rule < stop)
+        before, name = (1 << rule) - (1 << start), self._book.names[rule]
+        for queue in (QueueId(*queues[bit]) for bit in bits(mask)):
+            both = of_key & self._there(queue)
+            if both >> rule & 1 and not both & before & ~self._unsure:
+                if name in self._use.rules:  # of a quota set: the queue if it is in braces, the host
+                    values: Sequence[str] = (queue.queue,)
+                else:
+                    values = self._book.of_place(RunPlace(*queue)).values(rule)
+                if all(one in ("", value) for one, value in zip(of_place, values, strict=False)):
+                    return True
+        return False
+
+    def _bits_of(self, queue: QueueId) -> int:
+        """The rules that may match in a queue, on whatever host."""
+        found, place = self._book.of_place(RunPlace(*queue)).bits, QuotaPlace(queue=queue.queue, host="")
+        for number in self._of_hosts:
+            one = self._use.rules[self._book.names[number]].filters.get(FilterTag.QUEUES)
+            if one is None or admits(FilterTag.QUEUES, one, place):
+                found |= 1 << number
+        return found
