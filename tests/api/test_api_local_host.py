@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
+from tests.api.conftest import RESOURCES
 
 from lodesman.decide.director.hosts import ON_SHUT_HOST
 from lodesman.decide.director.limits import Breaker
@@ -111,3 +112,17 @@ def test_what_pilots_on_shut_hosts_said_of_a_queue_ends_with_these(house, direct
     assert freed_queues(house.side.db, both) == {PLACE}
     director.breakers = dict(both)
     assert sent(house, director) > 0
+
+
+def test_a_dry_run_that_changes_nothing_goes_by_the_shut_host_on_both_sides(house, director):
+    """A pilot on its way there is no supply for jobs that can run elsewhere."""
+    house.submitted(*[{"CPUTime": 500}] * 2)
+    assert sent(house, director) > 0
+    house.prepare_pilot()
+    switch_record = HostRecord(shut=True, since=house.now, by="admin", reason="fan")
+    house.do(Change(lambda tx: put_records(tx, [HostState(VM, switch_record)])))
+    house.side.keeper.refresh(house.now + 9.0, rest=0.0)
+    body = {"files": [{"name": "same.toml", "text": RESOURCES}]}
+    plan = house.call("POST", "/v1/plan/resources", body, token="admin").json["director"]
+    assert plan["pilots"]["asked"]["before"] > 0
+    assert [one for one in plan["pilots"].values() if one["before"] != one["after"]] == []

@@ -30,10 +30,12 @@ from lodesman.decide.resources import LOCAL, ResourceConfig
 from lodesman.server.engines.backend import BatchLoad
 from lodesman.server.loops.census import BackendWatch
 from lodesman.server.loops.direct import Director
+from lodesman.server.loops.hosts import local_hosts
 from lodesman.server.loops.left_out import Item, StepPass, task_queue
 from lodesman.server.loops.pilot_book import AWAY, pilot_view
 from lodesman.server.loops.refresh import RefreshInput, evaluate, judge, read_refresh_input, runnable
 from lodesman.server.loops.site_matching import handling_of_wish, places_of, wishes_of
+from lodesman.server.loops.traffic import known_shut
 from lodesman.server.reads.plans import LiveState, corrected_by_usage, set_by_command
 from lodesman.server.store.director import closings
 from lodesman.server.store.read.pilots import pilots_in_short
@@ -204,7 +206,8 @@ def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
     """Our live pilots, each with what its queue offers then (ADR 0024)."""
     known: dict[tuple[Any, ...], str] = {}
     mask = closings(state.db)
-    for pilot in pilots_in_short(state.db):
+    live = pilots_in_short(state.db)
+    for pilot in known_shut(live, local_hosts(state.db, live, state.now)):
         if Item("pilot", pilot.id) in state.faulty:
             continue
         place, text = pilot.queue_id, pilot.request
