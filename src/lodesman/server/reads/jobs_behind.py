@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import Final
 
+from msgspec.structs import replace
+
 from lodesman.decide.masks.bits import bits, mask_of
 from lodesman.decide.matching import TaskQueueKey
 from lodesman.decide.matching.limit_rules import RunPlace
@@ -54,10 +56,13 @@ class JobsBehind:
         kept = [some for some in one.behind if rule is None or self._is_behind(rule, one.of_place, some)]
         if rule is None or len(kept) == len(one.behind):
             return row
-        row.jobs, row.task_queues = sum(some.jobs for some in kept), len(kept)
-        row.owners, row.more_owners = waiters([(some, some.jobs) for some in kept], MOST_OWNERS)
-        row.full, row.need = bool(kept), self._least(rule, row, kept)
-        return row if kept or row.used != "0" else None
+        if not kept and row.used == "0":
+            return None
+        owners, more_owners = waiters([(some, some.jobs) for some in kept], MOST_OWNERS)
+        return replace(
+            row, jobs=sum(some.jobs for some in kept), task_queues=len(kept), owners=owners, more_owners=more_owners,
+            full=bool(kept), need=self._least(rule, row, kept),
+        )  # fmt: skip
 
     def _least(self, rule: int, row: BucketRow, kept: Collection[Behind]) -> str:
         """The smallest amount that they need."""
