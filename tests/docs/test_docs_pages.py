@@ -112,6 +112,7 @@ def is_group(command: str) -> bool:
     return not more and isinstance(command_of(lode, first), click.Group)
 
 
+@pytest.mark.slow
 def test_commands_in_the_text_exist():
     pages = [ROOT / "README.md", *(path for path in DOCS.rglob("*.md") if "adr" not in path.parts)]
     told = [
