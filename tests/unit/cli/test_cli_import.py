@@ -27,6 +27,8 @@ def test_the_files_are_a_good_configuration_and_are_not_written_twice(lode, tmp_
     again = lode(*words)
     assert (again.code, (target / "sites.toml").read_text()) == (6, "mine")
     assert "exists; nothing was written. Name another folder" in again.err
+    assert tried.err == "lode: Nothing was written.\n"
+    assert (lode(*words, "--dry-run").code, lode(*words, "--dry-run").err) == (6, again.err)
 
 
 def test_for_programs(lode, tmp_path):

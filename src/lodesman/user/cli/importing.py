@@ -49,7 +49,7 @@ def _gridengine(session: Session, /, *, dumps: Path, target: Path, site: str, dr
         note(placed(str(dumps / fault.data.get("source", "")), fault))
         raise click.exceptions.Exit(exit_code(fault)) from None
     there = [target / name for name in found.files if (target / name).exists()]
-    if there and not dry_run:
+    if there:
         raise Conflict(f"{there[0]} exists; nothing was written.", hint="Name another folder: --to FOLDER.")
     for name, text in found.files.items() if not dry_run else ():
         (target / name).parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def _gridengine(session: Session, /, *, dumps: Path, target: Path, site: str, dr
     for name in found.files:
         say(str(target / name))
     show_table(_COLUMNS, ((one.file, one.setting, one.reason) for one in found.left_out), apart=True)
-    for line in _next(found.files, target):
+    for line in ["Nothing was written."] if dry_run else _next(found.files, target):
         note(line)
 
 
