@@ -10,7 +10,6 @@ import errno
 import os
 import resource
 import signal
-import stat
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 from lodesman.base import kernel
+from lodesman.pilot.enclosure import is_for_all
 from lodesman.pilot.nursery import Nursery, can_protect
 
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ def _leave_home(directory: Path, log: Log, *, writable: bool) -> tuple[str, ...]
     """Give the pilot a home of its own; returns those in which payloads must not write. There are no threads yet."""
     home, os.environ["HOME"] = os.environ.get("HOME", ""), str(directory)
     homes = () if writable else _to_be_kept((home, _account_home()), directory)
-    for folder in homes:
-        if not can_protect(folder):
+    for folder in (*homes, str(directory)):  # that one by what hides the folders in it
+        if is_for_all(folder) or not can_protect(folder):
             log("weak-isolation", writable=folder)
     return homes
 
@@ -144,9 +144,7 @@ def _to_be_kept(homes: Sequence[str], directory: Path) -> tuple[str, ...]:
     found = []
     for home in dict.fromkeys(os.path.realpath(one) for one in homes if one.startswith("/")):
         with contextlib.suppress(OSError):
-            mode = Path(home).stat().st_mode
-            is_for_all = mode & stat.S_ISVTX and mode & stat.S_IWOTH
-            if home not in ("/", str(directory)) and os.access(home, os.W_OK) and not is_for_all:
+            if home not in ("/", str(directory)) and os.access(home, os.W_OK) and not is_for_all(home):
                 found.append(home)
     return tuple(found)
 

@@ -125,12 +125,12 @@ class _Enclosure:
         os.setsid()
 
     def _hide(self, recipe: Recipe) -> None:
-        """Show no other folder of the pilot than the warden's own, and nothing can be written beside it."""
+        """Show no other folder of the pilot than the warden's own; nothing beside it can be written, renamed or locked."""
         own = -1
         if recipe.hidden:
             self._folder = os.path.join(recipe.hidden[0], recipe.name)  # noqa: PTH118
             own = os.open(self._folder, os.O_PATH)
-        for home in recipe.homes if recipe.hidden else ():
+        for home in (*recipe.homes, *folders_of(recipe.hidden)) if recipe.hidden else ():
             with contextlib.suppress(OSError):  # where the kernel lets us
                 kernel.bind(home, home, read_only=True)
         hide(recipe.hidden)
@@ -249,6 +249,17 @@ class _SharedMemory:
             return False
         kernel.unmount(_SHM)
         return True
+
+
+def folders_of(hidden: Sequence[str]) -> tuple[str, ...]:
+    """The folders that these are in, but for those in which all accounts write, such as /tmp: jobs need them."""
+    return tuple(dict.fromkeys(above for above in map(os.path.dirname, hidden) if not is_for_all(above)))
+
+
+def is_for_all(folder: str) -> bool:
+    """Whether all accounts may write in a folder. Raises OSError."""
+    mode = os.stat(folder).st_mode  # noqa: PTH116
+    return bool(mode & stat.S_ISVTX and mode & stat.S_IWOTH)
 
 
 def hide(hidden: Sequence[str]) -> None:

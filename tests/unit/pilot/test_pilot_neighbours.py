@@ -159,6 +159,59 @@ def test_a_folder_of_a_stream_that_is_replaced_by_a_link_is_not_followed(neighbo
     assert (neighbours.theirs / "secret").read_bytes() == SECRET
 
 
+# What a payload does to the pilot's folder, three above its own, to the journal in it, and by a link to it.
+ATTACK = """
+import os
+top = os.path.abspath("../../..")
+os.symlink(top, "link")
+tries = [
+    lambda: os.chmod(top, 0), lambda: os.chmod("../../..", 0), lambda: os.chmod("link", 0),
+    lambda: os.chmod(os.open(top, os.O_RDONLY), 0), lambda: os.chmod("/proc/self/cwd/../../..", 0),
+    lambda: os.chmod(top + "/work", 0), lambda: os.chmod(top + "/outbox", 0),
+    lambda: os.chmod(top + "/attempts.journal", 0), lambda: os.rename(top + "/attempts.journal", top + "/gone"),
+    lambda: os.rename(top + "/outbox", top + "/gone"), lambda: os.rename(top, top + "-gone"),
+    lambda: os.unlink(top + "/attempts.journal"), lambda: os.mkfifo(top + "/fifo"), lambda: os.mkdir(top + "/folder"),
+    lambda: open(top + "/attempts.journal", "a"), lambda: os.rename("link", top + "/link"), lambda: os.utime(top),
+    lambda: os.setxattr(top, "user.name", b""), lambda: os.mkdir("../../folder"),
+]
+for number, one in enumerate(tries):
+    try:
+        one()
+        print("could", number)
+    except OSError as fault:
+        print(fault.strerror)
+open("kept", "w").write("written")
+"""
+
+
+@pytest.mark.slow
+def test_a_payload_cannot_write_rename_or_lock_anything_in_the_folder_of_its_pilot(neighbours):
+    journal = neighbours.place / "attempts.journal"
+    journal.write_bytes(SECRET)
+
+    def marks() -> list[tuple[str, int, int]]:
+        places = (neighbours.place, *sorted(neighbours.place.iterdir()))
+        return [(one.name, one.stat().st_mode, one.stat().st_ino) for one in places]
+
+    before = marks()
+    for _ in range(2):  # of one warden
+        report, output = neighbours.play(sys.executable, "-c", ATTACK, output_sandbox=("kept",))
+        neighbours.place.chmod(0o700)
+        assert report["state"] == "Done", report
+        assert "could" not in output["std.out"].decode()
+        assert output["kept"] == b"written"
+        assert (marks(), journal.read_bytes()) == (before, SECRET)
+
+
+@pytest.mark.slow
+def test_a_folder_in_which_all_accounts_write_stays_so_for_payloads(place, make_context, make_job):
+    place.chmod(0o1777)
+    neighbours = Neighbours(place, make_context, make_job)
+    report, _ = neighbours.play("/bin/sh", "-c", f"echo hello > {place}/file")
+    neighbours.nursery.close()
+    assert (report["state"], (place / "file").read_text()) == ("Done", "hello\n")
+
+
 # Every place in the pilot that opens, makes, links, changes or deletes a file by a name that a job or its payload chose,
 # and what holds it.
 CHOSEN = {
@@ -249,7 +302,7 @@ def test_sockets_have_room_in_the_folder_for_temporary_files(
         pytest.skip("payloads have no namespaces here")
     for _ in range(2):
         report, output = neighbours.play(sys.executable, "-u", "-c", MANAGER)
-        assert report["state"] == "Done", report["tail"]
+        assert report["state"] == "Done", report
         assert output["std.out"] == b"{'a': 1} True\n1\n"
     neighbours.nursery.close()
     links = [one for one in Path("/tmp").glob("lode-*") if one.is_symlink()]
