@@ -11,11 +11,13 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Callable, TextIO
 
 from lodesman.base.errors import InvalidConfig, InvalidRequest
 from lodesman.pilot.features import Features
+from lodesman.pilot.folder import OwnFolder
 from lodesman.pilot.node import WorkerNode
 from lodesman.pilot.nursery import Nursery
 from lodesman.pilot.protocol import read_as, read_record
@@ -131,6 +133,11 @@ class PilotContext:
     def options(self) -> PilotOptions:
         """How the pilot behaves."""
         return self.pilot_file.options
+
+    @cached_property
+    def folder(self) -> OwnFolder:
+        """The directory, as others can lock it."""
+        return OwnFolder(self.directory)
 
     def delay(self, failures: int) -> float:
         """Seconds to wait after this number of failures in a row, with jitter."""

@@ -35,7 +35,7 @@ _LEAST_COUNTED_S = 0.1
 _OVERDUE_S = 2.0
 
 # Causes of a drain; HELD lets the pilot stay.
-SERVER, NODE, SLOT_END, NO_TIME, HELD = "server", "node", "slot-end", "no-time", "held"
+SERVER, NODE, PILOT, SLOT_END, NO_TIME, HELD = "server", "node", "pilot", "slot-end", "no-time", "held"
 STOPPING = "stopping"
 # Why a pilot leaves, as the server is informed.
 IDLE, DRAINED, SIGTERM, ERROR = "idle", "drained", "sigterm", "error"

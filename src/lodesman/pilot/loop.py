@@ -11,20 +11,32 @@ from typing import Any
 
 from lodesman.base.errors import Unavailable
 from lodesman.pilot.context import PilotContext
-from lodesman.pilot.decisions import DRAINED, ERROR, SIGTERM, SLOT_END, Slot, Stop, contact_lost, why_leave
+from lodesman.pilot.decisions import (
+    DRAINED,
+    ERROR,
+    PILOT,
+    SIGTERM,
+    SLOT_END,
+    Slot,
+    Stop,
+    contact_lost,
+    why_leave,
+)
 from lodesman.pilot.features import Features
 from lodesman.pilot.jobstatus import StatusWriter
 from lodesman.pilot.launch import remove_tree
+from lodesman.pilot.nursery import LOST
 from lodesman.pilot.outbox import Outbox
-from lodesman.pilot.payload import PayloadContext
+from lodesman.pilot.payload_context import PayloadContext
 from lodesman.pilot.protocol import NODE_FAULT, PILOT_SHUTDOWN, JoinReply
 from lodesman.pilot.reaper import Reaper
-from lodesman.pilot.roster import Roster, Watch
+from lodesman.pilot.roster import Roster
 from lodesman.pilot.server_threads import Claimer, Heartbeat
 from lodesman.pilot.session import JoinRefused, ServerSession, find_queue
 from lodesman.pilot.slots import KnownSlot, Promises, SlotHabits
 from lodesman.pilot.threads import run_within
 from lodesman.pilot.trial import NodeTrial
+from lodesman.pilot.watch import Watch
 
 # Exit codes of the pilot's process.
 EXIT_IN_ORDER = 0  # idle, drained, or SIGTERM: all results were handed in
@@ -64,7 +76,7 @@ class PilotProcess:
     def __init__(self, context: PilotContext, *, node_fault: str = "") -> None:
         """`node_fault`: what is wrong with the node, if that is known already; it joins to report it."""
         self._context = context
-        self._node_fault = node_fault
+        self._node_fault, self._pilot_fault = node_fault, ""
         self._options = context.options
         self._wake = _Wake()
         self._due = 0.0
@@ -139,6 +151,8 @@ class PilotProcess:
         """One step of supervision; returns an exit code when it is time to end."""
         self._follow_slot(now)
         self._decide_to_stop(now)
+        if not self._roster.pilot_fault and self._reaper.is_lost():
+            self._roster.drain(PILOT, fault=LOST)
         self._roster.return_overdue(now)
         payloads = self._roster.payloads()
         self._due = min(self._watch.tick(payloads, now), now + self._options.watch_s)
@@ -163,9 +177,17 @@ class PilotProcess:
             over = now - last_end >= session.lease_s or self._roster.slot.seconds_left(now) <= 0
             self._outbox.hurry(on=bool(self._why or (leave and over)))
             return None
-        fault = self._roster.node_fault if leave == DRAINED else ""
-        self._why = self._why or (NODE_FAULT if fault else leave)
-        return EXIT_FAULT if self._crashed else EXIT_NODE if self._why == NODE_FAULT else EXIT_IN_ORDER
+        return self._code_of(leave)
+
+    def _code_of(self, leave: str) -> int:
+        """The exit code of a pilot that leaves; notes why it does."""
+        roster = self._roster
+        if leave == DRAINED:
+            leave = NODE_FAULT if roster.node_fault else ERROR if roster.pilot_fault else leave
+        self._why = self._why or leave
+        if self._why == NODE_FAULT:
+            return EXIT_NODE
+        return EXIT_FAULT if self._crashed or self._why == ERROR else EXIT_IN_ORDER
 
     def _wait_to_join(self, seconds: float) -> bool:
         self._wake.wait(seconds)
@@ -224,20 +246,23 @@ class PilotProcess:
         self._roster.stop_all(Stop(PILOT_SHUTDOWN, message), grace_s=grace_s)
 
     def _try_node(self) -> bool:
-        """Whether the node does what payloads need: else none is claimed."""
+        """Whether the node does what payloads need, and the pilot can: else none is claimed."""
         if not self._node_fault:
             context = self._context
             self._reaper = Reaper(context.nursery)
-            fault = NodeTrial(context.directory, context.environment, self._reaper).fault()
+            trial = NodeTrial(context.directory, context.environment, self._reaper, folder=context.folder)
+            fault = trial.fault()
             # A batch system signals all at once, the trial, too.
-            self._node_fault = "" if self._signals else fault
-            if self._node_fault:
+            self._node_fault, self._pilot_fault = ("", "") if self._signals else (fault, trial.pilot_fault)
+            if self._node_fault or self._pilot_fault:
                 self._reaper.kill_rest()
-        return not self._node_fault
+        return not (self._node_fault or self._pilot_fault)
 
     def _leave_node(self) -> int:
         """Take leave before any claim, and tidy up, where the disk may hang; returns the exit code."""
-        code = self._leave(EXIT_NODE, NODE_FAULT, self._node_fault)
+        is_nodes = bool(self._node_fault)
+        code, reason = (EXIT_NODE, NODE_FAULT) if is_nodes else (EXIT_FAULT, ERROR)
+        self._leave(code, reason, self._node_fault or self._pilot_fault)
 
         def tidy() -> None:
             remove_tree(self._context.directory / "work")
@@ -288,7 +313,8 @@ class PilotProcess:
         self._outbox.close()
         if code != EXIT_DISOWNED:
             words = "" if code == EXIT_IN_ORDER else f"exit code {code}"
-            self._leave(code, self._why, self._roster.node_fault if self._why == NODE_FAULT else words)
+            faults = {NODE_FAULT: self._roster.node_fault, ERROR: self._roster.pilot_fault}
+            self._leave(code, self._why, faults.get(self._why) or words)
         if sent:
             remove_tree(self._context.directory / "outbox")
         remove_tree(self._context.directory / "work")

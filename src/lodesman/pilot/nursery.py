@@ -18,6 +18,11 @@ from lodesman.pilot import enclosure
 from lodesman.pilot.warden import BORN, NO_FRAME, Warden, WardenFrame
 
 _LONGEST_ORDER = 16_384
+LOST = "The process of the pilot that makes processes for jobs was killed"
+
+
+class PilotFault(OSError):
+    """The pilot itself can start no more payloads. That says nothing of its node."""
 
 
 class Nursery:
@@ -75,7 +80,7 @@ class Nursery:
         return {self.pid, *spare, *self._leaving, *(warden.pid for warden in self._idle)}
 
     def take(self, frame: WardenFrame = NO_FRAME) -> Warden:
-        """A warden for a payload with that frame; `order` the next one when the payload runs. Raises OSError."""
+        """A warden for a payload with that frame; `order` the next one when the payload runs. Raises PilotFault, OSError."""
         while fitting := [warden for warden in self._idle if warden.frame in (frame, None)]:
             warden = fitting[-1]
             self._idle.remove(warden)
@@ -85,6 +90,14 @@ class Nursery:
         if self._idle:  # the slot is the same: one more would be one too many
             self._retire(self._idle.pop(0))
         self._bury()
+        try:
+            return self._next_one()
+        except OSError:
+            if self.is_lost():
+                raise PilotFault(errno.EPIPE, LOST) from None
+            raise
+
+    def _next_one(self) -> Warden:
         if self._spare is None and self._coming is None:
             self.order()
         self._settle()
@@ -92,6 +105,17 @@ class Nursery:
         if spare is None:
             raise OSError(errno.EAGAIN, "no warden could be made for the payload")
         return spare
+
+    def is_lost(self) -> bool:
+        """Whether the process that makes wardens has ended, as one that was killed: this pilot starts no more payloads."""
+        if self._channel is None:
+            return False
+        try:
+            return not self._channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def give(self, warden: Warden) -> None:
         """Take back a warden whose payload is gone."""

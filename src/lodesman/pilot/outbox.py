@@ -58,6 +58,7 @@ class Outbox:
     def __init__(self, context: PilotContext) -> None:
         self._directory = context.directory / "outbox"
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder, self._changes = context.folder, context.folder.changes
         self._delay = context.delay
         self._log = context.log
         self._ticker = context.ticker
@@ -191,7 +192,7 @@ class Outbox:
             if isinstance(fault, StorageFull) and not self._hurried:
                 self._hold(item, fault)
                 return True
-            is_lost = isinstance(fault, LocalFault) and fault.errno not in _EXHAUSTED
+            is_lost = isinstance(fault, LocalFault) and not self._can_read(fault.errno)
             if not is_lost and not isinstance(fault, _REFUSED):
                 self._log("upload-failed", job=str(report.key), fault=str(fault))
                 item.due = self._ticker()  # others go before it
@@ -207,6 +208,17 @@ class Outbox:
             self._held_up -= item.refusals > 0
             self._changed.notify_all()
         return True
+
+    def _can_read(self, number: int) -> bool:
+        """Whether what met with this error of the system may be read after all: the pilot had too much open, or another had
+        locked its folder.
+        """
+        if number == errno.EACCES:
+            before = self._changes
+            self._folder.unlock()
+            self._changes = self._folder.changes
+            return self._changes != before
+        return number in _EXHAUSTED
 
     def _hold(self, item: _Item, fault: StorageFull) -> None:
         """Send it again later; others go before it meanwhile, and a job that has run has not failed."""

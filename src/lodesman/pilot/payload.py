@@ -8,14 +8,12 @@ import os
 import signal
 import stat
 import threading
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable
 
 from lodesman.base.errors import LodesmanError, TooLarge
 from lodesman.pilot import protocol
-from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import Stop, is_of_node, judge, smells_of_node
 from lodesman.pilot.launch import (
     TEMPORARY,
@@ -28,11 +26,12 @@ from lodesman.pilot.launch import (
     prepare,
     remove_tree,
 )
-from lodesman.pilot.outbox import Outbox
+from lodesman.pilot.nursery import PilotFault
 from lodesman.pilot.output import enclosed, pack, read_tail, report_output
+from lodesman.pilot.payload_context import PayloadContext
 from lodesman.pilot.protocol import AssignedJob, PayloadReport, PayloadUsage, report_end
-from lodesman.pilot.reaper import NodeFault, Reaper
-from lodesman.pilot.trial import TRUSTED_S, NodeTrial
+from lodesman.pilot.reaper import NodeFault
+from lodesman.pilot.trial import TRUSTED_S
 from lodesman.pilot.warden import Launch, NeverStarted, NoInput
 from lodesman.wire.client import Aborted, BadChecksum, Client, LocalFault
 
@@ -41,6 +40,7 @@ _BAD_INPUT = (BadChecksum, BadSandbox, TooLarge, *protocol.REFUSED)
 
 # Packing is no part of a payload's wall time; it ends after this time.
 _PACKING_S = 60.0
+_PACKINGS = 5
 
 # How a first process ends that gets SIGTERM, by itself and as a shell has it.
 _BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
@@ -51,28 +51,13 @@ _TOGETHER_S = 2.0
 StreamVersion = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True)
-class PayloadContext:
-    """What all payloads of a pilot share."""
-
-    pilot: PilotContext
-    reaper: Reaper
-    outbox: Outbox
-    new_client: Callable[[], Client]
-    site: str = ""
-
-    @cached_property
-    def trial(self) -> NodeTrial:
-        """Says whether the node is of use."""
-        return NodeTrial(self.pilot.directory, self.pilot.environment, self.reaper)
-
-
 class PayloadRun:
     """Runs one attempt. `run` belongs to the payload's thread, all else may be called by any."""
 
     def __init__(self, job: AssignedJob, context: PayloadContext) -> None:
         self.job = job
-        self.node_fault = ""  # what is wrong with the node, if that ended it
+        # What is wrong with the node, or with the pilot alone, if that ended it.
+        self.node_fault = self.pilot_fault = ""
         self.began: float | None = None
         self.usage = PayloadUsage()
         # When the time of grace after a stop is over; None if it may run on.
@@ -85,6 +70,7 @@ class PayloadRun:
         self._context = context
         # At last; while it runs it is in the folder of its warden.
         self._place = self._home = context.pilot.directory / "work" / str(job.key)
+        self._changes = context.pilot.folder.changes
         self._lock = threading.Lock()
         self._launch: Launch | None = None
         self._client: Client | None = None
@@ -296,7 +282,7 @@ class PayloadRun:
                 self._launch = None
                 raise no_input(self.job, fault.errno or errno.EINVAL) from None
             except OSError as fault:
-                if isinstance(fault, NodeFault) or is_of_node(fault.errno):
+                if isinstance(fault, (NodeFault, PilotFault)) or is_of_node(fault.errno):
                     raise
                 raise NotStarted(f"The payload cannot be started: {fault}.") from None
             self.began = began
@@ -309,14 +295,28 @@ class PayloadRun:
 
     def _suspect(self, fault: LocalFault | OSError, otherwise: str = protocol.INPUT) -> PayloadReport:
         """It met with an error of the system. The node is tried when what it left is gone: one that fails must not draw in
-        more jobs, one that has refused this job only may. `otherwise`: the cause then.
+        more jobs, one that has refused this job only may. `otherwise`: the cause then, if no other has locked the pilot's
+        folder.
         """
+        if isinstance(fault, PilotFault):
+            self.pilot_fault = str(fault.strerror)
+            return self._unstarted(protocol.PILOT_SHUTDOWN, f"{fault.strerror}.")
+        is_locked = self._was_locked()
         remove_tree(self._home)
         size, trial = sum(item.size for item in self.job.inputs), self._context.trial
+        otherwise = protocol.PILOT_SHUTDOWN if is_locked else otherwise
         end, cause = self._blame_node(size=size), trial.cause(fault.errno, size, otherwise)
         words = f"The system refused what it needs: {os.strerror(fault.errno or errno.EIO)}"
+        words = str(self._context.pilot.folder) if is_locked and not is_of_node(fault.errno) else words
         self.node_fault = self.node_fault or (words if cause == protocol.NODE_FAULT else "")
         return end or self._unstarted(cause, f"{words}.")
+
+    def _was_locked(self) -> bool:
+        """Whether another has locked the pilot's folders since this was asked last; they are unlocked now."""
+        folder, before = self._context.pilot.folder, self._changes
+        folder.unlock(self._home.parent)
+        self._changes = folder.changes
+        return self._changes != before
 
     def _weigh(self, end: PayloadReport) -> PayloadReport:
         """Its end, or one by the node's fault if a node of no use would make it end so, and this one is of none."""
@@ -326,6 +326,7 @@ class PayloadRun:
         """Its end by the node's fault, if the node fails its trial. What signals do to a trial says nothing of the node."""
         fault = "" if self.stopping else self._context.trial.fault(size=size, trusted_s=trusted_s)
         self.node_fault = "" if self.stopping else fault
+        self.pilot_fault = self._context.trial.pilot_fault
         return self._unstarted(protocol.NODE_FAULT, f"{fault}.") if self.node_fault else None
 
     def _hand_in(self, end: PayloadReport, *, can_wait: bool) -> None:
@@ -366,8 +367,8 @@ class PayloadRun:
             self._removed = True
         return self._removed
 
-    def _pack(self, end: PayloadReport) -> tuple[PayloadReport, Path | None]:
-        """Pack the output sandbox; the report with it, and the archive."""
+    def _pack(self, end: PayloadReport, tries: int = _PACKINGS) -> tuple[PayloadReport, Path | None]:
+        """Pack the output sandbox, again if another has locked the pilot's folders; the report with it, and the archive."""
         target, ticker = self._context.outbox.archive(end.key), self._context.pilot.ticker
         until = ticker() + _PACKING_S
         try:
@@ -387,5 +388,7 @@ class PayloadRun:
         except OSError as fault:
             with contextlib.suppress(OSError):
                 target.unlink()
+            if tries > 1 and self._was_locked():
+                return self._pack(end, tries - 1)
             return self._suspect(fault, protocol.PILOT_SHUTDOWN), None
         return enclosed(report_output(end, packed, max_mb=self.job.limits.max_output_mb), target)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Callable
 
 from lodesman.pilot import processes
-from lodesman.pilot.nursery import Nursery
+from lodesman.pilot.nursery import Nursery, PilotFault
 from lodesman.pilot.processes import ZOMBIE, Account, ProcessId, ProcessStat
 from lodesman.pilot.protocol import AttemptKey, PayloadUsage
 from lodesman.pilot.warden import End, Launch, NeverStarted, Warden, WardenFrame
@@ -39,10 +39,12 @@ class Reaper:
             nursery.order()
 
     def take(self, key: AttemptKey, frame: WardenFrame) -> str:
-        """Give a payload its warden; returns the folder for what belongs to it, '' for any. Raises NodeFault."""
+        """Give a payload its warden; returns the folder for what belongs to it, '' for any. Raises NodeFault, PilotFault."""
         with self._lock:
             try:
                 warden = self._nursery.take(frame)
+            except PilotFault:
+                raise
             except OSError as fault:
                 raise NodeFault(fault.errno, fault.strerror) from None
             self._wardens[key] = warden
@@ -58,7 +60,7 @@ class Reaper:
     def spawn(self, key: AttemptKey, launch: Launch) -> None:
         """Start a payload's first process in its own session, under its warden.
 
-        Raises NodeFault if no warden can be made, NeverStarted, and OSError if the payload cannot be executed.
+        Raises NodeFault or PilotFault if no warden can be made, NeverStarted, and OSError if the payload cannot be executed.
         """
         with self._lock:
             if key not in self._wardens:
@@ -76,6 +78,11 @@ class Reaper:
         finally:
             with self._lock, contextlib.suppress(OSError):  # the next payload will notice
                 self._nursery.order()
+
+    def is_lost(self) -> bool:
+        """Whether no more payloads can be started, and the node is not to blame."""
+        with self._lock:
+            return self._nursery.is_lost()
 
     def wait(self, key: AttemptKey) -> int | None:
         """Wait for a payload's first process; its exit code, or minus a signal; None if its warden was killed."""

@@ -1,38 +1,35 @@
-"""What this pilot runs, what waits for free capacity, and the checks that hold payloads to their limits."""
+"""What this pilot runs, and what waits for free capacity."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Callable
 
 from lodesman.pilot import protocol
-from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import (
     AHEAD_S,
     HELD,
     MOST_AHEAD,
     NO_TIME,
     NODE,
+    PILOT,
     SERVER,
     STOPPING,
     ClaimRequest,
     Load,
     Slot,
     Stop,
-    excess,
     fits,
     is_overdue,
     jobs_ahead,
-    next_check_s,
     next_claim,
 )
-from lodesman.pilot.payload import PayloadContext, PayloadRun
-from lodesman.pilot.reaper import Reaper
-from lodesman.pilot.session import ServerSession
+from lodesman.pilot.payload import PayloadRun
+from lodesman.pilot.payload_context import PayloadContext
 from lodesman.pilot.slots import Allowance, Promises
 from lodesman.pilot.threads import PayloadThreads
 from lodesman.pilot.waste import PendingWaste
@@ -86,7 +83,8 @@ class Roster:
         self._no_job_fits = False
         self._causes: frozenset[str] = frozenset()
         self._stopping = False
-        self.node_fault = ""  # what is wrong with the node: no job starts there any more
+        # What is wrong with the node, or with the pilot alone: no job starts any more.
+        self.node_fault = self.pilot_fault = ""
         self.last_end = self._ticker()
 
     def load(self) -> Load:
@@ -143,9 +141,14 @@ class Roster:
         self._on_change(False)
 
     def drain(self, cause: str, *, holds: bool = True, fault: str = "") -> None:
-        """Ask for nothing more, and leave when all is done; or go on, when no cause holds any more. `fault`: of the node."""
+        """Ask for nothing more, and leave when all is done; or go on, when no cause holds any more. `fault`: of the node,
+        or with the cause PILOT of the pilot alone.
+        """
         with self.changed:
-            self.node_fault = self.node_fault or fault
+            if cause == PILOT:
+                self.pilot_fault = self.pilot_fault or fault
+            else:
+                self.node_fault = self.node_fault or fault
             before = self._causes
             others = before | {cause} if holds else before - {cause}
             others -= {HELD}
@@ -153,7 +156,7 @@ class Roster:
             self._causes = others | {HELD} if held else others
             late = self._fill()
             causes = self._causes
-            late += self._cut(0) if causes & {SERVER, NODE} else []
+            late += self._cut(0) if causes & {SERVER, NODE, PILOT} else []
         self._give_back(late)
         if causes != before:
             self._context.pilot.log("draining", causes=sorted(causes))
@@ -224,6 +227,7 @@ class Roster:
         jobs: Sequence[protocol.AssignedJob],
         message: str = "The slot is given back to the site before this job would end.",
     ) -> None:
+        message = f"{self.pilot_fault}." if self.pilot_fault else message
         message = f"The node is of no use: {self.node_fault}." if self.node_fault else message
         for job in jobs:
             self.report_unstarted(job.key, protocol.RETURNED, message)
@@ -277,7 +281,7 @@ class Roster:
 
     def _is_late(self, job: protocol.AssignedJob) -> bool:
         """Whether it is not to start here any more; with the lock held."""
-        if NODE in self._causes:
+        if self._causes & {NODE, PILOT}:
             return True
         if not self.slot.has_time_for(job, self._ticker()):
             # The server goes by less than this pilot knows: it would send the like again.
@@ -323,6 +327,9 @@ class Roster:
         if payload.node_fault:
             self.node_fault = payload.node_fault
             self._causes |= {NODE}
+        if payload.pilot_fault:
+            self.pilot_fault = payload.pilot_fault
+            self._causes |= {PILOT}
 
     def _changed(self) -> None:
         with self.changed:
@@ -340,60 +347,3 @@ class Roster:
         if now - self._counted_at > _COUNTED_FOR_S:
             self._counted_at, self._ahead = now, jobs_ahead(self._ends, now)
         return self._ahead // 2 if now - self._shared < AHEAD_S else self._ahead
-
-
-class Watch:
-    """Holds payloads to their limits. Used by the main thread only."""
-
-    def __init__(self, context: PilotContext, reaper: Reaper, session: ServerSession) -> None:
-        self._context = context
-        self._reaper = reaper
-        self._session = session
-        self._next = 0.0
-
-    def tick(self, payloads: Sequence[PayloadRun], now: float) -> float:
-        """Check if it is time; returns when the next check is due."""
-        if not payloads:
-            # A payload that starts later is checked the usual time after its start.
-            self._next = now + self._context.options.watch_s
-            return self._next
-        longest = max(0.0 if one.began is None else now - one.began for one in payloads)
-        if now >= self._next and longest < _TOO_SHORT_S:
-            self._next = now + _TOO_SHORT_S - longest
-        if now >= self._next:
-            used, usual_s = self._reaper.measure(), self._context.options.watch_s
-            waits = [usual_s]
-            for payload in payloads:
-                job = payload.job
-                payload.usage = used.get(job.key, payload.usage)
-                if not payload.stopping:
-                    self._hold(payload, now)
-                waits.append(
-                    next_check_s(payload.measured(now), job.limits, cores=job.cores, usual_s=usual_s)
-                )
-            self._next = now + min(waits)
-        kills = [(payload.kill_at, payload) for payload in payloads if payload.kill_at is not None]
-        for at, payload in kills:
-            if now >= at:
-                self._reaper.kill(payload.job.key)
-        return min([self._next, *(at for at, _ in kills if at > now)])
-
-    def _hold(self, payload: PayloadRun, now: float) -> None:
-        """Stop a payload that is over a limit, or that must not run twice when the lease is nearly over."""
-        job, grace_s = payload.job, self._context.options.kill_grace_s
-        if job.exclusive and now - self._session.last_contact >= 0.9 * self._session.lease_s:
-            message = "The server did not answer for 0.9 of the lease, and the job must not run twice."
-            payload.stop(Stop(protocol.PILOT_SHUTDOWN, message), grace_s=grace_s)
-            return
-        used = payload.measured(now)
-        over = excess(used, job.limits)
-        if over is not None and over.cause == protocol.MEMORY_LIMIT:
-            # RSS counts pages often that processes share: what counts is each page once.
-            held_mb = self._reaper.shared_mb(job.key)
-            over = over if held_mb is None else excess(replace(used, rss_mb=held_mb), job.limits)
-        if over is not None:
-            self._context.log("limit-passed", job=str(job.key), cause=over.cause)
-            # What harms others ends at once.
-            payload.stop(
-                over, grace_s=0.0 if over.cause in (protocol.MEMORY_LIMIT, protocol.OUTPUT_LIMIT) else grace_s
-            )

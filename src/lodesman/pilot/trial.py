@@ -8,7 +8,6 @@ import contextlib
 import errno
 import itertools
 import os
-import stat
 import sys
 import tempfile
 import threading
@@ -16,7 +15,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from lodesman.base import kernel
 from lodesman.pilot.decisions import (
     EXECUTE,
     NO_PYTHON,
@@ -27,7 +25,9 @@ from lodesman.pilot.decisions import (
     is_of_node,
     judge_step,
 )
+from lodesman.pilot.folder import OwnFolder
 from lodesman.pilot.launch import remove_tree
+from lodesman.pilot.nursery import PilotFault
 from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.threads import run_within
@@ -59,9 +59,13 @@ class NodeTrial:
         environment: Mapping[str, str],
         reaper: Reaper | None,
         *,
+        folder: OwnFolder | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """`directory` and `environment` are the pilot's. Without a reaper nothing is started."""
+        """`directory`, `environment` and `folder` are the pilot's. Without a reaper nothing is started."""
+        # What makes the pilot itself of no use, in words: the node is not to blame.
+        self.pilot_fault = ""
+        self._folder = folder or OwnFolder(directory)
         self._patience_s = patience_s
         self._directory = directory
         self._environment = dict(environment)
@@ -99,10 +103,16 @@ class NodeTrial:
             if self._good_at >= since and self._room >= room:
                 return ""
             began = time.monotonic()
+            self._folder.unlock()
+            before = self._folder.changes
             words = self._try_room(room)
             if not words and self._reaper is not None:
                 # A batch system signals all processes at once, the first program too.
                 words = self._try_start(self._reaper) and self._try_start(self._reaper)
+            if words:
+                self._folder.unlock()
+                if self._folder.changes != before:
+                    self.pilot_fault, words = str(self._folder), ""
             if not words:
                 self._good_at, self._room = began, room
             return words
@@ -128,14 +138,7 @@ class NodeTrial:
         """A new folder in `parent`: no payload can have made one of its name, nor keep it from being made by the modes of
         those above it. Raises OSError.
         """
-        with contextlib.suppress(OSError):
-            mode = stat.S_IMODE(self._directory.stat().st_mode)
-            if mode & stat.S_IRWXU != stat.S_IRWXU:  # it may be a folder of many: it loses nothing
-                self._directory.chmod(mode | stat.S_IRWXU)
-        with contextlib.suppress(FileExistsError):
-            parent.mkdir(mode=0o700)
-        with contextlib.suppress(OSError):
-            kernel.unlock_directory(str(parent))
+        self._folder.unlock(parent)
         return Path(tempfile.mkdtemp(prefix="trial-", dir=parent))
 
     def _try_start(self, reaper: Reaper) -> str:
@@ -143,6 +146,9 @@ class NodeTrial:
         key = AttemptKey(0, next(_NUMBERS))
         try:
             folder = reaper.take(key, NO_FRAME)
+        except PilotFault as fault:
+            self.pilot_fault = str(fault.strerror)
+            return ""
         except OSError as fault:
             return self._judge(WARDEN, fault)
         home = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import threading
 import time
@@ -27,6 +28,7 @@ from lodesman.pilot.loop import (
     PilotProcess,
     _slot_of,
 )
+from lodesman.pilot.nursery import LOST
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.payload import PayloadRun
 from lodesman.pilot.protocol import AttemptKey, ClaimReply, HeartbeatReply, JoinReply, parse_join
@@ -676,3 +678,22 @@ def test_a_journal_that_cannot_be_written_is_the_nodes_fault(make, served, make_
     assert make().run() == EXIT_NODE
     assert served.left == [("node-fault", f"No space left on device in {tmp_path}")]
     assert served.ends == {}
+
+
+@pytest.mark.slow
+def test_a_pilot_whose_helper_was_killed_ends_for_that_and_blames_no_node(make, served, make_job, nursery):
+    """What runs goes on to its end, what waits goes back."""
+    served.claims = [ClaimReply((make_job(1, "sleep", "0.5"), make_job(2, cores=2), make_job(3)))]
+    later(running(served), lambda: os.kill(nursery.pid, signal.SIGKILL))
+    assert make().run() == EXIT_FAULT
+    assert served.ends == {1: ("Done", "ok"), 2: ("Released", "returned"), 3: ("Released", "returned")}
+    assert served.left == [("error", LOST)]
+
+
+@pytest.mark.slow
+def test_a_helper_that_is_killed_before_the_first_job_is_the_pilots_end(make, served, nursery):
+    pilot = make()
+    nursery.open()
+    os.kill(nursery.pid, signal.SIGKILL)
+    assert pilot.run() == EXIT_FAULT
+    assert served.left == [("error", LOST)]

@@ -18,7 +18,8 @@ import pytest
 from lodesman import pilot as pilot_package
 from lodesman.pilot.nursery import Nursery
 from lodesman.pilot.outbox import Outbox
-from lodesman.pilot.payload import PayloadContext, PayloadRun
+from lodesman.pilot.payload import PayloadRun
+from lodesman.pilot.payload_context import PayloadContext
 from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.reaper import Reaper
 
@@ -235,7 +236,7 @@ CHOSEN = {
 }
 # Names that the pilot, its site or the kernel chose: no payload reaches the folders that they are in.
 OWN = {
-    "__main__", "archives", "features", "jobstatus", "loop", "node", "nursery", "outbox", "probe", "processes",
+    "__main__", "archives", "features", "folder", "jobstatus", "loop", "node", "nursery", "outbox", "probe", "processes",
     "server_threads", "trial",
     "enclosure._Enclosure", "enclosure._SharedMemory", "enclosure.hide", "enclosure._show", "enclosure._rehearse",
     "enclosure._spawn", "launch.prepare", "launch.unpack", "launch._find_absolute", "output.pack",

@@ -15,8 +15,9 @@ from lodesman.pilot import roster as roster_module
 from lodesman.pilot.decisions import SERVER, SLOT_END, Slot, Stop
 from lodesman.pilot.loop import _Wake
 from lodesman.pilot.protocol import AttemptKey, ClaimReply, HeartbeatReply, PayloadUsage
-from lodesman.pilot.roster import Roster, Watch
+from lodesman.pilot.roster import Roster
 from lodesman.pilot.server_threads import _BUSY_S, Claimer, Heartbeat, _AttemptJournal
+from lodesman.pilot.watch import Watch
 from lodesman.site.jobstatus.timeline import Said
 from lodesman.site.jobstatus.values import Status
 from lodesman.wire.client import Aborted
@@ -29,7 +30,7 @@ class Puppet:
 
     def __init__(self, job, bench=None):
         self.job = job
-        self.node_fault = ""
+        self.node_fault = self.pilot_fault = ""
         self.usage = PayloadUsage()
         self.stops: list[tuple[Stop, float]] = []
         self.kill_at: float | None = None

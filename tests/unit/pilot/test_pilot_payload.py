@@ -19,7 +19,8 @@ from lodesman.base.errors import NotFound, Unavailable
 from lodesman.pilot.decisions import Stop
 from lodesman.pilot.launch import remove_tree
 from lodesman.pilot.outbox import Outbox
-from lodesman.pilot.payload import PayloadContext, PayloadRun
+from lodesman.pilot.payload import PayloadRun
+from lodesman.pilot.payload_context import PayloadContext
 from lodesman.pilot.protocol import AttemptKey, SandboxFile
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.trial import NodeTrial
@@ -248,12 +249,13 @@ def test_what_cannot_start(play, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_node_without_room_draws_no_more_jobs(play, context, tmp_path):
+def test_a_folder_that_a_job_has_replaced_is_the_fault_of_no_node_and_no_other_job(play, tmp_path):
     (tmp_path / "work").write_text("in the way")
     payload, report = play("/bin/true")
-    assert payload.node_fault == f"Not a directory in {tmp_path}"
-    assert (report["state"], report["cause"]) == ("Released", "node-fault")
-    assert report["message"] == f"{payload.node_fault}."
+    words = f"Its folder was locked or changed by a job: {tmp_path}"
+    assert (payload.node_fault, payload.pilot_fault) == ("", words)
+    assert (report["state"], report["cause"]) == ("Released", "pilot-shutdown")
+    assert report["message"] == f"{words}."
 
 
 @pytest.mark.slow

@@ -17,9 +17,9 @@ import pytest
 
 from lodesman.pilot import nursery as nurseries
 from lodesman.pilot import processes, warden
-from lodesman.pilot.nursery import Nursery
+from lodesman.pilot.nursery import Nursery, PilotFault
 from lodesman.pilot.protocol import AttemptKey
-from lodesman.pilot.reaper import NodeFault, Reaper
+from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.warden import NO_FRAME, Launch, NeverStarted, WardenFrame
 
 pytestmark = pytest.mark.slow  # each starts several processes
@@ -219,18 +219,24 @@ def test_a_payload_that_never_ran_is_no_end_by_a_signal(reaper, spawn, monkeypat
     assert reaper.measure() == {}
 
 
-def test_without_a_nursery_the_node_fails(reaper, spawn, monkeypatch):
+def test_without_a_nursery_the_pilot_can_start_no_more_and_the_node_is_not_to_blame(
+    reaper, spawn, monkeypatch
+):
+    assert not reaper.is_lost()
     spawn("exit 0")
     reaper.wait(KEY)
     monkeypatch.setattr(warden, "_PATIENCE_S", 0.5)
     os.kill(reaper._nursery.pid, signal.SIGKILL)
     os.waitid(os.P_PID, reaper._nursery.pid, os.WEXITED | os.WNOWAIT)
     spawned = []
-    with contextlib.suppress(NodeFault):  # one warden may be ready
+    with contextlib.suppress(PilotFault):  # one warden may be ready
         for number in range(2, 5):
             spawn("exit 0", key=AttemptKey(number, 1))
             spawned.append(number)
     assert len(spawned) < 2
+    assert reaper.is_lost()
+    with pytest.raises(PilotFault, match="was killed"):
+        spawn("exit 0", key=AttemptKey(9, 1))
 
 
 def test_limits_of_a_payload(reaper, spawn, tmp_path):

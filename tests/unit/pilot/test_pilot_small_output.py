@@ -13,7 +13,8 @@ import pytest
 
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.output import SMALL_OUTPUT_BYTES
-from lodesman.pilot.payload import PayloadContext, PayloadRun
+from lodesman.pilot.payload import PayloadRun
+from lodesman.pilot.payload_context import PayloadContext
 from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.reaper import Reaper
 

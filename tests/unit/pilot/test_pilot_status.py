@@ -25,7 +25,7 @@ class Ghost:
 
     def __init__(self, job, bench):
         self.job = job
-        self.node_fault = ""
+        self.node_fault = self.pilot_fault = ""
         self.started_at = bench.pilot.clock()
         self.commit = None
         self.uncommitted = 0.0

@@ -217,7 +217,8 @@ from pathlib import Path
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.node import describe_node
 from lodesman.pilot.outbox import Outbox
-from lodesman.pilot.payload import PayloadContext, PayloadRun
+from lodesman.pilot.payload import PayloadRun
+from lodesman.pilot.payload_context import PayloadContext
 from lodesman.pilot.context import PilotFile, PilotOptions
 from lodesman.pilot.processes import become_subreaper, hide_memory
 from lodesman.pilot.protocol import parse_claim

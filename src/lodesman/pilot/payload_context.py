@@ -1,0 +1,30 @@
+"""What all payloads of a pilot share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Callable
+
+from lodesman.pilot.context import PilotContext
+from lodesman.pilot.outbox import Outbox
+from lodesman.pilot.reaper import Reaper
+from lodesman.pilot.trial import NodeTrial
+from lodesman.wire.client import Client
+
+
+@dataclass(frozen=True)
+class PayloadContext:
+    """The parts of the pilot that its payloads use. `site`: where they run, '': unknown."""
+
+    pilot: PilotContext
+    reaper: Reaper
+    outbox: Outbox
+    new_client: Callable[[], Client]
+    site: str = ""
+
+    @cached_property
+    def trial(self) -> NodeTrial:
+        """Says whether the node is of use."""
+        pilot = self.pilot
+        return NodeTrial(pilot.directory, pilot.environment, self.reaper, folder=pilot.folder)
