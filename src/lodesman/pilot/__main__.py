@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 from lodesman.base import kernel
-from lodesman.pilot.enclosure import is_for_all
 from lodesman.pilot.nursery import Nursery, can_protect
+from lodesman.pilot.surroundings import is_for_all
 
 if TYPE_CHECKING:
     from lodesman.pilot.context import Log

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
 from lodesman.base import kernel
+from lodesman.pilot.surroundings import folders_of, other_pilots
 from lodesman.pilot.warden import (
     END,
     INT,
@@ -130,10 +131,14 @@ class _Enclosure:
         if recipe.hidden:
             self._folder = os.path.join(recipe.hidden[0], recipe.name)  # noqa: PTH118
             own = os.open(self._folder, os.O_PATH)
-        for home in (*recipe.homes, *folders_of(recipe.hidden)) if recipe.hidden else ():
+        folders = folders_of(recipe.hidden)
+        for home in (*recipe.homes, *folders) if recipe.hidden else ():
             with contextlib.suppress(OSError):  # where the kernel lets us
                 kernel.bind(home, home, read_only=True)
         hide(recipe.hidden)
+        for place in (other for folder in folders for other in other_pilots(folder)):
+            with contextlib.suppress(OSError):  # it may have ended
+                kernel.mount("none", place, "tmpfs", flags=_PLAIN | kernel.READ_ONLY, data="size=4k,mode=700")
         if own >= 0:
             _show(own, self._folder)
         for place in recipe.hidden:
@@ -249,17 +254,6 @@ class _SharedMemory:
             return False
         kernel.unmount(_SHM)
         return True
-
-
-def folders_of(hidden: Sequence[str]) -> tuple[str, ...]:
-    """The folders that these are in, but for those in which all accounts write, such as /tmp: jobs need them."""
-    return tuple(dict.fromkeys(above for above in map(os.path.dirname, hidden) if not is_for_all(above)))
-
-
-def is_for_all(folder: str) -> bool:
-    """Whether all accounts may write in a folder. Raises OSError."""
-    mode = os.stat(folder).st_mode  # noqa: PTH116
-    return bool(mode & stat.S_ISVTX and mode & stat.S_IWOTH)
 
 
 def hide(hidden: Sequence[str]) -> None:

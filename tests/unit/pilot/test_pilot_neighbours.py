@@ -213,6 +213,32 @@ def test_a_folder_in_which_all_accounts_write_stays_so_for_payloads(place, make_
     assert (report["state"], (place / "file").read_text()) == ("Done", "hello\n")
 
 
+@pytest.mark.slow
+def test_the_folders_of_other_pilots_of_the_account_are_empty_and_locked_for_a_payload(
+    place, make_context, make_job
+):
+    own, batch, alone, other = (
+        place / name for name in ("lode-AbCd1234", "lode-EfGh5678", "lodesman-ab_d1234", "lode")
+    )
+    for one in (own, batch, alone, other):
+        one.mkdir()
+    for one in (batch, alone, other):
+        for name in ("work", "outbox"):
+            (one / name).mkdir()
+        (one / "work/secret").write_bytes(SECRET)
+    neighbours = Neighbours(own, make_context, make_job)
+    if not neighbours.is_confined():
+        neighbours.nursery.close()
+        pytest.skip("payloads have no namespaces here")
+    line = f"cd {place}; cat */work/secret; for one in lode*-*; do chmod 0 $one; touch $one/x; ls -A $one; done; true"
+    report, output = neighbours.play("/bin/sh", "-c", line)
+    neighbours.nursery.close()
+    assert report["state"] == "Done", report
+    assert output["std.out"] == SECRET + b"outbox\nwork\n"  # of the folder that is no pilot's, and its own
+    assert {one.stat().st_mode & 0o777 for one in (own, batch, alone)} == {0o755}
+    assert not list(place.glob("*/x"))
+
+
 # Every place in the pilot that opens, makes, links, changes or deletes a file by a name that a job or its payload chose,
 # and what holds it.
 CHOSEN = {
@@ -237,7 +263,7 @@ CHOSEN = {
 # Names that the pilot, its site or the kernel chose: no payload reaches the folders that they are in.
 OWN = {
     "__main__", "archives", "features", "folder", "jobstatus", "loop", "node", "nursery", "outbox", "probe", "processes",
-    "server_threads", "trial",
+    "server_threads", "surroundings", "trial",
     "enclosure._Enclosure", "enclosure._SharedMemory", "enclosure.hide", "enclosure._show", "enclosure._rehearse",
     "enclosure._spawn", "launch.prepare", "launch.unpack", "launch._find_absolute", "output.pack",
     "output.enclosed",
