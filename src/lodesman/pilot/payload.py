@@ -39,8 +39,7 @@ from lodesman.wire.client import Aborted, BadChecksum, Client, LocalFault
 _BAD_INPUT = (BadChecksum, BadSandbox, TooLarge, *protocol.REFUSED)
 
 # Packing is no part of a payload's wall time; it ends after this time.
-_PACKING_S = 60.0
-_PACKINGS = 5
+_PACKING_S, _PACKINGS = 60.0, 5
 
 # How a first process ends that gets SIGTERM, by itself and as a shell has it.
 _BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
@@ -56,8 +55,7 @@ class PayloadRun:
 
     def __init__(self, job: AssignedJob, context: PayloadContext) -> None:
         self.job = job
-        # What is wrong with the node, or with the pilot alone, if that ended it.
-        self.node_fault = self.pilot_fault = ""
+        self.node_fault = self.pilot_fault = ""  # what is wrong with the node, or the pilot alone
         self.began: float | None = None
         self.usage = PayloadUsage()
         # When the time of grace after a stop is over; None if it may run on.
@@ -148,8 +146,8 @@ class PayloadRun:
 
     def measured(self, now: float) -> PayloadUsage:
         """What it has used until `now` (monotonic)."""
-        wall_seconds = 0.0 if self.began is None else max(0.0, now - self.began)
-        return replace(self.usage, wall_seconds=wall_seconds, stream_bytes=self._written())
+        wall_s = 0.0 if self.began is None else max(0.0, now - self.began)
+        return replace(self.usage, wall_seconds=wall_s, stream_bytes=self._written())
 
     def _written(self) -> int:
         """The bytes in its streams."""
@@ -237,9 +235,13 @@ class PayloadRun:
         """Whether its folder is one. A payload can put a link in its place: what that leads to is not read or changed, and
         an empty folder stands for what was there.
         """
+        for _ in range(_PACKINGS):
+            with contextlib.suppress(OSError):
+                if stat.S_ISDIR(os.lstat(self._home).st_mode):
+                    return True
+                break
+            self._is_locked()
         with contextlib.suppress(OSError):
-            if stat.S_ISDIR(os.lstat(self._home).st_mode):
-                return True
             os.unlink(self._home)  # noqa: PTH108 - as in `_is_removed`
         with contextlib.suppress(OSError):
             self._place.mkdir(mode=0o700, parents=True)
@@ -295,13 +297,12 @@ class PayloadRun:
 
     def _suspect(self, fault: LocalFault | OSError, otherwise: str = protocol.INPUT) -> PayloadReport:
         """It met with an error of the system. The node is tried when what it left is gone: one that fails must not draw in
-        more jobs, one that has refused this job only may. `otherwise`: the cause then, if no other has locked the pilot's
-        folder.
+        more jobs, one that has refused this job only may. `otherwise`: the cause then, where no folder was locked.
         """
         if isinstance(fault, PilotFault):
             self.pilot_fault = str(fault.strerror)
             return self._unstarted(protocol.PILOT_SHUTDOWN, f"{fault.strerror}.")
-        is_locked = self._was_locked()
+        is_locked = self._is_locked()
         remove_tree(self._home)
         size, trial = sum(item.size for item in self.job.inputs), self._context.trial
         otherwise = protocol.PILOT_SHUTDOWN if is_locked else otherwise
@@ -311,16 +312,18 @@ class PayloadRun:
         self.node_fault = self.node_fault or (words if cause == protocol.NODE_FAULT else "")
         return end or self._unstarted(cause, f"{words}.")
 
-    def _was_locked(self) -> bool:
-        """Whether another has locked the pilot's folders since this was asked last; they are unlocked now."""
-        folder, before = self._context.pilot.folder, self._changes
-        folder.unlock(self._home.parent)
-        self._changes = folder.changes
-        return self._changes != before
+    def _is_locked(self) -> bool:
+        """Whether another has locked the pilot's folders since this one began, or was packed; they are unlocked now."""
+        self._context.pilot.folder.unlock(self._home.parent)
+        return self._context.pilot.folder.changes != self._changes
 
     def _weigh(self, end: PayloadReport) -> PayloadReport:
         """Its end, or one by the node's fault if a node of no use would make it end so, and this one is of none."""
-        return (self._blame_node(trusted_s=TRUSTED_S) if smells_of_node(end) else None) or end
+        if not smells_of_node(end):
+            return end
+        if self._is_locked():
+            end = self._unstarted(protocol.PILOT_SHUTDOWN, f"{self._context.pilot.folder}.")
+        return self._blame_node(trusted_s=TRUSTED_S) or end
 
     def _blame_node(self, *, size: int = 0, trusted_s: float = 0.0) -> PayloadReport | None:
         """Its end by the node's fault, if the node fails its trial. What signals do to a trial says nothing of the node."""
@@ -373,22 +376,23 @@ class PayloadRun:
         until = ticker() + _PACKING_S
         try:
             packed = pack(
-                self._home,
-                self.job,
-                target,
-                stopped=lambda: self.output_unwanted or ticker() > until,
+                self._home, self.job, target, stopped=lambda: self.output_unwanted or ticker() > until
             )
+            if packed.missing and self._is_locked():
+                raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+            return enclosed(report_output(end, packed, max_mb=self.job.limits.max_output_mb), target)
         except Aborted:
-            target.unlink(missing_ok=True)
-            ended = self.output_unwanted
-            why = "the job was ended meanwhile" if ended else f"that took longer than {_PACKING_S:.0f} s"
-            if not ended and end.state == protocol.DONE:
+            with contextlib.suppress(OSError):
+                target.unlink()
+            why = f"that took longer than {_PACKING_S:.0f} s"
+            why = "the job was ended meanwhile" if self.output_unwanted else why
+            if not self.output_unwanted and end.state == protocol.DONE:
                 end = replace(end, state=protocol.FAILED, cause=protocol.OUTPUT_LIMIT)
             return replace(end, message=f"{end.message} Its output was not packed: {why}.".lstrip()), None
         except OSError as fault:
             with contextlib.suppress(OSError):
                 target.unlink()
-            if tries > 1 and self._was_locked():
+            if tries > 1 and self._is_locked():
+                self._changes = self._context.pilot.folder.changes
                 return self._pack(end, tries - 1)
             return self._suspect(fault, protocol.PILOT_SHUTDOWN), None
-        return enclosed(report_output(end, packed, max_mb=self.job.limits.max_output_mb), target)

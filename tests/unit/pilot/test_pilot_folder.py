@@ -112,3 +112,29 @@ def test_a_result_is_packed_again_when_the_folder_was_locked(payload, tmp_path, 
     monkeypatch.setattr(payloads, "pack", refuse)
     end, _ = payload._pack(report_end(payload.job.key, "ok", exit_code=0))
     assert (end.state, end.output is not None) == (state, state == "Done")
+
+
+def test_what_a_lock_kept_out_of_an_output_is_packed_after_all(payload, tmp_path, monkeypatch):
+    payload._home.mkdir(parents=True)
+    (payload._home / "result").write_text("42")
+    homes = [tmp_path / "nothing"]
+
+    def miss(home, *words, **more):
+        if homes:
+            tmp_path.chmod(0)
+            homes[0].mkdir()
+        return pack(homes.pop() if homes else home, *words, **more)
+
+    monkeypatch.setattr(payloads, "pack", miss)
+    end, _ = payload._pack(report_end(payload.job.key, "ok", exit_code=0))
+    assert (end.state, homes) == ("Done", [])
+    assert "result" not in end.message
+
+
+@pytest.mark.parametrize("is_locked", [True, False])
+def test_a_job_that_cannot_be_started_in_a_locked_folder_is_not_charged(payload, tmp_path, is_locked):
+    tmp_path.chmod(0 if is_locked else 0o700)
+    end = payload._weigh(report_end(payload.job.key, "not-started", "Permission denied."))
+    assert (end.state, end.cause) == (
+        ("Released", "pilot-shutdown") if is_locked else ("Failed", "not-started")
+    )
