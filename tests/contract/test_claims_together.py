@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from lodesman.server.store.journal import Change
 from lodesman.server.store.write.attempts import _CLAIM_MEMBER
 
 
@@ -103,3 +104,20 @@ def test_a_row_that_was_claimed_is_not_claimed_again_by_a_front_read_anew(house)
     claimed = house.do(Together(claims, lambda _tx, _claimed: house.live.queues.fronts.forget(tq_id)))
     assert [one.job_id for one in claimed] == [1]
     assert house.state(1) == "Matched"
+
+
+def test_a_pilot_without_room_does_not_stand_before_one_that_has_some(house):
+    """It waits longest, and its report of an end may be on its way; a job that comes alone went to nobody, for a minute."""
+    full, other = house.pilot(cores=1), house.pilot(cores=1)
+    answers = {full: [], other: []}
+    house.submit(2, rows=True)
+    assert len(house.claim(full, 2, subtracts=True)) == 2
+    for pilot, heard in answers.items():
+        house.journal.post(
+            house.claim_command(pilot, wait=True, subtracts=True, answer=heard.append), heard.append
+        )
+    house.submit(1, rows=True)
+    house.do(Change(lambda _: None))
+    (claimed,) = answers[other]
+    assert [one.job_id for one in claimed] == [3]
+    assert answers[full] == []

@@ -133,7 +133,7 @@ class Parked:
         self, filled: Mapping[int, int], is_shut: Callable[[int, Any], bool] = lambda _id, _ticket: False
     ) -> Iterator[Hashable]:
         """The tickets to serve for task queues that filled, for each the longest waiting first; none comes twice. `is_shut`
-        says which of them limits keep from a task queue where they are.
+        says which of them limits keep from a task queue where they are, or have no room for its jobs.
 
         `filled` maps ids to the numbers of jobs that joined. The caller parks none meanwhile, and lets each ticket claim,
         and leave if it got something, before it asks for the next: no job of these task queues stays while a ticket that

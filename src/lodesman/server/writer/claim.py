@@ -11,7 +11,7 @@ from typing import Any
 
 from lodesman.base.errors import Unauthorized
 from lodesman.decide.explain.pilot import PilotNow, amounts
-from lodesman.decide.matching import ResourceRequest
+from lodesman.decide.matching import ResourceRequest, TaskQueueKey
 from lodesman.decide.matching.limit_rules import RunPlace
 from lodesman.decide.matching.matcher import Left
 from lodesman.decide.matching.packing import SharedSlot
@@ -168,6 +168,11 @@ class Claim:
             )
             is not None
         ]  # fmt: skip
+
+    def can_take(self, key: TaskQueueKey) -> bool:
+        """Whether what its attempts leave is enough for such a job, as far as cores and memory go."""
+        numbers, count, _ = self._allowed()
+        return count > 0 and (not numbers or (key.cores <= numbers[0] and key.memory_mb <= numbers[1]))
 
     def _allowed(self) -> tuple[Sequence[int], int, int]:
         """What may be claimed now: what is left of the resource (as `Matcher.choose` takes it), how many jobs, and the cores

@@ -43,6 +43,9 @@ class _ParkedClaim(Hashable, Protocol):
     def answer(self) -> Callable[[Any], None]:
         """How it is answered, after the commit."""
 
+    def can_take(self, key: TaskQueueKey) -> bool:
+        """Whether its pilot has room for such a job, as far as the server knows."""
+
     def claim(self, tx: Transaction) -> list[Claimed]:
         """Choose and claim now."""
 
@@ -96,7 +99,7 @@ class _ParkedClaims:
         return cast("Iterator[_ParkedClaim]", self._parked.wake(filled, self._is_shut))
 
     def _is_shut(self, tq_id: int, claim: _ParkedClaim) -> bool:
-        return self._index.is_shut(tq_id, claim.place)
+        return self._index.is_shut(tq_id, claim.place) or not claim.can_take(self._index.key(tq_id))
 
     def present_anew(self, pilot_ids: Iterable[int]) -> list[_ParkedClaim]:
         """These pilots offer something else than before: those that wait do so by that; longest waiting first."""
