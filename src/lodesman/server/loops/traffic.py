@@ -15,7 +15,7 @@ from lodesman.decide.explain.turns import SOON_SECONDS, PilotsThere, QueueSlots
 from lodesman.decide.matching import TaskQueueKey
 from lodesman.decide.resources import LOCAL
 from lodesman.server.loops.left_out import Item, StepPass
-from lodesman.server.store import Reader
+from lodesman.server.store import UNREADABLE, Reader
 from lodesman.server.store.read.pilots import LivePilot, RunningAttempt
 from lodesman.server.store.read.task_queues import keys_by_id
 from lodesman.server.store.read.why import ended_attempts, last_attempt_before, starts_after
@@ -109,7 +109,7 @@ class PilotTraffic:
                 kept.append((row.joined_at, row.joined_at - (row.submitted_at or row.created_at)))
 
     def _note_ended(self, rows: Sequence[LivePilot], now: float) -> None:
-        before, self._sent_to = self._sent_to, {row.id: row.submitted_to for row in rows}
+        before, self._sent_to = self._sent_to, {row.id: _sent_to(row) for row in rows}
         self._ended += ((self._taken_at, before[number]) for number in before.keys() - self._sent_to.keys())
         self._taken_at = now
 
@@ -313,3 +313,11 @@ def _some(begun: Sequence[float], kinds: int = 1) -> Sequence[float]:
     """Some of very many, from all of their range; of this number of kinds of jobs."""
     ordered = sorted(begun)
     return ordered[:: 1 + (len(ordered) - 1) * kinds // _AGES_SEEN]
+
+
+def _sent_to(row: LivePilot) -> QueueId:
+    """The queue where its batch system counts a pilot; the one where it runs if what is stored of it is damaged."""
+    try:
+        return row.submitted_to
+    except UNREADABLE:
+        return row.queue_id
