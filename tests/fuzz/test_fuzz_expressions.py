@@ -6,7 +6,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.conftest import untraced
 from tests.fuzz.test_fuzz_classads import PIECES
@@ -78,6 +78,7 @@ def judge(table, text):
     return mask
 
 
+@example("1 . a")
 @given(st.lists(PIECES, max_size=12).map(" ".join))
 def test_any_text_is_refused_or_judged(small, text):
     judge(small, text)

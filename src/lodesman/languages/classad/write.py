@@ -75,7 +75,10 @@ def _written(node: Node) -> tuple[str, int]:  # noqa: C901, PLR0911, PLR0912 - a
         case Name(name=name):
             return write_name(name), _ALONE
         case Select(base=base, name=name):
-            return f"{_within(base, _ALONE)}.{write_name(name)}", _ALONE
+            inner = _within(base, _ALONE)
+            # 1.a is no number and nothing else.
+            number = isinstance(base, Constant) and inner[-1:].isdigit()
+            return f"{f'({inner})' if number else inner}.{write_name(name)}", _ALONE
         case Subscript(base=base, index=index):
             return f"{_within(base, _ALONE)}[{write_expression(index)}]", _ALONE
         case Unary(operator=operator, operand=operand):
