@@ -230,7 +230,7 @@ def test_the_folders_of_other_pilots_of_the_account_are_empty_and_locked_for_a_p
     if not neighbours.is_confined():
         neighbours.nursery.close()
         pytest.skip("payloads have no namespaces here")
-    line = f"cd {place}; cat */work/secret; for one in lode*-*; do chmod 0 $one; touch $one/x; ls -A $one; done; true"
+    line = f"cd {place}; cat ./*/*/secret; for one in lode*-*; do chmod 0 $one; touch $one/x; ls -A $one; done; true"
     report, output = neighbours.play("/bin/sh", "-c", line)
     neighbours.nursery.close()
     assert report["state"] == "Done", report

@@ -31,7 +31,7 @@ _IMPOSSIBLE = "impossible"
 
 
 class _ParkedClaim(Hashable, Protocol):
-    """A claim that waits (`commands.claim.Claim`)."""
+    """A claim that waits (`claim.Claim`)."""
 
     pilot_id: int
     request: ResourceRequest

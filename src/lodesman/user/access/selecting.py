@@ -50,19 +50,24 @@ def parse_ranges(words: Iterable[str], *, what: str = "job", most: int = MOST_RA
 
     Raises InvalidRequest, also for a word that names none, as a variable that is not set.
     """
-    found = [one for word in words for one in _ranges(word, what)]
-    merged: list[Range] = []
-    for one in sorted(found):
-        if merged and one.first <= merged[-1].last:
-            merged[-1] = Range(merged[-1].first, max(merged[-1].last, one.last))
-        else:
-            merged.append(one)
+    merged = join_ranges(one for word in words for one in _ranges(word, what))
     if len(merged) > most:
         raise InvalidRequest(
             f"{len(merged)} separate {what}s or ranges are given; the maximum number is {most}.",
             hint="Write those that follow one another as a range: 12-40.",
         )
     return tuple(merged)
+
+
+def join_ranges(found: Iterable[Range], *, beside: bool = False) -> list[Range]:
+    """Ascending, those joined that have ids in common; `beside`: also those that follow one another."""
+    joined: list[Range] = []
+    for one in sorted(found):
+        if joined and one.first <= joined[-1].last + beside:
+            joined[-1] = Range(joined[-1].first, max(joined[-1].last, one.last))
+        else:
+            joined.append(one)
+    return joined
 
 
 def _ranges(word: str, what: str) -> list[Range]:

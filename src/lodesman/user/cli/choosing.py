@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from lodesman.base.errors import NotFound, TooLarge
+from lodesman.user.access.selecting import join_ranges
 from lodesman.user.cli.arguments import Range, filter_option, several, states_option, where_option
 from lodesman.user.cli.session import Session
 from lodesman.user.cli.words import STATES
@@ -91,12 +92,7 @@ def _checked(found: Sequence[Range], choice: Selection) -> tuple[Range, ...]:
             "" if choice.owner or choice.submissions else " Jobs of other users: --owner NAME."
         )
         raise NotFound(f"{who} no such job.", hint=hint)
-    merged: list[Range] = []
-    for one in sorted(found):
-        if merged and one.first <= merged[-1].last + 1:
-            merged[-1] = Range(merged[-1].first, max(merged[-1].last, one.last))
-        else:
-            merged.append(one)
+    merged = join_ranges(found, beside=True)
     if len(merged) > _MOST_RANGES:
         raise TooLarge(
             f"The chosen jobs are in {len(merged):,} separate ranges of ids; the maximum number is {_MOST_RANGES:,}.",
