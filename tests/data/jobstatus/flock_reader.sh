@@ -2,9 +2,8 @@
 # A trusting reader of $JOBSTATUS with flock(1): flock_reader.sh DIR --json --now T --allocated A --jobstart J
 # As the user of the job, never as root. It knows good directories alone, and no clamps.
 directory=$1 now=$4 allocated=$6
-# LOCK is empty for the control: a reader without locks.
 read_all='cd "$0" && grep -H . used_CPU last_* first_* add_* can_* priority_factor'
-lines=$(${LOCK-flock -s -w 5 "$directory/used_CPU"} sh -c "$read_all" "$directory") || {
+lines=$(flock -s -w 5 "$directory/used_CPU" sh -c "$read_all" "$directory") || {
     echo '{"error": "locked:used_CPU"}'
     exit 5
 }
