@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import itertools
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -76,16 +77,13 @@ def test_the_walks_of_the_architecture_name_files_that_exist_and_count_them(root
         assert (len(files), len(set(files))) == (int(count), int(count)), name
 
 
-def seed_rows(root: Path) -> Iterator[tuple[int, list[str]]]:
-    """The table rows `| clause | module | test |` with their line numbers; headings and rules left out."""
+def seed_clauses(root: Path) -> Iterator[tuple[int, str, list[str]]]:
+    """The clauses, each with its line number and the lines below it."""
     lines = (root / "docs" / "seeds.md").read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines, 1):
-        if not line.startswith("|"):
-            continue
-        cells = [cell.strip() for cell in line.replace("\\|", "/").strip("|").split("|")]
-        if set(cells[0]) <= set("-: ") or cells[0].lower() == "clause":
-            continue
-        yield number, cells
+        if line.startswith("* "):
+            below = itertools.takewhile(lambda line: line.startswith("  * "), lines[number:])
+            yield number, line[2:], [line[4:] for line in below]
 
 
 def find_module(root: Path, name: str) -> bool:
@@ -111,14 +109,19 @@ def find_test(root: Path, file: str, function: str) -> bool:
     return path.is_file() and function in names_in(path)
 
 
-def faults_of_row(root: Path, cells: list[str]) -> Iterator[str]:
-    if len(cells) != 3 or not cells[0]:
-        yield "a row has three cells: clause, module, test"
-        return
-    deviation = DEVIATES.search(f"{cells[1]} {cells[2]}")
+def faults_of_clause(root: Path, below: list[str]) -> Iterator[str]:
+    """What the lines below a clause name, and what is not there."""
+    held = [line for line in below if line.startswith("held by ")]
+    places = " ".join(line for line in below if line.startswith(("in ", "deviates: ")))
+    yield from (
+        f"neither in, held by nor deviates: {line}"
+        for line in below
+        if line not in places and line not in held
+    )
+    deviation = DEVIATES.search(places)
     if deviation and not list((root / "docs" / "adr").glob(f"{deviation[1]}-*.md")):
         yield f"no ADR {deviation[1]}"
-    modules, tests = PYTHON_FILE.findall(cells[1]), TEST.findall(cells[2])
+    modules, tests = PYTHON_FILE.findall(places), TEST.findall(" ".join(held))
     if not deviation and not modules:
         yield "no module"
     if not deviation and not tests:
@@ -129,20 +132,28 @@ def faults_of_row(root: Path, cells: list[str]) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_every_seed_clause_has_its_module_and_its_test(root):
-    rows = list(seed_rows(root))
-    assert rows, "docs/seeds.md has no rows"
-    assert [f"line {number}: {fault}" for number, cells in rows for fault in faults_of_row(root, cells)] == []
+    clauses = list(seed_clauses(root))
+    assert len(clauses) > 200
+    faults = [
+        f"line {number}: {clause}: {fault}"
+        for number, clause, below in clauses
+        for fault in faults_of_clause(root, below)
+    ]
+    assert faults == []
 
 
-def test_row_faults_are_seen(root):
+def test_faults_of_clauses_are_seen(root):
     here = Path(__file__).relative_to(root).as_posix()
-    good = ["a clause", "`base/errors.py`", f"`{here}::test_row_faults_are_seen`"]
-    assert list(faults_of_row(root, good)) == []
-    assert list(faults_of_row(root, ["a clause", "deviates: ADR-0001", ""])) == []
-    assert list(faults_of_row(root, ["a clause", "`no/such.py`", good[2]])) == ["no module no/such.py"]
-    assert list(faults_of_row(root, [*good[:2], f"`{here}::test_gone`"])) == [f"no test {here}::test_gone"]
-    assert list(faults_of_row(root, ["a clause", "deviates: ADR-9999", ""])) == ["no ADR 9999"]
-    assert list(faults_of_row(root, ["a clause", "", ""])) == ["no module", "no test (file.py::test_name)"]
+    good = ["in `base/errors.py`", f"held by `{here}::test_faults_of_clauses_are_seen`"]
+    assert list(faults_of_clause(root, good)) == []
+    assert list(faults_of_clause(root, ["deviates: [ADR-0001](adr/0001-x.md)"])) == []
+    assert list(faults_of_clause(root, ["in `no/such.py`", good[1]])) == ["no module no/such.py"]
+    assert list(faults_of_clause(root, [good[0], f"held by `{here}::test_gone`"])) == [
+        f"no test {here}::test_gone"
+    ]
+    assert list(faults_of_clause(root, ["deviates: [ADR-9999](adr/9999-x.md)"])) == ["no ADR 9999"]
+    assert list(faults_of_clause(root, [])) == ["no module", "no test (file.py::test_name)"]
+    assert list(faults_of_clause(root, [*good, "maybe"])) == ["neither in, held by nor deviates: maybe"]
 
 
 def command_line() -> click.Group:
