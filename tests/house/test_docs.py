@@ -156,6 +156,15 @@ def test_faults_of_clauses_are_seen(root):
     assert list(faults_of_clause(root, [*good, "maybe"])) == ["neither in, held by nor deviates: maybe"]
 
 
+def test_each_decision_stands_once_in_the_index(root):
+    """With the room that it concerns, and the day when it was taken."""
+    adr = root / "docs" / "adr"
+    rows = re.findall(
+        r"^\| \[\d{4}\]\((\S+)\) \| .+ \| 20\d\d-\d\d-\d\d \|$", (adr / "README.md").read_text(), re.MULTILINE
+    )
+    assert sorted(rows) == sorted(path.name for path in adr.glob("0*.md"))
+
+
 def command_line() -> click.Group:
     """The group behind `lode`: the one group of its root that no other holds."""
     root = vars(importlib.import_module("lodesman.user.cli.root"))
