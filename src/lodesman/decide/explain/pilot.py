@@ -6,7 +6,6 @@ a survey, which is a little older: each step says how old it is.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -15,6 +14,7 @@ import msgspec
 
 from lodesman.decide.director.hosts import NODE_FAULT
 from lodesman.decide.explain.actors import NOT_REACHED, OF_PILOTS, who_frees_work, who_opens
+from lodesman.decide.explain.closing import opens_host, shut_text
 from lodesman.decide.explain.survey import ruled_out, suggestion
 from lodesman.decide.explain.verdict import counted, sentence, since, span
 from lodesman.decide.matching import ANY, ResourceRequest
@@ -26,7 +26,7 @@ from lodesman.decide.resources.settings import without_processor_tags
 from lodesman.wire import why_pilots as answers
 from lodesman.wire.hosts import HostName, HostRecord
 from lodesman.wire.jobs import HeldBy
-from lodesman.wire.nodes import Closing, utc
+from lodesman.wire.nodes import Closing
 from lodesman.wire.pilots import Pilot, StoredPilot
 from lodesman.wire.vocabulary import FreeBy, MainReason, PilotState, PilotVerdict
 from lodesman.wire.why_pilots import Amounts, PilotStep, PilotWhy
@@ -266,30 +266,6 @@ def _host(case: PilotCase) -> Iterator[PilotStep]:
         yield PilotStep("host", False, text, 0.0, record=record)
     elif host is not None and host.host:
         yield PilotStep("host", True, f"it runs on {host}, which gets jobs", 0.0)
-
-
-def shut_text(record: HostRecord, now: float) -> str:
-    """Why a host gets no jobs, and until when; '' if it gets some."""
-    if not record.shut:
-        return ""
-    if record.retry_at is None:
-        return f"closed by {record.by} since {utc(record.since)}: {record.reason}"
-    why = f", since {record.ground}" if record.ground else ""
-    left = record.retry_at - now
-    when = f"in {span(left)}" if left > 0 else "as soon as a pilot there asks"
-    again = f", for the {_ordinal(record.trips)} time" if record.trips > 1 else ""
-    return f"it gets no jobs{again}{why}; it is tried with one job {when}"
-
-
-def opens_host(host: HostName, record: HostRecord) -> str:
-    """Who can open a host that gets no jobs."""
-    command = shlex.join(["lode", "host", "open", host.host, "--site", host.site])
-    tried = "" if record.retry_at is None else "time, it is tried by one job; or "
-    return f"{tried}an administrator: {command}"
-
-
-def _ordinal(n: int) -> str:
-    return {2: "second", 3: "third"}.get(n, f"{n}th")
 
 
 def _asks(case: PilotCase) -> PilotStep:

@@ -23,7 +23,7 @@ from lodesman.decide.director.hosts import (
     suspects_by_site,
 )
 from lodesman.decide.director.limits import Breaker, Limit
-from lodesman.decide.explain.pilot import shut_text
+from lodesman.decide.explain.closing import shut_text
 from lodesman.decide.resources import LOCAL, QueueId
 from lodesman.server.store import Reader
 from lodesman.server.store.hosts import (

@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from lodesman.decide.director.site_mask import SiteMask
+from lodesman.decide.explain.closing import NONE_SHUT, ShutHosts
 from lodesman.decide.explain.facts import DirectorNow, RecordedIteration, Snapshot, Waiting, fresh_seconds
-from lodesman.decide.explain.shut_hosts import NONE_SHUT, ShutHosts
 from lodesman.decide.explain.survey import ALL, Survey, WaitingTaskQueues
 from lodesman.decide.explain.turns import SOON_SECONDS, Contest, VOSlots, vo_slots
 from lodesman.decide.matching import ResourceRequest, TaskQueueKey
