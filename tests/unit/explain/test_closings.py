@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.decide.explain.actors import who_opens
-from lodesman.decide.explain.capacity import REOPENED, Capacity, Gate
 from lodesman.decide.explain.closing import closings_step, closings_text, longest_minutes
+from lodesman.decide.explain.last_iteration import REOPENED, Capacity, Gate
 from lodesman.wire.nodes import Closing
 
 CLOSED = Gate("closed", "closed by root since 1970-01-01 00:00 UTC: power")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lodesman.decide.explain.capacity import _GATES
-from lodesman.decide.explain.facts import RecordedIteration, Snapshot, SnapshotFacts, fresh_seconds
+from lodesman.decide.explain.facts import Snapshot, SnapshotFacts, fresh_seconds
+from lodesman.decide.explain.last_iteration import _GATES, RecordedIteration
 from lodesman.decide.matching.offers import CAUSES
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import load_resources

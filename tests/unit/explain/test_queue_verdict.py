@@ -18,7 +18,7 @@ from lodesman.decide.director.orders import PoolState
 from lodesman.decide.director.queues import QueueGates, room_of
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.explain.actors import opener_of, who_opens
-from lodesman.decide.explain.facts import RecordedIteration
+from lodesman.decide.explain.last_iteration import RecordedIteration
 from lodesman.decide.explain.verdict import (
     WANTED,
     Demand,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.decide.explain.facts import RecordedIteration
+from lodesman.decide.explain.last_iteration import RecordedIteration
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.rehearse.iteration import expected
 from lodesman.decide.rehearse.resources import cut

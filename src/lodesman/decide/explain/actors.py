@@ -7,14 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from lodesman.decide.director.hosts import ON_SHUT_HOST
+from lodesman.decide.explain.last_iteration import NOT_CONSIDERED, NOT_WANTED
 from lodesman.decide.resources import LOCAL
 from lodesman.wire.jobs import HeldBy
 from lodesman.wire.nodes import Closing, utc
 from lodesman.wire.quotas import NEXT_START, RUNNING_JOBS, FullBucket
 from lodesman.wire.vocabulary import ClampName, MainReason, PilotVerdict, QueueReason
 
-NOT_CONSIDERED, NOT_WANTED = "unknown", "no-demand"
-"""Why an iteration left a queue no free capacity, where no clamp did."""
 BREAKER_HERE, BREAKER_ORDERED = "breaker-here", "breaker-ordered"
 """A breaker that is open where all pilots start on the server's own machine, and by order of an administrator."""
 NO_ACTION: Final = "no action needed"

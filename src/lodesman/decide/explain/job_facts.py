@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from lodesman.decide.director.site_mask import SiteMask
-from lodesman.decide.explain.capacity import Capacity, Gate
 from lodesman.decide.explain.closing import NONE_SHUT, ShutHosts
-from lodesman.decide.explain.facts import NOT_ASKED, Failing, SnapshotFacts
-from lodesman.decide.explain.pilot import Unreached
+from lodesman.decide.explain.facts import Failing, SnapshotFacts, Unreached
+from lodesman.decide.explain.last_iteration import NOT_ASKED, Capacity, Gate
 from lodesman.decide.explain.starts import Started
 from lodesman.decide.explain.turns import SOON_SECONDS, Turn, VOSlots
 from lodesman.decide.explain.verdict import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -45,23 +45,6 @@ _SUMMARIES: Final = {
     PilotVerdict.LIMITED: "All that fits is limited: {limits}",
     PilotVerdict.NOTHING_FITS: "No task queue of {of_vo} fits what it has free{lost}{suggestion}{closings}",
 }
-
-
-class Unreached(NamedTuple):
-    """Pilots of a CE queue that run and have not reached the server, the first since then, on that host."""
-
-    pilots: int
-    since: float
-    host: str
-
-    def text(self, now: float) -> str:
-        """For people."""
-        first = f"on {self.host} for {span(max(0.0, now - self.since))}"
-        if self.pilots == 1:
-            return f"a pilot runs there {first}, and has not reached this server"
-        return (
-            f"{counted(self.pilots, 'pilot')} run there, the first {first}, and have not reached this server"
-        )
 
 
 class PilotFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,10 +15,9 @@ from typing import Final
 from lodesman.base.errors import counted
 from lodesman.decide.director.hosts import NODE_FAULT
 from lodesman.decide.explain import actors, verdict
-from lodesman.decide.explain.capacity import FILLED
-from lodesman.decide.explain.facts import QueueDecision, SnapshotFacts
+from lodesman.decide.explain.facts import SnapshotFacts, Unreached
 from lodesman.decide.explain.gates import gate_steps, unstarted
-from lodesman.decide.explain.pilot import Unreached
+from lodesman.decide.explain.last_iteration import FILLED, QueueDecision
 from lodesman.decide.explain.survey import Survey, ruled_out, suggestion
 from lodesman.decide.explain.verdict import last_pilots
 from lodesman.decide.matching import QueueOffer

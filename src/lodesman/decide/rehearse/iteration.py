@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from lodesman.decide.director.iteration import Decision
 from lodesman.decide.director.limits import Clamp
-from lodesman.decide.explain.facts import Waiting
+from lodesman.decide.explain.turns import Waiting
 from lodesman.decide.rehearse.resources import cut
 from lodesman.wire import plans
 from lodesman.wire.nodes import QueueId

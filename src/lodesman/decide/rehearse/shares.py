@@ -12,7 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from lodesman.decide.explain.facts import Snapshot, Waiting
+from lodesman.decide.explain.facts import Snapshot
+from lodesman.decide.explain.turns import Waiting
 from lodesman.decide.matching import GroupShare, director_weights, parts_of
 from lodesman.decide.rehearse.resources import share_of
 from lodesman.wire.plans import BeforeAfter, SharedPlaces, WaitingGroup

@@ -18,7 +18,7 @@ from lodesman.decide.director.options import DirectorOptions, PoolOptions
 from lodesman.decide.director.orders import PoolState, name_as
 from lodesman.decide.director.queues import REMOTE_CAPS, CandidateQueue, OwnPilots, QueueCaps, QueueLoad
 from lodesman.decide.director.site_mask import SiteMask
-from lodesman.decide.explain.facts import Waiting
+from lodesman.decide.explain.turns import Waiting
 from lodesman.decide.matching import QueueOffer
 from lodesman.decide.matching.offers import BACKENDS, never_sent, not_sent
 from lodesman.decide.matching.policy import Policy

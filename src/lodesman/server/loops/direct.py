@@ -28,7 +28,8 @@ from lodesman.decide.director.queues import QueueGates, queue_limits
 from lodesman.decide.director.record import to_record
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.director.site_matching import SiteMatching
-from lodesman.decide.explain.facts import DirectorNow, Failing, Waiting
+from lodesman.decide.explain.facts import DirectorNow, Failing
+from lodesman.decide.explain.turns import Waiting
 from lodesman.decide.matching import QueueOffer, director_weights
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.matching.tables import KeyTable

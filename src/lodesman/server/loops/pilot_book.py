@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from lodesman.decide.director.site_mask import NOTHING_CLOSED, DrainedNodes, SiteMask
 from lodesman.decide.director.supply import PilotStanding, PilotView
-from lodesman.decide.explain.pilot import Unreached
+from lodesman.decide.explain.facts import Unreached
 from lodesman.decide.explain.starts import JobsThere
 from lodesman.decide.explain.turns import PilotsThere, Size, masks
 from lodesman.decide.explain.verdict import since

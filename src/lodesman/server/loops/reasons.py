@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 
 from lodesman.base.errors import LodesmanError
 from lodesman.decide.director.site_mask import DrainedNodes, SiteMask
-from lodesman.decide.explain.facts import RecordedIteration, Snapshot, Waiting
-from lodesman.decide.explain.turns import Turn, VOSlots
+from lodesman.decide.explain.facts import Snapshot
+from lodesman.decide.explain.last_iteration import RecordedIteration
+from lodesman.decide.explain.turns import Turn, VOSlots, Waiting
 from lodesman.decide.explain.verdict import (
     SHUT_OUT,
     STARTS_IN_TURN,

@@ -19,9 +19,10 @@ from msgspec.structs import replace
 
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.explain.closing import NONE_SHUT, ShutHosts
-from lodesman.decide.explain.facts import DirectorNow, RecordedIteration, Snapshot, Waiting, fresh_seconds
+from lodesman.decide.explain.facts import DirectorNow, Snapshot, fresh_seconds
+from lodesman.decide.explain.last_iteration import RecordedIteration
 from lodesman.decide.explain.survey import ALL, Survey, WaitingTaskQueues
-from lodesman.decide.explain.turns import SOON_SECONDS, Contest, VOSlots, vo_slots
+from lodesman.decide.explain.turns import SOON_SECONDS, Contest, VOSlots, Waiting, vo_slots
 from lodesman.decide.matching import ResourceRequest, TaskQueueKey
 from lodesman.decide.matching.caps import startable
 from lodesman.decide.matching.policy import VOConfig

@@ -19,7 +19,8 @@ from lodesman.decide.broker.ad import SiteAd
 from lodesman.decide.broker.site_wishes import WishedQueues
 from lodesman.decide.director.iteration import decide
 from lodesman.decide.director.supply import PilotView
-from lodesman.decide.explain.facts import RecordedIteration, Waiting
+from lodesman.decide.explain.last_iteration import RecordedIteration
+from lodesman.decide.explain.turns import Waiting
 from lodesman.decide.explain.verdict import counted, since, span
 from lodesman.decide.matching import ResourceRequest
 from lodesman.decide.matching.policy import Policy

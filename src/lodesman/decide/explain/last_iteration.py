@@ -1,0 +1,315 @@
+"""The last iteration of the director, as explanations go by it: what it decided for each task queue and CE queue, and the
+free capacity that it left. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from functools import reduce
+from math import inf
+from operator import or_
+from typing import Any, Final, NamedTuple, cast
+
+from msgspec import Struct
+
+from lodesman.decide.director.record import OF_SITES, Stories, loads_of
+from lodesman.decide.director.target import COUNTING
+from lodesman.decide.explain.turns import masks
+from lodesman.decide.explain.verdict import Demand, counted
+from lodesman.decide.matching import QueueOffer
+from lodesman.decide.matching.offers import SUBMISSION_POOLS, not_sent
+from lodesman.decide.matching.policy import VOConfig
+from lodesman.wire.nodes import Closing, QueueId
+from lodesman.wire.vocabulary import ClampName, PoolOutcome
+from lodesman.wire.why_queues import QueueClamp
+
+NOT_CONSIDERED, NOT_WANTED = "unknown", "no-demand"
+"""Why an iteration left a queue no free capacity, where no clamp did."""
+_GATES: Final = {
+    "Backend": ClampName.NO_BACKEND.value,
+    SUBMISSION_POOLS: ClampName.NO_POOL.value,
+    "MaxTotalJobs": ClampName.MAX_TOTAL.value,
+    "MaxWaitingJobs": ClampName.MAX_WAITING.value,
+    "Slots": ClampName.MAX_TOTAL.value,
+}
+"""What can keep all pilots away (`submission.CAUSES`) -> the clamp by which the director knows it."""
+
+
+class Gate(NamedTuple):
+    """What leaves CE queues no free capacity: one word, and the reason in words."""
+
+    name: str
+    text: str
+
+
+FILLED: Final = Gate("filled", "the pilots that the director has just sent there fill it")
+REOPENED: Final = Gate(NOT_CONSIDERED, "the director has not considered it since it was opened")
+
+
+class Capacity(Struct, frozen=True, kw_only=True):
+    """The free capacity that an iteration left the CE queues of a VO, as masks: a job's queues are counted at once."""
+
+    open: int
+    by_pilots: Mapping[int, int]
+    """Pilots that may be sent -> the queues with that much free capacity."""
+    closed: Mapping[Gate, int]
+    """The queues that each gate leaves none."""
+    loads: Sequence[tuple[float, str, int]] = ()
+    """When a load was observed and by which source, with its queues; oldest first. Unknown loads are left out."""
+    gated: int = 0
+    """The queues that the gates of their sites shut."""
+    unsent: int = 0
+    """The queues where no pilots are ever sent, such as those where they are started by hand."""
+
+    def pilots(self, queues: int) -> int:
+        """The pilots that may be sent to these queues."""
+        return sum(pilots * (found & queues).bit_count() for pilots, found in self.by_pilots.items())
+
+    def oldest_load(self, queues: int) -> tuple[float, str] | None:
+        """When the oldest load of these queues was observed, and by which source; None if none is known."""
+        return next(((at, source) for at, source, found in self.loads if found & queues), None)
+
+    def gates(
+        self, eligible: int, closings: Iterable[tuple[Closing, int]], now: float
+    ) -> list[tuple[Gate, int]]:
+        """What leaves these queues no free capacity, most queues first: `closings` of now, else what the iteration found."""
+        gates, left = Counter[Gate](), eligible
+        for closing, mask in closings:
+            gates[Gate(ClampName.CLOSED.value, closing.text_at(now))] |= mask & left
+            left &= ~mask
+        for gate, mask in self.closed.items():
+            gates[REOPENED if gate.name == ClampName.CLOSED else gate] |= mask & left
+        return sorted([one for one in gates.items() if one[1]], key=lambda one: -one[1].bit_count())
+
+
+def not_sent_gate(config: VOConfig, offer: QueueOffer) -> Gate | None:
+    """The gate if no pilot of this VO is sent to a queue, whatever capacity the director has there for others."""
+    closed = not_sent(offer, config.backends, config.pools)
+    return None if closed is None else Gate(_GATES[closed.parameter], closed.text)
+
+
+_LASTING: Final = frozenset({PoolOutcome.ELSEWHERE.value, PoolOutcome.NO_QUEUE.value})
+"""Of submission pools that need not be full to take no pilots."""
+_COUNTING_PILOTS: Final = frozenset({ClampName.MAX_TOTAL, ClampName.MAX_RUNNING})
+"""Limits on the pilots of a CE queue that are there, whether they run or wait, or run."""
+_NO_TASK_QUEUE: Final = 0
+
+
+class QueueDecision(Struct, frozen=True, kw_only=True):
+    """What an iteration decided about one CE queue: pilots wanted there, capacity for them and what is left of it after its
+    placements, and the clamps that bit.
+    """
+
+    wanted: int
+    room: int
+    left: int
+    clamps: list[QueueClamp]
+
+
+class RecordedIteration:
+    """One stored decision of the director, ready to be asked about single task queues and CE queues.
+
+    `before`: the iteration before it, if known. A task queue that no submission pool took pilots for then, and that
+    asked for none since, still has none.
+    """
+
+    def __init__(
+        self, number: int, at: float, record: Mapping[str, Any], before: RecordedIteration | None = None
+    ) -> None:
+        self.number = number
+        self.at = at
+        self.record = record
+        self.loads = loads_of(record)
+        """The loads that it went by, by queue; those that an older release did not keep are absent."""
+        counting = record.get("target", {}).get("policy") in COUNTING
+        self.sends = counting or bool(record["plan"].get("target", 1.0) > 0.0)
+        """Whether the director sends any pilots at all."""
+        self.expected_pilots = _expected(record)
+        """The pilots that an iteration like it asks for, all together."""
+        self._stories = Stories(record)
+        self._asked, self._cap = map(list(record["row_fields"]).index, ("asked", "cap"))
+        rows = self._stories.rows
+        still = {} if before is None else before.refused
+        self.refused: dict[int, list[tuple[str, str]]] = {
+            tq: tries for tq, tries in still.items() if tq in rows and not rows[tq][self._asked]
+        }
+        """Task queue -> (submission pool, outcome) where none took its pilots, and none was asked for since."""
+        unmatched = {} if before is None else before.unmatched
+        self.unmatched: dict[int, Unmatched] = {
+            tq: found for tq, found in unmatched.items() if tq in rows and not rows[tq][self._asked]
+        }
+        """Task queue -> what sites had against its pilots where none was placed, and none was asked for since."""
+        for tq_id, ask in self._stories.asks.items():
+            if not ask["placed"] and (found := _of_sites(ask)).queues:
+                self.unmatched[tq_id] = found
+        for tq_id, refusal in self._stories.no_pool.items():
+            self.refused[tq_id] = [(pool, outcome) for pool, outcome in refusal["tries"]]
+        self._capacities: dict[tuple[str, str], Capacity] = {}
+        self._after: tuple[Mapping[QueueId, int], RecordedIteration] | None = None
+
+    def lines(self, tq_id: int | None) -> tuple[str, ...]:
+        """What it did for a task queue (None: a new one) and why."""
+        return self._stories.lines(tq_id or _NO_TASK_QUEUE)
+
+    def refusals(self, tq_id: int | None, full: Mapping[str, bool] | None) -> Sequence[tuple[str, str]]:
+        """(submission pool, outcome) of all that took no pilots for a task queue (None: a new one), if none of them would
+        take any now. `full`: whether each submission pool is full now, None if that is not known.
+        """
+        tries = self.refused.get(tq_id or _NO_TASK_QUEUE, ())
+        if full is None:
+            return tries
+        return tries if all(outcome in _LASTING or full.get(pool, True) for pool, outcome in tries) else ()
+
+    def demands(self, task_queues: Iterable[int], full: Mapping[str, bool] | None = None) -> Counter[Demand]:
+        """How many of the task queues it did what for; `full`: see `refusals`."""
+        found: Counter[Demand] = Counter()
+        for tq_id in task_queues:
+            row = self._stories.rows.get(tq_id)
+            if row is None:
+                found[Demand.NEW] += 1
+            elif self.refusals(tq_id, full):
+                found[Demand.NO_POOL] += 1
+            elif row[self._asked] > 0:
+                found[Demand.ASKED] += 1
+            else:
+                found[Demand.SUPPLIED if row[self._cap] <= 0 else Demand.NOT_DRAWN] += 1
+        return found
+
+    def placed(self, queue: QueueId) -> int:
+        """The pilots that it placed in a CE queue."""
+        name = "/".join(queue)
+        return sum(count for _, place, count in self.record["placements"] if place == name)
+
+    def _room(self, queue: QueueId) -> Mapping[str, Any] | None:
+        return cast("Mapping[str, Any] | None", self.record["rooms"].get("/".join(queue)))
+
+    def queue(self, queue: QueueId) -> QueueDecision | None:
+        """What it decided about a CE queue; None if it did not consider the queue."""
+        found = self._room(queue)
+        if found is None:
+            return None
+        clamps = [
+            QueueClamp(clamp=ClampName(name), before=before, after=after, limit=limit, text=str(text))
+            for name, before, after, limit, text in found["clamps"]
+        ]
+        return QueueDecision(wanted=found["wanted"], room=found["room"], left=_left(found), clamps=clamps)
+
+    def gate(self, queue: QueueId) -> Gate:
+        """What left a CE queue no free capacity."""
+        found = self._room(queue)
+        if found is None:
+            return Gate(NOT_CONSIDERED, "the director did not consider it")
+        if found["room"] > 0:
+            return FILLED
+        if not found["clamps"]:
+            return Gate(NOT_WANTED, "no pilot was wanted there")
+        name, *_, text = found["clamps"][-1]
+        return Gate(str(name), str(text))
+
+    def gated(self, tq_id: int | None, config: VOConfig, eligible: int) -> int:
+        """The eligible queues where sites take no pilots for a task queue."""
+        return eligible & (
+            self.unmatched.get(tq_id or _NO_TASK_QUEUE, NOT_ASKED).queues | self.capacity(config).gated
+        )
+
+    def after_ends(self, ended: Mapping[QueueId, int]) -> RecordedIteration:
+        """The same with the free capacity of pilots that have `ended` since: what they filled is free again."""
+        if self._after is not None and self._after[0] == ended:
+            return self._after[1]
+        rooms = {"/".join(queue): (self._room(queue), count) for queue, count in ended.items()}
+        more = {
+            name: {**room, "left": left}
+            for name, (room, count) in rooms.items()
+            if room is not None and (left := _left_after(room, count)) > _left(room)
+        }
+        found = self._with_rooms(more) if more else self
+        self._after = ended, found
+        return found
+
+    def _with_rooms(self, more: Mapping[str, Any]) -> RecordedIteration:
+        found = copy(self)
+        found.record = {**self.record, "rooms": {**self.record["rooms"], **more}}
+        found._capacities = {}  # noqa: SLF001 - of the same class
+        return found
+
+    def capacity(self, config: VOConfig) -> Capacity:
+        """The free capacity that it left the queues of a VO."""
+        key = config.vo, config.version
+        if key not in self._capacities:
+            self._capacities[key] = self._capacity(config)
+        return self._capacities[key]
+
+    def _capacity(self, config: VOConfig) -> Capacity:
+        free: list[tuple[int, int]] = []
+        closed: list[tuple[Gate, int]] = []
+        loads: list[tuple[tuple[float, str], int]] = []
+        unsent = 0
+        for bit, offer in config.by_bit.items():
+            found, gate = self._room(offer.queue), not_sent_gate(config, offer)
+            pilots = 0 if found is None or gate else _left(found)
+            unsent |= (gate is not None) << bit
+            if pilots:
+                free.append((pilots, bit))
+            else:
+                closed.append((gate or self.gate(offer.queue), bit))
+            load = self.loads.get("/".join(offer.queue))
+            if load is not None and load.is_known:
+                loads.append(((load.observed_at, load.source), bit))
+        by_pilots = masks(free)
+        gated = (1 << bit for gate, bit in closed if gate.name == ClampName.SITE_GATE)
+        return Capacity(
+            open=reduce(or_, by_pilots.values(), 0),
+            by_pilots=by_pilots,
+            closed=masks(closed),
+            loads=[(*seen, mask) for seen, mask in sorted(masks(loads).items())],
+            gated=reduce(or_, gated, 0),
+            unsent=unsent,
+        )
+
+
+def _expected(record: Mapping[str, Any]) -> float:
+    """The sum of the means; at least the target, since task queues that came later have a part of it, too."""
+    target, names = record["plan"].get("target", inf), list(record["row_fields"])
+    means = (row[names.index("mean")] for row in record["rows"]) if "mean" in names else ()
+    most = record.get("target", {}).get("most") or inf
+    return float(min(most, max(target, sum(means))))
+
+
+class Unmatched(NamedTuple):
+    """The queues whose sites had something against the pilots of a task queue, and what."""
+
+    queues: int = 0
+    words: Sequence[str] = ()
+
+
+NOT_ASKED: Final = Unmatched()
+
+
+def _of_sites(ask: Mapping[str, Any]) -> Unmatched:
+    """What sites had against the pilots of a task queue; an older release did not keep in which queues."""
+    queues, found = 0, []
+    for refusal in ask.get("refused", ()):
+        if refusal["kind"] in OF_SITES:
+            queues |= int(refusal.get("queues", "0"), 16)
+            words = [
+                f"{name.partition('/')[0]}: {'; '.join(why)}" for name, why in refusal["examples"].items()
+            ]
+            found.append("; ".join([f"{counted(refusal['count'], 'queue')}: {refusal['kind']}", *words]))
+    return Unmatched(queues, found)
+
+
+def _left(room: Mapping[str, Any]) -> int:
+    """The free capacity that is left after the iteration's own placements; older releases did not keep it."""
+    return max(0, int(room.get("left", room["room"])))
+
+
+def _left_after(room: Mapping[str, Any], ended: int) -> int:
+    """The same when this number of pilots there has ended: they free what they filled, and what counts them."""
+    if room["room"] > 0:
+        return min(int(room["room"]), _left(room) + ended)
+    free = [
+        limit + (ended if name in _COUNTING_PILOTS else 0) for name, _, _, limit, _ in room["clamps"]
+    ]  # fmt: skip
+    return max(0, min(free, default=0))
