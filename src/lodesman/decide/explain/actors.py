@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from lodesman.decide.director.hosts import ON_SHUT_HOST
+from lodesman.decide.explain.job_facts import JobFacts
 from lodesman.decide.explain.last_iteration import NOT_CONSIDERED, NOT_WANTED
+from lodesman.decide.explain.verdict import OF_LIMITS, STARTS_IN_TURN
+from lodesman.decide.masks.bits import bits
 from lodesman.decide.resources import LOCAL
 from lodesman.wire.jobs import HeldBy
 from lodesman.wire.nodes import Closing, utc
 from lodesman.wire.quotas import NEXT_START, RUNNING_JOBS, FullBucket
-from lodesman.wire.vocabulary import ClampName, MainReason, PilotVerdict, QueueReason
+from lodesman.wire.vocabulary import ClampName, MainReason, PilotVerdict, PoolOutcome, QueueReason
 
 BREAKER_HERE, BREAKER_ORDERED = "breaker-here", "breaker-ordered"
 """A breaker that is open where all pilots start on the server's own machine, and by order of an administrator."""
@@ -133,6 +136,8 @@ _WHO_OPENS: Final[Mapping[str, str]] = {
 }
 """What leaves a queue no free capacity -> who can change that; for all others it is _STARTS_OR_ENDS."""
 _CLOSINGS_SHOWN: Final = 3
+_PASSING: Final = frozenset({PoolOutcome.FULL, PoolOutcome.DISABLED})
+"""Why a submission pool takes no pilots for a while."""
 # As `answers.nodes.BreakerOrder.text` begins.
 _BY_ORDER: Final = "open by order of "
 
@@ -238,3 +243,74 @@ def who_ends_parents(held: Mapping[HeldBy, Sequence[int]]) -> str:
             who = "an administrator" if by == "admin" else "you, or another user who may control the job"
             names.append(f"{who}: lode release {ids}")
     return "; and ".join(names) or _ENDS_OF_PARENTS
+
+
+# --- jobs ------------------------------------------------------------------------------------------------
+
+
+def who_changes(facts: JobFacts) -> str:
+    """Who can change that it waits, with its number where a command needs one."""
+    found = _who(facts)
+    return found if facts.job is None else found.replace("JOBS", str(facts.job))
+
+
+def _who(facts: JobFacts) -> str:
+    reason = facts.reason
+    if reason is MainReason.HELD and facts.held:
+        return OF_HELD[facts.held.by]
+    if reason in OF_LIMITS:
+        return who_makes_room(facts.limits.buckets, never=reason is MainReason.OVER_LIMIT)
+    if facts.keeping and (reason in STARTS_IN_TURN or facts.is_kept):
+        busy = MainReason.PILOTS_BUSY if facts.pilots.usable_busy else MainReason.NO_PILOT_SOON
+        in_turn = OF_JOBS[busy if facts.is_kept else reason]
+        return f"{who_opens((), facts.keeping)}; or {in_turn}"
+    if reason is MainReason.WAITS_FOR_JOBS:
+        return who_ends_parents(facts.held_parents)
+    if reason is MainReason.HOST_SHUT:
+        return facts.shut_hosts.who(facts.exclusions.config, facts.eligible)
+    if reason in (MainReason.CLOSED, MainReason.NO_ROOM):
+        return _who_opens_for(facts)
+    if reason in (MainReason.PILOTS_FAIL, MainReason.NODE_FAULT):
+        config, is_open = facts.exclusions.config, any(one.is_open for _, one in facts.failing)
+        backends = {offer.backend for queue, _ in facts.failing if (offer := config.offer(queue))}
+        return who_mends(backends, _named_settings(facts), is_open=is_open)
+    return _of_reason(facts)
+
+
+def _of_reason(facts: JobFacts) -> str:
+    reason = facts.reason
+    is_pool_full = any(outcome in _PASSING for _, outcome in facts.refusals)
+    if reason is MainReason.NO_SUBMISSION_POOL and facts.exclusions.key.submission_pools and not is_pool_full:
+        return "you, by naming other submission pools; or the server administrator, by configuring them"
+    is_unwanted = reason is MainReason.SITE_GATE and not facts.fitting
+    return NOT_ADVERTISED if is_unwanted else OF_JOBS[reason]
+
+
+def _who_opens_for(facts: JobFacts) -> str:
+    closings = [one for one, _ in facts.closings]
+    gates, settings = (
+        ((), ()) if facts.reason is MainReason.CLOSED else (_openers(facts), _named_settings(facts))
+    )
+    opens = who_opens(gates, closings, settings)
+    return _who_shortens(facts.shorter, opens) if any(one.is_ahead(facts.now) for one in closings) else opens
+
+
+def _openers(facts: JobFacts) -> Iterator[str]:
+    """The gates as `who_opens` knows them."""
+    offers = facts.exclusions.config.by_bit
+    for gate, mask in facts.gates:
+        yield opener_of(gate.name, gate.text, {offers[bit].backend for bit in bits(mask)})
+
+
+def _named_settings(facts: JobFacts) -> list[str]:
+    """The settings of the server that pilots name which did not start."""
+    return settings_named((one.reason for _, one in facts.failing), facts.snapshot.director.settings)
+
+
+def _who_shortens(minutes: int, opens: str) -> str:
+    """Who can have a job start before a closing begins; `minutes`: of the longest job like it that a pilot takes; `opens`:
+    who can open what is closed.
+    """
+    command = f"lode change JOBS CPUTime={minutes * 60}"
+    asks = f"you, by asking for at most {minutes} min of CPUTime: {command}; or " if minutes else ""
+    return f"{asks}{opens}; or the site administrator, by a WallTime with which new pilots end before"

@@ -64,15 +64,6 @@ def _still(minutes: int) -> str:
     return f"; jobs that ask for at most {minutes} min of CPUTime still start" if minutes else ""
 
 
-def who_shortens(minutes: int, opens: str) -> str:
-    """Who can have a job start before a closing begins; `minutes`: of the longest job like it that a pilot takes; `opens`:
-    who can open what is closed.
-    """
-    command = f"lode change JOBS CPUTime={minutes * _MINUTE}"
-    asks = f"you, by asking for at most {minutes} min of CPUTime: {command}; or " if minutes else ""
-    return f"{asks}{opens}; or the site administrator, by a WallTime with which new pilots end before"
-
-
 def closings_step(
     found: Sequence[tuple[Closing, int]], eligible: int, *, may_run: bool, now: float, minutes: int = 0
 ) -> JobStep:

@@ -12,9 +12,9 @@ from typing import Final, Literal
 from msgspec.structs import replace
 
 from lodesman.decide.explain import verdict
+from lodesman.decide.explain.actors import who_changes
 from lodesman.decide.explain.closing import closings_named, closings_step, closings_text, kept_slots_text
 from lodesman.decide.explain.job_facts import JobFacts
-from lodesman.decide.explain.job_who import who_changes
 from lodesman.decide.explain.last_iteration import not_sent_gate
 from lodesman.decide.explain.verdict import ago, counted, excluded, lasting, sentence
 from lodesman.decide.masks.bits import bits, passing
