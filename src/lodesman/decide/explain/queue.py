@@ -6,35 +6,23 @@ Each step says how old that is.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from lodesman.base.errors import counted
-from lodesman.decide.director.hosts import NODE_FAULT
 from lodesman.decide.explain import actors, verdict
-from lodesman.decide.explain.facts import SnapshotFacts, Unreached
-from lodesman.decide.explain.gates import gate_steps, unstarted
-from lodesman.decide.explain.last_iteration import FILLED, QueueDecision
-from lodesman.decide.explain.survey import Survey, ruled_out, suggestion
-from lodesman.decide.explain.verdict import last_pilots
+from lodesman.decide.explain.queue_facts import QueueFacts, unstarted
+from lodesman.decide.explain.survey import ruled_out, suggestion
+from lodesman.decide.explain.verdict import last_pilots, span
 from lodesman.decide.matching import QueueOffer
-from lodesman.decide.matching.offers import PRIVATE_ONLY, WithoutPilots
-from lodesman.decide.resources import MANUAL, FilePosition, Mismatch, QueueId
+from lodesman.decide.matching.offers import PRIVATE_ONLY
+from lodesman.decide.resources import MANUAL
 from lodesman.wire import why_queues as answers
-from lodesman.wire.nodes import Closing, QueueSetting
-from lodesman.wire.vocabulary import ClampName, PilotState, QueueReason
-from lodesman.wire.why_queues import QueueGate, QueueStep
+from lodesman.wire.vocabulary import ClampName, QueueReason
+from lodesman.wire.why_queues import QueueBreaker, QueueGate, QueueStep
 
 CONSIDERED: Final = 10_000
 """Number of the pilots sent last anywhere; of these, those of a queue are shown."""
-_UNLIMITED: Final = -1
-_SENT: Final = (QueueReason.NO_ROOM, QueueReason.ENOUGH_PILOTS, QueueReason.PILOTS_EXPECTED)
-"""Of queues to which pilots are sent, if there are not enough of them already."""
-_ORDERED: Final = (ClampName.CLOSED, ClampName.BREAKER, ClampName.HOST_SHUT)
-"""They are named also while no job waits: who asks then wants to know whether the queue is open."""
 _SUMMARIES: Final = {
     QueueReason.NOT_CONFIGURED: "There is no such queue in the configuration",
     QueueReason.NOT_OPEN: "{denied}",
@@ -50,173 +38,8 @@ _SUMMARIES: Final = {
         "{work}, and it has free capacity: pilots may be sent at the director's next iteration"
     ),
 }
-_KEPT: Final = {
-    QueueReason.LIMITED: "limits keep",
-    QueueReason.AT_MOST: "AtMost of their submissions keeps",
-    QueueReason.SITE_GATE: "what the site advertises keeps",
-}
 _NEVER_SENT: Final = "No pilot will ever be sent there: {possible}"
 """The summary for all other reasons."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class QueueFacts(SnapshotFacts):
-    """One queue as a VO sees it.
-
-    `configured`: where, None if it is not. `denied`: why the VO may not use it; `offer`, `survey` and `gate` are None then,
-    and `gate` where no director runs. `never`: why no pilot is ever sent there. `served`: how many SubmitPools it serves.
-    `live`: our pilots there by state; `sent`: the last ones sent there. `closings`: what lets no pilot be sent there, the
-    widest first; `announced`: what is going to close it.
-    `limited`: the task queues that limits keep from starting there, `never_start` those where they do whatever ends;
-    `full`: those whose submissions let no more jobs start. `shut_host`: why its only host gets no jobs and who can
-    open it, '' if it gets some.
-    """
-
-    place: QueueId
-    vo: str
-    configured: FilePosition | None
-    denied: Mismatch | None
-    offer: QueueOffer | None
-    never: WithoutPilots | None
-    settings: list[QueueSetting]
-    survey: Survey | None
-    served: int
-    gate: QueueGate | None
-    live: Mapping[str, int]
-    sent: Sequence[answers.SentPilot]
-    closings: Sequence[Closing]
-    limited: frozenset[int] = frozenset()
-    never_start: frozenset[int] = frozenset()
-    full: frozenset[int] = frozenset()
-    unreached: Unreached | None = None
-    shut_host: tuple[str, str] = ("", "")
-    announced: Sequence[Closing] = ()
-
-    @cached_property
-    def decided(self) -> QueueDecision | None:
-        """What the last iteration decided about the queue; None if that was long ago."""
-        return None if self.decision is None else self.decision.queue(self.place)
-
-    @cached_property
-    def demand(self) -> Counter[verdict.Demand] | None:
-        """What the last iteration did for the task queues that fit; None if that was long ago."""
-        if self.decision is None or self.survey is None:
-            return None
-        return self.decision.demands(self.startable, self.snapshot.director.full)
-
-    @cached_property
-    def kept(self) -> list[tuple[QueueReason, frozenset[int]]]:
-        """The task queues that could be run there and may not start there now, by what keeps them from it."""
-        fitting = frozenset(() if self.survey is None else self.survey.fitting)
-        bit = None if self.offer is None else self.offer.bit
-        # What a site advertises stops no pilot that people start there.
-        is_sent = self.offer is not None and self.offer.backend != MANUAL
-        unmatched = self.decision.unmatched if self.decision is not None and is_sent else {}
-        away = frozenset(tq_id for tq_id, one in unmatched.items() if one.queues >> (bit or 0) & 1)
-        found = []
-        by = {QueueReason.LIMITED: self.limited, QueueReason.AT_MOST: self.full, QueueReason.SITE_GATE: away}
-        for reason, some in by.items():
-            if there := fitting & some:
-                found.append((reason, there))
-                fitting -= there
-        return found
-
-    @cached_property
-    def startable(self) -> list[int]:
-        """The task queues that could be run there and may start."""
-        kept = {tq_id for _, some in self.kept for tq_id in some}
-        return [] if self.survey is None else [one for one in self.survey.fitting if one not in kept]
-
-    @property
-    def kept_text(self) -> str:
-        """What keeps how many task queues from starting there, in words; '' for nothing."""
-        words = []
-        for reason, some in self.kept:
-            which = "it" if self.fitting == 1 else f"{len(some)} of them"
-            text = f"{_KEPT[reason]} {which} from starting there now"
-            if reason is QueueReason.SITE_GATE and self.decision is not None:
-                told = self.decision.unmatched[min(some)].words
-                text += f": {'; '.join(told)}" if told else ""
-            words.append(text)
-        return "; ".join(words)
-
-    @cached_property
-    def server_fault(self) -> str:
-        """What the server failed to do for it by a fault of its own; '' if nothing."""
-        path = "/".join(self.place)
-        return self.left_out(f"CE queue {path}", f"site {self.place.site}", f"breaker {path}")
-
-    @property
-    def no_backend(self) -> str:
-        """Why there is no batch system to send pilots to; '' if there is one, or need not be."""
-        manual = self.offer is not None and self.offer.backend == MANUAL
-        limits = () if self.gate is None or manual else self.gate.limits
-        return next((one.text for one in limits if one.clamp is ClampName.NO_BACKEND), "")
-
-    @cached_property
-    def limits(self) -> Sequence[tuple[str, str]]:
-        """What leaves no free capacity: the limits of now, or else the clamps of the last iteration."""
-        if self.gate is not None:
-            return [(one.clamp, one.text) for one in self.gate.limits if one.shut]
-        if self.decided is not None and self.decided.room > 0 >= self.decided.left:
-            return [FILLED]
-        return [] if self.decided is None else [(one.clamp, one.text) for one in self.decided.clamps]
-
-    @property
-    def unstarted(self) -> str:
-        """That its last pilots did not start, and why, or do not reach the server; '' if it is not so."""
-        if self.shut_host[0]:
-            return self.shut_host[0]
-        if self.unreached is not None:
-            return self.unreached.text(self.now)
-        newest = None if self.live.get(PilotState.RUNNING) else next(iter(self.sent), None)
-        if (
-            newest is not None
-            and newest.ended_seconds_ago is not None
-            and newest.reason.startswith(NODE_FAULT)
-        ):
-            where = f" on {newest.host}" if newest.host else ""
-            return f"the last pilot there left{where}: {newest.reason}"
-        return unstarted(self.gate.breaker) if self.gate is not None and self.gate.breaker.failures else ""
-
-    @property
-    def fails(self) -> bool:
-        """Whether its pilots do not start, though it lets in more: its breaker has not opened yet."""
-        shut = {name for name, _ in self.limits} & set(_ORDERED)
-        return bool(self.unstarted) and self.reason in (*_SENT, QueueReason.MANUAL) and not shut
-
-    @property
-    def never_run(self) -> str:
-        """Why its batch system never runs pilots like those that are sent there; '' if that is not known."""
-        return next((text for name, text in self.limits if name == ClampName.LIST_MATCH), "")
-
-    @property
-    def fitting(self) -> int:
-        """The task queues that could be run there."""
-        return 0 if self.survey is None else len(self.survey.fitting)
-
-    @cached_property
-    def reason(self) -> QueueReason:
-        """The judgement."""
-        never = verdict.judge_offer(
-            self.offer,
-            self.never,
-            configured=self.configured is not None,
-            backend_missing=bool(self.no_backend),
-            never_run=bool(self.never_run),
-        )
-        if never is not None or self.offer is None:
-            return never or QueueReason.NOT_OPEN
-        capacity = None if self.decided is None else self.decided.left
-        if self.closings:
-            capacity = 0
-        elif self.gate is not None:
-            capacity = _UNLIMITED if self.gate.room is None else self.gate.room
-        sends = self.decision is None or self.decision.sends
-        kept = max(self.kept, key=lambda one: len(one[1]))[0] if self.kept and not self.startable else None
-        found = verdict.judge_work(self.offer, self.fitting, self.demand, capacity, sends=sends, kept=kept)
-        shut = bool(self.closings) or any(name in _ORDERED for name, _ in self.limits)
-        return QueueReason.NO_ROOM if shut and found in (QueueReason.NO_WORK, kept) else found
 
 
 def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
@@ -281,7 +104,7 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
         yield QueueStep("submit_pools", True, text, at, count=facts.served)
         yield _demand(facts)
         yield _site_gate(facts)
-        yield from _free_capacity(facts) if facts.gate is None else gate_steps(facts.gate)
+        yield from _free_capacity(facts) if facts.gate is None else _gate_steps(facts.gate)
     states = ", ".join(f"{n} {state}" for state, n in sorted(facts.live.items())) or "none"
     yield QueueStep("pilots", True, f"our live pilots there: {states}", 0.0)
     yield _lately(facts)
@@ -331,6 +154,42 @@ def _site_gate(facts: QueueFacts) -> QueueStep:
     if facts.gate is None and facts.decided is None:
         return QueueStep("site_gates", None, "unknown: the director has not considered it recently")
     return QueueStep("site_gates", True, "the gate of its site keeps no pilots from it", at)
+
+
+def _gate_steps(gate: QueueGate) -> Iterator[QueueStep]:
+    """The free capacity, the breaker and the submission pools, as they are now."""
+    shut = [one for one in gate.limits if one.shut] or gate.limits
+    # Those of single identities are said in any case.
+    shut += [one for one in gate.limits if one.clamp is ClampName.CREDENTIAL and one not in shut]
+    limits = "; ".join(f"{one.clamp.value}: {one.text}" for one in shut)
+    room = "any number of pilots" if gate.room is None else counted(gate.room, "pilot")
+    text = f"free capacity for {room} now ({limits})"
+    yield QueueStep("room", gate.room != 0, text, gate.load.age_seconds)
+    orders = (
+        one.text for one in gate.limits if actors.opener_of(one.clamp, one.text, ()) == actors.BREAKER_ORDERED
+    )
+    order = next(orders, "")
+    text = f"its breaker is {order}" if order else _breaker(gate.breaker)
+    yield QueueStep("breaker", not order and gate.breaker.state != "open", text, 0.0)
+    free = sum(not one.full for one in gate.submission_pools)
+    names = [
+        f"{one.name} (handled by {one.handled_by})" if one.handled_by else one.name
+        for one in gate.submission_pools
+    ]
+    text = f"submission pools {', '.join(names) or 'none'}; {free} of {len(gate.submission_pools)} may take pilots now"
+    yield QueueStep("submission_pools", free > 0, text, 0.0)
+
+
+def _breaker(breaker: QueueBreaker) -> str:
+    """What became of the last pilots, and when the next one tries it."""
+    text = f"its breaker is {breaker.state.value}"
+    if breaker.state == "half-open":
+        text += ", and one pilot tries it now" if breaker.probing else ", and one pilot may try it"
+    elif breaker.retry_seconds is not None:
+        text += f", and one pilot tries it in {span(breaker.retry_seconds)}"
+    if not breaker.failures:
+        return text
+    return f"{text}; {unstarted(breaker)}"
 
 
 def _free_capacity(facts: QueueFacts) -> Iterator[QueueStep]:

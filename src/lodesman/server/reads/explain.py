@@ -19,7 +19,8 @@ from lodesman.decide.explain.closing import longest_minutes
 from lodesman.decide.explain.job import explain_job, explain_queue_for_job
 from lodesman.decide.explain.job_facts import JobFacts
 from lodesman.decide.explain.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
-from lodesman.decide.explain.queue import CONSIDERED, QueueFacts
+from lodesman.decide.explain.queue import CONSIDERED
+from lodesman.decide.explain.queue_facts import QueueFacts
 from lodesman.decide.explain.starts import JobsThere, Started
 from lodesman.decide.explain.survey import SENDABLE
 from lodesman.decide.explain.verdict import OF_LIMITS, span
