@@ -9,6 +9,7 @@ from typing import Final
 from lodesman.decide.director.hosts import ON_SHUT_HOST
 from lodesman.decide.explain.job_facts import JobFacts
 from lodesman.decide.explain.last_iteration import NOT_CONSIDERED, NOT_WANTED
+from lodesman.decide.explain.queue_facts import QueueFacts
 from lodesman.decide.explain.verdict import OF_LIMITS, STARTS_IN_TURN
 from lodesman.decide.masks.bits import bits
 from lodesman.decide.resources import LOCAL
@@ -245,10 +246,10 @@ def who_ends_parents(held: Mapping[HeldBy, Sequence[int]]) -> str:
     return "; and ".join(names) or _ENDS_OF_PARENTS
 
 
-# --- jobs ------------------------------------------------------------------------------------------------
+# --- jobs and CE queues ----------------------------------------------------------------------------------
 
 
-def who_changes(facts: JobFacts) -> str:
+def who_changes_job(facts: JobFacts) -> str:
     """Who can change that it waits, with its number where a command needs one."""
     found = _who(facts)
     return found if facts.job is None else found.replace("JOBS", str(facts.job))
@@ -314,3 +315,17 @@ def _who_shortens(minutes: int, opens: str) -> str:
     command = f"lode change JOBS CPUTime={minutes * 60}"
     asks = f"you, by asking for at most {minutes} min of CPUTime: {command}; or " if minutes else ""
     return f"{asks}{opens}; or the site administrator, by a WallTime with which new pilots end before"
+
+
+def who_changes_queue(facts: QueueFacts) -> str:
+    """Who can change that pilots are not sent to a queue."""
+    reason, backends = facts.reason, [] if facts.offer is None else [facts.offer.backend]
+    settings = settings_named([facts.unstarted], facts.snapshot.director.settings)
+    if facts.fails:
+        return facts.shut_host[1] or (NOT_REACHED if facts.unreached else who_mends(backends, settings))
+    if reason is QueueReason.NO_ROOM:
+        gates = [opener_of(name, text, backends) for name, text in facts.limits]
+        return who_opens(gates, facts.closings, settings, facts.shut_host[1])
+    if reason is QueueReason.LIMITED and dict(facts.kept)[reason] <= facts.never_start:
+        return NO_END_HELPS
+    return OF_QUEUES[reason]

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from msgspec.structs import replace
 
 from lodesman.decide.explain import verdict
-from lodesman.decide.explain.actors import who_changes
+from lodesman.decide.explain.actors import who_changes_job
 from lodesman.decide.explain.closing import closings_named, closings_step, closings_text, kept_slots_text
 from lodesman.decide.explain.job_facts import JobFacts
 from lodesman.decide.explain.last_iteration import not_sent_gate
@@ -67,7 +67,7 @@ def explain_job(facts: JobFacts) -> answers.JobExplained:
         verdict=verdict.verdict_of(reason),
         main_reason=reason,
         summary=verdict.with_fault(_summary(facts, reason), facts.server_fault),
-        who=who_changes(facts),
+        who=who_changes_job(facts),
         chain=list(_chain(facts, share)),
         queues=facts.exclusions.summary(),
         share=share,

@@ -44,17 +44,7 @@ _NEVER_SENT: Final = "No pilot will ever be sent there: {possible}"
 
 def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
     """The answer."""
-    reason, gate, who = facts.reason, facts.gate, actors.OF_QUEUES[facts.reason]
-    backends = [] if facts.offer is None else [facts.offer.backend]
-    named = actors.settings_named([facts.unstarted], facts.snapshot.director.settings)
-    if reason is QueueReason.NO_ROOM and not facts.fails:
-        names = [actors.opener_of(name, text, backends) for name, text in facts.limits]
-        who = actors.who_opens(names, facts.closings, named, facts.shut_host[1])
-    elif reason is QueueReason.LIMITED and dict(facts.kept)[reason] <= facts.never_start:
-        who = actors.NO_END_HELPS
-    elif facts.fails:
-        mends = actors.NOT_REACHED if facts.unreached else actors.who_mends(backends, named)
-        who = facts.shut_host[1] or mends
+    reason, gate = facts.reason, facts.gate
     at = facts.age(facts.snapshot.at) or 0.0
     return answers.QueueExplained(
         **facts.place._asdict(),
@@ -62,7 +52,7 @@ def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
         verdict=verdict.verdict_of(reason),
         main_reason=reason,
         summary=_summary(facts, reason),
-        who=who,
+        who=actors.who_changes_queue(facts),
         chain=list(_chain(facts)),
         settings=facts.settings,
         work=None if facts.survey is None else facts.survey.work,
