@@ -16,7 +16,7 @@ from lodesman.decide.director.orders import PoolState
 from lodesman.decide.resources import load_resources
 from lodesman.server.engines.backend import BatchLoad
 from lodesman.server.loops import direct, refresh
-from lodesman.server.reads import rehearsal
+from lodesman.server.reads import plan_resources
 from lodesman.server.reads.rehearsal import SEED
 from lodesman.wire.nodes import NodePath, QueueId
 from lodesman.wire.vocabulary import BreakerState
@@ -353,7 +353,7 @@ def is_bobs(row, *_args):
 
 
 JUDGED = {
-    "the queues that can run it": (rehearsal, "runnable", is_bobs, "task queue"),
+    "the queues that can run it": (plan_resources, "runnable", is_bobs, "task queue"),
     "whether it is held": (refresh, "_judgement", is_bobs, "task queue"),
     "its Requirements": (refresh._Evaluator, "mask", lambda *_: True, "SubmitPool"),
 }

@@ -9,7 +9,7 @@ from tests.contract.test_jobs_walk import parked
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import load_resources
 from lodesman.languages.gridengine.files import read_vocabulary
-from lodesman.server.reads.rehearsal import _pilots
+from lodesman.server.reads.plan_resources import _pilots
 from lodesman.server.store.journal import Change
 from lodesman.server.writer.pilots import hash_token, join_pilot, prepare_pilots
 from lodesman.server.writer.reoffer import Offers, set_offers

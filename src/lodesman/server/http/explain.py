@@ -33,13 +33,12 @@ from lodesman.server.http.wire import following, page
 from lodesman.server.loops.candidates import OwnQueue, own_queues
 from lodesman.server.loops.hosts import local_hosts
 from lodesman.server.loops.limit_use import LimitUse, limit_use, limits_at
-from lodesman.server.reads.director_plans import plan_director
 from lodesman.server.reads.explain import Explainer
 from lodesman.server.reads.jobs_behind import JobsBehind
-from lodesman.server.reads.plan_gates import plan_gates
 from lodesman.server.reads.plan_quotas import plan_quotas
+from lodesman.server.reads.plan_resources import plan_resources
 from lodesman.server.reads.plans import LiveState, plan_job, plan_shares
-from lodesman.server.reads.rehearsal import plan_resources
+from lodesman.server.reads.rehearsal import plan_director, plan_gates
 from lodesman.server.reads.site_gates import GateReader
 from lodesman.server.reads.sites import exact_node, find_node
 from lodesman.server.store.accounts import groups_by_user
