@@ -15,7 +15,7 @@ from tests.conftest import untraced
 
 from lodesman.decide.broker.ad import _WORD, LIFETIME_S, MOST_WORDS, read_site_ad
 from lodesman.languages.classad import write_ad
-from lodesman.server.reads.site_gates import GateReader
+from lodesman.server.reads.sites import GateReader
 from lodesman.server.store.journal import Change
 from lodesman.server.store.site_ads import KEPT_S, ad_versions, ads_of_the_day, forget_old_ads, live_matches
 from lodesman.server.writer.pilots import hash_token

@@ -39,8 +39,7 @@ from lodesman.server.reads.plan_quotas import plan_quotas
 from lodesman.server.reads.plan_resources import plan_resources
 from lodesman.server.reads.plans import LiveState, plan_job, plan_shares
 from lodesman.server.reads.rehearsal import plan_director, plan_gates
-from lodesman.server.reads.site_gates import GateReader
-from lodesman.server.reads.sites import exact_node, find_node
+from lodesman.server.reads.sites import GateReader, exact_node, find_node
 from lodesman.server.store.accounts import groups_by_user
 from lodesman.server.store.read.pilots import pilots_in_short
 from lodesman.server.store.read.why import pilot_facts, pilots_of_queue

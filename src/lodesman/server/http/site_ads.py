@@ -16,8 +16,7 @@ from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.wire import following, page
-from lodesman.server.reads.site_gates import GateReader, gate_in_full
-from lodesman.server.reads.sites import exact_node
+from lodesman.server.reads.sites import GateReader, exact_node, gate_in_full
 from lodesman.server.store.journal import Change
 from lodesman.server.store.site_ads import ad_rows
 from lodesman.server.writer.accounts import SITE, issue_site_token

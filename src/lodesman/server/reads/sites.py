@@ -1,30 +1,53 @@
-"""Sites, CEs and queues as configured: lists with their pilots, jobs and closings, and every value with its origin."""
+"""Sites, CEs and queues as configured, with their pilots, jobs and closings, every value with its origin, and the gates."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from itertools import pairwise
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
 from lodesman.base.errors import InvalidRequest, NotFound
 from lodesman.decide import resources
-from lodesman.decide.director.limits import Breaker, settle
+from lodesman.decide.broker.ad import SiteAd
+from lodesman.decide.broker.gate import SiteGate
+from lodesman.decide.director.budgets import gate_limit
+from lodesman.decide.director.limits import Breaker, Limit, settle
 from lodesman.decide.director.queues import QueueCaps
 from lodesman.decide.matching.policy import Policy
-from lodesman.decide.resources import Effective, NodePath, PlaceLimit, QueueId, ResourceConfig, ResourceTree
+from lodesman.decide.resources import (
+    Effective,
+    NodePath,
+    PlaceLimit,
+    QueueId,
+    ResourceConfig,
+    ResourceTree,
+)
 from lodesman.decide.resources.model import Value as Configured
+from lodesman.languages.classad.clauses import written
+from lodesman.server.loops.site_matching import GateOptions
 from lodesman.server.store import Reader
 from lodesman.server.store.director import breaker_orders, breakers
 from lodesman.server.store.read.pilots import pilots_by_queue, running_jobs_by_site
-from lodesman.server.store.site_ads import ad_versions
+from lodesman.server.store.site_ads import (
+    ad_rows,
+    ad_versions,
+    ads_of_the_day,
+    ended_matches,
+    live_matches,
+    newest_ad,
+)
+from lodesman.server.writer.site_ads import stored_ad
 from lodesman.wire import nodes
+from lodesman.wire.site_ads import GateInFull
 from lodesman.wire.vocabulary import BreakerState
 
 _MOST_CHOICES = 5
+_MOST_ROOM = 10_000
 _ACCESS = "vo"
 _UNITS = {"CPUTime": "s", "MaxRAM": "MB"}  # in which the program counts, whatever is declared
 
@@ -269,3 +292,48 @@ def _plain(value: Configured) -> nodes.Value:
 def _place(source: resources.FilePosition | None) -> tuple[str, str, int]:
     place = source or resources.FilePosition()
     return place.file, place.section, place.line
+
+
+# --- gates -----------------------------------------------------------------------------------------------
+
+
+class GateReader(Struct, frozen=True, kw_only=True):
+    """Reads gates of sites of this configuration."""
+
+    db: Reader
+    tree: ResourceTree
+    options: GateOptions
+
+    def gate_of(self, site: str, ad: SiteAd | None, now: float) -> SiteGate:
+        """The gate of a site with its ad, by the pilots that are stored."""
+        return self.options.gate(
+            site, ad, mode=resources.gate_modes(self.tree).get(site), live=live_matches(self.db, site).get(site, ()),
+            ended=partial(ended_matches, self.db), now=now,
+        )  # fmt: skip
+
+    def limit(self, site: str, now: float) -> Limit | None:
+        """What the gate of a site lets through now; None if that is all."""
+        with self.db:
+            return gate_limit(self.gate_of(site, stored_ad(self.db, site), now), _MOST_ROOM)
+
+
+def gate_in_full(reader: GateReader, site: str, now: float) -> GateInFull:
+    """The gate of a site as one moment has it."""
+    with (db := reader.db):
+        gate = reader.gate_of(site, stored_ad(db, site), now)
+        newest = newest_ad(db, site)
+        return GateInFull(
+            site=site,
+            mode=gate.mode,
+            at=now,
+            ad=next(iter(ad_rows(db, now, site)), None),
+            text=newest[1] if newest else "",
+            shut=gate.shut,
+            notice=gate.notice,
+            room=gate.room(_MOST_ROOM),
+            matched=gate.matched,
+            pilots=len(live_matches(db, site).get(site, ())),
+            values=written(gate.values().items()),
+            clauses=[one.row for one in gate.clauses()],
+            day=ads_of_the_day(db, site, now),
+        )
