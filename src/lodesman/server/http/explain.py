@@ -34,10 +34,9 @@ from lodesman.server.loops.candidates import OwnQueue, own_queues
 from lodesman.server.loops.hosts import local_hosts
 from lodesman.server.loops.limit_use import LimitUse, limit_use, limits_at
 from lodesman.server.reads.explain import Explainer
-from lodesman.server.reads.jobs_behind import JobsBehind
-from lodesman.server.reads.plan_quotas import plan_quotas
 from lodesman.server.reads.plan_resources import plan_resources
 from lodesman.server.reads.plans import LiveState, plan_job, plan_shares
+from lodesman.server.reads.quotas import JobsBehind, plan_quotas
 from lodesman.server.reads.rehearsal import plan_director, plan_gates
 from lodesman.server.reads.sites import GateReader, exact_node, find_node
 from lodesman.server.store.accounts import groups_by_user

@@ -77,6 +77,14 @@ class LiveState(Explainer):
         more = f" and {len(names) - 1} more" if names[1:] else ""
         return [f"{names[0]}{more} left out, as the director does: see lode status"] if names else []
 
+    def waiting(self) -> Iterator[tuple[TaskQueueKey, int, int]]:
+        """The task queues with waiting jobs: key, number of jobs, and the queues that can run them, as a mask."""
+        pools = evaluate(self.policy, list(stored_pools(self.db)))
+        for number, (_, key, jobs) in enumerate(self.keeper.snapshot.waiting):
+            if number % _OFTEN == 0:
+                self.tick()
+            yield key, jobs, self.policy.vo_config(key.vo).possible_queues(key, pools.get(key.submit_pool, 0))
+
 
 # --- jobs ------------------------------------------------------------------------------------------------
 
@@ -278,11 +286,7 @@ def _starts_an_hour(state: LiveState) -> tuple[dict[str, float], dict[str, float
 
 def _masks(state: LiveState) -> dict[tuple[str, str], int]:
     """The queues that can run some waiting job of each (VO, group)."""
-    pools = evaluate(state.policy, list(stored_pools(state.db)))
     found: dict[tuple[str, str], int] = {}
-    for number, (_, key, _) in enumerate(state.keeper.snapshot.waiting):
-        if number % _OFTEN == 0:
-            state.tick()
-        eligible = state.policy.vo_config(key.vo).possible_queues(key, pools.get(key.submit_pool, 0))
-        found[key.vo, key.group] = found.get((key.vo, key.group), 0) | eligible
+    for key, _, queues in state.waiting():
+        found[key.vo, key.group] = found.get((key.vo, key.group), 0) | queues
     return found
