@@ -9,7 +9,7 @@ from typing import Any
 
 from lodesman.decide.matching.submit_pool import canonical_requirements, submit_pool_id
 from lodesman.decide.resources import TypeTable, compile_requirements
-from lodesman.server.store.read.submit_pools import PoolRow
+from lodesman.server.store.submit_pools import PoolRow
 
 VO = "bench"
 SITES = 1_000

@@ -26,7 +26,7 @@ from lodesman.decide.matching.submit_pool import canonical_requirements, submit_
 from lodesman.decide.resources import compile_requirements, load_resources
 from lodesman.server.loops.refresh import evaluate
 from lodesman.server.store.journal import Change
-from lodesman.server.store.read.submit_pools import PoolRow
+from lodesman.server.store.submit_pools import PoolRow
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.writer.accounts import add_account, issue_token
 from lodesman.server.writer.live import Live

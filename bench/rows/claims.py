@@ -19,7 +19,7 @@ from bench.stats import percentile
 from bench.stores import database
 from bench.world import GRID, WISHES, Workload
 
-from lodesman.server.store.read.task_queues import held_queues, queues_with_jobs
+from lodesman.server.store.task_queues import held_queues, queues_with_jobs
 from lodesman.server.writer.pool_map import PoolMap
 from lodesman.server.writer.sessions import UNLIMITED, FreeResources, load_sessions
 

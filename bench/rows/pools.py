@@ -24,7 +24,7 @@ from lodesman.decide.resources.expression import expression_of
 from lodesman.server.loops.refresh import PoolKeeper, evaluate
 from lodesman.server.store import SqliteDatabase
 from lodesman.server.store.journal import Change, Journal
-from lodesman.server.store.read.submit_pools import PoolRow
+from lodesman.server.store.submit_pools import PoolRow
 from lodesman.server.writer.live import Live
 from lodesman.server.writer.submit_pools import number_queues, refresh_pools
 from lodesman.wire import inner_calls

@@ -18,7 +18,7 @@ from lodesman.languages.classad import parse_ad
 from lodesman.server.http import users
 from lodesman.server.loops.refresh import placement_clauses
 from lodesman.server.loops.site_matching import KnownWishes, SiteMatcher
-from lodesman.server.store.read.submit_pools import stored_pools
+from lodesman.server.store.submit_pools import stored_pools
 
 GPU = 'Memory >= 1000 && member("root", Software)'
 JDL = r'[ Executable = "/bin/true"; CPUTime = 500; Requirements = [ Constraint = "%s"; %s ]; ]'

@@ -12,7 +12,7 @@ from lodesman.base.errors import InvalidConfig
 from lodesman.decide.resources import load_resources
 from lodesman.server.loops.refresh import PoolKeeper
 from lodesman.server.store.journal import Change
-from lodesman.server.store.read.submit_pools import stored_pools
+from lodesman.server.store.submit_pools import stored_pools
 from lodesman.server.writer.reoffer import Offers, set_offers
 from lodesman.server.writer.submit_pools import PoolIds
 from lodesman.wire.server import ConfigurationState

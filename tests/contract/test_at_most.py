@@ -11,7 +11,7 @@ from tests.contract.test_bookings import fails
 from lodesman.languages.jobs.order import ParentRange
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read.pilots import live_attempts, taken_jobs
-from lodesman.server.store.read.task_queues import keys_by_id
+from lodesman.server.store.task_queues import keys_by_id
 from lodesman.server.writer.bound import bind
 from lodesman.server.writer.order import WaitsFor
 from lodesman.server.writer.quotas import QuotaRules, check_limits

@@ -21,7 +21,7 @@ from lodesman.server.store.audit import entries
 from lodesman.server.store.journal import Change
 from lodesman.server.store.quotas import quota_sets
 from lodesman.server.store.read.pilots import live_attempts
-from lodesman.server.store.read.task_queues import keys_by_id
+from lodesman.server.store.task_queues import keys_by_id
 from lodesman.server.store.write.attempts import Claimed
 from lodesman.server.writer import bookings, sessions
 from lodesman.server.writer.quotas import (

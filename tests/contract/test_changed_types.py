@@ -12,7 +12,7 @@ from lodesman.decide.matching.submit_pool import spelled_requirements, submit_po
 from lodesman.decide.resources import compile_requirements, load_resources
 from lodesman.server.loops.snapshot import KnownQueues
 from lodesman.server.store.journal import Change
-from lodesman.server.store.read.submit_pools import PoolRow, stored_pools
+from lodesman.server.store.submit_pools import PoolRow, stored_pools
 from lodesman.server.writer.pilots import hash_token, prepare_pilots
 from lodesman.server.writer.pool_map import PoolMap
 from lodesman.server.writer.submit import NewPool

@@ -12,9 +12,9 @@ from lodesman.server.store.read.job_lists import JobQuery, list_jobs
 from lodesman.server.store.read.jobs import attempts_of_job
 from lodesman.server.store.read.pilots import list_pilots
 from lodesman.server.store.read.submissions import Sight
-from lodesman.server.store.read.task_queues import list_task_queues
 from lodesman.server.store.read.usage import count_jobs
 from lodesman.server.store.read.why import waiting_by_reason
+from lodesman.server.store.task_queues import list_task_queues
 from lodesman.server.writer.submit import PreparedCohort, PreparedSubmission, Submit
 
 EVERY_ID = range(1, 200)

@@ -10,7 +10,7 @@ from lodesman.base.errors import Conflict, InvalidRequest, NotFound, Unauthorize
 from lodesman.decide.matching import GroupShare
 from lodesman.server.store.accounts import principal_of
 from lodesman.server.store.journal import Change
-from lodesman.server.store.read.task_queues import queues_with_jobs
+from lodesman.server.store.task_queues import queues_with_jobs
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.writer.claim import unpark
 from lodesman.server.writer.pilots import hash_token, join_pilot

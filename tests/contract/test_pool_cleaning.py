@@ -6,7 +6,7 @@ from lodesman.decide.matching.policy import Policy
 from lodesman.decide.matching.submit_pool import spelled_requirements, submit_pool_id
 from lodesman.decide.resources import compile_requirements, load_resources
 from lodesman.server.store.journal import Change
-from lodesman.server.store.read.submit_pools import list_pools, pass_requests, stored_pools
+from lodesman.server.store.submit_pools import list_pools, pass_requests, stored_pools
 from lodesman.server.writer.submit import NewPool
 from lodesman.server.writer.submit_pools import clean_pools
 from lodesman.wire.service import Cleaning

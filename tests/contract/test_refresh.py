@@ -13,7 +13,7 @@ from lodesman.decide.matching.submit_pool import spelled_requirements, submit_po
 from lodesman.decide.resources import compile_requirements, load_resources
 from lodesman.server.loops.refresh import _CONFLICT_SECONDS
 from lodesman.server.store.journal import Change
-from lodesman.server.store.read.submit_pools import bits_of_queues
+from lodesman.server.store.submit_pools import bits_of_queues
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.writer.pool_map import KnownPools, PoolMap
 from lodesman.server.writer.submit import NewPool

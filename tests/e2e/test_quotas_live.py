@@ -27,7 +27,7 @@ from lodesman.languages.quota.evaluation import QuotaHit, evaluate
 from lodesman.languages.quota.matching import QuotaJob, QuotaPlace
 from lodesman.languages.quota.reading import read_quota_sets
 from lodesman.languages.quota.rules import QuotaSet
-from lodesman.server.store.read.task_queues import keys_by_id
+from lodesman.server.store.task_queues import keys_by_id
 
 SECONDS = float(os.environ.get("LODESMAN_LIMIT_SECONDS", "0"))
 # Before each kill.

@@ -292,7 +292,7 @@ FIXED_IN_TMP = {
     "src/lodesman/server/engines/isolation.py": "hidden from pilots",
     "src/lodesman/server/engines/job_script.py": "with random letters",
     "src/lodesman/pilot/enclosure.py": "with random letters",
-    "src/lodesman/server/store/postgresql_places.py": "where PostgreSQL listens, which says who it is",
+    "src/lodesman/server/store/postgresql_connection.py": "where PostgreSQL listens, which says who it is",
     "src/lodesman/server/jsv/lib/util/resources/jsv/JSV.pm": "with random letters",
     "src/lodesman/server/jsv/lib/util/resources/jsv/JSV.py": "with random letters",
     "src/lodesman/server/jsv/lib/util/resources/jsv/jsv_include.sh": "with random letters",

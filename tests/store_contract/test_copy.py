@@ -11,9 +11,9 @@ from tests.kits.old_database import restore
 
 from lodesman.base.errors import Conflict, Unavailable
 from lodesman.server.store import SqliteDatabase, copy, incarnation
+from lodesman.server.store.copy import tables
 from lodesman.server.store.database import ConnectionLost
 from lodesman.server.store.migrate import load_schema, load_scripts, migrate
-from lodesman.server.store.schema import tables
 
 TEXTS = ("plain", 'quo"te', "back\\slash, {brace}", "NULL", "é\n\t\u2028", "", "\\u0000", "x" * 3_000)
 NUMBERS = (0, 1, -1, 2**62, -(2**53) - 1)

@@ -8,7 +8,7 @@ from tests.contract.conftest import House
 from tests.kits.old_database import restore
 
 from lodesman.base.errors import Unavailable
-from lodesman.server.store import schema
+from lodesman.server.store import copy
 from lodesman.server.store.migrate import Script, load_schema, load_scripts, migrate, missing
 from lodesman.server.store.spelling import spelled_schema
 
@@ -107,9 +107,7 @@ def test_a_schema_that_fails_leaves_nothing_behind(empty, monkeypatch):
 
 def rows(db):
     """All rows of each table, in the columns that a database of before has."""
-    columns = {
-        table.name: [name for name in table.columns if name != "job_group"] for table in schema.tables()
-    }
+    columns = {table.name: [name for name in table.columns if name != "job_group"] for table in copy.tables()}
     return {
         table: sorted(map(repr, db.execute(f"SELECT {', '.join(names)} FROM {table}")))
         for table, names in columns.items()

@@ -11,14 +11,12 @@ from msgspec import structs
 from lodesman.base.errors import NotFound
 from lodesman.decide.director.limits import Breaker
 from lodesman.decide.matching import TaskQueueKey
-from lodesman.server.store import accounts, director, sandboxes
-from lodesman.server.store.read import job_lists, submit_pools, task_queues, upkeep, usage, why
+from lodesman.server.store import accounts, director, sandboxes, submit_pools, task_queues
+from lodesman.server.store.read import job_lists, upkeep, usage, why
 from lodesman.server.store.read import jobs as read_jobs
 from lodesman.server.store.read import pilots as read_pilots
 from lodesman.server.store.statement import ANY
 from lodesman.server.store.write import attempts, cohorts, jobs, pilots
-from lodesman.server.store.write import submit_pools as write_pools
-from lodesman.server.store.write import task_queues as write_queues
 from lodesman.server.store.write import upkeep as write_upkeep
 from lodesman.server.store.write.attempts import AttemptReport, ClaimFacts
 from lodesman.server.store.write.jobs import NewSubmission, WaitingJob
@@ -45,7 +43,7 @@ def test_breakers(store):
 
 def add_queue(store, key=KEY, requirements=""):
     number = store.ids.task_queue()
-    store.do(write_queues.insert_queue, number, key, requirements)
+    store.do(task_queues.insert_queue, number, key, requirements)
     return number
 
 
@@ -68,7 +66,7 @@ def add_jobs(store, tq_id, count=1, *, rows=True):
                 tx, store.ids, range(count), submission=number, tq_id=tq_id, base=base, template=template
             )
         waiting = task_queues.waiting_by_queue(tx.reader()).get(tq_id, 0)
-        write_queues.set_waiting(tx, tq_id, waiting + count, as_of=store.claims.last_attempt)
+        task_queues.set_waiting(tx, tq_id, waiting + count, as_of=store.claims.last_attempt)
         return base
 
     return store.do(change)
@@ -189,12 +187,12 @@ def test_task_queues(store):
     queue = add_queue(store)
     add_jobs(store, queue, 3)
     assert [row.waiting for row in task_queues.list_task_queues(store.db, limit=9)] == [3]
-    store.do(write_queues.store_reasons, {queue: Judged(MainReason.PILOTS_BUSY, "none")}, 1.0)
+    store.do(task_queues.store_reasons, {queue: Judged(MainReason.PILOTS_BUSY, "none")}, 1.0)
     assert why.stored_reasons(store.db) == {queue: Judged(MainReason.PILOTS_BUSY, "none")}
-    store.do(write_queues.hold_queue, store.ids.event(), queue, "no such tag")
+    store.do(task_queues.hold_queue, store.ids.event(), queue, "no such tag")
     assert task_queues.held_queues(store.db) == {queue: "no such tag"}
     assert read_jobs.job_by_id(store.db, 1).held_by == "impossible"
-    store.do(write_queues.release_queue, store.ids.event(), queue, "there again")
+    store.do(task_queues.release_queue, store.ids.event(), queue, "there again")
     assert [event.event for event in read_jobs.events_of_job(store.db, read_jobs.job_by_id(store.db, 1))] == [
         "Waiting", "Held", "Waiting",
     ]  # fmt: skip
@@ -205,18 +203,18 @@ def test_task_queues(store):
 
 def test_submit_pools(store):
     asked = submit_pools.pass_requests(store.db).asked
-    store.do(write_pools.insert_bits, {PLACE: 0, OTHER: 1})
-    store.do(write_pools.store_pool, "req1:a", "lab", "{}", mask=0b1, is_evaluated=True)
-    store.do(write_pools.ask_for_pass)
+    store.do(submit_pools.insert_bits, {PLACE: 0, OTHER: 1})
+    store.do(submit_pools.store_pool, "req1:a", "lab", "{}", mask=0b1, is_evaluated=True)
+    store.do(submit_pools.ask_for_pass)
     assert submit_pools.pass_requests(store.db).asked == asked + 1
     assert submit_pools.masks_of_pools(store.db) == {"req1:a": 1}
     assert submit_pools.bits_of_queues(store.db) == {PLACE: 0, OTHER: 1}
-    store.do(write_pools.delete_bits, [1])
+    store.do(submit_pools.delete_bits, [1])
     assert submit_pools.bits_of_queues(store.db) == {PLACE: 0}
     assert why.queues_of_pool(store.db, "req1:a") == {PLACE}
     assert [pool.id for pool in submit_pools.list_pools(store.db, "lab").pools] == ["req1:a"]
-    assert store.do(write_pools.clean_pools, Cleaning(mark=["req1:a"])) == []
-    gone = store.do(write_pools.clean_pools, Cleaning(remove=["req1:a"], unused_before=2_000.0))
+    assert store.do(submit_pools.clean_pools, Cleaning(mark=["req1:a"])) == []
+    gone = store.do(submit_pools.clean_pools, Cleaning(remove=["req1:a"], unused_before=2_000.0))
     assert gone == ["req1:a"]
 
 
@@ -241,7 +239,7 @@ def test_what_is_old_is_found_and_deleted(store):
     queue = add_queue(store)
     job_id = add_jobs(store, queue)
     store.do(lambda tx: jobs.move(tx, store.ids, jobs.need_row(tx, job_id), JobState.KILLED))
-    store.do(write_queues.set_waiting, queue, 0, as_of=0)
+    store.do(task_queues.set_waiting, queue, 0, as_of=0)
     (span,) = upkeep.old_submissions(store.db, 2_000.0, 10)
     assert list(upkeep.old_jobs(store.db, span, 2_000.0, 10)) == [[(job_id, 0)]]
     found = store.do(write_upkeep.old_jobs, [job_id], 2_000.0)

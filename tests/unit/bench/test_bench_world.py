@@ -17,7 +17,7 @@ from bench.world import GRID, WISHES, Size
 from lodesman.decide.matching import ResourceRequest, TaskQueueKey
 from lodesman.decide.resources import load_resources
 from lodesman.languages.jobs import read_description, read_job
-from lodesman.server.store.read.task_queues import queues_with_jobs
+from lodesman.server.store.task_queues import queues_with_jobs
 from lodesman.server.writer.pool_map import PoolMap
 from lodesman.server.writer.sessions import UNLIMITED, FreeResources, load_sessions
 

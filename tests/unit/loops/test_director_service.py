@@ -27,7 +27,7 @@ from lodesman.server.loops.direct import _EMPTY_SECONDS, Director
 from lodesman.server.loops.snapshot import KnownQueues
 from lodesman.server.store.director import breakers, put_breakers
 from lodesman.server.store.journal import Change
-from lodesman.server.store.read.task_queues import queues_with_jobs
+from lodesman.server.store.task_queues import queues_with_jobs
 from lodesman.server.writer.pilots import (
     drain_pilots,
     end_pilot,

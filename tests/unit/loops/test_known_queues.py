@@ -9,7 +9,7 @@ import pytest
 from lodesman.decide.matching import ResourceRequest
 from lodesman.decide.matching.criteria import explain
 from lodesman.server.loops.snapshot import KnownQueues
-from lodesman.server.store.read.task_queues import queues_with_jobs
+from lodesman.server.store.task_queues import queues_with_jobs
 from lodesman.server.writer.submit import PreparedCohort, PreparedSubmission, Submit
 
 SITES = ("A", "B", "C")

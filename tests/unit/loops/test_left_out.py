@@ -25,8 +25,8 @@ from lodesman.server.loops.left_out import (
 from lodesman.server.loops.reasons import MainReasons
 from lodesman.server.loops.refresh import PoolKeeper
 from lodesman.server.loops.snapshot import KnownQueues, SnapshotKeeper
-from lodesman.server.store.read.task_queues import JudgedQueue
 from lodesman.server.store.shelf import Shelf
+from lodesman.server.store.task_queues import JudgedQueue
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Nothing
 from lodesman.wire.service import Limited, PassDone, Purged, Repaired, Suspects

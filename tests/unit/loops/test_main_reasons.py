@@ -21,7 +21,7 @@ from lodesman.server.store.read.job_lists import JobQuery, list_jobs
 from lodesman.server.store.read.jobs import job_by_id
 from lodesman.server.store.read.why import waiting_by_reason
 from lodesman.server.store.statement import ANY
-from lodesman.server.store.write.task_queues import store_reasons
+from lodesman.server.store.task_queues import store_reasons
 from lodesman.server.writer.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.wire.nodes import QueueId
 from lodesman.wire.service import Judged

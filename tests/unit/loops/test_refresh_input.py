@@ -15,8 +15,8 @@ from lodesman.decide.resources import compile_requirements, load_resources
 from lodesman.decide.submission import JobDraft, optimize
 from lodesman.languages.jobs import JobSpec
 from lodesman.server.loops.refresh import RefreshInput, difference, evaluate, judge, read_refresh_input
-from lodesman.server.store.read.submit_pools import PassRequests, PassRow, PoolRow
-from lodesman.server.store.read.task_queues import JudgedQueue
+from lodesman.server.store.submit_pools import PassRequests, PassRow, PoolRow
+from lodesman.server.store.task_queues import JudgedQueue
 from lodesman.server.writer.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 
 SHORT, LONG = ("North", "cn", "short"), ("South", "cs", "long")

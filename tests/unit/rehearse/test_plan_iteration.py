@@ -16,7 +16,7 @@ from lodesman.decide.resources import load_resources
 from lodesman.server.loops.left_out import StepPass
 from lodesman.server.loops.refresh import RefreshInput
 from lodesman.server.reads.plan_resources import Configured, RecordedLoads
-from lodesman.server.store.read.submit_pools import PassRequests, PassRow, PoolRow
+from lodesman.server.store.submit_pools import PassRequests, PassRow, PoolRow
 from lodesman.wire.nodes import QueueId
 from lodesman.wire.plans import Cut
 

@@ -13,7 +13,7 @@ from tests.unit.writer.conftest import Pools
 
 from lodesman.decide.masks.bits import numbered
 from lodesman.server.store import SqliteDatabase
-from lodesman.server.store.read.submit_pools import pass_requests
+from lodesman.server.store.submit_pools import pass_requests
 from lodesman.server.writer.pool_map import _FEW_NEW, KnownPools, PoolMap
 
 NAMES = "uvwxyz"

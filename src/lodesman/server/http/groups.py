@@ -12,8 +12,7 @@ from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.quotas import use_policy
 from lodesman.server.http.read_side import ReadSide
-from lodesman.server.store.accounts import list_users
-from lodesman.server.store.groups import group_changes
+from lodesman.server.store.accounts import group_changes, list_users
 from lodesman.server.store.journal import Change
 from lodesman.server.writer.accounts import check_membership
 from lodesman.server.writer.groups import (

@@ -23,9 +23,9 @@ from lodesman.server.store import Reader
 from lodesman.server.store.read.described import ANYTHING, check_name, described_as
 from lodesman.server.store.read.job_lists import JobQuery, list_jobs
 from lodesman.server.store.read.submissions import Sight
-from lodesman.server.store.read.task_queues import with_groups_and_classes
 from lodesman.server.store.read.usage import count_jobs
 from lodesman.server.store.readers import shared_with
+from lodesman.server.store.task_queues import with_groups_and_classes
 from lodesman.wire import calls, jobs
 from lodesman.wire.accounts import Principal
 from lodesman.wire.call import Nothing

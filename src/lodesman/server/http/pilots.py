@@ -21,7 +21,7 @@ from lodesman.server.http.fairness import origin_of
 from lodesman.server.http.hosts import node_failed, probe_ended, probe_of, probe_runs
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read.pilots import attempts_of_pilot, pilot_by_id, pilot_of_join_token
-from lodesman.server.store.read.submit_pools import pools_of_vo
+from lodesman.server.store.submit_pools import pools_of_vo
 from lodesman.server.store.write.attempts import AttemptReport
 from lodesman.server.writer.accounts import JOINING
 from lodesman.server.writer.ahead import has_much_ahead, others_wait

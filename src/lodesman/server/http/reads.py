@@ -54,10 +54,10 @@ from lodesman.server.store.audit import entries
 from lodesman.server.store.director import last_iteration
 from lodesman.server.store.read.jobs import attempts_of_job, events_of_job
 from lodesman.server.store.read.pilots import jobs_of_pilots, list_pilots
-from lodesman.server.store.read.submit_pools import list_pools, pool_by_prefix
-from lodesman.server.store.read.task_queues import list_task_queues, with_groups_and_classes
 from lodesman.server.store.read.why import node_of_pilot, pilot_facts, waiting_by_reason
 from lodesman.server.store.sandboxes import used_by
+from lodesman.server.store.submit_pools import list_pools, pool_by_prefix
+from lodesman.server.store.task_queues import list_task_queues, with_groups_and_classes
 from lodesman.server.writer.job_classes import unknown_classes
 from lodesman.wire import accounts, calls, hosts, inner_calls, jobs, nodes, pilots, server, task_queues
 from lodesman.wire import requests as asks

@@ -25,8 +25,8 @@ from lodesman.server.store.journal import Change, Command
 from lodesman.server.store.read.pilots import pilot_by_id, unreached_pilots
 from lodesman.server.store.sandboxes import tidy_inputs
 from lodesman.server.store.site_ads import forget_old_ads
+from lodesman.server.store.task_queues import store_reasons
 from lodesman.server.store.write.pilots import set_seen_there
-from lodesman.server.store.write.task_queues import store_reasons
 from lodesman.server.writer.accounts import delete_expired_tokens
 from lodesman.server.writer.bound import unbind
 from lodesman.server.writer.claim import examine_pilot

@@ -26,7 +26,7 @@ from lodesman.server.store import Reader
 from lodesman.server.store.accounts import groups_by_user
 from lodesman.server.store.quotas import quota_sets
 from lodesman.server.store.read.pilots import live_attempts
-from lodesman.server.store.read.task_queues import keys_by_id
+from lodesman.server.store.task_queues import keys_by_id
 from lodesman.server.writer.pool_map import PoolQueues
 from lodesman.server.writer.quotas import MOST_NAMED, limit_rules, sets_stored, shown, vocabulary_of
 from lodesman.server.writer.sessions import HostLoads

@@ -31,7 +31,7 @@ from lodesman.server.store.read.pilots import (
     pilots_in_short,
     running_attempts,
 )
-from lodesman.server.store.read.task_queues import keys_by_id
+from lodesman.server.store.task_queues import keys_by_id
 from lodesman.server.writer.claim import reckon
 from lodesman.server.writer.sessions import FreeResources, PilotSession, presented_by, takes_jobs
 from lodesman.wire.nodes import QueueId

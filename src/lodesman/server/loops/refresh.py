@@ -33,8 +33,8 @@ from lodesman.languages.jobclass.classes import NO_CLASSES, UsableClass, every_c
 from lodesman.server.loops import portions
 from lodesman.server.loops.left_out import Item, LeftOut, StepPass, task_queue
 from lodesman.server.store import Reader
-from lodesman.server.store.read import submit_pools as read
-from lodesman.server.store.read.task_queues import JudgedQueue, queues_to_judge
+from lodesman.server.store import submit_pools as read
+from lodesman.server.store.task_queues import JudgedQueue, queues_to_judge
 from lodesman.server.writer.job_classes import usable_by
 from lodesman.server.writer.submit_pools import CONFIG, PoolIds
 from lodesman.wire import inner_calls

@@ -25,7 +25,7 @@ from lodesman.server.loops.left_out import Item, LeftOut, StepPass
 from lodesman.server.loops.refresh import Handling, placement_clauses
 from lodesman.server.store import Reader
 from lodesman.server.store.read.pilots import LivePilot
-from lodesman.server.store.read.submit_pools import PoolRow, pass_requests, stored_pools
+from lodesman.server.store.submit_pools import PoolRow, pass_requests, stored_pools
 from lodesman.wire.vocabulary import GateMode
 
 _rank = lru_cache(maxsize=1_024)(parse_expression)

@@ -35,8 +35,8 @@ from lodesman.server.store import Reader
 from lodesman.server.store.director import iteration_after, iteration_at
 from lodesman.server.store.hosts import records
 from lodesman.server.store.read.pilots import taken_jobs
-from lodesman.server.store.read.submit_pools import pass_requests
-from lodesman.server.store.read.task_queues import keys_by_id, keys_version, waiting_by_queue
+from lodesman.server.store.submit_pools import pass_requests
+from lodesman.server.store.task_queues import keys_by_id, keys_version, waiting_by_queue
 from lodesman.server.writer.pool_map import KnownPools, PoolMap, PoolQueues
 from lodesman.server.writer.site_ads import KnownAds
 from lodesman.server.writer.site_mask import KnownMask

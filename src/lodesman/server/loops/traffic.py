@@ -17,8 +17,8 @@ from lodesman.decide.resources import LOCAL
 from lodesman.server.loops.left_out import Item, StepPass
 from lodesman.server.store import UNREADABLE, Reader
 from lodesman.server.store.read.pilots import LivePilot, RunningAttempt
-from lodesman.server.store.read.task_queues import keys_by_id
 from lodesman.server.store.read.why import ended_attempts, last_attempt_before, starts_after
+from lodesman.server.store.task_queues import keys_by_id
 from lodesman.wire.nodes import QueueId
 
 _HOUR: Final = 3_600.0

@@ -13,10 +13,10 @@ from lodesman.decide.matching.correction import arenas
 from lodesman.decide.matching.policy import Policy
 from lodesman.server.loops.snapshot import SnapshotKeeper
 from lodesman.server.store import Reader
-from lodesman.server.store.read.task_queues import keys_by_id
 from lodesman.server.store.read.upkeep import last_of_portion
 from lodesman.server.store.read.usage import used_by_older, used_by_queue
 from lodesman.server.store.read.why import last_attempt_before
+from lodesman.server.store.task_queues import keys_by_id
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Post
 from lodesman.wire.shares import KnownUsage, ShareSection, SliceUsage, TimeSlice, UsageFound

@@ -57,9 +57,9 @@ from lodesman.server.reads.pilot_files import UnstartedPilots
 from lodesman.server.store.accounts import count_accounts
 from lodesman.server.store.incarnation import mark_of
 from lodesman.server.store.read.pilots import backends_of_pilots
-from lodesman.server.store.read.submit_pools import bits_of_queues
 from lodesman.server.store.shelf import Shelf
 from lodesman.server.store.site_ads import ended_matches, live_matches
+from lodesman.server.store.submit_pools import bits_of_queues
 from lodesman.server.writer.groups import know_shares
 from lodesman.server.writer.job_classes import load_classes
 from lodesman.server.writer.site_ads import KnownAds

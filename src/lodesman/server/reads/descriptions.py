@@ -28,8 +28,8 @@ from lodesman.server.store.read.jobs import (
     resolution_of,
     stored_members,
 )
-from lodesman.server.store.read.submit_pools import sites_of_pool
-from lodesman.server.store.read.task_queues import key_and_requirements
+from lodesman.server.store.submit_pools import sites_of_pool
+from lodesman.server.store.task_queues import key_and_requirements
 from lodesman.server.writer.templates import record_of_spec, stored_job, usual_values
 from lodesman.wire.jobs import Job, JobDescription, Resolution
 

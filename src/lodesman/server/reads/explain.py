@@ -51,7 +51,7 @@ from lodesman.server.store.read import why as read
 from lodesman.server.store.read.job_lists import JobQuery, list_jobs
 from lodesman.server.store.read.jobs import job_by_id
 from lodesman.server.store.read.pilots import pilots_by_id, taken_jobs
-from lodesman.server.store.read.task_queues import key_and_requirements
+from lodesman.server.store.task_queues import key_and_requirements
 from lodesman.server.writer.job_classes import usable_by
 from lodesman.server.writer.pool_map import PoolQueues
 from lodesman.server.writer.sessions import PilotSession

@@ -30,9 +30,9 @@ from lodesman.server.loops.direct import Director
 from lodesman.server.loops.left_out import NOTHING, Item
 from lodesman.server.loops.refresh import evaluate
 from lodesman.server.reads.explain import Explainer
-from lodesman.server.store.read.submit_pools import stored_pools
-from lodesman.server.store.read.task_queues import queue_with_key
 from lodesman.server.store.read.why import position, starts_by_vo
+from lodesman.server.store.submit_pools import stored_pools
+from lodesman.server.store.task_queues import queue_with_key
 from lodesman.server.writer.prepare import prepare
 from lodesman.server.writer.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.wire import plans as answers

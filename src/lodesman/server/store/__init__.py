@@ -1,4 +1,4 @@
-"""The database: schema, migrations, the journal with group commit, and all SQL (`read`, `write`, by noun)."""
+"""The database: schema, migrations, the journal with group commit, and all SQL, by noun."""
 
 from lodesman.server.store.address import database_at
 from lodesman.server.store.database import (

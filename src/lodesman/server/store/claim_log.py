@@ -13,8 +13,8 @@ from functools import partial
 from lodesman.server.store import Reader, Writer
 from lodesman.server.store.dialect import greatest
 from lodesman.server.store.statement import AT_MOST_ONE, Statement
+from lodesman.server.store.task_queues import set_waiting
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.store.write.task_queues import set_waiting
 
 # A cohort that was purged is not there.
 _SET_CURSOR = Statement(

@@ -14,8 +14,8 @@ from lodesman.decide.director.limits import Breaker
 from lodesman.decide.director.record import of_queues
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.server.store import UNREADABLE, Reader
-from lodesman.server.store.read.task_queues import queues_of_vo
 from lodesman.server.store.statement import ANY, AT_MOST_ONE, ONE, Statement
+from lodesman.server.store.task_queues import queues_of_vo
 from lodesman.server.store.transaction import Transaction
 from lodesman.wire.nodes import BreakerOrder, Closing, NodePath, QueueId
 from lodesman.wire.service import StoredBreaker

@@ -14,10 +14,10 @@ from typing import Any
 
 from lodesman.server.store.claim_log import ClaimLog
 from lodesman.server.store.statement import Statement
+from lodesman.server.store.task_queues import set_row_cursor
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write.attempts import CLAIM_STATEMENTS
 from lodesman.server.store.write.jobs import WaitingJob
-from lodesman.server.store.write.task_queues import set_row_cursor
 
 _ROW_CHUNK = 128
 _RUN_CHUNK = 16

@@ -20,11 +20,17 @@ from psycopg.pq import TransactionStatus
 from lodesman.base.errors import Conflict, Unavailable
 from lodesman.server.store.database import CommitInDoubt, ConnectionLost, DatabaseGone, Reader, Writer
 from lodesman.server.store.migrate import known_migrations, migrate
-from lodesman.server.store.postgresql_connection import Connection, connect
+from lodesman.server.store.postgresql_connection import (
+    NO_NUL,
+    Connection,
+    array,
+    connect,
+    place,
+    ways_in,
+    without_passwords,
+)
 from lodesman.server.store.postgresql_faults import refusal_of, refused_start
 from lodesman.server.store.postgresql_lock import become_writer, openness
-from lodesman.server.store.postgresql_places import place, ways_in, without_passwords
-from lodesman.server.store.postgresql_values import NO_NUL, array
 from lodesman.server.store.spelling import set_statement, spelled, spelled_schema
 from lodesman.server.store.statement import Group, Row
 

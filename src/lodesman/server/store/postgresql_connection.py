@@ -1,18 +1,22 @@
-"""One connection to PostgreSQL: its settings, and how long it waits for an answer (ADR 0041)."""
+"""One connection to PostgreSQL: its settings, its patience, its values, and where its url leads (ADR 0041)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import psycopg
-from psycopg import RawCursor
+from psycopg import RawCursor, adapters
+from psycopg.adapt import AdaptersMap, Buffer, Dumper, Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-
-from lodesman.server.store.postgresql_values import ADAPTERS
+from psycopg.pq import Conninfo
+from psycopg.types.numeric import Int8Dumper
 
 # What it warns of is said here, in words.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
@@ -108,3 +112,131 @@ def connect(url: str, *, is_reading: bool) -> Connection:
     )
     connection.prepared_max = None
     return connection
+
+
+# --- values, as SQLite takes and gives them ----------------------------------------------------------
+
+# PostgreSQL keeps no such character in a text.
+_NUL: Final = "\0"
+NO_NUL: Final = "\N{REPLACEMENT CHARACTER}"
+
+
+class _Integer(Int8Dumper):
+    """A number of any width."""
+
+    oid = 0
+
+
+class _Float(Dumper):
+    """Not a number is NULL."""
+
+    def dump(self, obj: float) -> bytes | None:
+        return None if math.isnan(obj) else repr(obj).encode()
+
+
+class _Flag(Dumper):
+    """0 or 1."""
+
+    def dump(self, obj: bool) -> bytes:
+        return b"1" if obj else b"0"
+
+
+class _Text(Dumper):
+    def dump(self, obj: str) -> bytes:
+        return (obj.replace(_NUL, NO_NUL) if _NUL in obj else obj).encode()
+
+
+class _LoadedFlag(Loader):
+    def load(self, data: Buffer) -> int:
+        return int(data == b"t")
+
+
+class _LoadedNumber(Loader):
+    """A sum of integers."""
+
+    def load(self, data: Buffer) -> int | float:
+        text = bytes(data)
+        return int(text) if text.lstrip(b"-").isdigit() else float(text)
+
+
+def _adapters() -> AdaptersMap:
+    found = AdaptersMap(adapters)
+    for kind, dumper in ((int, _Integer), (float, _Float), (bool, _Flag), (str, _Text)):
+        found.register_dumper(kind, dumper)
+    found.register_loader("bool", _LoadedFlag)
+    found.register_loader("numeric", _LoadedNumber)
+    return found
+
+
+class _Context:
+    """What a new connection takes its adapters from."""
+
+    adapters = _adapters()
+    connection = None
+
+
+ADAPTERS: Final = _Context()
+
+
+def _numbers(column: Sequence[Any]) -> str:
+    text = str(list(column))[1:-1]
+    return text.replace("None", "NULL").replace("nan", "NULL").replace("True", "1").replace("False", "0")
+
+
+def _texts(column: Sequence[str | None]) -> str:
+    return ",".join("NULL" if one is None else f'"{_quoted(one)}"' for one in column)
+
+
+def _quoted(text: str) -> str:
+    if "\\" in text or '"' in text:
+        text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return text
+
+
+def _blobs(column: Sequence[bytes | None]) -> str:
+    return ",".join("NULL" if one is None else f'"\\\\x{one.hex()}"' for one in column)
+
+
+_ELEMENTS: Final[dict[str, Callable[[Sequence[Any]], str]]] = {"text": _texts, "bytea": _blobs}
+
+
+def array(kind: str, column: Sequence[Any]) -> str:
+    """A column of values as the text of an array of a type."""
+    return f"{{{_ELEMENTS.get(kind, _numbers)(column)}}}"
+
+
+# --- the url -----------------------------------------------------------------------------------------
+
+# Of Debian's library, and of the one in the wheel.
+_FOLDERS: Final = "/var/run/postgresql,/tmp"
+
+
+def place(url: str) -> str:
+    """The database and where it is, for sentences."""
+    known = conninfo_to_dict(url)
+    name, host = known.get("dbname") or known.get("user") or "", known.get("host") or "the default socket"
+    return f"the database {name} at {host}"
+
+
+def without_passwords(url: str) -> str:
+    """What other programs of PostgreSQL may be given as an argument."""
+    known = conninfo_to_dict(url)
+    return make_conninfo(
+        "", **{name: known[name] for name in known if name not in ("password", "sslpassword")}
+    )
+
+
+def ways_in(url: str) -> tuple[Path, ...]:
+    """The sockets of its server, and the files from which the library takes passwords and keys."""
+    usual = {one.keyword.decode(): (one.val or b"").decode() for one in Conninfo.get_defaults()}
+    known = {name: str(value) for name, value in (usual | conninfo_to_dict(url)).items()}
+    files = known["passfile"] or "~/.pgpass", known["sslkey"] or "~/.postgresql"
+    return (*_sockets(known["host"] or _FOLDERS, known["port"]), *(Path(file).expanduser() for file in files))
+
+
+def _sockets(hosts: str, ports: str) -> Iterator[Path]:
+    for folder in (Path(host) for host in hosts.split(",") if host.startswith("/")):
+        if folder.is_dir() and folder.stat().st_mode & stat.S_ISVTX:  # jobs need it, as they need /tmp
+            yield from (folder / f".s.PGSQL.{port}" for port in ports.split(","))
+        else:
+            yield folder

@@ -23,8 +23,7 @@ from lodesman.base.errors import (
 from lodesman.decide.resources import ANY, ResourceConfig
 from lodesman.decide.resources.model import as_scalars, as_text, fold
 from lodesman.server.store import accounts
-from lodesman.server.store.accounts import RevokedTokens, principal_of, remains_of
-from lodesman.server.store.groups import note_members
+from lodesman.server.store.accounts import RevokedTokens, note_members, principal_of, remains_of
 from lodesman.server.store.read.usage import count_jobs
 from lodesman.server.store.readers import forget_reader
 from lodesman.server.store.transaction import Transaction

@@ -22,7 +22,7 @@ from lodesman.decide.matching.task_queue import TaskQueueKey
 from lodesman.languages.gridengine.values import Number
 from lodesman.server.store import Reader
 from lodesman.server.store.read.pilots import live_attempts, live_sums
-from lodesman.server.store.read.task_queues import keys_by_id
+from lodesman.server.store.task_queues import keys_by_id
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.writer.sessions import UNLIMITED, host_of, known_pilots, presented_by
 

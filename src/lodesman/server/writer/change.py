@@ -18,7 +18,7 @@ from lodesman.base.errors import InvalidJob, LodesmanError, TooLarge
 from lodesman.decide.matching.policy import Policy
 from lodesman.languages import jobs
 from lodesman.languages.jobclass import Classes
-from lodesman.server.store import Reader
+from lodesman.server.store import Reader, submit_pools
 from lodesman.server.store.read.jobs import (
     ChangeableJobs,
     StoredTemplate,
@@ -26,9 +26,9 @@ from lodesman.server.store.read.jobs import (
     resolutions_of_kind,
     stored_members,
 )
-from lodesman.server.store.read.task_queues import key_and_requirements
+from lodesman.server.store.task_queues import key_and_requirements
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.store.write import cohorts, submit_pools
+from lodesman.server.store.write import cohorts
 from lodesman.server.store.write import jobs as stored
 from lodesman.server.store.write.cohorts import CohortRow, Hole
 from lodesman.server.store.write.jobs import JobRow

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from lodesman.base.errors import InvalidRequest, counted
 from lodesman.languages.jobs.spec import ACTIVE, TERMINAL, may_move
+from lodesman.server.store import submit_pools, task_queues
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.store.write import attempts, cohorts, jobs, submit_pools, task_queues
+from lodesman.server.store.write import attempts, cohorts, jobs
 from lodesman.server.store.write.cohorts import CohortRow, Hole
 from lodesman.server.store.write.jobs import IdBlock, JobRow
 from lodesman.server.store.write.single_jobs import SingleJobs, single_jobs

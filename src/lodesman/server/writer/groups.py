@@ -11,8 +11,8 @@ from msgspec import UNSET
 
 from lodesman.base.errors import Conflict, InvalidRequest, NotFound
 from lodesman.decide.matching.policy import Policy
-from lodesman.server.store import Reader, accounts, groups
-from lodesman.server.store.groups import shares_set, shares_version
+from lodesman.server.store import Reader, accounts
+from lodesman.server.store.accounts import shares_set, shares_version
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.writer.accounts import check_reach
 from lodesman.server.writer.site_mask import check_reason
@@ -103,7 +103,7 @@ def set_share(
         raise InvalidRequest(words, parameter="until")
     if share is None and group not in shares_set(tx.reader(), tx.now):
         raise Conflict(f"The share of group {group} is that of the files.", hint="See: lode group ls")
-    groups.note_share(tx, group, share, by=by, reason=reason, until=until)
+    accounts.note_share(tx, group, share, by=by, reason=reason, until=until)
 
 
 def add_members(
@@ -133,7 +133,7 @@ def remove_members(
 
 def _put(tx: Transaction, user: UserRow, after: Collection[str], *, by: str, reason: str) -> None:
     accounts.set_groups(tx, user.name, list(after))
-    groups.note_members(tx, user.name, user.groups, after, by=by, reason=reason.strip())
+    accounts.note_members(tx, user.name, user.groups, after, by=by, reason=reason.strip())
 
 
 def _users(tx: Transaction, names: Sequence[str], reach: Reach) -> list[UserRow]:

@@ -19,7 +19,7 @@ from lodesman.decide.masks.bits import numbered
 from lodesman.decide.matching import TaskQueueKey
 from lodesman.decide.matching.limit_rules import RunPlace
 from lodesman.decide.resources import QueueId
-from lodesman.server.store import Reader, Writer
+from lodesman.server.store import Reader, Writer, submit_pools
 from lodesman.server.store.claim_log import replay
 from lodesman.server.store.director import closings
 from lodesman.server.store.ids import Ids
@@ -29,9 +29,9 @@ from lodesman.server.store.read.pilots import (
     pilots_with_stalled_jobs,
     stop_orders,
 )
-from lodesman.server.store.read.submit_pools import PassRow, last_pass
+from lodesman.server.store.submit_pools import PassRow, last_pass
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.store.write import attempts, submit_pools
+from lodesman.server.store.write import attempts
 from lodesman.server.store.write.attempts import Claimed
 from lodesman.server.writer.bookings import AHEAD, BEYOND, MOST_HANDED_IN, Attempt, Bookings, Held, fitting
 from lodesman.server.writer.dependents import Dependents

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self, cast
 from lodesman.decide.masks.bits import Transposed
 from lodesman.decide.resources import QueueId
 from lodesman.server.store import Reader
-from lodesman.server.store.read.submit_pools import bits_of_queues, masks_of_pools, pass_requests
+from lodesman.server.store.submit_pools import bits_of_queues, masks_of_pools, pass_requests
 
 _FEW_NEW = 64
 _MANY_NEW = 10_000

@@ -12,10 +12,11 @@ import msgspec
 from lodesman.base.errors import counted
 from lodesman.languages import jobs as languages
 from lodesman.languages.jobs.retries import MEMORY
+from lodesman.server.store import submit_pools
 from lodesman.server.store.read.jobs import retry_of, stored_template
-from lodesman.server.store.read.task_queues import key_and_requirements
+from lodesman.server.store.task_queues import key_and_requirements
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.store.write import jobs, submit_pools
+from lodesman.server.store.write import jobs
 from lodesman.server.store.write.attempts import AttemptReport
 from lodesman.server.store.write.jobs import JobRow
 from lodesman.server.writer.live import Live

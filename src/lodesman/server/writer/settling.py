@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from lodesman.server.store import order
+from lodesman.server.store import order, submit_pools, task_queues
 from lodesman.server.store.read.jobs import stored_template
-from lodesman.server.store.read.task_queues import key_and_requirements
+from lodesman.server.store.task_queues import key_and_requirements
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.store.write import cohorts, jobs, submit_pools, task_queues
+from lodesman.server.store.write import cohorts, jobs
 from lodesman.server.store.write.cohorts import CohortRow, Hole
 from lodesman.server.store.write.jobs import JobRow, WaitingJob
 from lodesman.server.writer.control import RangeAction

@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from lodesman.base.errors import Conflict, InvalidJob, InvalidRequest, StorageFull, TooLarge, counted
 from lodesman.decide.matching import TaskQueueKey
-from lodesman.server.store import sandboxes
+from lodesman.server.store import sandboxes, submit_pools
 from lodesman.server.store.read.jobs import StoredTemplate
 from lodesman.server.store.sandboxes import InputUsage, inputs_of_submission, taken, use_inputs, used_by
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.store.write import jobs, submit_pools
+from lodesman.server.store.write import jobs
 from lodesman.server.store.write.cohorts import insert_run
 from lodesman.server.store.write.jobs import Fill, NewSubmission, WaitingJob
 from lodesman.server.writer.control import Control

@@ -13,10 +13,9 @@ from lodesman.decide.masks.bits import numbered
 from lodesman.decide.matching import GroupShare, key_to_json
 from lodesman.decide.matching.submit_pool import read_again
 from lodesman.decide.resources import QueueId, TypeTable
-from lodesman.server.store.read import submit_pools as read
-from lodesman.server.store.read.submit_pools import PassRow, PoolRow
+from lodesman.server.store import submit_pools, task_queues
+from lodesman.server.store.submit_pools import PassRow, PoolRow
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.store.write import submit_pools, task_queues
 from lodesman.server.writer.live import Live
 from lodesman.server.writer.waiting import TaskQueues
 from lodesman.wire.service import Cleaning, Difference, Judgement, Renewal, Renewals
@@ -39,8 +38,8 @@ def number_queues(tx: Transaction, live: Live, queues: Iterable[QueueId]) -> Map
 
 def number_at_start(tx: Transaction, queues: Collection[QueueId]) -> None:
     """Number the configured queues before a server starts, and free the bits of others that no SubmitPool has."""
-    known, configured = read.bits_of_queues(tx.reader()), set(queues)
-    in_use = reduce(or_, read.masks_of_pools(tx.reader()).values(), 0)
+    known, configured = submit_pools.bits_of_queues(tx.reader()), set(queues)
+    in_use = reduce(or_, submit_pools.masks_of_pools(tx.reader()).values(), 0)
     kept = {queue: bit for queue, bit in known.items() if queue in configured or in_use >> bit & 1}
     submit_pools.delete_bits(tx, set(known.values()) - set(kept.values()))
     found = numbered(queues, kept)

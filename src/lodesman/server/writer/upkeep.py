@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from lodesman.languages.jobs.retries import PAYLOAD_CAUSES
 from lodesman.languages.jobs.spec import ACTIVE
-from lodesman.server.store import claim_log, sandboxes
+from lodesman.server.store import claim_log, sandboxes, task_queues
 from lodesman.server.store.accounting import RETURNED
 from lodesman.server.store.read.upkeep import wrong_counts
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.store.write import attempts, jobs, task_queues, upkeep
+from lodesman.server.store.write import attempts, jobs, upkeep
 from lodesman.server.store.write.attempts import AttemptRow
 from lodesman.server.store.write.jobs import JobRow
 from lodesman.server.writer.live import Live

@@ -12,13 +12,11 @@ from lodesman.decide.matching.index import Index
 from lodesman.decide.matching.limit_rules import RunPlace
 from lodesman.decide.matching.matcher import Matcher
 from lodesman.decide.matching.parked import Parked
-from lodesman.server.store import Reader
+from lodesman.server.store import Reader, submit_pools, task_queues
 from lodesman.server.store.claim_log import ClaimLog, claims_at
 from lodesman.server.store.fronts import Fronts
 from lodesman.server.store.ids import Ids
-from lodesman.server.store.read import task_queues as stored
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.store.write import submit_pools, task_queues
 from lodesman.server.store.write.attempts import Claimed
 from lodesman.server.store.write.jobs import WaitingJob
 from lodesman.server.writer.pool_map import PoolMap
@@ -166,10 +164,10 @@ class TaskQueues:
         self.parked = _ParkedClaims(self.index, pools)
         self.claims = ClaimLog(claims_at(db))
         self.fronts = Fronts(self.claims)
-        self.held = stored.held_queues(db)
+        self.held = task_queues.held_queues(db)
         self.filled: dict[int, int] = {}
         self.begun: set[int] = set()
-        for tq_id, key, waiting in stored.queues_with_jobs(db):
+        for tq_id, key, waiting in task_queues.queues_with_jobs(db):
             self._enter(tq_id, key, waiting, now)
 
     def records_shares(self, rng: random.Random) -> bool:
@@ -187,7 +185,7 @@ class TaskQueues:
         known = self.index.find(key)
         if known is not None:
             return known
-        tq_id = stored.queue_with_key(tx.reader(), key)
+        tq_id = task_queues.queue_with_key(tx.reader(), key)
         if tq_id is None:
             tq_id = self._ids.task_queue()
             task_queues.insert_queue(tx, tq_id, key, requirements)
@@ -249,7 +247,7 @@ class TaskQueues:
         Its SubmitPool is made again if it was removed meanwhile; the next pass, which is asked for, finds its queues.
         """
         if not self.index.has(tq_id):
-            self._put(tx, tq_id, stored.key_and_requirements(tx.reader(), tq_id)[0])
+            self._put(tx, tq_id, task_queues.key_and_requirements(tx.reader(), tq_id)[0])
         pool = self.index.key(tq_id).submit_pool
         if pool:
             submit_pools.store_pool_of_queue(tx, tq_id)

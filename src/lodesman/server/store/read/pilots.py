@@ -14,7 +14,7 @@ from msgspec import Struct
 from lodesman.decide.director.hosts import NODE_FAULT
 from lodesman.server.store import Reader, readable
 from lodesman.server.store.dialect import GIVEN, GIVEN_TEXT_TRIPLES, JOIN_IN_ORDER, by_index, keys
-from lodesman.server.store.read.task_queues import keys_by_id
+from lodesman.server.store.task_queues import keys_by_id
 from lodesman.wire.nodes import QueueId
 from lodesman.wire.pilots import UNREACHED_SECONDS, ListedPilot, Pilot
 from lodesman.wire.requests import MOST_ID

@@ -1,7 +1,7 @@
 """Submissions by owner, group, name and time; their jobs counted, from cohorts and rows together.
 
 Members without a row are counted by cohort, however many they are. Rows are counted in blocks of ids, so that a count can be
-kept for those in which nothing happens (`background.submission_counts`).
+kept for those in which nothing happens (`reads.submission_counts`).
 """
 
 from __future__ import annotations

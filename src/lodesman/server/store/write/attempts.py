@@ -12,9 +12,9 @@ from lodesman.server.store.dialect import GIVEN, JOIN_IN_ORDER, greatest, keys, 
 from lodesman.server.store.ids import Ids
 from lodesman.server.store.read.upkeep import CHAIN
 from lodesman.server.store.statement import AT_MOST_ONE, ONE, Statement
+from lodesman.server.store.task_queues import SET_ROW_CURSOR
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write.jobs import INSERT_EVENT, ROW, JobRow, WaitingJob, row_of
-from lodesman.server.store.write.task_queues import SET_ROW_CURSOR
 from lodesman.wire.vocabulary import JobState
 
 # A member of a cohort has no row before it is claimed.
