@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 
 from lodesman.base.errors import InvalidJob
 from lodesman.decide.submission.native import record_of, values_of, with_attributes
-from lodesman.decide.submission.native_forms import FORMS, smallest_slots
-from lodesman.decide.submission.native_table import HERE, IS_KEPT, MEANINGS, SCALARS, path_of
+from lodesman.decide.submission.native_table import (
+    FORMS,
+    HERE,
+    IS_KEPT,
+    MEANINGS,
+    SCALARS,
+    path_of,
+    smallest_slots,
+)
 from lodesman.decide.submission.native_texts import canonical
 from lodesman.languages.gridengine.complexes import read_complexes
 from lodesman.languages.gridengine.stock import STOCK_COMPLEXES

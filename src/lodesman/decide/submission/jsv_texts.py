@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from lodesman.decide.submission.native_forms import task_numbers
+from lodesman.decide.submission.native_table import task_numbers
 from lodesman.decide.submission.resolution import JsvView
 from lodesman.languages.gridengine.values import UnreadableValue
 from lodesman.languages.jobclass import JobValue, entries_of

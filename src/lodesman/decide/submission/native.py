@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from typing import Any, Final
 
-from lodesman.decide.submission.native_forms import FORMS, task_numbers, tasks_of
 from lodesman.decide.submission.native_table import (
     FIELDS,
     FILES,
+    FORMS,
     HERE,
     IS_KEPT,
     MEMORY,
@@ -21,6 +21,8 @@ from lodesman.decide.submission.native_table import (
     REMARKS,
     SCALARS,
     SLOTS,
+    task_numbers,
+    tasks_of,
 )
 from lodesman.decide.submission.native_texts import Said, canonical, cores_of_memory, file_entry, key_names
 from lodesman.languages.gridengine.complexes import Complexes

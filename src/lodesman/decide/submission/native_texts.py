@@ -13,8 +13,18 @@ from typing import Final
 from msgspec.structs import replace
 
 from lodesman.base.errors import InvalidConfig
-from lodesman.decide.submission.native_forms import FORMS, amount_text, canonical_tasks, smallest_slots
-from lodesman.decide.submission.native_table import FIELDS, FILES, FREE_MEMORY, MEMORY, SLOTS, path_of
+from lodesman.decide.submission.native_table import (
+    FIELDS,
+    FILES,
+    FORMS,
+    FREE_MEMORY,
+    MEMORY,
+    SLOTS,
+    amount_text,
+    canonical_tasks,
+    path_of,
+    smallest_slots,
+)
 from lodesman.languages.gridengine.complexes import Complex, Complexes, Consumable, Requestable
 from lodesman.languages.gridengine.values import ComplexType, Value
 from lodesman.languages.jobclass import CanonicalKey, ClassSnapshot, JobValue, JobValues, entries_of
