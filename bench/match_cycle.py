@@ -16,7 +16,7 @@ from random import Random
 
 from lodesman.decide.broker.cycle import BrokerRequest, SiteBook, request_of
 from lodesman.decide.broker.gate import SiteGate
-from lodesman.decide.broker.questions import SiteQuestion, question_of
+from lodesman.decide.broker.rules import SiteQuestion, question_of
 from lodesman.decide.masks.bits import Mask, bits, nth_bit
 from lodesman.languages.classad import Ad, Run, evaluate
 

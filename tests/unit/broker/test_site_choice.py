@@ -13,8 +13,7 @@ from tests.unit.broker.test_request_ad import GENERIC, Who
 from lodesman.decide.broker import cycle as cycle_module
 from lodesman.decide.broker import site_choice
 from lodesman.decide.broker.gate import SiteGate
-from lodesman.decide.broker.request_ad import request_ad
-from lodesman.decide.broker.site_choice import SiteChoice, SiteMemory
+from lodesman.decide.broker.site_choice import SiteChoice, SiteMemory, request_ad
 from lodesman.decide.broker.site_wishes import site_wish
 from lodesman.decide.masks.bits import bits
 from lodesman.decide.matching.task_queue import TaskQueueKey

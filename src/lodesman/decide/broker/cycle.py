@@ -15,8 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from lodesman.decide.broker.gate import SiteGate
-from lodesman.decide.broker.questions import SiteQuestion, question_of, unsettled
-from lodesman.decide.broker.rules import GateRules, side_with
+from lodesman.decide.broker.rules import GateRules, SiteQuestion, question_of, side_with, unsettled
 from lodesman.decide.masks.bits import Mask, bits
 from lodesman.languages.classad import EMPTY, Ad
 from lodesman.languages.classad.fast import MatchSide

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 from lodesman.base.errors import counted
 from lodesman.decide.broker.ad import SiteAd
-from lodesman.decide.broker.questions import CUR_MATCHES
-from lodesman.decide.broker.rules import GATE_NAMES, GateRules, is_less, rules_of
+from lodesman.decide.broker.rules import CUR_MATCHES, GATE_NAMES, GateRules, is_less, rules_of
 from lodesman.languages.classad import EMPTY, Ad, Run, Value, write_value
 from lodesman.languages.classad.ads import MOST_STEPS
 from lodesman.languages.classad.clauses import Clause, explain, explaining

@@ -18,16 +18,33 @@ from typing import Final, Protocol
 
 from lodesman.decide.broker.cycle import BrokerRequest, SiteBook, request_of
 from lodesman.decide.broker.gate import SiteGate
-from lodesman.decide.broker.request_ad import RunsAs, request_ad
 from lodesman.decide.broker.site_wishes import SiteWish, in_words, requiring, why_unknown
 from lodesman.decide.masks.bits import Mask, bits
+from lodesman.decide.matching.request import GENERIC
 from lodesman.decide.matching.task_queue import TaskQueueKey
-from lodesman.languages.classad import EMPTY, Ad, Node, Run, evaluate
+from lodesman.languages.classad import EMPTY, Ad, Node, Run, Value, evaluate
+from lodesman.languages.classad.ads import ad_of
 from lodesman.languages.classad.nodes import Constant
 from lodesman.languages.classad.partial import references
 
 _MOST_KNOWN: Final = 20_000
 _STATIONS: Final = frozenset({"stationname", "stationnames"})
+
+
+class RunsAs(Protocol):
+    """The identity of pilots (`director.orders.PilotIdentity`)."""
+
+    @property
+    def private(self) -> bool:
+        """Whether they serve one user or group."""
+
+    @property
+    def owner(self) -> str:
+        """As whom they run."""
+
+    @property
+    def group(self) -> str:
+        """In which group."""
 
 
 class PilotsWanted(Protocol):
@@ -265,3 +282,34 @@ class Ranking:
         ad = EMPTY if gate is None else gate.side.ad
         value = evaluate(self._node, self._request, ad, run=Run(now=self._choice.now))
         return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def request_ad(key: TaskQueueKey, who: RunsAs, *, submission_pool: str) -> Ad:
+    """What pilots for a task queue ask of a site: TARGET of the site's Requirements, MY of a submission pool's Rank.
+
+    Owner, Group, VO        as whom the pilot runs: one for all groups as the GenericPilotDN, GenericPilotGroup of the pool
+    JobOwner, JobGroup      for whose jobs it is sent, Project and JobClass of these, if they have any
+    PilotType               "private" or "generic"
+    JobType, UserPriority   of these jobs
+    Cpus, Memory, CPUTime   what one of them needs: cores, MB (2^20 bytes; 0: not said), normalised CPU seconds
+    Platforms, Tags         lists of texts, what they ask for
+    SubmissionPool          through which it comes
+    """
+    values: dict[str, Value] = {
+        "Owner": who.owner,
+        "Group": who.group,
+        "VO": key.vo,
+        "JobOwner": key.owner,
+        "JobGroup": key.group,
+        "PilotType": "private" if who.private or key.pilot_type != GENERIC else "generic",
+        "JobType": key.job_type,
+        "UserPriority": key.user_priority,
+        "Cpus": key.cores,
+        "Memory": key.memory_mb,
+        "CPUTime": key.norm_cpu_seconds,
+        "Platforms": key.platforms,
+        "Tags": key.tags,
+        "SubmissionPool": submission_pool,
+    }
+    some = {"Project": key.project, "JobClass": key.job_class}
+    return ad_of(values | {name: text for name, text in some.items() if text})

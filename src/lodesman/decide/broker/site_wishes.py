@@ -15,7 +15,7 @@ from msgspec import Struct
 from lodesman.decide.broker.ad import SiteAd
 from lodesman.decide.broker.cycle import BrokerRequest, request_of
 from lodesman.decide.broker.gate import said
-from lodesman.decide.broker.questions import LIVE
+from lodesman.decide.broker.rules import LIVE
 from lodesman.decide.masks.bits import Mask
 from lodesman.languages.classad import EMPTY, Ad, Node
 from lodesman.languages.classad.ads import AdAttribute
