@@ -13,8 +13,8 @@ from bench.oracle import check_answer, eligible
 from bench.stats import StartsTest
 
 from lodesman.decide.matching import GroupShare, ResourceRequest, TaskQueueKey, parts_of
+from lodesman.decide.matching.lottery import SharedSlot
 from lodesman.decide.matching.matcher import Left, Matcher
-from lodesman.decide.matching.packing import SharedSlot
 
 SITES, QUEUES_OF_A_GROUP, KINDS, OWNERS = 40, 30, 100, 6
 CHOICES = 10_000

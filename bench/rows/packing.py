@@ -15,8 +15,8 @@ from bench.context import Context
 from bench.figures import Figure
 
 from lodesman.decide.matching import ResourceRequest, TaskQueueKey
+from lodesman.decide.matching.lottery import SharedSlot, expected_seconds
 from lodesman.decide.matching.matcher import Left, Matcher
-from lodesman.decide.matching.packing import SharedSlot, expected_seconds
 
 CORES, SECONDS_OF_JOBS, ERROR = (1, 2, 4), (1_800, 3_600, 7_200, 14_400, 28_800), 0.3
 SLOT, PILOTS, JOBS, SEEDS = 8, 40, 3_000, 5

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lodesman.decide.matching.packing import SharedSlot
+from lodesman.decide.matching.lottery import SharedSlot
 from lodesman.server.writer.sessions import FreeResources
 
 

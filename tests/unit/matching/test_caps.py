@@ -5,7 +5,7 @@ import random
 import pytest
 
 from lodesman.decide.matching import ResourceRequest, TaskQueueKey
-from lodesman.decide.matching.caps import startable
+from lodesman.decide.matching.group_index import startable
 from lodesman.decide.matching.index import Index
 from lodesman.decide.matching.limit_rules import RunPlace
 from lodesman.decide.matching.matcher import Matcher

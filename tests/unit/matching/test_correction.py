@@ -8,11 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.decide.matching.correction import arenas, corrected, corrected_shares, corrections, factors
 from lodesman.decide.matching.matcher import Matcher
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.matching.request import ResourceRequest
-from lodesman.decide.matching.shares import GroupShare
+from lodesman.decide.matching.shares import (
+    GroupShare,
+    arenas,
+    corrected,
+    corrected_shares,
+    corrections,
+    factors,
+)
 from lodesman.decide.matching.task_queue import TaskQueueKey
 from lodesman.decide.resources import load_resources
 from lodesman.wire.shares import Arena, KnownUsage, SliceUsage, TimeSlice

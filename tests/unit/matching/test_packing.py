@@ -8,9 +8,8 @@ from itertools import combinations_with_replacement, product
 import pytest
 
 from lodesman.decide.matching import GroupShare, ResourceRequest, TaskQueueKey
-from lodesman.decide.matching.lottery import _AT_RANDOM, _COMPARED
+from lodesman.decide.matching.lottery import _AT_RANDOM, _COMPARED, SharedSlot, expected_seconds, least_waste
 from lodesman.decide.matching.matcher import Left, Matcher
-from lodesman.decide.matching.packing import SharedSlot, expected_seconds, least_waste
 from lodesman.decide.matching.shares import priority_weight
 
 KEY = TaskQueueKey(owner="ann", group="g", vo="vo", norm_cpu_seconds=3_600)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.decide.matching.joined_book import joined
-from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.matching.limit_rules import RunPlace, joined
 from lodesman.decide.matching.limits import RunLimits
 from lodesman.decide.matching.place_book import PlaceBook, concerns
 from lodesman.decide.matching.quota_book import QuotaBook

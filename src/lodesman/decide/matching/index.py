@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Final
 
-from lodesman.decide.matching.caps import Caps
-from lodesman.decide.matching.delays import Delays
-from lodesman.decide.matching.group_index import GroupIndex, IndexedQueue, OwnerLoad
+from lodesman.decide.matching.group_index import Caps, GroupIndex, IndexedQueue, OwnerLoad
 from lodesman.decide.matching.limit_rules import RunPlace
 from lodesman.decide.matching.limits import RunLimits
+from lodesman.decide.matching.place_book import Delays
 from lodesman.decide.matching.task_queue import TaskQueueKey
 from lodesman.decide.resources.place_limits import PlaceLimit
 

@@ -13,8 +13,7 @@ from msgspec import Struct
 from lodesman.decide.matching.criteria import WHERE
 from lodesman.decide.matching.index import Index
 from lodesman.decide.matching.limit_rules import RunPlace
-from lodesman.decide.matching.lottery import Lottery
-from lodesman.decide.matching.packing import SharedSlot
+from lodesman.decide.matching.lottery import Lottery, SharedSlot
 from lodesman.decide.matching.request import ResourceRequest
 from lodesman.decide.matching.spots import NONE_SHUT
 from lodesman.decide.matching.views import Views, numbers_of

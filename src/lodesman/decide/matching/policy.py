@@ -12,7 +12,6 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from lodesman.decide.masks.bits import Plane, bits, mask_of, numbered
-from lodesman.decide.matching.correction import corrected_shares
 from lodesman.decide.matching.criteria import CRITERIA
 from lodesman.decide.matching.offers import (
     BACKENDS,
@@ -24,7 +23,7 @@ from lodesman.decide.matching.offers import (
     offers_of,
 )
 from lodesman.decide.matching.request import ANY, ResourceRequest
-from lodesman.decide.matching.shares import DEFAULT_GROUP, DEFAULT_SHARE, GroupShare
+from lodesman.decide.matching.shares import DEFAULT_GROUP, DEFAULT_SHARE, GroupShare, corrected_shares
 from lodesman.decide.matching.submit_pool import Requirements
 from lodesman.decide.matching.tables import PLACE, RequestTable
 from lodesman.decide.matching.task_queue import TaskQueueKey

@@ -24,7 +24,7 @@ from lodesman.decide.explain.last_iteration import RecordedIteration
 from lodesman.decide.explain.survey import ALL, Survey, WaitingTaskQueues
 from lodesman.decide.explain.turns import SOON_SECONDS, Contest, VOSlots, Waiting, vo_slots
 from lodesman.decide.matching import ResourceRequest, TaskQueueKey
-from lodesman.decide.matching.caps import startable
+from lodesman.decide.matching.group_index import startable
 from lodesman.decide.matching.policy import VOConfig
 from lodesman.decide.matching.tables import KeyTable
 from lodesman.decide.submission import Exclusions

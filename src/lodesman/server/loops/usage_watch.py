@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lodesman.decide.matching import TaskQueueKey
-from lodesman.decide.matching.correction import arenas
 from lodesman.decide.matching.policy import Policy
+from lodesman.decide.matching.shares import arenas
 from lodesman.server.loops.snapshot import SnapshotKeeper
 from lodesman.server.store import Reader
 from lodesman.server.store.read.upkeep import last_of_portion

@@ -11,8 +11,8 @@ from typing import Final, Literal, cast
 import msgspec
 from msgspec.structs import replace
 
-from lodesman.decide.matching.correction import corrections
 from lodesman.decide.matching.policy import Policy
+from lodesman.decide.matching.shares import corrections
 from lodesman.server.store import UNREADABLE
 from lodesman.server.store.read.usage import AttemptSums, UsageFacts
 from lodesman.wire.server import AttemptCounts, Claims, Faulty, GroupClaims, SiteOutcomes, Usage

@@ -14,10 +14,10 @@ from functools import partial
 from time import perf_counter
 from typing import Final
 
-from lodesman.decide.matching.delays import NO_DELAYS, DelayRules
 from lodesman.decide.matching.index import Index
 from lodesman.decide.matching.limit_rules import RuleBook, RunPlace
 from lodesman.decide.matching.limits import RunLimits
+from lodesman.decide.matching.place_book import NO_DELAYS, DelayRules
 from lodesman.decide.matching.task_queue import TaskQueueKey
 from lodesman.languages.gridengine.values import Number
 from lodesman.server.store import Reader

@@ -13,8 +13,8 @@ from lodesman.base.errors import Unauthorized
 from lodesman.decide.explain.pilot import PilotNow, amounts
 from lodesman.decide.matching import ResourceRequest, TaskQueueKey
 from lodesman.decide.matching.limit_rules import RunPlace
+from lodesman.decide.matching.lottery import SharedSlot
 from lodesman.decide.matching.matcher import Left
-from lodesman.decide.matching.packing import SharedSlot
 from lodesman.server.store.journal import PARKED
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write.attempts import ALONE, Claimed, ClaimFacts, append_claim, claimed_with

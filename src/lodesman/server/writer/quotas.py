@@ -12,11 +12,9 @@ from types import MappingProxyType
 from typing import Final
 
 from lodesman.base.errors import Conflict, NotFound, SyntaxFault
-from lodesman.decide.matching.delays import DelayRules
-from lodesman.decide.matching.joined_book import joined
-from lodesman.decide.matching.limit_rules import BucketUse, RuleBook, RunPlace
+from lodesman.decide.matching.limit_rules import BucketUse, RuleBook, RunPlace, joined
 from lodesman.decide.matching.limit_takers import values_shown
-from lodesman.decide.matching.place_book import PlaceBook, concerns
+from lodesman.decide.matching.place_book import DelayRules, PlaceBook, concerns
 from lodesman.decide.matching.quota_book import QuotaBook
 from lodesman.decide.matching.spots import Spot
 from lodesman.decide.matching.task_queue import TaskQueueKey
