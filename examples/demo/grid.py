@@ -32,9 +32,9 @@ from lodesman.server.loops.census import end_all
 from lodesman.server.main.backends import END_SECONDS, make_backend
 from lodesman.server.store import Reader, database_at
 from lodesman.wire import calls
+from lodesman.wire.accounts import AccountBody, TokenBody
 from lodesman.wire.call import Call, Nothing, encode
 from lodesman.wire.client import Client, Retry
-from lodesman.wire.requests import AccountBody, TokenBody
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0

@@ -9,7 +9,7 @@ from lodesman.server.http.shares import forget_old_usage
 from lodesman.server.loops import usage_watch
 from lodesman.server.loops.usage_watch import UsageWatch
 from lodesman.server.reads import usage
-from lodesman.wire.shares import ShareSection, TimeSlice
+from lodesman.wire.groups import ShareSection, TimeSlice
 
 pytestmark = pytest.mark.stores
 

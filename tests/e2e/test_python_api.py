@@ -17,8 +17,7 @@ from lodesman import AsyncClient, Client, JobFailed
 from lodesman.base.errors import Forbidden, InvalidJob, InvalidRequest, NotFound
 from lodesman.user.python.functions import RemoteTraceback
 from lodesman.wire import calls
-from lodesman.wire.accounts import USER_SCOPES
-from lodesman.wire.requests import AccountBody, TokenBody
+from lodesman.wire.accounts import USER_SCOPES, AccountBody, TokenBody
 
 PATIENCE = 120.0
 pytestmark = pytest.mark.e2e

@@ -5,7 +5,7 @@ import pytest
 from lodesman.base.errors import InvalidConfig
 from lodesman.server.config import load_config
 from lodesman.server.main.config_watch import changed_options
-from lodesman.wire.shares import TimeSlice
+from lodesman.wire.groups import TimeSlice
 
 
 @pytest.fixture

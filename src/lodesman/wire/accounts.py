@@ -1,12 +1,13 @@
-"""Answers about users, their tokens, and the audit trail."""
+"""Users, their tokens, and the audit trail."""
 
 from __future__ import annotations
 
 from typing import Annotated, Final, Literal, NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from lodesman.wire.call import Page
+from lodesman.wire.requests import END, LONGEST_TOKEN, Count, Given, Paged, Rows, Sent, Text
 
 # What a token may allow, and what one allows if nothing else is asked for.
 SCOPES = ("jobs:read", "jobs:write", "pilots:read", "admin")
@@ -194,3 +195,93 @@ class Audit(Page, frozen=True):
     """Entries, the newest first."""
 
     entries: list[AuditEntry]
+
+
+class AuditQuery(Paged, frozen=True):
+    """Entries of the audit trail since a time, of one action or user; without: of any."""
+
+    since: Count = 0
+    action: AuditAction | None = None
+    by: str = ""
+    limit: Rows = 100
+
+
+class TokenAt(Sent, frozen=True):
+    """A token by the beginning of its hash; `all`: with the tokens that it made for other users, too."""
+
+    prefix: str
+    all: bool = False
+
+
+class AccountBody(Sent, frozen=True):
+    """A user of this server. `admin`: who administers it; `vo_admin`: who administers the VO. `same_person`: who had this
+    name before, was removed, and gets back the jobs and files that are still there.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=64, pattern=rf"^[A-Za-z0-9._@-]+{END}")]
+    vo: Given
+    groups: Annotated[list[Given], Meta(min_length=1, max_length=100)]
+    admin: bool = False
+    vo_admin: bool = False
+    same_person: bool = False
+
+
+class DisableBody(Sent, frozen=True):
+    """A user to disable; or to enable again, with `disabled` false."""
+
+    name: Text
+    disabled: bool = True
+
+
+class TokenBody(Sent, frozen=True):
+    """A token to issue. `seconds` 0 means that it does not expire."""
+
+    account: Text
+    scopes: list[str] = field(default_factory=lambda: list(USER_SCOPES))
+    seconds: Annotated[float, Meta(ge=0, le=LONGEST_TOKEN)] = 2_592_000.0
+    note: Text = ""
+
+
+MOST_IMPORTED: Final = 1_000
+
+
+class ImportUsersBody(Sent, frozen=True):
+    """Users to make, all or none. `update`: those who are there otherwise are changed. `dry_run`: nothing is changed."""
+
+    users: Annotated[list[AccountBody], Meta(min_length=1, max_length=MOST_IMPORTED)]
+    update: bool = False
+    dry_run: bool = False
+
+
+class RemoveUserBody(Sent, frozen=True):
+    """A user to remove. `dry_run`: nothing is changed."""
+
+    name: Text
+    dry_run: bool = False
+
+
+class UserRemoved(Struct, frozen=True, kw_only=True):
+    """A user who was removed, or would be: the `tokens` that end, the jobs that have not ended by state, if these refuse it,
+    and what stays: jobs that ended, and input files.
+    """
+
+    name: str
+    tokens: int
+    live: dict[str, int]
+    jobs: int
+    files: int
+    dry_run: bool
+
+
+class ImportedUser(Struct, frozen=True):
+    """A user of a list: made, changed, or there already as the list says."""
+
+    name: str
+    change: Literal["new", "changed", "same"]
+
+
+class ImportedUsers(Struct, frozen=True):
+    """The users of a list, in its order."""
+
+    users: list[ImportedUser]
+    dry_run: bool

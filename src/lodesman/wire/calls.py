@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from lodesman.wire import (
     accounts,
+    director,
     groups,
     hosts,
     inner_calls,
@@ -13,17 +14,14 @@ from lodesman.wire import (
     job_queries,
     jobs,
     nodes,
-    pilot_files,
     pilots,
     plans,
     quotas,
-    readers,
     server,
     site_ads,
     site_tests,
     task_queues,
     usage,
-    user_lists,
     waiting,
     why_jobs,
     why_pilots,
@@ -52,11 +50,11 @@ SUBMISSIONS = get(
     "/v1/submissions", job_queries.SubmissionsQuery, job_queries.Submissions, "jobs:read", "Submissions, jobs counted"
 )
 READERS = get(
-    "/v1/submissions/{submission}/readers", readers.SubmissionAt, readers.SubmissionReaders, "jobs:read",
+    "/v1/submissions/{submission}/readers", job_queries.SubmissionAt, job_queries.SubmissionReaders, "jobs:read",
     "With whom a submission is shared", refused=(404,),
 )
 SET_READERS = post(
-    "/v1/submissions/readers", readers.ReadersBody, readers.SubmissionReaders, "jobs:write",
+    "/v1/submissions/readers", job_queries.ReadersBody, job_queries.SubmissionReaders, "jobs:write",
     "Let users and groups read a submission, or no more", refused=(404,),
 )
 CONTROL = Call(
@@ -147,7 +145,7 @@ PILOT_LOGS = get(
     "The end of what a pilot (number or stamp) wrote, from its batch system", refused=(502,),
 )
 PILOT_FILES = post(
-    "/v1/pilots/files", pilot_files.PilotFilesBody, pilot_files.PilotFiles, "admin",
+    "/v1/pilots/files", pilots.PilotFilesBody, pilots.PilotFiles, "admin",
     "Make files of pilots that people start themselves, in a queue with the backend manual", process="reading",
     refused=(404, 409),
 )
@@ -278,33 +276,33 @@ PILOT_HOURS = get(
     "What pilots held, and what payloads used of it, by queue, site, group or VO",
 )
 DIRECTOR = get(
-    "/v1/director", Nothing, pilots.DirectorAnswer, "pilots:read", "The director's last iteration with its arithmetic"
+    "/v1/director", Nothing, director.DirectorAnswer, "pilots:read", "The director's last iteration with its arithmetic"
 )
 
 # --- users and the server -----------------------------------------------------------------------------------------------
 
 ME = get("/v1/me", Nothing, accounts.Me, "any", "Who this token belongs to")
 ADD_USER = post(
-    "/v1/users", ask.AccountBody, accounts.UserMade, "vo-admin", "Make or change a user", refused=(409,),
+    "/v1/users", accounts.AccountBody, accounts.UserMade, "vo-admin", "Make or change a user", refused=(409,),
     repeatable=True,
 )
 USERS = get("/v1/users", ask.AllQuery, accounts.Users, "vo-admin", "Users")
 DISABLE_USER = post(
-    "/v1/users/disable", ask.DisableBody, accounts.UserDisabled, "vo-admin", "Disable or enable a user",
+    "/v1/users/disable", accounts.DisableBody, accounts.UserDisabled, "vo-admin", "Disable or enable a user",
     repeatable=True, refused=(404, 409),
 )
 REMOVE_USER = post(
-    "/v1/users/remove", user_lists.RemoveUserBody, user_lists.UserRemoved, "vo-admin",
+    "/v1/users/remove", accounts.RemoveUserBody, accounts.UserRemoved, "vo-admin",
     "Remove a user without jobs under way", refused=(404, 409),
 )
 IMPORT_USERS = post(
-    "/v1/users/import", user_lists.ImportUsersBody, user_lists.ImportedUsers, "vo-admin", "Make users, all or none",
+    "/v1/users/import", accounts.ImportUsersBody, accounts.ImportedUsers, "vo-admin", "Make users, all or none",
     refused=(409,), repeatable=True,
 )
 TOKENS = get("/v1/tokens", ask.AllQuery, accounts.Tokens, "user", "One's tokens, for administrators all (never their text)")
-ISSUE_TOKEN = post("/v1/tokens", ask.TokenBody, accounts.Token, "user", "Issue a token", refused=(404, 409))
+ISSUE_TOKEN = post("/v1/tokens", accounts.TokenBody, accounts.Token, "user", "Issue a token", refused=(404, 409))
 REVOKE_TOKEN = Call(
-    "DELETE", "/v1/tokens/{prefix}", ask.TokenAt, Nothing, accounts.Revoked, "user", "hot", "Revoke a token",
+    "DELETE", "/v1/tokens/{prefix}", accounts.TokenAt, Nothing, accounts.Revoked, "user", "hot", "Revoke a token",
     refused=(409,),
 )
 GROUPS = get("/v1/groups", Nothing, groups.GroupRows, "jobs:read", "Groups with their shares, and who set them")
@@ -319,7 +317,7 @@ SET_GROUP_USERS = post(
     "/v1/groups/users", groups.GroupUsersBody, groups.GroupRow, "vo-admin", "Let users join a group or leave it",
     refused=(404, 409), repeatable=True,
 )
-AUDIT = get("/v1/audit", ask.AuditQuery, accounts.Audit, "admin", "The audit trail: who did what, when and from where")
+AUDIT = get("/v1/audit", accounts.AuditQuery, accounts.Audit, "admin", "The audit trail: who did what, when and from where")
 HEALTH = get("/health", Nothing, server.Health, "none", "Is the server well", process="hot")
 OPENAPI = get("/v1/openapi.json", Nothing, dict[str, Any], "none", "This document")
 METRICS: Call[Nothing, Nothing, None] = get(

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from msgspec import Raw
 
-from lodesman.wire import accounts, hosts, jsv, nodes, server, service, shares, task_queues, usage
+from lodesman.wire import accounts, groups, hosts, jsv, nodes, server, service, task_queues, usage
 from lodesman.wire import requests as ask
 from lodesman.wire.call import REPORT_BODY, SMALL_BODY, SUBMIT_BODY, Call, Nothing, get, post
 
@@ -38,7 +38,7 @@ BREAKERS = _service("breakers", list[service.StoredBreaker], Nothing)
 ITERATION = _service("iteration", service.Iteration, Nothing)
 REASONS = _service("reasons", service.Reasons, Nothing)
 HOSTS_JUDGED = _service("hosts", hosts.HostsJudged, Nothing)
-USAGE_FOUND = _service("usage", shares.UsageFound, Nothing, SUBMIT_BODY)
+USAGE_FOUND = _service("usage", groups.UsageFound, Nothing, SUBMIT_BODY)
 NUMBER_QUEUES = _service("queue-bits", list[nodes.QueueId], Nothing, SUBMIT_BODY)
 REKEY_POOLS = _service("pool-renewals", service.Renewals, Nothing, SUBMIT_BODY)
 POOL_PASS = _service("pool-pass", service.Difference, service.PassDone, SUBMIT_BODY)

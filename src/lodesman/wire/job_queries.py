@@ -1,4 +1,4 @@
-"""What requests about many jobs hold: lists of jobs and submissions with their filters, and actions on them."""
+"""Requests about many jobs: lists with their filters, actions, and readers, who see what jobs do and change nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from lodesman.wire.call import Page
-from lodesman.wire.requests import MOST_ID, Count, Name, Number, Paged, Rows, Sent, Text
+from lodesman.wire.requests import MOST_ID, Count, Given, Name, Number, Paged, Rows, Sent, Text
 from lodesman.wire.vocabulary import JobState, MainReason
 
 Where = Annotated[list[Name], Meta(max_length=20)]
@@ -136,3 +136,35 @@ class ControlBody(Sent, frozen=True):
     ranges: Annotated[list[tuple[Number, Number]], Meta(max_length=1_000)] = field(default_factory=list)
     reason: Annotated[str, Meta(max_length=1_000)] = ""
     selection: Selection | None = None
+
+
+MOST_READERS = 100
+
+
+class SubmissionAt(Struct, frozen=True, omit_defaults=True):
+    """A submission by its number."""
+
+    submission: int
+
+
+class ReadersBody(Struct, frozen=True, omit_defaults=True):
+    """Users (`ann`) and groups (`@physics`) of the submission's VO who may read it from now on, or not any more."""
+
+    submission: Number
+    readers: Annotated[list[Given], Meta(min_length=1, max_length=MOST_READERS)]
+    how: Literal["add", "remove"] = "add"
+
+
+class SubmissionReader(Struct, frozen=True):
+    """A user, or `@` and a group, with whom a submission is shared: since when (UNIX seconds), and who shared it."""
+
+    reader: str
+    at: float
+    by: str
+
+
+class SubmissionReaders(Struct, frozen=True):
+    """All readers of a submission, by name."""
+
+    submission: int
+    readers: list[SubmissionReader]

@@ -7,9 +7,9 @@ from typing import Generic, Literal, TypeVar
 from msgspec import Struct, field
 
 from lodesman.wire.call import ErrorBody
+from lodesman.wire.director import DirectorRecord
 from lodesman.wire.jobs import Notice
 from lodesman.wire.nodes import Place, Remark, Value
-from lodesman.wire.pilots import DirectorRecord
 from lodesman.wire.task_queues import TaskQueueFacts
 from lodesman.wire.vocabulary import ClampName, TargetPolicy
 from lodesman.wire.why_jobs import JobExplained, QueuePosition

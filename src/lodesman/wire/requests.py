@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from lodesman.wire.accounts import USER_SCOPES, AuditAction
 from lodesman.wire.job_classes import AttributeEdit
 from lodesman.wire.vocabulary import Form, TargetPolicy
 
@@ -132,22 +131,6 @@ class NodeQuery(Sent, frozen=True):
     vo: str = ""
 
 
-class AuditQuery(Paged, frozen=True):
-    """Entries of the audit trail since a time, of one action or user; without: of any."""
-
-    since: Count = 0
-    action: AuditAction | None = None
-    by: str = ""
-    limit: Rows = 100
-
-
-class TokenAt(Sent, frozen=True):
-    """A token by the beginning of its hash; `all`: with the tokens that it made for other users, too."""
-
-    prefix: str
-    all: bool = False
-
-
 # --- bodies of users ----------------------------------------------------------------------------------------------------
 
 
@@ -257,35 +240,6 @@ class CloseSiteBody(OpenSiteBody, frozen=True, kw_only=True):
     begins: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None
     keep_pilots: bool = False
     dry_run: bool = False
-
-
-class AccountBody(Sent, frozen=True):
-    """A user of this server. `admin`: who administers it; `vo_admin`: who administers the VO. `same_person`: who had this
-    name before, was removed, and gets back the jobs and files that are still there.
-    """
-
-    name: Annotated[str, Meta(min_length=1, max_length=64, pattern=rf"^[A-Za-z0-9._@-]+{END}")]
-    vo: Given
-    groups: Annotated[list[Given], Meta(min_length=1, max_length=100)]
-    admin: bool = False
-    vo_admin: bool = False
-    same_person: bool = False
-
-
-class DisableBody(Sent, frozen=True):
-    """A user to disable; or to enable again, with `disabled` false."""
-
-    name: Text
-    disabled: bool = True
-
-
-class TokenBody(Sent, frozen=True):
-    """A token to issue. `seconds` 0 means that it does not expire."""
-
-    account: Text
-    scopes: list[str] = field(default_factory=lambda: list(USER_SCOPES))
-    seconds: Annotated[float, Meta(ge=0, le=LONGEST_TOKEN)] = 2_592_000.0
-    note: Text = ""
 
 
 # --- bodies of pilots ---------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
+from lodesman.wire.groups import ShareCorrection
 from lodesman.wire.nodes import Remark
-from lodesman.wire.shares import ShareCorrection
 from lodesman.wire.vocabulary import PilotState
 
 

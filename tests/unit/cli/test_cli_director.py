@@ -16,7 +16,7 @@ from lodesman.decide.director.queues import QueueCaps
 from lodesman.decide.director.record import replay, to_record
 from lodesman.decide.matching.tables import KeyTable
 from lodesman.server.writer.pool_map import PoolMap
-from lodesman.wire.pilots import DirectorRecord
+from lodesman.wire.director import DirectorRecord
 from lodesman.wire.plans import DirectorPlans, PolicyPlan
 from lodesman.wire.vocabulary import TargetPolicy
 

@@ -12,7 +12,7 @@ from lodesman.server.config import load_config
 from lodesman.server.main import background as module
 from lodesman.server.main import bootstrap
 from lodesman.server.main.background import BackgroundProcess, run_background
-from lodesman.wire.shares import Arena, KnownUsage, SliceUsage, TimeSlice
+from lodesman.wire.groups import Arena, KnownUsage, SliceUsage, TimeSlice
 
 SITES = """
 [site.W]

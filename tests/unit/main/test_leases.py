@@ -27,10 +27,10 @@ from lodesman.server.writer.job_classes import ClassRules
 from lodesman.server.writer.sessions import SILENT_SECONDS, PilotSession, silent_seconds
 from lodesman.server.writer.submit_pools import set_shares
 from lodesman.wire.accounts import AuditNote
+from lodesman.wire.groups import Arena, KnownUsage, SliceUsage, TimeSlice
 from lodesman.wire.job_classes import JobClassSection
 from lodesman.wire.jsv import JsvSection
 from lodesman.wire.server import ConfigurationState
-from lodesman.wire.shares import Arena, KnownUsage, SliceUsage, TimeSlice
 from lodesman.wire.vocabulary import Packing
 
 

@@ -21,7 +21,7 @@ from lodesman.decide.matching.shares import (
 )
 from lodesman.decide.matching.task_queue import TaskQueueKey
 from lodesman.decide.resources import load_resources
-from lodesman.wire.shares import Arena, KnownUsage, SliceUsage, TimeSlice
+from lodesman.wire.groups import Arena, KnownUsage, SliceUsage, TimeSlice
 
 WEEK = TimeSlice()
 DAY = TimeSlice(time_span=86_400.0)

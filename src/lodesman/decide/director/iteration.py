@@ -33,7 +33,7 @@ from lodesman.decide.director.target import TargetFacts, target_of
 from lodesman.decide.masks.bits import Mask
 from lodesman.decide.matching.tables import KeyTable
 from lodesman.decide.resources import NodePath, QueueId
-from lodesman.wire.pilots import DirectorTarget
+from lodesman.wire.director import DirectorTarget
 
 
 class DirectorInput(Struct, frozen=True, kw_only=True):

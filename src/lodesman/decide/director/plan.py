@@ -22,7 +22,7 @@ from lodesman.decide.director.limits import Clamp, Limit, clamp
 from lodesman.decide.director.options import DirectorOptions
 from lodesman.decide.director.target import COUNTING
 from lodesman.decide.matching.task_queue import TaskQueueKey
-from lodesman.wire.pilots import DirectorPlan, DirectorTarget
+from lodesman.wire.director import DirectorPlan, DirectorTarget
 from lodesman.wire.vocabulary import ClampName
 
 # Weights start at 0.001; a sum under this is zero but for rounding, and must not become infinite below.

@@ -22,7 +22,7 @@ from lodesman.decide.director.plan import Plan, PlanRow, TaskQueueDemand, arithm
 from lodesman.decide.director.queues import CandidateQueue, QueueLoad, Room, others
 from lodesman.decide.director.target import TargetFacts, target_of
 from lodesman.decide.matching.task_queue import TaskQueueKey
-from lodesman.wire.pilots import DirectorPlan, DirectorTarget
+from lodesman.wire.director import DirectorPlan, DirectorTarget
 from lodesman.wire.vocabulary import ClampName, RefusalKind, TargetPolicy
 
 Record = dict[str, Any]

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from lodesman.base.errors import counted
 from lodesman.decide.director.options import DirectorOptions
-from lodesman.wire.pilots import DirectorTarget
+from lodesman.wire.director import DirectorTarget
 from lodesman.wire.vocabulary import TargetPolicy
 
 COUNTING: Final = frozenset({TargetPolicy.GAP, TargetPolicy.RATIO})

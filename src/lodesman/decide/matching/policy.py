@@ -31,7 +31,7 @@ from lodesman.decide.resources import MANUAL, QueueId, QueueTable, ResourceConfi
 from lodesman.languages.gridengine.complexes import Complexes
 from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
 from lodesman.languages.gridengine.vocabulary import Vocabulary
-from lodesman.wire.shares import KnownUsage
+from lodesman.wire.groups import KnownUsage
 
 
 class Residents:

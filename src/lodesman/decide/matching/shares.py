@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Final
 
 from lodesman.decide.matching.task_queue import TaskQueueKey
-from lodesman.wire.shares import Arena, CorrectedOwner, CorrectedShare, KnownUsage, TimeSlice
+from lodesman.wire.groups import Arena, CorrectedOwner, CorrectedShare, KnownUsage, TimeSlice
 
 DEFAULT_SHARE: Final = 1000.0
 _LEAST_WEIGHT: Final = 0.001

@@ -36,9 +36,9 @@ from lodesman.server.store import Database, database_at
 from lodesman.server.writer.resolving import default_faults
 from lodesman.wire.accounts import LimitSection
 from lodesman.wire.client import is_every_address
+from lodesman.wire.groups import ShareSection
 from lodesman.wire.job_classes import JobClassSection
 from lodesman.wire.jsv import JsvSection
-from lodesman.wire.shares import ShareSection
 
 # The sections that are taken as they are.
 _AS_STATED: Final = (

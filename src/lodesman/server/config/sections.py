@@ -16,9 +16,9 @@ from lodesman.base.errors import InvalidConfig
 from lodesman.server.jsv import server_script
 from lodesman.wire.accounts import LimitSection
 from lodesman.wire.client import is_loopback, parse_server
+from lodesman.wire.groups import ShareSection
 from lodesman.wire.job_classes import JobClassSection
 from lodesman.wire.jsv import JsvSection
-from lodesman.wire.shares import ShareSection
 from lodesman.wire.vocabulary import GateMode, Packing
 
 Seconds = Annotated[float, Meta(gt=0)]

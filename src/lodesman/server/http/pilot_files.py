@@ -15,7 +15,7 @@ from lodesman.wire import calls, inner_calls
 from lodesman.wire.accounts import AuditNote
 from lodesman.wire.call import Nothing
 from lodesman.wire.nodes import utc
-from lodesman.wire.pilot_files import MadePilot, PilotFiles, PilotFilesBody
+from lodesman.wire.pilots import MadePilot, PilotFiles, PilotFilesBody
 
 
 @serves(calls.PILOT_FILES)

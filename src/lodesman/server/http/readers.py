@@ -15,7 +15,7 @@ from lodesman.server.writer.groups import group_named, known_groups
 from lodesman.server.writer.readers import add_readers, own_submission, remove_readers
 from lodesman.wire import calls
 from lodesman.wire.call import Nothing
-from lodesman.wire.readers import ReadersBody, SubmissionAt, SubmissionReaders
+from lodesman.wire.job_queries import ReadersBody, SubmissionAt, SubmissionReaders
 
 
 @serves(calls.SET_READERS)

@@ -59,9 +59,20 @@ from lodesman.server.store.sandboxes import used_by
 from lodesman.server.store.submit_pools import list_pools, pool_by_prefix
 from lodesman.server.store.task_queues import list_task_queues, with_groups_and_classes
 from lodesman.server.writer.job_classes import unknown_classes
-from lodesman.wire import accounts, calls, hosts, inner_calls, jobs, nodes, pilots, server, task_queues
+from lodesman.wire import (
+    accounts,
+    calls,
+    director,
+    hosts,
+    inner_calls,
+    jobs,
+    nodes,
+    pilots,
+    server,
+    task_queues,
+)
 from lodesman.wire import requests as asks
-from lodesman.wire.accounts import Audit
+from lodesman.wire.accounts import Audit, AuditQuery
 from lodesman.wire.call import Call, Nothing
 from lodesman.wire.requests import MOST_ID
 from lodesman.wire.vocabulary import MainReason
@@ -219,7 +230,7 @@ async def _configuration(side: ReadSide, request: Request[Nothing, Nothing]) -> 
 @serves(calls.DIRECTOR)
 async def _last_iteration(
     side: ReadSide, request: Request[Nothing, Nothing]
-) -> pilots.DirectorAnswer | Response:
+) -> director.DirectorAnswer | Response:
     vo = own_vo(request.who)
     queues = {str(offer.queue) for offer in side.policy.vo_config(vo).offers} if vo else ()
     number, at, plan = await side.costly.run(partial(last_iteration, vo=vo, queues=queues))
@@ -246,7 +257,7 @@ async def _users(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> ac
 
 
 @serves(calls.AUDIT)
-async def _audit(side: ReadSide, request: Request[asks.AuditQuery, Nothing]) -> Audit:
+async def _audit(side: ReadSide, request: Request[AuditQuery, Nothing]) -> Audit:
     asked = request.query
     (before,) = numbers(asked.after, 1) or (MOST_ID,)
     action, most = asked.action or "", asked.limit + 1

@@ -10,7 +10,7 @@ from lodesman.server.store.journal import Change
 from lodesman.server.writer.submit_pools import set_shares
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Nothing
-from lodesman.wire.shares import KnownUsage, UsageFound
+from lodesman.wire.groups import KnownUsage, UsageFound
 
 
 @serves(inner_calls.USAGE_FOUND)

@@ -45,12 +45,12 @@ from lodesman.server.writer.missing_jobs import name_missing, no_longer_known
 from lodesman.server.writer.prepare import prepare
 from lodesman.server.writer.resolving import TakesLong
 from lodesman.server.writer.submit import PreparedSubmission, Submit
-from lodesman.wire import accounts, calls, jobs, user_lists
-from lodesman.wire.accounts import AuditAction, Principal
+from lodesman.wire import accounts, calls, jobs
+from lodesman.wire.accounts import AccountBody, AuditAction, DisableBody, Principal, TokenAt, TokenBody
 from lodesman.wire.call import Nothing, encode
 from lodesman.wire.job_queries import ControlBody, ControlQuery
 from lodesman.wire.jsv import VerifiedJob, VerifyBody
-from lodesman.wire.requests import AccountBody, DisableBody, JobAt, SubmitBody, TokenAt, TokenBody
+from lodesman.wire.requests import JobAt, SubmitBody
 
 # Bytes of a submission, of what its classes give and of what the JSV made of it, above which its checks could keep all
 # others waiting for more than 50 ms.
@@ -254,17 +254,17 @@ async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accou
 
 @serves(calls.REMOVE_USER)
 async def _remove_user(
-    core: Core, request: Request[Nothing, user_lists.RemoveUserBody]
-) -> user_lists.UserRemoved:
+    core: Core, request: Request[Nothing, accounts.RemoveUserBody]
+) -> accounts.UserRemoved:
     """What the tokens of the user are used for ends with them."""
     name, who, dry_run = request.body.name, request.who, request.body.dry_run
-    command: Command[user_lists.UserRemoved] = Change(
+    command: Command[accounts.UserRemoved] = Change(
         remove_user, name, by=who.name, reach=reach_of(who), dry_run=dry_run
     )
     if dry_run:
-        found: user_lists.UserRemoved = await core.command(command)
+        found: accounts.UserRemoved = await core.command(command)
         return found
-    done: user_lists.UserRemoved = await core.command(request.audited(command, "user-removed", name))
+    done: accounts.UserRemoved = await core.command(request.audited(command, "user-removed", name))
     core.principals.forget_users([name])
     await use_policy(core, core.policy)
     return done
@@ -272,15 +272,15 @@ async def _remove_user(
 
 @serves(calls.IMPORT_USERS)
 async def _import_users(
-    core: Core, request: Request[Nothing, user_lists.ImportUsersBody]
-) -> user_lists.ImportedUsers:
+    core: Core, request: Request[Nothing, accounts.ImportUsersBody]
+) -> accounts.ImportedUsers:
     """Raises what refuses one of them, with its number in `data.user`; more of them are in `data.others`."""
     body, who, faults = request.body, request.who, UserFaults()
     for number, one in enumerate(body.users):
         with faults.of(number):
             check_membership(core.policy.config, one.vo, one.groups, reach_of(who))
     faults.refuse()
-    command: Command[list[user_lists.ImportedUser]] = Change(
+    command: Command[list[accounts.ImportedUser]] = Change(
         partial(
             import_users,
             users=body.users,
@@ -293,11 +293,11 @@ async def _import_users(
     if not body.dry_run:
         names = [one.name for one in body.users]
         command = request.audited(command, "users-imported", str(len(names)), ", ".join(names)[:_MOST_DETAIL])
-    done: list[user_lists.ImportedUser] = await core.command(command)
+    done: list[accounts.ImportedUser] = await core.command(command)
     if not body.dry_run:
         core.principals.forget_users([one.name for one in done if one.change == "changed"])
         await use_policy(core, core.policy)
-    return user_lists.ImportedUsers(done, body.dry_run)
+    return accounts.ImportedUsers(done, body.dry_run)
 
 
 @serves(calls.DISABLE_USER)

@@ -19,7 +19,7 @@ from lodesman.server.store.read.why import last_attempt_before
 from lodesman.server.store.task_queues import keys_by_id
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Post
-from lodesman.wire.shares import KnownUsage, ShareSection, SliceUsage, TimeSlice, UsageFound
+from lodesman.wire.groups import KnownUsage, ShareSection, SliceUsage, TimeSlice, UsageFound
 
 _READ_SECONDS: Final = 900.0
 # What was read so long ago says nothing any more.

@@ -28,7 +28,7 @@ from lodesman.server.reads.plans import LiveState
 from lodesman.server.reads.sites import exact_node
 from lodesman.server.store import Reader
 from lodesman.server.store.director import iteration
-from lodesman.wire.pilots import DirectorRecord
+from lodesman.wire.director import DirectorRecord
 from lodesman.wire.plans import DirectorPlans, PlannedIteration, PolicyPlan
 from lodesman.wire.requests import PlanDirectorBody
 from lodesman.wire.site_ads import PlanGatesBody

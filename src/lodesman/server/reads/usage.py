@@ -15,8 +15,8 @@ from lodesman.decide.matching.policy import Policy
 from lodesman.decide.matching.shares import corrections
 from lodesman.server.store import UNREADABLE
 from lodesman.server.store.read.usage import AttemptSums, UsageFacts
+from lodesman.wire.groups import CorrectedShare, ShareCorrection
 from lodesman.wire.server import AttemptCounts, Claims, Faulty, GroupClaims, SiteOutcomes, Usage
-from lodesman.wire.shares import CorrectedShare, ShareCorrection
 
 _MOST_FAULTY: Final = 2_000
 _MOST_OWNERS: Final = 1_000

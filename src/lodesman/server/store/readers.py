@@ -8,7 +8,7 @@ from typing import NamedTuple
 from lodesman.server.store import Reader
 from lodesman.server.store.statement import ANY, ONE
 from lodesman.server.store.transaction import Transaction
-from lodesman.wire.readers import SubmissionReader
+from lodesman.wire.job_queries import SubmissionReader
 
 _READERS = "SELECT reader, at, by FROM submission_reader WHERE submission_id = ?"
 _OWNED = "SELECT owner, grp, vo FROM submission WHERE id = ?"

@@ -28,9 +28,17 @@ from lodesman.server.store.read.usage import count_jobs
 from lodesman.server.store.readers import forget_reader
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.writer.pilots import hash_token
-from lodesman.wire.accounts import EVERYBODY, SCOPES, USER_SCOPES, Reach, UserDisabled, UserRow
-from lodesman.wire.requests import AccountBody
-from lodesman.wire.user_lists import ImportedUser, UserRemoved
+from lodesman.wire.accounts import (
+    EVERYBODY,
+    SCOPES,
+    USER_SCOPES,
+    AccountBody,
+    ImportedUser,
+    Reach,
+    UserDisabled,
+    UserRemoved,
+    UserRow,
+)
 from lodesman.wire.vocabulary import JobState
 
 # The kind of a pilot that has not joined yet, known by its join token.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lodesman.base.errors import InvalidRequest, NotFound
 from lodesman.server.store import Reader, accounts, readers
 from lodesman.server.store.transaction import Transaction
-from lodesman.wire.readers import MOST_READERS
+from lodesman.wire.job_queries import MOST_READERS
 
 
 def own_submission(db: Reader, submission: int, user: str | None) -> tuple[str, str]:

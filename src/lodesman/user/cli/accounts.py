@@ -19,9 +19,21 @@ from lodesman.user.cli.tables import Cell, note, say, show_fields, show_table
 from lodesman.user.cli.user_lists import import_users, remove_user
 from lodesman.user.cli.words import age, counted, joined, size, span
 from lodesman.wire import calls
-from lodesman.wire.accounts import SCOPES, USER_SCOPES, AuditAction, AuditEntry, TokenRow, UserRow
+from lodesman.wire.accounts import (
+    SCOPES,
+    USER_SCOPES,
+    AccountBody,
+    AuditAction,
+    AuditEntry,
+    AuditQuery,
+    DisableBody,
+    TokenAt,
+    TokenBody,
+    TokenRow,
+    UserRow,
+)
 from lodesman.wire.nodes import utc
-from lodesman.wire.requests import AccountBody, AllQuery, AuditQuery, DisableBody, TokenAt, TokenBody
+from lodesman.wire.requests import AllQuery
 
 _DAY_SECONDS = 86_400.0
 _SHOWN_HASH = 12

@@ -15,7 +15,7 @@ from lodesman.user.cli.tables import note, say
 from lodesman.user.cli.words import counted, path_of
 from lodesman.wire import calls
 from lodesman.wire.nodes import utc
-from lodesman.wire.pilot_files import MOST_FILES, PilotFilesBody
+from lodesman.wire.pilots import MOST_FILES, PilotFilesBody
 
 # As `lodesman.pilot` finds it in its own archive.
 _MEMBER = "pilot.json"

@@ -8,8 +8,8 @@ from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, say, show_table
 from lodesman.user.cli.words import joined
 from lodesman.wire import calls
+from lodesman.wire.job_queries import ReadersBody, SubmissionAt, SubmissionReader, SubmissionReaders
 from lodesman.wire.nodes import utc
-from lodesman.wire.readers import ReadersBody, SubmissionAt, SubmissionReader, SubmissionReaders
 
 _submission = click.argument("submission", type=click.IntRange(1), metavar="SUBMISSION")
 

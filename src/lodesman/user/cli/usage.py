@@ -15,9 +15,9 @@ from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, say, show_table, state
 from lodesman.user.cli.words import age, counted, joined, number, percent, span, states
 from lodesman.wire import calls
+from lodesman.wire.groups import ShareCorrection
 from lodesman.wire.nodes import utc
 from lodesman.wire.server import Faulty, GroupClaims, PilotCount, SiteOutcomes
-from lodesman.wire.shares import ShareCorrection
 from lodesman.wire.usage import (
     PILOT_HOURS_BY,
     USAGE_BY,

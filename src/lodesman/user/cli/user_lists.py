@@ -22,9 +22,15 @@ from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import note, say, show_table
 from lodesman.user.cli.words import counted
 from lodesman.wire import calls
+from lodesman.wire.accounts import (
+    MOST_IMPORTED,
+    AccountBody,
+    DisableBody,
+    ImportUsersBody,
+    RemoveUserBody,
+    UserRemoved,
+)
 from lodesman.wire.job_queries import ControlBody, Selection
-from lodesman.wire.requests import AccountBody, DisableBody
-from lodesman.wire.user_lists import MOST_IMPORTED, ImportUsersBody, RemoveUserBody, UserRemoved
 
 _MOST_BYTES: Final = 1 << 20
 _MOST_FAULTS: Final = 10

@@ -21,9 +21,9 @@ from lodesman.server.store.dialect import (
     member_if_whole,
 )
 from lodesman.server.store.read.jobs import STATE
+from lodesman.wire.groups import Currency
 from lodesman.wire.jobs import Count
 from lodesman.wire.server import PilotCount, Spread
-from lodesman.wire.shares import Currency
 from lodesman.wire.usage import HeldBy, PilotHoursBy
 from lodesman.wire.vocabulary import JobState, PilotState
 
