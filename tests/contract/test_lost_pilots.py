@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from tests.kits.shell_pilots import same, send
 
+from lodesman.base.processes import living_processes
 from lodesman.server.engines.backend import NativeState
 from lodesman.server.engines.local import LocalBackend
-from lodesman.server.engines.process_tree import process_table
 from lodesman.server.loops.census import _AGAIN_SECONDS, BackendWatch
 from lodesman.server.store.journal import Change
 from lodesman.server.writer.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
@@ -77,7 +77,7 @@ def test_a_pilot_that_hangs_is_gone_after_its_lease_ended(house, backend, census
     assert backend.status(same(stamp))[stamp].state is NativeState.RUNNING
     house.do(Change(end_pilot, house.live, number, PilotState.LOST, "its lease ended", cause="lease-expired"))
     census.tick(house.clock + 10)
-    wait_until(lambda: not set(pids) & set(process_table()), "the end of pilot and payload")
+    wait_until(lambda: not set(pids) & set(living_processes()), "the end of pilot and payload")
     wait_until(lambda: backend.status(same(stamp))[stamp].state is NativeState.ENDED, "the record of its end")
     assert backend.loads([PLACE])[PLACE].running == 0  # its slot is free
     assert census._lost_pilots.tick(house.clock + 10 + _AGAIN_SECONDS) == 0

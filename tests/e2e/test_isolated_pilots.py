@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from tests.kits.shell_pilots import same, send
 
+from lodesman.base.processes import living_processes, read_process
 from lodesman.decide.resources import QueueId
 from lodesman.server.engines.backend import NativeState
 from lodesman.server.engines.isolation import Isolation, Wishes, find_isolation
 from lodesman.server.engines.local import LocalBackend
 from lodesman.server.engines.pilot_directory import PilotDirectory
-from lodesman.server.engines.process_tree import process_table, read_process
 
 QUEUE = QueueId("S", "c", "q")
 ACCOUNT = "nobody" if os.geteuid() == 0 else ""
@@ -154,7 +154,7 @@ def test_nothing_outlives_keeper_and_guard(backend):
 
 
 def _sleepers() -> set[int]:
-    return {process.pid for process in process_table().values() if _is_sleeper(process.pid)}
+    return {process.pid for process in living_processes().values() if _is_sleeper(process.pid)}
 
 
 def _is_sleeper(pid):

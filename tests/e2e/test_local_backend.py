@@ -23,17 +23,17 @@ import pytest
 from tests.kits.shell_pilots import same, send
 
 import lodesman
-from lodesman.decide.resources import QueueId
-from lodesman.server.engines.backend import CancelOutcome, NativeState
-from lodesman.server.engines.local import LocalBackend
-from lodesman.server.engines.pilot_directory import PilotDirectory
-from lodesman.server.engines.process_tree import (
+from lodesman.base.processes import (
     Process,
-    process_table,
+    living_processes,
     read_process,
     remove_cgroup,
     signal_process,
 )
+from lodesman.decide.resources import QueueId
+from lodesman.server.engines.backend import CancelOutcome, NativeState
+from lodesman.server.engines.local import LocalBackend
+from lodesman.server.engines.pilot_directory import PilotDirectory
 from lodesman.server.engines.processes import make_cgroup, marked
 
 QUEUE = QueueId("Hostile/../Site\n", "ce '; rm -rf", "\N{SNOWMAN}")
@@ -97,7 +97,7 @@ class Site:
 
     def processes(self) -> list[Process]:
         """What is alive of all pilots of this root, found by mark or place; keepers left out."""
-        table = process_table()
+        table = living_processes()
         paths = {path.name: path for path in self.root.iterdir() if path.is_dir()}
         keepers = {process.pid for stamp in paths for process in self.pilot(stamp).processes()}
         return [table[pid] for pid in marked(paths, table) if pid not in keepers]
@@ -126,7 +126,7 @@ def make_site(tmp_path):
     for site in sites:
         assert site.backend.stop_all(grace_seconds=0.0, deadline_seconds=PATIENCE) == ()
         paths = {path.name: path for path in site.root.iterdir() if path.is_dir()}
-        assert marked(paths, process_table()) == {}, "keepers and guards are gone too"
+        assert marked(paths, living_processes()) == {}, "keepers and guards are gone too"
     place = cgroups_place()
     assert place is None or list(place.glob(f"lodesman-*-{RUN}-*")) == []
 
@@ -359,7 +359,7 @@ def test_killing_both_leaves_nothing_after_a_tick(site):
     site.wait_for_end(S1)
     left = site.processes()
     assert left
-    assert {marked({S2: site.root / S2}, process_table())[process.pid] for process in left} == {S2}
+    assert {marked({S2: site.root / S2}, living_processes())[process.pid] for process in left} == {S2}
     assert site.state(S2) is NativeState.RUNNING
 
 
@@ -596,4 +596,4 @@ def test_the_keeper_runs_on_python_3_9(tmp_path):
     send(backend, QUEUE, S1, script="setsid sleep 1000 & exit 3")
     wait_until(lambda: backend.status(same(S1))[S1].exit_code == 3, "the end")
     assert backend.stop_all() == ()
-    assert marked({S1: tmp_path / "pilots" / S1}, process_table()) == {}
+    assert marked({S1: tmp_path / "pilots" / S1}, living_processes()) == {}

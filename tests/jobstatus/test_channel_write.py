@@ -278,7 +278,7 @@ MOUNTS = """\
 
 @pytest.mark.parametrize(("minor", "local"), [(50, False), (51, True), (52, True), (53, False)])
 def test_nfs_with_locks_of_its_own_machine(minor, local):
-    assert has_local_locks(MOUNTS, os.makedev(0, minor)) is local
+    assert has_local_locks(kernel.parse_mounts(MOUNTS), os.makedev(0, minor)) is local
 
 
 # --- the order of calls ---------------------------------------------------------------------------------------------------

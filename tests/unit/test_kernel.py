@@ -72,3 +72,20 @@ def test_a_key_that_two_rings_have_is_taken_out_once_and_one_that_stays_keeps_in
     with pytest.raises(PermissionError):
         rings.clear()
     assert left == {3}
+
+
+def test_a_mount_is_read_from_its_line():
+    (mount,) = kernel.parse_mounts(
+        "36 35 98:0 /sub\\040dir /mnt/a\\134b rw,noatime shared:1 - nfs4 srv:/x rw,vers=4.2,nolock\n"
+    )
+    assert mount == ("98:0", "/sub dir", "/mnt/a\\b", "nfs4", {"rw", "vers=4.2", "nolock"})
+    assert kernel.parse_mounts("\n36 35 98:0 /\n - nfs x rw\n1 2 3:4 / /a rw - \n") == []
+
+
+def test_the_mounts_of_this_process():
+    assert any(mount.point == "/" for mount in kernel.read_mounts())
+
+
+def test_a_start_of_the_machine_has_a_name():
+    assert kernel.boot_id() == kernel.boot_id()
+    assert len(kernel.boot_id().strip()) == 36

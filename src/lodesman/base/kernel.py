@@ -1,11 +1,13 @@
-"""What Linux offers and Python 3.9 does not: attributes of processes, namespaces, mounts. Standard library only."""
+"""What Linux offers and Python 3.9 does not: attributes of processes, namespaces, mounts, keyrings."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import re
 import struct
+from typing import NamedTuple
 
 try:
     from ctypes import CDLL, c_long, create_string_buffer, get_errno
@@ -25,8 +27,6 @@ _NEW_MOUNTS, _NEW_NAMES, _NEW_IPC, _NEW_USERS, _NEW_PIDS = (
 # Of statx: what is asked for, where it stands in the answer, and how long that is; paths begin at the current folder.
 _BIRTH, _BIRTH_AT, _STATX_BYTES, _HERE = 0x800, 80, 256, -100
 _STATFS_BYTES = 256  # at least
-# Of a process that is forked and has executed no program (PF_FORKNOEXEC).
-_FORKED_ONLY = 0x40
 FIRST_LINE_BYTES = 256
 _libc = None if CDLL is None else CDLL(None, use_errno=True)
 # Calls that the C library has no function for, by the number of the machine's kind.
@@ -145,6 +145,36 @@ def _remove_files(descriptor: int) -> list[str]:
                 else:
                     os.unlink(entry.name, dir_fd=descriptor)
     return folders
+
+
+class Mount(NamedTuple):
+    """A mount that this process sees."""
+
+    device: str  # MAJOR:MINOR
+    root: str  # what of the file system is shown
+    point: str  # where it is shown
+    kind: str
+    options: frozenset[str]  # of the file system
+
+
+def parse_mounts(text: str) -> list[Mount]:
+    """The lines of /proc/PID/mountinfo, without those that are cut short."""
+    mounts = []
+    for line in text.splitlines():
+        place, _, source = line.partition(" - ")
+        fields, words = place.split(), source.split()
+        if len(fields) >= 5 and words:
+            # The kernel writes blanks and backslashes as octal numbers.
+            root, point = (
+                re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), path) for path in fields[3:5]
+            )
+            mounts.append(Mount(fields[2], root, point, words[0], frozenset(words[-1].split(","))))
+    return mounts
+
+
+def read_mounts() -> list[Mount]:
+    """Raises OSError."""
+    return parse_mounts(read_file("/proc/self/mountinfo").decode("utf-8", "surrogateescape"))
 
 
 def mount(source: str, target: str, kind: str = "", *, flags: int = 0, data: str = "") -> None:
@@ -293,12 +323,6 @@ def _ask(call: int, *arguments: object) -> int:
     return answer
 
 
-def has_executed(pid: int) -> bool:
-    """Whether a child, which may have ended, became another program: the kernel marks one that did not."""
-    flags = int(read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()[6])
-    return not flags & _FORKED_ONLY
-
-
 def wants_interpreter_with_cr(head: bytes) -> bool:
     """Whether a program that begins so is a script whose first line ends with CR LF: Linux wants an interpreter with CR
     at the end of its name, or hands CR to it.
@@ -318,14 +342,9 @@ def read_file(path: str) -> bytes:
     return b"".join(parts)
 
 
-def threads() -> int:
-    """The threads of all processes that can be seen."""
-    found = 0
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
-                found += int(file.read().rpartition(b")")[2].split()[17])
-    return found
+def boot_id() -> str:
+    """What names this start of this machine, as its file has it: with the end of the line. Raises OSError."""
+    return read_file("/proc/sys/kernel/random/boot_id").decode("ascii")
 
 
 def _call(name: str, *arguments: int | bytes) -> None:

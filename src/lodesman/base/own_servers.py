@@ -16,7 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from lodesman.base import kernel
 from lodesman.base.durable import write_durably
+from lodesman.base.processes import read_process
 
 log = logging.getLogger(__name__)
 
@@ -113,16 +115,13 @@ def _address(data: Path) -> str:
 
 def _start_of(pid: int) -> str:
     """When a process began, in ticks since the machine did; '' for one that is not there."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        return fields[19].decode("ascii")
-    except (OSError, IndexError, ValueError):
-        return ""
+    process = read_process(pid)
+    return "" if process is None else str(process.start)
 
 
 def _boot() -> str:
     """Which run of which machine this is."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return kernel.boot_id().strip()
     except OSError:
         return ""

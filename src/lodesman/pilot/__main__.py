@@ -88,7 +88,6 @@ def _run(
     from lodesman.pilot.features import FeatureReader, reading_s  # noqa: PLC0415
     from lodesman.pilot.loop import EXIT_USAGE, PilotProcess  # noqa: PLC0415
     from lodesman.pilot.node import describe_node  # noqa: PLC0415
-    from lodesman.pilot.processes import hide_memory  # noqa: PLC0415
 
     log = Log(sys.stderr, time.time)
     try:
@@ -98,7 +97,7 @@ def _run(
         log("unusable", fault=str(fault))
         return EXIT_USAGE
     log = Log(sys.stderr, time.time, stamp=pilot_file.stamp)
-    if not hide_memory():
+    if not kernel.set_attribute(kernel.DUMPABLE, 0):  # payloads must not read this memory
         log("weak-isolation", hidden=False)
     chosen, reader = pilot_file.options, FeatureReader(os.environ)
     nursery = Nursery() if isinstance(nursery, OSError) else nursery

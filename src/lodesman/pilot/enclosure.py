@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
-from lodesman.base import kernel
+from lodesman.base import kernel, processes
 from lodesman.pilot.surroundings import folders_of, other_pilots
 from lodesman.pilot.warden import (
     END,
@@ -345,9 +345,9 @@ def _start(request: Mapping[str, Any], streams: Sequence[int]) -> int:
 
 
 def _has_executed(payload: int) -> bool:
-    """As in `kernel`. One that cannot be asked does: it took the open files of its warden, which belongs to its account."""
+    """One that cannot be asked has: it took the open files of its warden, which belongs to its account."""
     try:
-        return kernel.has_executed(payload)
+        return processes.has_executed(payload)
     except OSError:
         return True
 
@@ -378,8 +378,10 @@ def _set_limits(frame: WardenFrame, *, confined: bool) -> None:
     """Set the kernel's limits; where the site has a stricter one, that stays."""
     limits = {number: (soft, hard) for number, (soft, hard) in frame.limits}
     if frame.processes:
+        most = frame.processes
         # The kernel counts the threads of an account: with a user namespace only the payload's own.
-        most = frame.processes + (0 if confined and os.getuid() else kernel.threads())
+        if not confined or not os.getuid():
+            most += sum(process.threads for process in processes.read_processes().values())
         limits[resource.RLIMIT_NPROC] = (most, most)
     for number, wanted in limits.items():
         there = resource.getrlimit(number)

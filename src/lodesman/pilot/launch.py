@@ -23,7 +23,6 @@ from lodesman.base import kernel
 from lodesman.base.errors import LodesmanError
 from lodesman.pilot.archives import DAMAGED, members, steers
 from lodesman.pilot.decisions import is_of_node
-from lodesman.pilot.processes import MARK, PILOTS, STAMP
 from lodesman.pilot.protocol import MB, AssignedJob, PayloadLimits, SandboxFile
 from lodesman.pilot.warden import Launch, WardenFrame
 from lodesman.wire.client import Client
@@ -32,6 +31,11 @@ from lodesman.wire.client import Client
 TEMPORARY = ".tmp"
 # A payload that touches this file has committed: what it did so far is not lost if it is ended.
 COMMIT = f"{TEMPORARY}/.commit"
+# A payload's environment names its attempt and, by the stamp, its pilot; so does the local backend's, which names the
+# server that it is of, too.
+_MARK = "LODESMAN_JOB"
+_STAMP = "LODESMAN_STAMP"
+_PILOTS = "LODESMAN_PILOTS"
 # Nothing else of the pilot's environment reaches a payload.
 _PASSED_ON = (
     "PATH",
@@ -43,11 +47,11 @@ _PASSED_ON = (
     "LOGNAME",
     "MACHINEFEATURES",
     "JOBFEATURES",
-    PILOTS,
+    _PILOTS,
 )
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # The status of the pilot is the pilot's own (JOBSTATUS).
-_RESERVED = frozenset({MARK, STAMP, PILOTS, "JOBID", "JOBSTATUS", "LODESMAN_COMMIT"})
+_RESERVED = frozenset({_MARK, _STAMP, _PILOTS, "JOBID", "JOBSTATUS", "LODESMAN_COMMIT"})
 # What a job knows of itself begins so, and nothing else does.
 _FACTS = "LODE_"
 
@@ -132,8 +136,8 @@ def _environment_for(
             raise NotStarted(f"The job's environment variable {name[:100]!r} cannot be set.")
         if name not in _RESERVED and not name.startswith(_FACTS):
             values[name] = value
-    values[MARK] = str(job.key)
-    values[STAMP] = stamp
+    values[_MARK] = str(job.key)
+    values[_STAMP] = stamp
     values["JOBID"] = str(job.key.id)
     values["LODESMAN_COMMIT"] = f"{directory}/{COMMIT}"
     return values

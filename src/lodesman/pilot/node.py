@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from lodesman import __version__
+from lodesman.base.processes import parse_cgroups
 from lodesman.pilot.features import Features
 from lodesman.pilot.protocol import MB
 
@@ -74,14 +75,6 @@ def _parse_meminfo(text: str) -> tuple[int, int]:
     return total, int(values.get("MemAvailable", values.get("MemFree", total)))
 
 
-def _parse_cgroups(text: str) -> dict[str, str]:
-    """Controller -> path out of /proc/self/cgroup; the unified hierarchy is called ""."""
-    paths = {}
-    for controllers, path in re.findall(r"^\w+:([^:\n]*):(.*)$", text, re.MULTILINE):
-        paths.update(dict.fromkeys(controllers.split(","), path))
-    return paths
-
-
 def _parse_cpu_max(text: str) -> float | None:
     """Cores granted by `cpu.max` ("max 100000" or "150000 100000"); None for no limit."""
     found = re.fullmatch(r"([0-9]+) ([1-9][0-9]*)", text)
@@ -116,7 +109,7 @@ def _directories(root: Path, controller: str) -> list[Path]:
 
     Inside a container the path may not exist below the mount; the mount itself is always read.
     """
-    paths = _parse_cgroups(_read(root / "proc/self/cgroup"))
+    paths = parse_cgroups(_read(root / "proc/self/cgroup"))
     base = root / "sys/fs/cgroup"
     found = []
     for mount, path in ((base, paths.get("")), (base / controller, paths.get(controller))):

@@ -13,16 +13,19 @@ import threading
 from collections.abc import Mapping
 from typing import Callable
 
-from lodesman.pilot import processes
+from lodesman.base import processes
+from lodesman.base.processes import Process
+from lodesman.pilot import usage
 from lodesman.pilot.nursery import Nursery, PilotFault
-from lodesman.pilot.processes import ZOMBIE, Account, ProcessId, ProcessStat
 from lodesman.pilot.protocol import AttemptKey, PayloadUsage
+from lodesman.pilot.usage import Account
 from lodesman.pilot.warden import End, Launch, NeverStarted, Warden, WardenFrame
 
 # A tree that forks faster than it is scanned is stopped first; the number of scans is bounded.
 _FREEZE_SCANS = 50
 _CLEAR_WAIT_S = 0.0005
 _LONGEST_CLEAR_WAIT_S = 0.02
+_REST_S = 1.0
 
 
 class Reaper:
@@ -102,14 +105,14 @@ class Reaper:
     def shared_mb(self, key: AttemptKey) -> float | None:
         """Memory of a tree where pages shared between its processes count once; None if unknown."""
         with self._lock:
-            pids = [process.pid for process in self._members(key) if process.state != ZOMBIE]
-        return processes.proportional_mb(pids)
+            pids = [process.pid for process in self._members(key) if not process.is_dead]
+        return usage.proportional_mb(pids)
 
     def signal(self, key: AttemptKey, number: int) -> None:
         """Send a signal to every process of a payload."""
         with self._lock:
             for process in self._members(key):
-                _send(process, number)
+                processes.signal_process(process, number)
 
     def kill(self, key: AttemptKey) -> None:
         """Kill a payload's tree; without a PID namespace, stop it first until no new process turns up in it."""
@@ -118,15 +121,8 @@ class Reaper:
             if warden is not None and warden.confined:
                 warden.kill()
                 return
-            stopped: set[ProcessId] = set()
-            for _ in range(_FREEZE_SCANS):
-                new = [process for process in self._members(key) if process.ident not in stopped]
-                for process in new:
-                    _send(process, signal.SIGSTOP)
-                stopped.update(process.ident for process in new)
-                if not new:
-                    break
-            self.signal(key, signal.SIGKILL)
+            for process in processes.freeze(lambda: self._members(key), _FREEZE_SCANS) + self._members(key):
+                processes.signal_process(process, signal.SIGKILL)
 
     def clear(self, key: AttemptKey, give_up: Callable[[], bool]) -> bool:
         """Kill what is left of a tree whose first process has ended; true when all of it is gone."""
@@ -146,14 +142,12 @@ class Reaper:
 
     def kill_rest(self) -> None:
         """At the very end: kill all descendants of this process, whatever payload they belong to."""
-        for _ in range(_FREEZE_SCANS):
-            table = processes.read_processes()
-            left = [one for one in processes.descendants(table, self._me) if one.state != ZOMBIE]
-            if not left:
-                return
-            for process in left:
-                _send(process, signal.SIGKILL)
-            self._pause.wait(_LONGEST_CLEAR_WAIT_S)
+
+        def find() -> list[Process]:
+            below = processes.descendants(processes.read_processes(), [self._me])
+            return [process for process in below if not process.is_dead]
+
+        processes.kill_family(find, _REST_S)
 
     def _is_gone(self, key: AttemptKey, pause: float) -> bool:
         """Whether the warden says that nothing is left, or has ended, and nothing is left that may have been its own."""
@@ -166,7 +160,7 @@ class Reaper:
             return True
         with self._lock:
             is_gone = self._has_ended(key, warden) and (
-                processes.has_no_child_but(self._own()) or not self._bury_strays(processes.read_processes())
+                self._has_no_strays() or not self._bury_strays(processes.read_processes())
             )
         if not is_gone:
             self._pause.wait(pause)  # a killed process needs a moment
@@ -190,12 +184,21 @@ class Reaper:
         """The children that this process is to have."""
         return {warden.pid for warden in self._wardens.values()} | self._nursery.pids()
 
-    def _members(self, key: AttemptKey) -> list[ProcessStat]:
+    def _has_no_strays(self) -> bool:
+        """Whether this process has no child but its own; also False where only a scan of all processes can find out."""
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return True
+        children = processes.read_children()
+        return children is not None and self._own().issuperset(children)
+
+    def _members(self, key: AttemptKey) -> list[Process]:
         """The processes of a payload, without its warden."""
         warden = self._wardens.get(key)
-        return [] if warden is None else processes.descendants(processes.read_processes(), warden.pid)
+        return [] if warden is None else processes.descendants(processes.read_processes(), [warden.pid])
 
-    def _trees(self) -> dict[AttemptKey, list[ProcessStat]]:
+    def _trees(self) -> dict[AttemptKey, list[Process]]:
         """Scan all processes; each payload's, and its warden, which waited for orphans, for their time."""
         self._own()  # a warden that is being made must be known before it is seen
         table = processes.read_processes()
@@ -203,15 +206,15 @@ class Reaper:
         trees = {}
         for key, warden in self._wardens.items():
             found = table.get(warden.pid)
-            own = [] if found is None else [processes.for_children(found, warden.earlier_seconds)]
-            trees[key] = own + processes.descendants(table, warden.pid)
+            own = [] if found is None else [usage.for_children(found, warden.earlier_seconds)]
+            trees[key] = own + processes.descendants(table, [warden.pid])
         return trees
 
-    def _bury_strays(self, table: Mapping[int, ProcessStat]) -> bool:
+    def _bury_strays(self, table: Mapping[int, Process]) -> bool:
         """Kill children that belong to no warden, and wait for the dead ones; whether any is left."""
         own, left = self._own(), False
         for process in table.values():
-            if process.ppid == self._me and process.pid not in own:
+            if process.parent == self._me and process.pid not in own:
                 _kill(process.pid)
                 with contextlib.suppress(ChildProcessError):
                     left = os.waitpid(process.pid, os.WNOHANG)[0] == 0 or left
@@ -220,12 +223,6 @@ class Reaper:
 
 class NodeFault(OSError):
     """The node cannot start payloads."""
-
-
-def _send(process: ProcessStat, number: int) -> None:
-    if process.state != ZOMBIE:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(process.pid, number)
 
 
 def _kill(child: int) -> None:

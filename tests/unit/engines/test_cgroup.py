@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lodesman.base.processes import kill_cgroup, remove_cgroup
 from lodesman.server.engines import processes
-from lodesman.server.engines.process_tree import kill_cgroup, remove_cgroup
 from lodesman.server.engines.processes import _own_directory, make_cgroup
 
 # Recorded: Debian 12 with systemd (unified), a container with both versions, and one without version 2.

@@ -54,9 +54,9 @@ DAMAGE = {
 def machine(monkeypatch):
     """The start of the machine, by `now`; what is started is only counted."""
     boot = {"now": HERE}
-    monkeypatch.setattr(pilot_directory, "_this_boot", lambda: boot["now"])
+    monkeypatch.setattr(pilot_directory, "boot_id", lambda: boot["now"])
     monkeypatch.setattr(known_pilots, "sweep", lambda pilots, timeout: set())
-    monkeypatch.setattr(known_pilots, "process_table", dict)
+    monkeypatch.setattr(known_pilots, "living_processes", dict)
     monkeypatch.setattr(known_pilots, "stamps_here", lambda root, _: set())
     monkeypatch.setattr(local, "launch", lambda directory, **_: None)
     monkeypatch.setattr(os, "fsync", lambda number: None)

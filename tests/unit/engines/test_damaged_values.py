@@ -14,7 +14,7 @@ from tests.kits.shell_pilots import same, send
 from tests.kits.table import hold_all
 
 from lodesman.decide.resources import QueueId
-from lodesman.server.engines import keeper, known_pilots, local, pilot_directory, process_tree, processes
+from lodesman.server.engines import keeper, known_pilots, local, pilot_directory, processes
 from lodesman.server.engines.backend import CancelOutcome, NativeState
 from lodesman.server.engines.local import LocalBackend
 from lodesman.server.engines.pilot_directory import PilotDirectory
@@ -37,9 +37,9 @@ RECORDS = {"entry.json": Entry, "keeper.json": StartRecord, "ended.json": EndRec
 @pytest.fixture
 def machine(monkeypatch):
     """Nothing is started, and no process of this machine is one of a pilot."""
-    monkeypatch.setattr(pilot_directory, "_this_boot", lambda: HERE)
-    monkeypatch.setattr(processes, "process_table", dict)
-    monkeypatch.setattr(known_pilots, "process_table", dict)
+    monkeypatch.setattr(pilot_directory, "boot_id", lambda: HERE)
+    monkeypatch.setattr(processes, "living_processes", dict)
+    monkeypatch.setattr(known_pilots, "living_processes", dict)
     monkeypatch.setattr(os, "fsync", lambda number: None)
     monkeypatch.setattr(processes, "_spawn", lambda *_: 2**22 + 1)
     return monkeypatch
@@ -135,8 +135,8 @@ def test_an_environment_may_have_bytes_that_are_no_text(tmp_path, machine):
 def test_a_cgroup_of_another_name_is_not_killed(tmp_path, machine, is_own):
     """Forged, or of the server from whose folder this one was copied."""
     killed = []
-    machine.setattr(process_tree, "kill_cgroup", killed.append)
-    machine.setattr(process_tree, "remove_cgroup", lambda _: None)
+    machine.setattr(processes, "kill_cgroup", killed.append)
+    machine.setattr(processes, "remove_cgroup", lambda _: None)
     root, copy = tmp_path / "p", tmp_path / "copy"
     pilot = written(root)
     made = []

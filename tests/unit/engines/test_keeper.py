@@ -1,4 +1,4 @@
-"""The keeper's parts: /proc read, families found and killed, output bounded. Whole lives are in tests/e2e."""
+"""The keeper's parts: children reaped, records written, output bounded. Whole lives are in tests/e2e."""
 
 from __future__ import annotations
 
@@ -13,177 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.server.engines import keeper, namespaces, process_tree
+from lodesman.base import kernel, processes
+from lodesman.server.engines import keeper, namespaces
 from lodesman.server.engines.keeper import _chase_children, _Output, read_json, write_json
-from lodesman.server.engines.process_tree import (
-    Process,
-    _freeze,
-    _lives,
-    descendants,
-    kill_family,
-    process_table,
-    read_process,
-    signal_process,
-)
-
-SLEEPER = "import signal; print('ready', flush=True); signal.pause()"
 
 
-@pytest.fixture
-def sleeper():
-    with subprocess.Popen([sys.executable, "-I", "-S", "-c", SLEEPER], stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        yield child
-        child.kill()
-
-
-def process(pid, parent, start=1):
-    return Process(pid, parent, start, "S", 0)
-
-
-@pytest.mark.parametrize("module", [keeper, namespaces, process_tree])
+@pytest.mark.parametrize("module", [keeper, namespaces, kernel, processes])
 def test_it_needs_only_what_travels_with_it(module):
     tree = ast.parse(Path(module.__file__).read_text(), feature_version=(3, 9))
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    shipped = {"lodesman.base", "lodesman.server.engines", "lodesman.server.engines.process_tree"}
+    shipped = {"lodesman.base", "lodesman.base.processes", "lodesman.server.engines"}
     assert {name.partition(".")[0] for name in names - shipped} <= sys.stdlib_module_names | {"__future__"}
     assert not any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
-
-
-def test_one_reads_oneself():
-    me = read_process(os.getpid())
-    assert me is not None
-    assert me.pid == os.getpid()
-    assert me.parent == os.getppid()
-    assert me.start > 0
-
-
-def test_a_hostile_name_does_not_move_the_fields():
-    code = (
-        "import ctypes, signal\n"
-        "ctypes.CDLL(None).prctl(15, b') Z 1 (', 0, 0, 0)\n"
-        "print('ready', flush=True); signal.pause()"
-    )
-    with subprocess.Popen([sys.executable, "-I", "-c", code], stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        seen = read_process(child.pid)
-        child.kill()
-    assert seen is not None
-    assert seen.parent == os.getpid()
-    assert seen.state in "RS"
-
-
-def test_a_number_that_is_not_there():
-    assert read_process(0) is None
-    assert read_process(2**22 + 1) is None
-
-
-def test_a_zombie_is_not_in_the_table(sleeper):
-    assert sleeper.pid in process_table()
-    sleeper.kill()
-    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
-    assert sleeper.pid not in process_table()
-    assert read_process(sleeper.pid) is not None
-
-
-def test_descendants_are_found_at_any_depth():
-    table = {pid: process(pid, parent) for pid, parent in [(2, 1), (3, 2), (4, 3), (5, 1), (6, 5), (7, 4)]}
-    assert [item.pid for item in descendants(table, [2])] == [3, 4, 7]
-    assert {item.pid for item in descendants(table, [2, 5])} == {3, 4, 6, 7}
-    assert descendants(table, [7]) == []
-    assert descendants({}, [1]) == []
-
-
-def test_a_circle_ends():
-    # A table is read while processes die and numbers are used again: it may contradict itself.
-    table = {2: process(2, 3), 3: process(3, 2), 4: process(4, 4)}
-    assert {item.pid for item in descendants(table, [2])} == {3}
-    assert descendants(table, [4]) == []
-
-
-def test_a_signal_reaches_the_process(sleeper):
-    seen = read_process(sleeper.pid)
-    assert seen is not None
-    assert signal_process(seen, signal.SIGTERM)
-    assert sleeper.wait(60) == -signal.SIGTERM
-
-
-def test_a_number_used_again_is_spared(sleeper):
-    seen = read_process(sleeper.pid)
-    assert seen is not None
-    assert not signal_process(seen._replace(start=seen.start - 1), signal.SIGKILL)
-    assert not signal_process(process(2**22 + 1, 1), signal.SIGKILL)
-    assert sleeper.poll() is None
-
-
-def test_freezing_stops_what_is_found(sleeper):
-    def find():
-        seen = read_process(sleeper.pid)
-        return [seen] if seen else []
-
-    assert [item.pid for item in _freeze(find)] == [sleeper.pid]
-    os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED | os.WNOWAIT)
-    assert read_process(sleeper.pid).state == "T"
-
-
-def test_freezing_gives_up_on_an_endless_family():
-    looks: list[int] = []
-
-    def find():
-        looks.append(len(looks))
-        return [process(2**22 + 1 + len(looks), 1)]
-
-    assert len(_freeze(find, passes=5)) == 5
-    assert len(looks) == 5
-
-
-def test_a_process_hidden_by_the_end_of_its_parent_is_killed(sleeper):
-    """Found once, below a parent that then ends: no later scan finds it."""
-    seen = read_process(sleeper.pid)
-    looks = [[seen]]
-    assert kill_family(lambda: looks.pop(0) if looks else [], 60.0) == []
-    assert sleeper.wait(60) == -signal.SIGKILL
-
-
-@pytest.mark.slow
-def test_killing_waits_for_the_end_of_what_it_no_longer_finds():
-    """A process that fills much memory is no longer found once it was killed, and ends slowly."""
-    code = "x = bytearray(b'1') * (128 << 20); print('ready', flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"ready\n"
-        seen = read_process(child.pid)
-        assert seen is not None
-        looks = [[seen], [seen]]
-        assert kill_family(lambda: looks.pop(0) if looks else [], 60.0) == []
-        assert not _lives(seen)
-
-
-def test_a_process_that_outlives_the_timeout_is_reported_though_it_is_not_found_again(sleeper, monkeypatch):
-    monkeypatch.setattr(process_tree, "signal_process", lambda process, signum: True)
-    seen = read_process(sleeper.pid)
-    looks = [[seen]]
-    assert kill_family(lambda: looks.pop(0) if looks else [], 0.01) == [seen]
-
-
-def test_killing_repeats_until_nothing_is_found():
-    rounds: list[int] = []
-
-    def find():
-        return [process(2**22 + 1, 1)] if len(rounds) < 3 else []
-
-    assert kill_family(find, 60.0, lambda: rounds.append(1)) == []
-    assert len(rounds) == 3
-
-
-def test_killing_reports_what_the_timeout_did_not_end():
-    endless = [process(2**22 + 1, 1)]
-    assert kill_family(lambda: endless, 0.01) == endless
 
 
 def test_reaping_reports_each_end_and_whether_a_child_is_left():

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.base.processes import read_process
 from lodesman.server.engines import pilot_directory
 from lodesman.server.engines.backend import NativeState
 from lodesman.server.engines.damage import remove_tree
 from lodesman.server.engines.pilot_directory import STAMP, PilotDirectory
 from lodesman.server.engines.pilot_records import Entry
-from lodesman.server.engines.process_tree import read_process
 
 
 def entry(stamp="s1", **changes):

@@ -10,13 +10,13 @@ import sys
 import pytest
 from tests.kits.shell_pilots import same, send
 
+from lodesman.base.processes import read_process
 from lodesman.decide.resources import QueueId
 from lodesman.server.engines import known_pilots, local, processes
 from lodesman.server.engines.backend import CancelOutcome, NativeState
 from lodesman.server.engines.keeper import write_json
 from lodesman.server.engines.local import LocalBackend
 from lodesman.server.engines.pilot_directory import PilotDirectory
-from lodesman.server.engines.process_tree import read_process
 
 QUEUE = QueueId("LCG.One.de", "ce.one.de", "long")
 OLDER = "the directory of pilot lost-1, which is older than what the server knows of it"
@@ -64,7 +64,7 @@ def root(tmp_path, monkeypatch, begun):
         return {one.pid: one for one in found if one is not None and one.state not in "ZX"}
 
     for module in (known_pilots, processes):
-        monkeypatch.setattr(module, "process_table", table)
+        monkeypatch.setattr(module, "living_processes", table)
     monkeypatch.setattr(os, "fsync", lambda number: None)
     return tmp_path / "pilots"
 
@@ -263,15 +263,15 @@ def test_a_real_pilot_goes_on_beside_a_copy_of_its_directory_and_a_stop_ends_it(
         assert backend.tick() == ("lost-1",)
         assert pipe.read_text() == "runs\n"
         swap(root)
-        living = processes.marked(paths, processes.process_table()).keys()
+        living = processes.marked(paths, processes.living_processes()).keys()
         assert backend.tick() == ()
         assert backend.loads([QUEUE])[QUEUE].running == 1
         later = LocalBackend(root, {QUEUE: 1}, cgroups=cgroups)
         assert later.tick() == ()
         assert (backend.damaged, later.damaged) == ([OLDER], [OLDER])
-        keepers = {one.pid for one in processes.keepers_of(paths["lost-1"], processes.process_table())}
+        keepers = {one.pid for one in processes.keepers_of(paths["lost-1"], processes.living_processes())}
         assert (len(keepers), keepers <= living) == (2, True)
         assert backend.stop_all(grace_seconds=0.1, deadline_seconds=60.0) == ()
-        assert not processes.marked(paths, processes.process_table())
+        assert not processes.marked(paths, processes.living_processes())
     finally:
         processes.sweep([PilotDirectory(paths["lost-1"])], timeout=60.0)

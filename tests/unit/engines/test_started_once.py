@@ -32,7 +32,7 @@ def machine(monkeypatch):
     """What is started, by stamp; it does not run. `living`: stamps of which processes live."""
     living: set[str] = set()
     monkeypatch.setattr(known_pilots, "sweep", lambda pilots, timeout: set())
-    monkeypatch.setattr(known_pilots, "process_table", dict)
+    monkeypatch.setattr(known_pilots, "living_processes", dict)
     monkeypatch.setattr(known_pilots, "marked", lambda paths, _: dict(enumerate(living & paths.keys())))
     monkeypatch.setattr(known_pilots, "stamps_here", lambda root, _: set(living))
     monkeypatch.setattr(local, "launch", lambda pilot, **_: 2**22 + 1)
@@ -124,7 +124,7 @@ def test_living_pilots_of_a_folder_are_known_by_their_marks(tmp_path):
         [sys.executable, "-I", "-S", "-c", code], env=marks, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:
         assert child.stdout.readline() == b"\n"
-        table = {child.pid: processes.process_table()[child.pid]}
+        table = {child.pid: processes.living_processes()[child.pid]}
         assert processes.stamps_here(tmp_path, table) == {"lost-1"}
         assert processes.stamps_here(tmp_path / "other", table) == set()
         child.send_signal(signal.SIGKILL)
@@ -154,11 +154,13 @@ def test_a_stop_ends_a_pilot_whose_directory_is_gone_and_comes_back(tmp_path, is
     other = tmp_path / "copy"
     shutil.copytree(root, other, ignore=shutil.ignore_patterns("*.json.*"))  # which come and go
     LocalBackend(other, {QUEUE: 1}, cgroups=False).tick()
-    assert processes.marked(paths, processes.process_table()), "a server on a copy ends no pilot of this one"
+    assert processes.marked(paths, processes.living_processes()), (
+        "a server on a copy ends no pilot of this one"
+    )
     shutil.rmtree(root / "lost-1")
     assert backend.loads([QUEUE])[QUEUE].running == 1
     later = LocalBackend(root, {QUEUE: 1}, cgroups=False)
     assert later.loads([QUEUE])[QUEUE].running == 1
     ending = later if is_later else backend
     assert ending.stop_all(grace_seconds=1.0, deadline_seconds=60.0) == ()
-    assert not processes.marked(paths, processes.process_table())
+    assert not processes.marked(paths, processes.living_processes())

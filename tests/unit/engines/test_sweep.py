@@ -10,10 +10,9 @@ import sys
 
 import pytest
 
-from lodesman.server.engines import process_tree
+from lodesman.base.processes import Process, living_processes
 from lodesman.server.engines import processes as module
 from lodesman.server.engines.pilot_directory import PilotDirectory
-from lodesman.server.engines.process_tree import Process, process_table
 from lodesman.server.engines.processes import MARK, marked, sweep
 
 SLEEPER = "import signal; print('ready', flush=True); signal.pause()"
@@ -46,7 +45,7 @@ def test_the_mark_is_found(start, stamp, tmp_path):
     ours = start(environment={"A": "b", MARK: stamp})
     other = start(environment={MARK: stamp + "x"})
     named = start(environment={"NOT_" + MARK: stamp, "B": f"{MARK}={stamp}"})
-    found = marked({stamp: tmp_path}, process_table())
+    found = marked({stamp: tmp_path}, living_processes())
     assert found == {ours.pid: stamp}
     assert other.poll() is None
     assert named.poll() is None
@@ -58,7 +57,7 @@ def test_a_clean_environment_is_found_by_its_place(start, stamp, tmp_path):
     (tmp_path / (stamp + "-other")).mkdir()
     ours = start(cwd=inside, start_new_session=True)
     start(cwd=tmp_path / (stamp + "-other"), start_new_session=True)
-    assert marked({stamp: tmp_path / stamp}, process_table()) == {ours.pid: stamp}
+    assert marked({stamp: tmp_path / stamp}, living_processes()) == {ours.pid: stamp}
 
 
 def test_a_process_that_only_reads_the_files_is_spared(stamp, tmp_path):
@@ -68,7 +67,7 @@ def test_a_process_that_only_reads_the_files_is_spared(stamp, tmp_path):
         os.chdir(tmp_path)
         os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", SLEEPER], {})
     os.read(terminal, 100)
-    found = marked({stamp: tmp_path}, process_table())
+    found = marked({stamp: tmp_path}, living_processes())
     os.kill(pid, 9)
     os.waitpid(pid, 0)
     os.close(terminal)
@@ -77,7 +76,7 @@ def test_a_process_that_only_reads_the_files_is_spared(stamp, tmp_path):
 
 def test_oneself_and_ones_ancestors_are_spared(stamp, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_stamp_of", lambda process, paths: stamp)
-    found = marked({stamp: tmp_path}, process_table())
+    found = marked({stamp: tmp_path}, living_processes())
     assert os.getpid() not in found
     assert os.getppid() not in found
 
@@ -100,11 +99,11 @@ def test_all_of_it_is_killed_with_its_children(start, stamp, tmp_path):
     )
     parent = start(environment={MARK: stamp}, code=code)
     bystander = start()
-    children = [item.pid for item in process_table().values() if item.parent == parent.pid]
+    children = [item.pid for item in living_processes().values() if item.parent == parent.pid]
     assert len(children) == 1
     assert sweep([PilotDirectory(tmp_path / stamp)], timeout=60.0) == set()
     assert parent.wait(60) == -9
-    assert children[0] not in process_table()
+    assert children[0] not in living_processes()
     assert bystander.poll() is None
 
 
@@ -124,5 +123,5 @@ def test_nothing_to_sweep(stamp, tmp_path):
 
 def test_a_process_that_cannot_be_killed_is_reported(start, stamp, tmp_path, monkeypatch):
     start(environment={MARK: stamp})
-    monkeypatch.setattr(process_tree, "kill_family", lambda find, timeout: find())
+    monkeypatch.setattr(module, "kill_family", lambda find, timeout: find())
     assert sweep([PilotDirectory(tmp_path / name) for name in (stamp, "other")], timeout=0.0) == {stamp}

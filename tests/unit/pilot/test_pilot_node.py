@@ -12,7 +12,6 @@ import pytest
 from lodesman.pilot.features import Features
 from lodesman.pilot.node import (
     _parse_bytes,
-    _parse_cgroups,
     _parse_cpu_max,
     _parse_meminfo,
     describe_node,
@@ -84,16 +83,6 @@ def test_cpu_max(text, cores):
 )
 def test_byte_limits(text, limit):
     assert _parse_bytes(text) == limit
-
-
-def test_cgroup_paths():
-    text = "4:memory:/slurm/job_1\n3:cpu,cpuacct:/a:b\n0::/user.slice\nbad\n"
-    assert _parse_cgroups(text) == {
-        "memory": "/slurm/job_1",
-        "cpu": "/a:b",
-        "cpuacct": "/a:b",
-        "": "/user.slice",
-    }
 
 
 def test_plain_machine(root):

@@ -43,7 +43,7 @@ def test_what_travels():
     } <= names
     assert "lodesman/wire/client/connection.py" in names
     assert not any("server" in name for name in names if "threads" not in name)
-    base = {"base", "base/errors", "base/kernel", "site", "wire"}
+    base = {"base", "base/errors", "base/kernel", "base/processes", "site", "wire"}
     assert parts_of(names) == base | {"pilot", "site/jobstatus", "wire/client"}
     assert "lodesman/site/jobstatus/channel.py" in names
     assert not any("vacat" in name or "sites" in name for name in names)

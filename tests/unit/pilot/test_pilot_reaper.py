@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from lodesman.base import processes
 from lodesman.pilot import nursery as nurseries
-from lodesman.pilot import processes, warden
+from lodesman.pilot import warden
 from lodesman.pilot.nursery import Nursery, PilotFault
 from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.reaper import Reaper
@@ -98,7 +99,7 @@ def until(condition, timeout: float = 60.0):
 
 def alive(reaper, key=KEY) -> int:
     """The processes of a payload that are not zombies."""
-    return sum(process.state != processes.ZOMBIE for process in reaper._members(key))
+    return sum(not process.is_dead for process in reaper._members(key))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_a_payload_has_its_streams_and_no_other_descriptor(reaper, spawn, tmp_pa
 def test_the_session_is_its_own(reaper, spawn):
     spawn("exec sleep 60")
     (process,) = reaper._members(KEY)
-    assert process.session == reaper._wardens[KEY].pid != os.getsid(0)
+    assert os.getsid(process.pid) == reaper._wardens[KEY].pid != os.getsid(0)
     reaper.kill(KEY)
     assert reaper.wait(KEY) == -signal.SIGKILL
 
@@ -271,7 +272,7 @@ ADOPT = """
 import os, sys, time
 from pathlib import Path
 place = Path(sys.argv[1])
-from lodesman.pilot import processes
+from lodesman.base import kernel, processes
 from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot import nursery as nurseries
 from lodesman.pilot.nursery import Nursery
@@ -279,10 +280,10 @@ from lodesman.pilot.warden import Launch
 from lodesman.pilot.reaper import NodeFault, Reaper
 if sys.argv[2] == "open":
     nurseries._can_confine = lambda _: False
-assert processes.become_subreaper()
+assert kernel.set_attribute(kernel.CHILD_SUBREAPER, 1)
 nursery = Nursery()
 nursery.open()
-assert processes.hide_memory()
+assert kernel.set_attribute(kernel.DUMPABLE, 0)
 null = os.open(os.devnull, os.O_RDWR)
 reaper = Reaper(nursery)
 def spawn(key, script):
@@ -292,7 +293,7 @@ def done(key):
     reaper.forget(AttemptKey(*key))
     reaper.give(AttemptKey(*key))
 def alone():
-    return processes.has_no_child_but(nursery.pids())
+    return nursery.pids().issuperset(processes.read_children())
 def until(condition):
     end = time.monotonic() + 60
     while not condition():
@@ -358,7 +359,7 @@ def test_a_quick_end_needs_no_list_of_all_processes(adopting):
         "spawn((2, 1), 'exec sleep 60')\n"
         "spawn((1, 1), 'exec true')\n"
         "reaper.wait((1, 1))\n"
-        "known = processes.has_no_child_but(reaper._own())\n"
+        "known = reaper._has_no_strays()\n"
         "looks, scan = [], processes.read_processes\n"
         "if known: processes.read_processes = lambda: looks.append(1) or {}\n"
         "kill, reaper.kill = reaper.kill, lambda _: None\n"  # on a busy machine the warden is not gone at once
@@ -399,7 +400,7 @@ def test_a_payload_that_kills_its_warden_leaves_nothing_and_charges_no_other(ado
         "done((1, 1))\n"
         "assert len(reaper._members((2, 1))) == 1\n"
         "assert reaper.measure()[2, 1].max_rss_mb < 5\n"
-        "assert processes.has_no_child_but(reaper._own())\n"
+        "assert reaper._has_no_strays()\n"
         "reaper.kill((2, 1))\n",
         tmp_path,
     )
@@ -413,7 +414,7 @@ def test_what_belongs_to_no_warden_is_killed_and_charged_to_none(adopting):
         "assert reaper.measure()[1, 1].cpu_seconds < 1\n"
         "until(lambda: reaper._bury_strays(processes.read_processes()) is False)\n"
         "stray.returncode = 0\n"
-        "assert [p.ppid for p in reaper._members((1, 1))] == [reaper._wardens[1, 1].pid]\n"
+        "assert [p.parent for p in reaper._members((1, 1))] == [reaper._wardens[1, 1].pid]\n"
         "reaper.kill((1, 1))\n"
     )
 
@@ -432,13 +433,13 @@ def test_a_payload_in_a_namespace_ends_with_a_pilot_that_is_killed(adopting, tmp
     adopting(script, tmp_path)
     if (tmp_path / "pid").exists():
         pid = int((tmp_path / "pid").read_text())
-        until(lambda: (left := processes.read_processes().get(pid)) is None or left.state == processes.ZOMBIE)
+        until(lambda: (left := processes.read_processes().get(pid)) is None or left.is_dead)
 
 
 def test_nothing_is_left_at_the_very_end(adopting):
     adopting(
-        "from lodesman.pilot.processes import descendants\n"
-        "def left(): return [p for p in descendants(processes.read_processes(), os.getpid()) if p.state != 'Z']\n"
+        "from lodesman.base.processes import descendants\n"
+        "def left(): return [p for p in descendants(processes.read_processes(), [os.getpid()]) if p.state != 'Z']\n"
         "spawn((1, 1), '(env -i setsid sleep 600 &) ; setsid sleep 600 & setsid sleep 600')\n"
         "until(lambda: len(left()) >= 3)\n"
         "reaper.kill_rest()\n"

@@ -1,4 +1,4 @@
-"""Whose process is whose, and what a tree has used: pictures of /proc, made up and real."""
+"""What a tree of processes has used: pictures of /proc, made up and real."""
 
 from __future__ import annotations
 
@@ -8,75 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.pilot import processes
-from lodesman.pilot.processes import (
-    ZOMBIE,
-    Account,
-    ProcessId,
-    ProcessStat,
-    _parse_stat,
-    descendants,
-)
+from lodesman.base.processes import Process
+from lodesman.pilot import usage
+from lodesman.pilot.usage import Account
 
 ME = 100
 
 
-def process(pid, ppid, *, session=0, state="S", started=0, own=0, children=0, rss=0):
-    return ProcessStat(
-        ident=ProcessId(pid, started or pid * 10),
-        ppid=ppid,
-        session=session or pid,
-        state=state,
-        own_ticks=own,
-        children_ticks=children,
-        rss_pages=rss,
+def process(pid, parent, *, state="S", own=0, children=0, rss=0):
+    return Process(
+        pid, parent, start=pid * 10, state=state, own_ticks=own, children_ticks=children, rss_pages=rss
     )
-
-
-def table(*processes):
-    return {one.pid: one for one in processes}
-
-
-# --- /proc/<pid>/stat -------------------------------------------------------------------------------
-
-
-def test_a_name_may_hold_anything():
-    text = "42 (a) b (c) R 7 8 9 0 -1 4194304 1 2 3 4 11 12 13 14 20 0 1 0 555 1000 77 18446744073709551615 0"
-    assert _parse_stat(text) == ProcessStat(ProcessId(42, 555), 7, 9, "R", 23, 27, 77)
-
-
-def test_what_is_cut_short_is_nothing():
-    assert _parse_stat("") is None
-    assert _parse_stat("42 (sh) R 7 8") is None
-    assert _parse_stat("x (sh) " + "1 " * 30) is None
-
-
-@given(st.text(max_size=200))
-def test_no_text_breaks_the_reader(text):
-    _parse_stat("1 (" + text)
-
-
-def test_this_process_is_in_the_snapshot():
-    seen = processes.read_processes()
-    me = seen[os.getpid()]
-    assert me.ppid == os.getppid()
-    assert me.session == os.getsid(0)
-    assert me.rss_pages > 100
-    assert me.own_ticks > 0
-
-
-def test_descendants():
-    seen = table(process(ME, 1), process(2, ME), process(3, 2), process(4, 1), process(5, 5))
-    assert {one.pid for one in descendants(seen, ME)} == {2, 3}
-
-
-# --- what was used ----------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
 def units(monkeypatch):
-    monkeypatch.setattr(processes, "_TICKS_PER_SECOND", 100)
-    monkeypatch.setattr(processes, "_PAGE_MB", 1)
+    monkeypatch.setattr(usage, "TICKS_PER_SECOND", 100)
+    monkeypatch.setattr(usage, "_PAGE_MB", 1)
 
 
 def test_tree_is_summed():
@@ -117,7 +65,7 @@ def test_what_the_pilot_waited_for_itself():
 
 
 def test_zombies_use_time():
-    assert Account().measure([process(1, 0, own=100, state=ZOMBIE)]).cpu_seconds == 1.0
+    assert Account().measure([process(1, 0, own=100, state="Z")]).cpu_seconds == 1.0
 
 
 @given(
@@ -138,7 +86,7 @@ def test_cpu_time_never_falls(looks):
 
 
 def test_memory_of_processes():
-    alone = processes.proportional_mb([os.getpid()])
+    alone = usage.proportional_mb([os.getpid()])
     if alone is not None:  # some kernels do not report it
         assert 1 < alone < 4000
-    assert processes.proportional_mb([2**22 + 1]) == 0
+    assert usage.proportional_mb([2**22 + 1]) == 0

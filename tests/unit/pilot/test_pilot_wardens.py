@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.base import kernel
+from lodesman.base import kernel, processes
 from lodesman.pilot import nursery as nurseries
-from lodesman.pilot import processes, warden
+from lodesman.pilot import warden
 from lodesman.pilot.nursery import Nursery
 from lodesman.pilot.protocol import AttemptKey
 from lodesman.pilot.reaper import Reaper
@@ -320,7 +320,7 @@ def test_a_payload_that_takes_the_open_files_of_its_warden_at_once_has_run(place
     def no_file(_):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr(kernel, "has_executed", no_file)
+    monkeypatch.setattr(processes, "has_executed", no_file)
     pilot = Pilot(place)
     try:
         assert pilot.run("echo it runs")[1] == "it runs\n"

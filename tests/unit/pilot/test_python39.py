@@ -220,13 +220,13 @@ from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.payload import PayloadRun
 from lodesman.pilot.payload_context import PayloadContext
 from lodesman.pilot.context import PilotFile, PilotOptions
-from lodesman.pilot.processes import become_subreaper, hide_memory
+from lodesman.base import kernel
 from lodesman.pilot.protocol import parse_claim
 from lodesman.pilot.reaper import Reaper
 here = Path(sys.argv[1])
 log = lambda event, **facts: None
 stamp = f"s{os.getpid()}"
-assert become_subreaper() and hide_memory()
+assert kernel.set_attribute(kernel.CHILD_SUBREAPER, 1) and kernel.set_attribute(kernel.DUMPABLE, 0)
 pilot = PilotContext(
     pilot_file=PilotFile((), "", stamp, PilotOptions()), node=describe_node(), directory=here,
     environment=dict(os.environ), log=log)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import base64
 import calendar
-import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from lodesman.base.processes import kill_group
 from lodesman.server.engines.run.here import passed_on
 from lodesman.wire.nodes import utc
 
@@ -189,7 +188,7 @@ def _run(words: tuple[str, ...]) -> str:
     try:
         code = process.wait(_RENEW_SECONDS)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # with what it started
+        kill_group(process.pid)
         process.wait()
         return f"did not end within {_RENEW_SECONDS:g} s"
     return f"ended with exit code {code}" if code else ""

@@ -11,7 +11,6 @@ import json
 import os
 import pwd
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lodesman.base.own_servers import notes_folder
+from lodesman.base.processes import kill_group
 from lodesman.server.engines import namespaces
 
 # Made at the first start by root, if `useradd` is there.
@@ -266,5 +266,5 @@ def _run(words: Sequence[str]) -> tuple[int, str]:
             _, said = process.communicate(timeout=_PROBE_SECONDS)
         finally:
             if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
+                kill_group(process.pid)
     return process.returncode, said

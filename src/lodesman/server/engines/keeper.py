@@ -2,8 +2,7 @@
 
 Run as `python3 -I -S keeper.py DIRECTORY LOCK_FD CGROUP PLAN` in a session of its own; the open file description lock is
 held as long as the keeper or its guard lives. CGROUP may be empty, PLAN says in JSON how the pilot is kept from the server
-(`namespaces`). Standard library only, Python 3.9+, Linux 5.3+; it travels with
-`kernel`, `namespaces` and `process_tree`.
+(`namespaces`). It needs Python 3.9, Linux 5.3, and of this package `namespaces` and `base` alone.
 
 Two processes keep a pilot, both of them subreapers: orphans of the tree become their children. The *keeper* starts the
 pilot and waits; the *guard*, its parent, waits for the keeper, and does its work if it is killed. If both are killed, the
@@ -35,16 +34,17 @@ from typing import Any, BinaryIO, NoReturn
 if __name__ == "__main__":  # started as a file, without the place of its package
     sys.path.insert(0, __file__.rsplit("/", 4)[0])
 from lodesman.base import kernel
-from lodesman.server.engines import namespaces
-from lodesman.server.engines.process_tree import (
+from lodesman.base.processes import (
     Process,
     descendants,
     kill_cgroup,
     kill_family,
-    process_table,
+    living_processes,
+    read_children,
     read_process,
     remove_cgroup,
 )
+from lodesman.server.engines import namespaces
 
 _STOP_ORDERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILL_ORDER = signal.SIGUSR1
@@ -69,17 +69,14 @@ def _chase_children(note: Callable[[int, int], None], rounds: int = 500) -> None
     """Kill orphans as they arrive: a process that forks, ends and forks again lives too short for a scan
     of /proc, but each of its generations becomes a child of this process.
     """
-    me = os.getpid()
     while rounds and _reap(note):
         rounds -= 1
-        try:
-            with open(f"/proc/{me}/task/{me}/children") as file:
-                children = file.read().split()
-        except OSError:  # a kernel without this file
+        children = read_children()
+        if children is None:
             return
         for child in children:  # only this process can reap it, so the number is still its own
             with contextlib.suppress(OSError):
-                os.kill(int(child), signal.SIGKILL)
+                os.kill(child, signal.SIGKILL)
 
 
 def _kill_tree(cgroup: str | None, note: Callable[[int, int], None]) -> None:
@@ -90,7 +87,7 @@ def _kill_tree(cgroup: str | None, note: Callable[[int, int], None]) -> None:
     me = os.getpid()
 
     def find() -> list[Process]:
-        return descendants(process_table(), [me])
+        return descendants(living_processes(), [me])
 
     def between() -> None:
         if cgroup is not None:
@@ -222,9 +219,8 @@ class _Keeper:
         self.record = {
             name: self.entry[name] for name in ("stamp", "queue")
         }  # if entry.json is damaged later
-        self.record |= {"keeper": keeper[:3:2], "guard": guard[:3:2], "started_at": time.time()}
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            self.record |= {"cgroup": self.cgroup, "certain": self.plan["certain"], "boot": file.read()}
+        self.record |= {"keeper": keeper.ident, "guard": guard.ident, "started_at": time.time()}
+        self.record |= {"cgroup": self.cgroup, "certain": self.plan["certain"], "boot": kernel.boot_id()}
         write_json("keeper.json", self.record)
         # After the record: a cancel that does not find the record has left its order before.
         if os.path.exists("cancel"):
@@ -269,7 +265,7 @@ class _Keeper:
         for output in self.outputs:
             os.close(output.target)
         process = read_process(self.pilot)
-        self.record["pilot"] = process[:3:2] if process else None
+        self.record["pilot"] = process.ident if process else None
         with contextlib.suppress(OSError):  # a full disk ends no pilot
             write_json("keeper.json", self.record)
         self.stop_at = time.monotonic() + (self.entry["wall_seconds"] or float("inf"))

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Final
 
 from lodesman.base.errors import LodesmanError
+from lodesman.base.processes import Process, living_processes
 from lodesman.decide.resources import QueueId
 from lodesman.server.engines.backend import NativeState, NativeStatus
 from lodesman.server.engines.begun_pilots import BegunPilots
 from lodesman.server.engines.damage import is_of_system
 from lodesman.server.engines.pilot_directory import ENTRY, STAMP, PilotDirectory
 from lodesman.server.engines.pilot_records import Entry
-from lodesman.server.engines.process_tree import Process, process_table
 from lodesman.server.engines.processes import keepers_of, marked, stamps_here, sweep
 
 _SWEEP_SECONDS: Final = 2.0
@@ -104,14 +104,14 @@ class KnownPilots:
     def _sought(self) -> set[str]:
         """The stamps of those that live without a directory, as far as it is known; at first all that live here."""
         if self._strays is None:
-            self._strays = stamps_here(self.root, process_table())
+            self._strays = stamps_here(self.root, living_processes())
             self.begun.add(self._strays)
         return self._strays
 
     def _look_for(self, gone: Collection[str]) -> None:
         """Those whose directories are not there any more: another process removed it, or they run without it."""
         sought = {*gone, *(self._strays or ())}
-        table = process_table() if sought else {}
+        table = living_processes() if sought else {}
         living = set(marked({stamp: self.root / stamp for stamp in sought}, table).values())
         self._strays = (self._strays or set()) & living
         self._vanished = {stamp: self._entries[stamp].queue for stamp in living.intersection(gone)}
@@ -135,7 +135,7 @@ class KnownPilots:
         # No file knows what was submitted.
         elif (
             pilot.kept()
-            or keepers_of(pilot.path, process_table())
+            or keepers_of(pilot.path, living_processes())
             or (pilot.was_started() and sweep([pilot], timeout=_SWEEP_SECONDS))
         ):
             self._unknown.add(stamp)
@@ -157,7 +157,7 @@ class KnownPilots:
             return False
         if pilot.kept():  # its own keeper carries the mark, too
             return True
-        lives = bool(marked({pilot.stamp: pilot.path}, process_table()))
+        lives = bool(marked({pilot.stamp: pilot.path}, living_processes()))
         if lives:
             self.name(f"the directory of pilot {pilot.stamp}, in which a second process of it ran")
         return lives
@@ -167,7 +167,7 @@ class KnownPilots:
         was_begun, state = self.begun.has(pilot), pilot.state()  # in this order: a launch may come between
         if state is NativeState.ENDED:
             return None if self._may_be_twin(pilot) else state
-        is_kept = state is NativeState.UNKNOWN and bool(keepers_of(pilot.path, process_table()))
+        is_kept = state is NativeState.UNKNOWN and bool(keepers_of(pilot.path, living_processes()))
         if is_kept or (state is NativeState.WAITING and was_begun):
             self._displace(pilot)
             return None
@@ -187,7 +187,7 @@ class KnownPilots:
         Raises OSError.
         """
         paths = {stamp: self.root / stamp for stamp in tuple(self._displaced)}
-        living = set(marked(paths, process_table()).values()) if paths else set()
+        living = set(marked(paths, living_processes()).values()) if paths else set()
         ended = set()
         for stamp in paths.keys() - living:
             with self.alone(stamp):
@@ -206,7 +206,7 @@ class KnownPilots:
         self._sought()
         if not self.begun.has(pilot):
             return []
-        table = process_table()
+        table = living_processes()
         return keepers_of(pilot.path, table) or [
             table[pid] for pid in marked({pilot.stamp: pilot.path}, table)
         ]
@@ -217,7 +217,7 @@ class KnownPilots:
         queue. Raises OSError.
         """
         if self._living is None:
-            self._living = stamps_here(self.root, process_table())
+            self._living = stamps_here(self.root, living_processes())
         try:
             fate = "ran" if pilot.stamp in self._living else self._fate_of(pilot.stamp)
         except LodesmanError:  # that cannot be known now
@@ -227,7 +227,7 @@ class KnownPilots:
                 pilot.write_end("cancelled", "the server ended it before it started")
             return not fate
         self._displace(pilot)
-        if marked({pilot.stamp: pilot.path}, process_table()):
+        if marked({pilot.stamp: pilot.path}, living_processes()):
             self._strays = {*(self._strays or ()), pilot.stamp}
         else:
             self.end_displaced()
@@ -256,7 +256,7 @@ class KnownPilots:
         for _ in self.pilots():
             pass
         without = (self._entries.keys() | self._sought()) - self.stamps()
-        stamps = without | self._displaced | stamps_here(self.root, process_table())
+        stamps = without | self._displaced | stamps_here(self.root, living_processes())
         found = [PilotDirectory(self.root / stamp) for stamp in stamps]
         left = sweep(found, timeout=_SWEEP_SECONDS) if found else set()
         self.end_displaced()

@@ -22,6 +22,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from lodesman.base.errors import BackendFault
+from lodesman.base.processes import signal_process
 from lodesman.decide.resources import QueueId
 from lodesman.server.engines import backend
 from lodesman.server.engines.backend import (
@@ -37,7 +38,6 @@ from lodesman.server.engines.isolation import Isolation
 from lodesman.server.engines.known_pilots import Found, KnownPilots
 from lodesman.server.engines.pilot_directory import PilotDirectory
 from lodesman.server.engines.pilot_records import Entry
-from lodesman.server.engines.process_tree import signal_process
 from lodesman.server.engines.processes import (
     MARK,
     ROOT_MARK,

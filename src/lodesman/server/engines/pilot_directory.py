@@ -37,6 +37,8 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from lodesman.base.durable import sync_directory, write_durably
+from lodesman.base.kernel import boot_id
+from lodesman.base.processes import Process, read_process
 from lodesman.decide.resources import QueueId
 from lodesman.server.engines.backend import NativeState, NativeStatus
 from lodesman.server.engines.damage import as_damage, end_of, is_there, make_way, remove, remove_tree
@@ -50,7 +52,6 @@ from lodesman.server.engines.pilot_records import (
     read_record,
     sayable,
 )
-from lodesman.server.engines.process_tree import Process, read_process
 
 STAMP: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ENTRY: Final = "entry.json"
@@ -84,7 +85,7 @@ class PilotDirectory(Struct, frozen=True):
             (draft / _LOCK).touch(0o600)
             _write_new(draft / "work" / "pilot.json", pilot_file)
             whole = msgspec.structs.replace(
-                entry, boot=_this_boot(), digest=hashlib.sha256(pilot_file).hexdigest()
+                entry, boot=boot_id(), digest=hashlib.sha256(pilot_file).hexdigest()
             )
             _write_new(draft / ENTRY, sealed(asdict(whole)))
             sync_directory(draft)
@@ -268,12 +269,12 @@ class PilotDirectory(Struct, frozen=True):
 
     def is_of_this_boot(self) -> bool:
         """Whether processes of it may live: no file shows that the machine was started anew."""
-        return (self.boot() or _this_boot()) == _this_boot()
+        return (self.boot() or boot_id()) == boot_id()
 
     def is_uncertain(self) -> bool:
         """Whether processes of it may be left since the machine was started. Raises OSError."""
         since = self._uncertain_since()
-        return self.is_of_this_boot() if since == "" else since == _this_boot()
+        return self.is_of_this_boot() if since == "" else since == boot_id()
 
     def ends_for_certain(self) -> bool:
         """Whether nothing of it outlives keeper and guard: they said so, or the machine was started anew."""
@@ -290,8 +291,8 @@ class PilotDirectory(Struct, frozen=True):
         for program in (Path(word) for word in entry.argv if word.endswith(f"/{PROGRAM}")):
             if not _digest_of(program).startswith(program.parent.name):
                 raise ValueError(f"{PROGRAM} of local pilots")
-        if entry.boot != _this_boot():
-            write_json(str(self.path / ENTRY), asdict(msgspec.structs.replace(entry, boot=_this_boot())))
+        if entry.boot != boot_id():
+            write_json(str(self.path / ENTRY), asdict(msgspec.structs.replace(entry, boot=boot_id())))
 
     def order_end(self) -> None:
         """Order a keeper that starts just now not to start the pilot. Raises OSError."""
@@ -307,7 +308,7 @@ class PilotDirectory(Struct, frozen=True):
             self.write_end("keeper-lost", "its keeper was killed; all that it left was removed")
         else:
             make_way(self.path / _UNCERTAIN)
-            write_durably(self.path / _UNCERTAIN, _this_boot().encode())
+            write_durably(self.path / _UNCERTAIN, boot_id().encode())
             remedy = f"end what is left of it, then remove {self.path / _UNCERTAIN}"
             self.write_end("keeper-lost", f"its keeper was killed and may have left processes; {remedy}")
 
@@ -348,11 +349,6 @@ def _digest_of(path: Path) -> str:
     with contextlib.suppress(FileNotFoundError, ValueError), as_damage():
         return hashlib.sha256(read_regular(str(path))).hexdigest()
     return ""
-
-
-def _this_boot() -> str:
-    """What names the time since the machine was started."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text()
 
 
 def _write_new(path: Path, content: bytes) -> None:

@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import re
 import resource
 import select
 import signal
@@ -23,11 +22,21 @@ from pathlib import Path
 from typing import Final
 
 from lodesman.base.durable import sync_directory, write_durably
-from lodesman.server.engines import keeper, process_tree
+from lodesman.base.kernel import parse_mounts, read_file
+from lodesman.base.processes import (
+    Process,
+    descendants,
+    kill_cgroup,
+    kill_family,
+    living_processes,
+    parse_cgroups,
+    remove_cgroup,
+    signal_process,
+)
+from lodesman.server.engines import keeper
 from lodesman.server.engines.damage import as_damage, is_there, make_folder, make_way
 from lodesman.server.engines.isolation import Isolation
 from lodesman.server.engines.pilot_directory import PROGRAM, STAMP, PilotDirectory
-from lodesman.server.engines.process_tree import Process, descendants, process_table, signal_process
 
 MARK: Final = "LODESMAN_STAMP"
 ROOT_MARK: Final = "LODESMAN_PILOTS"
@@ -86,7 +95,7 @@ def launch(directory: PilotDirectory, *, python: str, cgroups: bool, isolation: 
             return _spawn(directory, lock, python, [cgroup or "", plan])
         except OSError:
             if cgroup is not None:
-                process_tree.remove_cgroup(cgroup)
+                remove_cgroup(cgroup)
             raise
 
 
@@ -163,7 +172,7 @@ def make_cgroup(name: str) -> str | None:
     who kills what was started there would kill these, too.
     """
     try:
-        own, mounts = (Path("/proc/self", file).read_text() for file in ("cgroup", "mountinfo"))
+        own, mounts = (os.fsdecode(read_file(f"/proc/self/{name}")) for name in ("cgroup", "mountinfo"))
         parent = _own_directory(own, mounts)
         if parent is None:
             return None
@@ -173,7 +182,7 @@ def make_cgroup(name: str) -> str | None:
         return None
     if (made / "cgroup.kill").exists():
         return None if _is_populated(made) else str(made)
-    process_tree.remove_cgroup(str(made))
+    remove_cgroup(str(made))
     return None
 
 
@@ -188,19 +197,13 @@ def _own_directory(own: str, mounts: str) -> Path | None:
 
     None without cgroup v2, and where the mount shows another part of the tree (a bind mount inside a container).
     """
-    path = next((line[3:] for line in own.splitlines() if line.startswith("0::/")), None)
-    if path is None or "/.." in path:
+    path = parse_cgroups(own).get("", "")
+    if not path.startswith("/") or "/.." in path:
         return None
-    for line in mounts.splitlines():
-        mount, _, kind = line.partition(" - ")
-        fields = mount.split()
-        if len(fields) < 5 or not kind.startswith("cgroup2 "):
-            continue
-        root, point = fields[3].rstrip("/"), fields[4]
-        if path == root or path.startswith(root + "/"):
-            # The kernel writes blanks and backslashes as octal numbers.
-            point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), point)
-            return Path(point + path.removeprefix(root))
+    for mount in parse_mounts(mounts):
+        root = mount.root.rstrip("/")
+        if mount.kind == "cgroup2" and (path == root or path.startswith(root + "/")):
+            return Path(mount.point + path.removeprefix(root))
     return None
 
 
@@ -227,17 +230,17 @@ def sweep(pilots: Sequence[PilotDirectory], *, roots: Collection[int] = (), time
     cgroups = [cgroup for pilot in pilots if (cgroup := _own_cgroup(pilot))]
 
     def find() -> list[Process]:
-        table = process_table()
+        table = living_processes()
         tops = [pid for pid in {*roots, *marked(paths, table)} if pid in table]
         return [table[pid] for pid in tops] + descendants(table, tops)
 
     for cgroup in cgroups:
-        process_tree.kill_cgroup(cgroup)
+        kill_cgroup(cgroup)
     # Twice: the first pass may have missed a process that forked behind it.
-    if process_tree.kill_family(find, timeout) or process_tree.kill_family(find, timeout):
-        return set(marked(paths, process_table()).values()) or set(paths)
+    if kill_family(find, timeout) or kill_family(find, timeout):
+        return set(marked(paths, living_processes()).values()) or set(paths)
     for cgroup in cgroups:
-        process_tree.remove_cgroup(cgroup)
+        remove_cgroup(cgroup)
     return set()
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 from lodesman.base.errors import Unavailable
+from lodesman.base.processes import read_process
 from lodesman.decide.explain.verdict import span
 from lodesman.wire.server import BackgroundStatus
 from lodesman.wire.service import Alive
@@ -46,11 +47,8 @@ _BUSY_STATES: Final = frozenset("RD")
 
 def work_of(pid: int) -> tuple[str, int] | None:
     """The state of a process's first thread, and what CPU time all of them have used, in ticks; None if it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()
-        return fields[0], int(fields[11]) + int(fields[12])
-    except (OSError, ValueError, IndexError):
-        return None
+    process = read_process(pid)
+    return process and (process.state, process.own_ticks)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,6 @@ import os
 import pwd
 import resource
 import select
-import signal
 import subprocess
 import time
 from collections.abc import Iterable
@@ -23,6 +22,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from lodesman.base.errors import InvalidConfig
+from lodesman.base.processes import TICKS_PER_SECOND, kill_group, read_process
 from lodesman.server.jsv.chain import JsvUrl
 from lodesman.server.jsv.parameters import JsvContext
 
@@ -36,7 +36,6 @@ _MOST_BYTES: Final = (64 << 20) + 1  # more than the protocol reads: it refuses 
 _MOST_STDERR: Final = 1 << 16
 _REST_OF_STDERR_SECONDS: Final = 0.1
 _CAN_SET_IDS: Final = (1 << 6) | (1 << 7)  # CAP_SETGID, CAP_SETUID
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 class ScriptLimits(Struct, frozen=True, kw_only=True):
@@ -209,9 +208,9 @@ class ScriptProcess:
         if now - self._looked_at_cpu < 1.0:
             return
         self._looked_at_cpu = now
-        with suppress(OSError, ValueError):
-            fields = Path(f"/proc/{self._process.pid}/stat").read_bytes().rpartition(b")")[2].split()
-            used = (int(fields[11]) + int(fields[12])) // _TICKS
+        process = read_process(self._process.pid)
+        if process is not None:
+            used = process.own_ticks // TICKS_PER_SECOND
             self._set_limit(resource.RLIMIT_CPU, used + self._limits.cpu_seconds + 1)
 
     def send(self, lines: Iterable[str]) -> None:
@@ -314,9 +313,7 @@ class ScriptProcess:
 
     def kill(self) -> None:
         """End the process group at once, and close the pipes."""
-        # Not waited for yet, so that no other process group can have the number.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_group(self._process.pid)
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe:

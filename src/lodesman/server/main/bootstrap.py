@@ -63,6 +63,7 @@ _BASE = (
     "base/__init__.py",
     "base/errors.py",
     "base/kernel.py",
+    "base/processes.py",
     "site/__init__.py",
     "wire/__init__.py",
 )

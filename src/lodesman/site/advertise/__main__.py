@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Callable
 
+from lodesman.base import kernel
 from lodesman.base.errors import InvalidConfig, LodesmanError, Unauthorized
 from lodesman.site.advertise.counts import JobCounts, NotCounted, count_jobs
 from lodesman.wire.client import Client, parse_server
@@ -87,7 +88,7 @@ def _list(items: Iterable[str]) -> str:
 def incarnation() -> str:
     """The present start of this machine: after another one, numbers of ads may begin again."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
+        boot = kernel.boot_id()[:8]
     except OSError:
         boot = ""
     return f"{socket.gethostname()}:{boot}"

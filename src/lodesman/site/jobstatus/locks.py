@@ -7,8 +7,8 @@ import fcntl
 import os
 import struct
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 
 from lodesman.base import kernel
 
@@ -27,18 +27,15 @@ def takes_both(directory: int) -> bool:
     kind = kernel.file_system(directory)
     if kind in _SMB:
         raise OSError(errno.EOPNOTSUPP, "Locks of SMB stop all readers")
-    if kind == _NFS:
-        mounts = Path("/proc/self/mountinfo").read_text("utf-8", "replace")
-        if has_local_locks(mounts, os.fstat(directory).st_dev):
-            raise OSError(errno.EOPNOTSUPP, "Locks of this NFS stay on this machine (local_lock)")
+    if kind == _NFS and has_local_locks(kernel.read_mounts(), os.fstat(directory).st_dev):
+        raise OSError(errno.EOPNOTSUPP, "Locks of this NFS stay on this machine (local_lock)")
     return kind not in (None, _NFS, _CIFS)
 
 
-def has_local_locks(mounts: str, device: int) -> bool:
-    """Whether this file system is mounted so that its locks stay on this machine; mounts: /proc/self/mountinfo."""
+def has_local_locks(mounts: Iterable[kernel.Mount], device: int) -> bool:
+    """Whether this file system is mounted so that its locks stay on this machine."""
     own = f"{os.major(device)}:{os.minor(device)}"
-    lines = (line.split() for line in mounts.splitlines())
-    return any(words[2:3] == [own] and not _LOCAL.isdisjoint(words[-1].split(",")) for words in lines)
+    return any(mount.device == own and not _LOCAL.isdisjoint(mount.options) for mount in mounts)
 
 
 class Lock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pwd import getpwnam
@@ -12,6 +11,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from lodesman.base.errors import BackendFault
+from lodesman.base.processes import kill_group
 from lodesman.server.engines.run import Done
 
 # What a command needs of the server's environment, and what says where batch systems are: the rest may hold secrets.
@@ -49,7 +49,7 @@ class Here(Struct, frozen=True, kw_only=True):
             try:
                 out, err = process.communicate(stdin, seconds)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)  # with what it started, which may hold its output open
+                kill_group(process.pid)  # what it started may hold its output open
                 raise BackendFault(f"{words[0]} did not end within {seconds:g} s.", transient=True) from None
         code = process.returncode if process.returncode >= 0 else 128 - process.returncode
         return Done(code, out.decode(errors="replace"), err.decode(errors="replace"))

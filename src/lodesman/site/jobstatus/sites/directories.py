@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from lodesman.base.processes import parse_stat
 from lodesman.site.jobstatus.sites.door import Act, JobPlaces, SiteFault, site_number
 from lodesman.site.jobstatus.vacate.candidates import Candidate
 
@@ -54,7 +55,9 @@ def processes_of(uid: int, directory: str, proc: Path = Path("/proc")) -> list[i
             with (one / "environ").open("rb") as file:
                 words = file.read(_ENVIRONMENT_BYTES).split(b"\0")
             if mark in words:
-                found[int(one.name)] = int((one / "stat").read_bytes().rpartition(b")")[2].split()[1])
+                process = parse_stat((one / "stat").read_bytes())
+                if process is not None:
+                    found[process.pid] = process.parent
     return sorted(pid for pid, parent in found.items() if parent not in found)
 
 
