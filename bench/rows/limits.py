@@ -21,7 +21,7 @@ from lodesman.decide.matching import ResourceRequest, TaskQueueKey
 from lodesman.decide.matching.limit_rules import RunPlace
 from lodesman.decide.matching.matcher import place_of
 from lodesman.decide.matching.quota_book import QuotaBook
-from lodesman.server.main.bootstrap import keep_what_was_loaded
+from lodesman.server.main.process import keep_what_was_loaded
 from lodesman.server.writer.bookings import Attempt, Bookings, Held
 
 QUEUES, LIVE, HOSTS = 10_000, 10_000, 500

@@ -9,7 +9,7 @@ import sys
 import pytest
 from tests.e2e.conftest import PATIENCE, wait_until
 
-from lodesman.server.main.bootstrap import build_zipapp
+from lodesman.server.engines.zipapp import build_zipapp
 
 
 class Site:

@@ -30,7 +30,7 @@ from lodesman.languages.classad import evaluate, parse_ad
 from lodesman.server.engines.backend import NativeState
 from lodesman.server.engines.run.here import Here
 from lodesman.server.engines.slurm import SlurmBackend
-from lodesman.server.main.bootstrap import build_zipapp
+from lodesman.server.engines.zipapp import build_zipapp
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough]
 PATIENCE_S = 60.0

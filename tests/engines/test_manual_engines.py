@@ -21,7 +21,7 @@ from tests.kits import gridengine_kit, slurm_kit
 from tests.kits.backend_kit import missing
 from tests.kits.htcondor_kit import started
 
-from lodesman.server.main.bootstrap import build_zipapp
+from lodesman.server.engines.zipapp import build_zipapp
 
 pytestmark = [
     pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.vacate,

@@ -17,7 +17,7 @@ from tests.kits.htcondor_kit import runner, started
 from tests.kits.slurm_kit import environment, started_slurm
 
 from lodesman.server.engines.run.here import Here
-from lodesman.server.main.bootstrap import build_zipapp
+from lodesman.server.engines.zipapp import build_zipapp
 from lodesman.site.jobstatus.vacating import main
 
 pytestmark = [

@@ -24,7 +24,7 @@ from tests.unit.pilot.test_python39 import oldest_python
 
 from lodesman.pilot.jobstatus import batch_end, end_by_slurm
 from lodesman.server.engines.run.here import Here
-from lodesman.server.main.bootstrap import build_zipapp
+from lodesman.server.engines.zipapp import build_zipapp
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.vacate]
 PATIENCE_S = 120.0

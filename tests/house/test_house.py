@@ -252,7 +252,7 @@ CHANGED_BY_NAME = {
     "server/engines/pilot_directory.py": "in the data folder",
     "server/engines/processes.py": "in the data folder",
     "server/main/backends.py": "the data folder",
-    "server/main/bootstrap.py": "the data folder",
+    "server/main/data_folder.py": "the data folder",
     "site/jobstatus/__main__.py": "what its caller has just written",
     "base/kernel.py": "what it has opened",
     "base/own_servers.py": "a folder of its own",

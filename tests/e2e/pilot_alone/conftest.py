@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from lodesman.server.main.bootstrap import build_zipapp
+from lodesman.server.engines.zipapp import build_zipapp
 
 LONGEST_S = 200.0
 

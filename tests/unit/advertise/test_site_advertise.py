@@ -15,7 +15,7 @@ import pytest
 from lodesman.decide.broker.ad import read_site_ad
 from lodesman.decide.broker.gate import SiteGate, SiteMatch
 from lodesman.languages.classad import evaluate, parse_ad, write_expression
-from lodesman.server.main.bootstrap import build_zipapp
+from lodesman.server.engines.zipapp import build_zipapp
 from lodesman.site.advertise.__main__ import main, parser, quoted, write_site_ad
 from lodesman.site.advertise.counts import JobCounts
 from lodesman.user.cli import main as lode

@@ -261,7 +261,7 @@ class Result:
 @pytest.fixture
 def lode(home, capfd, monkeypatch):
     """Run one command line in this process, whose signals stay as they are."""
-    monkeypatch.setattr("lodesman.server.main.hang_up.heed_hang_up", lambda _end: None)
+    monkeypatch.setattr("lodesman.server.main.process.heed_hang_up", lambda _end: None)
 
     def run(*arguments: str, stdin: bytes = b"") -> Result:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin))))

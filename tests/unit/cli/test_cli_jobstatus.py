@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from lodesman.server.main.bootstrap import build_zipapp
+from lodesman.server.engines.zipapp import build_zipapp
 from lodesman.site.jobstatus.__main__ import main
 from lodesman.site.jobstatus.channel import Publication
 from lodesman.site.jobstatus.commands import EXIT_CODES

@@ -15,7 +15,7 @@ SECRET = "join-token-that-nobody-sees"
 
 
 def program():
-    """What `bootstrap.build_zipapp` makes: a line for the shell, and an archive."""
+    """What `build_zipapp` makes: a line for the shell, and an archive."""
     whole = io.BytesIO(b"#!/usr/bin/env python3\n")
     whole.seek(0, io.SEEK_END)
     with zipfile.ZipFile(whole, "a") as archive:

@@ -10,7 +10,7 @@ import pytest
 from lodesman.base.errors import Unavailable
 from lodesman.server.config import load_config
 from lodesman.server.main import background as module
-from lodesman.server.main import bootstrap
+from lodesman.server.main import bootstrap, data_folder
 from lodesman.server.main.background import BackgroundProcess, run_background
 from lodesman.wire.groups import Arena, KnownUsage, SliceUsage, TimeSlice
 
@@ -61,7 +61,7 @@ class Files:
     def start(self):
         config = self.load()
         writer = config.database.writer()
-        bootstrap.prepare(writer, config, now=5.0)
+        data_folder.prepare(writer, config, now=5.0)
         writer.close()
         return BackgroundProcess(config, self.load)
 
@@ -201,11 +201,11 @@ def test_shares_by_command_hold_from_the_start_and_after_a_change_of_the_files(f
 
 
 def test_without_its_database_it_ends_with_a_sentence(files, monkeypatch):
-    for name in ("start_logging", "bootstrap.hide_process"):
+    for name in ("start_logging", "hide_process"):
         monkeypatch.setattr(f"lodesman.server.main.background.{name}", lambda *_: None)
     url = "postgresql://nobody@/nothing?host=/nowhere"
     config = load_config(None, overrides={"server": {"data": str(files.folder)}, "store": {"url": url}})
-    bootstrap.run_directory(config).mkdir()
-    bootstrap.write_file(bootstrap.run_directory(config) / bootstrap.SERVICE_FILE, "token")
+    data_folder.run_directory(config).mkdir()
+    data_folder.write_file(data_folder.run_directory(config) / data_folder.SERVICE_FILE, "token")
     with pytest.raises(Unavailable, match="The database nothing at /nowhere cannot be reached"):
         run_background(lambda **_: config)

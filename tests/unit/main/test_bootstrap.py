@@ -15,7 +15,7 @@ from lodesman.base.errors import InvalidConfig
 from lodesman.decide.matching.policy import Policy
 from lodesman.server.config import load_config
 from lodesman.server.main import __main__ as entry
-from lodesman.server.main import bootstrap
+from lodesman.server.main import bootstrap, data_folder
 from lodesman.server.main.log_lines import JsonLines
 from lodesman.server.store.accounts import principal_of, principals
 from lodesman.server.store.audit import entries
@@ -60,7 +60,7 @@ def token_in(path: Path) -> bytes:
 
 
 def test_the_first_start_makes_an_administrator_of_all_groups(config, db):
-    bootstrap.prepare(db, config, now=5.0)
+    data_folder.prepare(db, config, now=5.0)
     who = principal_of(db, token_in(config.data / "admin.token"))
     assert who is not None
     assert (who.name, who.vo, who.admin, who.groups) == ("admin", "lab", True, ("physics", "bio"))
@@ -102,7 +102,7 @@ def test_the_first_user_of_a_server_with_two_vos_is_in_groups_of_its_own(tmp_pat
     overrides = {"server": {"data": str(tmp_path / "data")}, "resources": {"files": [str(sites)]}}
     config = load_config(None, overrides={**overrides, "admin": admin})
     writer = config.database.writer()
-    bootstrap.prepare(writer, config, now=5.0)
+    data_folder.prepare(writer, config, now=5.0)
     who = principal_of(writer, token_in(config.data / "admin.token"))
     writer.close()
     assert who is not None
@@ -127,13 +127,13 @@ def test_the_first_user_where_little_is_configured(tmp_path, text, vo, groups):
     config = load_config(
         None, overrides={"server": {"data": str(tmp_path)}, "resources": {"files": [str(sites)]}}
     )
-    assert bootstrap._first_place(config) == (vo, groups)
+    assert data_folder._first_place(config) == (vo, groups)
 
 
 def test_later_starts_keep_the_administrator_and_change_the_service_s_token(config, db):
-    bootstrap.prepare(db, config, now=5.0)
+    data_folder.prepare(db, config, now=5.0)
     admin, service = (token_in(config.data / name) for name in ("admin.token", "run/service.token"))
-    bootstrap.prepare(db, config, now=6.0)
+    data_folder.prepare(db, config, now=6.0)
     assert token_in(config.data / "admin.token") == admin
     assert principal_of(db, admin) is not None
     assert principal_of(db, service) is None
@@ -141,17 +141,17 @@ def test_later_starts_keep_the_administrator_and_change_the_service_s_token(conf
 
 
 def test_a_lost_token_file_is_made_anew(config, db):
-    bootstrap.prepare(db, config, now=5.0)
+    data_folder.prepare(db, config, now=5.0)
     (config.data / "admin.token").unlink()
-    bootstrap.prepare(db, config, now=6.0)
+    data_folder.prepare(db, config, now=6.0)
     assert principal_of(db, token_in(config.data / "admin.token")) is not None
 
 
 def test_tokens_that_the_server_itself_made_are_in_the_audit_trail(config, db):
-    bootstrap.prepare(db, config, now=5.0)
-    bootstrap.prepare(db, config, now=6.0)
+    data_folder.prepare(db, config, now=5.0)
+    data_folder.prepare(db, config, now=6.0)
     (config.data / "admin.token").unlink()
-    bootstrap.prepare(db, config, now=7.0)
+    data_folder.prepare(db, config, now=7.0)
     found = entries(db, before=MOST_ID, since=0.0, action="", by="", limit=9)
     assert [(one.at, one.action, one.subject, one.by) for one in found] == [
         (at, "token-issued", config.admin.name, "server") for at in (7.0, 5.0)
@@ -161,23 +161,23 @@ def test_tokens_that_the_server_itself_made_are_in_the_audit_trail(config, db):
 @pytest.mark.parametrize("letters", [1, 100, 200])
 def test_the_socket_works_however_long_the_name_of_the_data_directory_is(tmp_path, letters):
     config = load_config(None, overrides={"server": {"data": str(tmp_path / ("d" * letters))}})
-    bootstrap.run_directory(config).mkdir(parents=True)
+    data_folder.run_directory(config).mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
-        server.bind(bootstrap.socket_path(config))
+        server.bind(data_folder.socket_path(config))
         server.listen()
-        client.connect(bootstrap.socket_path(config))
-    assert [path.name for path in bootstrap.run_directory(config).iterdir()] == ["reads.sock"]
+        client.connect(data_folder.socket_path(config))
+    assert [path.name for path in data_folder.run_directory(config).iterdir()] == ["reads.sock"]
 
 
 def test_other_users_cannot_read_secrets(config, db):
-    bootstrap.prepare(db, config, now=5.0)
+    data_folder.prepare(db, config, now=5.0)
     for name in (".", "run", "sandboxes", "admin.token", "run/service.token"):
         assert (config.data / name).stat().st_mode & 0o077 == 0, name
 
 
 def test_every_account_can_read_what_is_for_pilots(config, db):
-    bootstrap.prepare(db, config, now=5.0)
-    assert bootstrap.share_directory(config).stat().st_mode & 0o777 == 0o755
+    data_folder.prepare(db, config, now=5.0)
+    assert data_folder.share_directory(config).stat().st_mode & 0o777 == 0o755
 
 
 def test_pilots_get_the_certificate_without_a_key_that_stands_beside_it(config, tmp_path):
@@ -192,7 +192,7 @@ def test_pilots_get_the_certificate_without_a_key_that_stands_beside_it(config, 
 def test_a_secret_is_written_whole(tmp_path):
     path = tmp_path / "secret"
     for text in ("one", "two"):
-        bootstrap.write_file(path, text)
+        data_folder.write_file(path, text)
         assert path.read_text() == f"{text}\n"
     assert list(tmp_path.iterdir()) == [path]
 

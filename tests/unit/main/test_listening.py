@@ -10,7 +10,7 @@ import pytest
 
 from lodesman.base.errors import Conflict, Unavailable
 from lodesman.server.config import Texts, load_config
-from lodesman.server.main import bootstrap
+from lodesman.server.main import data_folder
 from lodesman.server.main.__main__ import parse
 from lodesman.server.main.bootstrap import listen
 from lodesman.server.main.config_watch import changed_options
@@ -98,10 +98,10 @@ def test_an_address_that_this_machine_does_not_have():
 
 def test_the_address_is_written_down(tmp_path):
     config = load_config(None, overrides={"server": {"port": 7003, "data": str(tmp_path)}})
-    bootstrap.run_directory(config).mkdir()
-    bootstrap.share_directory(config).mkdir()
-    bootstrap.write_url(config)
-    files = [tmp_path / "run" / "url", bootstrap.shared_url_file(config)]
+    data_folder.run_directory(config).mkdir()
+    data_folder.share_directory(config).mkdir()
+    data_folder.write_url(config)
+    files = [tmp_path / "run" / "url", data_folder.shared_url_file(config)]
     assert [file.read_text() for file in files] == ["http://127.0.0.1:7003\n"] * 2
     assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o644]
 

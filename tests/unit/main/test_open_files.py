@@ -11,8 +11,8 @@ import textwrap
 import pytest
 
 from lodesman.server.engines.processes import limit_open_files
-from lodesman.server.main.bootstrap import _FEW_FILES as FEW
-from lodesman.server.main.bootstrap import _MOST_FILES as MOST
+from lodesman.server.main.process import _FEW_FILES as FEW
+from lodesman.server.main.process import _MOST_FILES as MOST
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
 os.environ.update({environ})
 told = []
 logging.getLogger().addHandler(type("H", (logging.Handler,), {{"emit": lambda self, r: told.append(r.getMessage())}})())
-from lodesman.server.main.bootstrap import raise_open_files
+from lodesman.server.main.process import raise_open_files
 before = raise_open_files()
 print(json.dumps([before, *resource.getrlimit(resource.RLIMIT_NOFILE), told]))
 """

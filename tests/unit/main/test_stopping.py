@@ -14,7 +14,7 @@ import pytest
 from lodesman.base.errors import Unavailable
 from lodesman.server.config.sections import ServerSection
 from lodesman.server.main.guarded import GuardedConnection
-from lodesman.server.main.hang_up import heed_hang_up, interrupt
+from lodesman.server.main.process import heed_hang_up, interrupt
 from lodesman.server.main.web import OwnServer, Web
 
 
@@ -107,7 +107,7 @@ def hung_up():
 
 @pytest.mark.parametrize("at_terminal", [True, False])
 def test_a_terminal_that_closes_ends_the_server_in_order(hung_up, monkeypatch, at_terminal):
-    monkeypatch.setattr("lodesman.server.main.hang_up._has_terminal", lambda: at_terminal)
+    monkeypatch.setattr("lodesman.server.main.process._has_terminal", lambda: at_terminal)
     heed_hang_up(interrupt)  # while it starts
     with pytest.raises(KeyboardInterrupt) if at_terminal else nullcontext():
         os.kill(os.getpid(), signal.SIGHUP)
@@ -118,7 +118,7 @@ def test_a_terminal_that_closes_ends_the_server_in_order(hung_up, monkeypatch, a
 
 
 def test_a_hang_up_that_nohup_ignores_stays_ignored(hung_up, monkeypatch):
-    monkeypatch.setattr("lodesman.server.main.hang_up._has_terminal", lambda: True)
+    monkeypatch.setattr("lodesman.server.main.process._has_terminal", lambda: True)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     heed_hang_up(interrupt)
     os.kill(os.getpid(), signal.SIGHUP)

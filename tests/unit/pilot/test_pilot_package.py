@@ -12,7 +12,7 @@ import zipfile
 import pytest
 
 from lodesman.pilot.__main__ import _to_be_kept
-from lodesman.server.main.bootstrap import build_zipapp, travelling_sources
+from lodesman.server.engines.zipapp import build_zipapp, travelling_sources
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ import pytest
 from tests.unit.pilot.test_python39 import oldest_python
 
 from lodesman.pilot import probe
+from lodesman.server.engines.zipapp import build_zipapp
 from lodesman.server.loops.node_report import judge_node, read_report
-from lodesman.server.main.bootstrap import build_zipapp
 
 PATIENCE = 60.0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.server.main.bootstrap import build_zipapp, travelling_sources
+from lodesman.server.engines.zipapp import build_zipapp, travelling_sources
 
 SOURCES = {
     name: content.decode()

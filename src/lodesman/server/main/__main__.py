@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from lodesman.base.errors import InvalidConfig, LodesmanError
-from lodesman.server.main.hang_up import heed_hang_up, interrupt
 from lodesman.server.main.log_lines import start_logging
+from lodesman.server.main.process import heed_hang_up, interrupt
 
 _USAGE = "server|background [--config FILE] [--set SECTION.NAME=JSON ...] [--kept FILE]"
 # As `lode server` ends then: systemd must not try again (docs/how-to/administrators.md).

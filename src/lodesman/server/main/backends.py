@@ -29,8 +29,8 @@ from lodesman.server.engines.run.https import Https
 from lodesman.server.engines.run.ssh import Ssh
 from lodesman.server.engines.slurm import SlurmBackend
 from lodesman.server.loops.census import BackendWatch, end_all
-from lodesman.server.main import bootstrap
-from lodesman.server.main.bootstrap import write_file
+from lodesman.server.main import bootstrap, data_folder, process
+from lodesman.server.main.data_folder import write_file
 from lodesman.server.store import Reader
 from lodesman.server.store.read.pilots import fate_of
 
@@ -213,8 +213,8 @@ def make_local_backend(config: ServerConfig, accounts: Callable[[], int], db: Re
     return LocalBackend(
         config.data / "pilots",
         {},
-        programs=bootstrap.share_directory(config),
-        open_files=bootstrap.raise_open_files(),
+        programs=data_folder.share_directory(config),
+        open_files=process.raise_open_files(),
         isolation=isolation,
         closed=lambda: isolation.closed(accounts()),
         fate_of=partial(fate_of, db),

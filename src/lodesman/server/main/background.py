@@ -24,6 +24,7 @@ from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import LOCAL, QueueId
 from lodesman.server.config import RefusedConfig, ServerConfig
 from lodesman.server.engines.backend import Backend
+from lodesman.server.engines.zipapp import build_zipapp
 from lodesman.server.http.metrics import UpkeepFigures
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.reads import ReadApp
@@ -47,10 +48,18 @@ from lodesman.server.loops.upkeep import Reconciler, Retention, size_proof
 from lodesman.server.loops.usage_watch import UsageWatch
 from lodesman.server.main import bootstrap
 from lodesman.server.main.backends import Backends, make_backend, make_local_backend
-from lodesman.server.main.bootstrap import Load, build_zipapp, gate_options
+from lodesman.server.main.bootstrap import Load, gate_options
 from lodesman.server.main.config_watch import ConfigWatch, load_or_kept
+from lodesman.server.main.data_folder import (
+    INNER_SOCKET,
+    run_directory,
+    service_token,
+    share_directory,
+    socket_path,
+)
 from lodesman.server.main.log_lines import start_logging
 from lodesman.server.main.loops import Loop, Loops
+from lodesman.server.main.process import hide_process, keep_what_was_loaded
 from lodesman.server.main.wakings import woken_by
 from lodesman.server.main.web import OwnServer
 from lodesman.server.reads.pilot_files import UnstartedPilots
@@ -88,9 +97,9 @@ class BackgroundProcess:
         self._watch = ConfigWatch(config, load, refused=refused)
         self._changed: ServerConfig | None = None
         self.config = config
-        hot = ServerAddress(False, bootstrap.socket_path(config, bootstrap.INNER_SOCKET), 0)
+        hot = ServerAddress(False, socket_path(config, INNER_SOCKET), 0)
         self._clients = threading.local()
-        self._new_client = partial(Client, [hot], bootstrap.service_token(config))
+        self._new_client = partial(Client, [hot], service_token(config))
         reader = config.database.reader
         self._reader = reader()
         self.policy = self._policy(config)
@@ -148,7 +157,7 @@ class BackgroundProcess:
         return policy
 
     def _backends(self) -> Backends:
-        run = bootstrap.run_directory(self.config)
+        run = run_directory(self.config)
         return Backends(
             self.local,
             make=lambda section: make_backend(section, run / "ssh", self.mark),
@@ -196,7 +205,7 @@ class BackgroundProcess:
 
     def _site_tests(self) -> SiteTests:
         """Their jobs run as pilots do, with another program."""
-        zipapp = bootstrap.share_directory(self.config) / "site-test.pyz"
+        zipapp = share_directory(self.config) / "site-test.pyz"
         build_zipapp(zipapp, module="probe")
         settings = dataclasses.replace(self.pilot_settings, program=zipapp.read_bytes())
         return SiteTests(settings, lambda: self.backends.watches)
@@ -309,13 +318,13 @@ class BackgroundProcess:
 
     async def run(self) -> None:
         """Serve and work until SIGTERM, or until the hot process is gone."""
-        bootstrap.keep_what_was_loaded()
+        keep_what_was_loaded()
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_reader(sys.stdin.fileno(), partial(self._hear, stop))
-        reads = OwnServer(ReadApp(self.side), bootstrap.socket_path(self.config))
+        reads = OwnServer(ReadApp(self.side), socket_path(self.config))
         serving = asyncio.create_task(reads.serve())
         serving.add_done_callback(lambda _: stop.set())
         try:
@@ -390,7 +399,7 @@ def run_background(load: Load, kept: Path | None = None) -> None:
     While the files are refused, the last good texts, `kept` by the hot process, are used. Raises RefusedConfig, Unavailable.
     """
     start_logging("background")
-    bootstrap.hide_process()
+    hide_process()
     config, refused = load_or_kept(load, kept)
     with config.database.usable():
         process = BackgroundProcess(config, load, refused=refused)

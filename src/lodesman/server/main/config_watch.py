@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from lodesman.server.config import RefusedConfig, ServerConfig, Texts
 from lodesman.server.config.set_up import set_up_notices
-from lodesman.server.main.bootstrap import Load, run_directory, write_file
+from lodesman.server.main.bootstrap import Load
+from lodesman.server.main.data_folder import run_directory, write_file
 from lodesman.wire.server import ConfigurationState
 
 log = logging.getLogger(__name__)

@@ -30,9 +30,24 @@ from lodesman.server.main import bootstrap
 from lodesman.server.main.backends import END_SECONDS, end_pilots
 from lodesman.server.main.bootstrap import Listening, Load
 from lodesman.server.main.config_watch import ConfigWatch, keep, kept_file
-from lodesman.server.main.hang_up import heed_hang_up
+from lodesman.server.main.data_folder import (
+    INNER_SOCKET,
+    prepare,
+    run_directory,
+    service_token,
+    socket_path,
+    write_url,
+)
 from lodesman.server.main.leases import Leases
 from lodesman.server.main.log_lines import start_logging
+from lodesman.server.main.process import (
+    FILES_BEFORE,
+    check_limits,
+    heed_hang_up,
+    hide_process,
+    keep_what_was_loaded,
+    raise_open_files,
+)
 from lodesman.server.main.wakings import Announcer
 from lodesman.server.main.web import OwnServer, Web
 from lodesman.server.store import Writer, incarnation
@@ -70,7 +85,7 @@ class Server:
     def __init__(self, place: Listening, *, accepts_new: bool) -> None:
         config = self.config = place.config
         self._arguments = place.arguments
-        self._open_files = bootstrap.raise_open_files()
+        self._open_files = raise_open_files()
         self._watch = ConfigWatch(config, place.load)
         writer = self._open(accepts_new=accepts_new)
         keep(kept_file(config), config)
@@ -97,7 +112,7 @@ class Server:
             shelf=self._shelf,
             gates=bootstrap.gate_options(config),
             jsv=config.jsv,
-            verify=lambda body: ask_verifier(self._pulse, bootstrap.service_token(config), body),
+            verify=lambda body: ask_verifier(self._pulse, service_token(config), body),
             openness=self._openness,
             local_pilots=lambda accounts: "" if isolation is None else isolation.sentence(accounts),
             announce=Announcer(lambda: self._background).announce,
@@ -106,7 +121,7 @@ class Server:
         self._seen_reader, self._seen_commits = config.database.reader(), 0
         self._pulse = self._feel_pulse()
         self.app = HotApp(self.core, partial(forward, self._pulse))
-        self._inner = OwnServer(InnerApp(self.core), bootstrap.socket_path(config, bootstrap.INNER_SOCKET))
+        self._inner = OwnServer(InnerApp(self.core), socket_path(config, INNER_SOCKET))
         self._tasks: list[asyncio.Task[None]] = []
         self._background: asyncio.subprocess.Process | None = None
         self._stopping = self._offered = False
@@ -119,7 +134,7 @@ class Server:
 
     def _open(self, *, accepts_new: bool) -> Writer:
         """The database, ready for this start. Raises DatabaseLost unless it `accepts_new`."""
-        bootstrap.check_limits()
+        check_limits()
         data = self.config.data
         # The database may be elsewhere.
         self._ownership = os.fdopen(own(data / "server.lock", f"the data folder {data}"))
@@ -133,7 +148,7 @@ class Server:
         # Whether the pilots of this database have to end: it is not the one that ran here last.
         self._is_other = incarnation.begin(writer, next_job=self._shelf.next_job())
         note_uploads(writer, self._shelf)
-        bootstrap.prepare(writer, self.config, now=time.time())
+        prepare(writer, self.config, now=time.time())
         return writer
 
     def _isolate(self) -> Isolation | None:
@@ -153,7 +168,7 @@ class Server:
 
     async def start(self) -> None:
         """On the event loop, before the first request."""
-        bootstrap.keep_what_was_loaded()
+        keep_what_was_loaded()
         self._note = note_server(self.config.data, os.environ)
         self.core.start()
         self._writer.start_upkeep()
@@ -193,7 +208,7 @@ class Server:
             grace = 0.0 if gone else bootstrap.PILOT_GRACE_SECONDS
             await asyncio.to_thread(LocalBackend(pilots, {}).stop_all, grace_seconds=grace)
             if not gone and self.config.backends:
-                sockets, db = bootstrap.run_directory(self.config) / "ssh", self.config.database.reader()
+                sockets, db = run_directory(self.config) / "ssh", self.config.database.reader()
                 await asyncio.to_thread(end_pilots, self.config.backends, sockets, db)
 
     async def _end_background(self, order: signal.Signals) -> int | None:
@@ -231,7 +246,7 @@ class Server:
         self._ownership.close()
 
     def _feel_pulse(self) -> Pulse:
-        reads, core = bootstrap.socket_path(self.config), self.core
+        reads, core = socket_path(self.config), self.core
         return Pulse(reads, core.background, core.ticks, lambda: self._background_pid)
 
     @property
@@ -320,7 +335,7 @@ class Server:
             self._background = await asyncio.create_subprocess_exec(
                 sys.executable, "-P", "-m", "lodesman.server.main", "background",
                 "--kept", str(kept_file(self.config)), *self._arguments,
-                stdin=asyncio.subprocess.PIPE, env={**os.environ, bootstrap.FILES_BEFORE: str(self._open_files)},
+                stdin=asyncio.subprocess.PIPE, env={**os.environ, FILES_BEFORE: str(self._open_files)},
             )  # fmt: skip
         except OSError as fault:
             log.error("the background process cannot be started yet: %s", fault)  # noqa: TRY400 - no bug
@@ -360,12 +375,12 @@ def run_server(
     used, or are gone while it runs, DatabaseLost.
     """
     start_logging("hot")
-    bootstrap.hide_process()
+    hide_process()
     begun = time.monotonic()
     place = bootstrap.listen(config, arguments, load)
     with place.config.database.usable():
         server = Server(place, accepts_new=accepts_new)
-        bootstrap.write_url(place.config)
+        write_url(place.config)
     if greet is not None:
         greet(place.config, server.local_pilots)
     web = Web(

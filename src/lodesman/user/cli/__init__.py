@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
             if getattr(sys, name) is None:
                 setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
         if (sys.argv[1:] if arguments is None else arguments)[:1] == ["server"]:
-            from lodesman.server.main.hang_up import heed_hang_up, interrupt
+            from lodesman.server.main.process import heed_hang_up, interrupt
 
             heed_hang_up(interrupt)  # before anything that takes time
         from lodesman.user.cli import root

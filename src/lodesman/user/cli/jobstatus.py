@@ -36,6 +36,6 @@ def vacate(context: click.Context, /) -> int:
 
 
 def _package(target: Path) -> None:
-    from lodesman.server.main.bootstrap import build_zipapp
+    from lodesman.server.engines.zipapp import build_zipapp
 
     build_zipapp(target, "jobstatus")

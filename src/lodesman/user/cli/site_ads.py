@@ -78,7 +78,7 @@ def advertise(context: click.Context, /) -> int:
 
 
 def _write(target: Path) -> None:
-    from lodesman.server.main.bootstrap import build_zipapp
+    from lodesman.server.engines.zipapp import build_zipapp
 
     build_zipapp(target, "advertise")
 
