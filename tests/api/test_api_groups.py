@@ -4,7 +4,7 @@ import pytest
 
 from lodesman.decide.matching import director_weights
 from lodesman.server.http.groups import use_shares
-from lodesman.server.main.leases import Leases
+from lodesman.server.http.leases import Leases
 from lodesman.server.writer.groups import know_shares
 
 pytestmark = pytest.mark.stores

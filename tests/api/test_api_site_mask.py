@@ -8,8 +8,8 @@ import pytest
 
 from lodesman.decide.resources import QueueId, load_resources
 from lodesman.server.engines.backend import BatchLoad, CancelOutcome
+from lodesman.server.http.leases import Leases
 from lodesman.server.loops.reasons import MainReasons
-from lodesman.server.main.leases import Leases
 from lodesman.server.store.read.why import waiting_by_reason
 from lodesman.server.writer.site_mask import close_site
 

@@ -17,10 +17,12 @@ from lodesman.decide.resources import load_resources
 from lodesman.languages.gridengine.vocabulary import Vocabulary
 from lodesman.languages.jobclass import classes_of
 from lodesman.server.config.sections import BrokerSection, MatchingSection
+from lodesman.server.http import leases as leases_module
 from lodesman.server.http.core import Core
-from lodesman.server.main import leases as leases_module
+from lodesman.server.http.leases import Leases
+from lodesman.server.main import config_watch
 from lodesman.server.main import server as server_module
-from lodesman.server.main.leases import Leases
+from lodesman.server.main.config_watch import HotConfiguration
 from lodesman.server.main.server import Server
 from lodesman.server.writer import report
 from lodesman.server.writer.job_classes import ClassRules
@@ -83,7 +85,7 @@ class Seen:
 
 @pytest.mark.parametrize("fault", [NameError("bug"), ModuleNotFoundError("bug"), KeyError("bug")])
 def test_a_bug_in_a_step_of_the_hot_process_does_not_end_its_loop(fault, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(server_module, "_RESTART_SECONDS", 0.0)
+    monkeypatch.setattr(server_module, "RESTART_SECONDS", 0.0)
     server = Server.__new__(Server)
     server._stopping = False
     done: list[str] = []
@@ -210,22 +212,20 @@ def test_silence_that_cannot_be_noted_now_is_noted_the_next_time() -> None:
 def test_changes_and_refusals_of_the_configuration_are_noted() -> None:
     found: list[AuditNote] = []
     state = ConfigurationState(files=("lode.toml",))
-    server = Server.__new__(Server)
-    server._changed, server._offered = None, True
+    watch = SimpleNamespace(state=state)
 
     async def note(notes: list[AuditNote]) -> None:
         found.extend(notes)
 
     def poll() -> Any:
-        server._watch.state = replace(
-            server._watch.state, refusals=1, faults=({"message": "CPUTime: 5 parsec"},)
-        )
+        watch.state = replace(watch.state, refusals=1, faults=({"message": "CPUTime: 5 parsec"},))
 
-    core = SimpleNamespace(note=note, ticks=lambda: 0.0, usage_until=math.inf)
-    server.core = cast("Core", core)
-    server._watch = cast("Any", SimpleNamespace(state=state, poll=poll))
-    asyncio.run(server._watch_config())
-    asyncio.run(server._watch_config())
+    watch.poll = poll
+    core: Any = SimpleNamespace(note=note, ticks=lambda: 0.0, usage_until=math.inf)
+    configuration = HotConfiguration(core, cast("Any", watch), cast("Any", None), cast("Any", None))
+    configuration._has_offered = True
+    asyncio.run(configuration.watch_config())
+    asyncio.run(configuration.watch_config())
     assert found == [AuditNote("configuration-refused", "lode.toml", detail="CPUTime: 5 parsec")]
 
 
@@ -233,10 +233,10 @@ def test_changes_and_refusals_of_the_configuration_are_noted() -> None:
 def test_a_changed_configuration_keeps_shares_by_command_and_what_corrects_them_unless_it_has_no_corrector(
     monkeypatch: pytest.MonkeyPatch, corrector: str, share: float
 ) -> None:
-    monkeypatch.setattr(server_module, "keep", lambda *_: None)
-    monkeypatch.setattr(server_module, "kept_file", lambda _: None)
+    monkeypatch.setattr(config_watch, "keep", lambda *_: None)
+    monkeypatch.setattr(config_watch, "kept_file", lambda _: None)
     by_command = lambda _, policy, _now: policy.know_shares(1, {"set": 5.0})  # noqa: E731
-    monkeypatch.setattr(server_module, "know_shares", by_command)
+    monkeypatch.setattr(config_watch, "know_shares", by_command)
     resources = load_resources([("g.toml", "[group.a]\n[group.b]\n")])
     slices = [SliceUsage(TimeSlice(), {"a": 3.0, "b": 1.0}, {})]
     known = KnownUsage(
@@ -252,8 +252,8 @@ def test_a_changed_configuration_keeps_shares_by_command_and_what_corrects_them_
     async def note(_notes: list[AuditNote]) -> None:
         pass
 
-    async def offer_anew(_vos: Any) -> bool:
-        return True
+    async def offer_anew(_vos: Any) -> None:
+        pass
 
     shares = SimpleNamespace(corrector=corrector)
     config = SimpleNamespace(
@@ -266,18 +266,15 @@ def test_a_changed_configuration_keeps_shares_by_command_and_what_corrects_them_
         matching=MatchingSection(packing=Packing.ANY),
     )
     live = SimpleNamespace(queues=SimpleNamespace(packs=True))
-    core = SimpleNamespace(
+    core: Any = SimpleNamespace(
         note=note, command=command, live=live, reader=None, policy=Policy(resources, usage=known), ticks=lambda: 0.0,
         usage_until=math.inf, quotas=None, job_classes=ClassRules(classes_of([], Vocabulary())), one_edit=asyncio.Lock(),
         principals=SimpleNamespace(unshare=lambda _groups: None),
     )  # fmt: skip
-    server = Server.__new__(Server)
-    server.core, server.config = cast("Core", core), cast("Any", config)
-    server._changed, server._offered = None, True
-    server._watch = cast("Any", SimpleNamespace(state=state, poll=lambda: config))
-    monkeypatch.setattr(server, "_policy", lambda *_: Policy(resources))
-    monkeypatch.setattr(server, "_offer_anew", offer_anew)
-    asyncio.run(server._watch_config())
+    watch: Any = SimpleNamespace(state=state, poll=lambda: config)
+    configuration = HotConfiguration(core, watch, cast("Any", config), lambda *_: Policy(resources))
+    monkeypatch.setattr(configuration, "offer_anew", offer_anew)
+    asyncio.run(configuration.watch_config())
     assert drawn == [share, 5.0]
     assert core.jsv.is_set
     assert core.gates.lifetime_s == 60.0

@@ -15,7 +15,12 @@ import pytest
 
 from lodesman.base.errors import Unavailable
 from lodesman.server.main.loops import _MANY_FAILURES, _STUCK_SECONDS, Loop, Loops
-from lodesman.server.main.server import _LONG_LIFE_SECONDS, _MOST_RESTART_SECONDS, _RESTART_SECONDS, next_rest
+from lodesman.server.main.processes import (
+    _LONG_LIFE_SECONDS,
+    _MOST_RESTART_SECONDS,
+    RESTART_SECONDS,
+    next_rest,
+)
 
 PATIENCE = 20.0
 
@@ -195,7 +200,7 @@ def test_a_process_that_ends_at_once_is_started_later_each_time():
     for _ in range(8):
         rest = next_rest(rest, lived=1.0)
         rests.append(rest)
-    assert rests[0] == _RESTART_SECONDS
+    assert rests[0] == RESTART_SECONDS
     assert rests == sorted(rests)
     assert rests[-1] == _MOST_RESTART_SECONDS
-    assert next_rest(rest, lived=_LONG_LIFE_SECONDS + 1) == _RESTART_SECONDS
+    assert next_rest(rest, lived=_LONG_LIFE_SECONDS + 1) == RESTART_SECONDS

@@ -16,7 +16,7 @@ import pytest
 from lodesman.server.main import loops as module
 from lodesman.server.main.background import BackgroundProcess
 from lodesman.server.main.loops import Loop, Loops
-from lodesman.server.main.wakings import Announcer, woken_by
+from lodesman.server.main.processes import Announcer, woken_by
 from lodesman.wire.vocabulary import Waking
 
 PATIENCE = 20.0

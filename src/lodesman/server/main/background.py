@@ -12,7 +12,6 @@ import os
 import random
 import signal
 import sys
-import threading
 import time
 from functools import partial
 from itertools import chain
@@ -60,7 +59,7 @@ from lodesman.server.main.data_folder import (
 from lodesman.server.main.log_lines import start_logging
 from lodesman.server.main.loops import Loop, Loops
 from lodesman.server.main.process import hide_process, keep_what_was_loaded
-from lodesman.server.main.wakings import woken_by
+from lodesman.server.main.processes import HotCalls, woken_by
 from lodesman.server.main.web import OwnServer
 from lodesman.server.reads.pilot_files import UnstartedPilots
 from lodesman.server.store.accounts import count_accounts
@@ -73,8 +72,6 @@ from lodesman.server.writer.groups import know_shares
 from lodesman.server.writer.job_classes import load_classes
 from lodesman.server.writer.site_ads import KnownAds
 from lodesman.wire import inner_calls
-from lodesman.wire.call import Call, Nothing, encode
-from lodesman.wire.client import Client, ServerAddress
 from lodesman.wire.service import Alive
 from lodesman.wire.vocabulary import StartFault
 
@@ -97,9 +94,7 @@ class BackgroundProcess:
         self._watch = ConfigWatch(config, load, refused=refused)
         self._changed: ServerConfig | None = None
         self.config = config
-        hot = ServerAddress(False, socket_path(config, INNER_SOCKET), 0)
-        self._clients = threading.local()
-        self._new_client = partial(Client, [hot], service_token(config))
+        self.post = HotCalls(socket_path(config, INNER_SOCKET), service_token(config)).post
         reader = config.database.reader
         self._reader = reader()
         self.policy = self._policy(config)
@@ -261,13 +256,6 @@ class BackgroundProcess:
             most_files=config.limits.input_files,
             upkeep=self._figures,
         )
-
-    def post(self, call: Call[Nothing, B, A], body: B) -> A:
-        """A call of the hot process. Raises LodesmanError."""
-        if not hasattr(self._clients, "own"):  # by this thread
-            self._clients.own = self._new_client()
-        raw = encode(body) if call.has_body else None
-        return call.read(self._clients.own.fetch(call.method, call.path, raw))
 
     def _reload(self) -> None:
         """Take in a changed configuration: all of it or, when something fails, nothing; it is tried again."""

@@ -5,19 +5,32 @@ The last good one is kept beside the database: the background process uses it wh
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
+from lodesman.base.errors import LodesmanError
+from lodesman.decide.matching.policy import Policy
+from lodesman.decide.resources import QueueId
 from lodesman.server.config import RefusedConfig, ServerConfig, Texts
 from lodesman.server.config.set_up import set_up_notices
-from lodesman.server.main.bootstrap import Load
+from lodesman.server.http.core import Core
+from lodesman.server.http.job_classes import use_configuration
+from lodesman.server.http.quotas import use_policy
+from lodesman.server.http.shares import forget_old_usage
+from lodesman.server.main.bootstrap import Load, gate_options
 from lodesman.server.main.data_folder import run_directory, write_file
+from lodesman.server.store.journal import Change
+from lodesman.server.writer.groups import know_shares
+from lodesman.server.writer.reoffer import Offers, offer_sessions, set_offers
+from lodesman.server.writer.submit_pools import number_queues, set_shares
+from lodesman.wire.accounts import AuditNote
 from lodesman.wire.server import ConfigurationState
 
 log = logging.getLogger(__name__)
@@ -77,6 +90,81 @@ class ConfigWatch:
         extra = {"faults": faults, "in_use_since": self.state.loaded_at}
         # What is wrong stands in the faults; a trace would hide it.
         log.error("the changed configuration is not used: %s", refused, extra=extra)
+
+
+class HotConfiguration:
+    """The configuration of the hot process: what is new in its files is taken into the core."""
+
+    def __init__(
+        self, core: Core, watch: ConfigWatch, config: ServerConfig,
+        make_policy: Callable[[ServerConfig, Mapping[QueueId, int]], Policy],
+    ) -> None:  # fmt: skip
+        """`config`: as at the start; `make_policy`: of a configuration and the numbers of its queues."""
+        self._core = core
+        self._watch = watch
+        self._config = config
+        self._make_policy = make_policy
+        self._changed: ServerConfig | None = None  # not taken in yet
+        self._has_offered = False
+
+    async def watch_config(self) -> None:
+        """Take in what changed. Raises LodesmanError; it is tried again. The background process watches for itself."""
+        before = self._watch.state
+        config = await asyncio.to_thread(self._watch.poll)
+        await self._note(before, is_new=config is not None)
+        self._changed = config or self._changed
+        if self._changed is not None:
+            await self._take_in(self._changed)
+            self._changed = None
+        elif not self._has_offered:
+            await self.offer_anew()
+        await forget_old_usage(self._core)
+
+    async def _note(self, before: ConfigurationState, *, is_new: bool) -> None:
+        """A change, or a refusal, for the audit trail."""
+        state = self._watch.state
+        files = ", ".join(state.files)
+        if is_new:
+            await self._core.note([AuditNote("configuration-changed", files)])
+        elif state.refusals > before.refusals:
+            words = "; ".join(str(fault.get("message", "")) for fault in state.faults)
+            await self._core.note([AuditNote("configuration-refused", files, detail=words)])
+
+    async def _take_in(self, config: ServerConfig) -> None:
+        core = self._core
+        await asyncio.to_thread(keep, kept_file(self._config), config)
+        core.limits, core.jsv = config.limits, config.jsv
+        core.gates = gate_options(config)
+        core.live.queues.packs = config.matching.packs
+        core.live.limits = config.limits
+        queues = list(config.resources.tree.queue_ids())
+        bits = await core.command(Change(number_queues, core.live, queues))
+        policy = await asyncio.to_thread(self._make_policy, config, bits)
+        if config.shares.corrector != "none":
+            policy.know_usage(core.policy.usage)
+        know_shares(core.reader, policy, time.time())
+        core.principals.unshare(core.policy.sharing_groups() - policy.sharing_groups())
+        core.policy = policy
+        with contextlib.suppress(LodesmanError):
+            await core.command(Change(set_shares, core.live, core.policy.shares()))
+            await use_policy(core, policy)
+            await use_configuration(core, policy.vocabulary, config.job_classes)
+        await self.offer_anew(config.resources.vos)
+
+    async def offer_anew(self, vos: Iterable[str] = ()) -> None:
+        """Let live pilots offer what their queues are now, tried again if storing fails; `vos` will have pilots soon."""
+        core = self._core
+        used = {*vos, *(session.vo for session in core.sessions.values())}
+        offers = await asyncio.to_thread(Offers, core.policy, used)
+        self._has_offered = False
+        try:
+            await core.command(Change(set_offers, core.live, core.sessions, offers))
+        except LodesmanError as fault:
+            log.warning("pilots do not have the new offers of their queues yet: %s", fault)
+            return
+        # Those whose join was answered in between.
+        offer_sessions(core.sessions.values(), offers)
+        self._has_offered = True
 
 
 def changed_options(old: ServerConfig, new: ServerConfig) -> tuple[str, ...]:

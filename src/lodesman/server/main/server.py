@@ -10,10 +10,10 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
-from lodesman.base.errors import LodesmanError, Unavailable
+from lodesman.base.errors import Unavailable
 from lodesman.base.own_servers import note_server
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import QueueId
@@ -22,14 +22,12 @@ from lodesman.server.engines.isolation import Isolation
 from lodesman.server.engines.local import LocalBackend
 from lodesman.server.http.core import Core
 from lodesman.server.http.hot import HotApp, InnerApp, ask_verifier, forward
-from lodesman.server.http.job_classes import use_configuration
+from lodesman.server.http.leases import Leases
 from lodesman.server.http.pulse import Pulse
-from lodesman.server.http.quotas import use_policy
-from lodesman.server.http.shares import forget_old_usage
 from lodesman.server.main import bootstrap
 from lodesman.server.main.backends import END_SECONDS, end_pilots
 from lodesman.server.main.bootstrap import Listening, Load
-from lodesman.server.main.config_watch import ConfigWatch, keep, kept_file
+from lodesman.server.main.config_watch import ConfigWatch, HotConfiguration, keep, kept_file
 from lodesman.server.main.data_folder import (
     INNER_SOCKET,
     prepare,
@@ -38,22 +36,19 @@ from lodesman.server.main.data_folder import (
     socket_path,
     write_url,
 )
-from lodesman.server.main.leases import Leases
 from lodesman.server.main.log_lines import start_logging
 from lodesman.server.main.process import (
-    FILES_BEFORE,
     check_limits,
     heed_hang_up,
     hide_process,
     keep_what_was_loaded,
     raise_open_files,
 )
-from lodesman.server.main.wakings import Announcer
+from lodesman.server.main.processes import RESTART_SECONDS, BackgroundChild, next_rest
 from lodesman.server.main.web import OwnServer, Web
 from lodesman.server.store import Writer, incarnation
 from lodesman.server.store.accounts import count_accounts, groups_by_user
 from lodesman.server.store.files import own
-from lodesman.server.store.journal import Change
 from lodesman.server.store.quotas import quota_sets
 from lodesman.server.store.read.pilots import live_pilots
 from lodesman.server.store.sandboxes import note_uploads
@@ -63,17 +58,11 @@ from lodesman.server.writer.job_classes import ClassRules, load_classes
 from lodesman.server.writer.live import Live
 from lodesman.server.writer.order import end_batch
 from lodesman.server.writer.quotas import QuotaRules
-from lodesman.server.writer.reoffer import Offers, offer_sessions, set_offers
-from lodesman.server.writer.submit_pools import number_queues, set_shares
-from lodesman.wire.accounts import AuditNote
 
 log = logging.getLogger(__name__)
 
 _SECOND = 1.0
 _LEASE_CHECK_SECONDS = 5.0
-_RESTART_SECONDS = 1.0
-_MOST_RESTART_SECONDS = 15.0
-_LONG_LIFE_SECONDS = 30.0
 _STOP_SECONDS = 20.0
 # How long the last start after a fault was put off, for the next one (environment).
 _REST = "LODE_SERVER_REST"
@@ -84,8 +73,10 @@ class Server:
 
     def __init__(self, place: Listening, *, accepts_new: bool) -> None:
         config = self.config = place.config
-        self._arguments = place.arguments
-        self._open_files = raise_open_files()
+        self._child = BackgroundChild(
+            place.arguments, kept_file(config), open_files=raise_open_files(),
+            at_end=lambda: self.core.background.ended(self.core.ticks()),
+        )  # fmt: skip
         self._watch = ConfigWatch(config, place.load)
         writer = self._open(accepts_new=accepts_new)
         keep(kept_file(config), config)
@@ -115,19 +106,16 @@ class Server:
             verify=lambda body: ask_verifier(self._pulse, service_token(config), body),
             openness=self._openness,
             local_pilots=lambda accounts: "" if isolation is None else isolation.sentence(accounts),
-            announce=Announcer(lambda: self._background).announce,
+            announce=self._child.announce,
         )
         self._leases = Leases(self.core)
+        self._configuration = HotConfiguration(self.core, self._watch, config, self._policy)
         self._seen_reader, self._seen_commits = config.database.reader(), 0
         self._pulse = self._feel_pulse()
         self.app = HotApp(self.core, partial(forward, self._pulse))
         self._inner = OwnServer(InnerApp(self.core), socket_path(config, INNER_SOCKET))
         self._tasks: list[asyncio.Task[None]] = []
-        self._background: asyncio.subprocess.Process | None = None
-        self._stopping = self._offered = False
-        # A configuration that has changed and is not taken in yet.
-        self._changed: ServerConfig | None = None
-        self._rest = 0.0
+        self._stopping = False
         # Set when the writer ended by a fault that is over with a new start.
         self.failed = False
         self.end: Callable[[], None] = lambda: None
@@ -175,18 +163,18 @@ class Server:
         for pilot in live_pilots(self.core.reader) if self._is_other else ():
             await self._leases.end(pilot.id, "the database was restored or copied")
         await self.core.mend_strays()
-        self._offered = await self._offer_anew()
+        await self._configuration.offer_anew()
         check_seconds = min(_LEASE_CHECK_SECONDS, self.config.pilots.lease_seconds / 4)
         self._serving = asyncio.create_task(self._inner.serve(), name="inner")
         self._tasks = [
             asyncio.create_task(self._again(check_seconds, self._leases.watch), name="leases"),
             asyncio.create_task(self._again(_SECOND, self._note_given), name="seen"),
             asyncio.create_task(self._again(_SECOND, self.core.open_delays), name="delays"),
-            asyncio.create_task(self._again(0.0, self._keep_background), name="background"),
+            asyncio.create_task(self._again(0.0, self._child.keep_background), name="background"),
             asyncio.create_task(self._again(_SECOND, self._pulse.look), name="pulse"),
             asyncio.create_task(self._again(_SECOND, self.core.look_at_clock), name="clock"),
             asyncio.create_task(
-                self._again(bootstrap.CONFIG_SECONDS, self._watch_config), name="configuration"
+                self._again(bootstrap.CONFIG_SECONDS, self._configuration.watch_config), name="configuration"
             ),
         ]
 
@@ -202,7 +190,9 @@ class Server:
         self.core.waits.close()
         # Without the database no report is taken: there is nothing to wait for.
         gone, pilots = self.core.journal.fault is not None, self.config.data / "pilots"
-        code = await self._end_background(signal.SIGKILL if gone else signal.SIGTERM)
+        waits = self.config.pilots.stop_at_exit and self.config.backends
+        seconds = _STOP_SECONDS + END_SECONDS if waits else _STOP_SECONDS
+        code = await self._child.end(signal.SIGKILL if gone else signal.SIGTERM, seconds=seconds)
         if code != 0 and self.config.pilots.stop_at_exit and pilots.is_dir():
             log.warning("the background process did not end in order: its pilots are ended from here")
             grace = 0.0 if gone else bootstrap.PILOT_GRACE_SECONDS
@@ -210,20 +200,6 @@ class Server:
             if not gone and self.config.backends:
                 sockets, db = run_directory(self.config) / "ssh", self.config.database.reader()
                 await asyncio.to_thread(end_pilots, self.config.backends, sockets, db)
-
-    async def _end_background(self, order: signal.Signals) -> int | None:
-        """End the background process; its exit code, None if there was none."""
-        process = self._background
-        if process is None or process.returncode is not None:
-            return None if process is None else process.returncode
-        process.send_signal(order)
-        try:
-            waits = self.config.pilots.stop_at_exit and self.config.backends
-            async with asyncio.timeout(_STOP_SECONDS + END_SECONDS if waits else _STOP_SECONDS):
-                return await process.wait()
-        except TimeoutError:
-            process.kill()
-            return await process.wait()
 
     async def stop(self) -> None:
         """After the last request: write what is left."""
@@ -247,12 +223,7 @@ class Server:
 
     def _feel_pulse(self) -> Pulse:
         reads, core = socket_path(self.config), self.core
-        return Pulse(reads, core.background, core.ticks, lambda: self._background_pid)
-
-    @property
-    def _background_pid(self) -> int | None:
-        process = self._background
-        return None if process is None or process.returncode is not None else process.pid
+        return Pulse(reads, core.background, core.ticks, lambda: self._child.pid)
 
     def _writer_died(self) -> None:
         """On the writer's thread: nothing can be stored any more, so the process ends."""
@@ -267,7 +238,7 @@ class Server:
                 await step()
             except Exception:
                 log.exception("a step of the server failed", extra={"step": step.__name__.strip("_")})
-                await asyncio.sleep(_RESTART_SECONDS)
+                await asyncio.sleep(RESTART_SECONDS)
 
     async def _note_given(self) -> None:
         """Keep beside the database what it has given out."""
@@ -278,85 +249,6 @@ class Server:
                 self._seen_commits = commits
             except (OSError, Unavailable) as fault:
                 log.warning("what was given out cannot be noted: %s", fault)
-
-    async def _watch_config(self) -> None:
-        """Take in changed resources and shares; the background process watches for itself."""
-        before = self._watch.state
-        read = await asyncio.to_thread(self._watch.poll)
-        config = self._changed = read or self._changed
-        state = self._watch.state
-        if read is not None:
-            await self.core.note([AuditNote("configuration-changed", ", ".join(state.files))])
-        elif state.refusals > before.refusals:
-            words = "; ".join(str(one.get("message", "")) for one in state.faults)
-            await self.core.note([AuditNote("configuration-refused", ", ".join(state.files), detail=words)])
-        if config is not None:
-            await asyncio.to_thread(keep, kept_file(self.config), config)
-            self.core.limits, self.core.jsv = config.limits, config.jsv
-            self.core.gates = bootstrap.gate_options(config)
-            self.core.live.queues.packs = config.matching.packs
-            self.core.live.limits = config.limits
-            queues = list(config.resources.tree.queue_ids())
-            bits = await self.core.command(Change(number_queues, self.core.live, queues))
-            policy = await asyncio.to_thread(self._policy, config, bits)
-            if config.shares.corrector != "none":
-                policy.know_usage(self.core.policy.usage)
-            know_shares(self.core.reader, policy, time.time())
-            self.core.principals.unshare(self.core.policy.sharing_groups() - policy.sharing_groups())
-            self.core.policy = policy
-            with contextlib.suppress(LodesmanError):
-                await self.core.command(Change(set_shares, self.core.live, self.core.policy.shares()))
-                await use_policy(self.core, policy)
-                await use_configuration(self.core, policy.vocabulary, config.job_classes)
-            self._offered = await self._offer_anew(config.resources.vos)
-            self._changed = None
-        elif not self._offered:
-            self._offered = await self._offer_anew()
-        await forget_old_usage(self.core)
-
-    async def _offer_anew(self, vos: Iterable[str] = ()) -> bool:
-        """Let live pilots offer what their queues are now; `vos` will have pilots soon. False: try again, storing failed."""
-        core = self.core
-        used = {*vos, *(session.vo for session in core.sessions.values())}
-        offers = await asyncio.to_thread(Offers, core.policy, used)
-        try:
-            await core.command(Change(set_offers, core.live, core.sessions, offers))
-        except LodesmanError as fault:
-            log.warning("pilots do not have the new offers of their queues yet: %s", fault)
-            return False
-        # Those whose join was answered in between.
-        offer_sessions(core.sessions.values(), offers)
-        return True
-
-    async def _keep_background(self) -> None:
-        """Run the background process until it ends, and wait before the next one: longer if it ended soon."""
-        begun = self.core.ticks()
-        try:
-            self._background = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "lodesman.server.main", "background",
-                "--kept", str(kept_file(self.config)), *self._arguments,
-                stdin=asyncio.subprocess.PIPE, env={**os.environ, FILES_BEFORE: str(self._open_files)},
-            )  # fmt: skip
-        except OSError as fault:
-            log.error("the background process cannot be started yet: %s", fault)  # noqa: TRY400 - no bug
-            await asyncio.sleep(_RESTART_SECONDS)
-            return
-        code = await self._background.wait()
-        if not self._stopping:
-            self.core.background.ended(self.core.ticks())
-            self._rest = next_rest(self._rest, lived=self.core.ticks() - begun)
-            log.error(
-                "the background process ended and is started again",
-                extra={"exit_code": code, "in_seconds": self._rest},
-            )
-            await asyncio.sleep(self._rest)
-
-
-def next_rest(rest: float, *, lived: float) -> float:
-    """Seconds before a process that ran for `lived` seconds is started again; `rest`: those of the last time."""
-    if lived > _LONG_LIFE_SECONDS:
-        return _RESTART_SECONDS
-    return min(max(_RESTART_SECONDS, 2 * rest), _MOST_RESTART_SECONDS)
 
 
 def run_server(
