@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, settings
 from tests.kits.cost import CostWatch
 from tests.kits.selection import Selection, add_options
 
-from lodesman.server.loops.upkeep import find_suspects
+from lodesman.server.loops.reconciler import find_suspects
 from lodesman.server.store import Database, SqliteDatabase, Writer
 from lodesman.wire.service import Suspects
 

@@ -28,7 +28,7 @@ from lodesman.server.config.backends import BackendSection
 from lodesman.server.engines.backend import Backend
 from lodesman.server.engines.isolation import Wishes, find_isolation
 from lodesman.server.engines.local import LocalBackend
-from lodesman.server.loops.census import end_all
+from lodesman.server.loops.cancelling import end_all
 from lodesman.server.main.backends import END_SECONDS, make_backend
 from lodesman.server.store import Reader, database_at
 from lodesman.wire import calls

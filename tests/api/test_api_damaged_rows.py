@@ -16,9 +16,9 @@ from lodesman.base.errors import words_of
 from lodesman.decide.director.limits import Breaker
 from lodesman.server.loops.accounting import UsageAdder
 from lodesman.server.loops.reasons import MainReasons
+from lodesman.server.loops.reconciler import Reconciler
 from lodesman.server.loops.refresh import PoolKeeper
 from lodesman.server.loops.snapshot import SnapshotKeeper
-from lodesman.server.loops.upkeep import Reconciler
 from lodesman.server.store.director import put_breakers
 from lodesman.server.store.journal import Change
 from lodesman.server.store.quotas import quota_sets

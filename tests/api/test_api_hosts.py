@@ -11,8 +11,8 @@ from lodesman.decide.director.limits import Breaker
 from lodesman.decide.director.supply import PilotStanding, SetAside
 from lodesman.decide.resources import QueueId
 from lodesman.server.loops.hosts import HostWatch
-from lodesman.server.loops.pilot_book import standing_of
 from lodesman.server.loops.reasons import MainReasons
+from lodesman.server.loops.standing import standing_of
 from lodesman.server.store.hosts import note_failure, records
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read.pilots import pilots_in_short

@@ -10,7 +10,7 @@ from lodesman.decide.director.supply import PilotStanding
 from lodesman.decide.resources import load_resources
 from lodesman.pilot.context import parse_pilot_file
 from lodesman.server.loops.launch import PilotSettings
-from lodesman.server.loops.pilot_book import standing_of
+from lodesman.server.loops.standing import standing_of
 from lodesman.server.reads.pilot_files import UnstartedPilots
 from lodesman.server.store.read.pilots import pilots_in_short
 from lodesman.wire import inner_calls

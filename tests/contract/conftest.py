@@ -15,7 +15,7 @@ from lodesman.decide.matching import TaskQueueKey
 from lodesman.decide.resources import QueueId
 from lodesman.languages.jobs.order import ParentRange
 from lodesman.server.loops.refresh import PoolKeeper
-from lodesman.server.loops.upkeep import Retention
+from lodesman.server.loops.retention import Retention
 from lodesman.server.store.journal import Change, Journal
 from lodesman.server.store.read.jobs import events_of_job, job_by_id
 from lodesman.server.store.read.usage import count_jobs

@@ -11,7 +11,7 @@ from tests.contract.test_reconciler import CLEAN, GHOSTS, spoil
 
 from lodesman.base.errors import Unauthorized, Unavailable
 from lodesman.decide.director.supply import PilotStanding
-from lodesman.server.loops.pilot_book import standing_of
+from lodesman.server.loops.standing import standing_of
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read.pilots import (
     bound_attempts,

@@ -14,8 +14,8 @@ from msgspec.structs import asdict
 
 from lodesman.base.errors import NotFound, Unavailable
 from lodesman.languages.jobs.spec import TERMINAL
-from lodesman.server.loops import upkeep
-from lodesman.server.loops.upkeep import DAY, _weighed_portions
+from lodesman.server.loops import retention
+from lodesman.server.loops.retention import DAY, _weighed_portions
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read.job_lists import JobQuery, list_jobs
 from lodesman.server.store.read.jobs import attempts_of_job, events_of_job, job_by_id
@@ -326,7 +326,7 @@ def test_a_million_killed_members_are_one_step(house):
 
 def test_an_array_with_very_many_parts_goes_in_portions(house, monkeypatch):
     monkeypatch.setattr(purging, "_MOST_ROWS", 7)
-    monkeypatch.setattr(upkeep, "_KEYS_AT_ONCE", 5)
+    monkeypatch.setattr(retention, "_KEYS_AT_ONCE", 5)
     house.submit(200)
     for job_id in range(1, 200, 3):
         house.control("kill", job_id)

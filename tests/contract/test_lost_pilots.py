@@ -14,7 +14,8 @@ from tests.kits.shell_pilots import same, send
 from lodesman.base.processes import living_processes
 from lodesman.server.engines.backend import NativeState
 from lodesman.server.engines.local import LocalBackend
-from lodesman.server.loops.census import _AGAIN_SECONDS, BackendWatch
+from lodesman.server.loops.cancelling import _AGAIN_SECONDS
+from lodesman.server.loops.census import BackendWatch
 from lodesman.server.store.journal import Change
 from lodesman.server.writer.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
 from lodesman.wire.service import NewPilot

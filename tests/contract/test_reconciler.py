@@ -10,8 +10,8 @@ from msgspec.structs import asdict
 from tests.conftest import all_suspects, query_plan
 
 from lodesman.base.errors import Unavailable
-from lodesman.server.loops import upkeep
-from lodesman.server.loops.upkeep import _RECONCILE_SECONDS, Reconciler, find_suspects
+from lodesman.server.loops import reconciler
+from lodesman.server.loops.reconciler import _RECONCILE_SECONDS, Reconciler, find_suspects
 from lodesman.server.store.journal import Change
 from lodesman.server.writer.upkeep import reconcile
 from lodesman.wire import inner_calls
@@ -138,9 +138,9 @@ def test_a_counter_that_is_wrong_either_way(house):
 
 
 def test_portions_leave_nothing_out(house, monkeypatch):
-    monkeypatch.setattr(upkeep, "_JOBS_AT_ONCE", 4)
-    monkeypatch.setattr(upkeep, "_QUEUES_AT_ONCE", 2)
-    monkeypatch.setattr(upkeep, "_SUSPECTS_AT_ONCE", 3)
+    monkeypatch.setattr(reconciler, "_JOBS_AT_ONCE", 4)
+    monkeypatch.setattr(reconciler, "_QUEUES_AT_ONCE", 2)
+    monkeypatch.setattr(reconciler, "_SUSPECTS_AT_ONCE", 3)
     for cpu in range(1, 8):
         house.submit(3, rows=True, key=house.key(norm_cpu_seconds=cpu))
     spoil(house, "UPDATE job SET state = 'Running'")
@@ -191,7 +191,7 @@ def test_a_run_comes_at_once_and_then_at_intervals(house):
 
 
 def test_a_tick_works_for_a_little_while(house, monkeypatch):
-    monkeypatch.setattr(upkeep, "_JOBS_AT_ONCE", 1)
+    monkeypatch.setattr(reconciler, "_JOBS_AT_ONCE", 1)
     house.submit(40, rows=True)
     posts = Posts(house)
     mine = reconciler_of(house, posts)

@@ -9,8 +9,8 @@ import pytest
 from tests.contract.test_reconciler import CLEAN, spoil
 from tests.contract.test_tidy import Uploads
 
-from lodesman.server.loops import upkeep
-from lodesman.server.loops.upkeep import find_wrong_sizes
+from lodesman.server.loops import reconciler
+from lodesman.server.loops.reconciler import find_wrong_sizes
 from lodesman.server.store.journal import Change
 from lodesman.server.store.sandboxes import note_uploads, used_by
 from lodesman.server.store.write.attempts import NOT_KEPT
@@ -48,7 +48,7 @@ def mend(house, uploads):
 
 
 def test_what_is_right_is_left_alone(house, uploads, monkeypatch):
-    monkeypatch.setattr(upkeep, "_OUTPUTS_AT_ONCE", 1)
+    monkeypatch.setattr(reconciler, "_OUTPUTS_AT_ONCE", 1)
     before = used_by(house.reader, "ann")
     assert before == (2, 4_096 + 6_000, 2 * 4_096 + 5_000)
     assert mend(house, uploads) == {}

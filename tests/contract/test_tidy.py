@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lodesman.base.errors import InvalidJob, TooLarge
-from lodesman.server.loops.upkeep import DAY
+from lodesman.server.loops.retention import DAY
 from lodesman.server.store.journal import Change
 from lodesman.server.store.sandboxes import tidy_inputs, uploaded_size, used_by
 from lodesman.server.store.shelf import Shelf
@@ -245,7 +245,7 @@ def test_of_a_batch_each_job_keeps_its_own_files(house, uploads):
 
 
 def test_very_many_files_are_gone_through_in_portions(house, uploads, monkeypatch):
-    monkeypatch.setattr("lodesman.server.loops.upkeep._FILES_AT_ONCE", 3)
+    monkeypatch.setattr("lodesman.server.loops.retention._FILES_AT_ONCE", 3)
     kept = [uploads.put(f"kept {n}") for n in range(4)]
     for n in range(10):
         uploads.put(f"gone {n}")

@@ -25,7 +25,7 @@ from lodesman.server.engines.backend import (
     join_token_of,
     split_stamp,
 )
-from lodesman.server.loops.census import UNKNOWN_TIMES
+from lodesman.server.loops.cancelling import UNKNOWN_TIMES
 
 
 class Lists(StrEnum):

@@ -15,17 +15,9 @@ from lodesman.base.errors import BackendFault
 from lodesman.decide.resources import QueueId
 from lodesman.server.engines.backend import BatchLoad, CancelOutcome, NativeState, NativeStatus
 from lodesman.server.engines.credentials import Credential
-from lodesman.server.loops import census
-from lodesman.server.loops.census import (
-    _GIVEN_UP_SECONDS,
-    _LOST_AFTER_SECONDS,
-    _SETTLE_SECONDS,
-    UNKNOWN_TIMES,
-    BackendWatch,
-    LostPilots,
-    cancel,
-    end_all,
-)
+from lodesman.server.loops import cancelling
+from lodesman.server.loops.cancelling import GIVEN_UP_SECONDS, UNKNOWN_TIMES, LostPilots, cancel, end_all
+from lodesman.server.loops.census import _LOST_AFTER_SECONDS, _SETTLE_SECONDS, BackendWatch
 from lodesman.server.store.hosts import put_records
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read.pilots import Native, lost_pilots
@@ -320,7 +312,7 @@ def test_a_pilot_that_is_not_found_is_given_up_after_its_maximum_age(world):
     for _ in range(UNKNOWN_TIMES):
         world.tick(after=_LOST_AFTER_SECONDS + 1)
         assert world.posted == []
-    world.tick(after=_GIVEN_UP_SECONDS + 1)
+    world.tick(after=GIVEN_UP_SECONDS + 1)
     ((name, outcome),) = world.posted
     assert (name, outcome["a"][0]) == ("submitted", None)
     assert outcome["a"][1]
@@ -331,7 +323,7 @@ def test_a_census_that_leaves_a_pilot_out_now_and_then_gives_none_up(world):
     world.pilot("a", submitted=False)
     world.pilot("b", submitted=False)
     world.watches["local"]._started = world.base.clock + 1
-    late = _GIVEN_UP_SECONDS + 1
+    late = GIVEN_UP_SECONDS + 1
     for there in (False, False, True, False, False, None, True, False, False):
         world.batch.is_deaf = there is None  # which says nothing
         world.batch.known = {"a": "native-a"} if there else {}
@@ -367,7 +359,7 @@ def test_a_submission_of_this_process_is_not_given_up_soon(world):
 
 def test_a_pilot_that_joined_before_its_reference_was_stored_is_never_given_up(world):
     world.pilot("a", submitted=False, joined=True)
-    world.tick(after=_GIVEN_UP_SECONDS * 10)
+    world.tick(after=GIVEN_UP_SECONDS * 10)
     assert world.posted == []
 
 
@@ -517,7 +509,7 @@ def test_another_batch_system_s_silence_gives_no_pilot_up(world):
     world.pilot("a", submitted=False)
     world.pilot("b", submitted=False, queue=LONG)
     world.batch.known["a"], world.slurm.known["b"] = "native-a", "native-b"
-    world.tick(after=_GIVEN_UP_SECONDS * 2)
+    world.tick(after=GIVEN_UP_SECONDS * 2)
     told = {stamp: found for _, outcome in world.posted for stamp, found in outcome.items()}
     assert told == {"a": ("native-a", ""), "b": ("native-b", "")}
 
@@ -527,7 +519,7 @@ def test_a_batch_system_that_does_not_answer_gives_none_of_its_pilots_up(world):
     ended = world.pilot("b", queue=LONG)
     world.batch.is_deaf = True
     world.slurm.says("native-b", NativeState.ENDED)
-    assert world.tick(after=_GIVEN_UP_SECONDS * 2) == 1
+    assert world.tick(after=GIVEN_UP_SECONDS * 2) == 1
     assert [(name, body.get("pilot")) for name, body in world.posted] == [("ended", ended)]
 
 
@@ -634,7 +626,7 @@ def test_a_batch_system_that_does_not_answer_cancels_nothing():
 
 
 def test_all_pilots_elsewhere_are_ended_and_waited_for(world, monkeypatch):
-    monkeypatch.setattr(census, "_END_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(cancelling, "_END_POLL_SECONDS", 0.0)
     for stamp in "ab":
         world.pilot(stamp, queue=LONG)
         world.slurm.known[stamp] = f"native-{stamp}"
@@ -653,16 +645,16 @@ def test_all_pilots_elsewhere_are_ended_and_waited_for(world, monkeypatch):
 
 def test_pilots_that_were_never_submitted_are_asked_about_a_few_times(world, monkeypatch):
     """Prepared for a submission that was dropped: no batch system ever knew them."""
-    monkeypatch.setattr(census, "_END_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(cancelling, "_END_POLL_SECONDS", 0.0)
     world.pilot("a", queue=LONG, submitted=False)
     asked: list[str] = []
     world.slurm.census = lambda: asked.append("census") or {}
     assert end_all(world.base.db, {"slurm": world.slurm}, seconds=600.0) == ["a"]
-    assert len(asked) == census.UNKNOWN_TIMES
+    assert len(asked) == UNKNOWN_TIMES
 
 
 def test_a_pilot_that_is_found_late_is_ended(world, monkeypatch):
-    monkeypatch.setattr(census, "_END_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(cancelling, "_END_POLL_SECONDS", 0.0)
     world.pilot("a", queue=LONG, submitted=False)
     answers = iter([{}, {}, {"a": "7"}])
     world.slurm.census = lambda: next(answers)

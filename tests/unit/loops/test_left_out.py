@@ -13,7 +13,7 @@ from tests.unit.loops.test_refresh_input import POLICY, draft, pool, stored
 
 from lodesman.base.errors import Conflict, ServerFault, Unavailable
 from lodesman.decide.director import iteration
-from lodesman.server.loops import direct, launch, reasons, refresh, snapshot, upkeep
+from lodesman.server.loops import direct, launch, reasons, reconciler, refresh, retention, snapshot
 from lodesman.server.loops.candidates import CandidateMaker
 from lodesman.server.loops.left_out import (
     Item,
@@ -367,8 +367,8 @@ def test_the_reconciler_mends_all_but_the_one_at_fault(monkeypatch, kind):
         return Repaired()
 
     done = []
-    monkeypatch.setattr(upkeep, "find_suspects", lambda _db: iter([Suspects(**{kind: [1, 2, 3]})]))
-    mine = upkeep.Reconciler(None, post)
+    monkeypatch.setattr(reconciler, "find_suspects", lambda _db: iter([Suspects(**{kind: [1, 2, 3]})]))
+    mine = reconciler.Reconciler(None, post)
     word = {"jobs": "job", "queues": "task queue", "attempts": "attempt"}[kind]
     assert steps(mine, mine._run()) == {f"{word} 2"}
     assert mended == [1, 3]
@@ -384,12 +384,12 @@ def test_what_is_old_is_purged_but_for_the_one_at_fault(base, tmp_path, monkeypa
         purged.extend(ids)
         return Purged(jobs=[(job, 1) for job in body.jobs])
 
-    span = upkeep.SubmissionSpan(1, 1, 1, 9)
-    monkeypatch.setattr(upkeep.old, "old_submissions", lambda *_args: [span])
-    monkeypatch.setattr(upkeep.old, "old_jobs", lambda *_args: [[(1, 1), (2, 1), (3, 1)]])
-    monkeypatch.setattr(upkeep.old, "old_pilots", lambda *_args: [[2, 4]])
-    monkeypatch.setattr(upkeep.Retention, "_templates", fails(None, lambda *_args: True))
-    mine = upkeep.Retention(base.db, post, Shelf(tmp_path, limit_bytes=1), keep_days=1.0)
+    span = retention.SubmissionSpan(1, 1, 1, 9)
+    monkeypatch.setattr(retention.old, "old_submissions", lambda *_args: [span])
+    monkeypatch.setattr(retention.old, "old_jobs", lambda *_args: [[(1, 1), (2, 1), (3, 1)]])
+    monkeypatch.setattr(retention.old, "old_pilots", lambda *_args: [[2, 4]])
+    monkeypatch.setattr(retention.Retention, "_templates", fails(None, lambda *_args: True))
+    mine = retention.Retention(base.db, post, Shelf(tmp_path, limit_bytes=1), keep_days=1.0)
     assert steps(mine, mine.run(1e9)) == {"job 2", "pilot 2", "submissions 1 to 1"}
     assert purged == [1, 3, 4]
 

@@ -18,7 +18,7 @@ from lodesman.decide.broker import site_wishes
 from lodesman.decide.broker.site_wishes import site_wish
 from lodesman.decide.director.iteration import Excess, without_spare
 from lodesman.languages.classad import parse_expression
-from lodesman.server.loops import direct, reasons, refresh, snapshot, upkeep
+from lodesman.server.loops import direct, reasons, reconciler, refresh, snapshot
 from lodesman.server.loops.candidates import CandidateMaker
 from lodesman.server.loops.left_out import (
     NONE_OMITTED,
@@ -462,8 +462,8 @@ def test_the_reconciler_mends_all_others_and_goes_on(monkeypatch, count):
         return Repaired()
 
     found = [Suspects(jobs=list(range(1, 1_003))), Suspects(jobs=[2_000])]
-    monkeypatch.setattr(upkeep, "find_suspects", lambda _db: iter(found))
-    mine = upkeep.Reconciler(None, post)
+    monkeypatch.setattr(reconciler, "find_suspects", lambda _db: iter(found))
+    mine = reconciler.Reconciler(None, post)
     for _ in mine._run():
         pass
     assert mended == [number for number in [*range(1, 1_003), 2_000] if number not in faulty]

@@ -10,7 +10,8 @@ from tests.conftest import at_most
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.matching.criteria import explain
 from lodesman.server.loops.left_out import LeftOut
-from lodesman.server.loops.pilot_book import Barred, PilotBook
+from lodesman.server.loops.limit_use import Barred
+from lodesman.server.loops.pilot_book import PilotBook
 from lodesman.server.store.read.pilots import live_pilots
 from lodesman.server.writer.sessions import PilotSession
 from lodesman.wire.nodes import Closing, QueueId

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lodesman.decide.director.supply import PilotStanding
-from lodesman.server.loops.pilot_book import pilot_view
+from lodesman.server.loops.standing import pilot_view
 from lodesman.server.store.read.pilots import pilots_in_short
 
 OFFER = {

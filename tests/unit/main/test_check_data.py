@@ -6,7 +6,7 @@ import pytest
 
 from lodesman.base.errors import Conflict, Unavailable
 from lodesman.server.config import load_config
-from lodesman.server.main.check_data import check_data
+from lodesman.server.loops.reconciler import check_data
 from lodesman.server.store.shelf import Shelf
 
 ATTEMPT = """INSERT INTO attempt

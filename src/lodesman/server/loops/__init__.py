@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-__all__ = ["portions"]
+__all__ = ["Passes", "portions"]
 
 _T = TypeVar("_T")
 
@@ -16,3 +18,29 @@ def portions(rows: Iterable[_T], most: int) -> Iterator[list[_T]]:
     left = iter(rows)
     while found := list(islice(left, most)):
         yield found
+
+
+@dataclass(slots=True, kw_only=True)
+class Passes:
+    """Passes through everything, in steps of about `work_seconds`. `ticker`: seconds of a clock that is never set."""
+
+    work_seconds: float = 0.05
+    ticker: Callable[[], float] = time.monotonic
+    _work: Iterator[None] | None = None
+    _due: float | None = None
+
+    def work(self, begin: Callable[[], Iterator[None]], seconds: float, *, first: float = 0.0) -> None:
+        """Work a little, if a pass is due: the first one after `first` seconds, others `seconds` after the last step."""
+        at = self.ticker()
+        if self._due is None:
+            self._due = at + first
+        if self._work is None and at >= self._due:
+            self._work = begin()
+        if self._work is None:
+            return
+        # Should a step fail, the next pass finds again what this one left.
+        work, self._work, self._due = self._work, None, at + seconds
+        for _ in work:
+            if self.ticker() - at >= self.work_seconds:
+                self._work = work
+                return

@@ -1,26 +1,98 @@
-"""Cancelling waiting pilots that the director wants no more, on a thread of its own: batch systems take their time."""
+"""Cancelling pilots: those that the director wants no more, those that lost their lease, and all at the end of a server.
+
+A pilot that hangs keeps its slot, and may keep its payload running: it is cancelled until its batch system says that it is
+gone.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Mapping
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from threading import Event
+from typing import Final, Protocol
 
+from lodesman.base.errors import LodesmanError
 from lodesman.decide.director.iteration import Excess
-from lodesman.server.engines.backend import CancelOutcome
-from lodesman.server.loops.census import GONE, UNKNOWN_TIMES, BackendWatch, cancel
+from lodesman.server.engines.backend import Backend, CancelOutcome
 from lodesman.server.loops.failed_starts import NoteStart
 from lodesman.server.store import Reader
 from lodesman.server.store.read import pilots as read
+from lodesman.server.store.read.pilots import Native, live_natives, lost_pilots
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Post
 from lodesman.wire.pilots import NOT_NEEDED
 from lodesman.wire.service import Ordered, PilotEnd, Unbound
 from lodesman.wire.vocabulary import PilotState, StartFault
 
+log = logging.getLogger(__name__)
+
 _MOST_LEAVING: Final = 200
 _TOO_OLD: Final = "it waited longer than maxPilotWaitingHours"
+_READ_SECONDS = 5.0
+# A batch system that ends none of them in this time will not: an administrator has to.
+GIVEN_UP_SECONDS = 7 * 86_400.0
+# Longer than the grace of the local backend: a second order kills at once.
+_AGAIN_SECONDS = 60.0
+_LONGEST_SECONDS = 3_600.0
+_MOST_AT_ONCE = 200
+_END_POLL_SECONDS = 1.0
+# Unknown is not gone; a batch system that does not know a pilot this many times in a row has forgotten it.
+UNKNOWN_TIMES = 3
+GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
+
+
+class HasBackend(Protocol):
+    """What has the backend of a batch system, which may be swapped."""
+
+    backend: Backend
+
+
+def cancel(backends: Mapping[str, Backend], pilots: Iterable[Native]) -> dict[str, CancelOutcome]:
+    """Cancel pilots where they were submitted; stamp -> outcome. FAILED: the batch system did not answer, or there is no
+    such one any more.
+    """
+    outcomes: dict[str, CancelOutcome] = {}
+    by_backend: dict[str, list[Native]] = {}
+    for pilot in pilots:
+        outcomes[pilot.stamp] = CancelOutcome.FAILED
+        by_backend.setdefault(pilot.backend, []).append(pilot)
+    for name, found in by_backend.items():
+        if name not in backends:
+            continue
+        try:
+            outcomes |= _cancel(backends[name], found)
+        except LodesmanError as fault:
+            log.warning("pilots could not be cancelled: %s", fault, extra={"backend": name})
+    return outcomes
+
+
+def _cancel(backend: Backend, pilots: Sequence[Native]) -> dict[str, CancelOutcome]:
+    """In one batch system; those whose references were never stored are searched for by stamp. Raises LodesmanError."""
+    known = {} if all(pilot.native_id for pilot in pilots) else backend.census()
+    there = {one.stamp: one.native_id or known.get(one.stamp, "") for one in pilots}
+    answers = backend.cancel({stamp: native_id for stamp, native_id in there.items() if native_id})
+    unknown = {stamp: CancelOutcome.UNKNOWN for stamp, native_id in there.items() if not native_id}
+    return {stamp: answers.get(stamp, CancelOutcome.FAILED) for stamp in there} | unknown
+
+
+def end_all(db: Reader, backends: Mapping[str, Backend], *, seconds: float) -> list[str]:
+    """Order all pilots of these batch systems to end, and wait until they have; the stamps of those that are left after so
+    many seconds, or of which nothing is known: most of these were never submitted.
+    """
+    left = {native.stamp: native for native in live_natives(db) if native.backend in backends}
+    deadline, pause, unknown = time.monotonic() + seconds, Event(), Counter[str]()
+    while left:
+        ordered = cancel(backends, left.values())
+        left = {stamp: native for stamp, native in left.items() if ordered[stamp] not in GONE}
+        unknown = Counter({one: unknown[one] + 1 for one in left if ordered[one] is CancelOutcome.UNKNOWN})
+        waits = any(native.native_id or unknown[stamp] < UNKNOWN_TIMES for stamp, native in left.items())
+        if not waits or time.monotonic() >= deadline:
+            break
+        pause.wait(_END_POLL_SECONDS)
+    return sorted(left)
 
 
 @dataclass(slots=True)
@@ -33,7 +105,7 @@ class Cancelling:
     db: Reader
     post: Post
     note: NoteStart
-    watches: Mapping[str, BackendWatch]
+    watches: Mapping[str, HasBackend]
     _orders: deque[Excess] = field(init=False, default_factory=lambda: deque(maxlen=1))
     _unknown: dict[int, int] = field(init=False, default_factory=dict)
 
@@ -85,3 +157,51 @@ class Cancelling:
             self.post(inner_calls.UNBIND, Unbound([one.id for one in left], _TOO_OLD))
         for pilot in left:
             self.note(pilot.submitted_to, StartFault.WAITED, _TOO_OLD)
+
+
+@dataclass(slots=True)
+class _LostPilot:
+    """When to ask next (UNIX seconds), how often it was ordered to end, and was unknown in a row."""
+
+    due: float
+    orders: int = 0
+    unknown: int = 0
+    gone: bool = False
+
+    def note(self, outcome: CancelOutcome, now: float) -> None:
+        """Remember an answer."""
+        self.unknown = self.unknown + 1 if outcome is CancelOutcome.UNKNOWN else 0
+        self.gone = outcome in GONE or self.unknown >= UNKNOWN_TIMES
+        self.orders += outcome is CancelOutcome.ORDERED
+        doublings = min(10, max(0, self.orders - 1))
+        self.due = now + min(_LONGEST_SECONDS, _AGAIN_SECONDS * 2.0**doublings)
+
+
+class LostPilots:
+    """Ends pilots that lost their lease, in one batch system. What it keeps in memory may be lost: all are asked about
+    again after a start.
+    """
+
+    def __init__(self, db: Reader, name: str, backend: Backend) -> None:
+        self._db = db
+        self._name = name
+        self._backend = backend
+        self._known: dict[int, _LostPilot] = {}
+        self._read_at: float | None = None
+
+    def tick(self, now: float) -> int:
+        """Order the end of those that are due; returns how many are not known to be gone."""
+        if self._read_at is not None and 0.0 <= now - self._read_at < _READ_SECONDS:
+            return 0
+        self._read_at = now
+        pilots = lost_pilots(self._db, self._name, now - GIVEN_UP_SECONDS)
+        self._known = {number: self._known.get(number) or _LostPilot(due=now) for number in pilots}
+        there = {number: pilot for number, pilot in self._known.items() if not pilot.gone}
+        due = [pilots[number] for number, pilot in there.items() if pilot.due <= now][:_MOST_AT_ONCE]
+        outcomes = cancel({self._name: self._backend}, due) if due else {}
+        for native in due:
+            pilot = there[native.id]
+            pilot.note(outcomes[native.stamp], now)
+            if pilot.gone and pilot.orders:
+                log.info("a lost pilot has ended", extra={"stamp": native.stamp})
+        return sum(not pilot.gone for pilot in there.values())

@@ -11,10 +11,7 @@ slot, and may keep its payload running.
 from __future__ import annotations
 
 import logging
-import time
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Event
 
 from msgspec.structs import replace
@@ -22,20 +19,18 @@ from msgspec.structs import replace
 from lodesman.base.errors import LodesmanError
 from lodesman.decide.director.hosts import ON_SHUT_HOST
 from lodesman.decide.resources import LOCAL, QueueId
-from lodesman.server.engines.backend import Backend, BatchLoad, CancelOutcome, NativeState, NativeStatus
+from lodesman.server.engines.backend import Backend, BatchLoad, NativeState, NativeStatus
 from lodesman.server.engines.credentials import Credential
+from lodesman.server.loops.cancelling import GIVEN_UP_SECONDS, UNKNOWN_TIMES, LostPilots
 from lodesman.server.loops.failed_starts import NoteStart, last_words
 from lodesman.server.store import Reader
 from lodesman.server.store.hosts import pilots_on_shut_hosts
 from lodesman.server.store.read.pilots import (
-    Native,
     PilotRow,
     ended_natives,
     ended_without_native,
     left_bad_nodes,
-    live_natives,
     live_pilots,
-    lost_pilots,
     newest_pilot,
     pilot_by_id,
 )
@@ -58,18 +53,6 @@ _KEEP_SECONDS = 86_400.0
 
 # Pilots that end before they join mostly say the same, and each output is a request of its own.
 _WORDS_AT_ONCE = 5
-
-_READ_SECONDS = 5.0
-# A batch system that ends none of them in this time will not: an administrator has to.
-_GIVEN_UP_SECONDS = 7 * 86_400.0
-# Longer than the grace of the local backend: a second order kills at once.
-_AGAIN_SECONDS = 60.0
-_LONGEST_SECONDS = 3_600.0
-_MOST_AT_ONCE = 200
-_END_POLL_SECONDS = 1.0
-# Unknown is not gone; a batch system that does not know a pilot this many times in a row has forgotten it.
-UNKNOWN_TIMES = 3
-GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
 
 
 class BackendWatch:
@@ -158,7 +141,7 @@ class BackendWatch:
 
     def forget(self, now: float) -> None:
         """Have removed what is kept of pilots that ended a day ago. Raises LodesmanError."""
-        ended = ended_natives(self._db, self.name, since=now - _GIVEN_UP_SECONDS, before=now - _KEEP_SECONDS)
+        ended = ended_natives(self._db, self.name, since=now - GIVEN_UP_SECONDS, before=now - _KEEP_SECONDS)
         new = {
             one.stamp: one.native_id for one in ended if one.native_id and one.stamp not in self._forgotten
         }
@@ -279,24 +262,6 @@ class BackendWatch:
         self._stored = stored
 
 
-@dataclass(slots=True)
-class _LostPilot:
-    """When to ask next (UNIX seconds), how often it was ordered to end, and was unknown in a row."""
-
-    due: float
-    orders: int = 0
-    unknown: int = 0
-    gone: bool = False
-
-    def note(self, outcome: CancelOutcome, now: float) -> None:
-        """Remember an answer."""
-        self.unknown = self.unknown + 1 if outcome is CancelOutcome.UNKNOWN else 0
-        self.gone = outcome in GONE or self.unknown >= UNKNOWN_TIMES
-        self.orders += outcome is CancelOutcome.ORDERED
-        doublings = min(10, max(0, self.orders - 1))
-        self.due = now + min(_LONGEST_SECONDS, _AGAIN_SECONDS * 2.0**doublings)
-
-
 def _reason(status: NativeStatus) -> str:
     """Why a pilot ended, for people."""
     if status.detail:
@@ -304,78 +269,3 @@ def _reason(status: NativeStatus) -> str:
     if status.exit_code is not None:
         return f"ended with exit code {status.exit_code}"
     return f"its batch system ended it: {status.word}" if status.word else "its batch system ended it"
-
-
-class LostPilots:
-    """Ends pilots that lost their lease, in one batch system. What it keeps in memory may be lost: all are asked about
-    again after a start.
-    """
-
-    def __init__(self, db: Reader, name: str, backend: Backend) -> None:
-        self._db = db
-        self._name = name
-        self._backend = backend
-        self._known: dict[int, _LostPilot] = {}
-        self._read_at: float | None = None
-
-    def tick(self, now: float) -> int:
-        """Order the end of those that are due; returns how many are not known to be gone."""
-        if self._read_at is not None and 0.0 <= now - self._read_at < _READ_SECONDS:
-            return 0
-        self._read_at = now
-        pilots = lost_pilots(self._db, self._name, now - _GIVEN_UP_SECONDS)
-        self._known = {number: self._known.get(number) or _LostPilot(due=now) for number in pilots}
-        there = {number: pilot for number, pilot in self._known.items() if not pilot.gone}
-        due = [pilots[number] for number, pilot in there.items() if pilot.due <= now][:_MOST_AT_ONCE]
-        outcomes = cancel({self._name: self._backend}, due) if due else {}
-        for native in due:
-            pilot = there[native.id]
-            pilot.note(outcomes[native.stamp], now)
-            if pilot.gone and pilot.orders:
-                log.info("a lost pilot has ended", extra={"stamp": native.stamp})
-        return sum(not pilot.gone for pilot in there.values())
-
-
-def cancel(backends: Mapping[str, Backend], pilots: Iterable[Native]) -> dict[str, CancelOutcome]:
-    """Cancel pilots where they were submitted; stamp -> outcome. FAILED: the batch system did not answer, or there is no
-    such one any more.
-    """
-    outcomes: dict[str, CancelOutcome] = {}
-    by_backend: dict[str, list[Native]] = {}
-    for pilot in pilots:
-        outcomes[pilot.stamp] = CancelOutcome.FAILED
-        by_backend.setdefault(pilot.backend, []).append(pilot)
-    for name, found in by_backend.items():
-        if name not in backends:
-            continue
-        try:
-            outcomes |= _cancel(backends[name], found)
-        except LodesmanError as fault:
-            log.warning("pilots could not be cancelled: %s", fault, extra={"backend": name})
-    return outcomes
-
-
-def _cancel(backend: Backend, pilots: Sequence[Native]) -> dict[str, CancelOutcome]:
-    """In one batch system; those whose references were never stored are searched for by stamp. Raises LodesmanError."""
-    known = {} if all(pilot.native_id for pilot in pilots) else backend.census()
-    there = {one.stamp: one.native_id or known.get(one.stamp, "") for one in pilots}
-    answers = backend.cancel({stamp: native_id for stamp, native_id in there.items() if native_id})
-    unknown = {stamp: CancelOutcome.UNKNOWN for stamp, native_id in there.items() if not native_id}
-    return {stamp: answers.get(stamp, CancelOutcome.FAILED) for stamp in there} | unknown
-
-
-def end_all(db: Reader, backends: Mapping[str, Backend], *, seconds: float) -> list[str]:
-    """Order all pilots of these batch systems to end, and wait until they have; the stamps of those that are left after so
-    many seconds, or of which nothing is known: most of these were never submitted.
-    """
-    left = {native.stamp: native for native in live_natives(db) if native.backend in backends}
-    deadline, pause, unknown = time.monotonic() + seconds, Event(), Counter[str]()
-    while left:
-        ordered = cancel(backends, left.values())
-        left = {stamp: native for stamp, native in left.items() if ordered[stamp] not in GONE}
-        unknown = Counter({one: unknown[one] + 1 for one in left if ordered[one] is CancelOutcome.UNKNOWN})
-        waits = any(native.native_id or unknown[stamp] < UNKNOWN_TIMES for stamp, native in left.items())
-        if not waits or time.monotonic() >= deadline:
-            break
-        pause.wait(_END_POLL_SECONDS)
-    return sorted(left)

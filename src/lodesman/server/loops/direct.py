@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +32,7 @@ from lodesman.decide.explain.turns import Waiting
 from lodesman.decide.matching import QueueOffer, director_weights
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.matching.tables import KeyTable
+from lodesman.server.loops.breakers import BreakerRecord
 from lodesman.server.loops.candidates import (
     CandidateMaker,
     OwnQueue,
@@ -42,7 +42,7 @@ from lodesman.server.loops.candidates import (
     visited_items,
 )
 from lodesman.server.loops.census import BackendWatch
-from lodesman.server.loops.hosts import freed_queues, local_hosts
+from lodesman.server.loops.hosts import local_hosts
 from lodesman.server.loops.launch import Offers
 from lodesman.server.loops.left_out import (
     NOTHING,
@@ -55,19 +55,17 @@ from lodesman.server.loops.left_out import (
 )
 from lodesman.server.loops.limit_use import SeenLimits
 from lodesman.server.loops.list_match import ListMatch
-from lodesman.server.loops.pilot_book import pilot_view
 from lodesman.server.loops.site_matching import SiteMatcher
 from lodesman.server.loops.snapshot import KnownQueues
-from lodesman.server.loops.traffic import known_shut
+from lodesman.server.loops.standing import known_shut, pilot_view
 from lodesman.server.store import Reader
-from lodesman.server.store.director import breaker_orders, breakers
 from lodesman.server.store.read import pilots as read
 from lodesman.server.writer.pool_map import KnownPools
 from lodesman.server.writer.site_mask import KnownMask
 from lodesman.wire import inner_calls, why_queues
 from lodesman.wire.call import Post, encode
-from lodesman.wire.nodes import BreakerOrder, NodePath, QueueId
-from lodesman.wire.service import Iteration, Limited, StoredBreaker
+from lodesman.wire.nodes import NodePath, QueueId
+from lodesman.wire.service import Iteration, Limited
 from lodesman.wire.vocabulary import BreakerState
 
 log = logging.getLogger(__name__)
@@ -76,9 +74,6 @@ log = logging.getLogger(__name__)
 # the last word is too old to be believed (`why.facts.fresh_seconds`): a director that has nothing to do is at work.
 _EMPTY_SECONDS = 30.0
 _NONE: Final[frozenset[int]] = frozenset()
-_FRESH: Final = limits.Breaker()
-# In the place of what is stored and cannot be read: it equals no other.
-_DAMAGED: Final = limits.Breaker(failures=-1)
 # Whole numbers that all readers of JSON take.
 _SEED_BITS = 53
 
@@ -104,7 +99,6 @@ class Director:
     buckets: dict[NodePath, limits.TokenBucket] = field(default_factory=dict)
     vos: Sequence[str] = ()
     iterated_at: float | None = None
-    orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)
     list_match: ListMatch = field(default_factory=ListMatch)
     limited: Callable[[list[QueueId]], Limited] = lambda _: Limited()
     sites: SiteMatcher = field(default_factory=SiteMatcher)
@@ -114,12 +108,8 @@ class Director:
     # What the last iteration could not be done with.
     _faulty: Omitted = field(init=False, default_factory=Omitted)
     _limited: Limited | None = field(init=False, default=None)
-    _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
     _stored_at: float | None = field(init=False, default=None)
-    # The breakers as they are stored.
-    _stored: Mapping[QueueId, limits.Breaker] | None = field(init=False, default=None)
-    # Of the breakers before this iteration.
-    _states: dict[QueueId, BreakerState] = field(init=False, default_factory=dict)
+    _record: BreakerRecord = field(init=False)
     _known: KnownQueues = field(init=False)
     _pools: KnownPools = field(init=False)
     _mask: KnownMask = field(init=False, default_factory=KnownMask)
@@ -131,6 +121,7 @@ class Director:
     def __post_init__(self) -> None:
         self._known = KnownQueues(self.db, self.left_out, "the director: task queues")
         self._pools = KnownPools(self.db)
+        self._record = BreakerRecord(self.db)
 
     def tick(self, now: float) -> int:
         """One iteration; returns how many pilots were placed.
@@ -139,8 +130,8 @@ class Director:
         first such fault at the end.
         """
         with self.left_out.step("the director: breakers") as left:
-            self._look_at_breakers(left)
-        self._hear()
+            self.breakers = self._record.read(self.breakers, left)
+        self._record.hear(self.breakers, self.options.breaker)
         with self.left_out.step("the director") as left:
             seen, decision = self._decide(now, left)
         self.gates = {site: gate.admits() for site, gate in seen.sites.gates.items()}
@@ -158,25 +149,6 @@ class Director:
         if faults:
             raise faults[0]
         return decision.placement.placed
-
-    def _look_at_breakers(self, left: StepPass) -> None:
-        """Take in what administrators did to them. Whose row is damaged has none stored: it is stored anew."""
-        damaged: dict[QueueId, Exception] = {}
-        found = breakers(self.db, damaged)
-        for queue, fault in damaged.items():
-            left.leave_out(Item("breaker", queue), fault)
-        found |= dict.fromkeys(damaged, _DAMAGED)
-        if self._stored is None:
-            self.breakers = {**found, **self.breakers}
-        # What is not stored any more was taken out by an administrator: it begins anew.
-        gone = {queue for queue, one in (self._stored or {}).items() if one != _FRESH} - found.keys()
-        self._stored, self.orders = found, breaker_orders(self.db)
-        gone |= {queue for queue, order in self.orders.items() if order.state == "closed"}
-        gone |= freed_queues(self.db, self.breakers)
-        self.breakers = {
-            queue: one for queue, one in self.breakers.items() if queue not in gone and one is not _DAMAGED
-        }
-        self._states = {queue: one.state for queue, one in self.breakers.items()}
 
     def _decide(self, now: float, left: StepPass) -> tuple[DirectorInput, Decision]:
         """What there is, and what to do; queues, pilots or sites that it cannot be done with are left out."""
@@ -252,22 +224,15 @@ class Director:
             self._stored_at = decision.now
 
     def _note_breakers(self, _decision: Decision) -> None:
-        """Store the breakers that changed, and note in the audit trail which opened or closed."""
-        new, before = dict(self.breakers), self._stored or {}
-        changed = [
-            StoredBreaker(*queue, "" if (one := new.get(queue, _FRESH)) == _FRESH else encode(one).decode())
-            for queue in sorted(new.keys() | before.keys())
-            if new.get(queue, _FRESH) != before.get(queue, _FRESH)
-        ]
-        if changed:
-            self.post(inner_calls.BREAKERS, changed)
-            self._stored = new
-        if notes := limits.breaker_notes(self._states, new):
-            self.post(inner_calls.NOTE, notes)
+        self._record.store(self.breakers, self.post)
+
+    def note_outcome(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
+        """What a batch system said to a submission; called by any thread, taken in at the next iteration."""
+        self._record.note_outcome(queue_id, accepted=accepted, reason=reason, now=now)
 
     def now(self) -> DirectorNow:
         """What it says of itself between two iterations. Any thread may ask."""
-        ordered = {queue for queue, order in self.orders.items() if order.state == "open"}
+        ordered = {queue for queue, order in self._record.orders.items() if order.state == "open"}
         failing = {
             queue: Failing(one.failures, one.reason, one.state is not BreakerState.CLOSED)
             for queue, one in list(self.breakers.items())
@@ -345,17 +310,13 @@ class Director:
             for tq_id, key, waiting in queues
         ]
 
-    def note_outcome(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
-        """What a batch system said to a submission; called by any thread, taken in at the next iteration."""
-        self._answers.append((queue_id, accepted, reason, now))
-
     def _candidates(
         self, own: Mapping[QueueId, OwnQueue], mask: SiteMask, now: float,
         hosts: Mapping[str, limits.Limit] = MappingProxyType({}),
     ) -> CandidateMaker:  # fmt: skip
         return CandidateMaker(
             policy=self.policy, watches=self.watches, pools=self.options.pools, own=own, now=now, mask=mask,
-            orders=self.orders, list_match=self.list_match, doubts=doubts(self.options, self.watches), hosts=hosts,
+            orders=self._record.orders, list_match=self.list_match, doubts=doubts(self.options, self.watches), hosts=hosts,
         )  # fmt: skip
 
     def gate(
@@ -382,15 +343,3 @@ class Director:
             if pool.scope.serves(queue_id, offer.backend)
         ]
         return shown_gate(candidate, found, breaker, serving, now=now)
-
-    def _hear(self) -> None:
-        """Let what the batch systems said move the breakers of their queues."""
-        while self._answers:
-            queue_id, accepted, reason, now = self._answers.popleft()
-            breaker = self.breakers.get(queue_id, limits.Breaker())
-            if accepted:
-                self.breakers[queue_id] = limits.succeeded(breaker)
-            else:
-                self.breakers[queue_id] = limits.failed(
-                    breaker, now=now, rules=self.options.breaker, reason=reason
-                )

@@ -11,7 +11,6 @@ from typing import Final
 from msgspec.structs import asdict
 
 from lodesman.decide.director.hosts import (
-    ON_SHUT_HOST,
     WINDOW_S,
     Failure,
     failing_sites,
@@ -22,7 +21,7 @@ from lodesman.decide.director.hosts import (
     suspects,
     suspects_by_site,
 )
-from lodesman.decide.director.limits import Breaker, Limit
+from lodesman.decide.director.limits import Limit
 from lodesman.decide.explain.closing import shut_text
 from lodesman.decide.resources import LOCAL, QueueId
 from lodesman.server.store import Reader
@@ -130,13 +129,6 @@ def local_hosts(db: Reader, pilots: Iterable[LivePilot], now: float) -> dict[str
         )
         for site, record in shut.items()
     }
-
-
-def freed_queues(db: Reader, breakers: Mapping[QueueId, Breaker]) -> set[QueueId]:
-    """Those that only pilots on hosts without jobs spoke against, where no host of their site is shut any more."""
-    against = {queue for queue, one in breakers.items() if one.reason == ON_SHUT_HOST}
-    shut = {host.site for host, one in records(db).items() if one.shut} if against else set()
-    return {queue for queue in against if queue.site not in shut}
 
 
 def list_hosts(db: Reader, now: float, *, vo: str = "") -> list[HostRow]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Container, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,7 +21,6 @@ from lodesman.languages.gridengine.values import ComplexType
 from lodesman.languages.quota.matching import QuotaJob, may_charge
 from lodesman.languages.quota.rules import QuotaRule
 from lodesman.server.loops.census import BackendWatch
-from lodesman.server.loops.pilot_book import NOWHERE, Barred
 from lodesman.server.store import Reader
 from lodesman.server.store.accounts import groups_by_user
 from lodesman.server.store.quotas import quota_sets
@@ -40,6 +39,26 @@ from lodesman.wire.service import Limited, LimitsAt
 _B = TypeVar("_B", BucketRow, FullBucket)
 _NOTHING = Taken()
 _UNITS = {ComplexType.MEMORY: BYTES, ComplexType.TIME: "seconds"}
+
+
+class Barred(NamedTuple):
+    """Where limits keep jobs from starting: these `pilots`, and those on their way to these `queues`, in those of `never`
+    whatever ends. Of busy pilots it may be known only by their queues: `by_queue`.
+    """
+
+    pilots: Collection[int] = ()
+    queues: Container[QueueId] = frozenset()
+    never: Container[QueueId] = frozenset()
+    by_queue: bool = False
+
+    @classmethod
+    def of(cls, limits: Limited) -> Barred:
+        """Of one task queue."""
+        found = cls(limits.pilots, frozenset(limits.queues), frozenset(limits.never))
+        return found if limits.buckets else NOWHERE
+
+
+NOWHERE: Final = Barred()
 
 
 class SeenLimits(Struct, frozen=True):

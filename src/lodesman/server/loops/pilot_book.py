@@ -8,10 +8,10 @@ from functools import partial, reduce
 from itertools import chain
 from operator import attrgetter, or_
 from threading import Lock
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from lodesman.decide.director.site_mask import NOTHING_CLOSED, DrainedNodes, SiteMask
-from lodesman.decide.director.supply import PilotStanding, PilotView
+from lodesman.decide.director.supply import PilotStanding
 from lodesman.decide.explain.facts import Unreached
 from lodesman.decide.explain.starts import JobsThere
 from lodesman.decide.explain.turns import PilotsThere, Size, masks
@@ -19,9 +19,10 @@ from lodesman.decide.explain.verdict import since
 from lodesman.decide.masks.bits import bits, mask_of
 from lodesman.decide.matching import ResourceRequest, TaskQueueKey
 from lodesman.decide.matching.tables import RequestTable
-from lodesman.decide.resources import MANUAL
 from lodesman.server.loops.left_out import Item, StepPass, task_queue
-from lodesman.server.loops.traffic import PilotTraffic, is_whole, known_shut
+from lodesman.server.loops.limit_use import NOWHERE, Barred
+from lodesman.server.loops.standing import AWAY, is_whole, known_shut, standing_of
+from lodesman.server.loops.traffic import PilotTraffic
 from lodesman.server.store import Reader
 from lodesman.server.store.read.pilots import (
     LivePilot,
@@ -33,34 +34,11 @@ from lodesman.server.store.read.pilots import (
 )
 from lodesman.server.store.task_queues import keys_by_id
 from lodesman.server.writer.claim import reckon
-from lodesman.server.writer.sessions import FreeResources, PilotSession, presented_by, takes_jobs
+from lodesman.server.writer.sessions import FreeResources, PilotSession
 from lodesman.wire.nodes import QueueId
-from lodesman.wire.service import Limited
 from lodesman.wire.why_jobs import JobPilots
 
 _SIZES_KEPT: Final = 100_000
-AWAY: Final = frozenset({PilotStanding.SILENT, PilotStanding.DRAINING, PilotStanding.BOUND})
-"""Of pilots that take no jobs, now or later."""
-
-
-class Barred(NamedTuple):
-    """Where limits keep jobs from starting: these `pilots`, and those on their way to these `queues`, in those of `never`
-    whatever ends. Of busy pilots it may be known only by their queues: `by_queue`.
-    """
-
-    pilots: Collection[int] = ()
-    queues: Container[QueueId] = frozenset()
-    never: Container[QueueId] = frozenset()
-    by_queue: bool = False
-
-    @classmethod
-    def of(cls, limits: Limited) -> Barred:
-        """Of one task queue."""
-        found = cls(limits.pilots, frozenset(limits.queues), frozenset(limits.never))
-        return found if limits.buckets else NOWHERE
-
-
-NOWHERE: Final = Barred()
 
 
 class PilotBook:
@@ -360,38 +338,3 @@ class PilotBook:
 def _starts(by_size: Mapping[Size, int], key: TaskQueueKey, fit: int) -> int:
     """The jobs of a task queue that fit into the pilots of a mask."""
     return sum(size.jobs(key) * (mask & fit).bit_count() for size, mask in by_size.items()) if fit else 0
-
-
-def standing_of(pilot: LivePilot, now: float) -> PilotStanding:
-    """Whether a live pilot takes jobs now or later."""
-    if pilot.bound_job is not None and not pilot.drain and pilot.joined_at is None:
-        return PilotStanding.BOUND
-    if not takes_jobs(pilot, now):
-        leaves = pilot.drain or pilot.bound_job is not None
-        return PilotStanding.DRAINING if leaves else PilotStanding.SILENT
-    if pilot.is_shut:
-        return PilotStanding.SHUT
-    if pilot.backend == MANUAL and pilot.joined_at is None:  # a file is no promise
-        return PilotStanding.UNSTARTED
-    if pilot.state != "Running":
-        return PilotStanding.SUBMITTING if pilot.state == "Prepared" else PilotStanding.WAITING
-    return PilotStanding.BUSY if pilot.is_busy else PilotStanding.IDLE
-
-
-def pilot_view(
-    pilot: LivePilot, now: float, barred: frozenset[int] = frozenset(), mask: SiteMask = NOTHING_CLOSED
-) -> PilotView:
-    """A pilot as it would claim now. It serves the SubmitPools of its queue as they are now; limits keep the `barred` task
-    queues from it. `mask`: what is going to be closed.
-    """
-    end = mask.end_of_jobs(pilot.queue_id, now)
-    return PilotView(
-        pilot_id=pilot.id,
-        standing=standing_of(pilot, now),
-        request=presented_by(
-            pilot.request, pilot.node, pilot.queue_id, joined_at=pilot.joined_at, now=now, end_of_jobs=end
-        ),
-        submitted_at=pilot.submitted_at or pilot.created_at,
-        tq_id=pilot.tq_id,
-        barred=barred,
-    )

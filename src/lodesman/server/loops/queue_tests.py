@@ -14,7 +14,7 @@ from typing import Final
 from lodesman.base.errors import LodesmanError
 from lodesman.decide.resources import QueueId
 from lodesman.server.engines.backend import Backend, CancelOutcome, NativeState, NativeStatus, PilotSpec
-from lodesman.server.loops.census import GONE, UNKNOWN_TIMES
+from lodesman.server.loops.cancelling import GONE, UNKNOWN_TIMES
 from lodesman.server.loops.node_report import Finding, judge_node, judge_silence, read_report
 from lodesman.wire.site_tests import Result, SiteCheck
 

@@ -8,13 +8,9 @@ from collections import Counter, deque
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
-
 from lodesman.decide.explain.starts import Durations, FreedSlots, JobsThere, Measured, RunningKind, TimedJob
 from lodesman.decide.explain.turns import SOON_SECONDS, PilotsThere, QueueSlots
 from lodesman.decide.matching import TaskQueueKey
-from lodesman.decide.resources import LOCAL
-from lodesman.server.loops.left_out import Item, StepPass
 from lodesman.server.store import UNREADABLE, Reader
 from lodesman.server.store.read.pilots import LivePilot, RunningAttempt
 from lodesman.server.store.read.why import ended_attempts, last_attempt_before, starts_after
@@ -40,15 +36,6 @@ _LITTLE: Final = 1e-3
 
 Group = tuple[str, str]
 """VO and group."""
-
-
-def is_whole(pilot: LivePilot, left: StepPass) -> bool:
-    """Whether its times and numbers are numbers, as those of a damaged row may not be; then it is left out."""
-    times = (pilot.created_at, pilot.submitted_at, pilot.joined_at, pilot.last_seen, pilot.native_seen)
-    odd = {str, bytes}.intersection(map(type, (*times, pilot.tq_id, pilot.drain, pilot.bound_job)))
-    if odd:
-        left.leave_out(Item("pilot", pilot.id), ValueError("one of its times or numbers is none"))
-    return not odd
 
 
 class PilotTraffic:
@@ -128,18 +115,6 @@ class PilotTraffic:
         if not lately or max(longest, *(wait for _, wait in lately)) > SOON_SECONDS:
             return 0
         return sum(now - at <= SOON_SECONDS for at, _ in lately)
-
-
-def known_shut(rows: Sequence[LivePilot], sites: Collection[str]) -> Sequence[LivePilot]:
-    """The pilots; local ones on their way to these sites run on a host that gets no jobs, as soon as they run."""
-    if not sites:
-        return rows
-    return [
-        replace(row, is_shut=1)
-        if row.backend == LOCAL and row.queue_id.site in sites and not row.joined_at
-        else row
-        for row in rows
-    ]
 
 
 class Portion(NamedTuple):

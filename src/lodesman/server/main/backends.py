@@ -28,7 +28,8 @@ from lodesman.server.engines.run.here import Here
 from lodesman.server.engines.run.https import Https
 from lodesman.server.engines.run.ssh import Ssh
 from lodesman.server.engines.slurm import SlurmBackend
-from lodesman.server.loops.census import BackendWatch, end_all
+from lodesman.server.loops.cancelling import end_all
+from lodesman.server.loops.census import BackendWatch
 from lodesman.server.main import bootstrap, data_folder, process
 from lodesman.server.main.data_folder import write_file
 from lodesman.server.store import Reader

@@ -39,11 +39,12 @@ from lodesman.server.loops.left_out import LeftOut
 from lodesman.server.loops.limit_use import limits_at, seen_limits
 from lodesman.server.loops.list_match import ListMatch
 from lodesman.server.loops.reasons import MainReasons
+from lodesman.server.loops.reconciler import Reconciler, size_proof
 from lodesman.server.loops.refresh import PoolKeeper
+from lodesman.server.loops.retention import Retention
 from lodesman.server.loops.site_matching import KnownWishes, SiteMatcher, UnfitQueues
 from lodesman.server.loops.site_tests import SiteTests
 from lodesman.server.loops.snapshot import SnapshotKeeper
-from lodesman.server.loops.upkeep import Reconciler, Retention, size_proof
 from lodesman.server.loops.usage_watch import UsageWatch
 from lodesman.server.main import bootstrap
 from lodesman.server.main.backends import Backends, make_backend, make_local_backend

@@ -41,7 +41,7 @@ from lodesman.decide.submission import Exclusions, find_exclusions
 from lodesman.languages.jobclass import Classes
 from lodesman.languages.jobclass.classes import NO_CLASSES
 from lodesman.languages.jobs.spec import TERMINAL
-from lodesman.server.loops.pilot_book import Barred
+from lodesman.server.loops.limit_use import Barred
 from lodesman.server.loops.site_matching import places_of
 from lodesman.server.loops.snapshot import SnapshotKeeper
 from lodesman.server.reads.sites import show_node

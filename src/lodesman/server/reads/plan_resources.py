@@ -32,10 +32,9 @@ from lodesman.server.loops.census import BackendWatch
 from lodesman.server.loops.direct import Director
 from lodesman.server.loops.hosts import local_hosts
 from lodesman.server.loops.left_out import Item, StepPass, task_queue
-from lodesman.server.loops.pilot_book import AWAY, pilot_view
 from lodesman.server.loops.refresh import RefreshInput, evaluate, judge, read_refresh_input, runnable
 from lodesman.server.loops.site_matching import handling_of_wish, places_of, wishes_of
-from lodesman.server.loops.traffic import known_shut
+from lodesman.server.loops.standing import AWAY, known_shut, pilot_view
 from lodesman.server.reads.plans import LiveState, corrected_by_usage, set_by_command
 from lodesman.server.reads.rehearsal import director_apart, rehearse
 from lodesman.server.store.director import closings

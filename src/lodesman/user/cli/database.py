@@ -129,7 +129,7 @@ def _check(*, chosen: Chosen) -> int:
 
 def check(config: ServerConfig) -> int:
     """Say what is wrong with the data of a server; the exit code."""
-    from lodesman.server.main.check_data import check_data
+    from lodesman.server.loops.reconciler import check_data
 
     with _no_server():
         faults = check_data(config)

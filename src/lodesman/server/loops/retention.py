@@ -1,7 +1,7 @@
-"""Upkeep of the database: jobs that ended long ago are purged, and what may be wrong is found and repaired.
+"""Purges jobs that ended long ago, input files that no job needs, and files that no row knows.
 
-Both read on a connection of their own, a little at a time, and let the writer change what they find in commands that
-take milliseconds. They may be killed at any moment: what was not done is found again, files without rows too.
+It reads on a connection of its own, a little at a time, and the writer removes in commands of milliseconds. It may be
+killed at any moment: what was not done is found again.
 """
 
 from __future__ import annotations
@@ -10,32 +10,25 @@ import contextlib
 import logging
 import os
 import re
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from msgspec.structs import asdict
-
-from lodesman.server.loops import portions
+from lodesman.server.loops import Passes, portions
 from lodesman.server.loops.left_out import Item, LeftOut, StepPass, task_queue
 from lodesman.server.store import Reader, sandboxes
 from lodesman.server.store.read import upkeep as old
 from lodesman.server.store.read.jobs import known_jobs, was_given_out
 from lodesman.server.store.read.upkeep import (
     SubmissionSpan,
-    last_of_portion,
-    stray_attempts,
-    suspect_jobs,
-    wrong_counts,
 )
 from lodesman.server.store.shelf import Shelf
 from lodesman.wire import inner_calls
-from lodesman.wire.call import Nothing, Post
-from lodesman.wire.service import Old, Suspects, UnusedInputs
+from lodesman.wire.call import Post
+from lodesman.wire.service import Old, UnusedInputs
 
 log = logging.getLogger(__name__)
 
@@ -54,151 +47,9 @@ _SHA = re.compile(r"\b[0-9a-f]{64}\b")
 _INPUT = re.compile(r"[0-9a-f]{64}")
 _OUTPUT = re.compile(r"([0-9]{1,18})\.[0-9]{1,9}\.tar\.gz")
 
-_RECONCILE_SECONDS: Final = 300.0
-_JOBS_AT_ONCE = 20_000
-_QUEUES_AT_ONCE = 500
-_OUTPUTS_AT_ONCE = 2_000
-# In one command: the writer takes a fraction of a millisecond for each.
-_SUSPECTS_AT_ONCE = 100
-
-
-@dataclass(slots=True, kw_only=True)
-class _Passes:
-    """Passes through everything, in steps of about `work_seconds`. `ticker`: seconds of a clock that is never set."""
-
-    work_seconds: float = 0.05
-    ticker: Callable[[], float] = time.monotonic
-    _work: Iterator[None] | None = None
-    _due: float | None = None
-
-    def _step(self, begin: Callable[[], Iterator[None]], seconds: float, *, first: float = 0.0) -> None:
-        """Work a little, if a pass is due: the first one after `first` seconds, others `seconds` after the last step."""
-        at = self.ticker()
-        if self._due is None:
-            self._due = at + first
-        if self._work is None and at >= self._due:
-            self._work = begin()
-        if self._work is None:
-            return
-        # Should a step fail, the next pass finds again what this one left.
-        work, self._work, self._due = self._work, None, at + seconds
-        for _ in work:
-            if self.ticker() - at >= self.work_seconds:
-                self._work = work
-                return
-
 
 @dataclass(slots=True)
-class Reconciler(_Passes):
-    """Reads all jobs and counters; the writer checks suspects again by key. `repaired` counts faults by kind."""
-
-    db: Reader
-    post: Post
-    repaired: Counter[str] = field(default_factory=Counter)
-    left_out: LeftOut = field(default_factory=LeftOut, kw_only=True)
-
-    def tick(self) -> None:
-        """Work a little, if a pass is due: the first one is at once."""
-        self._step(self._run, _RECONCILE_SECONDS)
-
-    def _run(self) -> Iterator[None]:
-        with self.left_out.step("the reconciler") as left:
-            for found in find_suspects(self.db):
-                self._mend_all(found, left)
-                yield
-            with left.item("limits"):
-                self._note(asdict(self.post(inner_calls.CHECK_LIMITS, Nothing())))
-            yield
-            with left.item("idle pilots"):
-                self.post(inner_calls.FORGET_IDLE, Nothing())
-
-    def _mend_all(self, found: Suspects, left: StepPass) -> None:
-        left.in_parts(found.jobs, lambda some: self._mend(Suspects(jobs=some)), partial(Item, "job"))
-        left.in_parts(found.queues, lambda some: self._mend(Suspects(queues=some)), task_queue)
-        left.in_parts(
-            found.attempts, lambda some: self._mend(Suspects(attempts=some)), partial(Item, "attempt")
-        )
-        outputs = lambda some: self._mend(Suspects(outputs=some))  # noqa: E731
-        left.in_parts(found.outputs, outputs, lambda row: Item("attempt", row[0]))
-        left.in_parts(
-            found.usage, lambda some: self._mend(Suspects(usage=some)), lambda row: Item("user", row[0])
-        )
-
-    def _mend(self, found: Suspects) -> None:
-        if found != Suspects():
-            self._note(asdict(self.post(inner_calls.RECONCILE, found)))
-
-    def _note(self, repaired: dict[str, int]) -> None:
-        self.repaired.update(repaired)
-        if any(repaired.values()):
-            log.error("the reconciler repaired what was wrong", extra=repaired)
-
-
-@dataclass(slots=True)
-class SizeProof(Reconciler):
-    """Proves once a day what files take, the first time an hour after the start: it asks for the size of each file."""
-
-    shelf: Shelf = field(kw_only=True)
-
-    def tick(self) -> None:
-        """Work a little, if a pass is due."""
-        self._step(self._run, DAY, first=_MOST_PASS_SECONDS)
-
-    def _run(self) -> Iterator[None]:
-        with self.left_out.step("the sizes of outputs") as left:
-            for found in find_wrong_sizes(self.db, self.shelf):
-                self._mend_all(found, left)
-                yield
-
-
-def size_proof(beside: Reconciler, db: Reader, shelf: Shelf) -> SizeProof:
-    """One that counts what it repairs with another reconciler. `db`: a connection of its own."""
-    return SizeProof(db, beside.post, beside.repaired, shelf=shelf, left_out=beside.left_out)
-
-
-def find_suspects(db: Reader) -> Iterator[Suspects]:
-    """One pass, a portion a step."""
-    yield Suspects(attempts=stray_attempts(db, _SUSPECTS_AT_ONCE))
-    done = 0
-    while (last := last_of_portion(db, "job", done, _JOBS_AT_ONCE)) is not None:
-        while len(found := suspect_jobs(db, done, last, _SUSPECTS_AT_ONCE)) == _SUSPECTS_AT_ONCE:
-            yield Suspects(jobs=found)
-            done = found[-1]
-        yield Suspects(jobs=found)
-        done = last
-    done = 0
-    while (last := last_of_portion(db, "task_queue_count", done, _QUEUES_AT_ONCE)) is not None:
-        wrong = [tq_id for tq_id, _, _ in wrong_counts(db, done + 1, last)]
-        for part in portions(wrong, _SUSPECTS_AT_ONCE):
-            yield Suspects(queues=part)
-        yield Suspects()
-        done = last
-
-
-def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
-    """One pass over all outputs, a portion a step: those whose files have another size, and owners whose sums are wrong and
-    did not change meanwhile. A file that is not there may be back soon, unless it is larger than any can be.
-    """
-    before, counted, done = sandboxes.usages(db), Counter[str](), 0
-    while (last := last_of_portion(db, "attempt", done, _OUTPUTS_AT_ONCE)) is not None:
-        wrong = []
-        for one in sandboxes.outputs_of_portion(db, done, last):
-            counted[one.owner] += sandboxes.taken(one.size)
-            if one.is_file and (size := shelf.output_size(one.job_id, one.number, one.size)) != one.size:
-                wrong.append((one.attempt_id, one.size, size))
-        for part in portions(wrong, _SUSPECTS_AT_ONCE):
-            yield Suspects(outputs=part)
-        yield Suspects()
-        done = last
-    inputs = sandboxes.input_sums(db)
-    now = {owner: (*inputs.get(owner, (0, 0)), counted[owner]) for owner in before}
-    same = {owner for owner, found in sandboxes.usages(db).items() if before.get(owner) == found}
-    for some in portions([one for one in same if before[one] != now[one]], _SUSPECTS_AT_ONCE):
-        yield Suspects(usage=[(one, before[one], now[one]) for one in some])
-
-
-@dataclass(slots=True)
-class Retention(_Passes):
+class Retention(Passes):
     """Purges jobs `keep_days` (0: never) after their end, with all that only they needed. `done`: of the last pass."""
 
     db: Reader
@@ -214,7 +65,7 @@ class Retention(_Passes):
         """Work a little, if a pass is due. `now` in UNIX seconds."""
         days = self.keep_days
         seconds = min(_MOST_PASS_SECONDS, days * DAY / 24) if days else _MOST_PASS_SECONDS
-        self._step(partial(self.run, now), seconds, first=min(seconds, _MOST_WAIT_SECONDS))
+        self.work(partial(self.run, now), seconds, first=min(seconds, _MOST_WAIT_SECONDS))
 
     def run(self, now: float) -> Iterator[None]:
         """One pass, in steps of one command each."""

@@ -1,0 +1,92 @@
+"""The breakers of CE queues between two iterations: what is stored of them, and what moves them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from lodesman.decide.director import limits
+from lodesman.decide.director.hosts import ON_SHUT_HOST
+from lodesman.decide.director.limits import Breaker
+from lodesman.decide.director.options import BreakerRules
+from lodesman.server.loops.left_out import Item, StepPass
+from lodesman.server.store import Reader
+from lodesman.server.store.director import breaker_orders, breakers
+from lodesman.server.store.hosts import records
+from lodesman.wire import inner_calls
+from lodesman.wire.call import Post, encode
+from lodesman.wire.nodes import BreakerOrder, QueueId
+from lodesman.wire.service import StoredBreaker
+from lodesman.wire.vocabulary import BreakerState
+
+Breakers = Mapping[QueueId, Breaker]
+
+_FRESH: Final = Breaker()
+# In the place of what is stored and cannot be read: it equals no other.
+_DAMAGED: Final = Breaker(failures=-1)
+
+
+@dataclass(slots=True)
+class BreakerRecord:
+    """What the database has of breakers, and the answers of batch systems that move them next."""
+
+    db: Reader
+    orders: Mapping[QueueId, BreakerOrder] = field(init=False, default_factory=dict)  # of administrators
+    _stored: Breakers | None = field(init=False, default=None)
+    _states: dict[QueueId, BreakerState] = field(init=False, default_factory=dict)  # as read last
+    _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
+
+    def read(self, known: Breakers, left: StepPass) -> dict[QueueId, Breaker]:
+        """The known breakers with what administrators did to them. One whose row is damaged is stored anew."""
+        damaged: dict[QueueId, Exception] = {}
+        stored = breakers(self.db, damaged)
+        for queue, fault in damaged.items():
+            left.leave_out(Item("breaker", queue), fault)
+        stored |= dict.fromkeys(damaged, _DAMAGED)
+        if self._stored is None:
+            known = {**stored, **known}
+        # What is not stored any more was taken out by an administrator: it begins anew.
+        gone = {queue for queue, one in (self._stored or {}).items() if one != _FRESH} - stored.keys()
+        self._stored, self.orders = stored, breaker_orders(self.db)
+        gone |= {queue for queue, order in self.orders.items() if order.state == "closed"}
+        gone |= _freed_queues(self.db, known)
+        known = {queue: one for queue, one in known.items() if queue not in gone and one is not _DAMAGED}
+        self._states = {queue: one.state for queue, one in known.items()}
+        return known
+
+    def note_outcome(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
+        """What a batch system said to a submission; called by any thread."""
+        self._answers.append((queue_id, accepted, reason, now))
+
+    def hear(self, known: dict[QueueId, Breaker], rules: BreakerRules) -> None:
+        """Let what the batch systems said since move the breakers of their queues."""
+        while self._answers:
+            queue_id, accepted, reason, now = self._answers.popleft()
+            breaker = known.get(queue_id, _FRESH)
+            if accepted:
+                known[queue_id] = limits.succeeded(breaker)
+            else:
+                known[queue_id] = limits.failed(breaker, now=now, rules=rules, reason=reason)
+
+    def store(self, known: Breakers, post: Post) -> None:
+        """Store those that changed, and note in the audit trail which opened or closed."""
+        new, before = dict(known), self._stored or {}
+        changed = [
+            StoredBreaker(*queue, "" if (one := new.get(queue, _FRESH)) == _FRESH else encode(one).decode())
+            for queue in sorted(new.keys() | before.keys())
+            if new.get(queue, _FRESH) != before.get(queue, _FRESH)
+        ]
+        if changed:
+            post(inner_calls.BREAKERS, changed)
+            self._stored = new
+        if notes := limits.breaker_notes(self._states, new):
+            post(inner_calls.NOTE, notes)
+
+
+def _freed_queues(db: Reader, known: Breakers) -> set[QueueId]:
+    """Those that only pilots on hosts without jobs spoke against, where no host of their site is shut any more."""
+    against = {queue for queue, one in known.items() if one.reason == ON_SHUT_HOST}
+    shut = {host.site for host, one in records(db).items() if one.shut} if against else set()
+    return {queue for queue in against if queue.site not in shut}

@@ -1,0 +1,219 @@
+"""What is wrong in the data of a server: the reconciler finds and repairs it, `lode server --check-data` names it.
+
+All is read on a connection of its own, a little at a time; the writer checks suspects again, and repairs them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import asdict
+
+from lodesman.base.errors import counted
+from lodesman.server.config import ServerConfig
+from lodesman.server.loops import Passes, portions
+from lodesman.server.loops.left_out import Item, LeftOut, StepPass, task_queue
+from lodesman.server.store import Reader, sandboxes
+from lodesman.server.store.accounting import wrong_usage
+from lodesman.server.store.incarnation import refuse_new
+from lodesman.server.store.read.upkeep import last_of_portion, stray_attempts, suspect_jobs, wrong_counts
+from lodesman.server.store.shelf import Shelf
+from lodesman.wire import inner_calls
+from lodesman.wire.call import Nothing, Post
+from lodesman.wire.nodes import utc
+from lodesman.wire.service import Suspects
+from lodesman.wire.usage import DAY_SECONDS
+
+log = logging.getLogger(__name__)
+
+_RECONCILE_SECONDS: Final = 300.0
+_FIRST_SIZES_SECONDS: Final = 3_600.0
+_JOBS_AT_ONCE = 20_000
+_QUEUES_AT_ONCE = 500
+_OUTPUTS_AT_ONCE = 2_000
+# In one command: the writer takes a fraction of a millisecond for each.
+_SUSPECTS_AT_ONCE = 100
+_NAMED = 10
+
+
+@dataclass(slots=True)
+class Reconciler(Passes):
+    """Reads all jobs and counters; the writer checks suspects again by key. `repaired` counts faults by kind."""
+
+    db: Reader
+    post: Post
+    repaired: Counter[str] = field(default_factory=Counter)
+    left_out: LeftOut = field(default_factory=LeftOut, kw_only=True)
+
+    def tick(self) -> None:
+        """Work a little, if a pass is due: the first one is at once."""
+        self.work(self._run, _RECONCILE_SECONDS)
+
+    def _run(self) -> Iterator[None]:
+        with self.left_out.step("the reconciler") as left:
+            for found in find_suspects(self.db):
+                self._mend_all(found, left)
+                yield
+            with left.item("limits"):
+                self._note(asdict(self.post(inner_calls.CHECK_LIMITS, Nothing())))
+            yield
+            with left.item("idle pilots"):
+                self.post(inner_calls.FORGET_IDLE, Nothing())
+
+    def _mend_all(self, found: Suspects, left: StepPass) -> None:
+        left.in_parts(found.jobs, lambda some: self._mend(Suspects(jobs=some)), partial(Item, "job"))
+        left.in_parts(found.queues, lambda some: self._mend(Suspects(queues=some)), task_queue)
+        left.in_parts(
+            found.attempts, lambda some: self._mend(Suspects(attempts=some)), partial(Item, "attempt")
+        )
+        outputs = lambda some: self._mend(Suspects(outputs=some))  # noqa: E731
+        left.in_parts(found.outputs, outputs, lambda row: Item("attempt", row[0]))
+        left.in_parts(
+            found.usage, lambda some: self._mend(Suspects(usage=some)), lambda row: Item("user", row[0])
+        )
+
+    def _mend(self, found: Suspects) -> None:
+        if found != Suspects():
+            self._note(asdict(self.post(inner_calls.RECONCILE, found)))
+
+    def _note(self, repaired: dict[str, int]) -> None:
+        self.repaired.update(repaired)
+        if any(repaired.values()):
+            log.error("the reconciler repaired what was wrong", extra=repaired)
+
+
+@dataclass(slots=True)
+class SizeProof(Reconciler):
+    """Proves once a day what files take, the first time an hour after the start: it asks for the size of each file."""
+
+    shelf: Shelf = field(kw_only=True)
+
+    def tick(self) -> None:
+        """Work a little, if a pass is due."""
+        self.work(self._run, DAY_SECONDS, first=_FIRST_SIZES_SECONDS)
+
+    def _run(self) -> Iterator[None]:
+        with self.left_out.step("the sizes of outputs") as left:
+            for found in find_wrong_sizes(self.db, self.shelf):
+                self._mend_all(found, left)
+                yield
+
+
+def size_proof(beside: Reconciler, db: Reader, shelf: Shelf) -> SizeProof:
+    """One that counts what it repairs with another reconciler. `db`: a connection of its own."""
+    return SizeProof(db, beside.post, beside.repaired, shelf=shelf, left_out=beside.left_out)
+
+
+def find_suspects(db: Reader) -> Iterator[Suspects]:
+    """One pass, a portion a step."""
+    yield Suspects(attempts=stray_attempts(db, _SUSPECTS_AT_ONCE))
+    done = 0
+    while (last := last_of_portion(db, "job", done, _JOBS_AT_ONCE)) is not None:
+        while len(found := suspect_jobs(db, done, last, _SUSPECTS_AT_ONCE)) == _SUSPECTS_AT_ONCE:
+            yield Suspects(jobs=found)
+            done = found[-1]
+        yield Suspects(jobs=found)
+        done = last
+    done = 0
+    while (last := last_of_portion(db, "task_queue_count", done, _QUEUES_AT_ONCE)) is not None:
+        wrong = [tq_id for tq_id, _, _ in wrong_counts(db, done + 1, last)]
+        for part in portions(wrong, _SUSPECTS_AT_ONCE):
+            yield Suspects(queues=part)
+        yield Suspects()
+        done = last
+
+
+def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
+    """One pass over all outputs, a portion a step: those whose files have another size, and owners whose sums are wrong and
+    did not change meanwhile. A file that is not there may be back soon, unless it is larger than any can be.
+    """
+    before, counted, done = sandboxes.usages(db), Counter[str](), 0
+    while (last := last_of_portion(db, "attempt", done, _OUTPUTS_AT_ONCE)) is not None:
+        wrong = []
+        for one in sandboxes.outputs_of_portion(db, done, last):
+            counted[one.owner] += sandboxes.taken(one.size)
+            if one.is_file and (size := shelf.output_size(one.job_id, one.number, one.size)) != one.size:
+                wrong.append((one.attempt_id, one.size, size))
+        for part in portions(wrong, _SUSPECTS_AT_ONCE):
+            yield Suspects(outputs=part)
+        yield Suspects()
+        done = last
+    inputs = sandboxes.input_sums(db)
+    now = {owner: (*inputs.get(owner, (0, 0)), counted[owner]) for owner in before}
+    same = {owner for owner, found in sandboxes.usages(db).items() if before.get(owner) == found}
+    for some in portions([one for one in same if before[one] != now[one]], _SUSPECTS_AT_ONCE):
+        yield Suspects(usage=[(one, before[one], now[one]) for one in some])
+
+
+# --- lode server --check-data --------------------------------------------------------------------------------
+
+
+def check_data(config: ServerConfig) -> list[str]:
+    """The faults of pages, counters and files of the data folder, in words.
+
+    Brings the database to the schema of this program, as a start does. Raises Unavailable if there is no usable database,
+    Conflict while a server runs on it.
+    """
+    with config.database.usable():
+        refuse_new(config.database)
+        config.database.reader().close()  # without making one
+        db = config.database.writer()
+        try:
+            # A query on broken pages may say anything.
+            return db.broken_parts() or [
+                *_counters(db),
+                *_usage(db),
+                *_files(db, Shelf(config.data / "sandboxes", limit_bytes=0)),
+            ]
+        finally:
+            db.close()
+
+
+def _counters(db: Reader) -> Iterator[str]:
+    jobs, queues, attempts = [], [], []
+    for found in find_suspects(db):
+        jobs += found.jobs
+        queues += found.queues
+        attempts += found.attempts
+    repair = "; the server repairs this by itself when it runs"
+    if jobs:
+        lacking = f"{counted(len(jobs), 'job')} {'lacks' if len(jobs) == 1 else 'lack'}"
+        yield f"{lacking} a task queue or a live attempt ({_some(jobs)}){repair}."
+    if attempts:
+        words = "that the job does not name, or whose pilot has ended"
+        yield f"{counted(len(attempts), 'live attempt')} {words} ({_some(attempts)}){repair}."
+    if queues:
+        yield f"The counters of {counted(len(queues), 'task queue')} are wrong ({_some(queues)}){repair}."
+
+
+def _usage(db: Reader) -> Iterator[str]:
+    if wrong := wrong_usage(db):
+        days = sorted({utc(one.day * DAY_SECONDS)[:10] for one in wrong})
+        yield f"The usage of some days is not what their attempts used ({_some(days)})."
+
+
+def _files(db: Reader, shelf: Shelf) -> Iterator[str]:
+    outputs = ((shelf.output_path(job, number), size) for job, number, size in sandboxes.stored_outputs(db))
+    inputs = ((shelf.input_path(owner, sha256), size) for owner, sha256, size in sandboxes.stored_inputs(db))
+    for kind, files in (("output", outputs), ("input file", inputs)):
+        wrong = [path for path, size in files if not _is_whole(path, size)]
+        if wrong:
+            yield f"Missing or of another size: {counted(len(wrong), kind)} ({_some(wrong)})."
+
+
+def _is_whole(path: Path, size: int | None) -> bool:
+    try:
+        return size in (None, path.stat().st_size)
+    except FileNotFoundError:
+        return False
+
+
+def _some(found: Iterable[object]) -> str:
+    shown = [str(one) for one in found]
+    return ", ".join(shown[:_NAMED]) + (", ..." if len(shown) > _NAMED else "")
