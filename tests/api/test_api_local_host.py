@@ -9,8 +9,8 @@ from tests.api.conftest import RESOURCES
 
 from lodesman.decide.director.hosts import ON_SHUT_HOST
 from lodesman.decide.director.limits import Breaker
+from lodesman.server.loops.breakers import freed_queues
 from lodesman.server.loops.census import BackendWatch
-from lodesman.server.loops.hosts import freed_queues
 from lodesman.server.loops.reasons import MainReasons
 from lodesman.server.store.hosts import put_records
 from lodesman.server.store.journal import Change

@@ -14,7 +14,7 @@ from lodesman.base.errors import InvalidConfig
 from lodesman.decide.director.options import IdentityRule, PoolOptions
 from lodesman.decide.director.orders import PilotIdentity, TypeReason, account_of, submitted_to
 from lodesman.server.config import load_config
-from lodesman.server.config.outlook import queue_outlooks
+from lodesman.server.config.set_up import queue_outlooks
 from lodesman.server.engines.run.here import Here
 from lodesman.server.engines.run.ssh import Ssh
 from lodesman.server.main.backends import make_backend

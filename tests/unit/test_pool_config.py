@@ -6,7 +6,7 @@ import pytest
 
 from lodesman.base.errors import InvalidConfig
 from lodesman.server.config import load_config
-from lodesman.server.config.outlook import mistakes, queue_outlooks
+from lodesman.server.config.set_up import mistakes, queue_outlooks
 
 SITES = """[group.physics]
 vo = "lab"
@@ -61,7 +61,7 @@ def test_unknown_names_are_faults_with_their_line(load, lines, line, words):
 
 
 def test_only_local_pilots_need_their_python_on_this_machine(load, monkeypatch):
-    monkeypatch.setattr("lodesman.server.config.outlook.shutil.which", lambda _name: None)
+    monkeypatch.setattr("lodesman.server.config.set_up.shutil.which", lambda _name: None)
     config = load("")
     assert any("local pilots could not start" in one for one in mistakes(config, queue_outlooks(config)))
     others = [one for one in queue_outlooks(config) if not one.pilots.startswith("local")]

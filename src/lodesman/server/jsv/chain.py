@@ -1,19 +1,25 @@
-"""Which scripts verify a submission, in which order, and what may be changed afterwards. Pure."""
+"""Which scripts verify a submission, in which order, what they see of it and leave of it, and what may change afterwards."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lodesman.base.errors import Forbidden, InvalidConfig
-from lodesman.server.jsv.parameters import JsvContext
+from lodesman.decide.submission.jsv_texts import JsvTexts, texts_of, view_of
+from lodesman.decide.submission.resolution import JsvView
+from lodesman.server.jsv.parameters import JsvContext, Parameters
+from lodesman.server.jsv.protocol import JsvOutcome
 
 # As Grid Engine has them: modifications that need no JSV's word.
 ALLOWED_MODIFICATIONS: Final = "ac,h,i,e,o,j,M,N,p,w"
 _USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
+# Whose words a script reads in CLIENT; scripts that were written for Grid Engine compare it.
+_CLIENTS: Final = {JsvContext.CLIENT: "qsub", JsvContext.SERVER: "qmaster"}
 
 
 class JsvUrl(Struct, frozen=True, kw_only=True):
@@ -89,3 +95,27 @@ def check_modification(names: Collection[str], allowed: str = ALLOWED_MODIFICATI
             hint="It is allowed_modifications in [jsv] of the server's configuration.",
             parameters=refused,
         )
+
+
+def parameters_of(view: JsvView, context: JsvContext, *, user: str, group: str) -> Parameters:
+    """What scripts see of a job."""
+    texts = texts_of(view)
+    return Parameters(
+        context=context, user=user, group=group, client=_CLIENTS[context], command=texts.command,
+        arguments=texts.arguments, values=texts.parameters, environment=texts.environment,
+    )  # fmt: skip
+
+
+def after(view: JsvView, outcome: JsvOutcome) -> JsvView:
+    """The job as a script left it, or with the text of its rejection."""
+    left = outcome.parameters
+    if not outcome.accepted:
+        return replace(view, rejected=outcome.message)
+    return view_of(view, JsvTexts(left.command, left.arguments, left.values, left.environment))
+
+
+def asker(
+    verify: Callable[[Parameters], JsvOutcome], *, user: str, group: str
+) -> Callable[[JsvView], JsvView]:
+    """Ask the server's script about jobs of a user. What is returned raises what `verify` raises."""
+    return lambda view: after(view, verify(parameters_of(view, JsvContext.SERVER, user=user, group=group)))

@@ -51,7 +51,7 @@ class BreakerRecord:
         gone = {queue for queue, one in (self._stored or {}).items() if one != _FRESH} - stored.keys()
         self._stored, self.orders = stored, breaker_orders(self.db)
         gone |= {queue for queue, order in self.orders.items() if order.state == "closed"}
-        gone |= _freed_queues(self.db, known)
+        gone |= freed_queues(self.db, known)
         known = {queue: one for queue, one in known.items() if queue not in gone and one is not _DAMAGED}
         self._states = {queue: one.state for queue, one in known.items()}
         return known
@@ -85,7 +85,7 @@ class BreakerRecord:
             post(inner_calls.NOTE, notes)
 
 
-def _freed_queues(db: Reader, known: Breakers) -> set[QueueId]:
+def freed_queues(db: Reader, known: Breakers) -> set[QueueId]:
     """Those that only pilots on hosts without jobs spoke against, where no host of their site is shut any more."""
     against = {queue for queue, one in known.items() if one.reason == ON_SHUT_HOST}
     shut = {host.site for host, one in records(db).items() if one.shut} if against else set()

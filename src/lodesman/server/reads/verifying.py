@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from lodesman.base.errors import InvalidConfig, InvalidJob, TooOften, Unavailable
 from lodesman.languages.jobclass import Classes
 from lodesman.server.jsv import JsvOutcome, JsvPool, Parameters, server_script
-from lodesman.server.jsv.views import asker
+from lodesman.server.jsv.chain import asker
 from lodesman.server.writer.resolving import Resolver
 from lodesman.wire.jsv import JsvSection, VerifiedJob, VerifyBody
 

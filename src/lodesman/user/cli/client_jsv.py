@@ -224,7 +224,7 @@ class ClientRequest:
         """What the scripts make of a job, and which of them wrote what last. Raises as `apply`."""
         from lodesman.decide.submission.native_texts import changed_paths
         from lodesman.server.jsv import JsvContext, verify_at_client
-        from lodesman.server.jsv.views import after, parameters_of
+        from lodesman.server.jsv.chain import after, parameters_of
 
         account = pwd.getpwuid(os.getuid())
         group = grp.getgrgid(account.pw_gid).gr_name

@@ -104,8 +104,7 @@ def _check_config(session: Session, /, *, file: Path) -> int:
     missing. What a running server made of its files: lode config status.
     """
     from lodesman.server.config import load_config
-    from lodesman.server.config.outlook import mistakes, queue_outlooks
-    from lodesman.server.config.set_up import set_up_notices
+    from lodesman.server.config.set_up import mistakes, queue_outlooks, set_up_notices
     from lodesman.server.main.bootstrap import isolation_of
 
     try:
