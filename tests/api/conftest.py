@@ -28,11 +28,11 @@ from lodesman.decide.director.orders import PoolState
 from lodesman.decide.matching.policy import Policy, VOConfig
 from lodesman.decide.resources import QueueId, ResourceConfig, load_resources
 from lodesman.server.engines.backend import BatchLoad
-from lodesman.server.http.core import Core
 from lodesman.server.http.hot import HotApp, InnerApp
 from lodesman.server.http.openapi import document
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.reads import ReadApp
+from lodesman.server.live.core import Core
 from lodesman.server.loops.cancelling import Cancelling
 from lodesman.server.loops.direct import Director
 from lodesman.server.loops.site_matching import KnownWishes, SiteMatcher

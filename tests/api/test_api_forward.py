@@ -11,9 +11,9 @@ import pytest
 
 from lodesman.base.errors import InvalidJob, Unavailable
 from lodesman.server.http import hot, wire
-from lodesman.server.http.fairness import ORIGIN, origin_of
 from lodesman.server.http.hot import HotApp
-from lodesman.server.http.pulse import Pulse
+from lodesman.server.http.wire import ORIGIN, origin_of
+from lodesman.server.live.pulse import Pulse
 from lodesman.wire.jsv import JsvSection, VerifyBody
 from lodesman.wire.requests import SubmitBody
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from lodesman.server.http import fairness
+from lodesman.server.live import fairness
 
 JOIN = {"join_token": "no-such-token", "node": {}}
 

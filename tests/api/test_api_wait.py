@@ -12,7 +12,7 @@ from tests.api.test_api_forgotten import finished, forget
 from tests.api.test_api_refresh import configure
 
 from lodesman.base.errors import Unavailable
-from lodesman.server.http.waits import WaitLimits
+from lodesman.server.live.waits import WaitLimits
 from lodesman.server.store.read.job_ends import standing
 from lodesman.server.writer.control import Control
 
@@ -373,15 +373,15 @@ def test_a_database_that_fails_refuses_and_is_asked_again(house, monkeypatch):
         raise Unavailable("The database is away.")
 
     with monkeypatch.context() as patch:
-        patch.setattr("lodesman.server.http.waits.standing", fails)
+        patch.setattr("lodesman.server.live.waits.standing", fails)
         assert ask(house, "1").code == "unavailable"
     assert ask(house, "1").json["states"] == {"Waiting": 1}
 
 
 def test_ranges_of_one_user_and_of_all_are_limited(house, monkeypatch):
     house.submitted(*[{}] * 9)
-    monkeypatch.setattr("lodesman.server.http.waits._MOST_PARTS_OF_ONE", 3)
-    monkeypatch.setattr("lodesman.server.http.waits._MOST_PARTS_IN_ALL", 5)
+    monkeypatch.setattr("lodesman.server.live.waits._MOST_PARTS_OF_ONE", 3)
+    monkeypatch.setattr("lodesman.server.live.waits._MOST_PARTS_IN_ALL", 5)
     mine = Waiting(house, "1,3")
     assert ask(house, "5,7").code == "too-often"
     assert ask(house, "5,7", "admin").status == 200

@@ -18,7 +18,7 @@ import pytest
 from tests.kits.walk_trace import WalkTrace
 
 from lodesman.server.http import hot
-from lodesman.server.http.pulse import Pulse
+from lodesman.server.live.pulse import Pulse
 from lodesman.server.main.connections import OwnConnection, Serving
 from lodesman.server.main.guarded import GuardedConnection
 from lodesman.server.store.journal import Change

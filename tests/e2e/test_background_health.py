@@ -56,7 +56,7 @@ def test_a_background_process_that_hangs_is_said_at_once(server):
         os.kill(pid, signal.SIGCONT)
     wait_until(lambda: background(server)["standing"] == "ok", "it is heard again")
     assert server.ask("GET", "/v1/sites", token="admin").status == 200
-    said = [one["level"] for one in server.log_lines() if one["logger"] == "lodesman.server.http.pulse"]
+    said = [one["level"] for one in server.log_lines() if one["logger"] == "lodesman.server.live.pulse"]
     assert said == ["error", "warning"]
 
 

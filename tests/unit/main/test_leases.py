@@ -18,8 +18,8 @@ from lodesman.languages.gridengine.vocabulary import Vocabulary
 from lodesman.languages.jobclass import classes_of
 from lodesman.server.config.sections import BrokerSection, MatchingSection
 from lodesman.server.http import leases as leases_module
-from lodesman.server.http.core import Core
 from lodesman.server.http.leases import Leases
+from lodesman.server.live.core import Core
 from lodesman.server.main import config_watch
 from lodesman.server.main import server as server_module
 from lodesman.server.main.config_watch import HotConfiguration

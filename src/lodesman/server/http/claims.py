@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from lodesman.base.errors import InvalidRequest, LodesmanError, Unavailable
-from lodesman.server.http.auth import authorise
-from lodesman.server.http.core import Core
+from lodesman.server.http.auth import authorise, identify
 from lodesman.server.http.dispatch import Request, failed, serves
 from lodesman.server.http.responses import Response
 from lodesman.server.http.wire import Answer, Disconnected, Headers, Scope, decode, error_answer, json_answer
+from lodesman.server.live.core import Core
 from lodesman.server.store.journal import Change
 from lodesman.server.writer.bound import claim_bound
 from lodesman.server.writer.claim import Claim, unpark
@@ -154,7 +154,7 @@ def begin(call: DirectCall, scope: Scope, body: bytes, reply: Reply) -> AskedCla
 
 def direct_claim(core: Core, scope: Scope, body: bytes, reply: Reply) -> AskedClaim:
     """The claim as a direct call."""
-    who = scope.get("principal") or core.principal(scope)
+    who = scope.get("principal") or identify(core, scope)
     authorise(who, calls.CLAIM.who)
     return _begin(core, who.pilot_id, decode(_CLAIM, body), reply)
 

@@ -20,9 +20,8 @@ from lodesman.base.errors import InvalidRequest, LodesmanError, Unavailable
 from lodesman.languages.jobs.record import shown
 from lodesman.server.http import wire
 from lodesman.server.http.auth import authorise
-from lodesman.server.http.fairness import origin_of
 from lodesman.server.http.responses import Response
-from lodesman.server.http.wire import Answer, Disconnected, Receive, Scope, Send
+from lodesman.server.http.wire import Answer, Disconnected, Receive, Scope, Send, origin_of
 from lodesman.server.store import let_go
 from lodesman.server.store.audit import Audited
 from lodesman.server.store.journal import Command

@@ -8,10 +8,10 @@ from msgspec.structs import asdict, replace
 
 from lodesman.base.errors import Forbidden
 from lodesman.server.http.auth import own_vo, reach_of, sees_all, vo_administered
-from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.quotas import use_policy
 from lodesman.server.http.read_side import ReadSide
+from lodesman.server.live.core import Core
 from lodesman.server.store.accounts import group_changes, list_users
 from lodesman.server.store.journal import Change
 from lodesman.server.writer.accounts import check_membership

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from lodesman.base.errors import InvalidRequest, LodesmanError
 from lodesman.decide.director.hosts import FAILS_WITHIN_S, opened, probe_holds, shut_again, shut_by_fault
-from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, serves
-from lodesman.server.http.fairness import origin_of
+from lodesman.server.http.wire import origin_of
+from lodesman.server.live.core import Core
 from lodesman.server.store.audit import Audited
 from lodesman.server.store.hosts import pilots_by_host, record_of, records
 from lodesman.server.store.journal import Change, Command

@@ -37,12 +37,11 @@ from lodesman.server.http import (
     waiting,
     wire,
 )
-from lodesman.server.http.auth import authenticate, authorise
-from lodesman.server.http.core import Core
+from lodesman.server.http.auth import authenticate, authorise, identify
 from lodesman.server.http.dispatch import Dispatcher
-from lodesman.server.http.fairness import ORIGIN, origin_of
-from lodesman.server.http.pulse import Pulse
-from lodesman.server.http.wire import Answer, Disconnected, Headers, Receive, Scope, Send
+from lodesman.server.http.wire import ORIGIN, Answer, Disconnected, Headers, Receive, Scope, Send, origin_of
+from lodesman.server.live.core import Core
+from lodesman.server.live.pulse import Pulse
 from lodesman.server.writer.accounts import SITE
 from lodesman.wire import calls, inner_calls
 from lodesman.wire.accounts import Principal
@@ -102,7 +101,7 @@ class HotApp(Dispatcher[Core]):
 
     def authenticate(self, scope: Scope, call: Call[Any, Any, Any]) -> Principal:
         """Pilots find out where they run before they join."""
-        return self.state.principal(scope, joining=call is calls.SERVED_POOLS)
+        return identify(self.state, scope, joining=call is calls.SERVED_POOLS)
 
     def check(self, who: Principal) -> None:
         """Pilots that have ended have no session any more."""
@@ -112,7 +111,7 @@ class HotApp(Dispatcher[Core]):
     def admits(self, scope: Scope) -> bool:
         """Whether a request brings a token that is good, which it keeps."""
         try:
-            return self.state.principal(scope, noted=False) is not None
+            return identify(self.state, scope, noted=False) is not None
         except Unauthorized:
             return False
 
@@ -130,7 +129,7 @@ class HotApp(Dispatcher[Core]):
 
     async def otherwise(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The reading process has it, and checks the token again. While it is gone, there are metrics of this one."""
-        who = None if scope["path"] == calls.OPENAPI.path else self.state.principal(scope)
+        who = None if scope["path"] == calls.OPENAPI.path else identify(self.state, scope)
         try:
             await self._forward_as_long(who, scope, receive, send)
         except Unavailable:
@@ -170,7 +169,7 @@ class InnerApp(Dispatcher[Core]):
 
     def authenticate(self, scope: Scope, _call: Call[Any, Any, Any]) -> Principal:
         """By the token of the background process."""
-        return authenticate(scope, self.state.lookup, self.state.clock())
+        return authenticate(scope, self.state.principals.lookup, self.state.clock())
 
     async def otherwise(self, scope: Scope, _receive: Receive, _send: Send) -> None:
         """There is nothing else."""

@@ -19,8 +19,8 @@ from lodesman.languages.jobclass.rights import LONGEST_SHOWN, MOST_NAMED, no_cla
 from lodesman.languages.jobclass.specifiers import write_base
 from lodesman.languages.jobs.record import shown
 from lodesman.server.http.auth import sees_all
-from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, serves
+from lodesman.server.live.core import Core
 from lodesman.server.store.job_classes import ClassChange, class_changes
 from lodesman.server.store.journal import Change, Command
 from lodesman.server.writer.job_classes import (

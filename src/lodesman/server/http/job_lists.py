@@ -14,10 +14,11 @@ from msgspec.structs import asdict, replace
 from lodesman.base.errors import InvalidRequest
 from lodesman.languages.jobs.likeness import StepBudget
 from lodesman.languages.jobs.record import shown
-from lodesman.server.http.auth import may_touch, own_vo, reads_as, sees_all, vo_administered
+from lodesman.server.http.auth import may_touch, own_vo, sees_all, vo_administered
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.wire import page
+from lodesman.server.live.principals import reads_as
 from lodesman.server.reads.explain import Explainer
 from lodesman.server.store import Reader
 from lodesman.server.store.read.described import ANYTHING, check_name, described_as

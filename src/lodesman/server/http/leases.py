@@ -8,8 +8,8 @@ import logging
 from msgspec import UNSET
 
 from lodesman.base.errors import LodesmanError
-from lodesman.server.http.core import Core
 from lodesman.server.http.groups import use_shares
+from lodesman.server.live.core import Core
 from lodesman.server.store.journal import Change
 from lodesman.server.store.write.pilots import set_last_seen
 from lodesman.server.writer.ahead import HeardPilot, may_hoard, take_back

@@ -6,8 +6,8 @@ from lodesman.base.errors import Conflict, InvalidRequest, NotFound
 from lodesman.decide.resources import NodePath, QueueId
 from lodesman.server.http.auth import vo_of
 from lodesman.server.http.dispatch import Request, serves
-from lodesman.server.http.fairness import origin_of
 from lodesman.server.http.read_side import ReadSide
+from lodesman.server.http.wire import origin_of
 from lodesman.server.reads.pilot_files import check_room, new_pilots, notices_of, text_of
 from lodesman.server.reads.sites import exact_node, find_node
 from lodesman.server.store.read.pilots import pilot_by_stamp

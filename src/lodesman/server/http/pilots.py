@@ -15,10 +15,10 @@ from lodesman.base.errors import Forbidden, LodesmanError, NotFound, TooLarge, U
 from lodesman.decide.director.hosts import NODE_FAULT
 from lodesman.decide.matching import ResourceRequest
 from lodesman.server.http.auth import own_vo
-from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, serves
-from lodesman.server.http.fairness import origin_of
 from lodesman.server.http.hosts import node_failed, probe_ended, probe_of, probe_runs
+from lodesman.server.http.wire import origin_of
+from lodesman.server.live.core import Core
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read.pilots import attempts_of_pilot, pilot_by_id, pilot_of_join_token
 from lodesman.server.store.submit_pools import pools_of_vo

@@ -9,8 +9,8 @@ from functools import partial
 
 from lodesman.base.errors import LodesmanError, counted
 from lodesman.languages.jobs.likeness import SelectionTooDear
-from lodesman.server.http.core import Core
 from lodesman.server.http.wire import Disconnected, Receive, gone
+from lodesman.server.live.core import Core
 from lodesman.server.store.read.described import ANYTHING
 from lodesman.server.writer.choice import Choice
 from lodesman.server.writer.control import RangeAction

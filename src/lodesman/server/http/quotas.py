@@ -12,9 +12,9 @@ from lodesman.languages.quota.matching import check_size, learn
 from lodesman.languages.quota.notices import notices
 from lodesman.languages.quota.reading import read_quota_sets
 from lodesman.languages.quota.rules import FilterTag, QuotaSet, write_quota_sets
-from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, serves
-from lodesman.server.http.fairness import origin_of
+from lodesman.server.http.wire import origin_of
+from lodesman.server.live.core import Core
 from lodesman.server.store import Reader
 from lodesman.server.store.accounts import groups_by_user
 from lodesman.server.store.journal import Change, Command

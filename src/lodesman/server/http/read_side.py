@@ -16,9 +16,10 @@ from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import ResourceConfig
 from lodesman.languages.jobclass import Classes
 from lodesman.languages.jobs.likeness import StepBudget
-from lodesman.server.http.auth import may_touch, own_vo, reads_as
+from lodesman.server.http.auth import may_touch, own_vo
 from lodesman.server.http.metrics import UpkeepFigures
 from lodesman.server.http.wire import Receive, unless_gone
+from lodesman.server.live.principals import reads_as
 from lodesman.server.loops.census import BackendWatch
 from lodesman.server.loops.direct import Director
 from lodesman.server.loops.launch import PilotSettings

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from lodesman.server.http.auth import sees_all
-from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.read_side import ReadSide
+from lodesman.server.live.core import Core
 from lodesman.server.store.accounts import list_users
 from lodesman.server.store.journal import Change
 from lodesman.server.store.readers import readers_of

@@ -13,10 +13,10 @@ from msgspec.structs import asdict
 from lodesman.base.errors import NotFound, Unavailable
 from lodesman.decide.matching.limit_rules import RunPlace
 from lodesman.decide.matching.task_queue import key_from_json
-from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Endpoint, Request, serves
 from lodesman.server.http.pilots import pools_of_queues
 from lodesman.server.http.quotas import follow
+from lodesman.server.live.core import Core
 from lodesman.server.store.accounting import add_usage
 from lodesman.server.store.accounts import count_accounts
 from lodesman.server.store.audit import note_all

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, serves
+from lodesman.server.live.core import Core
 from lodesman.server.store.journal import Change
 from lodesman.server.writer.submit_pools import set_shares
 from lodesman.wire import inner_calls

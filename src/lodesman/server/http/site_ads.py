@@ -12,10 +12,10 @@ from lodesman.base.errors import NotFound
 from lodesman.decide.broker.ad import SiteAd, read_site_ad
 from lodesman.decide.resources import NodePath, gate_modes
 from lodesman.server.http.auth import own_vo
-from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.wire import following, page
+from lodesman.server.live.core import Core
 from lodesman.server.reads.sites import GateReader, exact_node, gate_in_full
 from lodesman.server.store.journal import Change
 from lodesman.server.store.site_ads import ad_rows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from lodesman.base.errors import InvalidRequest
 from lodesman.decide.resources import NodePath
 from lodesman.server.http.dispatch import Request, serves
-from lodesman.server.http.fairness import origin_of
 from lodesman.server.http.read_side import ReadSide
+from lodesman.server.http.wire import origin_of
 from lodesman.server.reads.sites import exact_node, find_node
 from lodesman.wire import calls, inner_calls
 from lodesman.wire.accounts import AuditNote

@@ -9,8 +9,8 @@ from msgspec.structs import asdict
 
 from lodesman.base.errors import InvalidRequest, LodesmanError, NotFound
 from lodesman.decide.resources import NodePath, QueueId
-from lodesman.server.http.core import Core
 from lodesman.server.http.dispatch import Request, serves
+from lodesman.server.live.core import Core
 from lodesman.server.reads.sites import exact_node, find_node
 from lodesman.server.store.director import closings
 from lodesman.server.store.journal import Change, Command

@@ -9,12 +9,13 @@ from typing import Final
 
 from lodesman.base.errors import InvalidRequest, LodesmanError, Unavailable
 from lodesman.languages.jobs.followed import JobWatch
-from lodesman.server.http.auth import may_touch, reads_as
-from lodesman.server.http.core import Core
+from lodesman.server.http.auth import may_touch
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.responses import Response
-from lodesman.server.http.waits import Waits, ending, event
 from lodesman.server.http.wire import Receive, Scope, Send, unless_gone
+from lodesman.server.live.core import Core
+from lodesman.server.live.principals import reads_as
+from lodesman.server.live.waits import Waits, ending, event
 from lodesman.server.writer.control import apart
 from lodesman.wire import calls
 from lodesman.wire.accounts import Principal

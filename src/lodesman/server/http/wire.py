@@ -70,6 +70,8 @@ _HEADERS: dict[int, Headers] = {
     429: [(b"retry-after", b"1"), (b"connection", b"close")],
     503: [(b"retry-after", b"1")],
 }
+# Of a request that the hot process forwards: nobody else may say it.
+ORIGIN = b"x-lode-origin"
 
 
 class Disconnected(Exception):
@@ -164,6 +166,12 @@ def header(scope: Scope, name: bytes) -> bytes:
         if key == name:
             return bytes(value)
     return b""
+
+
+def origin_of(scope: Scope) -> str:
+    """The address that a request comes from, '' if it has none; of one that was forwarded over the socket, what is said."""
+    client = scope.get("client")
+    return str(client[0]) if client else header(scope, ORIGIN).decode("latin-1")
 
 
 def content_length(scope: Scope) -> int | None:

@@ -20,10 +20,10 @@ from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import QueueId
 from lodesman.server.config import RefusedConfig, ServerConfig, Texts
 from lodesman.server.config.set_up import set_up_notices
-from lodesman.server.http.core import Core
 from lodesman.server.http.job_classes import use_configuration
 from lodesman.server.http.quotas import use_policy
 from lodesman.server.http.shares import forget_old_usage
+from lodesman.server.live.core import Core
 from lodesman.server.main.bootstrap import Load, gate_options
 from lodesman.server.main.data_folder import run_directory, write_file
 from lodesman.server.store.journal import Change

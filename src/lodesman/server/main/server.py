@@ -20,10 +20,10 @@ from lodesman.decide.resources import QueueId
 from lodesman.server.config import ServerConfig
 from lodesman.server.engines.isolation import Isolation
 from lodesman.server.engines.local import LocalBackend
-from lodesman.server.http.core import Core
 from lodesman.server.http.hot import HotApp, InnerApp, ask_verifier, forward
 from lodesman.server.http.leases import Leases
-from lodesman.server.http.pulse import Pulse
+from lodesman.server.live.core import Core
+from lodesman.server.live.pulse import Pulse
 from lodesman.server.main import bootstrap
 from lodesman.server.main.backends import END_SECONDS, end_pilots
 from lodesman.server.main.bootstrap import Listening, Load

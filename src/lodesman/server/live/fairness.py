@@ -9,15 +9,12 @@ from contextlib import nullcontext
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from lodesman.server.http.wire import Scope, header
 from lodesman.wire.accounts import AuditNote
 
 # Different addresses and tokens that are counted apart until they are noted.
 _MOST = 1_000
 _OTHERS = ("many addresses", "")
 _WAIT_SECONDS = 1.0
-# Of a request that the hot process forwards: nobody else may say it.
-ORIGIN = b"x-lode-origin"
 _MOST_WAITING = 2_000
 
 
@@ -65,12 +62,6 @@ class Strangers:
             AuditNote("login-refused", token or "no token", "", origin, count)
             for (origin, token), count in found.items()
         ]
-
-
-def origin_of(scope: Scope) -> str:
-    """The address that a request comes from, '' if it has none; of one that was forwarded over the socket, what is said."""
-    client = scope.get("client")
-    return str(client[0]) if client else header(scope, ORIGIN).decode("latin-1")
 
 
 _FEW = 100

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from lodesman.base.errors import Unavailable
-from lodesman.server.http import pulse as module
-from lodesman.server.http.pulse import BackgroundHealth, Pulse, work_of
+from lodesman.server.live import pulse as module
+from lodesman.server.live.pulse import BackgroundHealth, Pulse, work_of
 from lodesman.wire.service import Alive
 
 IDLE = ("S", 100)

@@ -6,7 +6,7 @@ import asyncio
 from itertools import pairwise
 from types import SimpleNamespace
 
-from lodesman.server.http.fairness import Turns
+from lodesman.server.live.fairness import Turns
 
 WORK = 0.05
 

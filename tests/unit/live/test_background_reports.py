@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.server.http.pulse import (
+from lodesman.server.live.pulse import (
     _MANY_RESTARTS,
     _RESTARTS_WITHIN,
     _SILENT_SECONDS,

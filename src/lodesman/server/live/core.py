@@ -15,19 +15,17 @@ from math import inf
 from threading import Lock
 from typing import Any, Final, TypeVar
 
-from lodesman.base.errors import LodesmanError, Unauthorized, Unavailable
+from lodesman.base.errors import LodesmanError, Unavailable
 from lodesman.decide.explain.verdict import span
 from lodesman.decide.matching import ResourceRequest
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import QueueId
-from lodesman.server.http.auth import Principals, authenticate, digest_of, pilot_has_ended, unknown_token
-from lodesman.server.http.fairness import Strangers, Turns, origin_of
-from lodesman.server.http.pulse import BackgroundHealth
-from lodesman.server.http.waits import Waits
-from lodesman.server.http.wire import Scope
+from lodesman.server.live.fairness import Strangers, Turns
+from lodesman.server.live.principals import Principals, pilot_has_ended
+from lodesman.server.live.pulse import BackgroundHealth
+from lodesman.server.live.waits import Waits
 from lodesman.server.loops.site_matching import GateOptions
 from lodesman.server.store import Reader, Writer
-from lodesman.server.store.accounts import joining_pilot
 from lodesman.server.store.audit import note_all
 from lodesman.server.store.hosts import records
 from lodesman.server.store.journal import Change, Command, Journal
@@ -53,8 +51,6 @@ from lodesman.wire.vocabulary import Waking
 _R = TypeVar("_R")
 log = logging.getLogger(__name__)
 
-# Of the hash of a token, in the audit trail.
-_SHOWN: Final = 12
 # A clock that is set by more than that is reported.
 _JUMP_SECONDS: Final = 5.0
 # Pilots fall silent, and their lives get shorter, without a word.
@@ -145,7 +141,6 @@ class Core:
         self.pilot_reader = self.writer.database.reader()
         self.templates = Templates(self.reader)
         self.principals = Principals(self.reader, self.clock)
-        self.lookup = self.principals.lookup
         self.sessions = load_sessions(self.reader, now=self.ticks())
         self.hosts = HostGate(self.live, self.sessions)
         self.hosts.take(starmap(HostState, records(self.reader).items()))
@@ -178,27 +173,6 @@ class Core:
         if self.live.queues.index.delays.next_at <= self.ticks():
             with suppress(LodesmanError):  # it is asked again soon
                 await self.command(Change(open_delays, self.live))
-
-    def principal(self, scope: Scope, *, joining: bool = False, noted: bool = True) -> Principal:
-        """Who makes a request on the public port, kept in its scope; `joining`: also a pilot that has not joined. Raises
-        Unauthorized, which is `noted` for the audit trail.
-        """
-        known: Principal | None = scope.get("principal")
-        if known is not None:
-            return known
-        try:
-            found = authenticate(scope, self._lookup_joining if joining else self.lookup, self.clock())
-            if found.kind == "service":  # good on the socket of the server's own processes only
-                raise unknown_token()
-        except Unauthorized:
-            if noted:
-                self.strangers.refused(origin_of(scope), (digest_of(scope) or b"").hex()[:_SHOWN])
-            raise
-        scope["principal"] = found
-        return found
-
-    def _lookup_joining(self, digest: bytes) -> Principal | None:
-        return self.lookup(digest) or joining_pilot(self.reader, digest)
 
     def session(self, pilot_id: int) -> PilotSession:
         """The session of a pilot that joined. Raises Unauthorized after its end: a pilot gives up then."""

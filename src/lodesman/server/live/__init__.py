@@ -1,0 +1,1 @@
+"""What the event loop of the hot process keeps."""

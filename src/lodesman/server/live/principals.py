@@ -1,0 +1,162 @@
+"""Who may ask: principals by the hashes of their tokens, and what each may still get."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from contextlib import asynccontextmanager
+
+from lodesman.base.errors import LodesmanError, Unauthorized, Unavailable
+from lodesman.server.store import Reader
+from lodesman.server.store.accounts import principal_of, principals
+from lodesman.server.store.readers import ReadsAs
+from lodesman.wire.accounts import Principal
+
+
+def has_expired(principal: Principal, now: float) -> bool:
+    """Whether its token is good no more."""
+    return principal.expires_at is not None and principal.expires_at < now
+
+
+def expired_token() -> Unauthorized:
+    """The refusal of a token whose time is over."""
+    return Unauthorized("This token has expired.", hint="Ask for a new one: lode token issue")
+
+
+def unknown_token() -> Unauthorized:
+    """The refusal of a token that is not stored."""
+    hint = "It was revoked, its user was disabled, or it belongs to another server."
+    return Unauthorized("This token is unknown.", hint=hint)
+
+
+def pilot_has_ended() -> Unauthorized:
+    """What a pilot is answered after its end: it gives up then."""
+    hint = "Its token is good for the results of its last attempts only."
+    return Unauthorized("This pilot has ended.", hint=hint)
+
+
+def reads_as(principal: Principal) -> ReadsAs:
+    """By which names others share submissions with the caller, who may read them then, and nothing else. A user whose name
+    begins with `@` is not the group.
+    """
+    if principal.kind != "user":
+        return ReadsAs()
+    own = () if principal.name.startswith("@") else (principal.name,)
+    return ReadsAs(principal.vo, (*own, *(f"@{group}" for group in principal.groups)))
+
+
+def may_as_much(now: Principal, before: Principal) -> bool:
+    """Whether a token still opens all that it opened, so that what was asked for with it may go on."""
+    return (
+        now.vo == before.vo
+        and now.admin >= before.admin
+        and now.vo_admin >= before.vo_admin
+        and now.scopes >= before.scopes
+        and {*before.groups} <= {*now.groups}
+    )
+
+
+class Principals:
+    """Who may ask, by the hashes of their tokens, and the answers under way that take long: these end as soon as a token
+    opens less than when they were asked for. Belongs to the event loop.
+    """
+
+    def __init__(self, db: Reader, clock: Callable[[], float]) -> None:
+        self._db, self._clock = db, clock
+        self._known = principals(db)
+        self._held: dict[bytes, set[asyncio.Timeout]] = {}
+        # How often something was shared no more: what was looked up before that may be too much.
+        self.unshared = 0
+
+    def lookup(self, digest: bytes) -> Principal | None:
+        """The principal of a token's hash; tokens made elsewhere are read once from the database."""
+        known = self._known.get(digest)
+        if known is None:
+            known = principal_of(self._db, digest)
+            if known is not None:
+                self._known[digest] = known
+        return known
+
+    def add(self, principal: Principal) -> None:
+        """A token was made just now."""
+        self._known[principal.token] = principal
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._known
+
+    @asynccontextmanager
+    async def held(self, who: Principal) -> AsyncIterator[None]:
+        """Around an answer that takes long. Raises what `check` does as soon as it would."""
+        self.check(who)
+        left = None if who.expires_at is None else who.expires_at - self._clock()
+        held = self._held.setdefault(who.token, set())
+        until = asyncio.timeout(left)
+        held.add(until)
+        try:
+            async with until:
+                yield
+        except TimeoutError:
+            if not until.expired():
+                raise
+            raise self._refusal(who) from None
+        finally:
+            held.discard(until)
+            if not held:
+                self._held.pop(who.token, None)
+
+    def check(self, who: Principal) -> None:
+        """Raises Unauthorized if a token opens nothing any more, Unavailable if it opens less than it did for this request:
+        who asks again sees what is left.
+        """
+        now = self.lookup(who.token)
+        if now is None or has_expired(now, self._clock()) or not may_as_much(now, who):
+            raise self._refusal(who)
+
+    def _refusal(self, who: Principal) -> LodesmanError:
+        now = self.lookup(who.token)
+        if now is None:
+            return pilot_has_ended() if who.kind == "pilot" else unknown_token()
+        if has_expired(now, self._clock()):
+            return expired_token()
+        return Unavailable("What this token may do has changed meanwhile.", hint="Ask again.")
+
+    # --- changes --------------------------------------------------------------------------------------------------------
+
+    def forget(self, digests: Iterable[bytes]) -> None:
+        """These were revoked or changed: they are read again."""
+        for digest in digests:
+            before = self._known.pop(digest, None)
+            if before is not None and digest in self._held:
+                now = self.lookup(digest)
+                if now is None or not may_as_much(now, before):
+                    self._end(digest)
+
+    def forget_users(self, names: Collection[str]) -> None:
+        """These have changed."""
+        self.forget([digest for digest, who in self._known.items() if who.name in names])
+
+    def forget_pilot(self, pilot_id: int) -> None:
+        """It has ended. If its token is good for its last words, that is found in the database from now on."""
+        self.forget([digest for digest, who in self._known.items() if who.pilot_id == pilot_id])
+
+    def unshare(self, groups: frozenset[str]) -> None:
+        """Members of these groups see each other's jobs no more."""
+        self.unshared += 1
+        for digest in list(self._held):
+            who = self._known.get(digest)  # one that was revoked just now ends by that
+            if who is not None and groups.intersection(who.groups):
+                self._end(digest)
+
+    def end_readers(self, names: frozenset[str]) -> None:
+        """Something is not shared with these users and groups (`@`) any more."""
+        self.unshared += 1
+        for digest in list(self._held):
+            who = self._known.get(digest)
+            if who is not None and names.intersection(reads_as(who).names):
+                self._end(digest)
+
+    def _end(self, digest: bytes) -> None:
+        now = asyncio.get_running_loop().time()
+        for until in self._held[digest]:
+            if not until.expired():
+                until.reschedule(now)
