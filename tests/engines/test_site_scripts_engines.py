@@ -18,7 +18,7 @@ from tests.kits.slurm_kit import environment, started_slurm
 
 from lodesman.server.engines.run.here import Here
 from lodesman.server.engines.zipapp import build_zipapp
-from lodesman.site.jobstatus.vacating import main
+from lodesman.site.jobstatus.vacate_command import main
 
 pytestmark = [
     pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.vacate,

@@ -22,9 +22,9 @@ from tests.kits.htcondor_kit import started
 from tests.kits.slurm_kit import environment, started_slurm
 
 from lodesman.server.engines.run.here import Here
-from lodesman.site.jobstatus import vacating
-from lodesman.site.jobstatus.applying import OLD_S, Applier
-from lodesman.site.jobstatus.surveying import survey
+from lodesman.site.jobstatus import vacate_command
+from lodesman.site.jobstatus.applier import OLD_S, Applier
+from lodesman.site.jobstatus.survey import survey
 
 pytestmark = [
     pytest.mark.e2e, pytest.mark.engines, pytest.mark.thorough, pytest.mark.vacate,
@@ -70,9 +70,9 @@ class Site:
     def costs(self) -> dict[str, int | None]:
         """What a kill would lose now (core-seconds), by the id of the job."""
         parser = argparse.ArgumentParser()
-        vacating.declare(parser)
+        vacate_command.declare(parser)
         options = parser.parse_args(self.words())
-        found = survey(vacating.door_of(options), vacating.look_of(options), time.time())
+        found = survey(vacate_command.door_of(options), vacate_command.look_of(options), time.time())
         return {one.job: one.estimate.kill_waste if one.estimate else None for one in found}
 
 
@@ -365,9 +365,11 @@ def test_the_pilot_that_committed_since_the_plan_goes_instead(site, pair, marks,
         until(lambda: time.monotonic() > began + OLD_S, "numbers that are old")
         return Applier(*words)
 
-    monkeypatch.setattr(vacating, "Applier", later)
+    monkeypatch.setattr(vacate_command, "Applier", later)
     audit = marks / "audit"
-    assert vacating.main([f"--free={CORES}", "--apply", "--json", f"--audit={audit}", *site.words()]) == 0
+    assert (
+        vacate_command.main([f"--free={CORES}", "--apply", "--json", f"--audit={audit}", *site.words()]) == 0
+    )
     assert [one["job"] for one in json.loads(capsys.readouterr().out)["victims"]] == [planned.batch]
     events = events_of(audit)
     plans = [one["victims"] for one in events if one["event"] == "plan"]

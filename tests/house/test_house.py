@@ -24,7 +24,7 @@ FORBIDDEN_NAMES = FORBIDDEN_WORDS | {"type"}
 PURE = {"languages", "decide"}
 # Where waiting by the clock is the job (rule 3).
 MAY_SLEEP = (
-    "site/advertise/", "server/main", "examples/demo/", "site/jobstatus/applying", "pilot/", "user/cli/",
+    "site/advertise/", "server/main", "examples/demo/", "site/jobstatus/applier", "pilot/", "user/cli/",
     "server/engines/keeper",
 )  # fmt: skip
 # What travels to worker nodes and sites.
@@ -220,7 +220,7 @@ RENAMES = {
     "server/engines/keeper.py": "synced before and after",
     "user/access/outputs.py": "fetched again",
     "site/jobstatus/channel.py": "of a job that ends with the machine",
-    "site/jobstatus/remembering.py": "remembered again",
+    "site/jobstatus/vacate_memory.py": "remembered again",
     "site/jobstatus/sites/door.py": "of a job that ends with the machine",
     "pilot/payload.py": "of a job that ends with the machine",
     "examples/demo/compose.py": "of a demo, which begins anew",
@@ -256,7 +256,7 @@ CHANGED_BY_NAME = {
     "site/jobstatus/__main__.py": "what its caller has just written",
     "base/kernel.py": "what it has opened",
     "base/own_servers.py": "a folder of its own",
-    "pilot/folder.py": "what it has opened",
+    "pilot/context.py": "what it has opened",
     "pilot/launch.py": "of the account of the job itself",
     "pilot/trial.py": "a file of its own, in a folder of its own",
     "server/store/sqlite.py": "in the data folder",

@@ -31,7 +31,7 @@ MANY = {
     "languages/jobs/cfg_form.py": {"most"},
     "languages/jobs/members.py": {"members.count"},
     "languages/jobs/record.py": {"limits.nodes"},
-    "site/jobstatus/simulating.py": {"jobs"},
+    "site/jobstatus/simulate_command.py": {"jobs"},
     "site/jobstatus/vacate/history.py": {"before.at_cap"},
     "decide/matching/index.py": {"waiting", "n", "queue.waiting"},  # faults of the program
     "user/python/jobs.py": {"len(self)"},

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.site.jobstatus.applying import OLD_S, Applier
-from lodesman.site.jobstatus.remembering import VacateMemory
-from lodesman.site.jobstatus.saying import in_words, still_there_in_words
+from lodesman.site.jobstatus.applier import OLD_S, Applier
+from lodesman.site.jobstatus.plan_words import in_words, still_there_in_words
 from lodesman.site.jobstatus.sites.door import Act, JobPlaces, SiteFault
-from lodesman.site.jobstatus.surveying import JobPart, Look, read_by_command, read_shown, survey, with_status
+from lodesman.site.jobstatus.survey import JobPart, Look, read_by_command, read_shown, survey, with_status
 from lodesman.site.jobstatus.vacate.candidates import Candidate, Terms
 from lodesman.site.jobstatus.vacate.plan import VacateRequest, make_plan
 from lodesman.site.jobstatus.vacate.several import ToFree
+from lodesman.site.jobstatus.vacate_memory import VacateMemory
 from lodesman.site.jobstatus.values import Status
 
 START = 1_800_000_000.0

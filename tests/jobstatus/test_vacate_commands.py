@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from tests.jobstatus.kits.holders import hold
 
-from lodesman.site.jobstatus import reader, surveying
+from lodesman.site.jobstatus import reader, survey
 from lodesman.site.jobstatus.__main__ import main as jobstatus
 from lodesman.site.jobstatus.channel import Publication
 from lodesman.site.jobstatus.sites.door import JobPlaces
-from lodesman.site.jobstatus.surveying import JobPart, read_here
+from lodesman.site.jobstatus.survey import JobPart, read_here
 from lodesman.site.jobstatus.vacate.candidates import Candidate
-from lodesman.site.jobstatus.vacating import main
+from lodesman.site.jobstatus.vacate_command import main
 from lodesman.site.jobstatus.values import KEYS, Status
 from lodesman.user.cli.root import main as lode
 
@@ -133,7 +133,7 @@ def locked(site, jobs):
 @pytest.mark.parametrize("at_once", [64, 4])
 def test_jobs_that_keep_their_locks_cost_one_wait_together_and_are_named(site, capsys, monkeypatch, at_once):
     """Each cost 5 s, one after the other: who held a thousand kept an administrator from acting for 80 minutes."""
-    monkeypatch.setattr(surveying, "READER_WAIT_S", 2.0)
+    monkeypatch.setattr(survey, "READER_WAIT_S", 2.0)
     monkeypatch.setattr(reader, "_AT_ONCE", at_once)
     for number in range(12):
         site.add(f"locked{number:02}", 50)
@@ -167,12 +167,12 @@ def test_a_lock_that_is_let_go_in_time_is_waited_for_though_others_are_not(site,
 
 def test_a_job_that_kept_its_lock_for_the_whole_time_is_not_waited_for_again(site, monkeypatch):
     """--apply reads each job again before it goes."""
-    monkeypatch.setattr(surveying, "READER_WAIT_S", 0.5)
+    monkeypatch.setattr(survey, "READER_WAIT_S", 0.5)
     site.add("a", 50)
     site.add("b", 50)
-    waits, take = [], surveying.take_snapshots
+    waits, take = [], survey.take_snapshots
     monkeypatch.setattr(
-        surveying,
+        survey,
         "take_snapshots",
         lambda asked, **more: waits.append(more["limit_s"]) or take(asked, **more),
     )

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.site.jobstatus.remembering import VacateMemory
 from lodesman.site.jobstatus.vacate.candidates import SIGMA, Candidate, Confidence, Terms, price
 from lodesman.site.jobstatus.vacate.history import (
     CREDULITY,
@@ -24,6 +23,7 @@ from lodesman.site.jobstatus.vacate.history import (
     after_look,
     sigma,
 )
+from lodesman.site.jobstatus.vacate_memory import VacateMemory
 from lodesman.site.jobstatus.values import Status
 from lodesman.site.jobstatus.waste import Estimate, estimate
 

@@ -11,7 +11,7 @@ import pytest
 from bench.rows.vacate import LOSSES
 from bench.vacate_world import CORES, HOUR, NOW, node
 
-from lodesman.site.jobstatus.simulating import _LINES
+from lodesman.site.jobstatus.simulate_command import _LINES
 from lodesman.site.jobstatus.vacate.candidates import SIGMA, Candidate, Confidence, Terms
 from lodesman.site.jobstatus.vacate.simulation import (
     Assumed,
@@ -23,7 +23,7 @@ from lodesman.site.jobstatus.vacate.simulation import (
     read_swf,
     simulate_job,
 )
-from lodesman.site.jobstatus.vacating import main
+from lodesman.site.jobstatus.vacate_command import main
 from lodesman.site.jobstatus.waste import Running
 
 LOG = """\

@@ -32,7 +32,7 @@ from lodesman.pilot.payload import PayloadRun
 from lodesman.pilot.payload_context import PayloadContext
 from lodesman.pilot.slots import Allowance, Promises
 from lodesman.pilot.threads import PayloadThreads
-from lodesman.pilot.waste import PendingWaste
+from lodesman.pilot.usage import PendingWaste
 
 # Processes are not looked for while no payload has run for this time.
 _TOO_SHORT_S = 1.0

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from lodesman.pilot.context import OwnFolder
 from lodesman.pilot.decisions import (
     EXECUTE,
     NO_PYTHON,
@@ -25,7 +26,6 @@ from lodesman.pilot.decisions import (
     is_of_node,
     judge_step,
 )
-from lodesman.pilot.folder import OwnFolder
 from lodesman.pilot.launch import remove_tree
 from lodesman.pilot.nursery import PilotFault
 from lodesman.pilot.protocol import AttemptKey

@@ -39,7 +39,7 @@ from lodesman.pilot.decisions import (
 from lodesman.pilot.protocol import RETURNED, AttemptKey, ClaimReply, HeartbeatReply, SandboxFile, report_end
 from lodesman.pilot.server_threads import _DRY_S, _REMEMBERED, Heartbeat, _AttemptJournal
 from lodesman.pilot.threads import PayloadThreads
-from lodesman.pilot.waste import PendingWaste
+from lodesman.pilot.usage import PendingWaste
 
 SLOT = Slot(cores=4, memory_mb=1000, jobs_at_once=4)
 NOW = 100.0

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from lodesman.pilot import payload as payloads
-from lodesman.pilot.folder import OwnFolder
+from lodesman.pilot.context import OwnFolder
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.output import pack
 from lodesman.pilot.payload import PayloadRun

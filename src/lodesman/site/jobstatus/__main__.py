@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Callable
 
 from .commands import GOOD, USAGE, add_commands, add_write, refuse
-from .parsing import PlainParser
-from .vacating import add_parser as add_vacate
+from .parser import PlainParser
+from .vacate_command import add_parser as add_vacate
 
 _PIPE_CLOSED = 141
 _EXAMPLES = """\

@@ -30,7 +30,7 @@ def vacate(context: click.Context, /) -> int:
 
     It needs no server, and does nothing without --apply. `lode vacate simulate` shows what it saves on a site's own log.
     """
-    from lodesman.site.jobstatus.vacating import main
+    from lodesman.site.jobstatus.vacate_command import main
 
     return main(context.args, "lode vacate")
 

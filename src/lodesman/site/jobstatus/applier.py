@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Callable, TextIO
 
-from lodesman.site.jobstatus.remembering import VacateMemory
 from lodesman.site.jobstatus.sites.door import Act, SiteDoor, SiteFault, perform
-from lodesman.site.jobstatus.surveying import LookAt, with_status
+from lodesman.site.jobstatus.survey import LookAt, with_status
 from lodesman.site.jobstatus.vacate.candidates import DRAIN, KILL, Candidate, Terms, price, silent_rate
 from lodesman.site.jobstatus.vacate.plan import HOSTS, VacatePlan, VacateRequest, Victim, make_plan
 from lodesman.site.jobstatus.vacate.several import ToFree
+from lodesman.site.jobstatus.vacate_memory import VacateMemory
 
 MOVED = 0.1
 """The part by which the cost of a job may differ from the plan's before a new plan is made."""

@@ -13,11 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, TextIO
 
-from lodesman.site.jobstatus import simulating
-from lodesman.site.jobstatus.applying import Applier
-from lodesman.site.jobstatus.parsing import PlainParser
-from lodesman.site.jobstatus.remembering import VacateMemory
-from lodesman.site.jobstatus.saying import (
+from lodesman.site.jobstatus import simulate_command
+from lodesman.site.jobstatus.applier import Applier
+from lodesman.site.jobstatus.parser import PlainParser
+from lodesman.site.jobstatus.plan_words import (
     as_json,
     in_words,
     missing_in_words,
@@ -29,7 +28,7 @@ from lodesman.site.jobstatus.sites.door import JobPlaces, SiteDoor, SiteFault
 from lodesman.site.jobstatus.sites.gridengine import GridEngineDoor
 from lodesman.site.jobstatus.sites.htcondor import CondorDoor
 from lodesman.site.jobstatus.sites.slurm import SlurmDoor
-from lodesman.site.jobstatus.surveying import LookAt, read_by_command, read_here, survey
+from lodesman.site.jobstatus.survey import LookAt, read_by_command, read_here, survey
 from lodesman.site.jobstatus.vacate.candidates import (
     KILL,
     MARGIN,
@@ -50,6 +49,7 @@ from lodesman.site.jobstatus.vacate.plan import (
     make_plan,
 )
 from lodesman.site.jobstatus.vacate.several import ToFree
+from lodesman.site.jobstatus.vacate_memory import VacateMemory
 
 DONE, FAILED, INFEASIBLE, TOO_OLD = 0, 1, 3, 4
 """Exit codes; 2: wrong usage."""
@@ -176,7 +176,7 @@ def declare(found: argparse.ArgumentParser) -> None:
     # fmt: on
 
     found.set_defaults(run=run, refuse=found.error)
-    simulating.add_parser(found.add_subparsers(metavar="[simulate]"))
+    simulate_command.add_parser(found.add_subparsers(metavar="[simulate]"))
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
