@@ -1,4 +1,4 @@
-"""Buckets, what is charged to them, and which task queues each set shuts because they are full: the parts of `limits`."""
+"""Buckets of limits: what jobs are charged to, and which task queues each set of rules shuts where they are full."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lodesman.languages.gridengine.values import Number, Value
 
 
 class Counter:
-    """What is used of one resource of a bucket. `calm`: up to this, whatever may come fits."""
+    """What is used of one resource of a bucket."""
 
     __slots__ = ("bucket", "calm", "limit", "resource", "used")
 
@@ -26,24 +26,24 @@ class Counter:
         self.settle()
 
     def settle(self) -> None:
-        """Other amounts may come."""
+        """Compute `calm` anew after the limit or the amounts changed."""
+        # up to this, whatever may come fits
         self.calm = self.limit - self.bucket.family.rule.largest.get(self.resource, 0)
 
 
-Charge = tuple[Counter, Number]
-"""Where a job is counted, and what it takes."""
+Charge = tuple[Counter, Number]  # where a job is counted, and what it takes
 
 
 @dataclass(slots=True, eq=False)
 class Booked:
-    """The counters of a rule for task queues with the same values, at places with the same values."""
+    """The counters of a rule for task queues with equal values, at places with equal values."""
 
     family: Family
     line: Line
     counters: dict[str, Counter] = field(default_factory=dict)
 
     def used(self, resource: str) -> Number:
-        """How much is charged of it."""
+        """The amount of a resource that is charged."""
         counter = self.counters.get(resource)
         return 0 if counter is None else counter.used
 
@@ -59,40 +59,40 @@ class Booked:
         return False
 
     def counter(self, resource: str) -> Counter:
-        """Of a resource that its jobs take."""
+        """The counter of a resource that is used up."""
         counter = self.counters.get(resource)
         if counter is None:
             counter = self.counters[resource] = Counter(self, resource)
         return counter
 
     def is_used(self) -> bool:
-        """Whether anything is charged to it."""
+        """Whether anything is charged."""
         return any(one.used for one in self.counters.values())
 
     def has_less(self) -> None:
-        """Nothing of one resource is used any more. Buckets of single places are forgotten then: there may be very many."""
+        """Forget the bucket if nothing is charged to it and it is of one place: there may be very many."""
         if self.family.rule.by_place and not self.is_used():
             self.line.drop(self)
 
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """The buckets of a rule for task queues with the same values, by what the place is. `parts`: how many it has."""
+    """The buckets of a rule for task queues with equal values."""
 
     rule: Rule
     values: Values
     buckets: dict[Family, Booked] = field(default_factory=dict)
-    parts: int = 0
+    parts: int = 0  # how many it has
 
     def bucket(self, family: Family) -> Booked:
-        """That for places."""
+        """The bucket for a family of places."""
         bucket = self.buckets.get(family)
         if bucket is None:
             bucket = self.buckets[family] = Booked(family, self)
         return bucket
 
     def drop(self, bucket: Booked) -> None:
-        """Nothing is charged to a bucket."""
+        """Forget a bucket to which nothing is charged."""
         del self.buckets[bucket.family]
         for split, places in bucket.family.places.items():
             for part in split.parts.get(self, ()):
@@ -101,19 +101,19 @@ class Line:
         self.forget()
 
     def forget(self) -> None:
-        """A part is gone, or what was used: without both there is nothing to know."""
+        """Drop the line from its rule if it has neither a part nor anything used."""
         if not self.parts and not any(one.is_used() for one in self.buckets.values()):
             self.rule.lines.pop(self.values, None)
 
 
 @dataclass(slots=True, eq=False)
 class Family:
-    """Places with the same values for a rule. `empty` stands for its buckets of which nothing is used."""
+    """Places with equal values for a rule."""
 
     rule: Rule
     values: Values
     limits: Mapping[str, Value]
-    empty: Booked = field(init=False)
+    empty: Booked = field(init=False)  # stands for all its buckets of which nothing is used
     places: dict[Split, list[SetPlace]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -121,27 +121,27 @@ class Family:
 
 
 class Rule:
-    """A rule in use. `by_place`: it counts places apart. `largest`: what any job takes of each resource at most."""
+    """A rule in use."""
 
     __slots__ = ("by_limits", "by_place", "families", "largest", "lines", "number")
 
     def __init__(self, number: int, *, by_place: bool) -> None:
         self.number = number
-        self.by_place = by_place
+        self.by_place = by_place  # it counts places apart
         self.lines: dict[Values, Line] = {}
         self.families: dict[Values, Family] = {}
         self.by_limits: dict[tuple[tuple[str, Value], ...], list[Family]] = {}
-        self.largest: dict[str, Number] = {}
+        self.largest: dict[str, Number] = {}  # what any job takes of each resource at most
 
     def line(self, values: Values) -> Line:
-        """The buckets of task queues with these values."""
+        """The line of task queues with these values."""
         line = self.lines.get(values)
         if line is None:
             line = self.lines[values] = Line(self, values)
         return line
 
     def family(self, side: PlaceSide) -> Family:
-        """What a place is for this rule."""
+        """The family of a place."""
         values = side.values(self.number)
         family = self.families.get(values)
         if family is None:
@@ -150,7 +150,7 @@ class Rule:
         return family
 
     def limit_anew(self, family: Family, limits: Mapping[str, Value]) -> None:
-        """Other limits hold at places than before."""
+        """Give a family other limits."""
         before = tuple(family.limits.items())
         self.by_limits[before].remove(family)
         if not self.by_limits[before]:
@@ -164,7 +164,7 @@ class Rule:
                     counter.settle()
 
     def expect(self, amounts: Iterable[tuple[str, Number]]) -> None:
-        """Jobs may come that take so much."""
+        """Note what jobs may take from now on."""
         for resource, amount in amounts:
             if amount > self.largest.get(resource, 0):
                 self.largest[resource] = amount
@@ -178,13 +178,13 @@ class Rule:
 
 
 def add_bits(masks: dict[int, int], more: GroupSlots) -> None:
-    """Slots that join others."""
+    """Add slots to masks."""
     for group, mask in more.items():
         masks[group] = masks.get(group, 0) | mask
 
 
 def drop_bits(masks: dict[int, int], gone: GroupSlots) -> None:
-    """Slots that leave; a group without any has no mask."""
+    """Take slots from masks; a group without slots has no mask."""
     for group, mask in gone.items():
         left = masks.get(group, 0) & ~mask
         if left:
@@ -195,26 +195,23 @@ def drop_bits(masks: dict[int, int], gone: GroupSlots) -> None:
 
 @dataclass(slots=True, eq=False)
 class AlikeQueues:
-    """Task queues that rules see alike, as slots by the number of their group."""
+    """Task queues that rules see alike."""
 
     side: KeySide
-    masks: dict[int, int] = field(default_factory=dict)
+    masks: dict[int, int] = field(default_factory=dict)  # slots by the number of their group
 
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """The task queues whose jobs take and need the same of one rule's bucket, as slots by the number of their group.
-
-    `amounts`: what they take of each resource. `kinds`: how many they are of.
-    """
+    """The task queues whose jobs take and need the same of one rule's bucket."""
 
     rule: Rule
     line: Line
     needs: tuple[Need, ...]
-    amounts: tuple[tuple[str, Number], ...] = field(init=False)
+    amounts: tuple[tuple[str, Number], ...] = field(init=False)  # what a job takes of each resource
     charges: dict[SetPlace, tuple[Charge, ...]] = field(default_factory=dict)
-    masks: dict[int, int] = field(default_factory=dict)
-    kinds: int = 0
+    masks: dict[int, int] = field(default_factory=dict)  # slots by the number of their group
+    kinds: int = 0  # how many kinds of task queues have this part
 
     def __post_init__(self) -> None:
         self.line.parts += 1
@@ -225,7 +222,7 @@ class Part:
         return self.line.buckets.get(family, family.empty)
 
     def charge(self, place: SetPlace) -> tuple[Charge, ...]:
-        """What each of its jobs takes there."""
+        """What each of its jobs takes at a place."""
         found = self.charges.get(place)
         if found is None:
             bucket = self.line.bucket(place.families[self.rule])
@@ -250,13 +247,13 @@ class Parts:
         return iter(self.by_needs.values())
 
     def add(self, part: Part) -> None:
-        """One with other needs than all."""
+        """Add a part, whose needs no other has."""
         self.by_needs[part.needs] = part
         for resource, amount in part.amounts:
             insort(self._by_amount.setdefault(resource, []), (amount, part), key=_amount)
 
     def drop(self, part: Part) -> None:
-        """No task queue is of this part any more."""
+        """Remove a part that has no task queue any more."""
         part.line.parts -= 1
         part.line.forget()
         del self.by_needs[part.needs]
@@ -264,7 +261,7 @@ class Parts:
             self._by_amount[resource].remove((amount, part))
 
     def between(self, resource: str, least: Number, most: Number) -> Iterator[Part]:
-        """Those that need more than `least` of a resource, and at most `most`."""
+        """The parts that need more than `least` of a resource, and at most `most`."""
         ordered = self._by_amount.get(resource)
         if ordered and ordered[0][0] <= most and ordered[-1][0] > least:
             first = bisect_right(ordered, least, key=_amount)
@@ -272,26 +269,23 @@ class Parts:
 
 
 class Split:
-    """How the rules of a set that concern a place divide the kinds: each has one rule at most, and so one part.
-
-    `of_kind`: the part of each, None if no rule of the set concerns it here. `rules`: all rules in use, by number.
-    """
+    """How the rules of a set that concern a place divide the kinds: each has one rule at most, and so one part."""
 
     __slots__ = ("bits", "of_kind", "parts", "places", "rules")
 
     def __init__(self, bits: int, kinds: Iterable[AlikeQueues], rules: Sequence[Rule]) -> None:
         self.bits = bits
-        self.rules = rules
+        self.rules = rules  # all rules in use, by number
         self.parts: dict[Line, Parts] = {}
         self.places: list[SetPlace] = []
-        self.of_kind: dict[AlikeQueues, Part | None] = {}
+        self.of_kind: dict[AlikeQueues, Part | None] = {}  # None: no rule of the set concerns the kind here
         for kind in kinds:
             part = self.part(kind)
             if part is not None:
                 add_bits(part.masks, kind.masks)
 
     def part(self, kind: AlikeQueues) -> Part | None:
-        """That of a kind; None if no rule of the set concerns it here."""
+        """The part of a kind; None if no rule of the set concerns it here."""
         try:
             return self.of_kind[kind]
         except KeyError:
@@ -299,7 +293,7 @@ class Split:
             return part
 
     def refusing(self, part: Part) -> Iterator[SetPlace]:
-        """The places where the next job of a part does not fit. Most have no bucket yet, and the same limits."""
+        """The places where the next job of a part does not fit. Most have no bucket yet, and equal limits."""
         buckets = part.line.buckets
         for family, bucket in buckets.items():
             if bucket.refuses(part.needs):
@@ -311,7 +305,7 @@ class Split:
                         yield from family.places.get(self, ())
 
     def forget(self, kind: AlikeQueues) -> None:
-        """The kind has no task queue any more."""
+        """Drop a kind that has no task queue any more."""
         part = self.of_kind.pop(kind, None)
         if part is not None:
             part.kinds -= 1
@@ -341,28 +335,26 @@ class Split:
 
 
 class SetPlace:
-    """A place as one set sees it. `shut`: the slots that may not be drawn, by the number of their group; `as_of`: the
-    `changes` of the limits at which this was changed last.
-    """
+    """A place as one set sees it."""
 
     __slots__ = ("as_of", "families", "shut", "split")
 
     def __init__(self, split: Split, families: dict[Rule, Family]) -> None:
         self.split = split
         self.families = families
-        self.shut: dict[int, int] = {}
-        self.as_of = 0
+        self.shut: dict[int, int] = {}  # the slots that may not be drawn, by the number of their group
+        self.as_of = 0  # the `changes` of the limits at the last change
         for parts in split.parts.values():
             for part in parts:
                 if part.bucket(families[part.rule]).refuses(part.needs):
                     self.close(part.masks, 0)
 
     def close(self, masks: GroupSlots, as_of: int) -> None:
-        """Slots of a part that does not fit any more."""
+        """Shut the slots of a part that does not fit any more."""
         self.as_of = as_of
         add_bits(self.shut, masks)
 
     def open(self, masks: GroupSlots, as_of: int) -> None:
-        """Slots of a part that fits again, or that are free."""
+        """Open slots of a part that fits again, or that are free."""
         self.as_of = as_of
         drop_bits(self.shut, masks)

@@ -1,7 +1,4 @@
-"""Who may run what: the criteria, each stated once.
-
-From what the key asks, what the resource offers, and the relation of the two come reasons for one pair, and tables.
-"""
+"""Who may run what: each criterion once, for reasons about one pair and for tables of many."""
 
 from __future__ import annotations
 
@@ -21,24 +18,21 @@ _SHOWN: Final = 5
 
 
 class Reason(NamedTuple):
-    """Why a task queue and a resource do not fit: the criterion, and a sentence for people with both values."""
+    """Why a task queue and a resource do not fit."""
 
     criterion: str
-    text: str
+    text: str  # a sentence for people with both values
 
     def __str__(self) -> str:
         return self.text
 
 
 class Relation(Struct, frozen=True, kw_only=True):
-    """A relation between what a key asks and what a resource offers; None on either side always holds.
-
-    `of_keys` makes a column whose members are keys, `of_requests` one whose members are resources.
-    """
+    """A relation between what a key asks and what a resource offers; None on either side always holds."""
 
     holds: Callable[[Any, Any], bool]
-    of_keys: Callable[[], MaskColumn]
-    of_requests: Callable[[], MaskColumn]
+    of_keys: Callable[[], MaskColumn]  # a column whose members are keys
+    of_requests: Callable[[], MaskColumn]  # a column whose members are resources
 
 
 def _overlap(wanted: Collection[str], offered: Values) -> bool:
@@ -70,9 +64,8 @@ AT_MOST: Final = Relation(holds=le, of_keys=AtMost, of_requests=AtLeast)
 
 
 class MatchCriterion(Struct, frozen=True, kw_only=True):
-    """One condition. Values are tuples (None: anything goes) or, for AT_MOST, integers of 0 or more.
-
-    A key whose list is empty mostly asks for nothing: None.
+    """One condition. Values are tuples (None: anything goes) or, for AT_MOST, integers of 0 or more. A key whose list is
+    empty mostly asks for nothing: None.
     """
 
     name: str
@@ -120,7 +113,7 @@ def _memory_text(key: TaskQueueKey, request: ResourceRequest) -> str:
 
 
 def _some(values: Sequence[str] | None) -> str:
-    """A list for people: the first few, and how many more."""
+    """The first few, and how many more."""
     if not values:
         return "nothing"
     more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""

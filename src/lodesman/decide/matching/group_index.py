@@ -31,41 +31,37 @@ _Arrival = tuple[int, tuple[tuple[int, Any], ...]]
 
 @dataclass(slots=True, eq=False)
 class OwnerLoad:
-    """What one owner has: jobs that wait, and task queues with such jobs."""
+    """What one owner has waiting."""
 
-    waiting: int = 0
-    queues: int = 0
+    waiting: int = 0  # jobs
+    queues: int = 0  # task queues with such jobs
 
 
 @dataclass(slots=True, eq=False)
 class Cap:
-    """Task queues that are open or not together: those of one submission with `AtMost`, as slots of their group. `full`: as
-    many of its jobs are taken as may be.
-    """
+    """Task queues of one submission with `AtMost`, which are open or not together."""
 
     group: GroupIndex
-    full: bool
-    mask: int = 0
+    full: bool  # as many of its jobs are taken as may be
+    mask: int = 0  # slots of the group
 
 
 @dataclass(slots=True, eq=False)
 class IndexedQueue:
-    """One task queue in the index. `limits` names the full limits that block it, as the `cap` does if there is one and it is
-    full; `load` is all that its owner has.
-    """
+    """One task queue in the index."""
 
     tq_id: int
     key: TaskQueueKey
     group: GroupIndex
     waiting: int
-    load: OwnerLoad
+    load: OwnerLoad  # all that its owner has
     slot: int = -1
-    limits: frozenset[str] = frozenset()
-    cap: Cap | None = None
+    limits: frozenset[str] = frozenset()  # the names of the full limits that block it
+    cap: Cap | None = None  # blocks it, too, while it is full
 
     @property
     def is_open(self) -> bool:
-        """A job waits, and nothing blocks it."""
+        """Whether a job waits and nothing blocks it."""
         return self.waiting > 0 and not self.limits and (self.cap is None or not self.cap.full)
 
 
@@ -82,7 +78,7 @@ class OwnerQueues:
         self.weighted: list[tuple[float, Cell]] = []
 
     def add(self, slot: int, weight: float) -> None:
-        """A task queue of this weight."""
+        """Add a task queue of this weight."""
         cell = self.by_weight.get(weight)
         if cell is None:
             cell = self.by_weight[weight] = Cell()
@@ -91,7 +87,7 @@ class OwnerQueues:
         self.everyone.add(slot)
 
     def remove(self, slot: int, weight: float) -> None:
-        """The inverse of `add`."""
+        """Undo `add`."""
         cell = self.by_weight[weight]
         cell.remove(slot)
         self.everyone.remove(slot)
@@ -101,13 +97,7 @@ class OwnerQueues:
 
 
 class GroupIndex:
-    """All task queues of a group of a VO.
-
-    `occupied` are the slots of task queues, `open` those that may be drawn: a job waits and no limit blocks (`limited`:
-    one does) and no full cap. `number` is its place in the lists of a view. `arrived` counts arrivals (`birth` makes it
-    different for each group), `recent` are the last ones: remembered masks catch up by them (not by departures: `open` has
-    no bit for a free slot). `owner_weights`: of owners that are not drawn like the others; empty: all are alike.
-    """
+    """All task queues of a group of a VO."""
 
     __slots__ = (
         "_numbers", "_sums", "_where", "alive", "arrived", "changes", "job_sharing", "limited", "name", "number", "occupied",
@@ -117,20 +107,20 @@ class GroupIndex:
     def __init__(self, vo: str, name: str, *, number: int, birth: int) -> None:
         self.vo = vo
         self.name = name
-        self.number = number
-        self.arrived = birth << 40
-        self.recent: list[_Arrival] = []
-        self.open = 0
+        self.number = number  # its place in the lists of a view
+        self.arrived = birth << 40  # counts arrivals; `birth` makes it different for each group
+        self.recent: list[_Arrival] = []  # the last arrivals, by which remembered masks catch up
+        self.open = 0  # may be drawn: a job waits, and no limit or full cap blocks; no bit for a free slot
         self.changes = 0  # of the open slots
-        self.alive = 0
-        self.limited = 0
+        self.alive = 0  # a job waits
+        self.limited = 0  # a limit blocks
         self.job_sharing = False
         self.slots = Slots[IndexedQueue]()
         self.owners: dict[str, OwnerQueues] = {}
         self.owners_drawn: list[OwnerQueues] = []
-        self.owner_weights: Mapping[str, float] = {}
+        self.owner_weights: Mapping[str, float] = {}  # of owners that are not drawn like the others
         self._sums: list[float] = []
-        self.occupied = 0
+        self.occupied = 0  # the slots of task queues
         self._where = Table(one.relation.of_keys() for one in WHERE)
         self._numbers = Table(one.relation.of_keys() for one in HOW_MUCH)
 
@@ -180,15 +170,14 @@ class GroupIndex:
             self.changes += 1
 
     def flip(self, cap: Cap) -> None:
-        """A cap is full now, or is so no more: all its task queues close or open, however many they are."""
+        """Close or open all task queues of a cap, however many they are."""
         cap.full = not cap.full
         self.open = self.open & ~cap.mask if cap.full else self.open | cap.mask & self.alive & ~self.limited
         self.changes += 1
 
     def catch_up(self, mask: int, missed: int, where: Sequence[Any]) -> int:
-        """The slots whose task queues a resource may serve, but for numbers, emptiness and limits.
-
-        `mask` is what this said `missed` arrivals ago; slots that were freed since may still be in it.
+        """The slots whose task queues a resource may serve, but for numbers, emptiness and limits. `mask` is what this
+        said `missed` arrivals ago; slots freed since may still be in it.
         """
         if missed > len(self.recent) or missed > _CATCH_UP + len(self.slots) // _WIDE:
             return self._where.narrow(self.occupied, where)
@@ -237,7 +226,7 @@ class GroupIndex:
         self._sums = []
 
     def owner_sums(self) -> list[float]:
-        """The running sums of the weights of `owners_drawn`, summed anew when an owner came or went."""
+        """The running sums of the weights of `owners_drawn`."""
         if not self._sums:
             weight = self.owner_weights.get
             self._sums = list(accumulate(weight(one.name, 1.0) for one in self.owners_drawn))
@@ -274,17 +263,15 @@ _Waiting = tuple[int, TaskQueueKey, int]  # a task queue, its key and its waitin
 
 @dataclass(slots=True, eq=False)
 class _Submission:
-    """`taken`: its jobs that are. `caps`: by the number that is allowed, which differs only where jobs were changed."""
-
-    taken: int
-    caps: dict[int, Cap]
+    taken: int  # its jobs that are
+    caps: dict[int, Cap]  # by the number allowed, which differs only where jobs were changed
 
 
 class Caps:
     """The submissions with `AtMost` that have task queues in the index or jobs that are taken. For the writer's thread.
 
-    Such a submission has task queues of its own, all of one group; none of them is drawn while as many of its jobs are
-    taken (ADR 0075).
+    Such a submission has task queues of its own, all of one group; none is drawn while as many jobs are taken (ADR
+    0075).
     """
 
     __slots__ = ("_eased", "_known")
@@ -294,7 +281,7 @@ class Caps:
         self._eased: dict[Cap, int] = {}
 
     def enter(self, queue: IndexedQueue) -> None:
-        """A task queue comes into its group, where it has no slot yet."""
+        """Give a task queue, which has no slot yet, the cap of its submission."""
         if queue.key.at_most:
             one = self._submission(queue.key.submission)
             most = queue.key.at_most
@@ -304,7 +291,7 @@ class Caps:
             queue.cap = cap
 
     def leave(self, queue: IndexedQueue) -> None:
-        """A task queue has left its group."""
+        """Forget the cap of a task queue that left its group, if it was the last."""
         if queue.cap is not None and not queue.cap.mask:
             number = queue.key.submission
             del self._known[number].caps[queue.key.at_most]
@@ -312,12 +299,12 @@ class Caps:
             self._forget(number)
 
     def taken(self, submission: int) -> int:
-        """How many of its jobs are taken."""
+        """How many jobs of a submission are taken."""
         one = self._known.get(submission)
         return 0 if one is None else one.taken
 
     def count(self, submission: int, by: int) -> bool:
-        """A job of a submission is taken (1), or is so no more (-1). Returns whether task queues opened or closed."""
+        """Count a job that is taken (1), or no more (-1). Returns whether task queues opened or closed."""
         one, flipped = self._submission(submission), False
         one.taken += by
         for most, cap in one.caps.items():
@@ -330,7 +317,7 @@ class Caps:
         return flipped
 
     def recount(self, taken: Iterable[int]) -> int:
-        """These are the submissions of all jobs that are taken, one for each. Returns how many had another number."""
+        """Correct the counts; `taken` has the submission of each job that is. Returns how many were wrong."""
         found = Counter(taken)
         wrong = [number for number in {*self._known, *found} if self.taken(number) != found[number]]
         for number in wrong:
@@ -338,7 +325,7 @@ class Caps:
         return len(wrong)
 
     def take_eased(self) -> Iterator[tuple[IndexedQueue, int]]:
-        """The open task queues of which a job ended since this was asked last, and how many of their jobs may start."""
+        """The open task queues of which a job ended since the last call, and how many of their jobs may start."""
         eased, self._eased = self._eased, {}
         for cap, room in eased.items():
             for queue in cap.group.queues(cap.mask & cap.group.open):
@@ -354,8 +341,8 @@ class Caps:
 
 
 def startable(waiting: Iterable[_Waiting], taken: Mapping[int, int]) -> list[_Waiting]:
-    """The task queues with jobs that may start by `AtMost`, and how many of them. `taken`: how many of each submission are.
-    What task queues of one submission have together is given to the first of them.
+    """The task queues with jobs that may start by `AtMost`, and how many. `taken`: by submission. The first task queues
+    of a submission get what it has left.
     """
     found, given = list[_Waiting](), Counter[int]()
     for tq_id, key, jobs in waiting:

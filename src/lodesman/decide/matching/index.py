@@ -1,6 +1,5 @@
-"""The index: all task queues that may have waiting jobs, by VO and group.
-
-An emptied task queue keeps its slot for a while, so that one that fills again changes one bit. For the writer's thread only.
+"""The index: all task queues that may have waiting jobs, by VO and group. An emptied one keeps its slot for a while, so
+that one that fills again changes one bit. For the writer's thread only.
 """
 
 from __future__ import annotations
@@ -23,13 +22,7 @@ _IDLE_PART: Final = 4
 
 
 class Index:
-    """Task queues by id and by key, and as bits in their group.
-
-    `version` changes when a group appears or vanishes (and when shares change): views are then made anew.
-    `changes` changes whenever a task queue opens, closes, comes or goes. `limits`: what shuts them at some places;
-    `next_limits`: others that are prepared, and will be used when they are complete. `delays`: which of the limits in time
-    are shut. `caps`: what submissions with `AtMost` have running.
-    """
+    """Task queues by id and by key, and as bits in their group."""
 
     __slots__ = (
         "_births",
@@ -48,8 +41,8 @@ class Index:
     )
 
     def __init__(self) -> None:
-        self.version = 0
-        self.changes = 0
+        self.version = 0  # changes with groups and shares: views are then made anew
+        self.changes = 0  # changes when a task queue opens, closes, comes or goes
         self._queues: dict[int, IndexedQueue] = {}
         self._by_key: dict[TaskQueueKey, int] = {}
         self._groups: dict[tuple[str, str], GroupIndex] = {}
@@ -57,8 +50,8 @@ class Index:
         self._births = count(1)
         self._loads: dict[str, OwnerLoad] = {}
         self._free_numbers: list[int] = []
-        self.limits = RunLimits()
-        self.next_limits: RunLimits | None = None
+        self.limits = RunLimits()  # shut task queues at some places
+        self.next_limits: RunLimits | None = None  # prepared, to be used when complete
         self.caps = Caps()
         self.delays = Delays(lambda: 0.0, self._review)
 
@@ -149,7 +142,7 @@ class Index:
             yield queue.tq_id, queue.key, queue.waiting
 
     def add_waiting(self, tq_id: int, n: int, *, now: float) -> None:
-        """`n` jobs joined; the inverse of `take`. KeyError if the task queue is not known."""
+        """Add `n` jobs; the inverse of `take`. KeyError if the task queue is not known."""
         if n < 0:
             raise ValueError(f"cannot add {n} jobs")
         if not n:
@@ -163,7 +156,7 @@ class Index:
             self._refresh(queue)
 
     def take(self, tq_id: int, n: int = 1, *, now: float) -> None:
-        """`n` jobs left; the inverse of `add_waiting`. ValueError if fewer wait."""
+        """Take `n` jobs; the inverse of `add_waiting`. ValueError if fewer wait."""
         queue = self._queues[tq_id]
         if not 0 <= n <= queue.waiting:
             raise ValueError(f"cannot take {n} of the {queue.waiting} jobs of task queue {tq_id}")
@@ -178,7 +171,7 @@ class Index:
     def forget_idle(self, now: float) -> list[int]:
         """Remove task queues that have been empty for more than 300 s; returns their ids.
 
-        If over 1,024 and a quarter of the index are empty, the ones empty longest go after 1 s. Not to be called within a
+        If over 1,024 and a quarter of the index are empty, those empty longest go after 1 s. Not to be called within a
         transaction: an undo must find its task queues.
         """
         surplus = len(self._idle) - max(_IDLE_AT_LEAST, (len(self._queues) - len(self._idle)) // _IDLE_PART)
@@ -192,7 +185,7 @@ class Index:
         return gone
 
     def block(self, tq_id: int, limit: str = "") -> None:
-        """A limit is full for the task queue: it is not drawn until the limit frees it."""
+        """Let a full limit keep the task queue from being drawn."""
         queue = self._queues[tq_id]
         queue.limits |= {limit}
         queue.group.limited |= 1 << queue.slot
@@ -207,35 +200,35 @@ class Index:
         self._refresh(queue)
 
     def starts(self, key: TaskQueueKey, place: RunPlace) -> None:
-        """A job of a task queue starts there: limits count it, and delays run."""
+        """Count a job that starts at a place by limits, and begin delays."""
         self.lives(key, place)
         self.delays.started(key, place)
 
     def starts_not(self, key: TaskQueueKey, place: RunPlace) -> None:
-        """The inverse of `starts`."""
+        """Undo `starts`."""
         self.ends(key, place)
         self.delays.not_started(key, place)
 
     def lives(self, key: TaskQueueKey, place: RunPlace) -> None:
-        """An attempt is counted there."""
+        """Count an attempt at a place."""
         self.limits.take(key, place)
         if key.at_most:
             self.changes += self.caps.count(key.submission, 1)
 
     def ends(self, key: TaskQueueKey, place: RunPlace) -> None:
-        """The inverse of `lives`."""
+        """Undo `lives`."""
         self.limits.give(key, place)
         if key.at_most:
             self.changes += self.caps.count(key.submission, -1)
 
     def recount(self, live: Iterable[TaskQueueKey]) -> int:
-        """Count the attempts of submissions with `AtMost` anew: these live. Returns how many submissions were wrong."""
+        """Count the live attempts of submissions with `AtMost` anew. Returns how many submissions were wrong."""
         wrong = self.caps.recount(key.submission for key in live if key.at_most)
         self.changes += wrong
         return wrong
 
     def look_anew(self, host: str) -> None:
-        """More is known of a host, by which limits there may be others."""
+        """Read the limits on a host again: more is known of it."""
         self.limits.look_anew(host)
         if self.next_limits is not None:
             self.next_limits.look_anew(host)

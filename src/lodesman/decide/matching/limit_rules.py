@@ -13,8 +13,7 @@ from lodesman.decide.matching.task_queue import TaskQueueKey
 from lodesman.languages.gridengine.values import Number, Value
 
 Values = tuple[str, ...]
-GroupSlots = Mapping[int, int]
-"""Slots of task queues, by the number of their group."""
+GroupSlots = Mapping[int, int]  # slots of task queues, by the number of their group
 
 
 class RunPlace(NamedTuple):
@@ -27,13 +26,12 @@ class RunPlace(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What a job needs of a resource, and what it takes of it while it runs. `fits`: of one that jobs do not use up, whether
-    this is within a limit, whatever others use.
-    """
+    """What a job needs of a resource."""
 
     resource: str
     amount: Value
-    charge: Number
+    charge: Number  # what it takes while it runs
+    # of a resource that is not used up: whether this amount is within a limit
     fits: Callable[[Value, Value], bool] | None = None
 
 
@@ -45,10 +43,10 @@ class KeySide(Protocol):
         """The rules that may concern it."""
 
     def values(self, rule: int) -> Values:
-        """Of the bucket."""
+        """The values of its bucket."""
 
     def needs(self, rule: int) -> tuple[Need, ...]:
-        """Of each resource that the rule limits and that the job needs."""
+        """What a job needs of each resource that the rule limits."""
 
 
 class PlaceSide(Protocol):
@@ -59,10 +57,10 @@ class PlaceSide(Protocol):
         """The rules that may concern it."""
 
     def values(self, rule: int) -> Values:
-        """Of the bucket."""
+        """The values of its bucket."""
 
     def limits(self, rule: int) -> Mapping[str, Value]:
-        """By resource."""
+        """The limits by resource."""
 
 
 class RuleBook(Protocol):
@@ -74,11 +72,11 @@ class RuleBook(Protocol):
 
     @property
     def by_place(self) -> int:
-        """The rules that count places apart: of all others, places have the same values."""
+        """The rules that count places apart; of all others, places have equal values."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Of each rule."""
+        """The names of the rules."""
 
     def kind_of(self, key: TaskQueueKey) -> Hashable:
         """All that rules see of a task queue."""
@@ -91,10 +89,7 @@ class RuleBook(Protocol):
 
 
 class BucketUse(Struct, frozen=True):
-    """A bucket as it is now: what is used and allowed of one resource. `least`: the smallest amount that jobs need for which
-    there is no room, None if there are no such jobs or it was not asked. `never`: of a job that was asked about, whether it
-    would not fit if nothing were used.
-    """
+    """What is used and allowed of one resource of a bucket."""
 
     rule: str
     of_key: Values
@@ -102,29 +97,27 @@ class BucketUse(Struct, frozen=True):
     resource: str
     used: Number
     limit: Value
+    # the smallest amount for which there is no room; None: all fit, or it was not asked
     least: Value | None = None
-    never: bool = False
+    never: bool = False  # a job that was asked about would not fit if nothing were used
 
 
 _Side = TypeVar("_Side", KeySide, PlaceSide)
 
 
 def joined(books: Sequence[RuleBook]) -> RuleBook:
-    """A book with the sets of all these, one after the other; at least one. Books without rules cost nothing."""
+    """One book with the sets of all these (at least one); books without rules cost nothing."""
     having = [book for book in books if book.names] or [books[0]]
     return having[0] if len(having) == 1 else _JoinedBook(having)
 
 
 class _Joined(Generic[_Side]):
-    """What the rules of all books see of a task queue, or of a place."""
-
     def __init__(self, starts: Sequence[int], sides: Sequence[_Side]) -> None:
         self._starts = starts
         self._sides: Sequence[_Side] = sides
         self.bits = sum(side.bits << start for start, side in zip(starts, sides, strict=True))
 
     def values(self, rule: int) -> Values:
-        """Of the bucket."""
         side, own = self._of(rule)
         return side.values(own)
 
@@ -135,14 +128,12 @@ class _Joined(Generic[_Side]):
 
 class _JoinedKey(_Joined[KeySide]):
     def needs(self, rule: int) -> tuple[Need, ...]:
-        """Of each resource."""
         side, own = self._of(rule)
         return side.needs(own)
 
 
 class _JoinedPlace(_Joined[PlaceSide]):
     def limits(self, rule: int) -> Mapping[str, Value]:
-        """By resource."""
         side, own = self._of(rule)
         return side.limits(own)
 
@@ -158,27 +149,21 @@ class _JoinedBook:
 
     @property
     def sets(self) -> Sequence[tuple[int, int]]:
-        """The first rule of each set, and the one after its last."""
         return self._sets
 
     @property
     def by_place(self) -> int:
-        """The rules that count places apart."""
         return self._by_place
 
     @property
     def names(self) -> Sequence[str]:
-        """Of each rule."""
         return self._names
 
     def kind_of(self, key: TaskQueueKey) -> Hashable:
-        """All that rules see of a task queue."""
         return tuple([book.kind_of(key) for book in self._books])
 
     def of_key(self, key: TaskQueueKey) -> KeySide:
-        """The side of a task queue."""
         return _JoinedKey(self._starts, [book.of_key(key) for book in self._books])
 
     def of_place(self, place: RunPlace) -> PlaceSide:
-        """The side of a place."""
         return _JoinedPlace(self._starts, [book.of_place(place) for book in self._books])

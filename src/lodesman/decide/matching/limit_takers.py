@@ -1,4 +1,4 @@
-"""Who uses what of limits, and since when: worked out of the live attempts, apart from the engine that limits."""
+"""Who uses what of limits, and since when: worked out of the live attempts, apart from the engine."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from lodesman.decide.matching.limit_rules import RuleBook, RunPlace, Values
 from lodesman.decide.matching.task_queue import TaskQueueKey
 from lodesman.languages.gridengine.values import Number
 
-BucketName = tuple[str, Values, str]
-"""Rule, values, resource; values as `values_shown` gives them."""
+BucketName = tuple[str, Values, str]  # rule, values (as `values_shown`), resource
 
 
 class RunningJob(NamedTuple):
-    """A live attempt: a job of this task queue, there, since it was claimed (UNIX seconds)."""
+    """A live attempt."""
 
     key: TaskQueueKey
     place: RunPlace
-    claimed_at: float
+    claimed_at: float  # UNIX seconds
 
 
 class Share(NamedTuple):
-    """What one owner's jobs take, those of one project."""
+    """What the jobs of one owner and project take."""
 
     vo: str
     owner: str
@@ -35,12 +34,13 @@ class Share(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Taken:
-    """What live attempts take of one resource in one bucket, in the order of their claims."""
+    """What live attempts take of one resource in one bucket."""
 
+    # claimed at, amount, key; in the order of the claims
     attempts: list[tuple[float, Number, TaskQueueKey]] = field(default_factory=list)
 
     def holders(self) -> list[Share]:
-        """Who takes it, the largest amount first."""
+        """The shares, the largest amount first."""
         found: dict[tuple[str, str, str], list[Number]] = {}
         for _, amount, key in self.attempts:
             found.setdefault((key.vo, key.owner, key.project), []).append(amount)
@@ -48,8 +48,8 @@ class Taken:
         return sorted(shares, key=lambda one: (-one.amount, one.owner, one.project, one.vo))
 
     def full_since(self, limit: Number, need: Number) -> float | None:
-        """Since when these attempts alone leave less than `need`; it may be longer, by others that have ended. None: they
-        leave that much.
+        """Since when these attempts alone leave less than `need`; None: they leave that much. It may be longer, by
+        attempts that have ended.
         """
         used: Number = 0
         for at, amount, _ in self.attempts:
@@ -59,7 +59,7 @@ class Taken:
         return None
 
     def ends_needed(self, missing: Number) -> int | None:
-        """How few of the attempts have to end to free that much; None if all of them are not enough."""
+        """How few attempts have to end to free that much; None if all are not enough."""
         for count, amount in enumerate(sorted((amount for _, amount, _ in self.attempts), reverse=True), 1):
             missing -= amount
             if missing <= 0:
@@ -68,7 +68,7 @@ class Taken:
 
 
 def values_shown(of_key: Values, of_place: Values) -> Values:
-    """The values of a bucket without those that are empty."""
+    """The values of a bucket that are not empty."""
     return tuple(value for value in (*of_key, *of_place) if value)
 
 

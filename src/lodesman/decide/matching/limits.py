@@ -1,12 +1,12 @@
 """Limits on what runs at once: one engine for quota sets, running limits and caps of sites.
 
 A limit belongs to a *rule*. Rules stand in *sets*; in each set the first rule that concerns both the task queue and the
-place counts, and none after it. What a rule limits is counted in *buckets*: one for each (rule, values of the task queue,
-values of the place). Task queues that rules see alike are one *kind*. A kind whose next job would not fit into one of its
-buckets at a place is shut there, and open again when an attempt ends: both follow from `take` and `give` alone.
+place counts. What a rule limits is counted in *buckets*, one for each (rule, values of the task queue, values of the
+place). Task queues that rules see alike are one *kind*. A kind whose next job would not fit into one of its buckets at
+a place is shut there, until an attempt ends.
 
-The masks are kept by what a place is for one set (`SetPlace`), which thousands of hosts share if no rule names them.
-Within a set, each kind has one bucket, so a bucket that fills or frees adds or takes away its slots, whatever others do.
+Masks are kept by what a place is for one set (`SetPlace`), which thousands of hosts share if no rule names them. Within
+a set each kind has one bucket, so a bucket that fills or frees moves its own slots alone.
 """
 
 from __future__ import annotations
@@ -49,15 +49,11 @@ _SHUT_KEPT: Final = 1_000
 
 
 class RunLimits:
-    """The rules, what they leave, and which slots are shut where. Used from one thread only.
-
-    Other rules are another object. `changes` changes whenever a slot is shut or opened anywhere. `are_new`: whatever waits
-    may start by these rules, until `take_freed` is asked.
-    """
+    """The rules, what they leave, and which slots are shut where. Used from one thread; other rules are another object."""
 
     def __init__(self, book: RuleBook | None = None) -> None:
-        self.changes = 0
-        self.are_new = True
+        self.changes = 0  # another number whenever a slot is shut or opened anywhere
+        self.are_new = True  # until `take_freed` is asked: whatever waits may start by these rules
         self._freed: set[SetPlace] = set()
         self._book = book if book is not None and book.names else None
         self._rules: list[Rule] = []
@@ -79,7 +75,7 @@ class RunLimits:
     # --- task queues -----------------------------------------------------------------------------------------
 
     def add(self, group: int, slot: int, key: TaskQueueKey) -> None:
-        """A task queue has a slot from now on."""
+        """Note the slot of a new task queue."""
         if self._book is None:
             return
         alike, masks = self._book.kind_of(key), {group: 1 << slot}
@@ -94,7 +90,7 @@ class RunLimits:
                 self._close(split.refusing(part), masks)
 
     def remove(self, group: int, slot: int, key: TaskQueueKey) -> None:
-        """The slot is free; nothing changes if it was not known."""
+        """Free the slot of a task queue, if it is noted."""
         if self._book is None:
             return
         alike, masks = self._book.kind_of(key), {group: 1 << slot}
@@ -117,7 +113,7 @@ class RunLimits:
     # --- places ----------------------------------------------------------------------------------------------
 
     def shut(self, place: RunPlace) -> Shut:
-        """The slots that may not be drawn there now."""
+        """The slots that may not be drawn at a place now."""
         if self._book is None:
             return NONE_SHUT
         spot = self.spot(place)
@@ -126,7 +122,7 @@ class RunLimits:
         return spot.shut
 
     def _shut_by(self, spot: Spot) -> Shut:
-        """Over all sets: the same for all places where the same sets shut something, while these do not change."""
+        """One object for all places where the same sets shut something, while these do not change."""
         sets = tuple([one for one in spot.sets if one.shut])
         if not sets:
             return NONE_SHUT
@@ -148,7 +144,7 @@ class RunLimits:
             place.open(masks, self.changes)
 
     def spot(self, place: RunPlace) -> Spot:
-        """What a place is for all rules; the same one for places that they see alike."""
+        """What a place is for all rules; the same object for places that they see alike."""
         if self._book is None:
             return _NO_RULES
         spot = self._by_place.get(place)
@@ -194,12 +190,12 @@ class RunLimits:
     # --- what runs -------------------------------------------------------------------------------------------
 
     def take(self, key: TaskQueueKey, place: RunPlace) -> None:
-        """A job of a task queue starts there: what it takes is used, even if that is more than there is."""
+        """Charge a job that starts, even if it takes more than is left."""
         if self._book is not None:
             self._book_job(key, self.spot(place), self._add)
 
     def give(self, key: TaskQueueKey, place: RunPlace) -> None:
-        """The inverse of `take`: the attempt has ended, or is undone."""
+        """Undo `take`: the attempt has ended, or is undone."""
         if self._book is not None:
             self._book_job(key, self.spot(place), self._subtract)
 
@@ -235,7 +231,7 @@ class RunLimits:
                 counter.bucket.has_less()
 
     def _change(self, counter: Counter, less: Number, more: Number) -> None:
-        """Jobs that fit with `less` used and not with `more` begin to fit, or cease to."""
+        """Flip the jobs that fit with `less` used and not with `more`."""
         bucket, least, most = counter.bucket, counter.limit - more, counter.limit - less
         for split, places in bucket.family.places.items():
             parts = split.parts.get(bucket.line)
@@ -244,7 +240,6 @@ class RunLimits:
                     self._flip(bucket, part, places)
 
     def _flip(self, bucket: Booked, part: Part, places: Iterable[SetPlace]) -> None:
-        """A part of a bucket may fit now or not, other than before."""
         if bucket.refuses(part.needs):
             self._close(places, part.masks)
         else:
@@ -252,14 +247,14 @@ class RunLimits:
             self._freed.update(places)
 
     def review(self, rule: str, of_place: Values) -> None:
-        """What a rule lets start at places with these values has changed, though nothing else is used."""
+        """Judge a rule anew at places with these values, though nothing else is used: a delay shut or opened."""
         if self._book is not None and rule in self._book.names:
             family = self._rules[self._book.names.index(rule)].families.get(of_place)
             if family is not None:
                 self._review(family)
 
     def look_anew(self, host: str) -> None:
-        """The limits on a host are others now: more is known of it."""
+        """Read the limits on a host again: more is known of it."""
         for place, spot in self._by_place.items():
             if self._book is not None and place.host == host:
                 side = self._book.of_place(place)
@@ -278,7 +273,7 @@ class RunLimits:
 
     @contextmanager
     def _some_kind(self, key: TaskQueueKey) -> Iterator[AlikeQueues]:
-        """That of a task queue, for a moment if there is none."""
+        """The kind of a task queue, for a moment if there is none."""
         assert self._book is not None  # noqa: S101
         kind = self._kinds.get(self._book.kind_of(key))
         if kind is not None:
@@ -290,7 +285,7 @@ class RunLimits:
             split.forget(kind)
 
     def take_freed(self) -> Callable[[Spot], bool] | None:
-        """Where something opened since this was asked last, None if nowhere."""
+        """Where something opened since the last call; None: nowhere."""
         freed, self._freed = self._freed, set()
         if self.are_new:
             self.are_new = False
@@ -323,7 +318,7 @@ class RunLimits:
         return found
 
     def closed_by(self, place: RunPlace) -> Iterator[tuple[str, GroupSlots]]:
-        """Each rule that keeps task queues from being drawn there, once for each of its buckets that do, and which."""
+        """(rule, slots) of each bucket that keeps task queues from being drawn there."""
         if self._book is None:
             return
         for one in self.spot(place).sets:
@@ -333,7 +328,7 @@ class RunLimits:
                         yield self._book.names[part.rule.number], part.masks
 
     def uses(self) -> Iterator[tuple[BucketUse, GroupSlots]]:
-        """What is used of all buckets, and the slots that each shuts at some place."""
+        """The buckets of which something is used, and the slots that each shuts at some place."""
         return ((use, shut) for use, shut in self.buckets() if use.used)
 
     @property
@@ -342,9 +337,9 @@ class RunLimits:
         return len(self._rules)
 
     def buckets(self, first: int = 0, most: int | None = None) -> Iterator[tuple[BucketUse, GroupSlots]]:
-        """All buckets of which something is used, by resource, and the slots that each shuts at some place; also those that
-        are empty and refuse a job, of rules that do not count places apart. `first`, `most`: a part of the rules, since all
-        of them may take long.
+        """The buckets of which something is used, by resource, and the slots that each shuts at some place; also empty
+        ones that refuse a job, of rules that do not count places apart. `first`, `most`: a part of the rules, since all
+        may take long.
         """
         for rule in self._rules[first : None if most is None else first + most]:
             everywhere = [family for family in rule.families.values() if not any(family.values)]
@@ -388,7 +383,7 @@ class RunLimits:
 
 
 def _never(bucket: Booked, need: Need) -> bool:
-    """Whether it is refused whatever ends; a delay opens by itself."""
+    """Whether the need is refused whatever ends; a delay opens by itself."""
     return need.resource != NEXT_START and bucket.family.empty.refuses((need,))
 
 

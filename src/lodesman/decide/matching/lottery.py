@@ -5,8 +5,8 @@
 3. A task queue of the owner, by UserPriority weight; of those with one weight the one that packs best, if the pilot says
    what it runs (ADR 0064).
 
-Levels 1 and 2 draw among all, test, and draw again; after 8 failures they list those that pass. A draw that is repeated
-until it passes is distributed as one among those that pass, so both ways are exact.
+Levels 1 and 2 draw among all, test, and draw again; after 8 failures they list those that pass. Both ways are exact: a
+draw repeated until it passes is distributed as one among those that pass.
 """
 
 from __future__ import annotations
@@ -35,16 +35,12 @@ _AT_RANDOM: Final = 0.125
 
 
 class SharedSlot(NamedTuple):
-    """What a pilot that runs several payloads has.
-
-    `free`: cores of its `cores` that hold nothing. `busy_s`: seconds until the last of its payloads is expected to end, 0 if
-    none runs. `scaling`: norm_cpu_seconds for each second of a core.
-    """
+    """A pilot that runs several payloads."""
 
     cores: int
-    free: int
-    busy_s: float
-    scaling: float = 1.0
+    free: int  # cores that hold nothing
+    busy_s: float  # seconds until its last payload is expected to end, 0 if none runs
+    scaling: float = 1.0  # norm_cpu_seconds for each second of a core
 
     def with_job(self, key: TaskQueueKey) -> SharedSlot:
         """The same with a job of a task queue."""
@@ -53,7 +49,7 @@ class SharedSlot(NamedTuple):
 
 
 def expected_seconds(key: TaskQueueKey, scaling: float) -> float:
-    """How long a job of a task queue is expected to run: what its user says, else its CPU time by its cores."""
+    """How long a job is expected to run: what its user says, else its CPU time by its cores."""
     return key.expected_seconds or key.norm_cpu_seconds / (key.cores * scaling)
 
 
@@ -95,9 +91,7 @@ class Lottery:
         shut: Shut = NONE_SHUT,
         shared: SharedSlot | None = None,
     ) -> IndexedQueue | None:
-        """One eligible task queue; None only if there is none. `shut`: what limits keep from being drawn now. `shared`: what
-        the pilot has, if jobs are packed.
-        """
+        """One eligible task queue; None only if there is none. `shared`: what the pilot has, if jobs are packed."""
         ballot = self.look(view)
         draw = rng.random
         known = view.shortlist
@@ -150,7 +144,7 @@ class Lottery:
 
 
 def _eligible(view: View, numbers: Sequence[int], shut: Shut) -> list[GroupIndex]:
-    """The groups that pass: those with a share, and the others only if none of those is eligible."""
+    """The groups that pass; those without a share only if none with one does."""
     ballot = view.ballot
     return [group for group in ballot.groups if view.mask(group, numbers, shut)] or [
         group for group in ballot.without_share if view.mask(group, numbers, shut)
@@ -193,9 +187,8 @@ def _draw_in(
 
 
 def _pack(group: GroupIndex, mask: int, draw: Callable[[], float], shared: SharedSlot) -> IndexedQueue | None:
-    """Of the slots of `mask`, alike by owner and priority, the one that leaves the least draining waste.
-
-    Of many, some are drawn and compared. If the group shares jobs, the owner is that of one that is drawn.
+    """Of the slots of `mask`, alike by owner and priority, the one that leaves the least draining waste. Of many, some
+    are drawn and compared. If the group shares jobs, the owner is that of one that is drawn.
     """
     count = mask.bit_count()
     if count <= _COMPARED:
@@ -231,7 +224,7 @@ def _draw_owner(
 
 
 def _by_sums(sums: Sequence[float], draw: Callable[[], float]) -> int:
-    """The place of one, drawn by the running sums of the weights."""
+    """An index, drawn by the running sums of the weights."""
     return bisect(sums, draw() * sums[-1], 0, len(sums) - 1)
 
 
@@ -254,9 +247,9 @@ def _draw_weight(owner: OwnerQueues, mask: int, draw: Callable[[], float]) -> in
 def least_waste(shared: SharedSlot, queues: Iterable[IndexedQueue]) -> list[IndexedQueue]:
     """The task queues whose job fits into what is free and leaves the least draining waste; all that are alike.
 
-    Formula 10 of $JOBSTATUS, with its rest written out (ADR 0064): a pilot of A cores whose payloads hold c cores each and
-    end at e idles A x last - sum(c x e) core-seconds until the last end, if it is drained now. One more job of c cores and
-    s seconds makes that A x max(last, s) - c x s, and the sum over what runs, which is the same for all jobs.
+    Formula 10 of $JOBSTATUS (ADR 0064): a pilot of A cores whose payloads hold c cores each and end at e idles A x last
+    - sum(c x e) core-seconds until the last end. One more job of c cores and s seconds makes that A x max(last, s) - c
+    x s, and the sum over what runs, which is the same for all jobs.
     """
     cores, free, busy_s, scaling = shared
     least, found = inf, list[IndexedQueue]()

@@ -1,4 +1,4 @@
-"""The matcher: chooses for a resource, job by job, and counts what it may draw from."""
+"""The matcher chooses for a resource, job by job, and counts what it may draw from."""
 
 from __future__ import annotations
 
@@ -21,31 +21,25 @@ from lodesman.wire.vocabulary import MainReason
 
 
 class Chances(Struct, frozen=True, kw_only=True):
-    """What a request may draw from now, counted: about as much work as a claim that finds nothing.
+    """What a request may draw from now, counted: about as much work as a claim that finds nothing."""
 
-    `of_vo`: open task queues of its VO, `elsewhere`: those of other VOs. `groups`: (group, eligible task queues) with a
-    share; `without_share` is served only when none of these is eligible. `blocked`: by full limit, how many it blocks.
-    """
-
-    of_vo: int
-    elsewhere: int
-    groups: tuple[tuple[str, int], ...]
-    without_share: tuple[tuple[str, int], ...]
-    blocked: Mapping[str, int]
+    of_vo: int  # open task queues of its VO
+    elsewhere: int  # open task queues of other VOs
+    groups: tuple[tuple[str, int], ...]  # (group, eligible task queues) with a share
+    without_share: tuple[tuple[str, int], ...]  # served only when no group with a share is eligible
+    blocked: Mapping[str, int]  # by full limit, how many task queues it blocks
 
     @property
     def eligible(self) -> int:
-        """The task queues that it may draw from."""
+        """The number of task queues that it may draw from."""
         return sum(n for _, n in (*self.groups, *self.without_share))
 
 
 class Left(NamedTuple):
-    """What a resource has left: the `numbers` (`numbers_of`), () if these are what it presents; and its slot, if several
-    payloads share it and jobs are packed.
-    """
+    """What a resource has left."""
 
-    numbers: Sequence[int] = ()
-    shared: SharedSlot | None = None
+    numbers: Sequence[int] = ()  # as `numbers_of`; (): what the resource presents
+    shared: SharedSlot | None = None  # its slot, if several payloads share it and jobs are packed
 
 
 _ALL_LEFT = Left()
@@ -73,11 +67,11 @@ class Matcher:
         left: Left | None = None,
         place: RunPlace | None = None,
     ) -> list[int]:
-        """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order. `left` is
-        what it has left, if that is less than it presents; `place` is where it is, if its host is known.
+        """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order.
 
-        Fewer come back only if nothing more is eligible. The inverse operation is on `undo`, to be called last first.
-        `competed` gets for each job the groups among which one was drawn, with their shares, as JSON.
+        Fewer come back only if nothing more is eligible. The inverse goes on `undo`, to be called last first.
+        `competed` gets for each job the groups that competed, with their shares, as JSON. `left`: what the resource has
+        left, if less than it presents; `place`: where it is, if its host is known.
         """
         view = self._views.of(request)
         numbers, shared = left or _ALL_LEFT

@@ -1,10 +1,10 @@
-"""What a pilot in a configured queue would ask with: the same predicate, before any pilot exists.
+"""What a pilot in a configured queue would ask with: the matcher's predicate, before any pilot exists.
 
 Submission, director and `why` hold task-queue keys against these offers. A pilot presents no more than the offer of its
-queue, whatever its node reports, so what is called never here is given to none (ADR 0023):
+queue, whatever its node reports (ADR 0023):
 
-* Platform, Tag and Memory say what the nodes have. A queue that does not declare one offers none of it: it takes the
-  jobs that do not ask. ANY is a wildcard; the Memory of the single node then counts at the claim.
+* Platform, Tag and Memory say what the nodes have. A queue that does not declare one offers none of it. ANY is a
+  wildcard; the Memory of the single node then counts at the claim.
 * CPUTime is a limit. Where none is declared there is none but the life of the pilots, if that is limited.
 * NumberOfProcessors is what is asked of the batch system: one core where nothing is declared.
 """
@@ -38,27 +38,21 @@ from lodesman.languages.gridengine.vocabulary import Vocabulary
 UNLIMITED = 10**9
 MEMORY = (fold("MaxRAM"), fold("Memory"))
 
-BACKENDS: Final = frozenset({LOCAL})
-"""The batch systems that there always are."""
-SUBMISSION_POOLS: Final = "SubmitPools"
-"""The option of the director that names the submission pools."""
+BACKENDS: Final = frozenset({LOCAL})  # the batch systems that there always are
+SUBMISSION_POOLS: Final = "SubmitPools"  # the option of the director that names the submission pools
+# what can keep all pilots away
 CAUSES: Final = ("Backend", SUBMISSION_POOLS, "MaxTotalJobs", "MaxWaitingJobs", "Slots")
-"""The parameters that can keep all pilots away, and the option."""
 
-CPU_STEP = 60
-"""What is left of a life is presented in whole minutes: requests that are alike wait together."""
-JOIN_SECONDS = 10
-"""Of its life, what a pilot may need until it asks for its first job."""
+CPU_STEP = 60  # what is left of a life is presented in whole minutes: requests that are alike wait together
+JOIN_SECONDS = 10  # of its life, what a pilot may need until it asks for its first job
 
 
 class PoolScope(NamedTuple):
-    """What a submission pool serves: the queues of these backends and of these sites, and these `queues` (SITE/CE or
-    SITE/CE/QUEUE). Without any name it serves all.
-    """
+    """What a submission pool serves; without any name all queues."""
 
     backends: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
-    queues: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()  # SITE/CE or SITE/CE/QUEUE
 
     def serves(self, queue: QueueId, backend: str) -> bool:
         """Whether it serves a queue of that backend."""
@@ -71,21 +65,18 @@ class PoolScope(NamedTuple):
         return "/".join(queue) in self.queues or "/".join(queue[:2]) in self.queues
 
 
-Pools = Mapping[str, PoolScope]
-"""The submission pools, by name."""
+Pools = Mapping[str, PoolScope]  # the submission pools by name
 
 
 class PilotShape(Struct, frozen=True, kw_only=True):
-    """What the pilots of a CE queue ask of its batch system; 0 MB and 0 s ask for nothing. `options`: words for the submit
-    command, of the queue alone.
-    """
+    """What the pilots of a CE queue ask of its batch system; 0 MB and 0 s ask for nothing."""
 
     backend: str
     queue: QueueId
     cores: int
     memory_mb: int
     wall_seconds: int
-    options: tuple[str, ...]
+    options: tuple[str, ...]  # words for the submit command
 
     def __str__(self) -> str:
         sizes = (
@@ -98,16 +89,14 @@ class PilotShape(Struct, frozen=True, kw_only=True):
 
 
 class QueueOffer(Struct, frozen=True, kw_only=True):
-    """A CE queue as a VO sees it. `bit` is its place in masks of queues; `request` has no SubmitPools:
-    a mask says whether it serves a pool. It has the job classes that the queue takes on any of its hosts. `life_seconds`:
-    how long its pilots live at most, 0: no end is known.
-    """
+    """A CE queue as a VO sees it."""
 
-    bit: int
+    bit: int  # its place in masks of queues
     queue: QueueId
+    # without SubmitPools, which are masks of queues; with the job classes of all its hosts
     request: ResourceRequest
     settings: QueueSettings
-    life_seconds: int = 0
+    life_seconds: int = 0  # how long its pilots live at most; 0: no end is known
 
     @property
     def backend(self) -> str:
@@ -136,9 +125,8 @@ class QueueOffer(Struct, frozen=True, kw_only=True):
         )
 
     def reasons(self, key: TaskQueueKey, pool_mask: int) -> tuple[Reason, ...]:
-        """Why a pilot made for this key could never take its jobs here; () if it could.
-
-        `pool_mask`: the queues that serve the key's SubmitPool.
+        """Why a pilot made for this key could never take its jobs here; () if it could. `pool_mask`: the queues that
+        serve the key's SubmitPool.
         """
         served = (key.submit_pool,) if key.submit_pool and pool_mask >> self.bit & 1 else ()
         return explain(key, as_if_made_for(key, replace(self.request, submit_pools=served)))
@@ -205,14 +193,13 @@ def _cpu(settings: QueueSettings, life_seconds: int) -> int:
 
 
 class WithoutPilots(NamedTuple):
-    """The parameter of a queue that keeps all pilots away, and the reason in words."""
+    """Why no pilot comes to a queue."""
 
-    parameter: str
+    parameter: str  # of the queue
     text: str
 
 
 PRIVATE_ONLY: Final = WithoutPilots("GenericPilots", "it takes private pilots only: GenericPilots is no")
-"""Why no generic pilot is sent to a queue whose `generic_pilots` is false."""
 
 
 def gets_private(key: TaskQueueKey, private_pools: Collection[str]) -> bool:

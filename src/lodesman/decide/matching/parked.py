@@ -1,6 +1,5 @@
-"""Requests that wait for work (long poll): parked by signature, woken by task queues that fill.
-
-Requests of one signature are alike for the matcher: what a task queue fits is decided once for all signatures, as masks.
+"""Requests that wait for work (long poll): parked by signature, woken by task queues that fill. Requests of one signature
+are alike for the matcher, so that what a task queue fits is decided once for all signatures, as masks.
 """
 
 from __future__ import annotations
@@ -50,17 +49,13 @@ def _sorted(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 @dataclass(slots=True, eq=False)
 class _Kind:
-    """One signature and the orders of its tickets, longest waiting first."""
-
     signature: ResourceRequest
     slot: int = -1
-    orders: list[Order] = field(default_factory=list)
+    orders: list[Order] = field(default_factory=list)  # of its tickets, longest waiting first
 
 
 class _Ticket(Struct, frozen=True):
-    """One parked request, as the caller knows it."""
-
-    name: Hashable
+    name: Hashable  # as the caller knows the request
     kind: _Kind
     count: int
     order: Order
@@ -69,8 +64,8 @@ class _Ticket(Struct, frozen=True):
 class Parked:
     """The parked requests. Tickets are whatever the caller knows them by. Used from one thread only.
 
-    `serves` says whether a place serves a SubmitPool now; then the pools of a request do not count: they may come and go
-    while thousands wait. Without it, a request waits for the pools that it names.
+    `serves` says whether a place serves a SubmitPool now; then the pools of a request do not count: they may come and
+    go while thousands wait. Without it, a request waits for the pools that it names.
     """
 
     __slots__ = (
@@ -107,7 +102,7 @@ class Parked:
         self._occupied |= 1 << kind.slot
 
     def leave(self, ticket: Hashable) -> bool:
-        """A request waits no more (answered, timed out, gone); false if it did not wait."""
+        """Let a request wait no more; false if it did not wait."""
         parked = self._tickets.pop(ticket, None)
         if parked is None:
             return False
@@ -125,19 +120,18 @@ class Parked:
         return bool(self._kinds_for(key))
 
     def in_turn(self) -> list[tuple[Any, ResourceRequest]]:
-        """All tickets, longest waiting first, and what those that are alike ask."""
+        """All tickets, longest waiting first, and the signatures of their requests."""
         found = (self._by_order[order] for order in self._orders)
         return [(ticket.name, ticket.kind.signature) for ticket in found]
 
     def wake(
         self, filled: Mapping[int, int], is_shut: Callable[[int, Any], bool] = lambda _id, _ticket: False
     ) -> Iterator[Hashable]:
-        """The tickets to serve for task queues that filled, for each the longest waiting first; none comes twice. `is_shut`
-        says which of them limits keep from a task queue where they are, or have no room for its jobs.
+        """The tickets to serve for task queues that filled, for each the longest waiting first; none comes twice.
 
-        `filled` maps ids to the numbers of jobs that joined. The caller parks none meanwhile, and lets each ticket claim,
-        and leave if it got something, before it asks for the next: no job of these task queues stays while a ticket that
-        fits it waits. A ticket that is still parked afterwards counts for the jobs that it asked for.
+        `filled`: by id, the number of jobs that joined. `is_shut`: whether limits, or its room, keep a ticket from a
+        task queue. The caller parks none meanwhile, and lets each ticket claim, and leave if it got something, before
+        it asks for the next. A ticket that is still parked afterwards counts for the jobs that it asked for.
         """
         woken: set[Order] = set()
         for tq_id, jobs in filled.items():
@@ -157,7 +151,6 @@ class Parked:
                 left -= ticket.count if ticket.name in self._tickets else waiting - self._index.waiting(tq_id)
 
     def _fitting(self, tq_id: int) -> int:
-        """The kinds that wait and may run jobs of a task queue."""
         if not self._occupied or not self._index.is_open(tq_id):
             return 0
         return self._kinds_for(self._index.key(tq_id))

@@ -1,8 +1,7 @@
 """Limits of sites and CEs (`resources.place_limits`) as the limit engine takes them, and the delays that are shut.
 
-A rule is about one value of an attribute and counts each site, or each CE, apart: sites with limits on the same values are
-alike but for their numbers. Of an attribute with one value, one rule at most concerns a task queue, so that all its rules
-are one set; of a list each value has a set of its own.
+A rule is about one value of an attribute and counts each site, or each CE, apart. Of an attribute with one value, one
+rule at most concerns a task queue, so all its rules are one set; of a list each value has a set of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _LISTS: Final = frozenset(("platforms", "tags", "submission_pools"))
 
 
 def values_of(key: TaskQueueKey, field: str) -> tuple[str, ...]:
-    """What the jobs of a task queue have of a limited attribute: all of a list, else one value."""
+    """What the jobs of a task queue have of a limited attribute."""
     found = getattr(key, field)
     return found if isinstance(found, tuple) else (str(found),)
 
@@ -38,8 +37,6 @@ def concerns(limit: PlaceLimit, key: TaskQueueKey) -> bool:
 
 
 class _LimitedKey:
-    """Which of the rules concern a task queue."""
-
     __slots__ = ("_needs", "bits")
 
     def __init__(self, bits: int, needs: Sequence[tuple[Need, ...]]) -> None:
@@ -51,13 +48,10 @@ class _LimitedKey:
         return ()
 
     def needs(self, rule: int) -> tuple[Need, ...]:
-        """Each job is one."""
         return self._needs[rule]
 
 
 class _LimitedPlace:
-    """Which of the rules concern a place, with their limits there."""
-
     __slots__ = ("_limits", "bits")
 
     def __init__(self, limits: Mapping[int, PlaceLimit]) -> None:
@@ -65,17 +59,16 @@ class _LimitedPlace:
         self._limits = limits
 
     def values(self, rule: int) -> Values:
-        """The site, or the CE."""
         return (str(self._limits[rule].path),)
 
     def limits(self, rule: int) -> Mapping[str, Value]:
-        """By what it limits; of a delay its name, by which `is_open` is asked."""
+        """Of a delay its name, by which `is_open` is asked."""
         one = self._limits[rule]
         return {NEXT_START: one.name} if one.kind == DELAY else {RUNNING_JOBS: one.number}
 
 
 class PlaceBook:
-    """The rules. `is_open`: whether a job may start by the delay of that name, whatever runs."""
+    """The rules. `is_open`: whether a job may start by the delay of that name."""
 
     def __init__(
         self, limits: Iterable[PlaceLimit], is_open: Callable[[str], bool] = lambda _name: True
@@ -109,16 +102,16 @@ class PlaceBook:
 
     @property
     def by_place(self) -> int:
-        """All rules count sites or CEs apart."""
+        """All rules: each counts sites or CEs apart."""
         return (1 << len(self._names)) - 1
 
     @property
     def names(self) -> tuple[str, ...]:
-        """As paths, without the site."""
+        """The names of the rules, without the site."""
         return self._names
 
     def kind_of(self, key: TaskQueueKey) -> int:
-        """The rules that concern it, wherever it runs: that is all that they see."""
+        """The rules that concern a task queue, wherever it runs: all that they see."""
         bits = self._of_all
         for field, known in self._of_value.items():
             for value in values_of(key, field):
@@ -130,7 +123,7 @@ class PlaceBook:
         return _LimitedKey(self.kind_of(key), self._needs)
 
     def of_place(self, place: RunPlace) -> _LimitedPlace:
-        """The side of a place: the rules of its site, and those of its CE."""
+        """The side of a place: the rules of its site and of its CE."""
         site, ce = NodePath(place.site), NodePath(place.site, place.ce)
         return _LimitedPlace({**self._of_path.get(site, {}), **self._of_path.get(ce, {})})
 
@@ -152,7 +145,7 @@ class DelayRules:
             self._of_path.setdefault(one.path, []).append(one)
 
     def of(self, key: TaskQueueKey, place: RunPlace) -> Iterator[PlaceLimit]:
-        """Those that concern the jobs of a task queue there."""
+        """The delays that concern the jobs of a task queue there."""
         for path in (NodePath(place.site), NodePath(place.site, place.ce)):
             for one in self._of_path.get(path, ()):
                 if concerns(one, key):
@@ -163,17 +156,15 @@ NO_DELAYS: Final = DelayRules()
 
 
 class Delays:
-    """The matching delays (DIRAC's MatchingDelay) that are shut, and until when: after a start, the next one waits.
-
-    `ticks` is a clock that is never set. `changed` is called with each delay that shuts or opens. Used from one thread;
+    """The matching delays (DIRAC's MatchingDelay) that are shut: after a start, the next one waits. Used from one thread;
     others may read `next_at`, when the first one opens.
     """
 
     def __init__(self, ticks: Callable[[], float], changed: Callable[[PlaceLimit], object]) -> None:
         self.rules = DelayRules()
         self.next_at = inf
-        self.ticks = ticks
-        self._changed = changed
+        self.ticks = ticks  # a clock that is never set
+        self._changed = changed  # called with each delay that shuts or opens
         self._until: dict[str, tuple[PlaceLimit, float]] = {}
 
     def is_open(self, name: str) -> bool:
@@ -181,29 +172,29 @@ class Delays:
         return name not in self._until
 
     def shut(self) -> list[tuple[PlaceLimit, float]]:
-        """Those that are shut, with the seconds until each of them opens."""
+        """The delays that are shut, with the seconds until each opens."""
         now = self.ticks()
         return [(one, max(0.0, until - now)) for one, until in self._until.values()]
 
     def started(self, key: TaskQueueKey, place: RunPlace) -> None:
-        """A job of a task queue starts there."""
+        """Begin the delays of a job that starts."""
         if self.rules.known:
             for one in self.rules.of(key, place):
                 self.shut_until(one, self.ticks() + one.number)
 
     def not_started(self, key: TaskQueueKey, place: RunPlace) -> None:
-        """The inverse of `started`."""
+        """Undo `started`."""
         if self._until:
             for one in self.rules.of(key, place):
                 self._open(one)
 
     def start_all(self) -> None:
-        """What started before is not known: let each delay run from now on."""
+        """Begin every delay: earlier starts are not known."""
         for one in self.rules.known:
             self.shut_until(one, self.ticks() + one.number)
 
     def shut_until(self, delay: PlaceLimit, until: float) -> None:
-        """Nothing starts by that delay before that time of the clock."""
+        """Let nothing start by a delay before that time of the clock."""
         was_open = self.is_open(delay.name)
         self._until[delay.name] = delay, until
         self.next_at = min(self.next_at, until)
@@ -211,7 +202,7 @@ class Delays:
             self._changed(delay)
 
     def open_due(self) -> list[tuple[PlaceLimit, float]]:
-        """Open those whose time has come; returns them with that time."""
+        """Open the delays whose time has come; returns them with that time."""
         now = self.ticks()
         due = [(one, until) for one, until in self._until.values() if until <= now]
         for one, _ in due:

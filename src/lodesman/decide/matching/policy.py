@@ -1,4 +1,4 @@
-"""The configuration as decisions see it: one immutable snapshot, swapped as a whole when the files change."""
+"""The configuration as decisions see it: one snapshot, swapped as a whole when the files change."""
 
 from __future__ import annotations
 
@@ -43,28 +43,24 @@ class Residents:
         self._table = RequestTable(CRITERIA, enumerate(requests)).settled()
 
     def serving(self, key: TaskQueueKey) -> set[QueueId]:
-        """Where those are that could take jobs of the key, were it not for their SubmitPool."""
+        """The queues whose residents could take jobs of the key, were it not for their SubmitPool."""
         place, everyone = replace(key, submit_pool=""), mask_of(range(len(self._places)))
         return {self._places[bit] for bit in bits(self._table.narrow(everyone, place))}
 
 
 @dataclass(frozen=True, kw_only=True)
 class VOConfig:
-    """The configuration for one VO. Any number of threads may ask it.
-
-    `offers`: the queues that it may use, in the order of `table`. `backends`: the batch systems of this server.
-    `residents`: the pilots that live in queues to which none, or no generic one, is ever sent. `pools`: the submission
-    pools, None if they are unknown; `private_pools`: see `gets_private`. `version`: equal for equal configurations.
-    """
+    """The configuration for one VO. Any number of threads may ask it."""
 
     vo: str
-    offers: tuple[QueueOffer, ...]
+    offers: tuple[QueueOffer, ...]  # the queues that it may use, in the order of `table`
     table: QueueTable
     backends: Collection[str] = BACKENDS
+    # the pilots in queues to which none, or no generic one, is ever sent
     residents: Residents = field(default_factory=lambda: Residents(frozenset()))
-    pools: Pools | None = None
-    private_pools: frozenset[str] = frozenset()
-    version: str = ""
+    pools: Pools | None = None  # the submission pools; None: unknown
+    private_pools: frozenset[str] = frozenset()  # see `gets_private`
+    version: str = ""  # equal for equal configurations
     complexes: Complexes = STOCK_COMPLEXES
 
     @cached_property
@@ -109,8 +105,8 @@ class VOConfig:
 
     @cached_property
     def hopeless(self) -> int:
-        """The queues that let no class in, or require a tag which they do not offer: no job can run there, however it is
-        changed.
+        """The queues that can run no job, however it is changed: they let no class in, or require a tag that they do not
+        offer.
         """
         return mask_of(
             one.bit
@@ -129,7 +125,7 @@ class VOConfig:
         return {}
 
     def offer(self, queue: QueueId) -> QueueOffer | None:
-        """The offer of a queue; None if the VO may not use it, or it is not configured."""
+        """The offer of a queue; None if it is not configured or the VO may not use it."""
         bit = self.table.bit(queue)
         return None if bit is None else self.by_bit.get(bit)
 
@@ -167,7 +163,7 @@ class VOConfig:
         return frozenset(self.by_bit[bit].queue for mask in masks for bit in bits(mask))
 
     def without_pilots(self, key: TaskQueueKey) -> Iterator[Plane]:
-        """By parameter, the queues to which none is ever sent for the key, and where no pilot could take its jobs."""
+        """By parameter, the queues to which none is ever sent for the key, and where no resident could take its jobs."""
         served, closed = self.served_by_residents(key), list(self.never_sent)
         if self.private_only and not gets_private(key, self.private_pools):
             closed.append((PRIVATE_ONLY.parameter, self.private_only))
@@ -176,7 +172,7 @@ class VOConfig:
                 yield name, mask & ~served
 
     def served_by_residents(self, key: TaskQueueKey) -> int:
-        """The queues where one of the residents could take jobs of the key, were it not for their SubmitPool."""
+        """The queues whose residents could take jobs of the key, were it not for their SubmitPool."""
         if not self.residents.requests:
             return 0
         found = map(self.table.bit, self.residents.serving(key))
@@ -184,8 +180,7 @@ class VOConfig:
 
     def possible_queues(self, key: TaskQueueKey, pool_mask: int) -> int:
         """The queues whose pilots, made for this key, could ever take its jobs: the predicate of submission and passes.
-
-        `pool_mask`: the queues that fulfil its Requirements; it does not count without Requirements.
+        `pool_mask`: the queues that fulfil its Requirements; it does not count without these.
         """
         mask = self.table.open_to_vo
         if key.submit_pool:
@@ -197,45 +192,36 @@ class VOConfig:
 
 
 class JudgedJob(NamedTuple):
-    """What was found about jobs that can be matched alike. `pool_mask`: the queues that fulfil their Requirements. `never`:
-    why no configured queue could run them; '' if one could.
-    """
+    """What was found about jobs that can be matched alike."""
 
     key: TaskQueueKey
     requirements: Requirements
-    pool_mask: int
-    never: str
+    pool_mask: int  # the queues that fulfil their Requirements
+    never: str  # why no configured queue could run them; '' if one could
 
 
 @dataclass
 class Policy:
-    """Resources, groups and shares. `verdicts`: by all that decides them.
-
-    `add_eligible_sites`: descriptions of jobs with Requirements name the sites that fulfil them. `loaded_at`: when the
-    configuration was taken in, UNIX seconds. `bits`: of CE queues, as they are stored (ADR 0028); queues without one are
-    numbered behind them. `inhabited`: what live pilots in some queues that take jobs present; it is asked about
-    queues to which none is ever sent. `submission_pools`: the director's pools, None if they are unknown;
-    `private_pools`: see `gets_private`.
-    `life_seconds`: how long pilots live at most, 0 for no such limit. `backends`: the names of the batch systems.
-    `usage`: what corrects the shares; None: they are as configured. `set_by_command`: shares that hold instead of those of
-    the files, as of `shares_version`, until `shares_until`. `vocabulary`: that of Grid Engine.
-    """
+    """Resources, groups and shares."""
 
     config: ResourceConfig
-    add_eligible_sites: bool = False
-    submission_pools: Pools | None = None
-    private_pools: frozenset[str] = frozenset()
-    backends: Collection[str] = BACKENDS
-    life_seconds: int = 0
-    loaded_at: float | None = None
+    add_eligible_sites: bool = False  # descriptions of jobs with Requirements name the sites that fulfil them
+    submission_pools: Pools | None = None  # the director's; None: unknown
+    private_pools: frozenset[str] = frozenset()  # see `gets_private`
+    backends: Collection[str] = BACKENDS  # the names of the batch systems
+    life_seconds: int = 0  # how long pilots live at most; 0: any time
+    loaded_at: float | None = None  # UNIX seconds
+    # of CE queues as stored (ADR 0028); queues without one are numbered behind them
     bits: Mapping[QueueId, int] = field(default_factory=dict)
+    # what live pilots in these queues, to which none is ever sent, present
     inhabited: Callable[[frozenset[QueueId]], frozenset[ResourceRequest]] = lambda _: frozenset()
-    verdicts: dict[tuple[Any, ...], JudgedJob] = field(default_factory=dict)
-    usage: KnownUsage | None = None
+    verdicts: dict[tuple[Any, ...], JudgedJob] = field(default_factory=dict)  # by all that decides them
+    usage: KnownUsage | None = None  # corrects the shares; None: they are as configured
+    # shares that hold instead of those of the files
     set_by_command: Mapping[str, float] = field(default_factory=dict)
-    shares_version: int = -1
-    shares_until: float = inf
-    vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    shares_version: int = -1  # of `set_by_command`
+    shares_until: float = inf  # when the first share set by command ends
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)  # of Grid Engine
     _shares: Mapping[str, GroupShare] = field(init=False, default_factory=dict)
     _of_vo: dict[str, VOConfig] = field(init=False, default_factory=dict)
 
@@ -281,7 +267,7 @@ class Policy:
         self._shares = self.corrected(self.configured_shares())
 
     def know_shares(self, version: int, shares: Mapping[str, float], until: float = inf) -> None:
-        """Let these groups have these shares from now on, whatever the files say; `until`: the first of them ends then."""
+        """Let these groups have these shares, whatever the files say; `until`: the first of them ends then."""
         self.set_by_command, self.shares_version, self.shares_until = shares, version, until
         self.know_usage(self.usage)
 
@@ -290,7 +276,7 @@ class Policy:
         return shares if self.usage is None else corrected_shares(shares, self.usage)
 
     def shares(self) -> Mapping[str, GroupShare]:
-        """The shares that are drawn by, and the settings, of groups that are configured or take part in the correction."""
+        """The shares that are drawn by, of groups that are configured or take part in the correction."""
         return self._shares
 
     def configured_shares(self) -> Mapping[str, GroupShare]:
@@ -304,7 +290,7 @@ class Policy:
         return found
 
     def share_of(self, group: str) -> float:
-        """The configured share of a group, or that set by command; the default one if it has neither."""
+        """The share of a group by command, as configured, or the default one."""
         if group in self.set_by_command:
             return self.set_by_command[group]
         found = self.config.groups.get(group)

@@ -1,7 +1,5 @@
-"""Quota sets as the limit engine takes them: what they see of task queues and places, decided filter by filter.
-
-A filter is asked once for each value that comes (a user, a project, ...), so a thousand rules cost a task queue no more than
-a few steps.
+"""Quota sets as the limit engine takes them. A filter is asked once for each value (a user, a project, ...), so a
+thousand rules cost a task queue a few steps.
 """
 
 from __future__ import annotations
@@ -34,12 +32,12 @@ from lodesman.languages.quota.rules import FilterTag, QuotaFilter, QuotaLimit, Q
 
 _MB: Final = 1 << 20
 _OF_MEMORY: Final = ("h_vmem", "mem_free", "virtual_free")
+# values of a host by full name of the complex; a missing one is unknown
 Load = Callable[[str], Mapping[str, Number]]
-"""Load values of a host, by full name of the complex; what is missing is unknown."""
 
 
 class _Term(NamedTuple):
-    """What a rule limits: a resource, and its limits, of which the smallest counts."""
+    """A resource that a rule limits, and its limits, of which the smallest counts."""
 
     label: str
     resource: Complex
@@ -48,13 +46,11 @@ class _Term(NamedTuple):
 
 @cache
 def _compare(kind: ComplexType, relation: RelOp) -> Callable[[Value, Value], bool]:
-    """Equal for equal resources, as needs are compared."""
+    """Cached, so that equal resources have equal needs."""
     return partial(holds, kind, relation)
 
 
 class _JobSide:
-    """What the rules see of a task queue."""
-
     def __init__(self, book: QuotaBook, job: QuotaJob, bits: int) -> None:
         self.bits = bits
         self._book = book
@@ -62,11 +58,9 @@ class _JobSide:
         self._needs: dict[int, tuple[Need, ...]] = {}
 
     def values(self, rule: int) -> Values:
-        """Of the filters in braces."""
         return job_values(self._book.rules[rule], self._job)
 
     def needs(self, rule: int) -> tuple[Need, ...]:
-        """Of what it limits."""
         alike = self._book.alike[rule]
         known = self._needs.get(alike)
         if known is None:
@@ -86,19 +80,15 @@ class _JobSide:
 
 
 class _PlaceSide:
-    """What the rules see of a place."""
-
     def __init__(self, book: QuotaBook, place: QuotaPlace, bits: int) -> None:
         self.bits = bits
         self._book = book
         self._place = place
 
     def values(self, rule: int) -> Values:
-        """Of the filters in braces."""
         return place_values(self._book.rules[rule], self._place)
 
     def limits(self, rule: int) -> Mapping[str, Value]:
-        """By what it limits."""
         found: dict[str, Value] = {}
         for label, _, limits in self._book.terms[rule]:
             values = [limit_value(one, self._place) for one in limits]
@@ -107,7 +97,7 @@ class _PlaceSide:
 
 
 class QuotaBook:
-    """The rules of all sets that are enabled. `load` gives what dynamic limits need of a host."""
+    """The rules of all enabled sets. `load` gives what dynamic limits need of a host."""
 
     def __init__(self, sets: Iterable[QuotaSet], vocabulary: Vocabulary, load: Load = lambda _: {}) -> None:
         enabled = [one for one in sets if one.enabled]
@@ -178,7 +168,7 @@ class QuotaBook:
     def _bits(
         self, asked: Mapping[FilterTag, Hashable], passes: Callable[[FilterTag, QuotaFilter], bool]
     ) -> int:
-        """The rules of which the filters of these kinds let these values pass; each filter is asked once for each value."""
+        """The rules whose filters of these kinds let these values pass; each filter is asked once for each value."""
         bits = (1 << len(self.rules)) - 1
         for tag, value in asked.items():
             passed = self._passed.get((tag, value))
@@ -204,7 +194,7 @@ def _by_filter(rules: Collection[QuotaRule], tag: FilterTag) -> tuple[int, dict[
 
 
 def _terms(rule: QuotaRule, complexes: Complexes) -> tuple[_Term, ...]:
-    """Several limits on what is used up are one; of what is only compared, each counts."""
+    """Limits on what is used up are joined; of what is only compared, each counts."""
     found: dict[str, tuple[Complex, list[QuotaLimit]]] = {}
     for limit in rule.limits:
         resource = complexes.get(limit.resource)
@@ -218,7 +208,7 @@ def _terms(rule: QuotaRule, complexes: Complexes) -> tuple[_Term, ...]:
 
 
 def _memory(key: TaskQueueKey, complexes: Complexes) -> dict[str, Value]:
-    """Requests are for each core, exactly, unless the resource is used up once per job; memory is for all cores."""
+    """Requests are for each core, exactly, unless the resource is used up once per job."""
     found: dict[str, Value] = {}
     for name in _OF_MEMORY:
         resource = complexes.get(name)

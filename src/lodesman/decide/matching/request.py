@@ -1,7 +1,4 @@
-"""What a pilot asks with: the resource it woke up on, in the words of the task-queue key.
-
-What the resource does not present it does not have. Only the explicit value ANY is a wildcard.
-"""
+"""What a pilot asks with: the resource it woke up on, in the words of the task-queue key."""
 
 from __future__ import annotations
 
@@ -14,31 +11,25 @@ PRIVATE = "private"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceRequest:
-    """One resource asking for work. `groups` None means every group of the VO.
-
-    A private pilot carries `owner` (empty when its group shares jobs) and exactly one group.
-    `job_classes`: what the jc_list there names, sorted as it offers it; None: jobs of every class and of none.
-    `platforms` are all that its nodes can run jobs for. `submit_pools` are the RFC #7 pools that the queue serves,
-    `pools_version` stands for them (equal ones are equal pools);
-    `submission_pool` is the director's pool through which the pilot came. `norm_cpu_seconds` is what is left of the
-    pilot's life, normalised.
-    """
+    """One resource asking for work. What it does not present it does not have; only the explicit value ANY is a wildcard."""
 
     vo: str
-    groups: tuple[str, ...] | None = None
-    owner: str = ""
+    groups: tuple[str, ...] | None = None  # None: every group of the VO; a private pilot has exactly one
+    owner: str = ""  # of a private pilot; empty when its group shares jobs
     pilot_type: str = GENERIC
     site: str = ""
     ce: str = ""
     queue: str = ""
-    platforms: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()  # all that its nodes can run jobs for
     tags: tuple[str, ...] = ()
     required_tags: tuple[str, ...] = ()
     job_types: tuple[str, ...] | None = None
+    # what the jc_list names, sorted; None: jobs of every class and of none
     job_classes: tuple[str, ...] | None = None
-    submit_pools: tuple[str, ...] = ()
+    submit_pools: tuple[str, ...] = ()  # the RFC #7 pools that the queue serves
+    # stands for `submit_pools`: equal versions are equal pools
     pools_version: int | None = field(default=None, compare=False)
-    submission_pool: str = ""
+    submission_pool: str = ""  # the director's pool through which the pilot came
     cores: int = 1
     memory_mb: int = 0
-    norm_cpu_seconds: int = 0
+    norm_cpu_seconds: int = 0  # what is left of the pilot's life, normalised

@@ -21,18 +21,13 @@ _TOP_PRIORITY: Final = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupShare:
-    """What a group may have of the resources, in proportion to the shares of the others.
+    """What a group may have of the resources, in proportion to the shares of the others."""
 
-    A share of 0 (or less) is served only when no group with a share has a fitting job. `job_sharing`: owners
-    in the group are not distinguished. `background`: the director gives task queues of very low UserPriority
-    the least weight instead of a part of the share (AllowBackgroundTQs). `owner_weights`: of owners that are not drawn
-    like the others, whose weight is 1.
-    """
-
-    share: float = DEFAULT_SHARE
-    job_sharing: bool = False
+    share: float = DEFAULT_SHARE  # 0 or less: served only when no group with a share has a fitting job
+    job_sharing: bool = False  # owners in the group are not distinguished
+    # very low UserPriority gets the least weight, not a part of the share (AllowBackgroundTQs)
     background: bool = False
-    owner_weights: Mapping[str, float] = field(default_factory=dict)
+    owner_weights: Mapping[str, float] = field(default_factory=dict)  # of owners whose weight is not 1
 
     def __post_init__(self) -> None:
         if not isfinite(self.share):
@@ -54,7 +49,7 @@ def priority_weight(user_priority: int) -> float:
 def director_weights(
     queues: Iterable[tuple[int, TaskQueueKey, int]], shares: Mapping[str, GroupShare]
 ) -> dict[int, float]:
-    """The director weight of each task queue with waiting jobs (DIRAC's TQ Priority, consolidated by AVG).
+    """The weight of each task queue with waiting jobs (DIRAC's TQ Priority, consolidated by AVG).
 
     `queues` are (id, key, waiting). A group's share is parted among its owners by weight (not with job sharing), an
     owner's by UserPriority among task queues; nothing is below 0.001. Task queues that differ only in sites and banned
@@ -107,15 +102,12 @@ def parts_of(groups: Collection[str], shares: Mapping[str, GroupShare]) -> dict[
     return {group: share / total for group, share in known.items()}
 
 
-Used = tuple[TimeSlice, Mapping[str, float]]
-"""A time slice, and what each group, or each owner, used in it."""
+Used = tuple[TimeSlice, Mapping[str, float]]  # what each group, or each owner, used in a time slice
 
 
 def factors(shares: Mapping[str, float], slices: Sequence[Used], most: float) -> dict[str, float]:
-    """The factor of each share: of every time slice its part in the shares over its part in the usage, within the slice's
-    bounds; the mean of these by weight; within 1/most and most.
-
-    Who used nothing gets the most of the slice. A slice in which nothing was used says nothing, and counts as 1.
+    """The factor of each share: the mean, by weight, of its part in the shares over its part in the usage of each time
+    slice; within 1/most and most. Who used nothing gets the most of the slice; a slice without usage counts as 1.
     """
     weights, total = sum(one.weight for one, _ in slices), sum(shares.values())
     found = dict.fromkeys(shares, 0.0)
@@ -168,13 +160,13 @@ def _owners(group: str, known: KnownUsage) -> Iterable[CorrectedOwner]:
 
 
 def _short(number: float) -> float:
-    """In four digits: each claim is stored with the shares among which it was drawn."""
+    """Four digits: each claim is stored with the shares among which it was drawn."""
     return float(f"{number:.4g}")
 
 
 def corrected_shares(shares: Mapping[str, GroupShare], known: KnownUsage) -> dict[str, GroupShare]:
-    """All shares as they are drawn by (DIRAC's history corrector, reference dirac 1.5); a group that takes no part has its
-    own. Who used more than its share gets less, and who used less gets more, until usage follows the shares.
+    """All shares as they are drawn by (DIRAC's history corrector, reference dirac 1.5): who used more than its share gets
+    less. A group that takes no part keeps its own.
     """
     found = dict(shares)
     for one in corrections(shares, known):

@@ -1,4 +1,4 @@
-"""What places are for all sets of rules: what is shut there, and what jobs are charged to."""
+"""Places as all sets of rules see them: what is shut there, and what jobs are charged to."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from typing import Final
 
 from lodesman.decide.matching.buckets import Charge, Part, SetPlace, Split
 
+# charges by sets that do not count the place apart, and a part of each set that does
 Plan = tuple[tuple[Charge, ...], tuple[Part | None, ...]]
-"""What a job is charged to by sets that do not count the place apart, and its part in each of those that do."""
 
 _NUMBERS: Final = count(1)
 
 
 class Shut(dict[int, int]):
-    """The slots that may not be drawn now, by the number of their group: over all sets, each group as it is asked for.
-
-    To be read before limits change again. `as_of`: of the set that was changed last. `number`: another one for each that
-    may differ, 0 if nothing is shut.
+    """The slots that may not be drawn now, by the number of their group: over all sets, each group when it is asked for.
+    To be read before limits change again.
     """
 
     __slots__ = ("as_of", "number", "sets")
 
     def __init__(self, sets: tuple[SetPlace, ...], as_of: int) -> None:
         self.sets = sets
-        self.as_of = as_of
+        self.as_of = as_of  # of the set that was changed last
+        # another one for each that may differ, 0 if nothing is shut
         self.number = next(_NUMBERS) if sets else 0
 
     def __missing__(self, group: int) -> int:
@@ -42,23 +41,21 @@ NONE_SHUT: Final = Shut((), 0)
 
 @dataclass(slots=True, eq=False)
 class SpotKind:
-    """Places that rules see alike, but that some of them count apart: `splits` are of the sets with such rules, `sets` the
-    others. `plans` by what rules see of a task queue.
-    """
+    """Places that rules see alike, but for those that count them apart."""
 
-    sets: tuple[SetPlace, ...]
-    splits: tuple[Split, ...]
-    plans: dict[Hashable, Plan] = field(default_factory=dict)
+    sets: tuple[SetPlace, ...]  # without rules that count places apart
+    splits: tuple[Split, ...]  # of the sets with such rules
+    plans: dict[Hashable, Plan] = field(default_factory=dict)  # by what rules see of a task queue
 
 
 @dataclass(slots=True, eq=False)
 class Spot:
-    """A place. `apart`: for the sets that count it apart. `shut` is as of `as_of`, the `changes` of the limits."""
+    """A place before all sets."""
 
     sets: tuple[SetPlace, ...]
-    apart: tuple[SetPlace, ...]
+    apart: tuple[SetPlace, ...]  # the sets that count it apart
     kind: SpotKind
-    as_of: int = -1
+    as_of: int = -1  # the `changes` of the limits at which `shut` was made
     shut: Shut = field(default_factory=lambda: NONE_SHUT)
 
     def charges(self, plan: Plan) -> tuple[Charge, ...]:

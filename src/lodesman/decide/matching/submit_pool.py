@@ -1,9 +1,8 @@
 """The SubmitPool of a set of requirements (seed rfc7-job-requirements, ADR 0016).
 
-Jobs whose requirements mean the same share one SubmitPool, however they were written: its identifier is a hash of the
-canonical set. What a value means follows from its parameter's type, so kind, operator and unit go in with it; so does
-the VO, since the queues of a pool are those of one VO. `req2:` is the version of the canonical form. `constraint` is no
-parameter: it is a ClassAd expression (`resources.expression`).
+Jobs whose requirements mean the same share one SubmitPool: its identifier is a hash of the canonical set, with the
+kind, operator and unit of each parameter, and the VO, whose queues it has. `req2:` is the version of the canonical
+form. `constraint` is no parameter: it is a ClassAd expression (`resources.expression`).
 """
 
 from __future__ import annotations
@@ -27,13 +26,11 @@ _PREFIX = "req2:"
 
 
 class Requirements(Struct, frozen=True, kw_only=True):
-    """The Requirements of a job, compiled for its VO: their text as it is stored, and the id of their SubmitPool. All are
-    empty if there are none.
-    """
+    """The Requirements of a job, compiled for its VO. All are empty if there are none."""
 
     criteria: tuple[Requirement, ...] = ()
-    text: str = ""
-    pool: str = ""
+    text: str = ""  # as it is stored
+    pool: str = ""  # the id of the SubmitPool
 
 
 NO_REQUIREMENTS = Requirements()
@@ -52,10 +49,9 @@ def requirements_of(
 def canonical_requirements(criteria: Iterable[Requirement]) -> str:
     """The set as canonical JSON: {"folded name": [kind, operator, unit, [values]]}, names and values sorted.
 
-    Two sets have one canonical form exactly if they ask for the same: by the parameter's type "4000", 4000,
-    4000.0 and "4000 MB" are one, a list of one is its value, order, repetition and letter case of names do
-    not matter. An undeclared "4000" is a text and 4000 a number. An expression is its clauses, in any order, with the values
-    of the request put in.
+    Two sets have one canonical form exactly if they ask for the same: by the parameter's type "4000", 4000.0 and "4000
+    MB" are one; an undeclared "4000" is a text and 4000 a number. An expression is its clauses, in any order, with the
+    values of the request put in.
     """
     rows = {item.folded: _canonical_row(item) for item in criteria}
     return json.dumps(rows, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -87,7 +83,7 @@ def submit_pool_id(criteria: tuple[Requirement, ...], vo: str = "") -> str:
 
 def wanted_of(requirements: str) -> dict[str, list[Any]]:
     """The Requirements behind a stored text, to be compiled under the types of today: numbers name the unit that they
-    were stored in, as in "50 GB". Raises ValueError if the text is no set of requirements.
+    were stored in. Raises ValueError if the text is no set of requirements.
     """
     rows = json.loads(requirements or "{}")
     return {name: wanted_values(row) for name, row in rows.items()}
@@ -106,8 +102,8 @@ def given_of(requirements: str) -> dict[str, Any]:
 
 
 def with_stations(wanted: Mapping[str, Any], stations: Iterable[str]) -> dict[str, Any]:
-    """The Requirements of a job that names SAM stations: the list becomes one more clause of its constraint, true where the
-    ad of the site has one of them as StationName or among StationNames (seed samgrid-minimal-brokering).
+    """Add the SAM stations of a job to its constraint: a clause that is true where the site's ad has one of them as
+    StationName or among StationNames (seed samgrid-minimal-brokering).
     """
     name = next((one for one in wanted if fold(one) == CONSTRAINT), "Constraint")
     clause, own = _clause_of(stations), wanted.get(name)
@@ -139,7 +135,7 @@ def _clause_of(stations: Iterable[str]) -> str:
 
 
 def _stations_in(clause: Node) -> tuple[str, ...]:
-    """The names in a clause that is one of a list of stations; none if it is another one."""
+    """The names in a clause that is one of a list of stations; else ()."""
     match clause:
         case Logic(operator="||", operands=(FunctionCall(arguments=(_, listed)), *_)):
             names = constant_of(listed)
@@ -153,7 +149,7 @@ def _stations_in(clause: Node) -> tuple[str, ...]:
 
 def wanted_values(row: Sequence[Any]) -> list[Any]:
     """The same for one parameter: [kind, operator, unit, values]. A number is in the unit of today if it has none, or if
-    it cannot be read in a text. An expression is followed by the ad of what it asks of the job, if that is anything.
+    it cannot be read in a text. An expression is followed by the ad of what it asks of the job.
     """
     kind, _, unit, values = row
     if kind == Kind.EXPRESSION and unit:
@@ -173,8 +169,8 @@ def wanted_values(row: Sequence[Any]) -> list[Any]:
 
 
 def read_again(requirements: str, types: TypeTable, vo: str) -> tuple[str, str]:
-    """(identifier, text to be stored) of a stored set under the types of today. Raises InvalidJob if they cannot read
-    it, ValueError if it is no set.
+    """(identifier, text to be stored) of a stored set under the types of today. Raises InvalidJob if they cannot read it,
+    ValueError if it is no set.
     """
     found = requirements_of(wanted_of(requirements), types, vo)
     return found.pool, found.text

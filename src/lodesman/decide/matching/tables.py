@@ -1,7 +1,7 @@
 """Task queues and requests as bits, held against each other by the criteria.
 
-A request says where and how much it is (the place), and whom it serves (the identity, chosen with the pilot). Places are
-thousands and stay, so the director judges them by a table (`PLACE`); identities are as many as owners (`serves`).
+A request says where and how much it is (the place), and whom it serves (the identity, chosen with the pilot). Places
+are thousands and stay, so the director judges them by a table (`PLACE`); identities are as many as owners (`serves`).
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class RequestTable:
             self.add(bit, request)
 
     def add(self, bit: int, request: ResourceRequest) -> None:
-        """The resource takes the bit."""
+        """Give the resource the bit."""
         self._table.add(bit, offered_of(request, self._criteria))
 
     def remove(self, bit: int, request: ResourceRequest) -> None:
-        """The inverse of `add`."""
+        """Undo `add`."""
         self._table.remove(bit, offered_of(request, self._criteria))
 
     def settled(self) -> RequestTable:
-        """The table itself: any number of threads may ask it from now on, as long as no resource comes or goes."""
+        """The table itself, which any number of threads may ask as long as no resource comes or goes."""
         self._table.settle()
         return self
 
@@ -77,15 +77,13 @@ class KeyTable:
         self._bits: dict[int, int] = {}
         self._names = Slots[int]()
         self._wanted: dict[int, tuple[Any, ...]] = {}
-        self.pools: dict[int, str] = {}
-        """The SubmitPools of those that have one, by bit."""
-        self.full = 0
-        """The mask of all task queues."""
+        self.pools: dict[int, str] = {}  # SubmitPools by bit, of those that have one
+        self.full = 0  # the mask of all task queues
         for tq_id, key in (keys or {}).items():
             self.put(tq_id, key)
 
     def put(self, tq_id: int, key: TaskQueueKey) -> None:
-        """A task queue that is not there yet."""
+        """Add a task queue that is not there yet."""
         bit = self._bits[tq_id] = self._names.put(tq_id)
         self._wanted[tq_id] = wanted = wanted_of(key)
         self._table.add(bit, wanted)
@@ -94,7 +92,7 @@ class KeyTable:
         self.full |= 1 << bit
 
     def drop(self, tq_id: int) -> None:
-        """A task queue that is there goes."""
+        """Remove a task queue that is there."""
         bit = self._bits.pop(tq_id)
         self._table.remove(bit, self._wanted.pop(tq_id))
         self.pools.pop(bit, None)
@@ -102,7 +100,7 @@ class KeyTable:
         self.full ^= 1 << bit
 
     def bit(self, tq_id: int) -> int:
-        """Its bit; raises KeyError if it is not there."""
+        """The bit of a task queue; raises KeyError if it is not there."""
         return self._bits[tq_id]
 
     def tq_id(self, bit: int) -> int:
@@ -110,9 +108,8 @@ class KeyTable:
         return cast("int", self._names[bit])
 
     def narrow_served(self, mask: Mask, request: ResourceRequest) -> Mask:
-        """The task queues of `mask` whose jobs the resource may run; the caller has seen to their SubmitPools.
-
-        The request may list thousands of these.
+        """The task queues of `mask` whose jobs the resource may run; the caller has seen to their SubmitPools, of which a
+        request may list thousands.
         """
         return self._table.narrow(
             mask, [None if one.name == "submit_pool" else one.of_request(request) for one in CRITERIA]

@@ -1,6 +1,5 @@
-"""The key of a task queue: all that decides where a job can run and whose it is.
-
-Jobs with equal keys are interchangeable for the matcher. Values are canonical: lists sorted without duplicates.
+"""The key of a task queue: all that decides where a job can run and whose it is. Jobs with equal keys are interchangeable
+for the matcher.
 """
 
 from __future__ import annotations
@@ -19,10 +18,7 @@ from lodesman.languages.jobs.spec import JobSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQueueKey:
-    """What the jobs of one task queue have in common; every tuple is sorted and free of duplicates. `waits_for_jobs`: none
-    of them may start before others have ended. `at_most`: how many jobs of the `submission` may be taken at once; both
-    are 0 where that does not matter.
-    """
+    """What the jobs of one task queue have in common; every tuple is sorted and free of duplicates."""
 
     owner: str
     group: str
@@ -47,9 +43,9 @@ class TaskQueueKey:
     pe: str = ""
     consumables: tuple[str, ...] = ()
     expected_seconds: int = 0
-    waits_for_jobs: bool = False
-    at_most: int = 0
-    submission: int = 0
+    waits_for_jobs: bool = False  # none of them may start before others have ended
+    at_most: int = 0  # how many jobs of the `submission` may be taken at once; 0: any number
+    submission: int = 0  # 0 without `at_most`
 
 
 @cache
@@ -74,8 +70,8 @@ def key_of(spec: JobSpec, *, owner: str, group: str, vo: str, submit_pool: str =
 
 
 def job_ad(key: TaskQueueKey) -> Ad:
-    """What a job asks for, as sites and its own expression see it (docs/how-to/users.md, Expressions). Times in seconds on
-    the reference machine, memory in MB. What queues have, too, has `Request` before its name.
+    """What a job asks for, as sites and its own expression see it (docs/how-to/users.md, Expressions): seconds on the
+    reference machine, MB; `Request` before names that queues have, too.
     """
     values: dict[str, Value] = {
         "Owner": key.owner,
@@ -97,9 +93,8 @@ def job_ad(key: TaskQueueKey) -> Ad:
 
 
 def key_to_json(key: TaskQueueKey) -> str:
-    """The canonical text of a key: equal keys and only they have equal texts.
-
-    What is at its default is left out, so a field that is added later changes no stored key. A default never changes.
+    """The canonical text of a key: equal keys and only they have equal texts. What is at its default is left out, so a
+    new field changes no stored key. A default never changes.
     """
     kind: Any = type(key)
     said = {name: value for name, default in _defaults(kind) if (value := getattr(key, name)) != default}
@@ -107,8 +102,8 @@ def key_to_json(key: TaskQueueKey) -> str:
 
 
 def key_from_json(text: str) -> TaskQueueKey:
-    """The inverse of `key_to_json`. Names are interned: thousands of keys may list the same sites. Raises ValueError if the
-    text is not the text of a key.
+    """The inverse of `key_to_json`; interns names, since thousands of keys may list the same sites. Raises ValueError if
+    the text is no key.
     """
     try:
         values: dict[str, Any] = json.loads(text)

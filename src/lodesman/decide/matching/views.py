@@ -1,7 +1,5 @@
-"""What a kind of resource may draw from, remembered as masks.
-
-Pilots on nodes of one kind ask with the same description again and again. A view remembers its mask for each group;
-numbers, emptiness and limits are applied at each claim.
+"""What a kind of resource may draw from, remembered as a mask for each group; numbers, emptiness and limits are applied
+at each claim.
 """
 
 from __future__ import annotations
@@ -38,49 +36,42 @@ def numbers_of(request: ResourceRequest) -> list[int]:
 
 @dataclass(slots=True)
 class Ballot:
-    """The groups that a kind of resource serves: with a share (and the running sums), and without. `weights`: their shares,
-    1 without one. `competed`: those that competed last, and their weights as JSON.
-    """
+    """The groups that a kind of resource serves."""
 
-    groups: tuple[GroupIndex, ...]
-    cumulative: tuple[float, ...]
+    groups: tuple[GroupIndex, ...]  # with a share
+    cumulative: tuple[float, ...]  # the running sums of their shares
     without_share: tuple[GroupIndex, ...]
-    weights: Mapping[GroupIndex, float]
-    competed: tuple[list[GroupIndex], str] = ([], "")
+    weights: Mapping[GroupIndex, float]  # the shares, 1 without one
+    competed: tuple[list[GroupIndex], str] = ([], "")  # those that competed last, and their weights as JSON
 
 
 @dataclass(slots=True)
 class Shortlist:
-    """The groups among which one is drawn, and the running sums of their shares, as of `changes` of the index. `shut`: the
-    number of what was shut.
-    """
+    """The groups among which one is drawn."""
 
-    changes: int
-    shut: int
+    changes: int  # of the index
+    shut: int  # the number of what was shut
     numbers: Sequence[int]
     groups: Sequence[GroupIndex]
-    cumulative: Sequence[float]
+    cumulative: Sequence[float]  # the running sums of their shares
 
 
 @dataclass(slots=True)
 class Found:
-    """The open slots of a group that a resource with these numbers may draw from, but for those `shut`; what it was made of.
-
-    `owners`: those who have some of them and which, once they had to be listed; `owner_sums`: the running sums of their
-    weights, None if these are alike.
-    """
+    """The open slots of a group that a resource with these numbers may draw from, and what they were found by."""
 
     changes: int
     arrived: int
     shut: int
     numbers: Sequence[int]
     mask: int
+    # who has some of the slots and which; None: not listed yet
     owners: list[tuple[OwnerQueues, int]] | None = None
-    owner_sums: list[float] | None = None
+    owner_sums: list[float] | None = None  # the running sums of their weights; None: these are alike
 
 
 class View:
-    """One description against the index. `version`: when the ballot was made."""
+    """One description against the index."""
 
     __slots__ = (
         "_fits", "_found", "_masks", "_seen", "_where", "ballot", "group_names", "shortlist", "version", "vo",
@@ -89,7 +80,7 @@ class View:
     def __init__(self, request: ResourceRequest) -> None:
         self.vo = request.vo
         self.group_names: tuple[str, ...] | None = _groups_of(request)
-        self.version = -1
+        self.version = -1  # of the index, when the ballot was made
         self.ballot = Ballot((), (), (), {})
         self.shortlist: Shortlist | None = None
         self._where: Sequence[Any] = tuple(criterion.of_request(request) for criterion in WHERE)
@@ -100,7 +91,7 @@ class View:
         self._found: list[Found | None] = []
 
     def renew(self, ballot: Ballot, *, version: int, group_numbers: int) -> None:
-        """Groups appeared or vanished, or shares changed."""
+        """Take another ballot: groups appeared or vanished, or shares changed."""
         self.ballot = ballot
         self.version = version
         self.shortlist = None
@@ -136,7 +127,7 @@ class View:
         return mask
 
     def find(self, group: GroupIndex, numbers: Sequence[int], shut: Shut) -> Found:
-        """The same, to be remembered by the lottery; it holds while nothing opens, closes or arrives."""
+        """The same, remembered for the lottery while nothing opens, closes or arrives."""
         closed = shut[group.number]
         found = self._found[group.number]
         if (
