@@ -1,6 +1,5 @@
-"""What several CE queues share: a number of pilots that all of them together may still get.
-
-The tokens of a CE are one such budget. What the gate of a site admits is another, which is asked anew after each pilot.
+"""Numbers of pilots that several CE queues may still get together: the tokens of a CE, and what the gate of a site
+admits, which is asked anew after each pilot.
 """
 
 from __future__ import annotations
@@ -25,39 +24,37 @@ class SiteBudget(Protocol):
         """Why it admits nothing now, '' if it may."""
 
     def room(self, most: int) -> int:
-        """How many more pilots it admits now, whoever they are for, up to `most`."""
+        """How many more pilots it admits now, up to `most`."""
 
     def admits(self) -> bool:
         """Whether it admits one more now."""
 
     def take(self) -> None:
-        """One more pilot goes to the site."""
+        """Count a pilot that goes to the site."""
 
 
 class Budget:
-    """Pilots that the queues of `mask` may still get together. `binds`: whether that is less than one of them would take
-    alone; `highest`: the most that one of them would.
-    """
+    """Pilots that the queues of `mask` may still get together."""
 
     __slots__ = ("_highest", "left", "mask")
 
     def __init__(self, mask: Mask, left: int, highest: int = UNBOUNDED) -> None:
         self.mask = mask
         self.left = left
-        self._highest = highest
+        self._highest = highest  # the most that one of the queues would take alone
 
     @property
     def binds(self) -> bool:
-        """Rooms only shrink, so one that does not bind costs a comparison."""
+        """Whether it bounds a queue at all: rooms only shrink, so one that does not costs a comparison."""
         return self.left < self._highest
 
     def take(self) -> None:
-        """One of the queues gets a pilot."""
+        """Count a pilot."""
         self.left -= 1
 
 
 class GateBudget(Budget):
-    """Whether anything is left says the gate alone, each time; a number above that is a weight for the draw."""
+    """Whether anything is left says the gate alone; a number above that is a weight for the draw."""
 
     __slots__ = ("_gate",)
 
@@ -66,13 +63,13 @@ class GateBudget(Budget):
         self._gate = gate
 
     def take(self) -> None:
-        """One of the queues gets a pilot."""
+        """Count a pilot."""
         self._gate.take()
         self.left = max(1, self.left - 1) if self._gate.admits() else 0
 
 
 def gate_limit(gate: SiteBudget, wanted: int) -> Limit | None:
-    """What a gate lets through of the pilots that are wanted at its site; None if that is all."""
+    """What a gate lets through of the pilots wanted at its site; None if that is all."""
     room = gate.room(wanted)
     if room >= wanted:
         return None

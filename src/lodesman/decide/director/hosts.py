@@ -1,7 +1,5 @@
-"""Black holes: hosts on which every job fails at once, so that they are free again and get more (ADR 0044). Pure.
-
-The evidence has two sides: jobs fail on a host, and jobs of the same task queues do not fail elsewhere. Where there is no
-elsewhere, there is no evidence.
+"""Black holes: hosts on which every job fails at once, so that they are free again and get more (ADR 0044). The evidence
+has two sides: jobs fail on a host, and jobs of the same task queues do not fail elsewhere.
 """
 
 from __future__ import annotations
@@ -15,12 +13,11 @@ from msgspec.structs import replace
 
 from lodesman.wire.hosts import HostEvidence, HostName, HostRecord
 
+# why an attempt ended, and a pilot left, that found its node of no use to any job
 NODE_FAULT: Final = "node-fault"
-"""Why an attempt ended, and a pilot left, that found its node of no use to any job."""
-NODE_FAILED: Final = "the node failed"
-"""As a job's reason begins whose last attempt ended so."""
+NODE_FAILED: Final = "the node failed"  # as a job's reason begins whose last attempt ended so
+# against a queue that has other hosts, too
 ON_SHUT_HOST: Final = "its pilots start on a host that gets no jobs"
-"""What speaks against a queue that has other hosts, too."""
 FAILS_WITHIN_S: Final = 60.0
 WINDOW_S: Final = 1_800.0
 _LEAST_FAILURES: Final = 5
@@ -36,24 +33,33 @@ _MARGIN_S: Final = 5.0
 _MOST_WORDS: Final = 300
 
 _COUNTED: Final = frozenset(
-    {"exit", "signal", "cpu-limit", "wall-limit", "memory-limit", "output-limit", "not-started", "never-started",
-     "warden-lost", "input"}
-)  # fmt: skip
-"""Causes of failures that the host may have: neither orders of users nor the end of the pilot."""
+    {
+        "exit",
+        "signal",
+        "cpu-limit",
+        "wall-limit",
+        "memory-limit",
+        "output-limit",
+        "not-started",
+        "never-started",
+        "warden-lost",
+        "input",
+    }
+)  # causes that the host may have: neither orders of users nor the end of the pilot
 
 
 class Failure(NamedTuple):
-    """An attempt that failed at once: it ran for these `seconds`."""
+    """An attempt that failed at once."""
 
     at: float
     host: HostName
     tq_id: int
     job_id: int
-    seconds: float
+    seconds: float  # how long it ran
 
 
 class Tried(NamedTuple):
-    """The attempts of a task queue on a host that succeeded, failed, or have run for longer than the failures took."""
+    """The attempts of a task queue on a host that ended, or have run for longer than the failures took."""
 
     tq_id: int
     host: HostName
@@ -67,7 +73,7 @@ def failed(state: str, cause: str) -> bool:
 
 
 def failed_at_once(state: str, cause: str, seconds: float) -> bool:
-    """Whether an attempt that ran that long is one of those that make a host suspect."""
+    """Whether an attempt that ran that long makes a host suspect."""
     return failed(state, cause) and seconds <= FAILS_WITHIN_S
 
 
@@ -90,9 +96,8 @@ def suspects(failures: Iterable[Failure], now: float) -> dict[HostName, list[Fai
 
 
 def outlived_s(failures: Iterable[Failure]) -> float:
-    """How long an attempt must have run to count as one that does not fail as these did.
-
-    Long before a minute is over, if they took a second: meanwhile the host gets more jobs.
+    """How long an attempt must have run to count as one that does not fail as these did: far less than a minute if they
+    took a second, since the host gets more jobs meanwhile.
     """
     return min(FAILS_WITHIN_S, _MARGIN_S + 2 * max((one.seconds for one in failures), default=FAILS_WITHIN_S))
 
@@ -111,8 +116,6 @@ def _enough(failures: Collection[Failure]) -> bool:
 
 @dataclass(slots=True)
 class _Sum:
-    """What became of attempts on one host."""
-
     attempts: int = 0
     failed: int = 0
 
@@ -137,9 +140,8 @@ class _Trials:
         }
 
     def fails_only_on(self, host: HostName, tq_id: int) -> bool:
-        """Whether three quarters of a task queue fail on a host, and it fails on less than half of the others.
-
-        Each host has one vote: another black hole has more attempts than all good hosts.
+        """Whether three quarters of a task queue fail on a host, and it fails on less than half of the others. Each host
+        has one vote: another black hole has more attempts than all good hosts.
         """
         there = self.sums[tq_id].get(host, _Sum())
         others = len(self.sums[tq_id]) - (host in self.sums[tq_id])
@@ -157,7 +159,7 @@ class _Trials:
 
 
 def _evidence(host: HostName, failures: Iterable[Failure], trials: _Trials) -> HostEvidence | None:
-    """What speaks against a suspect with these failures, None if that is not enough."""
+    """What speaks against a suspect; None if that is not enough."""
     found = sorted(failures)
     against = {tq_id for tq_id in {one.tq_id for one in found} if trials.fails_only_on(host, tq_id)}
     counted = [one for one in found if one.tq_id in against]
@@ -181,7 +183,7 @@ def judge_hosts(
     tried: Collection[Tried],
     now: float,
 ) -> Iterator[tuple[HostName, HostRecord | None]]:
-    """The hosts whose record changes, each with the new one: shut now, open since jobs were the cause, or forgotten."""
+    """The new record of each host that changes: shut, open since jobs were the cause, or None: forgotten."""
     guilty = cleared_jobs(failures)
     for host, record in records.items():
         found = record.evidence
@@ -255,8 +257,8 @@ def shut_again(record: HostRecord | None, now: float, against: HostEvidence | No
 
 
 def shut_by_fault(record: HostRecord | None, fault: str, now: float) -> HostRecord | None:
-    """Shut a host since a pilot there found the machine of no use; None if it stays as it is: it is shut already, by an
-    administrator or until it gets its next probe.
+    """Shut a host where a pilot found the machine of no use; None if it is shut already, by an administrator or until its
+    next probe.
     """
     if record is not None and record.shut and (record.by or not may_probe(record, now)):
         return None
@@ -264,7 +266,7 @@ def shut_by_fault(record: HostRecord | None, fault: str, now: float) -> HostReco
 
 
 def opened(record: HostRecord, now: float) -> HostRecord:
-    """The probe did not fail: the host is open, and what was before counts no more; how often it was shut does."""
+    """Open a host whose probe did not fail; only how often it was shut still counts."""
     return HostRecord(shut=False, since=now, trips=record.trips)
 
 

@@ -1,6 +1,5 @@
-"""One iteration of the director, from a snapshot to a decision.
-
-Supply, target and plan, then for each task queue a pool, an identity and CE queues; beside it, which pilots to cancel.
+"""One iteration of the director, from a snapshot to a decision: supply, target, plan, then pool, identity and CE queues
+for each task queue; beside it, which pilots to cancel.
 """
 
 from __future__ import annotations
@@ -37,39 +36,33 @@ from lodesman.wire.director import DirectorTarget
 
 
 class DirectorInput(Struct, frozen=True, kw_only=True):
-    """All that one iteration goes by. `suspects`, `breakers` and `buckets` come from the iteration before
-    (empty after a loss: buckets full; the caps hold all the same). `table` has the task queues
-    of `demands`, `serving` says which queues serve which SubmitPool, `limited` where limits keep a task queue from starting,
-    `sites` how sites advertise themselves. A decision uses it up: its gates count what was placed.
-    """
+    """All that one iteration goes by. A decision uses it up: its gates count what was placed."""
 
     demands: Sequence[TaskQueueDemand]
-    table: KeyTable
-    serving: PoolServing
+    table: KeyTable  # has the task queues of `demands`
+    serving: PoolServing  # which queues serve which SubmitPool
     pilots: Sequence[PilotView]
     queues: Sequence[CandidateQueue]
     pools: Mapping[str, PoolState]
     running_jobs: int = 0
-    suspects: Mapping[int, float]
+    suspects: Mapping[int, float]  # of the iteration before, as `breakers` and `buckets`; empty after a loss
     breakers: Mapping[QueueId, Breaker]
     buckets: Mapping[NodePath, TokenBucket]
-    limited: Mapping[int, int] = field(default_factory=dict)
-    sites: SiteMatching = NO_SITES
+    limited: Mapping[int, int] = field(default_factory=dict)  # where limits keep a task queue from starting
+    sites: SiteMatching = NO_SITES  # how sites advertise themselves
 
 
 class Excess(Struct, frozen=True, kw_only=True):
-    """Which waiting pilots to cancel, since demand fell or since they wait too long: slowly, and only what was seen twice. A
-    single odd snapshot must never empty the queues of a site; a pilot whose submission is under way is never cancelled.
-
-    cancel: pilots to cancel now; too_old are those of them that wait too long, bound those of these whose job is to wait
-    again, whatever the batch system says. suspects: spare pilots and when each was first seen so; the caller gives them
-    back at the next iteration.
+    """Which waiting pilots to cancel, since demand fell or since they wait too long: slowly, and only what was seen
+    twice. A single odd snapshot must never empty the queues of a site; a pilot whose submission is under way is never
+    cancelled.
     """
 
-    cancel: tuple[int, ...] = ()
-    too_old: frozenset[int] = frozenset()
+    cancel: tuple[int, ...] = ()  # now
+    too_old: frozenset[int] = frozenset()  # those of `cancel` that wait too long
+    # those of `too_old` whose job is to wait again, whatever the batch system says
     bound: frozenset[int] = frozenset()
-    suspects: Mapping[int, float]
+    suspects: Mapping[int, float]  # spare pilots, and when each was first seen so: for the next iteration
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -90,7 +83,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, seed: int) -> Decision:
-    """One iteration. Pure: the same snapshot, options, time and seed of random numbers give the same decision."""
+    """One iteration: the same snapshot, options, time and seed give the same decision."""
     rng = Random(seed)
     supply = count_supply(
         snapshot.demands,
@@ -149,7 +142,6 @@ class _BeforeAds:
         self._serving, self._sites, self.bit = serving, sites, serving.bit
 
     def mask(self, pool: str, /) -> Mask | None:
-        """The queues of a pool; None if it is not known."""
         found = self._serving.mask(pool)
         return None if found is None else found | self._sites.wished(pool)
 
@@ -166,7 +158,7 @@ def _facts(snapshot: DirectorInput, supply: Supply) -> TargetFacts:
 
 
 def choose_excess(supply: Supply, *, suspects: Mapping[int, float], rules: ExcessRules, now: float) -> Excess:
-    """Pilots to cancel among the spare and the aged ones. A pilot that had a use between two iterations starts anew."""
+    """The pilots to cancel. A spare one that had a use between two iterations starts anew."""
     waiting = [one for one in supply.spare if one.standing is PilotStanding.WAITING]
     bound = {one.pilot_id for one in supply.aged if one.standing is PilotStanding.BOUND}
     stuck = [one for one in supply.aged if one.standing is PilotStanding.WAITING or one.pilot_id in bound]
@@ -192,5 +184,5 @@ def choose_excess(supply: Supply, *, suspects: Mapping[int, float], rules: Exces
 
 
 def without_spare(excess: Excess) -> Excess:
-    """Of these pilots only those that wait too long: not all demand is known."""
+    """Only those that wait too long: not all demand is known."""
     return replace(excess, cancel=tuple(one for one in excess.cancel if one in excess.too_old))

@@ -14,25 +14,25 @@ from lodesman.wire.vocabulary import BreakerState, ClampName
 
 
 class Limit(Struct, frozen=True, kw_only=True):
-    """An upper limit and the arithmetic or the reason behind it, for people."""
+    """An upper limit."""
 
     name: ClampName
     limit: int
-    detail: str
+    detail: str  # the arithmetic or the reason, for people
 
 
 class Clamp(Struct, frozen=True, kw_only=True):
-    """A limit that took something away: of `before` pilots `after` = min(before, max(limit, 0)) went on."""
+    """A limit that took something away."""
 
     name: ClampName
     before: int
-    after: int
+    after: int  # min(before, max(limit, 0))
     limit: int
     detail: str
 
 
 class Clamped(Struct, frozen=True, kw_only=True):
-    """What is left, and the clamps in order; a limit that took nothing away leaves no trace."""
+    """What is left, and the clamps that took something away, in order."""
 
     count: int
     clamps: tuple[Clamp, ...]
@@ -54,10 +54,10 @@ def clamp(count: int, limits: Iterable[Limit]) -> Clamped:
 
 
 class TokenBucket(Struct, frozen=True, kw_only=True):
-    """Tokens left at `updated_at` (UNIX seconds)."""
+    """Tokens of a CE."""
 
     tokens: float
-    updated_at: float
+    updated_at: float  # UNIX seconds
 
 
 def refill(bucket: TokenBucket | None, *, now: float, rules: RateRules) -> TokenBucket:
@@ -87,18 +87,14 @@ def take(bucket: TokenBucket, count: int) -> TokenBucket:
 
 
 class Breaker(Struct, frozen=True, kw_only=True):
-    """The state of one queue's breaker.
-
-    failures: in a row since the last success. trips: openings since it was last closed. retry_at: when an open one may
-    be tried, or an unanswered probe (`probing`) is given up. reason: what the last failure said.
-    """
+    """The state of one queue's breaker."""
 
     state: BreakerState = BreakerState.CLOSED
-    failures: int = 0
-    trips: int = 0
-    retry_at: float = 0.0
+    failures: int = 0  # in a row since the last success
+    trips: int = 0  # openings since it was last closed
+    retry_at: float = 0.0  # when an open one may be tried, or an unanswered probe is given up
     probing: bool = False
-    reason: str = ""
+    reason: str = ""  # what the last failure said
 
 
 def settle(breaker: Breaker, *, now: float) -> Breaker:
@@ -116,19 +112,21 @@ def breaker_allowance(breaker: Breaker) -> int | None:
 
 
 def submitting(breaker: Breaker, *, now: float, rules: BreakerRules) -> Breaker:
-    """A submission starts: in half-open it is the probe, and the only one until it answers."""
+    """Note a submission: in half-open it is the probe, and the only one until it answers."""
     if breaker.state is not BreakerState.HALF_OPEN:
         return breaker
     return replace(breaker, probing=True, retry_at=now + rules.open_s)
 
 
 def succeeded(breaker: Breaker) -> Breaker:
-    """A submission was taken. A late answer, in a breaker that opened meanwhile, proves nothing: only a probe closes it."""
+    """Note a submission that was taken. In a breaker that opened meanwhile a late answer proves nothing: only a probe
+    closes it.
+    """
     return Breaker() if breaker.state is BreakerState.CLOSED or breaker.probing else breaker
 
 
 def failed(breaker: Breaker, *, now: float, rules: BreakerRules, reason: str) -> Breaker:
-    """A submission was refused, or a pilot ended without joining."""
+    """Note a submission that was refused, or a pilot that ended without joining."""
     failures = breaker.failures + 1
     if breaker.state is BreakerState.OPEN:
         # More failures of submissions that were under way do not lengthen the wait.
@@ -159,7 +157,7 @@ def breaker_notes(before: Mapping[QueueId, BreakerState], now: Mapping[QueueId, 
 
 
 def describe_breaker(breaker: Breaker) -> str:
-    """One phrase for a clamp's detail and for `why`: queues that fail alike have the same, so neither numbers nor times."""
+    """One phrase for people, without numbers or times: queues that fail alike have the same."""
     if breaker.state is BreakerState.CLOSED:
         return f"closed, {breaker.failures} failures in a row"
     why = breaker.reason or "the reason is not known"

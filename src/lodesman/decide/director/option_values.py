@@ -1,4 +1,4 @@
-"""Values of the director's options: text or typed, since the seed's files are all text."""
+"""Readers of the director's option values: text or typed, since the seed's files are all text."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from lodesman.languages.classad import write_expression
 from lodesman.languages.classad.functions import read_checked
 from lodesman.wire.vocabulary import TargetPolicy
 
-Reader = Callable[[object], object]
-"""Returns the typed value, or raises ValueError that says what would be right."""
+Reader = Callable[[object], object]  # returns the typed value; ValueError says what would be right
 
 _TRUE = frozenset({"yes", "true", "y", "1", "on"})
 _FALSE = frozenset({"no", "false", "n", "0", "off"})
 
 
 def number(low: float, high: float) -> Reader:
-    """A number within [low, high]."""
+    """Read a number within [low, high]."""
     wanted = f"a number from {low:g} to {high:g}"
 
     def read(raw: object) -> float:
@@ -36,7 +35,7 @@ def number(low: float, high: float) -> Reader:
 
 
 def whole(low: int, high: int) -> Reader:
-    """A whole number within [low, high]; `40.0` is one, `40.5` is not."""
+    """Read a whole number within [low, high]; `40.0` is one, `40.5` is not."""
     any_number = number(low, high)
 
     def read(raw: object) -> int:
@@ -52,7 +51,7 @@ def whole(low: int, high: int) -> Reader:
 
 
 def truth(raw: object) -> bool:
-    """A truth value: yes/no, true/false, on/off, 1/0."""
+    """Read yes/no, true/false, on/off, 1/0."""
     text = str(raw).strip().lower()
     if text in _TRUE:
         return True
@@ -62,7 +61,7 @@ def truth(raw: object) -> bool:
 
 
 def text(raw: object) -> str:
-    """Some text, not empty."""
+    """Read some text, not empty."""
     value = raw.strip() if isinstance(raw, str) else ""
     if not value:
         raise ValueError("some text")
@@ -70,12 +69,12 @@ def text(raw: object) -> str:
 
 
 def some_text(raw: object) -> str:
-    """The same, or none."""
+    """Read text, maybe empty."""
     return "" if raw == "" else text(raw)
 
 
 def names(raw: object) -> tuple[str, ...]:
-    """One or more different names: a list, or text with commas."""
+    """Read one or more different names: a list, or text with commas."""
     wanted = "a list of different names"
     parts = _parts(raw, wanted)
     found = tuple(part.strip() for part in parts if isinstance(part, str) and part.strip())
@@ -85,17 +84,17 @@ def names(raw: object) -> tuple[str, ...]:
 
 
 def some_names(raw: object) -> tuple[str, ...]:
-    """The same, or none."""
+    """Read any number of names."""
     return () if raw in ([], (), "") else names(raw)
 
 
 def backend_names(raw: object) -> tuple[str, ...]:
-    """Names of batch systems, in any spelling."""
+    """Read names of batch systems, in any spelling."""
     return tuple(dict.fromkeys(map(spelled_backend, some_names(raw))))
 
 
 def queue_names(raw: object) -> tuple[str, ...]:
-    """Names of CEs and queues with their sites."""
+    """Read names of CEs and queues with their sites."""
     found = some_names(raw)
     if not all("/" in name for name in found):
         raise ValueError("a list of SITE/CE or SITE/CE/QUEUE")
@@ -103,7 +102,7 @@ def queue_names(raw: object) -> tuple[str, ...]:
 
 
 def policy_name(raw: object) -> TargetPolicy:
-    """The name of a policy."""
+    """Read the name of a policy."""
     try:
         return TargetPolicy(str(raw).strip().lower())
     except ValueError:
@@ -112,7 +111,7 @@ def policy_name(raw: object) -> TargetPolicy:
 
 
 def some_expression(raw: object) -> str:
-    """The canonical text of a ClassAd expression, or none."""
+    """Read a ClassAd expression as its canonical text; '' for none."""
     if raw == "":
         return ""
     given = repr(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else raw
@@ -127,7 +126,7 @@ def some_expression(raw: object) -> str:
 
 
 def rising(raw: object) -> tuple[int, ...]:
-    """Strictly increasing whole numbers from 1 up: the limits of the CPU buckets, in seconds."""
+    """Read strictly increasing whole numbers from 1 up: the limits of the CPU buckets, in seconds."""
     wanted = "a strictly increasing list of whole numbers above 0"
     one = whole(1, 100_000_000)
     try:

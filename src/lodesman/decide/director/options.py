@@ -1,6 +1,5 @@
-"""The director's options: the seed's parameters with their spelling and defaults, and our own.
-
-The section of a submission pool, inside the director's, overrides it for the options that a pool may have.
+"""The director's options: the seed's parameters with their spelling and defaults, and our own. The section of a
+submission pool overrides those that a pool may have.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ CPU_BUCKETS = (
     345_600, 518_400, 691_200, 864_000, 1_080_000,
 )  # fmt: skip
 
-_DIRECTOR = "director"
-"""Who handles a submission pool, unless another name is given."""
+_DIRECTOR = "director"  # handles a submission pool, unless another name is given
 
 # --- the options ----------------------------------------------------------------------------------------------
 
@@ -53,80 +51,76 @@ def _option(name: str, read: Reader, default: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRules:
-    """The policy of the target, and what its policies need (`director.target`).
-
-    adaptive: with `target_waiting_jobs` the target is pilotsPerIteration, with `target_running_jobs` it is 0 (0: no such
-    target); it never grows by more than `max_factor`. gap: closed in about `gap_iterations`. ratio: the fraction of the
-    running pilots that may wait. minimum and maximum bound these two.
-    """
+    """The policy of the target, and what its policies need (`director.target`)."""
 
     policy: TargetPolicy = _option("TargetPolicy", policy_name, TargetPolicy.SEED)  # noqa: RUF009  immutable
+    # adaptive: with so many the target is pilotsPerIteration
     target_waiting_jobs: int = _option("targetWaitingJobs", whole(1, 1_000_000_000), 200)
+    # adaptive: with so many the target is 0; 0: no such target
     target_running_jobs: int = _option("targetRunningJobs", whole(0, 1_000_000_000), 0)
-    max_factor: float = _option("adaptiveMaxFactor", number(0, 100), 10.0)
-    gap_iterations: int = _option("gapIterations", whole(1, 1_000), 3)
+    max_factor: float = _option("adaptiveMaxFactor", number(0, 100), 10.0)  # adaptive: never grows by more
+    gap_iterations: int = _option("gapIterations", whole(1, 1_000), 3)  # gap: closed in about so many
+    # ratio: so many of the running pilots may wait
     running_fraction: float = _option("runningFraction", number(0, 100), 0.2)
-    minimum: int = _option("minTarget", whole(1, 1_000_000), 4)
-    maximum: int = _option("maxTarget", whole(1, 1_000_000), 1_000)
+    minimum: int = _option("minTarget", whole(1, 1_000_000), 4)  # gap and ratio
+    maximum: int = _option("maxTarget", whole(1, 1_000_000), 1_000)  # gap and ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerRules:
-    """`failures` in a row open it for `open_s` seconds, doubled at each trip up to `max_open_s`."""
+    """When a breaker opens."""
 
-    failures: int = _option("breakerFailures", whole(1, 1_000), 3)
+    failures: int = _option("breakerFailures", whole(1, 1_000), 3)  # in a row
+    # doubled at each trip up to `max_open_s`
     open_s: float = _option("breakerOpenSeconds", number(1, 86_400), 300.0)
     max_open_s: float = _option("breakerMaxOpenSeconds", number(1, 604_800), 3600.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateRules:
-    """`per_minute` pilots are allowed in the long run, `burst` at once after a pause."""
+    """The rate of submissions to a CE."""
 
-    per_minute: float = _option("pilotsPerMinute", number(0.001, 1_000_000), 60.0)
-    burst: int = _option("pilotBurst", whole(1, 1_000_000), 40)
+    per_minute: float = _option("pilotsPerMinute", number(0.001, 1_000_000), 60.0)  # in the long run
+    burst: int = _option("pilotBurst", whole(1, 1_000_000), 40)  # at once after a pause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcessRules:
-    """How eager cancelling is: at most `max_cancels` in an iteration, of pilots spare for `confirm_s` seconds.
-
-    tolerated_fraction: the surplus pilots that may stay, as a fraction of the counted ones; useless ones may not.
-    """
+    """How eager cancelling is."""
 
     enabled: bool = _option("cancelExcess", truth, True)
+    # surplus pilots that may stay, of the counted ones; useless ones may not
     tolerated_fraction: float = _option("excessPilotFraction", number(0, 100), 0.5)
     max_cancels: int = _option("maxCancelsPerIteration", whole(0, 100_000), 100)
+    # how long a pilot is spare before
     confirm_s: float = _option("excessConfirmSeconds", number(0, 86_400), 60.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
-    """What a submission pool may set for itself; the director's section gives the defaults.
-
-    Threads: from the start, at most, and tasks waiting for one. With enable_list_match batch systems are asked whether they
-    ever run the pilots of their queues, again after list_match_delay_minutes (ADR 0045).
-    private_fraction is the fraction of *private* pilots for task queues that take both kinds (ADR 0039); with
-    legacy_fraction its complement. Generic pilots run as generic_owner of generic_group. The director sends pilots through
-    a pool that is handled_by it; another name says who sends them instead. rank: an expression over the ads of sites; pilots
-    go to the sites with the greatest value first.
-    """
+    """What a submission pool may set for itself; the director's section gives the defaults."""
 
     name: str = ""
-    min_threads: int = _option("minThreadsInPool", whole(0, 1_000), 0)
+    min_threads: int = _option("minThreadsInPool", whole(0, 1_000), 0)  # from the start
     max_threads: int = _option("maxThreadsInPool", whole(1, 1_000), 2)
+    # tasks that wait for a thread
     total_threads: int = _option("totalThreadsInPool", whole(1, 1_000_000), 40)
+    # until a batch system is asked again
     list_match_delay_minutes: float = _option("ListMatchDelay", number(0, 10_000), 5.0)
+    # ask batch systems whether they ever run the pilots of their queues (ADR 0045)
     enable_list_match: bool = _option("EnableListMatch", truth, True)
+    # of *private* pilots, for task queues that take both kinds (ADR 0039)
     private_fraction: float = _option("PrivatePilotFraction", number(0, 1), 0.0)
+    # `private_fraction` means its complement
     legacy_fraction: bool = _option("LegacyPrivatePilotFraction", truth, False)
-    generic_owner: str = _option("GenericPilotDN", text, "generic")
+    generic_owner: str = _option("GenericPilotDN", text, "generic")  # as whom generic pilots run
     generic_group: str = _option("GenericPilotGroup", text, "generic")
     backends: tuple[str, ...] = _option("Backends", backend_names, ())
     sites: tuple[str, ...] = _option("Sites", some_names, ())
     queues: tuple[str, ...] = _option("Queues", queue_names, ())
     identity: str = _option("identity", some_text, "")
-    rank: str = _option("Rank", some_expression, "")
+    rank: str = _option("Rank", some_expression, "")  # over the ads of sites; the greatest value first
+    # who sends its pilots; the director sends its own only
     handled_by: str = _option("handled_by", text, _DIRECTOR)
 
     @property
@@ -136,7 +130,7 @@ class PoolOptions:
 
     @property
     def elsewhere(self) -> str:
-        """Who handles it instead of the director; empty if the director does."""
+        """Who handles it instead of the director; '' if the director does."""
         return "" if self.handled_by.lower() == _DIRECTOR else self.handled_by
 
 
@@ -150,7 +144,7 @@ class IdentityRule(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectorOptions:
-    """All options of the director, checked. CPU times are normalised seconds. `identities` have sections of their own."""
+    """All options of the director, checked. CPU times are normalised seconds."""
 
     pilots_per_iteration: float = _option("pilotsPerIteration", number(0, 10_000), 40.0)
     lowest_cpu_boost: int = _option("lowestCPUBoost", whole(360, 100_000_000), 7_200)
@@ -165,7 +159,7 @@ class DirectorOptions:
     required_time_left: float = _option("requiredTimeLeft", number(60, 31_536_000), 432_000.0)
     max_load_age_s: float = _option("maxLoadAgeSeconds", number(1, 86_400), 600.0)
     pool_defaults: PoolOptions = PoolOptions()
-    identities: Mapping[str, IdentityRule] = field(default_factory=dict)
+    identities: Mapping[str, IdentityRule] = field(default_factory=dict)  # have sections of their own
     pools: Mapping[str, PoolOptions] = field(default_factory=lambda: {"Local": PoolOptions(name="Local")})
     target: TargetRules = TargetRules()
     breaker: BreakerRules = BreakerRules()
@@ -186,9 +180,7 @@ class DirectorOptions:
 
 
 class _Rule(NamedTuple):
-    """One option: its name at the edge, the group and field it fills, how it is read."""
-
-    option: str
+    option: str  # its name in the files
     group: str
     field: str
     read: Reader
@@ -212,9 +204,8 @@ def formula_options(options: DirectorOptions) -> dict[str, Any]:
 
 
 def read_options(section: Mapping[str, object]) -> DirectorOptions:
-    """The options of a director's section; values are text or typed, sub-sections are mappings.
-
-    Raises InvalidConfig that lists every fault in `data["faults"]`, each with section, option and message.
+    """The options of a director's section; values are text or typed, sub-sections are mappings. Raises InvalidConfig with
+    every fault (section, option, message) in `data["faults"]`.
     """
     faults: list[dict[str, str]] = []
     plain = {name: raw for name, raw in section.items() if not isinstance(raw, Mapping)}

@@ -1,8 +1,8 @@
-"""What is ordered for a task queue that gets pilots: through which submission pool, and whose pilots.
+"""Orders for a task queue that gets pilots: through which submission pool, and whose pilots.
 
-A private pilot runs as owner and group of its task queue and serves no one else (with JobSharing: its whole group);
-a generic one runs as the pool's generic identity and serves all groups of the VO. PrivatePilotFraction is the fraction of
-*private* pilots; the inequality of the seed yields the complement (`LegacyPrivatePilotFraction`, ADR 0004).
+A private pilot runs as owner and group of its task queue and serves no one else (with JobSharing: its whole group); a
+generic one runs as the pool's generic identity and serves all groups of the VO. PrivatePilotFraction is the fraction of
+*private* pilots; the seed's inequality yields the complement (`LegacyPrivatePilotFraction`, ADR 0004).
 """
 
 from __future__ import annotations
@@ -24,17 +24,15 @@ from lodesman.wire.vocabulary import PoolOutcome
 
 
 class PoolState(Struct, frozen=True, kw_only=True):
-    """A submission pool now: threads at work of `max` (maxThreadsInPool), waiting tasks of `total` (totalThreadsInPool).
-    `elsewhere`: the director does not handle it.
-    """
+    """A submission pool now."""
 
     name: str
     enabled: bool = True
-    running: int = 0
-    queued: int = 0
-    max: int = 2
-    total: int = 40
-    elsewhere: bool = False
+    running: int = 0  # threads at work
+    queued: int = 0  # tasks that wait
+    max: int = 2  # maxThreadsInPool
+    total: int = 40  # totalThreadsInPool
+    elsewhere: bool = False  # the director does not handle it
 
     @property
     def room(self) -> int:
@@ -48,7 +46,7 @@ class PoolState(Struct, frozen=True, kw_only=True):
 
 
 class PoolTry(NamedTuple):
-    """One pool asked."""
+    """A pool that was asked."""
 
     pool: str
     outcome: PoolOutcome
@@ -61,10 +59,8 @@ def choose_pool(
     *,
     serves: Callable[[str], bool] = lambda _: True,
 ) -> tuple[str | None, tuple[PoolTry, ...]]:
-    """Draw a pool, and all that were asked: the first in random order that is enabled, `serves` a queue for the work and
-    takes it (None: no pilots).
-
-    A full one is disabled until the next cycle. The choice counts as one task in `states`.
+    """Draw a pool: the first in random order that is enabled, `serves` a queue for the work and has room; None: no
+    pilots. A full one is disabled until the next cycle; the choice counts as one task in `states`.
     """
     order = list(wanted)
     rng.shuffle(order)
@@ -98,23 +94,19 @@ class TypeReason(StrEnum):
 
 
 class PilotIdentity(Struct, frozen=True, kw_only=True):
-    """Who the pilots run as (owner and group, in the VO of their task queue) and whom they serve.
-
-    serves_owner: empty for a whole group; serves_group: None for every group of the VO. pilot_type: what
-    they present. draw: the random number used, None if none was needed. account: the name of the identity with which they
-    are submitted, '' for the batch system's own. The job of a bound pilot is chosen when it is stored: `bound_job` of its
-    row and of the answer to its join (ADR 0060).
+    """Who the pilots run as, in the VO of their task queue, and whom they serve. The job of a bound pilot is chosen when
+    it is stored (ADR 0060).
     """
 
     private: bool
     owner: str
     group: str
-    serves_owner: str = ""
-    serves_group: str | None = None
-    pilot_type: str = GENERIC
+    serves_owner: str = ""  # '' for a whole group
+    serves_group: str | None = None  # None for every group of the VO
+    pilot_type: str = GENERIC  # what they present
     reason: TypeReason
-    draw: float | None = None
-    account: str = ""
+    draw: float | None = None  # the random number used, None if none was needed
+    account: str = ""  # the identity with which they are submitted, '' for the batch system's own
 
 
 def choose_identity(demand: TaskQueueDemand, *, options: PoolOptions, rng: Random) -> PilotIdentity:
@@ -143,8 +135,8 @@ def choose_identity(demand: TaskQueueDemand, *, options: PoolOptions, rng: Rando
 
 
 def account_of(who: PilotIdentity, pool: PoolOptions, rules: Mapping[str, IdentityRule]) -> str:
-    """The identity with which pilots are submitted: private ones with that of their owner and group, the closest one if
-    there are several; all others with that of their pool.
+    """The identity with which pilots are submitted: private ones with the closest one to their owner and group, all
+    others with that of their pool.
     """
     if who.private:
         fitting = {
@@ -169,7 +161,7 @@ def submitted_to(backend: str, account: str, rules: Mapping[str, IdentityRule]) 
 
 
 def wants_private(fraction: float, draw: float, *, legacy: bool = False) -> bool:
-    """Does a draw from [0, 1) give a private pilot? With `legacy` the page's inverted test."""
+    """Whether a draw from [0, 1) gives a private pilot. With `legacy` the page's inverted test."""
     return fraction < draw if legacy else fraction > draw
 
 
@@ -183,7 +175,7 @@ def private_pools(options: DirectorOptions) -> frozenset[str]:
 
 
 def presented(template: ResourceRequest, identity: PilotIdentity, *, submission_pool: str) -> ResourceRequest:
-    """What a pilot of that identity on that CE queue presents to the matcher; `template` is of its VO."""
+    """What a pilot of that identity presents to the matcher; `template` is the queue's for its VO."""
     groups = template.groups
     if identity.serves_group is not None:
         # A queue that is open to some groups only stays closed to the others.
@@ -199,7 +191,7 @@ def presented(template: ResourceRequest, identity: PilotIdentity, *, submission_
 
 
 class PilotOrder(Struct, frozen=True, kw_only=True):
-    """Pilots to place: `count` of them for one task queue, through one pool, of one identity."""
+    """Pilots of one identity to place for one task queue, through one pool."""
 
     tq_id: int
     key: TaskQueueKey
@@ -209,7 +201,7 @@ class PilotOrder(Struct, frozen=True, kw_only=True):
 
 
 class PoolRefusal(Struct, frozen=True, kw_only=True):
-    """A task queue whose pilots no submission pool took: none are submitted."""
+    """A task queue whose pilots no submission pool took."""
 
     tq_id: int
     asked: int
@@ -225,8 +217,8 @@ def make_orders(
     *,
     serves: Callable[[TaskQueueKey, str], bool] = lambda _key, _pool: True,
 ) -> tuple[list[PilotOrder], list[PoolRefusal]]:
-    """A pool and an identity for each task queue that gets pilots, in random order: pools may fill up. `serves`: whether a
-    pool has a queue for a key.
+    """A pool and an identity for each task queue that gets pilots, in random order: pools may fill up. `serves`: whether
+    a pool has a queue for a key.
     """
     by_id = {demand.tq_id: demand for demand in demands}
     wanted = [(by_id[row.tq_id], row.asked) for row in plan.rows if row.asked > 0]

@@ -1,7 +1,6 @@
-"""On which CE queue each pilot goes: one of its pool's queues where the matcher would give it a job of its task queue.
-
-One with room is drawn, weighted by free room; of the sites of a station list one is drawn before, each with the same chance.
-Each placement counts at once, so no queue is flooded between observations.
+"""On which CE queue each pilot goes: one of its pool's queues where the matcher would give it a job of its task queue,
+drawn by free room; of the sites of a station list one is drawn before. Each placement counts at once, so that no queue is
+flooded between observations.
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ from lodesman.wire.vocabulary import RefusalKind
 
 
 class Placement(Struct, frozen=True, kw_only=True):
-    """`count` pilots of an order go to that CE queue, each presenting `request`."""
+    """Pilots of an order that go to one CE queue."""
 
     order: PilotOrder
     queue_id: QueueId
     count: int
-    request: ResourceRequest
+    request: ResourceRequest  # what each of them presents
 
 
 class QueueRefusal(Struct, frozen=True, kw_only=True):
-    """One CE queue's answer to one task queue: the predicate's reasons, or the clamps that left no room."""
+    """One CE queue's answer to one task queue."""
 
     queue_id: QueueId
     kind: RefusalKind
-    reasons: tuple[Reason, ...] = ()
-    clamps: tuple[Clamp, ...] = ()
+    reasons: tuple[Reason, ...] = ()  # of the predicate
+    clamps: tuple[Clamp, ...] = ()  # left no room
 
 
 class Refused(Struct, frozen=True, kw_only=True):
-    """All CE queues that gave a task queue the same answer, as a mask."""
+    """All CE queues that gave a task queue the same answer."""
 
     kind: RefusalKind
     mask: int
@@ -69,11 +68,11 @@ class OrderOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementResult:
-    """All placements, the outcome of each order, and the room that each queue had at the start, and has `left`."""
+    """All placements and the outcome of each order."""
 
     placements: tuple[Placement, ...]
     outcomes: tuple[OrderOutcome, ...]
-    rooms: Mapping[QueueId, Room]
+    rooms: Mapping[QueueId, Room]  # at the start
     left: Mapping[QueueId, int]
     places: Places = field(compare=False, repr=False)
 
@@ -106,21 +105,18 @@ class PlacementResult:
 
 @dataclass(slots=True, kw_only=True)
 class _Seeker:
-    """An order while its pilots are placed. `unmatched`: queues that only their sites exclude; `asked`: what it finds
-    there; `used`: where its pilots are; `shut_out`: where one was not admitted.
-    """
+    """An order while its pilots are placed."""
 
     order: PilotOrder
     eligible: Mask
-    unmatched: Mask = 0
-    asked: OrderAtSites | None = None
+    unmatched: Mask = 0  # queues that only their sites exclude
+    asked: OrderAtSites | None = None  # what the order finds at sites
     taken: Counter[int] = field(default_factory=Counter)
-    used: Mask = 0
-    shut_out: Mask = 0
+    used: Mask = 0  # where its pilots are
+    shut_out: Mask = 0  # where one was not admitted
 
     @classmethod
     def of(cls, order: PilotOrder, places: Places, sites: SiteMatching) -> _Seeker:
-        """An order before its first pilot."""
         eligible = places.eligible(order)
         asked = sites.request(order) if eligible else None
         refusing = 0 if asked is None else asked.refusing
@@ -128,9 +124,7 @@ class _Seeker:
 
 
 class _Seats:
-    """Where pilots go, one by one. `rooms` and `budgets`: by bit. `spare`: the submissions that each submission pool takes
-    beyond the first of each order.
-    """
+    """Where pilots go, one by one; `rooms` and `budgets` by bit."""
 
     def __init__(
         self,
@@ -147,12 +141,10 @@ class _Seats:
         # What each queue would still take; and of these, how many pilots would start at once.
         self.left = Tally({bit: room.room for bit, room in rooms.items()})
         self._at_once = Tally({bit: min(room.room, free_slots(queues[bit])) for bit, room in rooms.items()})
-        self.had_room = self.left.positive
-        """The queues that had room at the start."""
+        self.had_room = self.left.positive  # queues, at the start
 
     @property
     def has_room(self) -> int:
-        """The queues that still have room."""
         return self.left.positive
 
     def put(self, seeker: _Seeker, rng: Random) -> None:
@@ -199,9 +191,8 @@ def place(
     now: float,
     rng: Random,
 ) -> PlacementResult:
-    """Place pilots one by one in random order, so scarce room is shared in the proportions asked.
-
-    What an order sends to one queue is one submission. `pools` bound them; each order is sure of one.
+    """Place pilots one by one in random order, so that scarce room is shared in the proportions asked. What an order
+    sends to one queue is one submission. `pools` bound these; each order is sure of one.
     """
     seekers = [_Seeker.of(order, places, gates.sites) for order in orders]
     seats = _empty_seats(seekers, places, pools=pools, gates=gates, now=now)
@@ -260,8 +251,8 @@ def _empty_seats(
 def _cut_by_gates(
     places: Places, gates: Mapping[str, SiteBudget], rooms: Mapping[int, Room]
 ) -> dict[str, Limit]:
-    """The gates of sites that let through less than one of its queues would take and is wanted there: of a single pilot,
-    where that is none.
+    """The gates that let through less than one of their queues would take and is wanted there: of a single pilot, where
+    that is none.
     """
     most: dict[str, int] = {}
     for bit, queue in places.queues.items():

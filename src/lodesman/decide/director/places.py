@@ -1,7 +1,5 @@
-"""The CE queues of one iteration as bits: which of them could serve a task queue, and why not the others.
-
-The matcher judges the place of all queues at once, and the identity of the pilots once
-for all queues that are open to the same groups. Which queue serves which SubmitPool comes as masks (`PoolServing`).
+"""The CE queues of one iteration as bits: which could serve a task queue, and why not the others. The matcher judges the
+place of all queues at once, and the identity of pilots once for queues that are open to the same groups.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ class PoolServing(Protocol):
     """The SubmitPools as the service has them."""
 
     def mask(self, pool: str, /) -> int | None:
-        """The queues that serve a pool, as bits; None if it is not known."""
+        """The queues that serve a pool; None if it is not known."""
 
     def bit(self, queue: QueueId, /) -> int | None:
         """The bit of a queue; None if it serves no pool."""
@@ -58,7 +56,7 @@ class ServedTaskQueues:
 
 
 class _VOPlaces:
-    """The queues that serve one VO. `alike`: an example and the mask of the queues open to the same groups."""
+    """The queues that serve one VO."""
 
     __slots__ = ("alike", "mask", "table")
 
@@ -68,13 +66,12 @@ class _VOPlaces:
         by_groups: defaultdict[tuple[str, ...] | None, list[int]] = defaultdict(list)
         for bit, template in templates:
             by_groups[template.groups].append(bit)
+        # an example and the mask of the queues open to the same groups
         self.alike = [(members[0], mask_of(members)) for members in by_groups.values()]
 
 
 class Places:
-    """All candidate queues of an iteration, by their bits; `full`: the mask of all. `limited`: by task queue, those where
-    limits keep its jobs from starting.
-    """
+    """All candidate queues of an iteration, by their bits."""
 
     __slots__ = (
         "_limited",
@@ -161,7 +158,7 @@ class Places:
         return mask & (self._serving.mask(key.submit_pool) or 0) if key.submit_pool else mask
 
     def request(self, bit: int, order: PilotOrder) -> ResourceRequest:
-        """What a pilot of the order would present in that queue of its VO; of the SubmitPools only the task queue's own."""
+        """What a pilot of the order would present in that queue; of the SubmitPools only the task queue's own."""
         who, pool = order.identity, order.key.submit_pool
         if pool and not (self._serving.mask(pool) or 0) >> bit & 1:
             pool = ""

@@ -1,9 +1,10 @@
-"""How many pilots each task queue gets in one iteration: the seed's formula, everything recorded.
+"""How many pilots each task queue gets in one iteration: the seed's formula (taskqueue-director, "TaskqueueDirector
+Algorithm"), everything recorded.
 
     n = poisson((pilotsPerPriority * priority + pilotsPerJob * jobs) * maxCPU / max(CPU, lowestCPUBoost))
     n = min(n, int((1 + extraPilotFraction) * jobs) + extraPilots - waitingPilots)
 
-Source: seed taskqueue-director, "TaskqueueDirector Algorithm". The boost stops at lowestCPUBoost, as the page says in words.
+The boost stops at lowestCPUBoost, as the page says in words.
 """
 
 from __future__ import annotations
@@ -30,16 +31,13 @@ _NO_PRIORITY = 1e-9
 
 
 class TaskQueueDemand(msgspec.Struct, frozen=True, kw_only=True):
-    """A task queue with jobs waiting.
-
-    weight: its director weight (the seed's TQ Priority). job_sharing: a private pilot serves the whole group.
-    """
+    """A task queue with jobs waiting."""
 
     tq_id: int
     key: TaskQueueKey
-    weight: float
+    weight: float  # its director weight (the seed's TQ Priority)
     waiting_jobs: int
-    job_sharing: bool = False
+    job_sharing: bool = False  # a private pilot serves the whole group
 
 
 def cpu_bucket(norm_cpu_seconds: int, buckets: Sequence[int]) -> int:
@@ -48,16 +46,12 @@ def cpu_bucket(norm_cpu_seconds: int, buckets: Sequence[int]) -> int:
 
 
 def allowance(waiting_jobs: int, options: DirectorOptions) -> int:
-    """Pilots that may wait for these jobs: int((1 + extraPilotFraction) * jobs) + extraPilots."""
+    """Pilots that may wait for these jobs."""
     return int((1.0 + options.extra_pilot_fraction) * waiting_jobs) + options.extra_pilots
 
 
 class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The line of one task queue: inputs, the two contributions, the draw, the cap and the clamps.
-
-    from_priority + from_jobs, times boost = mean; drawn = a Poisson number of that mean; allowance -
-    usable_waiting = cap (negative when more pilots wait than are allowed); asked = what is left.
-    """
+    """The line of one task queue."""
 
     tq_id: int
     weight: float
@@ -67,12 +61,12 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
     from_priority: float
     from_jobs: float
     boost: float
-    mean: float
-    drawn: int
+    mean: float  # (from_priority + from_jobs) * boost
+    drawn: int  # a Poisson number of that mean
     allowance: int
     usable_waiting: int
-    cap: int
-    asked: int
+    cap: int  # allowance - usable_waiting; negative when more pilots wait than are allowed
+    asked: int  # what is left
     clamps: tuple[Clamp, ...] = ()
 
 
@@ -95,10 +89,8 @@ def make_plan(
     options: DirectorOptions,
     rng: Random,
 ) -> Plan:
-    """The plan of one iteration; rows in the order of the task queues' ids, so a seed replays it.
-
-    `target`: stands for pilotsPerIteration. Task queues without waiting jobs take no part in the sums and get nothing; a
-    zero sum makes its contribution zero.
+    """The plan of one iteration; rows by id of the task queue, so that a seed replays it. `target` stands for
+    pilotsPerIteration. Task queues without waiting jobs get nothing; a zero sum makes its contribution zero.
     """
     ordered, value = sorted(demands, key=lambda one: one.tq_id), target.value
     taking_part = [demand for demand in ordered if demand.waiting_jobs > 0]

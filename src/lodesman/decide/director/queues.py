@@ -1,6 +1,5 @@
-"""A CE queue as the director sees it, and the limits on new pilots there.
-
-Unknown or stale loads let nothing through. What the program submitted counts whether the batch system shows it or not.
+"""A CE queue as the director sees it, and the limits on new pilots there. Unknown or stale loads let nothing through.
+What the program submitted counts whether the batch system shows it or not.
 """
 
 from __future__ import annotations
@@ -20,39 +19,34 @@ from lodesman.wire.vocabulary import ClampName
 
 
 class QueueCaps(Struct, frozen=True, kw_only=True):
-    """Caps on pilots in one CE queue; None means no cap. max_waiting, max_total and waiting_to_running are the
-    parameters MaxWaitingJobs, MaxTotalJobs and WaitingToRunningRatio: with many pilots running there, this fraction of
-    them may wait, if that is more than max_waiting (as in DIRAC; 0: never more). max_running and max_held are
-    MaxRunningJobs and MaxHeldJobs. ramp: at most twice as many pilots as run, and RAMP_START more.
-    """
+    """Caps on pilots in one CE queue; None means no cap."""
 
-    max_waiting: int | None = 10
-    max_total: int | None = 10
+    max_waiting: int | None = 10  # MaxWaitingJobs
+    max_total: int | None = 10  # MaxTotalJobs
+    # WaitingToRunningRatio: this fraction of those running may wait, if more than max_waiting (as in
+    # DIRAC)
     waiting_to_running: float = 0.0
-    max_running: int | None = None
-    max_held: int | None = None
-    ramp: bool = False
+    max_running: int | None = None  # MaxRunningJobs
+    max_held: int | None = None  # MaxHeldJobs
+    ramp: bool = False  # at most twice as many pilots as run, and RAMP_START more
 
 
+# of a queue of a batch system elsewhere, where none are configured
 REMOTE_CAPS: Final = QueueCaps(max_waiting=100, max_total=None, max_held=10, ramp=True)
-"""The caps of a queue of a batch system elsewhere, where none are configured."""
 RAMP_START: Final = 4
 
 
 class QueueLoad(NamedTuple):
-    """Pilots of a CE queue that wait and run, by `source` at `observed_at` (UNIX seconds); None: it did not know. `others`
-    counts the jobs there that are not ours, `free` the pilots that would start at once. `fault`: why nothing newer is
-    known, '' if the last poll succeeded.
-    """
+    """Pilots of a CE queue, by `source` at `observed_at` (UNIX seconds); None: it did not know."""
 
     waiting: int | None
     running: int | None
     observed_at: float
     source: str
     held: int | None = None
-    others: int | None = 0
-    free: int | None = None
-    fault: str = ""
+    others: int | None = 0  # jobs there that are not ours
+    free: int | None = None  # pilots that would start at once
+    fault: str = ""  # why nothing newer is known, '' if the last poll succeeded
 
     @property
     def is_known(self) -> bool:
@@ -60,7 +54,7 @@ class QueueLoad(NamedTuple):
         return None not in (self.waiting, self.running) and min(self.waiting or 0, self.running or 0) >= 0
 
     def age_s(self, now: float) -> float:
-        """Seconds since the observation; a clock that ran ahead gives 0, never a negative age."""
+        """Seconds since the observation, at least 0, also by a clock that ran ahead."""
         return max(0.0, now - self.observed_at)
 
     def doubts(self, *, now: float, max_age_s: float) -> str:
@@ -79,69 +73,52 @@ class QueueLoad(NamedTuple):
 
 
 class OwnPilots(Struct, frozen=True, kw_only=True):
-    """Live pilots by the program's own records, those being submitted included in `waiting`. since_load: submitted
-    after the load of the queue was observed.
-    """
+    """Live pilots by the program's own records."""
 
-    waiting: int = 0
+    waiting: int = 0  # with those being submitted
     running: int = 0
-    since_load: int = 0
+    since_load: int = 0  # submitted after the load of the queue was observed
 
 
 class CandidateQueue(Struct, frozen=True, kw_only=True):
-    """A CE queue to which pilots may be sent; `bit`: in all masks of CE queues.
-
-    templates: for each VO that it serves, what a generic pilot there would present, but for SubmitPools. private_only: those
-    whose generic pilots it does not take. submission_pools: the director's pools that serve the queue. slots: pilots that
-    can run there at once, None if unknown. closed: who closed it and why (`site_mask`), empty if it is open. order: an
-    administrator's, for its breaker. no_backend, no_pool: why there is nothing to send pilots to, or through, empty if there
-    is. shapes: what pilots ask for there, for each VO; never, refused: why its batch system runs no such pilots, ever or for
-    now, empty if that is not known. credential: why nothing may be submitted with that of its batch system, empty if it may;
-    shut_for: the same by identity, for those whose credential ends too soon. host: what its only host lets through, None if
-    that gets jobs, or there are others.
-    """
+    """A CE queue to which pilots may be sent."""
 
     queue_id: QueueId
-    bit: int
-    templates: Mapping[str, ResourceRequest]
-    submission_pools: tuple[str, ...]
+    bit: int  # in all masks of CE queues
+    templates: Mapping[str, ResourceRequest]  # by VO, what a generic pilot would present, but for SubmitPools
+    submission_pools: tuple[str, ...]  # the director's pools that serve it
     load: QueueLoad
     own: OwnPilots = OwnPilots()
     caps: QueueCaps = QueueCaps()
-    slots: int | None = None
-    closed: str = ""
-    order: BreakerOrder | None = None
-    no_backend: str = ""
-    private_only: Collection[str] = ()
-    shapes: Collection[PilotShape] = ()
-    never: str = ""
-    refused: str = ""
-    no_pool: str = ""
-    credential: str = ""
-    host: Limit | None = None
-    shut_for: Mapping[str, str] = field(default_factory=dict)
+    slots: int | None = None  # pilots that can run there at once, None: unknown
+    closed: str = ""  # who closed it and why (`site_mask`), '' if it is open
+    order: BreakerOrder | None = None  # an administrator's, for its breaker
+    no_backend: str = ""  # why there is nothing to send pilots to, '' if there is
+    private_only: Collection[str] = ()  # VOs whose generic pilots it does not take
+    shapes: Collection[PilotShape] = ()  # what pilots of each VO ask for there
+    never: str = ""  # why its batch system never runs such pilots, '' if not known
+    refused: str = ""  # why it does not run them for now
+    no_pool: str = ""  # why there is nothing to send pilots through, '' if there is
+    credential: str = ""  # why nothing may be submitted with that of its batch system, '' if it may
+    host: Limit | None = None  # what its only host lets through, None: that gets jobs, or there are others
+    shut_for: Mapping[str, str] = field(default_factory=dict)  # as `credential`, by identity
 
 
 class QueueGates(Struct, frozen=True, kw_only=True):
-    """What stands before the queues besides their load: breakers (absent: closed), whole tokens of the
-    CEs (absent: not limited), the age in seconds at which a load is no longer believed, and the sites that advertise
-    themselves.
-    """
+    """What stands before the queues besides their load."""
 
-    breakers: Mapping[QueueId, Breaker]
-    tokens: Mapping[NodePath, int]
-    max_load_age_s: float
+    breakers: Mapping[QueueId, Breaker]  # absent: closed
+    tokens: Mapping[NodePath, int]  # whole tokens of the CEs; absent: not limited
+    max_load_age_s: float  # when a load is no longer believed
     sites: SiteMatching = NO_SITES
 
 
 class Room(Struct, frozen=True, kw_only=True):
-    """Pilots wanted in a CE queue, pilots it would take at most (without any limit: the wanted ones), and its clamps.
+    """What a CE queue takes."""
 
-    These are for the wanted pilots, or for a single one where none is wanted: what shuts a queue is always known.
-    """
-
-    wanted: int
-    room: int
+    wanted: int  # pilots
+    room: int  # at most; without any limit the wanted ones
+    # for the wanted pilots, or for one if none is wanted: what shuts a queue is always known
     clamps: tuple[Clamp, ...] = ()
 
 

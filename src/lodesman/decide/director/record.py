@@ -1,7 +1,6 @@
-"""A decision as JSON values, and back: what is stored of each iteration and what `why` reads from it.
-
-Rows are lists in the order of `row_fields`, since there can be ten thousand of them a minute. Of refusals only counts
-and some examples are kept, and of very many task queues those that got pilots first: a few megabytes at most.
+"""A decision as JSON values, and back: what is stored of each iteration and what `why` reads from it. Rows are lists in
+the order of `row_fields`, since there can be ten thousand a minute; of refusals only counts and examples are kept, of
+very many task queues those that got pilots first.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ _CLAMP_FIELDS = Clamp.__struct_fields__
 _CLAMP_VALUES = attrgetter(*_CLAMP_FIELDS)
 _LOAD_FIELDS = ("waiting", "running", "observed_at", "told_by")
 
+# of these the CE queues are kept, too, as bits, where no pilot was placed
 OF_SITES = frozenset({RefusalKind.UNMATCHED, RefusalKind.NOT_ADMITTED})
-"""Of these the CE queues are kept, too, as bits, where no pilot was placed."""
 MOST_ROWS = 20_000
 _MOST_ASKS = 10_000
 _MOST_EXAMPLES = 5_000
@@ -112,7 +111,7 @@ def replay(record: Mapping[str, Any], policy: TargetPolicy) -> Record:
 
 
 def _room(queue: CandidateQueue, room: Room, left: int) -> Record:
-    """What a queue was allowed and has left, and the load that this came from, its time rounded to a tenth of a second."""
+    """What a queue was allowed and has left, and the load that this came from, its time in tenths of a second."""
     load = queue.load
     return {
         "wanted": room.wanted,
@@ -126,7 +125,7 @@ def _room(queue: CandidateQueue, room: Room, left: int) -> Record:
 
 
 def loads_of(record: Mapping[str, Any]) -> dict[str, QueueLoad]:
-    """The loads inside a stored record, by the names of the queues; none of what an older release did not keep."""
+    """The loads inside a stored record, by queue; none of what an older release did not keep."""
     names = record.get("load_fields", ())
     if not set(_LOAD_FIELDS) <= set(names):
         return {}
@@ -138,7 +137,7 @@ def loads_of(record: Mapping[str, Any]) -> dict[str, QueueLoad]:
 def of_queues(
     record: Mapping[str, Any], seen: Collection[int], places: Collection[str] | None = None
 ) -> Record:
-    """A record without what it says of other task queues, and of other CE queues than `places`, if given; totals stay."""
+    """A record without what it says of other task queues, and of other CE queues than `places`; totals stay."""
     column = record.get("row_fields", ["tq_id"]).index("tq_id")
     tq_id_at = {"rows": column, "asks": "tq_id", "no_pool": "tq_id", "placements": 0}
     found = dict(record)
@@ -161,10 +160,7 @@ def _at(places: Collection[str], by_place: Mapping[str, Any]) -> Record:
 
 
 class Stories:
-    """A stored record, ready to be asked about single task queues.
-
-    `rows` are values in the order of the record's `row_fields`; `asks` and `no_pool` have its entries, all by task queue.
-    """
+    """A stored record, ready to be asked about single task queues."""
 
     __slots__ = ("_names", "_record", "asks", "no_pool", "rows")
 
@@ -177,7 +173,7 @@ class Stories:
         self.no_pool: dict[int, Mapping[str, Any]] = {one["tq_id"]: one for one in record["no_pool"]}
 
     def lines(self, tq_id: int) -> tuple[str, ...]:
-        """What the iteration did for a task queue and why, line by line; the first line is the verdict."""
+        """What the iteration did for a task queue and why; the first line is the verdict."""
         values = self.rows.get(tq_id)
         if values is None and self._record.get("left_out"):
             return ("pilots: not recorded, the iteration had too many task queues to keep them all",)
@@ -253,7 +249,7 @@ def _refused(outcome: OrderOutcome, placement: PlacementResult, examples: int) -
 
 
 def _row(names: Sequence[str], row: Sequence[Any]) -> PlanRow:
-    """A stored row; fields that another release had beside ours are left out."""
+    """A stored row, without fields of another release."""
     values = dict(zip(names, row, strict=True))
     bites = [dict(zip(_CLAMP_FIELDS, bite, strict=True)) for bite in values.pop("clamps", ())]
     clamps = tuple(Clamp(**(bite | {"name": ClampName(bite["name"])})) for bite in bites)

@@ -1,6 +1,5 @@
-"""The site mask: sites, CEs and queues that an administrator closed. The director and `why` ask the same one (ADR 0025).
-
-No pilot is sent where something is closed. Pilots that are there leave, unless they may stay.
+"""The site mask: sites, CEs and queues that an administrator closed (ADR 0025). No pilot is sent there; pilots that are
+there leave, unless they may stay.
 """
 
 from __future__ import annotations
@@ -16,10 +15,9 @@ from lodesman.decide.masks.bits import Mask, bits, mask_of
 from lodesman.decide.resources import NodePath, QueueId
 from lodesman.wire.nodes import Closing
 
-_Queues = Mapping[int, QueueId]
-"""The queues by their bits in the masks (`QueueTable.queues`)."""
+_Queues = Mapping[int, QueueId]  # by their bits in the masks (`QueueTable.queues`)
+# how long a pilot lives at most, in seconds, by the bit of its queue; absent: any time
 Lives = Mapping[int, int]
-"""How long a pilot lives at most, in seconds, by the bit of its queue; for any time in those that are not there."""
 NO_LIVES: Final[Lives] = {}
 
 
@@ -44,7 +42,7 @@ class SiteMask:
         self._planes: tuple[_Queues, tuple[tuple[Closing, Mask], ...]] = ({}, ())
 
     def active(self, now: float) -> Iterator[Closing]:
-        """Those that hold, by site, CE and queue."""
+        """The closings that hold, by site, CE and queue."""
         return (one for one in self.closings if one.holds(now))
 
     def known(self, now: float) -> Iterator[Closing]:
@@ -60,11 +58,11 @@ class SiteMask:
         return tuple(one for one in self._around(node) if one.is_ahead(now))
 
     def shutting_out(self, node: NodePath, now: float, life_seconds: float) -> tuple[Closing, ...]:
-        """What lets no pilot be sent to a queue that lives that long (0: for any time), the widest first."""
+        """What lets no pilot that lives so long (0: any time) be sent to a queue, the widest first."""
         return tuple(one for one in self._around(node) if one.shuts_out(now, life_seconds))
 
     def reason(self, node: NodePath, now: float, life_seconds: float | None = None) -> str:
-        """What closes a site, CE or queue, in words, or lets no pilot be sent that lives that long; '' if it is open."""
+        """What closes a site, CE or queue, or shuts out pilots that live so long, in words; '' if it is open."""
         found = self.of(node, now) if life_seconds is None else self.shutting_out(node, now, life_seconds)
         return "; ".join(one.text_at(now) for one in found)
 
@@ -80,7 +78,7 @@ class SiteMask:
     def hits(
         self, queues: _Queues, among: Mask, now: float, lives: Lives = NO_LIVES
     ) -> list[tuple[Closing, Mask]]:
-        """What closes queues among these, with these queues; most queues first."""
+        """The closings of queues among these, with these queues; most queues first."""
         found = [(one, hit) for one, mask in self._active(queues, now, lives) if (hit := mask & among)]
         return sorted(found, key=lambda one: -one[1].bit_count())
 
@@ -89,7 +87,7 @@ class SiteMask:
         return reduce(or_, (mask for _, mask in self._active(queues, now, lives)), 0)
 
     def announced(self, queues: _Queues, now: float, lives: Lives = NO_LIVES) -> Mask:
-        """The queues to which no pilot is sent any more since they are going to be closed."""
+        """The queues that get no pilots any more since they are going to be closed."""
         return reduce(or_, (mask for one, mask in self._active(queues, now, lives) if one.is_ahead(now)), 0)
 
     def leaving(self, queues: _Queues, now: float, lives: Lives = NO_LIVES) -> DrainedNodes:
@@ -98,7 +96,7 @@ class SiteMask:
         return DrainedNodes(frozenset(ahead | {one.node for one in self.closings if one.empties(now)}))
 
     def drained(self, now: float) -> DrainedNodes | None:
-        """Where pilots leave; None if that is nowhere."""
+        """Where pilots leave; None if nowhere."""
         nodes = frozenset(one.node for one in self.closings if one.empties(now))
         return DrainedNodes(nodes) if nodes else None
 

@@ -22,10 +22,10 @@ class OrderAtSites(Protocol):
         """Whether one of its pilots may go to a queue of a site now."""
 
     def best(self, free: Mask) -> Mask:
-        """Of some queues those whose sites have the greatest Rank, at least one."""
+        """The queues whose sites have the greatest Rank, at least one."""
 
     def drawn(self, best: Mask, rng: Random) -> Mask:
-        """Of some queues those of the one site that is drawn, if its jobs choose among sites; else all of them."""
+        """The queues of the one site that is drawn, if its jobs choose among sites; else all."""
 
     def refusal(self, site: str, bit: int) -> str:
         """Why none may go to a queue of a site now, '' if one may."""
@@ -36,7 +36,7 @@ class SiteMatching(Protocol):
 
     @property
     def gates(self) -> Mapping[str, SiteBudget]:
-        """Of the sites that advertise themselves."""
+        """The gates of sites that advertise themselves."""
 
     def request(self, wanted: PilotOrder) -> OrderAtSites | None:
         """An order before them; None if they make no difference but by what their gates have left."""
@@ -54,7 +54,6 @@ class _NoSites:
         """There is nothing to ask."""
 
     def wished(self, _pool: str) -> Mask:
-        """Nothing is decided."""
         return 0
 
 

@@ -1,8 +1,6 @@
-"""Which pilots count as waiting for which task queue.
-
-The seed counts the pilots that were submitted for a task queue and still wait. Here a pilot counts where the matcher
-would let it run a job, and once only: first where it was submitted for, so that 100 small queues that share their
-pilots are not served by the pilots of one.
+"""Which pilots count as waiting for which task queue. A pilot counts where the matcher would let it run a job, and once
+only: first where it was submitted for (the seed's rule), so that 100 small queues that share their pilots are not served
+by the pilots of one.
 """
 
 from __future__ import annotations
@@ -24,8 +22,8 @@ from lodesman.decide.resources import QueueId
 
 
 class PilotStanding(StrEnum):
-    """A live pilot as the director sees it. One that its batch system does not know counts as waiting: unknown is
-    not gone. One that is bound to a job has not joined; after that it takes no more.
+    """A live pilot as the director sees it. One that its batch system does not know counts as waiting: unknown is not
+    gone. One that is bound to a job has not joined; after that it takes no more.
     """
 
     SUBMITTING = "submitting"
@@ -67,35 +65,28 @@ _SET_ASIDE = {
 
 
 class PilotView(Struct, frozen=True, kw_only=True):
-    """A live pilot: for whom it was submitted, and what it presents (or will present) to the matcher. The request of an
-    idle pilot says what is *left* of it, norm_cpu_seconds above all. barred: task queues that limits keep from starting
-    where it is.
-    """
+    """A live pilot."""
 
     pilot_id: int
     standing: PilotStanding
-    request: ResourceRequest
+    request: ResourceRequest  # what it presents, or will; of an idle pilot what is *left* of it
     submitted_at: float
-    tq_id: int | None = None
-    barred: frozenset[int] = frozenset()
+    tq_id: int | None = None  # for which it was submitted
+    barred: frozenset[int] = frozenset()  # task queues that limits keep from starting where it is
 
 
 class Supply(Struct, frozen=True, kw_only=True):
-    """counted: usable waiting and idle pilots of each task queue (every one is present, maybe with 0). waiting: pilots that
-    have not started and that a task queue could use; running: those that run and take jobs, busy or idle.
-    borrowed: how many of these were submitted for another. spare: pilots that no task queue needs; no task queue could
-    use the `useless` ones (ids) even if it needed more. aside: pilots that count nowhere, by reason; aged are those of
-    them that wait too long.
-    """
+    """The pilots of all task queues."""
 
+    # usable waiting and idle pilots of each task queue (every one is present, maybe with 0)
     counted: Mapping[int, int]
-    borrowed: Mapping[int, int]
-    waiting: int = 0
-    running: int = 0
-    spare: tuple[PilotView, ...] = ()
-    useless: frozenset[int] = frozenset()
-    aged: tuple[PilotView, ...] = ()
-    aside: Mapping[SetAside, int]
+    borrowed: Mapping[int, int]  # how many of these were submitted for another
+    waiting: int = 0  # pilots that have not started and that a task queue could use
+    running: int = 0  # pilots that run and take jobs, busy or idle
+    spare: tuple[PilotView, ...] = ()  # no task queue needs them
+    useless: frozenset[int] = frozenset()  # those of `spare` (ids) that none could use even if it needed more
+    aged: tuple[PilotView, ...] = ()  # those of `aside` that wait too long
+    aside: Mapping[SetAside, int]  # pilots that count nowhere, by reason
 
 
 def count_supply(
@@ -107,10 +98,9 @@ def count_supply(
     options: DirectorOptions,
     now: float,
 ) -> Supply:
-    """Give each usable pilot to one task queue: its own first, then the one in most need.
-
-    Needs are filled up to the jobs that wait, then up to what the formula allows to wait; pilots beyond that are spare. A
-    pilot serves the SubmitPools of its queue. `table` has the task queues of the demands.
+    """Give each usable pilot to one task queue: its own first, then the one in most need. Needs are filled up to the jobs
+    that wait, then up to what the formula allows to wait; pilots beyond that are spare. `table` has the task queues of
+    the demands.
     """
     max_waiting_s = options.max_pilot_waiting_hours * 3600.0
     aside: Counter[SetAside] = Counter()
@@ -158,9 +148,8 @@ class _AlikePilots:
 
 
 def _groups(pilots: Iterable[PilotView]) -> list[_AlikePilots]:
-    """Groups, the choosy ones first (private pilots), so that generic ones are left for the others.
-
-    Pilots are taken from the end of a group: idle ones first, then the longest waiting.
+    """Groups, private pilots first, so that generic ones are left for the others. Pilots are taken from the end of a
+    group: idle ones first, then the longest waiting.
     """
     found: defaultdict[tuple[int | None, ResourceRequest, frozenset[int]], list[PilotView]] = defaultdict(
         list
@@ -190,7 +179,6 @@ class _Needy:
         return (bit for bit in self._order if wanted >> bit & 1)
 
     def close(self, bit: int) -> None:
-        """One has enough."""
         self.open &= ~(1 << bit)
         if 2 * self.open.bit_count() < len(self._order):
             self._order = [bit for bit in self._order if self.open >> bit & 1]

@@ -1,7 +1,7 @@
 """The target of an iteration: how many pilots the formula aims at, by one of four policies.
 
-`seed` is the seed's pilotsPerIteration, `adaptive` its proposed fix. For these two the target is a scale: the formula asks
-for twice as many, times the CPU boost. `gap` and `ratio` count pilots, so their target bounds what all task queues ask for.
+`seed` is the seed's pilotsPerIteration, `adaptive` its proposed fix; there the target is a scale: the formula asks for
+twice as many, times the CPU boost. `gap` and `ratio` count pilots, so their target bounds what all task queues ask for.
 """
 
 from __future__ import annotations
@@ -16,20 +16,18 @@ from lodesman.decide.director.options import DirectorOptions
 from lodesman.wire.director import DirectorTarget
 from lodesman.wire.vocabulary import TargetPolicy
 
+# their target is a number of pilots: 0 says that no more are needed now, not that none is sent
 COUNTING: Final = frozenset({TargetPolicy.GAP, TargetPolicy.RATIO})
-"""The policies whose target is a number of pilots. A target of 0 says that no more are needed now, not that none is sent."""
 
 
 class TargetFacts(Struct, frozen=True, kw_only=True):
-    """What the policies go by. usable_pilots: those that wait or are idle and have a waiting job, each for one task queue.
-    waiting_pilots: all usable ones that have not started; running_pilots: those that run and take jobs.
-    """
+    """What the policies go by."""
 
     waiting_jobs: int
     running_jobs: int
-    usable_pilots: int
-    waiting_pilots: int
-    running_pilots: int
+    usable_pilots: int  # wait or are idle and have a waiting job, each for one task queue
+    waiting_pilots: int  # all usable ones that have not started
+    running_pilots: int  # run and take jobs
 
 
 class _Aim(NamedTuple):
