@@ -34,35 +34,28 @@ from lodesman.languages.classad.tokens import fault_at
 from lodesman.languages.classad.values import lower
 from lodesman.wire.vocabulary import GateMode
 
-LIFETIME_S: Final = 900.0
-"""How long an ad counts that does not say so itself."""
-MOST_LIFETIME_S: Final = 86_400.0
-"""The longest that an ad may count: a site that is silent for a day says nothing any more."""
-MOST_WORDS: Final = 5_000
-"""Of the ad of a site: as many are read in less than 50 ms."""
-AD_STEPS: Final = 20_000
-"""Steps in which all that the ad of a site says is evaluated."""
-MOST_ASKED: Final = 5_000
-"""Attributes that clauses of an ad ask for, each with all that these ask for: gates go through them clause by clause."""
+LIFETIME_S: Final = 900.0  # of an ad that does not say so itself
+MOST_LIFETIME_S: Final = 86_400.0  # a site that is silent for a day says nothing any more
+MOST_WORDS: Final = 5_000  # of the ad of a site: read in less than 50 ms
+AD_STEPS: Final = 20_000  # to evaluate all that the ad of a site says
+MOST_ASKED: Final = 5_000  # attributes that clauses ask for, each with all that these ask for
 # For texts without space at their end: there it would be looked through again from each of its characters. So would what
 # follows a quote that is never closed: it is one word.
 _WORD: Final = re.compile(r'\s*+("(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|\w++|[^\w\s])', re.DOTALL)
 
 _CLOCK_S: Final = 60.0
-_FAR: Final = 2
-"""Times the present: a number beyond that is no milliseconds of any clock that goes."""
-MOST_SHOWN: Final = 8
-"""Names of a cycle that a message has."""
+_FAR: Final = 2  # times the present: a number beyond that is no milliseconds of any clock that goes
+MOST_SHOWN: Final = 8  # names of a cycle in a message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdVersion:
-    """Which ad of a site it is, and how long it counts. `received_at`: by the clock of the server."""
+    """Which ad of a site it is, and how long it counts."""
 
     sequence: int
     incarnation: str
     lifetime_s: float
-    received_at: float
+    received_at: float  # by the clock of the server
 
     def is_too_old(self, now: float) -> bool:
         """Whether it says nothing about the site any more."""
@@ -74,8 +67,8 @@ class AdVersion:
         return self.received_at + min(self.lifetime_s, MOST_LIFETIME_S)
 
     def ahead_s(self, newer: AdVersion) -> float:
-        """How far its number is ahead of the time at which a newer ad came: of a clock that was wrong. 0 if numbers are no
-        times, in seconds or milliseconds, or this one is none of the future.
+        """How far its number is ahead of the time at which a newer ad came, by a clock that was wrong. 0 if numbers are
+        no times, in seconds or milliseconds.
         """
         now = newer.received_at
         unit = next((one for one in (1, 1_000) if abs(newer.sequence / one - now) < MOST_LIFETIME_S), None)
@@ -87,16 +80,15 @@ class AdVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteAd(AdVersion):
-    """What a site published. `stamps`: pilots of ours that the site counted. `stations`: SAM stations, in small letters.
-    `others`: jobs of others, if it lists no stamps (`SiteGate.others`). `rules`: what gates made of it, when they first
-    needed it.
-    """
+    """What a site published."""
 
     site: str
     ad: Ad = field(compare=False, repr=False)
-    stamps: frozenset[str]
-    stations: frozenset[str]
+    stamps: frozenset[str]  # pilots of ours that the site counted
+    stations: frozenset[str]  # of SAM, in small letters
+    # jobs of others, if it lists no stamps (`SiteGate.others`)
     others: int | None = field(default=None, compare=False)
+    # what gates made of it, when they first needed it
     rules: dict[GateMode, GateRules] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -106,9 +98,8 @@ class SiteAd(AdVersion):
 
 
 def read_site_ad(text: str, *, site: str, now: float, lifetime_s: float = LIFETIME_S) -> SiteAd:
-    """Read what a site published that may advertise as `site`.
-
-    Raises SyntaxFault, Forbidden if it is the ad of another site, InvalidRequest if it lacks what it must have.
+    """Read what a site published that may advertise as `site`. Raises SyntaxFault, Forbidden if it is the ad of another
+    site, InvalidRequest if it lacks what it must have.
     """
     _check_text(text)
     ad = parse_ad(text)
@@ -165,7 +156,9 @@ def _check_calls(ad: Ad, text: str) -> None:
 
 
 def replaces(new: AdVersion, old: AdVersion | None) -> bool:
-    """Whether an ad takes the place of the one that is there: a newer one, of another incarnation, or after its end."""
+    """Whether an ad takes the place of the one that is there: it is newer, of another incarnation, or comes after its
+    end.
+    """
     return (
         old is None
         or new.incarnation != old.incarnation
@@ -175,28 +168,25 @@ def replaces(new: AdVersion, old: AdVersion | None) -> bool:
 
 
 class _Attributes:
-    """The attributes that must be values, of an ad and its text. Raises SyntaxFault where one is of another kind."""
+    """The attributes that must be values. Raises SyntaxFault where one is of another kind."""
 
     def __init__(self, text: str, ad: Ad) -> None:
         self._text = text
         self._ad = ad
 
     def text(self, name: str) -> str | None:
-        """A text, not empty."""
         value, node = self._value(name)
         if node is None or (isinstance(value, str) and value):
             return str(value) if node else None
         raise fault_at(self._text, node.start, f"{name} must be a text that is not empty")
 
     def sequence(self, name: str) -> int | None:
-        """A whole number, not negative."""
         value, node = self._value(name)
         if node is None or (type(value) is int and value >= 0):
             return value if isinstance(value, int) else None
         raise fault_at(self._text, node.start, f"{name} must be a whole number, not negative")
 
     def seconds(self, name: str) -> float | None:
-        """A number of seconds, more than zero."""
         value, node = self._value(name)
         if node is None:
             return None
@@ -209,7 +199,7 @@ class _Attributes:
         raise fault_at(self._text, node.start, f"{name} must be a number of seconds, more than zero")
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts, or one text; none if there is no such attribute."""
+        """A list of texts, or one text; () without such an attribute."""
         value, node = self._value(name)
         if node is None:
             return ()
@@ -258,7 +248,7 @@ def _own(asked: Asked, ad: Ad) -> AbstractSet[str]:
 
 
 def _check_cycles(ad: Ad) -> None:
-    """Raises InvalidRequest if attributes ask for each other in a circle: no expression with them would have a value."""
+    """Raises InvalidRequest if attributes ask for each other in a circle: they would have no value."""
     asked = {key: _own(asked_by(entry), ad) for key, entry in ad.entries.items()}
     done: set[str] = set()
     for start in asked:

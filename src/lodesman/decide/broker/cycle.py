@@ -1,8 +1,8 @@
-"""What matches between two ads, as masks of sites: those that a request's Requirements accept, and those whose Requirements
-accept a request.
+"""What matches between two ads, as masks of sites: those that a request's Requirements accept, and those whose
+Requirements accept a request.
 
-Requests that say the same share a mask, and after a new ad only its site is judged anew. These masks only leave sites out:
-each match asks the gate, and both Requirements, as they are at that moment (`site_choice`).
+Requests that say the same share a mask, and after a new ad only its site is judged anew. These masks only leave sites
+out: each match asks the gate, and both Requirements, at that moment (`site_choice`).
 """
 
 from __future__ import annotations
@@ -25,37 +25,38 @@ _NO_NAMES: Final[frozenset[str]] = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRequest:
-    """One kind of request, made ready once. `facts`: what sites asked of it at last, by the names of that."""
+    """One kind of request, made ready once."""
 
     ad: Ad
     side: MatchSide
     wants: SiteQuestion
+    # what sites asked of it at last, by the names of that
     facts: dict[frozenset[str], SiteQuestion] = field(default_factory=dict, compare=False, repr=False)
 
 
 def request_of(ad: Ad) -> BrokerRequest:
-    """A request as a ClassAd: its Requirements (a request without them accepts no site)."""
+    """A request as a ClassAd; without Requirements it accepts no site."""
     return BrokerRequest(ad=ad, side=MatchSide(ad), wants=question_of(ad, "requirements"))
 
 
 @dataclass(slots=True)
 class _Memo:
-    """What one expression says of each site. `fits`: may be true there; `stale`: sites to judge; `used`: in this cycle."""
+    """What one expression says of each site."""
 
     question: SiteQuestion
     side: MatchSide
-    stale: Mask
-    fits: Mask = 0
-    used: bool = True
+    stale: Mask  # sites to judge
+    fits: Mask = 0  # may be true there
+    used: bool = True  # in this cycle
 
 
 class _SiteView(Struct, frozen=True, kw_only=True):
-    """One site between two ads: its side of matches, its clauses that only a request decides, what those ask for."""
+    """One site between two ads."""
 
-    side: MatchSide
+    side: MatchSide  # of matches
     unsettled: frozenset[str]
-    welcome: MatchSide
-    asked: frozenset[str]
+    welcome: MatchSide  # its clauses that only a request decides
+    asked: frozenset[str]  # what these ask for
 
 
 _NEVER_ADVERTISED: Final = _SiteView(
@@ -158,5 +159,5 @@ def _may_want(memo: _Memo, view: _SiteView) -> bool:
 
 
 def _may_welcome(memo: _Memo, view: _SiteView) -> bool:
-    """Of the facts of a request: those that depend on the site are not known."""
+    """Facts of a request that depend on the site are not known."""
     return bool(view.asked & memo.question.unsettled) or view.welcome.accepts(memo.side)

@@ -1,7 +1,5 @@
-"""The gate of a site: whether it takes one more match now. Its ad says so, with what was matched since it came.
-
-Nothing is remembered between matches: each question is answered by the numbers of that moment. Between two cycles the rows
-of pilots say what was matched. There is no second book that could differ from them.
+"""The gate of a site: whether it takes one more match now. Its ad says so, with what was matched since it came, by the
+rows of pilots. Nothing is remembered between matches: no second book could differ from them.
 """
 
 from __future__ import annotations
@@ -19,39 +17,34 @@ from lodesman.languages.classad.fast import MatchSide
 from lodesman.languages.classad.values import is_true, lower
 from lodesman.wire.vocabulary import GateMode
 
+# an ad that comes this long after a pilot was submitted has counted it, or the site counts none
 LEDGER_S: Final = 900.0
-"""An ad that comes this long after a pilot was submitted has counted it, or the site counts none."""
 _ROOM_STEPS: Final = 4 * MOST_STEPS
 _NOTHING: Final = MatchSide(EMPTY)
 
 
 class SiteMatch(NamedTuple):
-    """A pilot of ours that was placed at the site; `submitted_at`: None as long as the batch system has not taken it for
-    certain; `ended`: it has left, or never came there; `joined`: it runs, and has said so.
-    """
+    """A pilot of ours that was placed at the site."""
 
     stamp: str
     matched_at: float
-    submitted_at: float | None = None
-    ended: bool = False
-    joined: bool = False
+    submitted_at: float | None = None  # None until the batch system has taken it for certain
+    ended: bool = False  # it has left, or never came there
+    joined: bool = False  # it runs, and has said so
 
 
 class _Ours(NamedTuple):
-    """Our pilots at a site that its ad does not list. `on_way`: it cannot have counted them; `taken`: the batch system had
-    them before the ad came, `recent`: of these for less than the ledger's time, `starting`: of those not running yet.
-    """
+    """Our pilots at a site that its ad does not list."""
 
-    on_way: int = 0
-    taken: int = 0
-    recent: int = 0
-    starting: int = 0
+    on_way: int = 0  # the ad cannot have counted them
+    taken: int = 0  # the batch system had them before the ad came
+    recent: int = 0  # of `taken`: for less than the ledger's time
+    starting: int = 0  # of `taken`: not running yet
 
 
 class SiteGate:
-    """The gate of one site for one iteration. `ad` is None for a site that never advertised: nothing is shut then.
-
-    `matches`: in ledger mode the live pilots are enough; in strict mode those that have ended since the ad count, too.
+    """The gate of one site for one iteration. `matches`: in strict mode with those that have ended since the ad. A site
+    that never advertised (`ad` None) is open.
     """
 
     def __init__(
@@ -68,10 +61,8 @@ class SiteGate:
         self.ad = ad
         self.mode = mode
         self.now = now
-        self.matched = 0
-        """Matches that the ad does not show, those of `take` among them."""
-        self.notice = ""
-        """What is wrong with the numbers of the ad, and does not shut the gate."""
+        self.matched = 0  # that the ad does not show, those of `take` among them
+        self.notice = ""  # what is wrong with the numbers of the ad, and does not shut the gate
         if ad is None:
             return
         rules = ad.rules.get(mode) or ad.rules.setdefault(mode, rules_of(ad.ad, mode))
@@ -108,16 +99,14 @@ class SiteGate:
         return self.side.accepts(other, Run(now=self.now))
 
     def take(self) -> None:
-        """One match with this site: it counts at once."""
+        """Count a match with this site."""
         if self.ad is not None:
             self.matched += 1
             if self._whole is not None:
                 self._rules.write(self._whole, self.matched)
 
     def room(self, most: int) -> int:
-        """How many more matches its own clauses allow one after the other, at most `most`, and as many as can be tried in a
-        moment.
-        """
+        """How many more matches its own clauses allow, at most `most`, and as many as can be tried in a moment."""
         if self.ad is None:
             return most
         if self._is_void:
@@ -134,7 +123,7 @@ class SiteGate:
 
     @property
     def side(self) -> MatchSide:
-        """The site's side of a match, with the numbers of now. A site that never advertised has no attributes."""
+        """The site's side of a match, with the numbers of now; without an ad it has no attributes."""
         if self.ad is None:
             return _NOTHING
         if self._whole is None:
@@ -148,8 +137,8 @@ class SiteGate:
         return None if self.ad is None else self._rules
 
     def others(self, before: int | None) -> int | None:
-        """How many jobs of others an ad counts that lists no stamps, at most: its counts without our pilots. `before`: what
-        the ad before it said. While that does not change, counts rise by as many pilots as were sent and are shown.
+        """How many jobs of others an ad without stamps counts at most: its counts without our pilots. `before`: what the
+        ad before it said; while that does not change, counts rise by as many pilots as were sent and are shown.
         """
         total = None if self.ad is None or self.ad.lists_stamps else self._counted()
         if total is None:
@@ -185,7 +174,7 @@ class SiteGate:
         return explain(self._rules.requirements, self.side.ad, request, now=self.now)
 
     def values(self) -> dict[str, Value]:
-        """What the attributes of gates are worth now, by their names; none if there is no ad."""
+        """What the attributes of gates are worth now, by name; none if there is no ad."""
         if self.ad is None:
             return {}
         live = self.side.ad.constants
@@ -206,8 +195,8 @@ class SiteGate:
         return int(total) if isinstance(total, (int, float)) and not isinstance(total, bool) else None
 
     def _unshown(self, others: int | None) -> int:
-        """The pilots that the batch system has taken and the ad may not show: if the jobs of `others` are known, as many as
-        its counts lack, and at least those that do not run yet.
+        """The pilots that the batch system has taken and the ad may not show: if `others` are known, as many as its
+        counts lack, and at least those that do not run yet.
         """
         total = None if others is None else self._counted()
         if others is None or total is None:

@@ -1,7 +1,6 @@
-"""What an ad of a site says about when its gate is open, and the questions in it, made ready once for each ad.
-
-The limits are those of SAM-Grid, and one of jobs that wait. An ad with limits and without Requirements has those clauses of
-SAM-Grid's Requirements whose limits it gives: its simplest way has MaxJobs alone.
+"""What an ad of a site says about when its gate is open, and the questions in it, made ready once for each ad. The limits
+are those of SAM-Grid, and one of jobs that wait; an ad with limits and without Requirements has SAM-Grid's clauses for
+the limits that it gives.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ from lodesman.wire.vocabulary import GateMode
 
 CUR_MATCHES: Final = "curmatches"
 SINCE_AD: Final = "jobsmatchedsincelastadvertisement"
-LIVE: Final = frozenset({CUR_MATCHES, SINCE_AD})
-"""Attributes of a site that each match changes."""
+LIVE: Final = frozenset({CUR_MATCHES, SINCE_AD})  # attributes of a site that each match changes
 
 _REQUIREMENTS: Final = "requirements"
 
@@ -48,8 +46,7 @@ GATE_NAMES: Final = (
     "CurrentPendingJobs",
     "CurMatches",
     "JobsMatchedSinceLastAdvertisement",
-)
-"""The attributes that a gate knows. Only the site gives them: one that it lacks is never sought in a request."""
+)  # attributes that only the site gives: one that it lacks is never sought in a request
 
 _LIMITS: Final = {
     "maxjobs": parse_expression("CurMatches < MaxJobs"),
@@ -65,19 +62,15 @@ _NOTHING: Final = MatchSide(EMPTY)
 
 
 class SiteQuestion(Struct, frozen=True, kw_only=True):
-    """Attributes of an ad with all that they need of it. Those with equal texts (`key`) share one answer.
+    """Attributes of an ad with all that they need of it."""
 
-    `own`, `others`: what they ask for, of their ad and of the other one. `unsettled`: attributes in it that only the other
-    ad or the time decides. `asks_ad`: an ad as a whole is asked for. `asks_clock`: the answer changes with the time.
-    """
-
-    key: str
+    key: str  # its text: equal questions share one answer
     ad: Ad
-    own: frozenset[str]
-    others: frozenset[str]
-    unsettled: frozenset[str]
-    asks_ad: bool
-    asks_clock: bool
+    own: frozenset[str]  # what they ask for of their ad
+    others: frozenset[str]  # what they ask for of the other ad
+    unsettled: frozenset[str]  # attributes in it that only the other ad or the time decides
+    asks_ad: bool  # for an ad as a whole
+    asks_clock: bool  # the answer changes with the time
 
     def is_settled_by(self, unsettled: frozenset[str]) -> bool:
         """Whether the answer is known as long as an ad does not change that has these attributes unsettled."""
@@ -85,7 +78,7 @@ class SiteQuestion(Struct, frozen=True, kw_only=True):
 
 
 def question_of(ad: Ad, *names: str) -> SiteQuestion:
-    """The question that attributes of an ad are, by their names in small letters; those that it lacks are left out."""
+    """The question that attributes of an ad (names in small letters) are; those that it lacks are left out."""
     asked = {name for name in names if name in ad.entries}
     own, others = set[str](), set[str]()
     for name in asked:
@@ -98,7 +91,7 @@ def question_of(ad: Ad, *names: str) -> SiteQuestion:
 
 
 def clause_of(ad: Ad, clause: Node) -> SiteQuestion:
-    """The question that one clause of the Requirements of an ad is; it has no key."""
+    """The question, without key, that one clause of the Requirements of an ad is."""
     asked = references(clause, ad)
     part = ad.part((asked.own & ad.entries.keys()) - {_REQUIREMENTS})
     part.entries[_REQUIREMENTS] = AdAttribute("Requirements", clause)
@@ -133,26 +126,21 @@ def unsettled(ad: Ad) -> frozenset[str]:
 
 
 class GateRules(Struct, frozen=True, kw_only=True):
-    """The clauses of a gate: all (None: the ad has none), its own, and those that ask something of a request.
-
-    `whole`, `own`: the site's side of matches by these; `own` has only the attributes that its clauses need. `counts`: what
-    the ad says, by GATE_NAMES in small letters; `published`: those that it has. `first`: CurMatches before any match that
-    the ad does not show. `shut_at`: how many of these matches shut the gate, if more of them can open it no more and the
-    time changes nothing; else None. `own_steps`: how large its own clauses are.
-    """
+    """The clauses of a gate."""
 
     mode: GateMode
 
-    requirements: Node | None
-    own_clauses: tuple[Node, ...]
+    requirements: Node | None  # all clauses; None: the ad has none
+    own_clauses: tuple[Node, ...]  # ask nothing of a request
     request_clauses: tuple[SiteQuestion, ...]
-    whole: MatchSide
-    own: MatchSide
-    counts: dict[str, Value]
-    published: frozenset[str]
-    first: Value
+    whole: MatchSide  # the site's side of matches by all clauses
+    own: MatchSide  # by its own clauses, with the attributes that these need
+    counts: dict[str, Value]  # what the ad says, by GATE_NAMES in small letters
+    published: frozenset[str]  # those of GATE_NAMES that the ad has
+    first: Value  # CurMatches before any match that the ad does not show
+    # so many matches shut the gate for good; None: more of them, or the time, may open it again
     shut_at: int | None = None
-    own_steps: int
+    own_steps: int  # how large its own clauses are
 
     def write(self, side: MatchSide, matched: int) -> None:
         """Put the values after a number of matches into the site's side."""

@@ -1,9 +1,8 @@
-"""At which sites the pilots of an iteration may be placed, and at which of them first.
+"""At which sites the pilots of an iteration may be placed, and at which of them first (the seed's match making cycle).
 
-A pilot goes to a site only if the gate admits it at that moment and what its jobs ask of the site's ad is true; among these
-to the sites with the greatest Rank of its submission pool. Of equal sites that advertise a station of the jobs one is drawn,
-each with the same chance; else the director draws among the queues. The seed's match making cycle, every five minutes, is an
-iteration of the director here.
+A pilot goes to a site only if the gate admits it at that moment and what its jobs ask of the site's ad is true; among
+these to the sites with the greatest Rank of its pool. Of equal sites that advertise a station of the jobs one is drawn;
+else the director draws among the queues.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class PilotsWanted(Protocol):
 
     @property
     def key(self) -> TaskQueueKey:
-        """Of the task queue that they are for."""
+        """Of their task queue."""
 
     @property
     def pool(self) -> str:
@@ -104,9 +103,9 @@ class _NotedGate:
 
 
 class SiteChoice:
-    """The sites of one iteration. `sites`: the gates of all, also of those that never advertised; `places`: the CE queues of
-    each as bits; `ranks`: the Rank of submission pools that have one; `wishes`: of jobs, by SubmitPool; `by_capacity`: sites
-    of a station list are chosen by their free capacity, too.
+    """The sites of one iteration. `sites`: the gates of all, also of those that never advertised; `places`: the CE queues
+    of each; `wishes`: of jobs, by SubmitPool; `by_capacity`: sites of a station list are chosen by their free capacity,
+    too.
     """
 
     def __init__(
@@ -127,13 +126,12 @@ class SiteChoice:
         self.by_capacity = by_capacity
         self.memory = SiteMemory() if memory is None else memory
         self.memory.book.update(sites)
-        self.log: list[str] = []
-        """The sites of the pilots that were placed, in their order."""
+        self.log: list[str] = []  # the sites of the pilots that were placed, in order
         self.gates = {site: _NotedGate(gate, self.log) for site, gate in sites.items() if gate.ad is not None}
         self.asking = frozenset(
             site for site, gate in sites.items() if gate.rules and gate.rules.request_clauses
         )
-        """Those whose Requirements ask something of a request."""
+        """Sites whose Requirements ask something of a request."""
         self._ranks = ranks
         self._rankings: dict[Hashable, Ranking] = {}
         self._wished = {pool: reduce(or_, (one.queues for one in some)) for pool, some in wishes.items()}
@@ -218,8 +216,8 @@ class OrderChoice:
         return free if self._ranking is None else self._ranking.best(free)
 
     def drawn(self, best: Mask, rng: Random) -> Mask:
-        """Of some CE queues those of one site that is drawn, if the jobs name stations ("The broker will randomly select one
-        of the sites that advertise a station name").
+        """The CE queues of one site that is drawn, if the jobs name stations ("The broker will randomly select one of the
+        sites that advertise a station name"); else all.
         """
         if not self._draws_sites:
             return best
@@ -245,7 +243,7 @@ class OrderChoice:
 
 
 class Ranking:
-    """CE queues by the Rank of their sites. What is no number is 0, so is a site that says nothing of what is asked."""
+    """CE queues by the Rank of their sites; what is no number, or not said, is 0."""
 
     def __init__(self, choice: SiteChoice, node: Node, request: Ad) -> None:
         self._choice = choice
@@ -268,7 +266,6 @@ class Ranking:
         return free
 
     def _rank(self, sites: Iterable[str]) -> None:
-        """Rank some sites anew."""
         for site in sites:
             mask, before, rank = self._choice.places.get(site, 0), self._ranks.get(site), self._value(site)
             if before is not None:

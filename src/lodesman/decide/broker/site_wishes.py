@@ -1,7 +1,6 @@
-"""What jobs ask of the ads of sites: expressions about such an ad alone.
-
-A site without an ad, or with one that is too old, fulfils none that asks for something in it. Counters and the time change
-while the ad does not: what asks for them is judged when a pilot is placed. All else is judged when jobs are claimed, too.
+"""What jobs ask of the ads of sites: expressions about such an ad alone. A site without an ad, or with one that is too
+old, fulfils none that asks for something in it. What asks for counters or the time is judged when a pilot is placed; all
+else when jobs are claimed, too.
 """
 
 from __future__ import annotations
@@ -25,19 +24,21 @@ from lodesman.languages.classad.partial import can_be, dependents
 from lodesman.languages.classad.values import is_true
 
 COUNTERS: Final = LIVE | {
-    "currentjobs", "currentsubmittingjobs", "currentpendingjobs", "pilotstamps", "updatesequencenumber",
-}  # fmt: skip
-"""Attributes of an ad that follow from the jobs at the site, or from the ad's own number."""
+    "currentjobs",
+    "currentsubmittingjobs",
+    "currentpendingjobs",
+    "pilotstamps",
+    "updatesequencenumber",
+}  # attributes that follow from the jobs at the site, or from the ad's own number
 
 
 class SiteWish(Struct, frozen=True, kw_only=True):
-    """What jobs ask of the ad of a site, for pilots in the CE queues of `queues`: an expression about that ad alone."""
+    """What jobs ask of the ad of a site, for pilots in the CE queues of `queues`."""
 
     text: str
     request: BrokerRequest
     queues: Mask
-    needs_ad: bool
-    """Whether it is no yes as long as nothing is known of the site."""
+    needs_ad: bool  # it is no yes as long as nothing is known of the site
 
 
 def site_wish(text: str, node: Node, queues: Mask) -> SiteWish:
@@ -68,11 +69,11 @@ def in_words(wish: SiteWish, ad: Ad, now: float) -> str:
 
 
 class _Between(NamedTuple):
-    """A site between two ads: whether it has one, its side of matches, and the attributes that change meanwhile."""
+    """A site between two ads."""
 
     has_ad: bool
-    side: MatchSide
-    changing: frozenset[str]
+    side: MatchSide  # of matches
+    changing: frozenset[str]  # attributes that change meanwhile
 
     @classmethod
     def of(cls, ad: SiteAd | None) -> _Between:
@@ -95,8 +96,8 @@ def _changing(ad: Ad) -> frozenset[str]:
 _SILENT: Final = _Between(False, MatchSide(EMPTY), frozenset())
 
 
+# what a fault means at a site and for a SubmitPool ('': for whichever)
 Handling = Callable[[str, str], AbstractContextManager[object]]
-"""What a fault means that is met with at a site, and for a SubmitPool ('': for whichever)."""
 
 
 class WishedQueues:
@@ -113,8 +114,8 @@ class WishedQueues:
         self, wishes: Mapping[str, Iterable[SiteWish]], ads: Mapping[str, SiteAd], places: Mapping[str, Mask],
         now: float, handling: Handling = lambda _site, _pool: nullcontext(),
     ) -> dict[str, Mask]:  # fmt: skip
-        """By SubmitPool, the queues at sites whose ads do not make its wishes true, or have none. `places`: the queues of
-        each site. Where `handling` takes a fault, the wish is not true at that site, and is asked anew the next time.
+        """By SubmitPool, the queues at sites whose ads do not make its wishes true. `places`: the queues of each site.
+        Where `handling` takes a fault, the wish is not true at that site, and is asked anew the next time.
         """
         changed = self._take_in(ads, places, now, handling)
         known: dict[str, Mask] = {}

@@ -10,10 +10,8 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-Mask = int
-"""Members as bits."""
-Plane = tuple[str, Mask]
-"""A criterion, and the members that it refuses."""
+Mask = int  # members as bits
+Plane = tuple[str, Mask]  # a criterion, and the members that it refuses
 
 _DIRECT: Final = 8
 _NARROW_BITS: Final = 64
@@ -74,7 +72,7 @@ def nth_bit(mask: Mask, n: int) -> int:
 
 
 def numbered(members: Iterable[T], known: Mapping[T, int] | None = None) -> dict[T, int]:
-    """The bits of all: members that are `known` keep theirs, each other one takes the lowest that is free."""
+    """The bits of all: `known` members keep theirs, each other one takes the lowest that is free."""
     found = dict(known or {})
     taken = set(found.values())
     free = (bit for bit in count() if bit not in taken)
@@ -109,10 +107,8 @@ class Transposed:
 
 
 class Tally:
-    """Numbers of 0 or more by bit, as bit planes: sums, changes and draws over masks cost a few steps on whole masks.
-
-    Plane k is the mask of the members whose number has bit k. Numbers that were never set are 0. `positive`: the
-    members whose number is above 0.
+    """Numbers of 0 or more by bit: sums, changes and draws over masks cost a few steps on whole masks. Plane k is the
+    mask of the members whose number has bit k.
     """
 
     __slots__ = ("_planes", "positive")
@@ -206,7 +202,7 @@ class Tally:
         self._planes += [0] * (planes - len(self._planes))
 
     def _settle(self) -> None:
-        self.positive: Mask = 0
+        self.positive: Mask = 0  # the members whose number is above 0
         for plane in self._planes:
             self.positive |= plane
 
@@ -215,7 +211,7 @@ class Tally:
 
 
 class NearMiss(Struct, frozen=True, kw_only=True):
-    """Criteria whose change would admit `count` members, those of `mask`: they pass all others."""
+    """Criteria whose change would admit the members of `mask`, which pass all others."""
 
     criteria: tuple[str, ...]
     mask: Mask
@@ -244,7 +240,7 @@ def nearest(planes: Iterable[Plane], full: Mask) -> Mask:
 
 
 def near_misses(planes: Sequence[Plane], full: Mask) -> list[NearMiss]:
-    """For the nearest members: the sets of criteria against them, those that admit most members first."""
+    """The sets of criteria against the nearest members, those that admit most members first."""
     groups: dict[tuple[str, ...], Mask] = {(): nearest(planes, full)}
     for name, mask in planes:
         for failed, members in list(groups.items()):
@@ -265,7 +261,7 @@ def near_misses(planes: Sequence[Plane], full: Mask) -> list[NearMiss]:
 
 
 class Slots(list[T | None]):
-    """Members by bit. A new member takes the lowest free bit."""
+    """Members by bit."""
 
     __slots__ = ("_free",)
 
@@ -273,7 +269,7 @@ class Slots(list[T | None]):
         self._free: list[int] = []
 
     def put(self, member: T) -> int:
-        """Returns its bit."""
+        """Give a member the lowest free bit."""
         if not self._free:
             self.append(member)
             return len(self) - 1
@@ -282,6 +278,6 @@ class Slots(list[T | None]):
         return bit
 
     def free(self, bit: int) -> None:
-        """The member with that bit goes."""
+        """Free a bit."""
         self[bit] = None
         heappush(self._free, bit)

@@ -13,10 +13,8 @@ _MANY: Final = 16  # values from which on they are looked up together
 
 
 class Cell:
-    """The members that have one value. Changes wait in a list until the mask is read.
-
-    A task queue that names 500 sites costs 500 short appends, and a thousand queues that come at once cost each mask one
-    copy. A mask of few bits is made anew at each read: 100,000 owners must not hold 100,000 masks.
+    """The members that have one value. Changes wait in a list until the mask is read: a task queue that names 500 sites
+    costs 500 short appends. A mask of few bits is made anew at each read: 100,000 owners must not hold 100,000 masks.
     """
 
     __slots__ = ("_mask", "flips", "size")
@@ -27,14 +25,14 @@ class Cell:
         self.size = 0
 
     def add(self, bit: int) -> None:
-        """A member that is not there."""
+        """Add a member that is not there."""
         self.size += 1
         self.flips.append(bit)
         if len(self.flips) >= _FLUSH_AT:
             self.flush()
 
     def remove(self, bit: int) -> None:
-        """A member that is there goes."""
+        """Remove a member that is there."""
         self.size -= 1
         self.flips.append(bit)
         if len(self.flips) >= _FLUSH_AT:
@@ -69,7 +67,7 @@ class Cells(dict[Any, Cell]):
     __slots__ = ()
 
     def add(self, bit: int, values: Iterable[Any]) -> None:
-        """A member with these values."""
+        """Add a member with these values."""
         for value in values:
             cell = self.get(value)
             if cell is None:
@@ -81,7 +79,7 @@ class Cells(dict[Any, Cell]):
                 cell.flush()
 
     def remove(self, bit: int, values: Iterable[Any]) -> None:
-        """The inverse of `add`."""
+        """Undo `add`."""
         for value in values:
             cell = self[value]
             cell.size -= 1

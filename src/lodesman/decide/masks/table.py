@@ -1,7 +1,6 @@
-"""Tables of values per member: which members pass what is asked (columns), and all columns together (`Table`).
-
-The rules work in both directions: members may be task queues asked by a resource, or resources asked by a task queue.
-Values are tuples without duplicates, or integers of 0 or more; None stands for "anything goes".
+"""Tables of values per member: which members pass what is asked (columns), and all columns together (`Table`). Members
+may be task queues asked by a resource, or the reverse. Values are tuples without duplicates, or integers of 0 or more;
+None stands for "anything goes".
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ class MaskColumn(Protocol):
     """One value of each member, and which members pass what is asked."""
 
     def add(self, bit: int, values: Any, /) -> None:
-        """A member with these values; its bit is free."""
+        """Add a member, whose bit is free."""
 
     def remove(self, bit: int, values: Any, /) -> None:
-        """The inverse of `add`."""
+        """Undo `add`."""
 
     def narrow(self, mask: Mask, asked: Any, /) -> Mask:
         """`mask` without the members that do not pass."""
@@ -92,7 +91,7 @@ class HasAny(_ByValue):
     __slots__ = ()
 
     def narrow(self, mask: Mask, asked: Values) -> Mask:
-        """`mask` without the members that do not pass."""
+        """See `MaskColumn`."""
         if not self._choosy:
             return mask
         by_value = self._by_value
@@ -108,7 +107,7 @@ class HasNone(_ByValue):
     __slots__ = ()
 
     def narrow(self, mask: Mask, asked: Values) -> Mask:
-        """`mask` without the members that do not pass."""
+        """See `MaskColumn`."""
         return mask ^ (mask & self._by_value.any_of(asked)) if self._by_value else mask
 
 
@@ -118,7 +117,7 @@ class HasAll(_ByValue):
     __slots__ = ()
 
     def narrow(self, mask: Mask, asked: Values) -> Mask:
-        """`mask` without the members that do not pass."""
+        """See `MaskColumn`."""
         for value in asked:
             mask &= self._anything.read() | self._by_value.any_of((value,))
             if not mask:
@@ -127,10 +126,8 @@ class HasAll(_ByValue):
 
 
 class HasOnly:
-    """Members pass all of whose values are among those asked.
-
-    A member's first value stands in the cells of rank 0, its second in those of rank 1, ... A member passes if at each
-    rank it has either no value or an asked one.
+    """Members pass all of whose values are among those asked. A member's first value stands in the cells of rank 0, its
+    second in those of rank 1, ...; at each rank it must have no value or an asked one.
     """
 
     __slots__ = ("_ranks",)
@@ -139,26 +136,26 @@ class HasOnly:
         self._ranks: list[_OneValue] = []
 
     def add(self, bit: int, values: Values) -> None:
-        """A member with these values; its bit is free."""
+        """See `MaskColumn`."""
         while len(self._ranks) < len(values):
             self._ranks.append(_OneValue())
         for rank, value in zip(self._ranks, values, strict=False):
             rank.add(bit, value)
 
     def remove(self, bit: int, values: Values) -> None:
-        """The inverse of `add`."""
+        """See `MaskColumn`."""
         for rank, value in zip(self._ranks, values, strict=False):
             rank.remove(bit, value)
         while self._ranks and not self._ranks[-1].by_value:
             self._ranks.pop()
 
     def settle(self) -> None:
-        """See `Table.settle`."""
+        """See `MaskColumn`."""
         for rank in self._ranks:
             rank.settle()
 
     def narrow(self, mask: Mask, asked: Values) -> Mask:
-        """`mask` without the members that do not pass."""
+        """See `MaskColumn`."""
         for rank in self._ranks:
             concerned = mask & rank.everyone.read()
             if not concerned:
@@ -173,10 +170,8 @@ class HasOnly:
 
 
 class Numbers:
-    """Members by a number. Exact, with prefix masks over blocks of close numbers.
-
-    Numbers below 32 have blocks of their own, above that a power of two has 16 blocks: a few hundred blocks for any
-    number of distinct values. A change drops the prefixes above it; the next question makes them again.
+    """Members by a number, exact, with prefix masks over blocks of close numbers: those below 32 have blocks of their
+    own, above that a power of two has 16. A change drops the prefixes above it; the next question makes them again.
     """
 
     __slots__ = ("_answers", "_blocks", "_edges", "_prefixes", "_top")
@@ -189,7 +184,7 @@ class Numbers:
         self._top: int | None = None  # the greatest number, None if not known
 
     def add(self, bit: int, number: int) -> None:
-        """A member with this number; its bit is free."""
+        """See `MaskColumn`."""
         name = block_of(number)
         block = self._blocks.get(name)
         if block is None:
@@ -202,7 +197,7 @@ class Numbers:
         self._answers.clear()
 
     def remove(self, bit: int, number: int) -> None:
-        """The inverse of `add`."""
+        """See `MaskColumn`."""
         name = block_of(number)
         block = self._blocks[name]
         place = bisect_left(self._edges, name)
@@ -216,7 +211,7 @@ class Numbers:
             del self._edges[place]
 
     def settle(self) -> None:
-        """See `Table.settle`."""
+        """See `MaskColumn`."""
         for block in self._blocks.values():
             block.settle()
         self._prefix(len(self._edges))
@@ -247,7 +242,6 @@ class Numbers:
         return mask
 
     def _prefix(self, blocks: int) -> Mask:
-        """The union of the lowest `blocks` blocks."""
         if not blocks:
             return 0
         prefixes = self._prefixes
@@ -272,7 +266,7 @@ class AtMost(Numbers):
     __slots__ = ()
 
     def narrow(self, mask: Mask, asked: int) -> Mask:
-        """`mask` without the members that do not pass."""
+        """See `MaskColumn`."""
         top = self._top
         if asked >= (self.top() if top is None else top):
             return mask
@@ -285,12 +279,12 @@ class AtLeast(Numbers):
     __slots__ = ()
 
     def narrow(self, mask: Mask, asked: int) -> Mask:
-        """`mask` without the members that do not pass."""
+        """See `MaskColumn`."""
         return mask ^ (mask & self.below(asked))
 
 
 class Table:
-    """Members as bits, with a column for each criterion. What is asked has one value a column, None: nothing."""
+    """Members as bits, with a column for each criterion."""
 
     __slots__ = ("columns",)
 
@@ -298,24 +292,24 @@ class Table:
         self.columns = tuple(columns)
 
     def add(self, bit: int, values: Iterable[Any]) -> None:
-        """A member with these values, by column; its bit is free."""
+        """Add a member, whose bit is free, with these values by column."""
         for column, value in zip(self.columns, values, strict=True):
             column.add(bit, value)
 
     def remove(self, bit: int, values: Iterable[Any]) -> None:
-        """The inverse of `add`."""
+        """Undo `add`."""
         for column, value in zip(self.columns, values, strict=True):
             column.remove(bit, value)
 
     def settle(self) -> None:
-        """Do all work that waits for questions: these change nothing from now on, and any number of threads may ask, as long
-        as no member comes or goes.
+        """Do all work that waits for questions: any number of threads may ask from now on, as long as no member comes or
+        goes.
         """
         for column in self.columns:
             column.settle()
 
     def narrow(self, mask: Mask, asked: Iterable[Any]) -> Mask:
-        """The members of `mask` that pass every column."""
+        """The members of `mask` that pass every column; `asked` has one value a column, None: nothing."""
         for column, value in zip(self.columns, asked, strict=True):
             if value is not None:
                 mask = column.narrow(mask, value)

@@ -1,6 +1,5 @@
-"""What stands between a job and each configured queue of its VO: the material of `never` and of `lode why`.
-
-A queue is eligible exactly if no criterion is against it, and pilots are there or may be sent.
+"""What stands between a job and each configured queue of its VO: the material of `never` and of `lode why`. A queue is
+eligible exactly if no criterion is against it, and pilots are there or may be sent.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "cores": "NumberOfProcessors",
     "memory": "Memory",
     "cpu_time": "CPUTime",
-}
-"""Criterion of the matcher -> the attribute (RequiredTag: the parameter of the queue) that people know it by."""
+}  # criterion of the matcher -> the attribute (RequiredTag: the queue's parameter) that people know it by
 REQUIREMENTS: Final = "Requirements"
 _SUBMISSION_POOL: Final = "SubmitPool"  # of a description: the submission pools that may carry its pilots
 FEW: Final = 3
@@ -47,8 +45,8 @@ class Exclusions(JobDemand):
     """All queues that a VO may use (`full`, by bit) held against one key and its Requirements."""
 
     planes: tuple[Plane, ...]
+    # by the number asked for
     _made: dict[int, list[JobChange]] = field(init=False, repr=False, compare=False, default_factory=dict)
-    """By the number asked for: an explanation names the first of them twice."""
 
     @property
     def full(self) -> int:
@@ -70,8 +68,8 @@ class Exclusions(JobDemand):
         return refused(self.planes)
 
     def job_changes(self, most: int = _MOST_CHANGES) -> list[JobChange]:
-        """The smallest changes that would make it run: fewest criteria, over single queues; among equals those
-        that gain most queues first. None if it can run as it is, or on no queue however it is changed.
+        """The smallest changes that would make it run: fewest criteria over single queues, then most queues gained. () if
+        it can run as it is, or on no queue however it is changed.
         """
         for asked, known in self._made.items():
             if asked >= most:
@@ -105,13 +103,9 @@ def find_exclusions(
     key: TaskQueueKey, requirements: tuple[Requirement, ...] | Mapping[str, Any] | None, config: VOConfig,
     usable: UsableClass = every_class,
 ) -> Exclusions:  # fmt: skip
-    """Hold a key, and the Requirements that its SubmitPool stands for (compiled, or as they were stored), against every
-    queue of its VO.
-
-    A requirement that the declared types cannot read any more rules out every queue, and so do unknown Requirements
-    (None).
-    `usable`: the job classes that may be suggested.
-    A parameter that keeps all pilots away from a queue where none is rules it out (`VOConfig.without_pilots`).
+    """Hold a key, and the Requirements (compiled or stored) of its SubmitPool, against every queue of its VO.
+    Requirements that cannot be read any more, or are unknown (None), rule out every queue; so does a parameter that keeps
+    all pilots away (`VOConfig.without_pilots`). `usable`: the job classes that may be suggested.
     """
     full = config.table.open_to_vo
     place = replace(key, submit_pool="") if key.submit_pool else key
@@ -138,7 +132,7 @@ def find_exclusions(
 def _read(
     requirements: Mapping[str, Any] | None, config: VOConfig
 ) -> tuple[tuple[Requirement, ...], Mapping[str, str]]:
-    """The criteria, and what cannot be read: the name of the criterion that it would be, and the reason."""
+    """The criteria; and by name of the criterion, why it cannot be read."""
     if requirements is None:
         return (), {REQUIREMENTS: UNKNOWN}
     criteria: list[Requirement] = []

@@ -1,6 +1,5 @@
-"""The smallest change that would let a job run, with the values: "Memory 8000 -> 4000: 41 of 60 queues".
-
-The number counts the queues that exactly this change admits, by the criteria of the matcher and of the Requirements.
+"""The smallest change that would let a job run, with the values: "Memory 8000 -> 4000: 41 of 60 queues". The number
+counts the queues that exactly this change admits.
 """
 
 from __future__ import annotations
@@ -39,14 +38,13 @@ _FLAGS: Final = bytes.maketrans(b"01", b"\0\1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDemand:
-    """What a job wants, held against a config. `unread`: of its Requirements those that cannot be read, by the name of
-    their criterion, with the reason. `usable`: the classes that may be suggested.
-    """
+    """What a job wants, held against a config."""
 
     key: TaskQueueKey
     criteria: tuple[Requirement, ...]
-    unread: Mapping[str, str]
+    unread: Mapping[str, str]  # Requirements that cannot be read: criterion -> reason
     config: VOConfig
+    # the classes that may be suggested
     usable: UsableClass = dataclasses.field(default=every_class, compare=False, repr=False)
 
     def reasons(self, bit: int) -> tuple[str, ...]:
@@ -57,14 +55,12 @@ class JobDemand:
 
 
 class _ChangedJob(Struct, frozen=True, kw_only=True):
-    """A job as it would be after the steps so far, and the queues (of those that a change of `names` is about) left
-    then.
-    """
+    """A job as it would be after the steps so far."""
 
     key: TaskQueueKey
     config: VOConfig
-    names: tuple[str, ...]
-    mask: int
+    names: tuple[str, ...]  # what the change is about
+    mask: int  # the queues left then
     usable: UsableClass
 
     def offered(self, field: str) -> Iterator[Any]:
@@ -85,19 +81,19 @@ Options = Iterable[tuple[Any, int]]
 
 
 class UnknownNames(Struct, frozen=True, kw_only=True):
-    """`names` of an attribute for which a job is refused; `known`: those that there are."""
+    """Names of an attribute for which a job is refused."""
 
     attribute: str
     field: str
     names: tuple[str, ...]
-    known: frozenset[str]
+    known: frozenset[str]  # those that there are
 
 
 def unknown_names(
     job: JobSpec | TaskQueueKey, config: VOConfig, *, hold: bool = False
 ) -> Iterator[UnknownNames]:
-    """The sites and submission pools of a job that are not configured. A job that may be held (`hold`) waits for them, but
-    a name of a site or a CE that is not a plain one (`is_plain_name`) is a misspelling then. Bans are not asked about.
+    """The sites and submission pools of a job that are not configured. A job that may be held (`hold`) waits for them,
+    unless the name is no plain one (`is_plain_name`): a misspelling. Bans are not asked about.
     """
     pools = None if hold or config.pools is None else frozenset(config.pools)
     for attribute, field, known, odd_only in (
@@ -139,8 +135,8 @@ def job_changes(demand: JobDemand, found: Sequence[NearMiss], *, most: int) -> l
 
 
 def _job_change(demand: JobDemand, change: NearMiss) -> JobChange | None:
-    """What the change would be, and the queues that it admits; None if it admits none: what one step changes (the tags of
-    cores) another criterion may ask for.
+    """What the change would be, and the queues that it admits; None if none: what one step changes (the tags of cores)
+    another criterion may ask for.
     """
     config = demand.config
     steps, case = _steps(demand, change)
@@ -259,8 +255,8 @@ def _banned(case: _ChangedJob, name: str) -> Made:
 
 
 def _tags(field: str, text: str) -> Callable[[_ChangedJob, str], Made]:
-    """Tags that are too many, or missing: the set of one of the queues that admits most of them. Tags are both what a
-    queue must offer and what it may require, so the last step about them concerns both.
+    """Tags that are too many, or missing: the set of one of the queues that admits most of them. A queue both offers and
+    requires tags, so the last step about them concerns both.
     """
 
     def make(case: _ChangedJob, name: str) -> Made:
@@ -304,7 +300,7 @@ def _required(case: _ChangedJob, name: str, criterion: Requirement) -> Made:
 
 
 def _clause_step(case: _ChangedJob, name: str, criterion: Requirement) -> JobChangeStep:
-    """It has to go, or to be another one; shown is what most of the queues have of the one parameter that it asks for."""
+    """It has to go, or to be another one; shown is what most queues have of the one parameter that it asks for."""
     (clause,) = expression(criterion).clauses
     counted: Counter[str] = Counter()
     for values, n in case.config.table.offered(clause.asks[0], case.mask) if len(clause.asks) == 1 else ():
@@ -315,8 +311,8 @@ def _clause_step(case: _ChangedJob, name: str, criterion: Requirement) -> JobCha
 def _instead(
     criterion: Requirement, offered: Sequence[tuple[tuple[Any, ...], int]]
 ) -> Iterator[tuple[tuple[tuple[Any, int], ...], tuple[Any, ...]]]:
-    """What would do instead, and what of it is shown: of a capacity what all offer; of what must be equal what most
-    have, of names the few that most have. Where queues differ in what it is to them, both.
+    """What would do instead, and what of it is shown: of a capacity what all offer; of what must be equal what most have,
+    of names the few that most have. Where queues differ in what it is to them, both.
     """
     much = capacities(criterion, [values for values, _ in offered])
     found: Counter[Any] = Counter()

@@ -20,11 +20,11 @@ _STEP_AT: Final = 2
 
 
 class JsvTexts(NamedTuple):
-    """A job before a script: the command, its arguments, parameters by name (`jc` among them), and the environment."""
+    """A job before a script."""
 
     command: str
     arguments: tuple[str, ...]
-    parameters: Mapping[str, str]
+    parameters: Mapping[str, str]  # by name, `jc` among them
     environment: Mapping[str, str]
 
 
@@ -48,9 +48,8 @@ def texts_of(view: JsvView) -> JsvTexts:
 
 
 def view_of(given: JsvView, left: JsvTexts) -> JsvView:
-    """What the script made of a job; rejected if a value cannot be read.
-
-    A value whose text it left alone stays as it is: a comma in it is no comma of a list.
+    """What the script made of a job; rejected if a value cannot be read. A value whose text it left alone stays as it is:
+    a comma in it is no comma of a list.
     """
     sent = texts_of(given)
     values: dict[str, JobValue] = {

@@ -1,6 +1,5 @@
-"""Both ways between the record of a description and the values that its job has for Grid Engine.
-
-What has no attribute of its own is kept in the attribute GridEngine, a list of texts as in `{"m=be", "hold_jid=12"}`.
+"""Both ways between the record of a description and the values that its job has for Grid Engine. What has no attribute of
+its own is kept in GridEngine, a list of texts as in `{"m=be", "hold_jid=12"}`.
 """
 
 from __future__ import annotations
@@ -75,7 +74,6 @@ class _Record:
                 self.own.append(name)
 
     def get(self, name: str) -> Any:
-        """The value of an attribute; None without one."""
         written = self.known.get(name)
         return None if written is None else self.record[written]
 
@@ -104,9 +102,8 @@ class _Record:
 
 
 def values_of(record: Record, complexes: Complexes, usual_range: object = None) -> Said:
-    """The values of Grid Engine that a record says, and nothing by default; notices name what has no meaning here.
-
-    `usual_range`: `pe_range` of a record that says nothing of cores; its Memory is for all of them.
+    """The values of Grid Engine that a record says; notices name what has no meaning here. `usual_range`: `pe_range` of a
+    record that says nothing of cores; its Memory is for all of them.
     """
     at = _Record(record)
     notices: list[Notice] = []
@@ -204,8 +201,8 @@ def kept_notices(values: JobValues) -> Iterator[Notice]:
 
 
 def record_of(record: Record, values: JobValues, complexes: Complexes) -> tuple[Record, tuple[Notice, ...]]:
-    """The record changed so that it says these values, and what is lost. What says the same stays as it is written; what
-    the table does not know stays, too. A value that cannot be read stands as it is: reading the job refuses it.
+    """The record changed so that it says these values, and what is lost. What says the same, and what the table does not
+    know, stays as written. A value that cannot be read stands: reading the job refuses it.
     """
     # Canonical again: a record that no job can have may say what has no canonical text.
     before = dict(canonical(values_of(record, complexes)[0], complexes)[0])
@@ -230,8 +227,8 @@ def record_of(record: Record, values: JobValues, complexes: Complexes) -> tuple[
 
 
 def with_attributes(record: Record, complexes: Complexes) -> Record:
-    """The record with an attribute for each resource that has one here, and that only the Consumables name: `h_rt=60` among
-    them is WallTime 60. What cannot be read stands as it is.
+    """The record with an attribute for each resource that has one here and that only the Consumables name: `h_rt=60` is
+    WallTime 60. What cannot be read stands as it is.
     """
     if _CONSUMABLES not in map(str.lower, record):
         return record

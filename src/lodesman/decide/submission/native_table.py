@@ -23,13 +23,10 @@ _KEPT_WORD: Final = "kept, no meaning"
 
 
 class Meaning(Struct, frozen=True, kw_only=True):
-    """What an attribute is here: attributes of a description, or `kept, no meaning`, and a remark in plain words.
+    """What an attribute is here."""
 
-    `name` is an attribute, or `l_hard` and a resource behind a blank.
-    """
-
-    name: str
-    here: str
+    name: str  # an attribute, or `l_hard` and a resource behind a blank
+    here: str  # attributes of a description, or `kept, no meaning`
     remark: str = ""
 
     @property
@@ -110,15 +107,14 @@ PARTLY_KEPT: Final = frozenset({"ac", "h", "q_hard"})
 HERE: Final[Mapping[str, str]] = {one.name: one.here for one in MEANINGS if not one.is_kept}
 
 MEMORY: Final = "h_vmem"
+# that a host must have, beside the limit `h_vmem` of the job
 FREE_MEMORY: Final = ("mem_free", "virtual_free")
-"""Memory that a host must have, beside the limit `h_vmem` of the job."""
 
 SLOTS: Final = "slots"
-HOLD, BY_USER = "h", "u"
+HOLD, BY_USER = "h", "u"  # the attribute of a hold, and the letter of a user's
 """The attribute of a hold, and the letter of a user's."""
 
-FIELDS: Final = ("h_rt", "h_cpu", MEMORY)
-"""The resources that have an attribute of their own."""
+FIELDS: Final = ("h_rt", "h_cpu", MEMORY)  # resources that have an attribute of their own
 
 FILES: Final = ("e", "i", "o")
 SCALARS: Final = ("CMDNAME", "N", "P", "p", "pe_name", "pe_range", "r")
@@ -149,12 +145,10 @@ _TASKS: Final = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?::(\d{1,18}))?)?", re.ASC
 
 
 class Form(Struct, frozen=True, kw_only=True):
-    """A value in two languages. `number` reads a text of Grid Engine (None: it is none), `text` writes a number (None: there
-    is no text for it); without them the text is the same in both. What cannot be read stands as it is.
-    """
+    """A value in two languages; without functions the text is the same in both. What cannot be read stands as it is."""
 
-    number: Callable[[str], int | None] | None = None
-    text: Callable[[int], str | None] | None = None
+    number: Callable[[str], int | None] | None = None  # reads a text of Grid Engine; None: it is no number
+    text: Callable[[int], str | None] | None = None  # writes a number; None: there is no text for it
 
     def to_record(self, text: str) -> str | int:
         """The value of a description."""
@@ -268,8 +262,7 @@ FORMS: Final[Mapping[str, Form]] = {
     "h_rt": _TIME,
     "h_cpu": Form(number=_seconds(_MOST_CPU), text=str),
     "h_vmem": Form(number=_megabytes, text=_memory_text),
-}
-"""By attribute, and by resource of `l_hard`."""
+}  # by attribute, and by resource of `l_hard`
 
 
 def amount_text(resource: Complex | None, text: str | None) -> str | None:
@@ -302,8 +295,8 @@ def canonical_tasks(text: str) -> str:
 
 
 def tasks_of(parameters: Mapping[str, Any]) -> str:
-    """The tasks of the attributes of parameters, by lower-case name: their numbers if they rise from at least 1, else 1 to
-    how many there are; "" without any, or if there is no such number.
+    """The tasks of parameters, by lower-case name: their numbers if they rise from at least 1, else 1 to how many there
+    are; "" without any, or if there is no such number.
     """
     given = next(
         (value for name, value in parameters.items() if name.partition(".")[0] == "parameters"), None

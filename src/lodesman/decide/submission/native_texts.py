@@ -1,6 +1,5 @@
-"""Values of Grid Engine with one text for each meaning: `h_rt=1:0:0` and `WallTime = 3600` are both `3600`.
-
-The access check compares texts: jobs and their classes come through here first.
+"""Values of Grid Engine with one text for each meaning: `h_rt=1:0:0` and `WallTime = 3600` are both `3600`. The access
+check compares texts: jobs and their classes come through here first.
 """
 
 from __future__ import annotations
@@ -35,10 +34,8 @@ from lodesman.wire.job_classes import AttributeEdit
 from lodesman.wire.jobs import Notice
 
 _ONE_NUMBER: Final = re.compile(r"[+-]?(\d{1,18})(?:-\1)?", re.ASCII)
-Said = tuple[JobValues, tuple[Notice, ...]]
-"""Values, and what there is to say about them."""
-Path = tuple[str, str | None]
-"""An attribute of Grid Engine, and a key of its list."""
+Said = tuple[JobValues, tuple[Notice, ...]]  # values, and what there is to say about them
+Path = tuple[str, str | None]  # an attribute of Grid Engine, and a key of its list
 
 
 def key_names(complexes: Complexes) -> CanonicalKey:
@@ -79,8 +76,8 @@ def _amount_problem(resource: Complex, amount: str, value: Value) -> str:
 
 
 def cores_of_memory(pe_range: object, complexes: Complexes) -> int:
-    """For how many cores an amount of memory is asked once for each, as Grid Engine has it: for those of the job. It is
-    asked once if the complex of memory that jobs use up is one of JOB.
+    """For how many cores an amount of memory is asked once for each: those of the job, or 1 if the complex of memory that
+    jobs use up is one of JOB.
     """
     known = filter(None, map(complexes.get, (MEMORY, *FREE_MEMORY)))
     used_up = next((one.consumable for one in known if one.is_consumable), Consumable.YES)
@@ -176,9 +173,8 @@ def _notice(name: str, message: str) -> Notice:
 
 
 def canonical_snapshot(snapshot: ClassSnapshot, complexes: Complexes) -> ClassSnapshot:
-    """A class whose values are canonical, so that a job can be checked against it.
-
-    Names of one resource become one entry with those letters that all have; a list of paths becomes one path, a scalar.
+    """A class whose values are canonical, so that a job can be checked against it. Names of one resource become one entry
+    with those letters that all have; a list of paths becomes one path, a scalar.
     """
     found: dict[str, ClassValue] = {}
     for name, held in snapshot.attributes.items():

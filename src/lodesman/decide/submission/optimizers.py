@@ -38,22 +38,20 @@ _LISTED: Final = {"Site": "lode site ls lists the sites.", "GridCE": "lode queue
 
 
 class JobDraft(Struct, frozen=True, kw_only=True):
-    """One cohort of a submission. `hold`: an impossible job is to be Held instead of refused, even if it names what is not
-    configured. `usable`: the job classes that may be suggested.
-    """
+    """One cohort of a submission."""
 
     spec: JobSpec
     owner: str
     group: str
     vo: str
+    # an impossible job is Held instead of refused, even if it names what is not configured
     hold: bool = False
-    usable: UsableClass = every_class
+    usable: UsableClass = every_class  # the job classes that may be suggested
 
 
 def _check_names(draft: JobDraft, config: VOConfig) -> None:
-    """Refuse sites and submission pools that are not configured, and suggest the nearest name.
-
-    A job that may be Held waits for them. A name that is not a plain one (`is_plain_name`) is a misspelling.
+    """Refuse sites and submission pools that are not configured, and suggest the nearest name. A job that may be Held
+    waits for them. A name that is not a plain one (`is_plain_name`) is a misspelling.
     """
     for unknown in unknown_names(draft.spec, config, hold=draft.hold):
         name, attribute = unknown.names[0], unknown.attribute
@@ -69,8 +67,8 @@ def _check_names(draft: JobDraft, config: VOConfig) -> None:
 
 
 def ban_of_nothing(name: str, config: VOConfig, word: str = "BannedSite") -> str:
-    """A sentence about a banned site that is not configured; '' if it is. The ban counts, and may be a misspelling. `word`:
-    what the user calls the attribute.
+    """A sentence about a banned site that is not configured; '' if it is. The ban counts, and may be a misspelling.
+    `word`: what the user calls the attribute.
     """
     if name in config.sites:
         return ""
@@ -152,7 +150,6 @@ def _too_large(spec: JobSpec, size: int) -> InvalidJob:
 
 def optimize(draft: JobDraft, config: VOConfig) -> JudgedJob:
     """Check names, find the SubmitPool and the task queue, then why no queue could ever run the job, if none could.
-
     Raises InvalidJob.
     """
     _check_names(draft, config)

@@ -1,4 +1,4 @@
-"""How a submission came out of the six steps: a record and who wrote what, or a refusal with all that is wrong. Values."""
+"""How a submission came out of the six steps: a record and who wrote what, or a refusal with all that is wrong."""
 
 from __future__ import annotations
 
@@ -37,14 +37,11 @@ class Origin(Struct, frozen=True, kw_only=True):
 
 
 class JsvView(Struct, frozen=True, kw_only=True):
-    """What the server JSV sees of a job, or what it made of it. `job_class` is `jc`: "" without a class.
-
-    `rejected`: the text of a rejection; the rest does not count then.
-    """
+    """What the server JSV sees of a job, or what it made of it."""
 
     values: JobValues
-    job_class: str = ""
-    rejected: str | None = None
+    job_class: str = ""  # `jc`; "": without a class
+    rejected: str | None = None  # the text of a rejection; the rest does not count then
 
 
 class Breach(Struct, frozen=True, kw_only=True):
@@ -55,30 +52,27 @@ class Breach(Struct, frozen=True, kw_only=True):
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
-    """What the job is to be. `origins` by attribute of a description (`WallTime`, `Environment.A`); one that is not there
-    came with the record. `jsv_runs`: how often the server JSV was asked; a real server has used up a number then.
-    """
+    """What the job is to be."""
 
     record: Record
     snapshot: ClassSnapshot | None = None
     notices: tuple[Notice, ...] = ()
+    # by attribute of a description (`WallTime`, `Environment.A`); absent: came with the record
     origins: Mapping[str, Origin] = field(default_factory=dict)
-    jsv_runs: int = 0
+    jsv_runs: int = 0  # how often the server JSV was asked; a real server has used up a number then
 
 
 class NotResolved(Struct, frozen=True, kw_only=True):
-    """A no: a sentence without a full stop, every breach of the class, and the classes that were asked for in turn. `jsv`:
-    the verifier of the server that said it. `asked`: what cannot be done.
-    """
+    """A no."""
 
-    sentence: str
-    breaches: tuple[Breach, ...] = ()
-    chain: tuple[str, ...] = ()
+    sentence: str  # without a full stop
+    breaches: tuple[Breach, ...] = ()  # every one of the class
+    chain: tuple[str, ...] = ()  # the classes that were asked for in turn
     jsv_runs: int = 0
     attribute: str = ""
     forbidden: bool = False
-    jsv: str = ""
-    asked: str = "run job"
+    jsv: str = ""  # the verifier of the server that said no
+    asked: str = "run job"  # what cannot be done
 
     @property
     def error(self) -> LodesmanError:

@@ -56,31 +56,29 @@ _OF_CLASSES: Final = frozenset(
 _JC: Final = "jc"
 _NAME: Final = "N"
 
+# `class` or `class.variant` -> what its jobs get, or why this user cannot have it
 Derive = Callable[[str], ClassSnapshot | ClassRefusal]
-"""`class` or `class.variant` -> what its jobs get, or why this user cannot have it."""
 
 
 class SubmissionRules(Struct, frozen=True, kw_only=True):
-    """What the server does to each submission. `defaults`: system defaults; `jsv`: the name of its JSV, "" without one."""
+    """What the server does to each submission."""
 
     default_jc: str = ""
     enforce_jc: bool = False
-    defaults: JobValues = field(default_factory=dict)
-    jsv: str = ""
+    defaults: JobValues = field(default_factory=dict)  # of the system
+    jsv: str = ""  # its name, "" without one
     complexes: Complexes = STOCK_COMPLEXES
 
 
 class DraftRecord(Struct, frozen=True, kw_only=True):
-    """A submission as it left the client: its record, edits of its lists (-adds, -mods, -clears, -clearp), and the client
-    JSV that wrote an attribute of Grid Engine (or `l_hard h_rt`, an entry of its list) last, where one did. `usual_name`:
-    its JobName counts as a default. `hold`: its user has it Held.
-    """
+    """A submission as it left the client."""
 
     record: Record
-    edits: Sequence[RequestChange] = ()
+    edits: Sequence[RequestChange] = ()  # of its lists (-adds, -mods, -clears, -clearp)
+    # who wrote an attribute of Grid Engine (or `l_hard h_rt`, an entry of its list) last
     client_jsv: Mapping[str, str] = field(default_factory=dict)
-    usual_name: bool = False
-    hold: bool = False
+    usual_name: bool = False  # its JobName counts as a default
+    hold: bool = False  # its user has it Held
 
 
 Resolution = Generator[JsvView, JsvView, Resolved | NotResolved]
@@ -88,7 +86,6 @@ Resolution = Generator[JsvView, JsvView, Resolved | NotResolved]
 
 def resolve(draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> Resolution:
     """Go through the six steps. Yields what the server JSV must see, if there is one, and is sent what it made of it.
-
     Without class, system defaults and JSV the record comes back as it is, at once.
     """
     wanted, variant = asked_class(draft.record), class_of(draft.record)[1]
@@ -104,8 +101,6 @@ def resolve(draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> Resol
 
 
 class _Steps:
-    """One submission on its way."""
-
     def __init__(self, draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> None:
         self.draft = draft
         self.rules = rules

@@ -13,10 +13,9 @@ from lodesman.languages.gridengine.complexes import Complexes
 from lodesman.languages.jobclass import ClassSnapshot
 from lodesman.languages.jobs.record import Record
 
-ASKED: Final = "change job"
-"""What cannot be done, in the words of `NotResolved`."""
+ASKED: Final = "change job"  # what cannot be done, in the words of `NotResolved`
+# origins of values that are not the job's own
 FROM_CLASS: Final = frozenset({str(ValueSource.CLASS), str(ValueSource.DEFAULT)})
-"""The origins of values that are not the job's own."""
 _CLASS: Final = ("JobClass", "Variant")
 
 
@@ -45,9 +44,9 @@ def refuse_change(
 def own_record(
     record: Record, origins: Mapping[str, str], said: Collection[str], usual: Mapping[str, Any]
 ) -> Record:
-    """What of a job is its own: without class, and without what its class or the system gave. `record`: all that it has but
-    for what is `usual`, which is its own where a user said it. `said`: the attributes that are its own whatever `origins`
-    (`WallTime`, `Environment.A`) know.
+    """What of a job is its own: without class, and without what its class or the system gave. `record` has all but what
+    is `usual`, which is its own where a user said it. `said`: attributes that are its own whatever `origins` (`WallTime`,
+    `Environment.A`) know.
     """
     own = {name: value for name, value in record.items() if name not in _CLASS}
     for path, origin in origins.items():
