@@ -1,6 +1,5 @@
-"""The names of batch systems: TYPE, or TYPE@PLACE for one elsewhere, or the name of a `[backend.NAME]` section.
-
-DIRAC's spellings mean the same: `CEType` Slurm, SGE, AREX, HTCondorCE; and SSH with `SSHHost` and `BatchSystem`.
+"""The names of batch systems: TYPE, or TYPE@PLACE for one elsewhere, or the name of a `[backend.NAME]` section; DIRAC's
+`CEType`, and SSH with `SSHHost` and `BatchSystem`, mean the same.
 """
 
 from __future__ import annotations
@@ -8,8 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 LOCAL: Final = "local"
-MANUAL: Final = "manual"
-"""The `Backend` of queues to which pilots come without being sent by this server."""
+MANUAL: Final = "manual"  # of queues to which pilots come without being sent by this server
 # All spellings, in lower case -> the type.
 _TYPES: Final = {
     "local": LOCAL, "manual": MANUAL, "by-hand": MANUAL, "slurm": "slurm",
@@ -17,15 +15,14 @@ _TYPES: Final = {
     "arc": "arc", "arex": "arc", "htcondor": "htcondor", "condor": "htcondor", "htcondorce": "htcondor",
 }  # fmt: skip
 TYPES: Final = tuple(dict.fromkeys(_TYPES.values()))
-"""The types of batch systems."""
 _SSH: Final = frozenset({"ssh", "sshcomputingelement"})
 # Those of DIRAC that are reached over the network by the name of the CE.
 _REMOTE: Final = frozenset({"arc", "arex", "htcondorce"})
 
 
 def backend_type(name: str) -> str:
-    """The type of batch system that a name stands for by itself, such as `slurm` for `SLURM@login.example.org`; '' if it
-    stands for none.
+    """The type of batch system that a name stands for by itself, such as `slurm` for `SLURM@login.example.org`; '' for
+    none.
     """
     return _TYPES.get(name.lower().partition("@")[0].strip(), "")
 

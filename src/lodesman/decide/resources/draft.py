@@ -1,7 +1,5 @@
-"""What the configuration files say, before it is checked: raw values with their places, and faults.
-
-What is given twice, in one file or in two, must be the same both times, as the parameter's type reads it. (DIRAC lets
-the later file win: which one that is depends on the order of the files, and a slip of the pen would move pilots.)
+"""What the configuration files say, before it is checked: raw values with their places, and faults. What is given twice
+must be the same both times (DIRAC lets the later file win, so that the order of files would move pilots).
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ ALL_JOBS: Final = "MaxRunningJobs"
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """One thing that is wrong (or, as a notice, odd), and where it stands."""
+    """What is wrong (or, as a notice, odd), and where it stands."""
 
     message: str
     source: FilePosition
@@ -52,43 +50,42 @@ class Fault(Struct, frozen=True, kw_only=True):
 
 
 class RawParam(Struct, frozen=True, kw_only=True):
-    """A parameter as written. `commas`: commas in its text separate values (CFG has no other lists)."""
+    """A parameter as written."""
 
     name: str
     value: object
     source: FilePosition
-    commas: bool = False
+    commas: bool = False  # commas in its text separate values (CFG has no other lists)
 
 
 @dataclass(slots=True)
 class DraftNode:
-    """A site, CE or queue as written: parameters by VO ("" for all) and folded name.
-
-    `for_children`: what each child has that does not say otherwise itself (DIRAC's options in `CEs` and `Queues`).
-    """
+    """A site, CE or queue as written."""
 
     name: str
     source: FilePosition
     grid: str = ""
+    # parameters by VO ("" for all) and folded name
     layers: dict[str, dict[str, RawParam]] = field(default_factory=lambda: defaultdict(dict))
+    # for each child without one of its own (DIRAC's options in `CEs` and `Queues`)
     for_children: dict[str, RawParam] = field(default_factory=dict)
     children: dict[str, DraftNode] = field(default_factory=dict)
 
 
 class Repeated(Struct, frozen=True, kw_only=True):
-    """A parameter that is given once more. `declared`: its type, if it is none of a resource."""
+    """A parameter that is given once more."""
 
     first: RawParam
     again: RawParam
-    declared: ParameterType | None = None
+    declared: ParameterType | None = None  # its type, if it is none of a resource
 
 
 class DraftLimit(NamedTuple):
-    """What limits of a site or CE are about: an attribute of jobs, '' for all of them."""
+    """What limits of a site or CE are about."""
 
     kind: str
     path: NodePath
-    attribute: str
+    attribute: str  # of jobs, '' for all of them
 
 
 class ConfigDraft:
@@ -96,25 +93,23 @@ class ConfigDraft:
 
     def __init__(self, vos: Iterable[str] = ()) -> None:
         self.vos: dict[str, None] = dict.fromkeys(vos)
-        self.vo_of_all = ""
-        """DIRAC with one VO: that of groups which name none."""
+        self.vo_of_all = ""  # DIRAC with one VO: that of groups which name none
         self.sites: dict[str, DraftNode] = {}
         self.ce_defaults = DraftNode("CEDefaults", FilePosition())
         self.ce_types: dict[str, DraftNode] = {}
         self.declarations: dict[str, RawParam] = {}
         self.groups: dict[str, dict[str, RawParam]] = {}
-        self.limits: dict[DraftLimit, dict[str, RawParam]] = {}
-        """By value of the attribute."""
+        self.limits: dict[DraftLimit, dict[str, RawParam]] = {}  # by value of the attribute
         self.repeated: list[Repeated] = []
         self.faults: list[Fault] = []
         self.notices: list[Fault] = []
 
     def fault(self, message: str, source: FilePosition) -> None:
-        """Something is wrong: the configuration will be refused."""
+        """Note what is wrong: the configuration will be refused."""
         self.faults.append(Fault(message=message, source=source))
 
     def notice(self, message: str, source: FilePosition) -> None:
-        """Something is odd: the configuration stands."""
+        """Note what is odd: the configuration stands."""
         self.notices.append(Fault(message=message, source=source))
 
     def node(self, among: dict[str, DraftNode], name: str, source: FilePosition) -> DraftNode:
@@ -124,9 +119,8 @@ class ConfigDraft:
         return among.setdefault(name, DraftNode(name, source))
 
     def put(self, into: dict[str, RawParam], param: RawParam, declared: ParameterType | None = None) -> None:
-        """Add a parameter to a layer of a node or to the declarations; the second time is noted.
-
-        `declared`: its type, if it is not a parameter of a resource.
+        """Add a parameter to a layer of a node or to the declarations; the second time is noted. `declared`: its type, if
+        it is not a parameter of a resource.
         """
         if not declared:
             param = replace(param, name=_OF_QUEUES.get(fold(param.name), param.name))
@@ -141,7 +135,7 @@ class ConfigDraft:
         self.put(self.groups.setdefault(group, {}), param, declared)
 
     def put_limit(self, of: DraftLimit, param: RawParam) -> None:
-        """Add the limit for a value of an attribute. What is given for all jobs has the name ALL_JOBS."""
+        """Add the limit for a value of an attribute, or under ALL_JOBS for all jobs."""
         if not of.attribute and (of.kind != RUNNING or fold(param.name) != fold(ALL_JOBS)):
             more = f", or {ALL_JOBS} for all jobs" if of.kind == RUNNING else ""
             message = f"{of.kind}: {param.name} is a value; an attribute with its values is expected{more}"

@@ -1,9 +1,9 @@
 """Expressions in Requirements (`Constraint`): ClassAd expressions about a queue, read once and judged clause by clause.
 
-MY is the request of a job, TARGET a queue with all its effective parameters, and `Site`, `CE`, `Queue`, `VO`. A name
-alone is MY's, else TARGET's. A queue is eligible if every clause is true; a clause is true, too, where a parameter that it
-asks for is ANY. What only the ad of a site says (CHANGING, `SiteAd.name`, `time()`) is known when a pilot is placed: a
-clause with it excludes the queues where it cannot become true, and what is left of it is for the broker (`holds_at`).
+MY is the request of a job, TARGET a queue with all its effective parameters, and `Site`, `CE`, `Queue`, `VO`; a name
+alone is MY's, else TARGET's. A queue is eligible if every clause is true; a clause is true, too, where a parameter that
+it asks for is ANY. What only the ad of a site says (CHANGING, `SiteAd.name`, `time()`) is known when a pilot is placed:
+a clause with it excludes the queues where it cannot become true; what is left is for the broker (`holds_at`).
 """
 
 from __future__ import annotations
@@ -56,60 +56,60 @@ from lodesman.languages.classad.write import write_expression, write_name, write
 
 MOST_CHARACTERS: Final = 4_096
 MOST_PARTS: Final = 250
-MOST_ASKED: Final = 250
-"""Values of a list of the job."""
-MOST_OF_PATTERNS: Final = 100
-"""Steps of all regular expressions: about their characters."""
+MOST_ASKED: Final = 250  # values of a list of the job
+MOST_OF_PATTERNS: Final = 100  # steps of all regular expressions: about their characters
 _MOST_SHOWN: Final = 80
+# functions whose value is no matter of the queue alone, or of what one may cost
 NOT_FOR_JOBS: Final = frozenset({"join", "random", *CONTEXTS})
-"""Functions, by name in small letters, whose value is no matter of the queue alone, or of what one may cost."""
 
 CHANGING: Final[Mapping[str, str]] = {
     lower(name): name
     for name in (
-        "MaxJobs", "MaxSubmittingJobs", "CurrentJobs", "CurrentSubmittingJobs", "CurrentPendingJobs", "CurMatches",
-        "JobsMatchedSinceLastAdvertisement", "StationName", "StationNames", "PilotStamps", "Incarnation",
-        "UpdateSequenceNumber", "ClassAdLifetime",
+        "MaxJobs",
+        "MaxSubmittingJobs",
+        "CurrentJobs",
+        "CurrentSubmittingJobs",
+        "CurrentPendingJobs",
+        "CurMatches",
+        "JobsMatchedSinceLastAdvertisement",
+        "StationName",
+        "StationNames",
+        "PilotStamps",
+        "Incarnation",
+        "UpdateSequenceNumber",
+        "ClassAdLifetime",
     )
-}  # fmt: skip
-"""Attributes, by their names in small letters, that are always those of the site's ad, whatever parameters a queue has."""
-SITE_AD: Final = "sitead"
-"""`SiteAd.name` is any attribute of the site's ad."""
+}  # attributes, in small letters, that are always those of the site's ad
+SITE_AD: Final = "sitead"  # `SiteAd.name` is any attribute of the site's ad
 _SIDES: Final = frozenset({"my", "target", SITE_AD})
 _TARGET: Final = Name(name="TARGET", key="target")
+# folded names that an expression knows by another name
 _PARAMETERS: Final[Mapping[str, str]] = {"ce": "cename", "queue": "queuename"}
-"""The folded names of parameters that an expression knows by another name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExpressionClause:
-    """A part of an expression that must be true. `text`: as it is written; `node`: with the values of the request, and names
-    of the queue alone, folded; `key`: the text of that. `asks`: those names in order, `names`: as they are written.
-    `given`: attributes of the request with their values. `changes`: it asks for what only the site's ad says, which
-    `of_site` names as attributes of that ad.
-    """
+    """A part of an expression that must be true."""
 
-    text: str
-    node: Node
-    key: str
-    asks: tuple[str, ...]
-    names: Mapping[str, str]
-    given: Mapping[str, Value]
-    changes: bool
-    of_site: Node
+    text: str  # as it is written
+    node: Node  # with the values of the request, and folded names of the queue alone
+    key: str  # the text of `node`
+    asks: tuple[str, ...]  # the names of the queue, in order
+    names: Mapping[str, str]  # these as they are written
+    given: Mapping[str, Value]  # attributes of the request with their values
+    changes: bool  # it asks for what only the site's ad says
+    of_site: Node  # names that as attributes of the ad
     closure: Closure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Expression:
-    """An expression that was read. `request`: the ad of what it asks of the job, "" if that is nothing; `canonical`: one
-    text for all expressions with the same clauses.
-    """
+    """An expression that was read."""
 
     text: str
-    request: str
+    request: str  # the ad of what it asks of the job, "" if that is nothing
     clauses: tuple[ExpressionClause, ...]
-    canonical: str
+    canonical: str  # one text for all expressions with the same clauses
 
 
 @lru_cache(maxsize=1_024)
@@ -287,8 +287,8 @@ def _plain(scalar: Scalar) -> Value:
 
 
 def left_at(clause: ExpressionClause, values: Sequence[Value | None]) -> bool | Node:
-    """Whether a clause is true at a queue with these values of what it asks; if the ad of the site decides, what is left of
-    it, an expression about that ad alone.
+    """Whether a clause is true at a queue with these values of what it asks; if the ad of the site decides, what is left
+    of it, an expression about that ad alone.
     """
     if None in values:
         return True
@@ -314,9 +314,8 @@ def _left(clause: ExpressionClause, values: Sequence[Value | None]) -> Node:
 
 
 def holds_at(left: Node, ad: Ad | None, *, request: Ad | None = None, now: float) -> bool:
-    """Whether what is left of a clause is true for a site with this ad; a site without one knows nothing.
-
-    `request` is what the ad's own expressions may ask of the job; `now` in seconds since 1970.
+    """Whether what is left of a clause is true for a site with this ad; None: it knows nothing. `request`: what the ad's
+    own expressions may ask of the job; `now`: UNIX seconds.
     """
     return is_true(evaluate(left, request or EMPTY, ad, run=Run(now=now)))
 

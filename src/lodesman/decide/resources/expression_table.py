@@ -1,7 +1,5 @@
-"""Expressions held against all queues at once: each part of a clause once for each value that queues have, as masks.
-
-`&&`, `||` and `!` work on masks. What is between them is judged by values: usually it asks for one parameter. Parts are
-known by their texts, so what expressions have in common is judged once.
+"""Expressions held against all queues at once, as masks. `&&`, `||` and `!` work on masks; what is between them is judged
+once for each value that queues have. Parts are known by their texts, so what expressions have in common is judged once.
 """
 
 from __future__ import annotations
@@ -28,12 +26,10 @@ _MOST_KNOWN: Final = 10_000
 
 
 class PlacementClause(Struct, frozen=True, kw_only=True):
-    """What is left of a clause for the broker: `queues` fulfil it if the expression `left` is true, where TARGET is the ad
-    of their site (`expression.holds_at`).
-    """
+    """What is left of a clause for the broker."""
 
-    left: Node
-    queues: Mask
+    left: Node  # TARGET is the ad of the site (`expression.holds_at`)
+    queues: Mask  # fulfil the clause if `left` is true
 
     @property
     def text(self) -> str:
@@ -42,7 +38,7 @@ class PlacementClause(Struct, frozen=True, kw_only=True):
 
 
 class _Truth(NamedTuple):
-    """The queues where a condition is true, false, an error; where it is none of these it is undefined."""
+    """The queues where a condition is true, false, an error; elsewhere it is undefined."""
 
     true: Mask
     false: Mask
@@ -57,10 +53,7 @@ class _MayBeTrue(NamedTuple):
 
 
 class _SaidValues:
-    """What queues say of one name: `ids` has, for each bit, which of the `values` it is; those that say ANY are `any`.
-
-    `plain` has the values as fast conditions need them, `masks` who says them.
-    """
+    """What queues say of one name."""
 
     __slots__ = ("any", "ids", "masks", "plain", "values")
 
@@ -71,20 +64,20 @@ class _SaidValues:
             # The types belong to the identity: 1 and True are equal in Python.
             kind = tuple(map(type, value)) if isinstance(value, tuple) else type(value)
             members.setdefault((value, kind), []).append(bit)  # type: ignore[arg-type]
-        self.any = mask_of(members.pop((None, type(None)), ()))
+        self.any = mask_of(members.pop((None, type(None)), ()))  # queues that say ANY
         self.values = [value for value, _ in members]  # type: ignore[misc]  # None is taken out
-        self.plain = list(map(FastCondition.plain, self.values))
-        self.masks = list(map(mask_of, members.values()))
-        self.ids = [-1] * (max(said, default=-1) + 1)
+        self.plain = list(map(FastCondition.plain, self.values))  # the values as fast conditions need them
+        self.masks = list(map(mask_of, members.values()))  # who says each of the values
+        self.ids = [-1] * (max(said, default=-1) + 1)  # for each bit, which of the values it is
         for number, bits in enumerate(members.values()):
             for bit in bits:
                 self.ids[bit] = number
 
 
 class ExpressionColumn:
-    """Stands beside the parameters that queues declare: what admits a queue is the whole of it."""
+    """All clauses of expressions over all queues."""
 
-    offered: Final[list[tuple[tuple[Scalar, ...], Mask]]] = []
+    offered: Final[list[tuple[tuple[Scalar, ...], Mask]]] = []  # admits a queue as a whole, unlike parameters
 
     def __init__(self, params: Mapping[int, Mapping[str, Effective]], vo: str) -> None:
         self._params = params

@@ -2,8 +2,7 @@
 
 A deeper level replaces what is above; a parameter whose type says `merge` unites the values of all levels. An empty VO
 access list says nothing: the list above it stands (RFC #5). The two weakest levels are DIRAC's defaults
-(`/Resources/Computing`); they hold for CEs and queues, not for sites. The type of a CE is its effective `CEType`, else
-its `Backend`; a queue cannot change it.
+(`/Resources/Computing`), for CEs and queues only. The type of a CE is its effective `CEType`, else its `Backend`.
 """
 
 from __future__ import annotations
@@ -29,19 +28,16 @@ _CE_TYPE = ("cetype", "backend")  # folded; the first that is there names the ty
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effective:
-    """The value that holds for a node, and the level that says it.
-
-    `level` is the deepest level that contributed, `levels` all of them (more than one only if merged). `said` is what
-    that level itself says, and `above` the value that would hold without it. `implied`: it is a node's own name.
-    """
+    """The value that holds for a node, and the level that says it."""
 
     name: str
     value: Value
-    level: Level
-    levels: tuple[Level, ...]
-    said: Value
+    level: Level  # the deepest that contributed
+    levels: tuple[Level, ...]  # all that contributed; more than one only if merged
+    said: Value  # what `level` itself says
     source: model.FilePosition | None = None
-    implied: bool = False
+    implied: bool = False  # it is a node's own name
+    # what would hold without `level`
     above: Effective | None = field(default=None, compare=False, repr=False)
 
     def all_said(self) -> Iterator[Effective]:
@@ -60,7 +56,6 @@ def effective_params(
     tree: model.ResourceTree, node: NodePath, *, vo: str = "", types: TypeTable | None = None
 ) -> Mapping[str, Effective]:
     """Every parameter of a node for a VO, by folded name: of (site, CE, queue), or with empty names of what is above.
-
     Raises KeyError for a node that is not there.
     """
     site = tree.sites[node.site]
@@ -96,7 +91,7 @@ class _Inheritance:
         self._types = types
 
     def of(self, node: Node, above: EffectiveParams, depth: int) -> EffectiveParams:
-        """The parameters of a node under one whose parameters are `above`, its name among them (`Site`)."""
+        """The parameters of a node, its name (`Site`) among them, under one whose parameters are `above`."""
         own, overlay, name = _LEVELS[depth]
         params = dict(above)
         above_name = params.get(fold(name))
@@ -157,6 +152,6 @@ class _Inheritance:
 
 
 def _ce_type(params: Mapping[str, Effective]) -> str:
-    """The type of a CE with these parameters, "" if they name none."""
+    """'' if the parameters name none."""
     named = (params[name].value for name in _CE_TYPE if name in params)
     return next((text for value in named for text in map(model.as_text, model.as_scalars(value)) if text), "")

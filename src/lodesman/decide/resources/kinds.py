@@ -1,10 +1,9 @@
-"""Parameter types: what a parameter is and how a requirement is held against a resource (docs/how-to/sites.md).
+"""Parameter types: what a parameter is and how a requirement is held against a resource (docs/how-to/sites.md; seed
+rfc7-job-requirements).
 
 A requirement that is a list is fulfilled by any of its values, and a resource may offer several. An undeclared
-parameter is deduced value by value: if one side is a true number, the other must be a number or a text that spells
-one, and capacity >= requirement; if one side is a truth value, the other must be the same or spell it; otherwise texts
-are equal, letter case counting.
-Source: seed rfc7-job-requirements ("The parameter type can be deduced from ... JobDescription").
+parameter is deduced value by value: beside a true number, the other side must be a number or spell one, and capacity >=
+requirement; beside a truth value, it must be the same or spell it; otherwise texts are equal, letter case counting.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ OPERATORS: Mapping[Kind, tuple[str, ...]] = {  # the first is the default
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterType:
-    """The declared type of one parameter. `merge`: values of all levels are united instead of replaced."""
+    """The declared type of one parameter."""
 
     name: str
     kind: Kind
     unit: str = ""
     operator: str = ""
-    merge: bool = False
+    merge: bool = False  # values of all levels are united instead of replaced
 
     def __post_init__(self) -> None:
         if not self.operator:
@@ -78,9 +77,8 @@ class TypeTable:
 
 
 def parse_type(name: str, declaration: object) -> ParameterType:
-    """A declaration: "number MB", "list merge", "version ==", or a mapping of type, unit, operator, merge.
-
-    Raises BadValue with a sentence that says what is wrong.
+    """A declaration: "number MB", "list merge", "version ==", or a mapping of type, unit, operator, merge. Raises
+    BadValue with a sentence that says what is wrong.
     """
     if isinstance(declaration, str):
         fields = _fields_of_words(declaration.split())
@@ -105,7 +103,7 @@ def parse_type(name: str, declaration: object) -> ParameterType:
 
 
 def _as_operational(declared: ParameterType) -> ParameterType:
-    """The declaration of a parameter that the program itself works with has its kind, and its unit if it names none."""
+    """What the program itself works with has its own kind, and its own unit if the declaration names none."""
     needed = WELL_KNOWN_BY_NAME.get(fold(declared.name))
     if needed is None:
         return declared
@@ -127,8 +125,8 @@ def _fields_of_words(words: list[str]) -> dict[str, object]:
     return fields
 
 
+# the kinds that can be declared
 KIND_WORDS: Mapping[str, Kind] = {kind.value: kind for kind in OPERATORS if kind is not Kind.DEDUCED}
-"""The kinds that can be declared, by their words."""
 
 
 def kind_of_word(word: str) -> Kind | None:
@@ -173,10 +171,9 @@ def scalar_of(value: Scalar, kind: Kind, unit: str = "") -> Scalar:
 
 
 def typed_value(raw: object, declared: ParameterType | None, *, commas: bool = False) -> Value:
-    """The value: numbers in the declared unit, lists as tuples, texts without outer blanks; ANY stays.
-
-    With `commas` (CFG), a text with commas is a list of values, and one in quotes is one text; what the program itself
-    takes for one text stays one. An undeclared text stays a text even if it spells a number. Raises BadValue.
+    """The value: numbers in the declared unit, lists as tuples, texts without outer blanks; ANY stays. With `commas`
+    (CFG), a text with commas is a list of values; one in quotes, or that the program takes for one text, is not. An
+    undeclared text stays a text even if it spells a number. Raises BadValue.
     """
     is_list = declared is not None and declared.kind is Kind.LIST
     many = isinstance(raw, list | tuple)
@@ -210,9 +207,8 @@ def _scalar(raw: object, declared: ParameterType | None) -> Scalar:
 
 
 def admits(kind: Kind, operator: str, wanted: Scalar, offered: Scalar) -> bool:
-    """Whether one offered value fulfils one wanted value; both as `scalar_of` gives them.
-
-    This is the one predicate of requirements: claims, `why` and the bit table answer as it does.
+    """Whether one offered value fulfils one wanted value; both as `scalar_of` gives them. The one predicate of
+    requirements.
     """
     match kind:
         case Kind.NUMBER:
@@ -282,8 +278,7 @@ WELL_KNOWN: tuple[ParameterType, ...] = (
     ParameterType(name="Mode", kind=Kind.STRING),
     ParameterType(name="Forwards", kind=Kind.BOOLEAN),
     ParameterType(name="JcList", kind=Kind.STRING),
-)
-"""The parameters that the program itself works with (`settings`), in the units in which it counts."""
+)  # parameters that the program itself works with (`settings`), in its units
 WELL_KNOWN_BY_NAME: Mapping[str, ParameterType] = {fold(one.name): one for one in WELL_KNOWN}
 
 
@@ -303,10 +298,9 @@ _PRE, _END, _WORD, _NUMBER = range(4)
 def version_key(text: str) -> _VersionKey:
     """What orders versions: `1.2` < `1.10`, `1.0rc1` < `1.0` < `1.0.1`, `v7r2` < `v7r2p13`, `1` = `1.0`. Raises BadValue.
 
-    A text is cut at `.`, `-`, `_`, `+`, `/` (as in ROOT's `6.32/04`), blanks and wherever letters meet digits. Numbers
-    compare as numbers, words as lower-case text. At the first difference: a pre-release word (alpha, beta, rc, pre, dev
-    ...) is before the end of the text, the end is before any other word, a word is before a number. Zeros that end a run
-    of numbers say nothing.
+    A text is cut at `.`, `-`, `_`, `+`, `/`, blanks and wherever letters meet digits. Numbers compare as numbers, words
+    as lower-case text. A pre-release word (alpha, beta, rc, pre, dev ...) is before the end of the text, the end before
+    any other word, a word before a number. Zeros that end a run of numbers say nothing.
     """
     stripped = text.strip()
     if not stripped or len(stripped) > _MAX_VERSION or not _VERSION.fullmatch(stripped):

@@ -36,26 +36,22 @@ _Layer = Mapping[str, RawParam]
 
 
 class ResourceConfig(Struct, frozen=True, kw_only=True):
-    """What the configuration says of resources and groups. `limits`: those of sites and CEs on what runs there. `notices`:
-    odd things that did not stop it.
-    """
+    """What the configuration says of resources and groups."""
 
     tree: model.ResourceTree = field(default_factory=model.ResourceTree)
     types: TypeTable = field(default_factory=TypeTable)
     groups: Mapping[str, model.GroupConfig] = field(default_factory=dict)
     vos: tuple[str, ...] = ()
-    limits: tuple[PlaceLimit, ...] = ()
-    notices: tuple[Fault, ...] = ()
+    limits: tuple[PlaceLimit, ...] = ()  # of sites and CEs on what runs there
+    notices: tuple[Fault, ...] = ()  # odd things that did not stop it
 
 
 def load_resources(
     texts: Iterable[tuple[str, str]], *, vos: Iterable[str] = (), faults: Iterable[Fault] = ()
 ) -> ResourceConfig:
-    """The configuration in all texts together, each given as (file name, text); `*.toml` is TOML, else CFG.
-
-    Several files may speak of one site, CE or queue: what they say is put together, and what two of them say must
-    be the same. `faults` are those that the caller has found before. Raises InvalidConfig whose data has `faults`:
-    all faults of all texts, those that cannot be read among them.
+    """The configuration in all texts together, each given as (file name, text); `*.toml` is TOML, else CFG. Several files
+    may speak of one site, CE or queue, but must not contradict each other. `faults`: found before by the caller. Raises
+    InvalidConfig with all faults in `data["faults"]`.
     """
     draft = ConfigDraft(vos)
     draft.faults.extend(faults)
@@ -146,7 +142,6 @@ def _alike(repeated: Repeated, types: TypeTable) -> bool:
 
 
 def _written(value: object) -> str:
-    """A raw value as a word or two."""
     if isinstance(value, list):
         return ", ".join(map(_written, value)) or "nothing"
     if isinstance(value, bool):
@@ -260,10 +255,7 @@ def _texts_of(value: object) -> list[str]:
 
 
 def _lacking_tags(tree: model.ResourceTree, types: TypeTable) -> Iterator[tuple[str, FilePosition]]:
-    """What is wrong and where, if a queue requires a tag that it does not offer: no job can have it.
-
-    Once for each place, as queues inherit. DIRAC loads such a configuration and refuses the request of each such pilot.
-    """
+    """A queue that requires a tag which it does not offer: no job can have it. Once for each place, as queues inherit."""
     nodes = [tree.ce_defaults, *tree.ce_types.values(), *(node for _, node in tree.nodes())]
     names = chain.from_iterable(chain(node.params, *node.overlays.values()) for node in nodes)
     if not any(model.fold(name) == _REQUIRED_TAG for name in names):

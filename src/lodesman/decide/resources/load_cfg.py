@@ -1,10 +1,9 @@
-"""Resources and groups from DIRAC's CFG, in its own layout and that of RFC #5 (docs/how-to/sites.md).
+"""Resources and groups from DIRAC's CFG, in its own layout and that of RFC #5 (docs/how-to/sites.md); limits of sites
+from `JobScheduling` in `/Operations` (`place_limits`).
 
-DIRAC's limits of sites are read from `JobScheduling` in `/Operations` (`place_limits`).
-
-A section inside a site, CE or queue that is called as a VO is, or stands in a section `VOs`, is the overlay of that VO
-(RFC #5). Options that stand in `CEs` itself are for all CEs of the site that have none of their own; so with `Queues`.
-`Communities` is RFC #5's word for the access list `VO`.
+A section inside a site, CE or queue that is called as a VO is, or stands in `VOs`, is the overlay of that VO. Options
+in `CEs` itself are for all CEs of the site that have none of their own; so with `Queues`. `Communities` is RFC #5's
+word for the access list `VO`.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ _BELOW = (("CEs", "Computing"), ("Queues",))
 _NOT_FOR_JOBS = frozenset(
     {"Storage", "Catalog", "Transfer", "DBServer", "CommunityManagement", "AssociatedSEs", "Cloud"}
 )
+# top sections of which something is read
 CFG_SECTIONS = frozenset({"DIRAC", "Operations", "Registry", "Resources", "Resources_new"})
-"""The top sections of which something is read."""
 # DIRAC's switches for its limits; on, where they are missing.
 _SWITCHES = {RUNNING: "CheckJobLimits", DELAY: "CheckMatchingDelay"}
 _ALIKE = 0.7  # from here on two words may be one and a slip of the hand (difflib)
@@ -118,8 +117,8 @@ class _CfgFiller:
             self._draft.put(into, self._raw(option, path))
 
     def declarations(self, section: CfgSection, path: str) -> None:
-        """Sections with a type, and options whose first word is a kind; DIRAC keeps other things here too, so one that
-        is nearly a kind gets but a notice.
+        """Sections with a type, and options whose first word is a kind; DIRAC keeps other things here too, so one that is
+        nearly a kind gets but a notice.
         """
         for option in section.options():
             word = "".join(option.value.split()[:1])

@@ -1,7 +1,5 @@
-"""Resources and groups from TOML (docs/how-to/sites.md).
-
-Other top-level tables belong to other parts of the program and are passed over. On which line a table or key stands
-`tomllib` does not say: `lines_of` finds it.
+"""Resources and groups from TOML (docs/how-to/sites.md); other top-level tables are passed over. `lines_of` finds lines,
+which `tomllib` does not say.
 """
 
 from __future__ import annotations
@@ -194,9 +192,8 @@ def line_of(lines: Mapping[_Path, int], path: _Path) -> int:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Line and beginning of each statement: a table head, or a key without its value.
-
-    Strings and brackets are followed just far enough to know where a statement ends.
+    """Line and beginning of each statement: a table head, or a key without its value. Strings and brackets are followed
+    just far enough to know where a statement ends.
     """
     line = 1
     start = 0

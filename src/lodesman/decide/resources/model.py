@@ -1,6 +1,5 @@
-"""The resource tree: Site > ComputingElement > Queue, each with parameters and overlays for VOs.
-
-Names may hold any character. Parameter names keep the configured spelling and are compared without case (`fold`).
+"""The resource tree: Site > ComputingElement > Queue, each with parameters and overlays for VOs. Names may hold any
+character; parameter names are compared without case (`fold`).
 """
 
 from __future__ import annotations
@@ -22,39 +21,34 @@ class BadValue(ValueError):
 
 
 class FilePosition(Struct, frozen=True, kw_only=True):
-    """Where in the configuration something is written; `line` counts from 1, 0 is unknown."""
+    """Where in the configuration something is written."""
 
     file: str = ""
     section: str = ""
-    line: int = 0
+    line: int = 0  # from 1; 0: unknown
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """A site with its CEs as `children`, a CE with its queues, or a queue; also the defaults of CEs.
-
-    `overlays` maps a VO to the parameters that hold for it alone. `sources` maps (VO or "", folded parameter name) to
-    the place where the value is written. `grid` is the section that a site stands under in a DIRAC configuration.
-    """
+    """A site with its CEs as `children`, a CE with its queues, or a queue; also the defaults of CEs."""
 
     name: str
     params: Mapping[str, Value] = field(default_factory=dict)
+    # by VO, the parameters that hold for it alone
     overlays: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    # by (VO or "", folded parameter name)
     sources: Mapping[tuple[str, str], FilePosition] = field(default_factory=dict)
     source: FilePosition | None = None
-    grid: str = ""
+    grid: str = ""  # the section that a site stands under in a DIRAC configuration
     children: Mapping[str, Node] = field(default_factory=dict)
 
 
 class ResourceTree(Struct, frozen=True, kw_only=True):
-    """All sites by name, in the order of the configuration.
-
-    CEs and their queues have the values of `ce_defaults`, and those of `ce_types` for their type (CEType), where neither
-    they nor their site say otherwise.
-    """
+    """All sites by name, in the order of the configuration."""
 
     sites: Mapping[str, Node] = field(default_factory=dict)
+    # hold where neither CE, queue nor site say otherwise
     ce_defaults: Node = field(default_factory=lambda: Node(name="CEDefaults"))
-    ce_types: Mapping[str, Node] = field(default_factory=dict)
+    ce_types: Mapping[str, Node] = field(default_factory=dict)  # the same by CEType, before `ce_defaults`
 
     def nodes(self) -> Iterator[tuple[NodePath, Node]]:
         """Every site, CE and queue with its path, in the order of the configuration."""
@@ -81,16 +75,13 @@ DEFAULT_SHARE = 1000.0  # DIRAC: JobShare
 
 
 class GroupConfig(Struct, frozen=True, kw_only=True):
-    """A group of users (DIRAC `/Registry/Groups`): its VO and its share against other groups.
-
-    `job_sharing`: the members share their jobs, no owner level in the lottery. `background`: task queues of
-    background priority are served only when nothing else waits (AllowBackgroundTQs).
-    """
+    """A group of users (DIRAC `/Registry/Groups`)."""
 
     name: str
     vo: str = ""
-    share: float = DEFAULT_SHARE
-    job_sharing: bool = False
+    share: float = DEFAULT_SHARE  # against other groups
+    job_sharing: bool = False  # no owner level in the lottery
+    # task queues of low priority are served when nothing else waits (AllowBackgroundTQs)
     background: bool = False
 
 

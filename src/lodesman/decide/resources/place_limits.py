@@ -1,8 +1,4 @@
-"""Limits of sites and CEs on what runs and starts there (DIRAC's RunningLimit and MatchingDelay), as configured.
-
-Each says at most how many jobs with one value of an attribute run there at once, or how many seconds there are at least
-between two starts of them. `MaxRunningJobs` counts all jobs.
-"""
+"""Limits of sites and CEs on what runs and starts there (DIRAC's RunningLimit and MatchingDelay), as configured."""
 
 from __future__ import annotations
 
@@ -29,21 +25,17 @@ FIELDS: Final[Mapping[str, str]] = {
     "PilotType": "pilot_type",
     "SubmitPool": "submission_pools",
     "PE": "pe",
-}
-"""The attributes of a job whose values may be limited, and the fields of its task queue's key."""
+}  # attributes of a job whose values may be limited -> fields of its task queue's key
 _BY_FOLDED: Final = {fold(name): name for name in FIELDS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceLimit:
-    """`kind`: RUNNING (`number` jobs at once; 0 shuts) or DELAY (`number` seconds between two starts). `path`: a site or CE.
+    """A limit of a site or CE."""
 
-    `attribute` and `value` are '' if all jobs count.
-    """
-
-    kind: str
+    kind: str  # RUNNING (`number` jobs at once; 0 shuts) or DELAY (`number` seconds between two starts)
     path: NodePath
-    attribute: str
+    attribute: str  # '' if all jobs count (`MaxRunningJobs`)
     value: str
     number: int
     source: FilePosition = field(compare=False)

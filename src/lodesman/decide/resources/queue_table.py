@@ -1,6 +1,5 @@
-"""Requirements held against all queues at once, by masks of queues: a few AND and OR instead of a loop.
-
-A property test holds: a bit is set <=> `requirement.mismatches` finds nothing.
+"""Requirements held against all queues at once, by masks of queues. A property test holds: a bit is set <=>
+`requirement.mismatches` finds nothing.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from lodesman.wire.vocabulary import Kind
 
 
 class QueueTable:
-    """All queues of a tree as one VO sees them ("": no VO in particular). `bits`: of the queues, as they are stored; those
-    without one are numbered behind them, in configured order.
+    """All queues of a tree as one VO sees them ("": no VO in particular). `bits`: as they are stored; queues without one
+    are numbered behind them, in configured order.
     """
 
     def __init__(
@@ -43,12 +42,10 @@ class QueueTable:
         self.types = config.types
         self.vo = vo
         self._bits = numbered(config.tree.queue_ids(), bits)
-        self.queues = {self._bits[queue]: queue for queue in config.tree.queue_ids()}
-        """The queues by their bits, in configured order."""
+        self.queues = {self._bits[queue]: queue for queue in config.tree.queue_ids()}  # in configured order
         inherited = all_queues(config.tree, vo=vo, types=self.types)
         self._params = {self._bits[queue]: params for queue, params in inherited}
-        self.full = mask_of(self.queues)
-        """The mask of all queues."""
+        self.full = mask_of(self.queues)  # all queues
         columns = _columns(self._params, self.types)
         access = columns.get(ACCESS)
         lists = access.offered if access and vo else ()
@@ -93,9 +90,7 @@ class QueueTable:
         return [(scalars, hit.bit_count()) for scalars, queues in found if (hit := queues & mask)]
 
     def placement(self, criteria: Sequence[Requirement]) -> tuple[PlacementClause, ...]:
-        """What of the expressions only the ads of sites decide, about the queues that fulfil all else: the broker asks it
-        when it places a pilot.
-        """
+        """What of the expressions only the ads of sites decide, about the queues that fulfil all else."""
         found = self._expressions.placement(criteria)
         mask = self.eligible_mask(criteria) if found else 0
         return tuple([replace(one, queues=one.queues & mask) for one in found if one.queues & mask])
@@ -107,10 +102,8 @@ class QueueTable:
 
 # --- one parameter of all queues -------------------------------------------------------------------------
 
-_Offer = tuple[Scalar, Mask]
-"""A value, and the queues that offer it."""
-_MetBy = Callable[[Scalar], Mask]
-"""The queues whose values fulfil a wanted value, but for wildcards."""
+_Offer = tuple[Scalar, Mask]  # a value, and the queues that offer it
+_MetBy = Callable[[Scalar], Mask]  # the queues whose values fulfil a wanted value, but for wildcards
 
 
 class _Column:
@@ -121,8 +114,8 @@ class _Column:
     def __init__(self, values: Iterable[tuple[Value, Mask]], declared: ParameterType | None) -> None:
         kind, unit = (declared.kind, declared.unit) if declared else (Kind.DEDUCED, "")
         self._open = 0
+        # all values of a queue together, and the queues that offer just that
         self.offered: list[tuple[tuple[Scalar, ...], Mask]] = []
-        """What is offered, all values of a queue together, and the queues that offer just that."""
         for value, mask in values:
             scalars = offers(value, kind, unit)
             if scalars is None:

@@ -1,7 +1,6 @@
-"""Criteria: a set of requirements compiled under a type table, and the judgement of one against one resource.
-
-A requirement is canonical: all spellings of one ("4000", 4000.0, "4000 MB"; order and repetition in lists; letter case
-of the name) compile to equal criteria. Source: seed rfc7-job-requirements.
+"""Criteria: a set of requirements compiled under a type table, and the judgement of one against one resource. All
+spellings of a requirement ("4000", 4000.0, "4000 MB"; order and repetition in lists; letter case of the name) compile to
+equal criteria (seed rfc7-job-requirements).
 """
 
 from __future__ import annotations
@@ -50,18 +49,17 @@ _RIGHT: Mapping[Kind, str] = {
     Kind.DEDUCED: "a text, a number or a truth value",
 }
 
-CONSTRAINT = "constraint"
-"""The folded name of what is no parameter: a ClassAd expression."""
+CONSTRAINT = "constraint"  # the folded name of what is no parameter: a ClassAd expression
 _MAX_REQUIREMENTS = 1000
 _MAX_VALUES = 10_000
 _MAX_TEXT = 1024
 
 
 class Mismatch(Struct, frozen=True):
-    """Why a node cannot take a job: the parameter that speaks against it, and a sentence without a full stop."""
+    """Why a node cannot take a job."""
 
     parameter: str
-    text: str
+    text: str  # a sentence without a full stop
 
     def __str__(self) -> str:
         return self.text
@@ -69,29 +67,26 @@ class Mismatch(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """One requirement: any of `wanted`, sorted, without duplicates, each as `kinds.scalar_of` gives it.
+    """One requirement: any of `wanted`."""
 
-    `parameter` is a spelling for people; `folded` is the name that counts. Of an expression `wanted` is its text, `unit` the
-    ad of what it asks of the job (`expression.Expression`).
-    """
-
-    parameter: str = field(compare=False)
+    parameter: str = field(compare=False)  # a spelling for people
     folded: str
     kind: Kind
     operator: str
-    unit: str
+    unit: str  # of an expression the ad of what it asks of the job
+    # sorted, without duplicates, as `kinds.scalar_of` gives them; of an expression its text
     wanted: tuple[Scalar, ...]
 
 
 def compile_requirements(
     requirements: Mapping[str, object], types: TypeTable, request: Ad | None = None
 ) -> tuple[Requirement, ...]:
-    """The criteria of a set of requirements, sorted by folded name. `request`: what an expression may ask of the job that
-    has them; None: they were stored, with what it asked.
+    """The criteria of a set of requirements, sorted by folded name. `request`: what an expression may ask of the job;
+    None: they were stored, with what it asked.
 
-    Raises InvalidJob, with the `attribute` (`Requirements.<name>`) in its data: a value that its declared
-    type cannot read, a negative number, a nested record, an empty list or name, one name twice in different letter
-    case, too much; an expression that cannot be read.
+    Raises InvalidJob, with the `attribute` (`Requirements.<name>`) in its data: a value that its declared type cannot
+    read, a negative number, a nested record, an empty list or name, one name twice in different letter case, too much;
+    an expression that cannot be read.
     """
     if len(requirements) > _MAX_REQUIREMENTS:
         raise InvalidJob(
@@ -237,7 +232,6 @@ def _invalid(name: str, message: str, hint: str, **data: object) -> InvalidJob:
 
 
 def _right(kind: Kind, unit: str) -> str:
-    """What would be right, for people."""
     in_unit = f" ({unit} if it names no unit)" if unit else ""
     return f"Give {_RIGHT[kind]}{in_unit}, or a list of which any will do."
 
@@ -260,9 +254,8 @@ def capacity_order(requirement: Requirement) -> Callable[[Any], Any]:
 
 
 def capacities(requirement: Requirement, offered: Sequence[tuple[Scalar, ...]]) -> list[Scalar | None]:
-    """Of each resource the most that it offers, if a wish for as much or less would do; None where it must be equal.
-
-    Of an undeclared parameter a wanted number is held against numbers and against texts that spell one.
+    """Of each resource the most that it offers, if a wish for as much or less would do; None where it must be equal. A
+    wanted number of an undeclared parameter is held against numbers and texts that spell one.
     """
     if requirement.kind is not Kind.DEDUCED:
         order = capacity_order(requirement)
@@ -279,9 +272,8 @@ def capacities(requirement: Requirement, offered: Sequence[tuple[Scalar, ...]]) 
 
 
 def judge(requirement: Requirement, effective: Effective | None) -> Mismatch | None:
-    """Why the resource value does not fulfil the requirement; None if it does.
-
-    Raises BadValue if the resource value is not of its declared type (a loaded tree has none such).
+    """Why the resource value does not fulfil the requirement; None if it does. Raises BadValue if it is not of its
+    declared type (a loaded tree has none such).
     """
     parameter = requirement.parameter
     if effective is None:
@@ -326,9 +318,8 @@ def _listed(values: Iterable[Scalar]) -> str:
 
 
 def access_refusal(access: Effective | None, vo: str) -> Mismatch | None:
-    """Why a VO may not use a node with this access list (parameter VO); None if it may.
-
-    No list and an empty list admit every VO. Without a VO ("") nothing is checked.
+    """Why a VO may not use a node with this access list (parameter VO); None if it may. An empty list admits every VO;
+    without a VO ("") nothing is checked.
     """
     if access is None or not vo:
         return None

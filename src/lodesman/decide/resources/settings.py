@@ -1,8 +1,8 @@
 """The settings of a queue that the program itself works with, in fixed units, and checks of their values.
 
-Where `CPUTime` (seconds) is missing, DIRAC's `maxCPUTime` (minutes) stands in for it, and then `SI00` / 250 for a
-missing `CPUScalingFactor`; `CEType` stands in for `Backend` (`backends`). `MaxRAM` is what a job may use; without it,
-the `Memory` of the node. A memory, a time or a number of processors of 0 is, as in DIRAC, none that is known.
+Where `CPUTime` (seconds) is missing, DIRAC's `maxCPUTime` (minutes) stands in, and then `SI00` / 250 for a missing
+`CPUScalingFactor`; `CEType` stands in for `Backend`. `MaxRAM` is what a job may use; without it, the `Memory` of the
+node. A memory, a time or a number of processors of 0 is, as in DIRAC, none that is known.
 """
 
 from __future__ import annotations
@@ -46,26 +46,19 @@ _OF_BACKEND = frozenset(map(fold, ("Backend", "CEType", "CEName", "SSHHost", "Ba
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):
-    """A queue as director, backends and pilots see it; None is "not configured".
-
-    `cpu_seconds` is the limit of the queue on its own machines; on the reference machine it is
-    `norm_cpu_seconds` = cpu_seconds x cpu_scaling_factor. `wall_seconds`: after this time the batch system ends a pilot.
-    `slots`: pilots that run there at once. `generic_pilots`: it takes them, not private ones alone. `submit_options`: words
-    for the submit command of the batch system. `jc_lists`: the job classes that may enter; None: all, and jobs without one.
-    `push`: each pilot is sent for one job and runs that alone. `forwards`: what is behind the queue chooses where they run.
-    """
+    """A queue as director, backends and pilots see it; None is "not configured"."""
 
     backend: str = ""
-    submit_options: tuple[str, ...] = ()
-    cpu_seconds: Number | None = None
+    submit_options: tuple[str, ...] = ()  # words for the submit command of the batch system
+    cpu_seconds: Number | None = None  # the limit on its own machines
     cpu_scaling_factor: Number = 1
-    wall_seconds: int | None = None
+    wall_seconds: int | None = None  # when the batch system ends a pilot
     max_waiting_jobs: int | None = None
     max_total_jobs: int | None = None
     max_running_jobs: int | None = None
     max_held_jobs: int | None = None
-    slots: int | None = None
-    generic_pilots: bool = True
+    slots: int | None = None  # pilots that run there at once
+    generic_pilots: bool = True  # it takes them, not private ones alone
     waiting_to_running_ratio: Number | None = None
     processors: int | None = None
     memory_mb: int | None = None
@@ -73,9 +66,9 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     required_tags: tuple[str, ...] = ()
     vos: tuple[str, ...] = ()
-    jc_lists: QueueJcLists | None = None
-    push: bool = False
-    forwards: bool = False
+    jc_lists: QueueJcLists | None = None  # the job classes that may enter; None: all, and jobs without one
+    push: bool = False  # each pilot is sent for one job and runs that alone
+    forwards: bool = False  # what is behind the queue chooses where pilots run
 
     @property
     def norm_cpu_seconds(self) -> int | None:
@@ -88,8 +81,8 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
 
 
 def check_value(folded: str, value: Value) -> tuple[str, ...]:
-    """What is odd about the value of a parameter, in sentences. Raises BadValue if a well-known one has a value that nothing
-    can be done with.
+    """What is odd about the value of a parameter, in sentences. Raises BadValue if nothing can be done with the value of
+    a well-known one.
     """
     known = WELL_KNOWN_BY_NAME.get(folded)
     if known is None:
@@ -128,7 +121,7 @@ def _gate_mode(value: Value) -> GateMode:
 
 
 def gate_modes(tree: ResourceTree) -> dict[str, GateMode]:
-    """How the gates of sites count (`GateMode`), of those for which it is configured."""
+    """How the gates of sites count, where it is configured."""
     return {
         name: _gate_mode(value)
         for name, site in tree.sites.items()
@@ -195,12 +188,12 @@ def with_processor_tags(tags: tuple[str, ...], cores: int) -> tuple[str, ...]:
 
 
 def without_processor_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Those that say nothing of cores."""
+    """The tags that say nothing of cores."""
     return tuple(tag for tag in tags if tag != MULTI_PROCESSOR and not _PROCESSORS.fullmatch(tag))
 
 
 def written_jc_lists(tree: ResourceTree) -> Iterator[tuple[str, FilePosition, QueueJcLists]]:
-    """Each jc_list that a checked configuration has: of which node, where it stands, what it says."""
+    """Each jc_list of a checked configuration: of which node, where it stands, what it says."""
     shared = ((f"CE type {name}", node) for name, node in tree.ce_types.items())
     nodes = ((str(path), node) for path, node in tree.nodes())
     for place, node in (("CEDefaults", tree.ce_defaults), *shared, *nodes):

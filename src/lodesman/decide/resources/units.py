@@ -1,8 +1,7 @@
 """Numbers with units: "4000", 4000, 4000.0 and "4000 MB" are one number of a parameter in MB.
 
-Sizes are binary, as batch systems count memory: 1 MB is 2^20 bytes, the same as 1 MiB. Letter case does not matter:
-`m` is a minute among times and a megabyte among sizes. Any other declared unit (say, "HS06") is a word of its own: a
-bare number or a number with that very word is accepted, nothing is converted.
+Sizes are binary: 1 MB is 2^20 bytes, the same as 1 MiB. Letter case does not matter: `m` is a minute among times and a
+megabyte among sizes. Any other declared unit (say, "HS06") is a word of its own: nothing is converted.
 """
 
 from __future__ import annotations
@@ -44,9 +43,8 @@ _FAMILIES = (_SIZES, _TIMES, _FREQUENCIES)
 
 
 def number_in(value: object, unit: str = "") -> Number:
-    """The value as a number of `unit`; whole numbers come out as int.
-
-    Raises BadValue: not a number, not finite, too large, or a unit that does not belong here.
+    """The value as a number of `unit`; whole numbers come out as int. Raises BadValue: not a number, not finite, too
+    large, or a unit that does not belong here.
     """
     if isinstance(value, str):
         return _number_of_text(value, unit)

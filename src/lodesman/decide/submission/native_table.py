@@ -112,8 +112,6 @@ FREE_MEMORY: Final = ("mem_free", "virtual_free")
 
 SLOTS: Final = "slots"
 HOLD, BY_USER = "h", "u"  # the attribute of a hold, and the letter of a user's
-"""The attribute of a hold, and the letter of a user's."""
-
 FIELDS: Final = ("h_rt", "h_cpu", MEMORY)  # resources that have an attribute of their own
 
 FILES: Final = ("e", "i", "o")
