@@ -1,4 +1,4 @@
-"""Who can change what stops a job, a CE queue or a pilot: one table for each closed set of reasons, and the gates. Pure."""
+"""Who can change what stops a job, a CE queue or a pilot: one table for each closed set of reasons. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lodesman.wire.quotas import NEXT_START, RUNNING_JOBS, FullBucket
 from lodesman.wire.vocabulary import ClampName, MainReason, PilotVerdict, PoolOutcome, QueueReason
 
 BREAKER_HERE, BREAKER_ORDERED = "breaker-here", "breaker-ordered"
-"""A breaker that is open where all pilots start on the server's own machine, and by order of an administrator."""
+"""A breaker that is open where pilots start on the server's own machine; and by order of an administrator."""
 NO_ACTION: Final = "no action needed"
 _SITES: Final = "the site administrator"
 _SERVER: Final = "the server administrator"
@@ -73,7 +73,7 @@ OF_JOBS: Final[Mapping[MainReason, str]] = {
     MainReason.LIMITED: _LIMITED,
     MainReason.OVER_LIMIT: _RAISES,
 }
-"""Every reason of a job -> who can change it; JOBS stands for its number."""
+"""Reason of a job -> who can change it; JOBS stands for its number."""
 OF_HELD: Final[Mapping[HeldBy, str]] = {
     "impossible": f"{NO_ACTION}: the next refresh releases it",
     "admin": "an administrator: lode release JOBS",
@@ -100,7 +100,7 @@ OF_QUEUES: Final[Mapping[QueueReason, str]] = {
     QueueReason.ENOUGH_PILOTS: f"time, as pilots take jobs; or {_SERVER}: extraPilots",
     QueueReason.PILOTS_EXPECTED: NO_ACTION,
 }
-"""Every reason of a CE queue -> who can change it."""
+"""Reason of a CE queue -> who can change it."""
 OF_PILOTS: Final[Mapping[PilotVerdict, str]] = {
     PilotVerdict.ENDED: "no one: it has ended",
     PilotVerdict.DRAINING: "no one; if its site was closed, an administrator: lode site open",
@@ -115,7 +115,7 @@ OF_PILOTS: Final[Mapping[PilotVerdict, str]] = {
     PilotVerdict.LIMITED: "time, as limits free capacity",
     PilotVerdict.NOTHING_FITS: f"users, by asking for less or something else; or {_SITES}",
 }
-"""Every verdict on a pilot -> who can change it."""
+"""Verdict on a pilot -> who can change it."""
 _WHO_OPENS: Final[Mapping[str, str]] = {
     ClampName.CLOSED: OF_JOBS[MainReason.CLOSED],
     ClampName.NO_BACKEND: f"{_STARTS_PILOTS}; or {_SITES}: Backend",
@@ -135,7 +135,7 @@ _WHO_OPENS: Final[Mapping[str, str]] = {
     NOT_CONSIDERED: _NEXT_ITERATION,
     NOT_WANTED: _NEXT_ITERATION,
 }
-"""What leaves a queue no free capacity -> who can change that; for all others it is _STARTS_OR_ENDS."""
+"""What leaves a queue no free capacity -> who can change that; _STARTS_OR_ENDS for all others."""
 _CLOSINGS_SHOWN: Final = 3
 _PASSING: Final = frozenset({PoolOutcome.FULL, PoolOutcome.DISABLED})
 """Why a submission pool takes no pilots for a while."""
@@ -146,22 +146,22 @@ _BY_ORDER: Final = "open by order of "
 def who_opens(
     gates: Iterable[str], closings: Sequence[Closing] = (), settings: Iterable[str] = (), opens_host: str = ""
 ) -> str:
-    """Who can open these gates, what administrators closed, and who sets the `settings` of the server that pilots which did
-    not start name; each is named once. `opens_host`: who opens the hosts there, if that is known.
+    """Who can open these gates and closings, and mend these `settings` of the server. `opens_host`: who opens the hosts
+    there, if known.
     """
     of_gates = {**_WHO_OPENS, ClampName.HOST_SHUT: opens_host} if opens_host else _WHO_OPENS
     names = list(map(_setting, settings))
     names += [
         of_gates.get(gate, _STARTS_OR_ENDS) for gate in gates if not closings or gate != ClampName.CLOSED
     ]
-    names += [_who_reopens(one) for one in closings[:_CLOSINGS_SHOWN]]
+    names += [_who_reopens(closing) for closing in closings[:_CLOSINGS_SHOWN]]
     more = len(closings) - _CLOSINGS_SHOWN
     names += [f"likewise for {more} more"] if more > 0 else []
     return "; ".join(dict.fromkeys(names)) or _STARTS_OR_ENDS
 
 
 def who_mends(backends: Iterable[str], settings: Iterable[str], *, is_open: bool = False) -> str:
-    """Who can mend what stops the pilots of queues with these backends. `is_open`: a breaker of them is."""
+    """Who can mend what stops the pilots of queues with these backends. `is_open`: their breaker is."""
     names, is_here = list(map(_setting, settings)), set(backends) == {LOCAL}
     if not (names and is_here):
         names.append(_MEND_HERE if is_here else _MEND)
@@ -173,13 +173,13 @@ def _setting(name: str) -> str:
 
 
 def settings_named(words: Iterable[str], settings: Mapping[str, str]) -> list[str]:
-    """The settings of the server that pilots' last words name; `settings`: see `facts.DirectorNow`."""
+    """The settings of the server that pilots' last words name; `settings`: of `DirectorNow`."""
     texts = list(words)
-    return [one for sign, one in settings.items() if any(sign in text for text in texts)]
+    return [setting for sign, setting in settings.items() if any(sign in text for text in texts)]
 
 
 def opener_of(gate: str, text: str, backends: Iterable[str]) -> str:
-    """What `who_opens` knows the gate of queues with these backends by."""
+    """The name by which `who_opens` knows the gate of queues with these backends."""
     if gate != ClampName.BREAKER:
         return gate
     if text.endswith(ON_SHUT_HOST):
@@ -198,43 +198,43 @@ def _who_reopens(closing: Closing) -> str:
 
 
 def who_makes_room(full: Iterable[FullBucket], *, never: bool) -> str:
-    """Who can change that limits are full, or that jobs ask for more than they allow: time does nothing about those.
-    `never`: no queue is without one of them; else a job also starts where limits are only full.
+    """Who can change that limits are full. `never`: in every queue, one of them allows less than the job asks for, so that
+    time changes nothing.
     """
     buckets = list(full)
-    hopeless = [one for one in buckets if one.hopeless and never]
-    names = [f"you, by asking for {_allowed(one)}" for one in hopeless if _is_half(one)]
+    hopeless = [bucket for bucket in buckets if bucket.hopeless and never]
+    names = [f"you, by asking for {_allowed(bucket)}" for bucket in hopeless if _is_half(bucket)]
     names += [] if hopeless else ["time, as jobs that use the limit end"]
     names += map(_who_raises, hopeless or buckets)
     return "; or ".join(dict.fromkeys(names)) if buckets else _LIMITED
 
 
-def _is_half(one: FullBucket) -> bool:
+def _is_half(bucket: FullBucket) -> bool:
     """Whether a job that asked for less would fit."""
-    return one.resource != RUNNING_JOBS and one.limit not in ("0", "")
+    return bucket.resource != RUNNING_JOBS and bucket.limit not in ("0", "")
 
 
-def _allowed(one: FullBucket) -> str:
-    is_number = one.limit[:1].isdigit() and one.need[:1].isdigit()
-    return f"{'at most ' if is_number else ''}{one.resource}={one.amount(one.limit)}"
+def _allowed(bucket: FullBucket) -> str:
+    is_number = bucket.limit[:1].isdigit() and bucket.need[:1].isdigit()
+    return f"{'at most ' if is_number else ''}{bucket.resource}={bucket.amount(bucket.limit)}"
 
 
-def _who_raises(one: FullBucket) -> str:
-    return f"{_SITES}: {one.rule}" if one.resource in (RUNNING_JOBS, NEXT_START) else _RAISES
+def _who_raises(bucket: FullBucket) -> str:
+    return f"{_SITES}: {bucket.rule}" if bucket.resource in (RUNNING_JOBS, NEXT_START) else _RAISES
 
 
 def who_frees_work(limits: Iterable[str], held: Mapping[HeldBy, Sequence[int]]) -> str:
-    """Who can change that these limits keep all that fits from a pilot; `held`: as for `who_ends_parents`."""
-    known = {
+    """Who can change that these limits keep from a pilot all that fits; `held`: see `who_ends_parents`."""
+    who = {
         MainReason.WAITS_FOR_JOBS.value: who_ends_parents(held),
         MainReason.AT_MOST.value: OF_QUEUES[QueueReason.AT_MOST],
         MainReason.IMPOSSIBLE.value: f"users, by changing their jobs; or {_SITES}",
     }
-    return "; or ".join(dict.fromkeys(known.get(one, OF_QUEUES[QueueReason.LIMITED]) for one in limits))
+    return "; or ".join(dict.fromkeys(who.get(limit, OF_QUEUES[QueueReason.LIMITED]) for limit in limits))
 
 
 def who_ends_parents(held: Mapping[HeldBy, Sequence[int]]) -> str:
-    """Who can end that a job waits for others, of which these are held."""
+    """Who can end that a job waits for others, `held` ones among them."""
     names = []
     for by, jobs in held.items():
         ids = " ".join(map(str, jobs))
@@ -250,9 +250,9 @@ def who_ends_parents(held: Mapping[HeldBy, Sequence[int]]) -> str:
 
 
 def who_changes_job(facts: JobFacts) -> str:
-    """Who can change that it waits, with its number where a command needs one."""
-    found = _who(facts)
-    return found if facts.job is None else found.replace("JOBS", str(facts.job))
+    """Who can change that a job waits, with its number where a command needs one."""
+    who = _who(facts)
+    return who if facts.job is None else who.replace("JOBS", str(facts.job))
 
 
 def _who(facts: JobFacts) -> str:
@@ -272,7 +272,7 @@ def _who(facts: JobFacts) -> str:
     if reason in (MainReason.CLOSED, MainReason.NO_ROOM):
         return _who_opens_for(facts)
     if reason in (MainReason.PILOTS_FAIL, MainReason.NODE_FAULT):
-        config, is_open = facts.exclusions.config, any(one.is_open for _, one in facts.failing)
+        config, is_open = facts.exclusions.config, any(failing.is_open for _, failing in facts.failing)
         backends = {offer.backend for queue, _ in facts.failing if (offer := config.offer(queue))}
         return who_mends(backends, _named_settings(facts), is_open=is_open)
     return _of_reason(facts)
@@ -288,29 +288,31 @@ def _of_reason(facts: JobFacts) -> str:
 
 
 def _who_opens_for(facts: JobFacts) -> str:
-    closings = [one for one, _ in facts.closings]
+    closings = [closing for closing, _ in facts.closings]
     gates, settings = (
         ((), ()) if facts.reason is MainReason.CLOSED else (_openers(facts), _named_settings(facts))
     )
     opens = who_opens(gates, closings, settings)
-    return _who_shortens(facts.shorter, opens) if any(one.is_ahead(facts.now) for one in closings) else opens
+    return (
+        _who_shortens(facts.shorter, opens)
+        if any(closing.is_ahead(facts.now) for closing in closings)
+        else opens
+    )
 
 
 def _openers(facts: JobFacts) -> Iterator[str]:
-    """The gates as `who_opens` knows them."""
     offers = facts.exclusions.config.by_bit
     for gate, mask in facts.gates:
         yield opener_of(gate.name, gate.text, {offers[bit].backend for bit in bits(mask)})
 
 
 def _named_settings(facts: JobFacts) -> list[str]:
-    """The settings of the server that pilots name which did not start."""
-    return settings_named((one.reason for _, one in facts.failing), facts.snapshot.director.settings)
+    return settings_named((failing.reason for _, failing in facts.failing), facts.snapshot.director.settings)
 
 
 def _who_shortens(minutes: int, opens: str) -> str:
-    """Who can have a job start before a closing begins; `minutes`: of the longest job like it that a pilot takes; `opens`:
-    who can open what is closed.
+    """Who can have a job start before a closing begins. `minutes`: of the longest job like it that a pilot takes; `opens`:
+    who can open what is to be closed.
     """
     command = f"lode change JOBS CPUTime={minutes * 60}"
     asks = f"you, by asking for at most {minutes} min of CPUTime: {command}; or " if minutes else ""

@@ -1,4 +1,4 @@
-"""What is closed to jobs: places, by closings of now and announced ones, and hosts that get no jobs. Pure."""
+"""What is closed to jobs: places, now or by an announced closing, and hosts that get no jobs. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import asdict
 
 from lodesman.base.errors import counted
-from lodesman.decide.explain.verdict import span
+from lodesman.decide.explain.verdict import some_of, span
 from lodesman.decide.masks.bits import bits, mask_of
 from lodesman.decide.matching.policy import VOConfig
 from lodesman.decide.resources import LOCAL
@@ -25,20 +25,20 @@ _HOSTS_SHOWN: Final = 3
 _MINUTE: Final = 60
 
 
-def longest_minutes(asked: int, takes: Callable[[int], bool]) -> int:
-    """The most minutes of CPUTime below the `asked` seconds of a job like it that a pilot `takes`; 0 if it takes none."""
-    low, high = 0, max(0, (asked - 1) // _MINUTE)
+def longest_minutes(cpu_seconds: int, takes: Callable[[int], bool]) -> int:
+    """The most minutes of CPUTime, fewer than that, of a job that a pilot `takes`; 0 if it takes none."""
+    low, high = 0, max(0, (cpu_seconds - 1) // _MINUTE)
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if takes(middle * _MINUTE) else (low, middle - 1)
     return low
 
 
-def closings_text(found: Iterable[Closing], minutes: int, now: float) -> str:
-    """Why no pilot takes a job of queues that are all closed, or are to be; `minutes`: of the longest job that one takes."""
-    closings = list(found)
+def closings_text(closed: Iterable[Closing], minutes: int, now: float) -> str:
+    """Why no pilot takes a job whose queues are all closed or are to be; `minutes`: of the longest that one takes."""
+    closings = list(closed)
     names = closings_named(closings, now)
-    ahead = sum(one.is_ahead(now) for one in closings)
+    ahead = sum(closing.is_ahead(now) for closing in closings)
     if not ahead:
         return f"no pilot is there and all of them are closed: {names}"
     which = "are to be closed" if ahead == len(closings) else "are closed, or are to be"
@@ -47,7 +47,7 @@ def closings_text(found: Iterable[Closing], minutes: int, now: float) -> str:
 
 
 def kept_slots_text(keeping: Iterable[Closing], pilots: JobPilots, now: float) -> str:
-    """Why a job waits beside free slots to which no pilot is sent since these closings are announced."""
+    """Why a job waits beside free slots: these announced closings let no pilot be sent there."""
     busy, coming = counted(pilots.usable_busy, "running pilot"), counted(pilots.usable_waiting, "pilot")
     last = f"{busy} may take it, if a job there ends in time"
     if not pilots.usable_busy:
@@ -55,9 +55,9 @@ def kept_slots_text(keeping: Iterable[Closing], pilots: JobPilots, now: float) -
     return f"no pilot is free, and none is sent to the slots that are: {closings_named(keeping, now)}; {last}"
 
 
-def closings_named(found: Iterable[Closing], now: float) -> str:
-    """The first closings, with who ordered them and why."""
-    return "; ".join(f"{one.node} is {one.text_at(now)}" for one in [*found][:2])
+def closings_named(closings: Iterable[Closing], now: float) -> str:
+    """The first two closings, with who ordered them and why."""
+    return "; ".join(f"{closing.node} is {closing.text_at(now)}" for closing in [*closings][:2])
 
 
 def _still(minutes: int) -> str:
@@ -65,18 +65,19 @@ def _still(minutes: int) -> str:
 
 
 def closings_step(
-    found: Sequence[tuple[Closing, int]], eligible: int, *, may_run: bool, now: float, minutes: int = 0
+    closings: Sequence[tuple[Closing, int]], eligible: int, *, may_run: bool, now: float, minutes: int = 0
 ) -> JobStep:
-    """How many of the eligible queues are closed, or to be, by whom, why and since when. `may_run`: a pilot there can;
-    `minutes`: of the longest job like it that one takes.
+    """The eligible queues that are closed or are to be. `may_run`: a pilot may take the job; `minutes`: of the longest job
+    like it that one takes.
     """
-    count, total = reduce(or_, (mask for _, mask in found), 0).bit_count(), eligible.bit_count()
-    shown, more = found[:_SHOWN], max(0, len(found) - _SHOWN)
+    count, total = reduce(or_, (mask for _, mask in closings), 0).bit_count(), eligible.bit_count()
+    shown, more = closings[:_SHOWN], max(0, len(closings) - _SHOWN)
     parts = [
-        f"{one.node} is {one.text_at(now)} ({counted(mask.bit_count(), 'queue')})" for one, mask in shown
+        f"{closing.node} is {closing.text_at(now)} ({counted(mask.bit_count(), 'queue')})"
+        for closing, mask in shown
     ]
     parts += [f"and {more} more"] if more else []
-    to_be = " or to be closed" if any(one.is_ahead(now) for one, _ in found) else ""
+    to_be = " or to be closed" if any(closing.is_ahead(now) for closing, _ in closings) else ""
     text = f"{count} of {counted(total, 'eligible queue')} closed{to_be} by administrators"
     return JobStep(
         "site_mask",
@@ -84,7 +85,7 @@ def closings_step(
         f"{text}: {'; '.join(parts)}{_still(minutes)}" if parts else text,
         0.0,
         queues=count,
-        closings=[ClosedQueues(**asdict(one), queues=mask.bit_count()) for one, mask in shown],
+        closings=[ClosedQueues(**asdict(closing), queues=mask.bit_count()) for closing, mask in shown],
         more=more,
     )
 
@@ -93,30 +94,31 @@ def closings_step(
 
 
 class ShutHosts(NamedTuple):
-    """The hosts that get no jobs, with their records. `here`: the machine of this server, where its local pilots run."""
+    """The hosts that get no jobs."""
 
     records: Mapping[HostName, HostRecord] = MappingProxyType({})
-    here: str = ""
+    here: str = ""  # the machine of this server, where its local pilots run
 
     @property
     def sites(self) -> frozenset[str]:
-        """Where local pilots get no jobs."""
-        return frozenset(one.site for one in self.records if one.host == self.here)
+        """The sites whose local pilots get no jobs."""
+        return frozenset(host.site for host in self.records if host.host == self.here)
 
     def queues(self, config: VOConfig) -> int:
-        """The queues whose only host is one of these."""
+        """The queues whose only host is one of them, as a mask."""
         sites = self.sites
         if not sites:
             return 0
         return mask_of(
-            bit for bit, one in config.by_bit.items() if one.backend == LOCAL and one.queue.site in sites
+            bit
+            for bit, offer in config.by_bit.items()
+            if offer.backend == LOCAL and offer.queue.site in sites
         )
 
     def text(self, config: VOConfig, queues: int, now: float) -> str:
-        """Those where pilots of these queues may be, and why they get no jobs."""
-        found = [f"{host}: {shut_text(record, now)}" for host, record in self._of(config, queues)]
-        more = [f"and {counted(len(found) - _HOSTS_SHOWN, 'more host')}"] if len(found) > _HOSTS_SHOWN else []
-        return "; ".join([*found[:_HOSTS_SHOWN], *more])
+        """Why the hosts where pilots of these queues may be get no jobs."""
+        hosts = [f"{host}: {shut_text(record, now)}" for host, record in self._of(config, queues)]
+        return some_of(hosts, _HOSTS_SHOWN, noun="host")
 
     def who(self, config: VOConfig, queues: int) -> str:
         """Who can open them."""
@@ -124,14 +126,14 @@ class ShutHosts(NamedTuple):
         return "; ".join(names) or "an administrator: lode host open"
 
     def _of(self, config: VOConfig, queues: int) -> list[tuple[HostName, HostRecord]]:
-        """Those at the sites of these queues, the machine here first; it alone if all queues are local."""
+        """The hosts at the sites of these queues, the machine here first; it alone if all queues are local."""
         offers = [config.by_bit[bit] for bit in bits(queues) if bit in config.by_bit]
-        sites = {one.queue.site for one in offers}
-        found = [(host, record) for host, record in sorted(self.records.items()) if host.site in sites]
-        mine = [one for one in found if one[0].host == self.here]
-        if mine and all(one.backend == LOCAL for one in offers):
+        sites = {offer.queue.site for offer in offers}
+        hosts = [(host, record) for host, record in sorted(self.records.items()) if host.site in sites]
+        mine = [host for host in hosts if host[0].host == self.here]
+        if mine and all(offer.backend == LOCAL for offer in offers):
             return mine
-        return [*mine, *(one for one in found if one not in mine)]
+        return [*mine, *(host for host in hosts if host not in mine)]
 
 
 NONE_SHUT: Final = ShutHosts()

@@ -1,4 +1,4 @@
-"""What explanations go by beside the configuration: one snapshot of jobs, pilots and the director's last iteration. Pure."""
+"""What explanations go by beside the configuration: one snapshot of jobs, pilots and the director. Pure."""
 
 from __future__ import annotations
 
@@ -22,18 +22,16 @@ _FRESH_LEAST: Final = 60.0
 
 
 def fresh_seconds(polling_seconds: float) -> float:
-    """How long an iteration of the director is believed: as long as it takes to miss some, slow ones not counted."""
+    """How long an iteration of the director says something about now."""
     return max(_FRESH_LEAST, _FRESH_ITERATIONS * polling_seconds)
 
 
 class Failing(NamedTuple):
-    """That the last `pilots` of a CE queue did not start, none has joined since, and why the last one did not. `is_open`: so
-    its breaker lets no more, or only one of them try it.
-    """
+    """A CE queue whose last pilots did not start, with none that joined since."""
 
     pilots: int
-    reason: str
-    is_open: bool = False
+    reason: str  # of the last one
+    is_open: bool = False  # its breaker lets no pilot try it, or only one
 
 
 class Unreached(NamedTuple):
@@ -54,25 +52,24 @@ class Unreached(NamedTuple):
 
 
 class DirectorNow(NamedTuple):
-    """What a running director says of itself. `iterated_at`: when its last iteration was, be it stored or, since there was
-    nothing to decide, not; `full`: whether each submission pool is full now. None where that is not known. `failing`: the
-    CE queues whose last pilots did not start; `settings`: of the server, by what pilots' last words have of them.
-    """
+    """What a running director says of itself."""
 
-    iterated_at: float | None = None
-    full: Mapping[str, bool] | None = None
+    iterated_at: float | None = None  # its last iteration, stored or with nothing to decide; None: unknown
+    full: Mapping[str, bool] | None = None  # whether each submission pool is; None: unknown
     failing: Mapping[QueueId, Failing] = MappingProxyType({})
-    settings: Mapping[str, str] = MappingProxyType({})
+    settings: Mapping[str, str] = MappingProxyType(
+        {}
+    )  # of the server, by the sign of them in pilots' last words
 
     def failing_of(self, config: VOConfig, unreached: int = 0) -> StoppedPilots:
-        """The queues of a VO whose last pilots did not start, and from where none reach the server."""
+        """The queues of a VO whose last pilots did not start, and those from where none reach the server (a mask)."""
         queues = by_nodes = on_shut = 0
-        for queue, one in self.failing.items():
+        for queue, failing in self.failing.items():
             bit = config.table.bit(queue)
             mask = 0 if bit is None else 1 << bit
             queues |= mask
-            by_nodes |= mask if one.reason.startswith(NODE_FAULT) else 0
-            on_shut |= mask if one.reason == ON_SHUT_HOST else 0
+            by_nodes |= mask if failing.reason.startswith(NODE_FAULT) else 0
+            on_shut |= mask if failing.reason == ON_SHUT_HOST else 0
         return StoppedPilots(queues | unreached, by_nodes, on_shut=on_shut)
 
 
@@ -80,21 +77,19 @@ NO_DIRECTOR: Final = DirectorNow()
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """One moment: the task queues with waiting jobs, and the director's last iteration. `groups`: waiting jobs by VO and
-    group. An iteration older than `fresh_seconds` says nothing about now. `decided_after`: when a later iteration was
-    that is not read yet. `director`: what it knows without an iteration; it iterates every `polling_seconds`. `left_out`:
-    what the server could not handle, by a fault of its own, and where.
-    """
+    """One moment: the task queues with waiting jobs, and the director."""
 
     at: float
-    fresh_seconds: float
+    fresh_seconds: float  # an older iteration says nothing about now
     waiting: Sequence[Waiting]
-    groups: Mapping[tuple[str, str], int]
+    groups: Mapping[tuple[str, str], int]  # waiting jobs by VO and group
     iteration: RecordedIteration | None
-    decided_after: float | None = None
+    decided_after: float | None = None  # when a later iteration was that is not read yet
     director: DirectorNow = NO_DIRECTOR
-    polling_seconds: float = SOON_SECONDS
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    polling_seconds: float = SOON_SECONDS  # between iterations
+    left_out: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what the server fails to handle -> where and why
 
     def decision(self, now: float) -> RecordedIteration | None:
         """The director's last iteration; None if it has made none recently."""
@@ -104,12 +99,12 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     @property
     def decided_at(self) -> float | None:
         """When the last iteration was, however long ago."""
-        known = None if self.iteration is None else self.iteration.at
-        return known if self.decided_after is None else self.decided_after
+        read_at = None if self.iteration is None else self.iteration.at
+        return read_at if self.decided_after is None else self.decided_after
 
     @property
     def iterated_at(self) -> float | None:
-        """When the director's last iteration was, be it that there was nothing to decide."""
+        """When the director's last iteration was, also one with nothing to decide."""
         seen = (self.decided_at, self.director.iterated_at)
         return max((at for at in seen if at is not None), default=None)
 
@@ -120,7 +115,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotFacts:
-    """What facts of jobs and CE queues have in common. Not slotted: what follows from facts is kept."""
+    """What facts of jobs and CE queues have in common. Not slotted, for cached properties."""
 
     snapshot: Snapshot
     now: float
@@ -136,7 +131,7 @@ class SnapshotFacts:
 
     @property
     def iterated_age(self) -> float | None:
-        """Seconds since the director's last iteration, be it that there was nothing to decide."""
+        """Seconds since the last iteration, also one with nothing to decide."""
         return self.age(self.snapshot.iterated_at)
 
     @cached_property
@@ -146,10 +141,10 @@ class SnapshotFacts:
 
     def left_out(self, *items: str) -> str:
         """Which of these the server could not handle, where and why; '' if none."""
-        found = self.snapshot.left_out
-        return "; ".join(f"{item} is left out of {found[item]}" for item in items if item in found)
+        faults = self.snapshot.left_out
+        return "; ".join(f"{item} is left out of {faults[item]}" for item in items if item in faults)
 
     def undecided(self, about: str = "") -> str:
-        """Since when there is no decision."""
+        """That there is no decision, and since when."""
         age = self.decided_age
         return f"the director has not decided anything{about} {'yet' if age is None else f'for {span(age)}'}"

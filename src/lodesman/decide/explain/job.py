@@ -1,7 +1,6 @@
-"""`lode why JOB`: the whole chain from a job to a pilot, ending in never, not now or now. Pure.
+"""`lode why JOB`: the chain of steps from a job to a pilot, ending in never, not now or now. Pure.
 
-Queues are judged by the predicates of submission and claim, pilots by those of the claim. Each step says whether it holds,
-what it knows, and how old that is.
+Queues are judged by the predicates of submission and claim, pilots by those of the claim.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from lodesman.decide.explain.actors import who_changes_job
 from lodesman.decide.explain.closing import closings_named, closings_step, closings_text, kept_slots_text
 from lodesman.decide.explain.job_facts import JobFacts
 from lodesman.decide.explain.last_iteration import not_sent_gate
-from lodesman.decide.explain.verdict import ago, counted, excluded, lasting, sentence
+from lodesman.decide.explain.verdict import ago, counted, excluded, lasting, sentence, some_of
 from lodesman.decide.masks.bits import bits, passing
 from lodesman.decide.matching import parts_of
 from lodesman.decide.matching.offers import CAUSES, PRIVATE_ONLY, never_sent
@@ -52,7 +51,7 @@ _SUMMARIES: Final[Mapping[MainReason, str]] = {
     MainReason.HOST_SHUT: ", but hosts of its pilots get no jobs: {shut}",
     MainReason.PILOT_EXPECTED: "; the director may send pilots there and is expected to",
 }
-"""What follows the number of queues that can run it; for all others it is _PILOTS_COME."""
+"""What follows the number of queues that can run it, by reason; _PILOTS_COME for all others."""
 _PILOTS_COME: Final = (
     "; {pilots.usable_idle} idle and {pilots.usable_busy} busy pilots can take it, "
     "{pilots.usable_waiting} more are on their way"
@@ -60,7 +59,7 @@ _PILOTS_COME: Final = (
 
 
 def explain_job(facts: JobFacts) -> answers.JobExplained:
-    """Why it waits, or is Held."""
+    """Why a job waits or is Held."""
     reason, share, load = facts.reason, _share(facts), _oldest_load(facts, facts.eligible)
     at = facts.age(facts.snapshot.at) or 0.0
     return answers.JobExplained(
@@ -82,18 +81,18 @@ def explain_job(facts: JobFacts) -> answers.JobExplained:
 
 
 def explain_queue_for_job(facts: JobFacts, place: QueueId) -> answers.QueueForJob:
-    """All that one queue has against a job, and its free capacity."""
+    """All that a queue has against a job, and its free capacity."""
     config, room, gate = facts.exclusions.config, None, ""
     offer = config.offer(place)
     if offer is None:
-        known = config.table.bit(place) is not None
-        criteria = ["VO" if known else "Queue"]
-        reasons = [f"VO {config.vo} may not use it" if known else "there is no such queue"]
+        is_configured = config.table.bit(place) is not None
+        criteria = ["VO" if is_configured else "Queue"]
+        reasons = [f"VO {config.vo} may not use it" if is_configured else "there is no such queue"]
     else:
         criteria = [name for name, mask in facts.exclusions.planes if mask >> offer.bit & 1]
         nevers = (never_sent(offer, config.backends, config.pools), PRIVATE_ONLY)
         reasons = list(facts.exclusions.reasons(offer.bit))
-        reasons += [one.text for one in nevers if one and one.parameter in criteria]
+        reasons += [never.text for never in nevers if never and never.parameter in criteria]
         reasons += facts.exclusions.not_carried(offer.bit)
         not_sent = not_sent_gate(config, offer)
         gate = facts.mask.reason(place, facts.now, offer.life_seconds) or (
@@ -110,8 +109,8 @@ def explain_queue_for_job(facts: JobFacts, place: QueueId) -> answers.QueueForJo
 
 
 def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
-    found, configured = facts.exclusions, facts.age(facts.policy.loaded_at)
-    key, total, queues = found.key, found.total, len(found.config.table.queues)
+    exclusions, configured = facts.exclusions, facts.age(facts.policy.loaded_at)
+    key, total, queues = exclusions.key, exclusions.total, len(exclusions.config.table.queues)
     made_of = f"it was made of job class {key.job_class}.{key.variant or 'default'}"
     yield JobStep("class", True, made_of if key.job_class else "it has no job class")
     yield from (JobStep("server", False, text) for text in (facts.server_fault,) if text)
@@ -131,15 +130,16 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
     yield _limits(facts)
     yield _turn(facts, share)
     pilots = facts.pilots
-    silent = f"; {pilots.silent} of them could but are silent" if pilots.silent else ""
-    silent += f"; {pilots.shut} of them could but their hosts are shut" if pilots.shut else ""
-    silent += (
-        f"; {pilots.limited} of them could but a limit keeps it from starting there" if pilots.limited else ""
+    others = (
+        (pilots.silent, "could but are silent"),
+        (pilots.shut, "could but their hosts are shut"),
+        (pilots.limited, "could but a limit keeps it from starting there"),
+        (pilots.unreached, "run and have not reached this server"),
     )
-    silent += f"; {pilots.unreached} of them run and have not reached this server" if pilots.unreached else ""
     text = (
         f"{counted(pilots.live, 'live pilot')} of its VO, of which can take it: {pilots.usable_idle} idle, "
-        f"{pilots.usable_busy} busy, {pilots.usable_waiting} on their way{silent}; "
+        f"{pilots.usable_busy} busy, {pilots.usable_waiting} on their way"
+        f"{''.join(f'; {count} of them {words}' for count, words in others if count)}; "
         f"what is free of them takes {counted(pilots.free_starts, 'such job')}, "
         f"those expected within a minute {pilots.soon_starts}"
     )
@@ -167,7 +167,6 @@ def _requirements(facts: JobFacts) -> Iterator[JobStep]:
 
 
 def _excluded(facts: JobFacts) -> str:
-    """The queues that the ads of their sites exclude."""
     unfit = facts.eligible & ~facts.fitting
     if not unfit:
         return ""
@@ -175,29 +174,30 @@ def _excluded(facts: JobFacts) -> str:
 
 
 def _misfits(facts: JobFacts) -> str:
-    words = [text for text, mask in facts.misfits if mask & facts.eligible]
-    more = [f"and {len(words) - _SHOWN} more"] if len(words) > _SHOWN else []
-    return "; ".join([*words[:_SHOWN], *more])
+    return some_of([text for text, mask in facts.misfits if mask & facts.eligible], _SHOWN)
 
 
 def _left_to_broker(facts: JobFacts) -> str:
-    """The clauses that the ads of sites decide, about the queues that pass all else."""
-    found = facts.exclusions
-    clauses = [one for one in found.config.table.placement(found.criteria) if one.queues & found.eligible]
-    texts = list(dict.fromkeys(one.text for one in clauses))
-    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return f"; the ad of the queue's site decides: {', '.join(texts[:_SHOWN])}{more}" if texts else ""
+    """The clauses of Requirements that the ads of sites decide, for the queues that pass all else."""
+    exclusions = facts.exclusions
+    clauses = [
+        clause
+        for clause in exclusions.config.table.placement(exclusions.criteria)
+        if clause.queues & exclusions.eligible
+    ]
+    texts = list(dict.fromkeys(clause.text for clause in clauses))
+    return f"; the ad of the queue's site decides: {some_of(texts, _SHOWN, ', ')}" if texts else ""
 
 
-def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], what: str) -> JobStep:
-    found = facts.exclusions
-    lost = [(name, mask) for name, mask in found.planes if name in criteria]
-    left = passing(lost, found.full)
+def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], label: str) -> JobStep:
+    exclusions = facts.exclusions
+    lost = [(name, mask) for name, mask in exclusions.planes if name in criteria]
+    left = passing(lost, exclusions.full)
     counts = [(name, mask.bit_count()) for name, mask in lost]
-    text = f"{left.bit_count()} of {counted(found.total, 'queue')} pass {what}"
+    text = f"{left.bit_count()} of {counted(exclusions.total, 'queue')} pass {label}"
     return JobStep(
         step,
-        bool(left) or not found.total,
+        bool(left) or not exclusions.total,
         f"{text} ({excluded(counts)})" if counts else text,
         facts.age(facts.policy.loaded_at),
         ruled_out_by=[QueuesExcluded(criterion=name, queues=n) for name, n in counts],
@@ -205,29 +205,26 @@ def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], w
 
 
 def _limits(facts: JobFacts) -> JobStep:
-    held = facts.held
-    if held is None:
-        full = facts.limits.buckets
-        text = "; ".join(_full(one, facts) for one in full) or "nothing holds it, and no limit is in its way"
-        if facts.is_behind:
-            words = "; ".join([f"it waits {facts.behind}", *(_full(one, facts) for one in full)])
-            return JobStep("limits", False, words, limits=[], full=full)
-        text += (
-            ""
-            if facts.limits.everywhere or not full
-            else " (elsewhere, or on hosts that are not known yet, it is free)"
-        )
-        return JobStep("limits", not facts.limits.everywhere, text, limits=[], full=full)
-    who = f"{held.name} holds it" if held.name else held.reason or "a user holds it"
-    text = f"Held{lasting(held.seconds)}: {'no queue could run it' if held.by == 'impossible' else who}"
-    return JobStep("limits", False, text, held.seconds, limits=[held])
+    held, full = facts.held, facts.limits.buckets
+    if held is not None:
+        who = f"{held.name} holds it" if held.name else held.reason or "a user holds it"
+        text = f"Held{lasting(held.seconds)}: {'no queue could run it' if held.by == 'impossible' else who}"
+        return JobStep("limits", False, text, held.seconds, limits=[held])
+    words = [_full(bucket, facts) for bucket in full]
+    if facts.is_behind:
+        text = "; ".join([f"it waits {facts.behind}", *words])
+        return JobStep("limits", False, text, limits=[], full=full)
+    text = "; ".join(words) or "nothing holds it, and no limit is in its way"
+    if full and not facts.limits.everywhere:
+        text += " (elsewhere, or on hosts that are not known yet, it is free)"
+    return JobStep("limits", not facts.limits.everywhere, text, limits=[], full=full)
 
 
-def _full(one: FullBucket, facts: JobFacts) -> str:
-    """With the time: it may be longer, if others used it before."""
-    seconds = None if one.since is None else facts.age(one.since)
-    known = lasting(seconds or 0.0, "at least ")
-    return f"{one.text}; full{known}" if known else one.text
+def _full(bucket: FullBucket, facts: JobFacts) -> str:
+    """A full limit, and for how long at least: others may have filled it before."""
+    seconds = None if bucket.since is None else facts.age(bucket.since)
+    words = lasting(seconds or 0.0, "at least ")
+    return f"{bucket.text}; full{words}" if words else bucket.text
 
 
 def _turn(facts: JobFacts, share: JobShare) -> JobStep:
@@ -246,7 +243,7 @@ def _turn(facts: JobFacts, share: JobShare) -> JobStep:
 
 
 def _gates(facts: JobFacts) -> JobStep:
-    """Where a pilot could be sent: the free capacity of the eligible queues, and what closes them."""
+    """The free capacity of the eligible queues for pilots, and what closes them."""
     at = facts.decided_age
     if facts.capacity is None:
         return JobStep("gates", None, facts.undecided(), at, closed=[])
@@ -262,7 +259,7 @@ def _gates(facts: JobFacts) -> JobStep:
 
 
 def _site_gates(facts: JobFacts) -> JobStep:
-    """What the sites say that advertise themselves, as of the director's last iteration."""
+    """The gates of sites that advertise themselves, at the director's last iteration."""
     if facts.capacity is None:
         return JobStep("site_gates", None, facts.undecided(), facts.decided_age)
     shut, words = facts.gated & facts.eligible, _sites(facts)
@@ -279,13 +276,13 @@ def _site_gates(facts: JobFacts) -> JobStep:
 
 def _sites(facts: JobFacts) -> str:
     gates = [(gate, mask) for gate, mask in facts.gates if gate.name == ClampName.SITE_GATE]
-    found = [f"{gate.text} ({counted(mask.bit_count(), 'queue')})" for gate, mask in gates[:_SHOWN]]
+    words = [f"{gate.text} ({counted(mask.bit_count(), 'queue')})" for gate, mask in gates[:_SHOWN]]
     misfits = _misfits(facts)
-    return "; ".join([*found, *([misfits] if misfits else facts.unmatched)])
+    return "; ".join([*words, *([misfits] if misfits else facts.unmatched)])
 
 
 def _closed(facts: JobFacts) -> list[answers.ClosedGate]:
-    """What closes the eligible queues: limits of the director, breakers among them, commonest first."""
+    """What closes the eligible queues, most queues first."""
     queues, closed = facts.exclusions.config.table.queues, []
     for gate, mask in facts.gates[:_SHOWN]:
         example = "/".join(queues[next(bits(mask))])
@@ -294,9 +291,9 @@ def _closed(facts: JobFacts) -> list[answers.ClosedGate]:
 
 
 def _oldest_load(facts: JobFacts, queues: int) -> tuple[float | None, str | None]:
-    """The age and the source of the oldest load of these queues that the director went by."""
-    found = None if facts.capacity is None else facts.capacity.oldest_load(queues)
-    return (None, None) if found is None else (facts.age(found[0]), found[1])
+    """Age and source of the oldest load of these queues that the director went by."""
+    load = None if facts.capacity is None else facts.capacity.oldest_load(queues)
+    return (None, None) if load is None else (facts.age(load[0]), load[1])
 
 
 def _summary(facts: JobFacts, reason: MainReason) -> str:
@@ -317,7 +314,7 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
     text = _SUMMARIES.get(reason, _PILOTS_COME).format(
         pilots=facts.pilots,
         closings=_closings(facts),
-        gates="; ".join(f"{one.text} ({counted(one.queues, 'queue')})" for one in _closed(facts)[:2]),
+        gates="; ".join(f"{gate.text} ({counted(gate.queues, 'queue')})" for gate in _closed(facts)[:2]),
         refusals=facts.refusals_text,
         failing=facts.failing_text,
         unreached=facts.unreached_text,
@@ -335,13 +332,11 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
 def _closings(facts: JobFacts) -> str:
     if facts.is_kept:
         return kept_slots_text(facts.keeping, facts.pilots, facts.now)
-    return closings_text((one for one, _ in facts.closings), facts.shorter, facts.now)
+    return closings_text((closing for closing, _ in facts.closings), facts.shorter, facts.now)
 
 
 def _share(facts: JobFacts) -> JobShare:
-    """The part of the starts that a group may expect beside the groups of its VO with waiting jobs; where that is known,
-    only beside those whose jobs can run where this one can.
-    """
+    """What its group may expect of the starts beside the others of `facts.groups`."""
     group = facts.exclusions.key.group
     groups = {group, *facts.groups}
     shares = {name: facts.policy.drawn_share(name) for name in groups}
@@ -362,15 +357,14 @@ def _job_turn(facts: JobFacts) -> answers.JobTurn:
 
 
 def _start_text(facts: JobFacts) -> str:
-    """When it starts, in words, and the slots of its queues."""
     slots, free = facts.slots_here
-    known = (
+    text = (
         f"; of {counted(slots, 'slot')} of these queues {free or 'none'} {'is' if free < 2 else 'are'} free"
     )
     if facts.keeping:
-        known += f", and no pilot is sent there: {closings_named(facts.keeping, facts.now)}"
-    told = facts.start_text or f"when it starts is not known: {facts.no_estimate}"
-    return f"{known if slots else ''}; {told}"
+        text += f", and no pilot is sent there: {closings_named(facts.keeping, facts.now)}"
+    when = facts.start_text or f"when it starts is not known: {facts.no_estimate}"
+    return f"{text if slots else ''}; {when}"
 
 
 def _director(facts: JobFacts) -> answers.JobDirector:

@@ -39,41 +39,31 @@ from lodesman.wire.why_jobs import Holding, JobPilots, StartEstimate
 
 @dataclass(frozen=True, kw_only=True)
 class JobFacts(SnapshotFacts):
-    """One job, or one that is not stored yet, held against the config.
-
-    `job`: its number, None if it is not stored. `task_queue`: None if it would be new. `served`: the number of queues that
-    serve its SubmitPool; `evaluated_at`: when they were evaluated. `misfits`: what the ads of sites say that keeps it away,
-    with the queues. `competing`: its `groups` compete for queues that are known, not for any. `slots`: those of its VO,
-    None if unknown. `parents`: the jobs that it waits for, in words, and those of them that are held. `limits`: those that
-    keep it from starting, at some places or at all. `started`: the starts of its task queue, and of its group, which gives
-    it a `part` of them. `taken`: of its submission, where it has `AtMost`. `shorter`: while a closing is announced, the
-    minutes of the longest job like it that a pilot takes. `elsewhere`: a pilot may take it where no closing is announced.
-    `unreached`: pilots that run and do not reach the server.
-    """
+    """A job, stored or not yet, and all that says when and where it may start."""
 
     exclusions: Exclusions
-    job: int | None = None
-    task_queue: int | None
+    job: int | None = None  # its number; None: not stored
+    task_queue: int | None  # None: it would be new
     waiting: int
     more_ahead: bool
     held: Holding | None
-    limits: Limited
-    parents: str = ""
-    held_parents: Mapping[HeldBy, Sequence[int]] = field(default_factory=dict)
-    served: int
-    evaluated_at: float | None
-    misfits: Sequence[Plane] = ()
+    limits: Limited  # those that keep it from starting, at some places or at all
+    parents: str = ""  # the jobs that it waits for, in words
+    held_parents: Mapping[HeldBy, Sequence[int]] = field(default_factory=dict)  # those of them that are held
+    served: int  # how many queues serve its SubmitPool
+    evaluated_at: float | None  # when they were found
+    misfits: Sequence[Plane] = ()  # what the ads of sites have against it, with the queues
     pilots: JobPilots
     mask: SiteMask
     policy: Policy
-    groups: Mapping[str, int]
-    competing: bool
+    groups: Mapping[str, int]  # waiting jobs of the groups of its VO that compete
+    competing: bool  # those compete for the same queues; False: for any
     turn: Turn
-    slots: VOSlots | None
+    slots: VOSlots | None  # of its VO; None: unknown
     started: Started
-    taken: int = 0
-    shorter: int = 0
-    elsewhere: bool = False
+    taken: int = 0  # jobs of its submission that are under way, if that has AtMost
+    shorter: int = 0  # while a closing is announced: minutes of the longest job like it that a pilot takes
+    elsewhere: bool = False  # a pilot may take it where no closing is announced
     shut_hosts: ShutHosts = NONE_SHUT
     unreached: Mapping[QueueId, Unreached] = field(default_factory=dict)
 
@@ -95,30 +85,30 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def closings(self) -> list[tuple[Closing, int]]:
-        """What administrators closed, or are going to before a pilot there would end, of the eligible queues, with these
-        queues; most queues first.
-        """
+        """Closings that let no pilot be sent to eligible queues, with these queues; most queues first."""
         config = self.exclusions.config
         return self.mask.hits(config.table.queues, self.eligible, self.now, config.lives)
 
     @cached_property
     def closed(self) -> int:
-        """The queues that administrators closed, or are going to before a pilot there would end."""
+        """The queues to which closings, of now or announced, let no pilot be sent."""
         config = self.exclusions.config
         return self.mask.closed(config.table.queues, self.now, config.lives)
 
     @cached_property
     def keeping(self) -> list[Closing]:
-        """What keeps pilots from free slots where they could run it: closings of now, and announced ones."""
+        """The closings, of now or announced, that keep pilots from free slots where it could run."""
         key = self.exclusions.key
         return [
-            one for one, mask in self.closings if self.slots and self.slots.fills(key, mask & self._fillable)
+            closing
+            for closing, mask in self.closings
+            if self.slots and self.slots.fills(key, mask & self._fillable)
         ]
 
     @property
     def kept(self) -> int:
-        """The jobs like it that pilots would start in free slots, if no closing were announced; 0 if a pilot may take it
-        where none is.
+        """The jobs like it that pilots would start in free slots but for announced closings; 0 if a pilot may take it
+        where none is announced.
         """
         if self.elsewhere or self.refusals or self.slots is None or not self.pilots.any_usable:
             return 0
@@ -134,7 +124,7 @@ class JobFacts(SnapshotFacts):
 
     @property
     def _fillable(self) -> int:
-        """The queues to which pilots could be sent for it, but for closings and the number of those that are there."""
+        """The queues to which pilots could be sent for it but for closings and the pilots that are there."""
         unsent = 0 if self.capacity is None else self.capacity.unsent
         return self.fitting & ~(
             self.gated | self.limited | unsent | self._failing.queues | self._failing.shut
@@ -147,13 +137,13 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def open_here(self) -> int:
-        """The eligible queues that have free capacity for its pilots, as far as known."""
+        """The eligible queues with free capacity for its pilots, as far as known."""
         has_room = 0 if self.capacity is None else self.capacity.open
         return self.fitting & has_room & ~(self.closed | self.limited | self._failing.shut)
 
     @cached_property
     def limited(self) -> int:
-        """The queues where limits keep it from starting, on hosts that are not known yet."""
+        """The queues where limits keep it from starting on any host that is not known yet."""
         return self._mask(self.limits.queues)
 
     def _mask(self, queues: Iterable[QueueId]) -> int:
@@ -169,52 +159,52 @@ class JobFacts(SnapshotFacts):
     def failing(self) -> list[tuple[QueueId, Failing]]:
         """The eligible queues whose last pilots did not start, most pilots first."""
         table, usable = self.exclusions.config.table, self.fitting & ~self.closed
-        found = []
-        for queue, one in self.snapshot.director.failing.items():
+        failing = []
+        for queue, stopped in self.snapshot.director.failing.items():
             bit = table.bit(queue)
             if bit is not None and usable >> bit & 1:
-                found.append((queue, one))
-        return sorted(found, key=lambda one: (-one[1].pilots, one[0]))
+                failing.append((queue, stopped))
+        return sorted(failing, key=lambda stopped: (-stopped[1].pilots, stopped[0]))
 
     @property
     def failing_text(self) -> str:
-        """What the queue says whose pilots did not start most often, and how many others there are; '' for none."""
+        """The queue where most pilots did not start, why, and how many other such queues there are; '' for none."""
         if not self.failing:
             return ""
-        (queue, one), others = self.failing[0], len(self.failing) - 1
+        (queue, failing), others = self.failing[0], len(self.failing) - 1
         more = f"; nor do those of {counted(others, 'other queue')}" if others else ""
-        why = f": {one.reason}" if one.reason else ""
-        return f"{last_pilots(one.pilots)} sent to {queue} did not start{why}{more}"
+        why = f": {failing.reason}" if failing.reason else ""
+        return f"{last_pilots(failing.pilots)} sent to {queue} did not start{why}{more}"
 
     @property
     def unreached_text(self) -> str:
-        """Where most of the pilots are that could run it and have not reached the server, and how many other such queues."""
+        """The queue with most pilots that have not reached the server, and how many other such queues; '' for none."""
         table = self.exclusions.config.table
-        found = [
-            (queue, one) for queue, one in self.unreached.items()
+        places = [
+            (queue, unreached) for queue, unreached in self.unreached.items()
             if (bit := table.bit(queue)) is not None and self.fitting & ~self.closed & 1 << bit
         ]  # fmt: skip
-        if not found:
+        if not places:
             return ""
-        queue, one = max(found, key=lambda pair: pair[1].pilots)
-        more = f"; nor have those of {counted(len(found) - 1, 'other queue')}" if found[1:] else ""
-        return f"{queue}: {one.text(self.now)}{more}"
+        queue, unreached = max(places, key=lambda pair: pair[1].pilots)
+        more = f"; nor have those of {counted(len(places) - 1, 'other queue')}" if places[1:] else ""
+        return f"{queue}: {unreached.text(self.now)}{more}"
 
     @cached_property
     def refusals(self) -> Sequence[tuple[str, str]]:
-        """(submission pool, outcome) if no submission pool takes its pilots; else nothing."""
+        """(submission pool, outcome) of all of them if none takes its pilots; else nothing."""
         if self.decision is None:
             return ()
         return self.decision.refusals(self.task_queue, self.snapshot.director.full)
 
     @property
     def refusals_text(self) -> str:
-        """The same in words."""
+        """`refusals` in words."""
         return ", ".join(f"{pool} is {outcome}" for pool, outcome in self.refusals)
 
     @cached_property
     def unmatched(self) -> Sequence[str]:
-        """What sites had against its pilots, if none was placed; else nothing."""
+        """What sites have against its pilots, if none was placed."""
         return (
             ()
             if self.decision is None
@@ -231,25 +221,25 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def sendable(self) -> int:
-        """The jobs like it that pilots which the director may send would start within a minute."""
+        """The jobs like it that pilots which may be sent would start within a minute."""
         if self.slots is None or not self.snapshot.iterates_soon(self.now):
             return 0
         return self.slots.starts(self.exclusions.key, self.open_here)
 
     @property
     def slots_here(self) -> tuple[int, int]:
-        """The known slots of the queues that can run it, at sites whose ads admit it, and how many are free."""
+        """The known slots of fitting queues, and how many are free."""
         return (0, 0) if self.slots is None else self.slots.count(self.fitting)
 
     @cached_property
     def start(self) -> StartEstimate | None:
-        """When it starts; None if that is unknown, or does not depend on the jobs before it."""
+        """When it starts; None: unknown, or the jobs before it have no part in that."""
         return self.start_by(self.reason)
 
     def start_by(self, reason: MainReason) -> StartEstimate | None:
-        """The same if that is why it waits."""
+        """When it starts if it waits for this reason."""
         if reason is MainReason.LIMITED and any(
-            one.enough and one.ends is None for one in self.limits.buckets
+            bucket.enough and bucket.ends is None for bucket in self.limits.buckets
         ):
             return None  # no end of a job is enough
         if reason in STARTS_IN_TURN or reason in (MainReason.AT_MOST, MainReason.LIMITED):
@@ -261,7 +251,7 @@ class JobFacts(SnapshotFacts):
 
     @property
     def start_text(self) -> str:
-        """The same in words, and by what; '' if it is not known."""
+        """`start` in words, and what it is known by; '' if it is not known."""
         start = self.start
         if start is None:
             return ""
@@ -280,7 +270,7 @@ class JobFacts(SnapshotFacts):
         return f"no such job has started for {span(seen.silent)}, longer than starts were seen before"
 
     def next_jobs(self, jobs: int) -> int:
-        """Of it and those that follow it, together that number of jobs, those whose turn is next."""
+        """How many of these jobs, it and those that follow it, start now."""
         return count_next(
             jobs, lambda n: replace(self, turn=self.turn._replace(ahead=self.turn.ahead + n)).reason
         )
@@ -314,14 +304,12 @@ class JobFacts(SnapshotFacts):
 
     @property
     def is_kept(self) -> bool:
-        """Whether closings are why it waits, though pilots are there that may take it."""
+        """Whether it waits for closings though pilots are there that may take it."""
         return self.reason is MainReason.CLOSED and self.pilots.any_usable
 
     @property
     def is_behind(self) -> bool:
-        """Whether by `AtMost` others of its submission have to end before it starts. Where those that may start wait for
-        their turn, so does it.
-        """
+        """Whether `AtMost` makes it wait for others of its submission; False if the first of them waits for its turn."""
         most = self.exclusions.key.at_most
         room = most - self.taken
         if not most or self.turn.ahead < room:
@@ -330,7 +318,7 @@ class JobFacts(SnapshotFacts):
 
     @property
     def waits_for(self) -> str:
-        """What it waits for but for pilots, in words; '' for nothing."""
+        """What it waits for other than pilots, in words; '' for nothing."""
         if self.reason is MainReason.WAITS_FOR_JOBS:
             return f"waits for {self.parents or 'other jobs'}"
         if self.reason in OF_LIMITS:
@@ -342,7 +330,7 @@ class JobFacts(SnapshotFacts):
 
     @property
     def behind(self) -> str:
-        """What `AtMost` lets a job wait for, in words."""
+        """What `AtMost` makes it wait for, in words."""
         most, ahead = self.exclusions.key.at_most, self.turn.ahead
         before = f", and {counted(ahead, 'job')} before it" if ahead else ""
         if self.taken >= most:

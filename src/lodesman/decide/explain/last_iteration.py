@@ -1,6 +1,4 @@
-"""The last iteration of the director, as explanations go by it: what it decided for each task queue and CE queue, and the
-free capacity that it left. Pure.
-"""
+"""The director's last iteration, as explanations go by it: its decisions, and the free capacity that it left. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ _GATES: Final = {
 
 
 class Gate(NamedTuple):
-    """What leaves CE queues no free capacity: one word, and the reason in words."""
+    """What leaves CE queues no free capacity: a name, and the reason in words."""
 
     name: str
     text: str
@@ -49,39 +47,34 @@ REOPENED: Final = Gate(NOT_CONSIDERED, "the director has not considered it since
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
-    """The free capacity that an iteration left the CE queues of a VO, as masks: a job's queues are counted at once."""
+    """The free capacity that an iteration left the CE queues of a VO, as masks of queues."""
 
-    open: int
-    by_pilots: Mapping[int, int]
-    """Pilots that may be sent -> the queues with that much free capacity."""
-    closed: Mapping[Gate, int]
-    """The queues that each gate leaves none."""
-    loads: Sequence[tuple[float, str, int]] = ()
-    """When a load was observed and by which source, with its queues; oldest first. Unknown loads are left out."""
-    gated: int = 0
-    """The queues that the gates of their sites shut."""
-    unsent: int = 0
-    """The queues where no pilots are ever sent, such as those where they are started by hand."""
+    open: int  # those that have some
+    by_pilots: Mapping[int, int]  # by the number of pilots that may be sent
+    closed: Mapping[Gate, int]  # by the gate that leaves them none
+    loads: Sequence[tuple[float, str, int]] = ()  # known loads, oldest first: time, source, queues
+    gated: int = 0  # those that the gates of their sites shut
+    unsent: int = 0  # those where no pilots are ever sent, such as those where people start them
 
     def pilots(self, queues: int) -> int:
-        """The pilots that may be sent to these queues."""
-        return sum(pilots * (found & queues).bit_count() for pilots, found in self.by_pilots.items())
+        """How many may be sent to these queues."""
+        return sum(pilots * (mask & queues).bit_count() for pilots, mask in self.by_pilots.items())
 
     def oldest_load(self, queues: int) -> tuple[float, str] | None:
-        """When the oldest load of these queues was observed, and by which source; None if none is known."""
-        return next(((at, source) for at, source, found in self.loads if found & queues), None)
+        """Time and source of the oldest load of these queues; None if none is known."""
+        return next(((at, source) for at, source, mask in self.loads if mask & queues), None)
 
     def gates(
         self, eligible: int, closings: Iterable[tuple[Closing, int]], now: float
     ) -> list[tuple[Gate, int]]:
-        """What leaves these queues no free capacity, most queues first: `closings` of now, else what the iteration found."""
+        """What leaves these queues no free capacity, most queues first: `closings` of now, else the gates of then."""
         gates, left = Counter[Gate](), eligible
         for closing, mask in closings:
             gates[Gate(ClampName.CLOSED.value, closing.text_at(now))] |= mask & left
             left &= ~mask
         for gate, mask in self.closed.items():
             gates[REOPENED if gate.name == ClampName.CLOSED else gate] |= mask & left
-        return sorted([one for one in gates.items() if one[1]], key=lambda one: -one[1].bit_count())
+        return sorted([gate for gate in gates.items() if gate[1]], key=lambda gate: -gate[1].bit_count())
 
 
 def not_sent_gate(config: VOConfig, offer: QueueOffer) -> Gate | None:
@@ -93,26 +86,23 @@ def not_sent_gate(config: VOConfig, offer: QueueOffer) -> Gate | None:
 _LASTING: Final = frozenset({PoolOutcome.ELSEWHERE.value, PoolOutcome.NO_QUEUE.value})
 """Of submission pools that need not be full to take no pilots."""
 _COUNTING_PILOTS: Final = frozenset({ClampName.MAX_TOTAL, ClampName.MAX_RUNNING})
-"""Limits on the pilots of a CE queue that are there, whether they run or wait, or run."""
+"""Limits on the number of pilots that are in a CE queue."""
 _NO_TASK_QUEUE: Final = 0
 
 
 class QueueDecision(Struct, frozen=True, kw_only=True):
-    """What an iteration decided about one CE queue: pilots wanted there, capacity for them and what is left of it after its
-    placements, and the clamps that bit.
-    """
+    """What an iteration decided about one CE queue."""
 
-    wanted: int
-    room: int
-    left: int
-    clamps: list[QueueClamp]
+    wanted: int  # pilots
+    room: int  # free capacity for pilots
+    left: int  # the same after its placements
+    clamps: list[QueueClamp]  # those that bit
 
 
 class RecordedIteration:
-    """One stored decision of the director, ready to be asked about single task queues and CE queues.
+    """One stored decision of the director, to be asked about single task queues and CE queues.
 
-    `before`: the iteration before it, if known. A task queue that no submission pool took pilots for then, and that
-    asked for none since, still has none.
+    A task queue that was refused in the iteration `before`, and for which no pilot was asked since, is still refused.
     """
 
     def __init__(
@@ -122,12 +112,12 @@ class RecordedIteration:
         self.at = at
         self.record = record
         self.loads = loads_of(record)
-        """The loads that it went by, by queue; those that an older release did not keep are absent."""
+        """The loads that it went by, by queue; older releases kept none."""
         counting = record.get("target", {}).get("policy") in COUNTING
         self.sends = counting or bool(record["plan"].get("target", 1.0) > 0.0)
-        """Whether the director sends any pilots at all."""
+        """Whether the director sends pilots at all."""
         self.expected_pilots = _expected(record)
-        """The pilots that an iteration like it asks for, all together."""
+        """The pilots that an iteration like it asks for."""
         self._stories = Stories(record)
         self._asked, self._cap = map(list(record["row_fields"]).index, ("asked", "cap"))
         rows = self._stories.rows
@@ -135,15 +125,15 @@ class RecordedIteration:
         self.refused: dict[int, list[tuple[str, str]]] = {
             tq: tries for tq, tries in still.items() if tq in rows and not rows[tq][self._asked]
         }
-        """Task queue -> (submission pool, outcome) where none took its pilots, and none was asked for since."""
+        """Task queue -> (submission pool, outcome) of all pools, if none took its pilots."""
         unmatched = {} if before is None else before.unmatched
         self.unmatched: dict[int, Unmatched] = {
-            tq: found for tq, found in unmatched.items() if tq in rows and not rows[tq][self._asked]
+            tq: objections for tq, objections in unmatched.items() if tq in rows and not rows[tq][self._asked]
         }
-        """Task queue -> what sites had against its pilots where none was placed, and none was asked for since."""
+        """Task queue -> what sites have against its pilots, if none was placed."""
         for tq_id, ask in self._stories.asks.items():
-            if not ask["placed"] and (found := _of_sites(ask)).queues:
-                self.unmatched[tq_id] = found
+            if not ask["placed"] and (objections := _of_sites(ask)).queues:
+                self.unmatched[tq_id] = objections
         for tq_id, refusal in self._stories.no_pool.items():
             self.refused[tq_id] = [(pool, outcome) for pool, outcome in refusal["tries"]]
         self._capacities: dict[tuple[str, str], Capacity] = {}
@@ -154,8 +144,8 @@ class RecordedIteration:
         return self._stories.lines(tq_id or _NO_TASK_QUEUE)
 
     def refusals(self, tq_id: int | None, full: Mapping[str, bool] | None) -> Sequence[tuple[str, str]]:
-        """(submission pool, outcome) of all that took no pilots for a task queue (None: a new one), if none of them would
-        take any now. `full`: whether each submission pool is full now, None if that is not known.
+        """(submission pool, outcome) of all pools, if none would take pilots for a task queue (None: a new one) now.
+        `full`: whether each submission pool is full now; None: unknown.
         """
         tries = self.refused.get(tq_id or _NO_TASK_QUEUE, ())
         if full is None:
@@ -163,19 +153,19 @@ class RecordedIteration:
         return tries if all(outcome in _LASTING or full.get(pool, True) for pool, outcome in tries) else ()
 
     def demands(self, task_queues: Iterable[int], full: Mapping[str, bool] | None = None) -> Counter[Demand]:
-        """How many of the task queues it did what for; `full`: see `refusals`."""
-        found: Counter[Demand] = Counter()
+        """What it did for these task queues, counted; `full`: see `refusals`."""
+        counts: Counter[Demand] = Counter()
         for tq_id in task_queues:
             row = self._stories.rows.get(tq_id)
             if row is None:
-                found[Demand.NEW] += 1
+                counts[Demand.NEW] += 1
             elif self.refusals(tq_id, full):
-                found[Demand.NO_POOL] += 1
+                counts[Demand.NO_POOL] += 1
             elif row[self._asked] > 0:
-                found[Demand.ASKED] += 1
+                counts[Demand.ASKED] += 1
             else:
-                found[Demand.SUPPLIED if row[self._cap] <= 0 else Demand.NOT_DRAWN] += 1
-        return found
+                counts[Demand.SUPPLIED if row[self._cap] <= 0 else Demand.NOT_DRAWN] += 1
+        return counts
 
     def placed(self, queue: QueueId) -> int:
         """The pilots that it placed in a CE queue."""
@@ -186,26 +176,26 @@ class RecordedIteration:
         return cast("Mapping[str, Any] | None", self.record["rooms"].get("/".join(queue)))
 
     def queue(self, queue: QueueId) -> QueueDecision | None:
-        """What it decided about a CE queue; None if it did not consider the queue."""
-        found = self._room(queue)
-        if found is None:
+        """Its decision about a CE queue; None if it did not consider the queue."""
+        room = self._room(queue)
+        if room is None:
             return None
         clamps = [
             QueueClamp(clamp=ClampName(name), before=before, after=after, limit=limit, text=str(text))
-            for name, before, after, limit, text in found["clamps"]
+            for name, before, after, limit, text in room["clamps"]
         ]
-        return QueueDecision(wanted=found["wanted"], room=found["room"], left=_left(found), clamps=clamps)
+        return QueueDecision(wanted=room["wanted"], room=room["room"], left=_left(room), clamps=clamps)
 
     def gate(self, queue: QueueId) -> Gate:
         """What left a CE queue no free capacity."""
-        found = self._room(queue)
-        if found is None:
+        room = self._room(queue)
+        if room is None:
             return Gate(NOT_CONSIDERED, "the director did not consider it")
-        if found["room"] > 0:
+        if room["room"] > 0:
             return FILLED
-        if not found["clamps"]:
+        if not room["clamps"]:
             return Gate(NOT_WANTED, "no pilot was wanted there")
-        name, *_, text = found["clamps"][-1]
+        name, *_, text = room["clamps"][-1]
         return Gate(str(name), str(text))
 
     def gated(self, tq_id: int | None, config: VOConfig, eligible: int) -> int:
@@ -215,7 +205,7 @@ class RecordedIteration:
         )
 
     def after_ends(self, ended: Mapping[QueueId, int]) -> RecordedIteration:
-        """The same with the free capacity of pilots that have `ended` since: what they filled is free again."""
+        """The iteration with the capacity free that pilots filled which have `ended` since."""
         if self._after is not None and self._after[0] == ended:
             return self._after[1]
         rooms = {"/".join(queue): (self._room(queue), count) for queue, count in ended.items()}
@@ -224,15 +214,15 @@ class RecordedIteration:
             for name, (room, count) in rooms.items()
             if room is not None and (left := _left_after(room, count)) > _left(room)
         }
-        found = self._with_rooms(more) if more else self
-        self._after = ended, found
-        return found
+        iteration = self._with_rooms(more) if more else self
+        self._after = ended, iteration
+        return iteration
 
     def _with_rooms(self, more: Mapping[str, Any]) -> RecordedIteration:
-        found = copy(self)
-        found.record = {**self.record, "rooms": {**self.record["rooms"], **more}}
-        found._capacities = {}  # noqa: SLF001 - of the same class
-        return found
+        iteration = copy(self)
+        iteration.record = {**self.record, "rooms": {**self.record["rooms"], **more}}
+        iteration._capacities = {}  # noqa: SLF001 - of the same class
+        return iteration
 
     def capacity(self, config: VOConfig) -> Capacity:
         """The free capacity that it left the queues of a VO."""
@@ -247,8 +237,8 @@ class RecordedIteration:
         loads: list[tuple[tuple[float, str], int]] = []
         unsent = 0
         for bit, offer in config.by_bit.items():
-            found, gate = self._room(offer.queue), not_sent_gate(config, offer)
-            pilots = 0 if found is None or gate else _left(found)
+            room, gate = self._room(offer.queue), not_sent_gate(config, offer)
+            pilots = 0 if room is None or gate else _left(room)
             unsent |= (gate is not None) << bit
             if pilots:
                 free.append((pilots, bit))
@@ -270,7 +260,7 @@ class RecordedIteration:
 
 
 def _expected(record: Mapping[str, Any]) -> float:
-    """The sum of the means; at least the target, since task queues that came later have a part of it, too."""
+    """The sum of the means; at least the target, of which task queues that came later have a part."""
     target, names = record["plan"].get("target", inf), list(record["row_fields"])
     means = (row[names.index("mean")] for row in record["rows"]) if "mean" in names else ()
     most = record.get("target", {}).get("most") or inf
@@ -278,7 +268,7 @@ def _expected(record: Mapping[str, Any]) -> float:
 
 
 class Unmatched(NamedTuple):
-    """The queues whose sites had something against the pilots of a task queue, and what."""
+    """What sites have against the pilots of a task queue, and in which queues."""
 
     queues: int = 0
     words: Sequence[str] = ()
@@ -288,25 +278,25 @@ NOT_ASKED: Final = Unmatched()
 
 
 def _of_sites(ask: Mapping[str, Any]) -> Unmatched:
-    """What sites had against the pilots of a task queue; an older release did not keep in which queues."""
-    queues, found = 0, []
+    # An older release did not keep the queues.
+    queues, texts = 0, []
     for refusal in ask.get("refused", ()):
         if refusal["kind"] in OF_SITES:
             queues |= int(refusal.get("queues", "0"), 16)
             words = [
                 f"{name.partition('/')[0]}: {'; '.join(why)}" for name, why in refusal["examples"].items()
             ]
-            found.append("; ".join([f"{counted(refusal['count'], 'queue')}: {refusal['kind']}", *words]))
-    return Unmatched(queues, found)
+            texts.append("; ".join([f"{counted(refusal['count'], 'queue')}: {refusal['kind']}", *words]))
+    return Unmatched(queues, texts)
 
 
 def _left(room: Mapping[str, Any]) -> int:
-    """The free capacity that is left after the iteration's own placements; older releases did not keep it."""
+    """The free capacity after the iteration's own placements; older releases did not keep it."""
     return max(0, int(room.get("left", room["room"])))
 
 
 def _left_after(room: Mapping[str, Any], ended: int) -> int:
-    """The same when this number of pilots there has ended: they free what they filled, and what counts them."""
+    """`_left` when that many pilots there have ended."""
     if room["room"] > 0:
         return min(int(room["room"]), _left(room) + ended)
     free = [

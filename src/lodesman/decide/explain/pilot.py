@@ -213,7 +213,7 @@ def _chain(case: PilotCase) -> Iterator[PilotStep]:
         text += f"; of {counted(work.task_queues, 'task queue')}, all VOs: {ruled_out(work)}"
     yield PilotStep("fits", chances.eligible > 0, text, case.surveyed, eligible=chances.eligible)
     limits = [answers.FullLimit(limit=name, task_queues=n) for name, n in chances.blocked.items()]
-    names = ", ".join(f"{_limit(one.limit)} ({one.task_queues})" for one in limits)
+    names = ", ".join(f"{_limit(limit.limit)} ({limit.task_queues})" for limit in limits)
     text = f"task queues that would fit are limited: {names}"
     text = text if limits else "no limit keeps a fitting task queue from it"
     yield PilotStep("limits", not limits or chances.eligible > 0, text, 0.0, limits=limits)
@@ -226,14 +226,14 @@ def _life(case: PilotCase) -> PilotStep:
     why = f", since {facts.drain_reason}" if facts.drain_reason else ""
     if row.joined_at is None or not now.joined:
         sent = max(0.0, now.at - (row.submitted_at or row.created_at))
-        what = "it is being submitted to" if row.state is PilotState.PREPARED else "it waits in"
-        what = "its file waits to be started for" if row.backend == MANUAL else what
+        doing = "it is being submitted to" if row.state is PilotState.PREPARED else "it waits in"
+        doing = "its file waits to be started for" if row.backend == MANUAL else doing
         when = f"since {span(sent)}"
         if row.host and row.backend != MANUAL:
-            what = f"it runs on {row.host}, from where it has not reached this server; it was sent to"
+            doing = f"it runs on {row.host}, from where it has not reached this server; it was sent to"
             when = f"{span(sent)} ago"
         leaves = f"; it will leave at once{why}" if why else ""
-        return PilotStep("pilot", False, f"{what} {where}, {when}{leaves}", sent)
+        return PilotStep("pilot", False, f"{doing} {where}, {when}{leaves}", sent)
     text = f"it runs in {where}, joined {span(max(0.0, now.at - row.joined_at))} ago"
     if row.drain:
         text += f"; it finishes what it runs and leaves (pilot drain{why})"
@@ -307,7 +307,7 @@ def _share(case: PilotCase) -> PilotStep:
         answers.GroupDrawn(group=name, share=case.policy.drawn_share(name), task_queues=n)
         for name, n in (*chances.groups, *chances.without_share)
     ]
-    names = ", ".join(one.group for one in groups[: min(_SHOWN, len(chances.groups) or _SHOWN)])
+    names = ", ".join(group.group for group in groups[: min(_SHOWN, len(chances.groups) or _SHOWN)])
     if chances.groups:
         text = f"its next job is drawn among {counted(len(chances.groups), 'group')} by share: {names}"
     elif chances.without_share:
@@ -334,7 +334,7 @@ def _summary(case: PilotCase, verdict: PilotVerdict) -> str:
         of_vo=now.chances.of_vo,
         lost=f": {ruled_out(work)}" if work.ruled_out_by else "",
         suggestion="" if case.closings else suggestion(work),
-        closings="".join(f"; {one.node} is {one.ahead_text(now.at)}" for one in case.closings),
+        closings="".join(f"; {closing.node} is {closing.ahead_text(now.at)}" for closing in case.closings),
         asks=_asks(case).text,
     )
     return sentence(text)

@@ -1,7 +1,6 @@
-"""`lode why QUEUE`: why no pilots are sent to a CE queue, or that they are. Pure.
+"""`lode why QUEUE`: the chain of steps to pilots in a CE queue, and what is in the way. Pure.
 
-Waiting work is counted by the claim's criteria, limits are the director's own, and its last iteration says what it did.
-Each step says how old that is.
+Waiting work is counted by the claim's criteria; limits are the director's own.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from lodesman.wire.vocabulary import ClampName, QueueReason
 from lodesman.wire.why_queues import QueueBreaker, QueueGate, QueueStep
 
 CONSIDERED: Final = 10_000
-"""Number of the pilots sent last anywhere; of these, those of a queue are shown."""
+"""Of so many pilots that were sent last, anywhere, those of the queue are shown."""
 _SUMMARIES: Final = {
     QueueReason.NOT_CONFIGURED: "There is no such queue in the configuration",
     QueueReason.NOT_OPEN: "{denied}",
@@ -39,11 +38,11 @@ _SUMMARIES: Final = {
     ),
 }
 _NEVER_SENT: Final = "No pilot will ever be sent there: {possible}"
-"""The summary for all other reasons."""
+"""The summary for all reasons that _SUMMARIES lacks."""
 
 
 def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
-    """The answer."""
+    """Why pilots are sent to a queue or not."""
     reason, gate = facts.reason, facts.gate
     at = facts.age(facts.snapshot.at) or 0.0
     return answers.QueueExplained(
@@ -76,10 +75,10 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
         yield QueueStep("access", facts.denied is None, text)
     if facts.offer is not None and facts.survey is not None:
         yield _possible(facts, facts.offer)
-        announced = [one.node for one in facts.announced]
-        closings = (one for one in facts.closings if one.node not in announced)
-        text = "; ".join(f"{one.node} is {one.text_at(facts.now)}" for one in closings)
-        ahead = "; ".join(f"{one.node} is {one.ahead_text(facts.now)}" for one in facts.announced)
+        announced = [closing.node for closing in facts.announced]
+        closings = (closing for closing in facts.closings if closing.node not in announced)
+        text = "; ".join(f"{closing.node} is {closing.text_at(facts.now)}" for closing in closings)
+        ahead = "; ".join(f"{closing.node} is {closing.ahead_text(facts.now)}" for closing in facts.announced)
         text = "; ".join(filter(None, (text, ahead))) or "no administrator has closed it"
         rows, work, at = list(facts.closings), facts.survey.work, facts.age(facts.snapshot.at)
         yield QueueStep("site_mask", not rows, text, 0.0, closings=rows)
@@ -101,7 +100,7 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
 
 
 def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
-    """Whether any job at all could run there, and any pilot be sent."""
+    """Whether any job could run there, and any pilot be sent."""
     never = facts.never
     texts = [
         facts.no_backend,
@@ -117,30 +116,31 @@ def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
 
 
 def _demand(facts: QueueFacts) -> QueueStep:
-    found, decided, at = facts.demand, facts.decided, facts.decided_age
-    if found is None:
+    demand, decided, at = facts.demand, facts.decided, facts.decided_age
+    if demand is None:
         return QueueStep("director", None, facts.undecided(), at, demand=answers.Demanded())
-    counts = ", ".join(f"{one.value}: {n}" for one, n in found.most_common())
+    counts = ", ".join(f"{kind.value}: {n}" for kind, n in demand.most_common())
     text = f"at its last iteration, for these task queues: {counts}"
     text = text if counts else "no task queue that waits can start jobs here"
     if decided is None:
         text += "; the director did not consider this queue"
     else:
-        wanted, room = counted(decided.wanted, "pilot"), counted(decided.room, "pilot")
+        pilots, room = counted(decided.wanted, "pilot"), counted(decided.room, "pilot")
         text += (
-            f"; {wanted} could have come here at its last iteration, and there was free capacity for {room}"
+            f"; {pilots} could have come here at its last iteration, and there was free capacity for {room}"
         )
-    demand = answers.Demanded(**{one.name.lower(): n for one, n in found.items()})
-    return QueueStep("director", any(found[one] for one in verdict.WANTED), text, at, demand=demand)
+    holds = any(demand[kind] for kind in verdict.WANTED)
+    told = answers.Demanded(**{kind.name.lower(): n for kind, n in demand.items()})
+    return QueueStep("director", holds, text, at, demand=told)
 
 
 def _site_gate(facts: QueueFacts) -> QueueStep:
-    """What the gate of its site says now or, where no director runs, said at the last iteration."""
+    """The gate of its site now; where no director runs, at the last iteration."""
     limits: Sequence[answers.QueueLimit | answers.QueueClamp] = facts.decided.clamps if facts.decided else []
     limits, at = (limits, facts.decided_age) if facts.gate is None else (facts.gate.limits, 0.0)
-    found = next((one for one in limits if one.clamp is ClampName.SITE_GATE), None)
-    if found is not None:
-        return QueueStep("site_gates", found.limit > 0, found.text, at)
+    gate = next((limit for limit in limits if limit.clamp is ClampName.SITE_GATE), None)
+    if gate is not None:
+        return QueueStep("site_gates", gate.limit > 0, gate.text, at)
     if facts.gate is None and facts.decided is None:
         return QueueStep("site_gates", None, "unknown: the director has not considered it recently")
     return QueueStep("site_gates", True, "the gate of its site keeps no pilots from it", at)
@@ -148,30 +148,31 @@ def _site_gate(facts: QueueFacts) -> QueueStep:
 
 def _gate_steps(gate: QueueGate) -> Iterator[QueueStep]:
     """The free capacity, the breaker and the submission pools, as they are now."""
-    shut = [one for one in gate.limits if one.shut] or gate.limits
+    shut = [limit for limit in gate.limits if limit.shut] or gate.limits
     # Those of single identities are said in any case.
-    shut += [one for one in gate.limits if one.clamp is ClampName.CREDENTIAL and one not in shut]
-    limits = "; ".join(f"{one.clamp.value}: {one.text}" for one in shut)
+    shut += [limit for limit in gate.limits if limit.clamp is ClampName.CREDENTIAL and limit not in shut]
+    limits = "; ".join(f"{limit.clamp.value}: {limit.text}" for limit in shut)
     room = "any number of pilots" if gate.room is None else counted(gate.room, "pilot")
     text = f"free capacity for {room} now ({limits})"
     yield QueueStep("room", gate.room != 0, text, gate.load.age_seconds)
     orders = (
-        one.text for one in gate.limits if actors.opener_of(one.clamp, one.text, ()) == actors.BREAKER_ORDERED
+        limit.text
+        for limit in gate.limits
+        if actors.opener_of(limit.clamp, limit.text, ()) == actors.BREAKER_ORDERED
     )
     order = next(orders, "")
     text = f"its breaker is {order}" if order else _breaker(gate.breaker)
     yield QueueStep("breaker", not order and gate.breaker.state != "open", text, 0.0)
-    free = sum(not one.full for one in gate.submission_pools)
+    free = sum(not pool.full for pool in gate.submission_pools)
     names = [
-        f"{one.name} (handled by {one.handled_by})" if one.handled_by else one.name
-        for one in gate.submission_pools
+        f"{pool.name} (handled by {pool.handled_by})" if pool.handled_by else pool.name
+        for pool in gate.submission_pools
     ]
     text = f"submission pools {', '.join(names) or 'none'}; {free} of {len(gate.submission_pools)} may take pilots now"
     yield QueueStep("submission_pools", free > 0, text, 0.0)
 
 
 def _breaker(breaker: QueueBreaker) -> str:
-    """What became of the last pilots, and when the next one tries it."""
     text = f"its breaker is {breaker.state.value}"
     if breaker.state == "half-open":
         text += ", and one pilot tries it now" if breaker.probing else ", and one pilot may try it"
@@ -183,7 +184,7 @@ def _breaker(breaker: QueueBreaker) -> str:
 
 
 def _free_capacity(facts: QueueFacts) -> Iterator[QueueStep]:
-    """What the last iteration says, where no director runs."""
+    """The free capacity at the last iteration, where no director runs."""
     decided = facts.decided
     if decided is None:
         yield QueueStep("room", None, "unknown: the director has not considered it recently")
@@ -196,13 +197,13 @@ def _free_capacity(facts: QueueFacts) -> Iterator[QueueStep]:
 def _lately(facts: QueueFacts) -> QueueStep:
     if not facts.sent:
         return QueueStep("lately", None, f"none of {last_pilots(CONSIDERED)} was sent there")
-    ended = [one for one in facts.sent if one.ended_seconds_ago is not None]
-    ordered = sum(one.ordered and not one.joined for one in ended)
-    unused = sum(not one.joined for one in ended) - ordered
+    ended = [pilot for pilot in facts.sent if pilot.ended_seconds_ago is not None]
+    ordered = sum(pilot.ordered and not pilot.joined for pilot in ended)
+    unused = sum(not pilot.joined for pilot in ended) - ordered
     text = f"of {last_pilots(len(facts.sent))} sent there {len(ended)} ended"
     text += f", {unused} of them without ever joining" if unused else ""
     text += f", {ordered} of them by order before they joined" if ordered else ""
-    newest = next((one for one in ended if one.reason), None)
+    newest = next((pilot for pilot in ended if pilot.reason), None)
     text += f"; the last: {newest.reason}" if newest else ""
     holds = not unused or unused < len(ended) - ordered
     return QueueStep("lately", holds, text, facts.sent[0].sent_seconds_ago)
@@ -212,7 +213,9 @@ def _summary(facts: QueueFacts, reason: QueueReason) -> str:
     work, lost = None if facts.survey is None else facts.survey.work, ""
     if work is not None and work.ruled_out_by:
         lost = f": {ruled_out(work, f' of {work.task_queues}')}"
-    closings = "; ".join(one.text_at(facts.now) for one in facts.closings) if facts.gate is None else ""
+    closings = (
+        "; ".join(closing.text_at(facts.now) for closing in facts.closings) if facts.gate is None else ""
+    )
     limits = closings or "; ".join(text for _, text in facts.limits)
     text = _SUMMARIES.get(reason, _NEVER_SENT).format(
         work=f"{counted(facts.fitting, 'task queue')} could be run there",
@@ -227,7 +230,7 @@ def _summary(facts: QueueFacts, reason: QueueReason) -> str:
 
 
 def _director(facts: QueueFacts) -> answers.QueueDirector:
-    """What the last iteration did for the queue, and the arithmetic of the fullest task queue that fits."""
+    """What the last iteration did for the queue and for the fullest task queue that fits."""
     iteration, decided, survey = facts.snapshot.iteration, facts.decided, facts.survey
     lines: list[str] = []
     if iteration is not None and survey is not None and survey.fullest is not None:

@@ -1,4 +1,4 @@
-"""The facts of one CE queue, held against what waits, the limits of now and the director. Pure."""
+"""The facts of one CE queue: what waits for it, its limits of now, and what the director did. Pure."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from lodesman.wire.why_queues import QueueBreaker, QueueGate
 
 _UNLIMITED: Final = -1
 _SENT: Final = (QueueReason.NO_ROOM, QueueReason.ENOUGH_PILOTS, QueueReason.PILOTS_EXPECTED)
-"""Of queues to which pilots are sent, if there are not enough of them already."""
+"""Of queues to which pilots are sent, unless enough are there."""
 _ORDERED: Final = (ClampName.CLOSED, ClampName.BREAKER, ClampName.HOST_SHUT)
-"""They are named also while no job waits: who asks then wants to know whether the queue is open."""
+"""Named also while no job waits: who asks then wants to know whether the queue is open."""
 _KEPT: Final = {
     QueueReason.LIMITED: "limits keep",
     QueueReason.AT_MOST: "AtMost of their submissions keeps",
@@ -36,40 +36,34 @@ _KEPT: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class QueueFacts(SnapshotFacts):
-    """One queue as a VO sees it.
-
-    `configured`: where, None if it is not. `denied`: why the VO may not use it; `offer`, `survey` and `gate` are None then,
-    and `gate` where no director runs. `never`: why no pilot is ever sent there. `served`: how many SubmitPools it serves.
-    `live`: our pilots there by state; `sent`: the last ones sent there. `closings`: what lets no pilot be sent there, the
-    widest first; `announced`: what is going to close it.
-    `limited`: the task queues that limits keep from starting there, `never_start` those where they do whatever ends;
-    `full`: those whose submissions let no more jobs start. `shut_host`: why its only host gets no jobs and who can
-    open it, '' if it gets some.
-    """
+    """A CE queue as a VO sees it."""
 
     place: QueueId
     vo: str
-    configured: FilePosition | None
-    denied: Mismatch | None
+    configured: FilePosition | None  # where; None: nowhere
+    denied: Mismatch | None  # why the VO may not use it; offer, survey and gate are then None
     offer: QueueOffer | None
-    never: WithoutPilots | None
+    never: WithoutPilots | None  # why no pilot is ever sent there
     settings: list[QueueSetting]
     survey: Survey | None
-    served: int
-    gate: QueueGate | None
-    live: Mapping[str, int]
-    sent: Sequence[answers.SentPilot]
-    closings: Sequence[Closing]
-    limited: frozenset[int] = frozenset()
-    never_start: frozenset[int] = frozenset()
-    full: frozenset[int] = frozenset()
+    served: int  # how many SubmitPools it serves
+    gate: QueueGate | None  # None also where no director runs
+    live: Mapping[str, int]  # our pilots there, by state
+    sent: Sequence[answers.SentPilot]  # the last pilots sent there
+    closings: Sequence[Closing]  # those that let no pilot be sent there, the widest first
+    limited: frozenset[int] = frozenset()  # task queues that limits keep from starting there
+    never_start: frozenset[int] = frozenset()  # those of them that no end of a job helps
+    full: frozenset[int] = frozenset()  # task queues whose submissions let no more jobs start (AtMost)
     unreached: Unreached | None = None
-    shut_host: tuple[str, str] = ("", "")
-    announced: Sequence[Closing] = ()
+    shut_host: tuple[str, str] = (
+        "",
+        "",
+    )  # why its only host gets no jobs, and who can open it; '': it gets some
+    announced: Sequence[Closing] = ()  # closings that are to come
 
     @cached_property
     def decided(self) -> QueueDecision | None:
-        """What the last iteration decided about the queue; None if that was long ago."""
+        """The last iteration's decision about the queue; None if that was long ago."""
         return None if self.decision is None else self.decision.queue(self.place)
 
     @cached_property
@@ -81,30 +75,32 @@ class QueueFacts(SnapshotFacts):
 
     @cached_property
     def kept(self) -> list[tuple[QueueReason, frozenset[int]]]:
-        """The task queues that could be run there and may not start there now, by what keeps them from it."""
+        """The task queues that fit and may not start there now, by what keeps them from it."""
         fitting = frozenset(() if self.survey is None else self.survey.fitting)
         bit = None if self.offer is None else self.offer.bit
         # What a site advertises stops no pilot that people start there.
         is_sent = self.offer is not None and self.offer.backend != MANUAL
         unmatched = self.decision.unmatched if self.decision is not None and is_sent else {}
-        away = frozenset(tq_id for tq_id, one in unmatched.items() if one.queues >> (bit or 0) & 1)
-        found = []
+        away = frozenset(
+            tq_id for tq_id, objections in unmatched.items() if objections.queues >> (bit or 0) & 1
+        )
+        kept = []
         by = {QueueReason.LIMITED: self.limited, QueueReason.AT_MOST: self.full, QueueReason.SITE_GATE: away}
         for reason, some in by.items():
-            if there := fitting & some:
-                found.append((reason, there))
-                fitting -= there
-        return found
+            if away := fitting & some:
+                kept.append((reason, away))
+                fitting -= away
+        return kept
 
     @cached_property
     def startable(self) -> list[int]:
-        """The task queues that could be run there and may start."""
+        """The task queues that fit and may start there."""
         kept = {tq_id for _, some in self.kept for tq_id in some}
-        return [] if self.survey is None else [one for one in self.survey.fitting if one not in kept]
+        return [] if self.survey is None else [tq_id for tq_id in self.survey.fitting if tq_id not in kept]
 
     @property
     def kept_text(self) -> str:
-        """What keeps how many task queues from starting there, in words; '' for nothing."""
+        """`kept` in words; '' for nothing."""
         words = []
         for reason, some in self.kept:
             which = "it" if self.fitting == 1 else f"{len(some)} of them"
@@ -126,20 +122,20 @@ class QueueFacts(SnapshotFacts):
         """Why there is no batch system to send pilots to; '' if there is one, or need not be."""
         manual = self.offer is not None and self.offer.backend == MANUAL
         limits = () if self.gate is None or manual else self.gate.limits
-        return next((one.text for one in limits if one.clamp is ClampName.NO_BACKEND), "")
+        return next((limit.text for limit in limits if limit.clamp is ClampName.NO_BACKEND), "")
 
     @cached_property
     def limits(self) -> Sequence[tuple[str, str]]:
-        """What leaves no free capacity: the limits of now, or else the clamps of the last iteration."""
+        """What leaves no free capacity: limits of now or, unknown, clamps of the last iteration."""
         if self.gate is not None:
-            return [(one.clamp, one.text) for one in self.gate.limits if one.shut]
+            return [(limit.clamp, limit.text) for limit in self.gate.limits if limit.shut]
         if self.decided is not None and self.decided.room > 0 >= self.decided.left:
             return [FILLED]
-        return [] if self.decided is None else [(one.clamp, one.text) for one in self.decided.clamps]
+        return [] if self.decided is None else [(clamp.clamp, clamp.text) for clamp in self.decided.clamps]
 
     @property
     def unstarted(self) -> str:
-        """That its last pilots did not start, and why, or do not reach the server; '' if it is not so."""
+        """Why its last pilots did not start, or that they do not reach the server; '' if they do."""
         if self.shut_host[0]:
             return self.shut_host[0]
         if self.unreached is not None:
@@ -156,13 +152,13 @@ class QueueFacts(SnapshotFacts):
 
     @property
     def fails(self) -> bool:
-        """Whether its pilots do not start, though it lets in more: its breaker has not opened yet."""
+        """Whether its pilots do not start, and its breaker still lets in more."""
         shut = {name for name, _ in self.limits} & set(_ORDERED)
         return bool(self.unstarted) and self.reason in (*_SENT, QueueReason.MANUAL) and not shut
 
     @property
     def never_run(self) -> str:
-        """Why its batch system never runs pilots like those that are sent there; '' if that is not known."""
+        """Why its batch system never runs the pilots that are sent there; '' if unknown."""
         return next((text for name, text in self.limits if name == ClampName.LIST_MATCH), "")
 
     @property
@@ -188,10 +184,10 @@ class QueueFacts(SnapshotFacts):
         elif self.gate is not None:
             capacity = _UNLIMITED if self.gate.room is None else self.gate.room
         sends = self.decision is None or self.decision.sends
-        kept = max(self.kept, key=lambda one: len(one[1]))[0] if self.kept and not self.startable else None
-        found = verdict.judge_work(self.offer, self.fitting, self.demand, capacity, sends=sends, kept=kept)
+        kept = max(self.kept, key=lambda pair: len(pair[1]))[0] if self.kept and not self.startable else None
+        reason = verdict.judge_work(self.offer, self.fitting, self.demand, capacity, sends=sends, kept=kept)
         shut = bool(self.closings) or any(name in _ORDERED for name, _ in self.limits)
-        return QueueReason.NO_ROOM if shut and found in (QueueReason.NO_WORK, kept) else found
+        return QueueReason.NO_ROOM if shut and reason in (QueueReason.NO_WORK, kept) else reason
 
 
 def unstarted(breaker: QueueBreaker) -> str:

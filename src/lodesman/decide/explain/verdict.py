@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -307,6 +307,14 @@ def with_fault(summary: str, fault: str) -> str:
 def sentence(text: str) -> str:
     """The text with a capital letter and a full stop."""
     return f"{text[0].upper()}{text[1:]}."
+
+
+def some_of(texts: Sequence[str], most: int, joint: str = "; ", noun: str = "") -> str:
+    """The first texts, joined, and how many more there are: `a; b; and 3 more`, `a, b and 3 more`."""
+    text, more = joint.join(texts[:most]), len(texts) - most
+    if more <= 0:
+        return text
+    return f"{text}{joint if joint == '; ' else ' '}and {counted(more, f'more {noun}') if noun else f'{more} more'}"
 
 
 def excluded(counts: Iterable[tuple[str, int]], of: str = "") -> str:
