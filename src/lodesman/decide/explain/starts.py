@@ -1,8 +1,8 @@
-"""When a job starts: by the jobs that run, where these make room for it; else by the rate of starts of late. Pure.
+"""When a job starts: by the jobs that run, where these make room for it; else by the rate of recent starts. Pure.
 
 A slot is free when its job ends. How long jobs take is known from those that ended lately, and from those that run: what
-runs for longer than others took says that jobs take longer now. What starts in a slot ends in its turn, and so on; of all
-starts those of one task queue are a part, as the lottery draws them.
+runs for longer than others took says that jobs take longer now. What starts in a slot ends in its turn, and so on. A task
+queue gets its part of all starts, as the lottery draws them.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from itertools import accumulate, pairwise
 from math import exp, log, sqrt
 from typing import Final, NamedTuple
 
-from lodesman.decide.explain.turns import Turn
+from lodesman.decide.explain.turns import SOON_SECONDS, Turn
 from lodesman.wire.why_jobs import StartEstimate
 
 _Z: Final = 1.75
-"""Quantile of the normal distribution: between its negative and itself lie 92 %, of which rough sums lose some."""
+"""Quantile of the normal distribution: 92 % lie within it, of which rough sums lose some."""
 _Z90: Final = 1.645
 _NEW, _ALL = 8.0, 48.0
-"""The weight of a job falls by a factor e for each 8 that started after it where jobs changed, for each 48 elsewhere."""
+"""A job's weight falls by a factor e with each 8 that started after it if jobs changed, else with each 48."""
 _CHANGED: Final = 3.5
-"""Jobs changed if the quartiles of new ones differ from those of all by more standard errors."""
+"""Jobs changed if quartiles of new ones differ from those of all by more standard errors than that."""
 _QUARTILES: Final = (0.25, 0.5, 0.75)
 _UNSEEN: Final = 0.25
-"""The weight of jobs that are taken to last longer than any that was seen."""
+"""The weight of unseen jobs that last longer than all seen ones."""
 _SMEARED: Final = 0.9
 _ERROR: Final = 0.1
 _POINTS, _POINTS_A_JOB = 96, 6
@@ -34,47 +34,46 @@ _LARGER: Final = 1.15
 _MOST_POINTS: Final = 500
 _MOST_SPREAD: Final = 2.0
 _REGULAR, _IRREGULAR = 0.15, 0.5
-"""The variance of a number of starts is this part of it at least: of slots, and of what limits let start."""
-_SOON_SECONDS: Final = 60.0
+"""The least variance of a number of starts, as a part of it: in slots, and under limits."""
 _LEAST_SECONDS: Final = 0.5
 
 
 class TimedJob(NamedTuple):
-    """When a job began, UNIX seconds, and how long it took; `ended` is False: so far."""
+    """A job that runs or has ended."""
 
-    begun: float
-    seconds: float
+    begun: float  # UNIX seconds
+    seconds: float  # that it took; so far, if it has not ended
     ended: bool = True
 
 
 class Durations:
-    """How long jobs take of which some ended lately and others run, newer ones with greater weights: the estimate of Kaplan
-    and Meier. If new jobs differ from all of them, they alone count.
+    """How long jobs take of which some ended lately and others run: the estimate of Kaplan and Meier, with greater weights
+    for newer jobs. If new jobs differ from all of them, they alone count.
     """
 
     __slots__ = ("_beyond", "_left", "_steps", "evidence", "mean", "spread")
 
     def __init__(self, jobs: Sequence[TimedJob]) -> None:
-        known = sorted(jobs, reverse=True)
-        self._fit(known, _NEW)
+        newest_first = sorted(jobs, reverse=True)
+        self._fit(newest_first, _NEW)
         new, evidence = [self.quantile(part) for part in _QUARTILES], max(1.0, self.evidence)
-        self._fit(known, _ALL)
+        self._fit(newest_first, _ALL)
         low, middle, high = (self.quantile(part) for part in _QUARTILES)
         wide = log(high / low) / 1.35
         error = 1.25 * sqrt((wide * wide + _ERROR**2) / evidence + _ERROR**2)
         if max(abs(log(a / b)) for a, b in zip(new, (low, middle, high), strict=True)) > _CHANGED * error:
-            self._fit(known, _NEW)
+            self._fit(newest_first, _NEW)
 
     def _fit(self, jobs: Sequence[TimedJob], memory: float) -> None:
-        """`jobs`: the newest first. Sets the part that is left after each time at which one ended, how long what lasts
-        longer runs so far, mean and relative spread, and the number of ends that they are known by.
+        """Set the part that is left after each end, how long what lasts longer runs so far, mean, relative spread, and the
+        number of ends that they are known by. `jobs`: the newest first.
         """
-        ended = sorted(one.seconds for one in jobs if one.ended)
+        ended = sorted(job.seconds for job in jobs if job.ended)
         usual = ended[len(ended) // 2] if ended else 0.0
         # Those that run for less say little yet: they make no other one older.
-        tells = accumulate((one.ended or one.seconds > usual for one in jobs), initial=0)
+        tells = accumulate((job.ended or job.seconds > usual for job in jobs), initial=0)
         weighted = sorted(
-            (one.seconds, not one.ended, exp(-n / memory)) for n, one in zip(tells, jobs, strict=False)
+            (job.seconds, not job.ended, exp(-n / memory)) for n, job in zip(tells, jobs, strict=False)
         )
         at_risk = sum(weight for *_, weight in weighted) + _UNSEEN
         left, last, ends, squares, area, moment = 1.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -124,8 +123,8 @@ class Durations:
         return self._until(seconds) if seconds < last else self.unknown * min(1.0, self._beyond / seconds)
 
     def going_on(self, age: float, seconds: float) -> float:
-        """The part of the jobs which ran for `age` seconds that runs for these seconds more. What outlived all others goes
-        on as long as it ran already, in half of the cases.
+        """Of the jobs which ran for `age` seconds, the part that runs for these seconds more. What outlived all others runs
+        for as long again in half of the cases.
         """
         last, end = self._steps[-1], age + seconds
         if age >= last:
@@ -145,50 +144,45 @@ class Durations:
 
 
 class RunningKind(NamedTuple):
-    """Jobs of one kind that run, by when they began, UNIX seconds, and how long they take. `room`: how many jobs may start
-    where one of them ends; one may stand for several.
-    """
+    """Jobs of one kind that run."""
 
-    begun: Sequence[float]
+    begun: Sequence[float]  # UNIX seconds
     durations: Durations
-    room: float = 1.0
+    room: float = 1.0  # how many jobs may start where one of them ends
 
 
 class JobsThere(NamedTuple):
-    """What runs in some `pilots`, for which a number stands: when it began, UNIX seconds, by task queue and the cores of its
-    jobs.
-    """
+    """What runs in some pilots."""
 
-    pilots: int
-    begun: Mapping[tuple[int, int], Sequence[float]]
+    pilots: int  # a number that stands for these pilots
+    begun: Mapping[
+        tuple[int, int], Sequence[float]
+    ]  # (task queue, cores of its jobs) -> when each began, UNIX seconds
 
 
 class _Point(NamedTuple):
-    """After these seconds this number of starts is expected: those that the jobs which run now make room for have a
-    variance, `later` ones follow.
-    """
+    """The starts that are expected in so many seconds."""
 
     seconds: float
     starts: float = 0.0
-    variance: float = 0.0
-    later: float = 0.0
+    variance: float = 0.0  # of those that the jobs which run now make room for
+    later: float = 0.0  # those of the starts that follow other starts
 
 
 class FreedSlots:
-    """What becomes free from `now` on, UNIX seconds: where jobs run, in `free` slots, and in those that are expected `soon`,
-    within a minute. `limited`: these jobs make room for others of their kind alone, which are not drawn at once; they had
-    `used` slots of late, on average.
+    """What becomes free from `now` on, UNIX seconds: where jobs run, in `free` slots, and in those expected `soon`, within
+    a minute. `limited`: jobs make room for their kind alone, not at once; they had `used` slots lately, on average.
     """
 
     def __init__(
         self, running: Sequence[RunningKind], *, now: float, free: float = 0.0, soon: float = 0.0,
         usual: Durations | None = None, limited: bool = False, used: float | None = None,
     ) -> None:  # fmt: skip
-        """`usual`: how long jobs take that start in slots where none runs."""
+        """`usual`: durations of jobs that start in slots where none runs."""
         self._running, self._now, self._free, self._soon = running, now, free, soon
-        kinds = [(len(one.begun) * one.room, one.durations) for one in running]
+        kinds = [(len(kind.begun) * kind.room, kind.durations) for kind in running]
         self.jobs = max(1, round(sum(count for count, _ in kinds))) if kinds else 0
-        """How many run, as far as they make room."""
+        """How many run and make room."""
         if usual is not None and free + soon > 0:
             kinds.append((free + soon, usual))
         self._kinds = kinds
@@ -198,19 +192,19 @@ class FreedSlots:
 
     @cached_property
     def job_seconds(self) -> float:
-        """How long a job takes, such that as many end as do where each kind ends at its own rate."""
+        """The mean that gives as many ends as all kinds do, each at its own rate."""
         return self._count / sum(count / durations.mean for count, durations in self._kinds)
 
     def _mean(self, values: Sequence[float]) -> float:
-        return sum(count * one for (count, _), one in zip(self._kinds, values, strict=True)) / self._count
+        return sum(count * value for (count, _), value in zip(self._kinds, values, strict=True)) / self._count
 
     @cached_property
     def _spread(self) -> float:
-        return min(_MOST_SPREAD, self._mean([one.spread**2 for _, one in self._kinds]))
+        return min(_MOST_SPREAD, self._mean([durations.spread**2 for _, durations in self._kinds]))
 
     @cached_property
     def _error(self) -> float:
-        return self._mean([one.error for _, one in self._kinds])
+        return self._mean([durations.error for _, durations in self._kinds])
 
     @property
     def _step(self) -> float:
@@ -221,25 +215,25 @@ class FreedSlots:
         """Ends of what runs now, and of what starts when others end, by a renewal equation."""
         step, kinds = self._step, self._kinds
         left = [1.0] + [
-            self._mean([one.lasting(n * step) for _, one in kinds]) for n in range(1, _POINTS + 1)
+            self._mean([durations.lasting(n * step) for _, durations in kinds]) for n in range(1, _POINTS + 1)
         ]
         ends = [before - after for before, after in pairwise(left)]
         # Two that end within a step each end after one step more, on average.
-        after = [ends[0] / 2, *((one + other) / 2 for one, other in pairwise(ends))]
-        found, starts, points, first = list[float](), 0.0, [_Point(0.0)], 0.0
+        after = [ends[0] / 2, *((end + other) / 2 for end, other in pairwise(ends))]
+        rates, starts, points, first = list[float](), 0.0, [_Point(0.0)], 0.0
         for n in range(1, _POINTS + 1):
             now, variance = self._first(n * step)
             more = (
-                now - first + sum(one * part for one, part in zip(found, reversed(after[1:n]), strict=True))
+                now - first + sum(rate * part for rate, part in zip(rates, reversed(after[1:n]), strict=True))
             )
             first, starts = now, starts + more / (1.0 - after[0]) * self._scale
-            found.append(more / (1.0 - after[0]))
+            rates.append(more / (1.0 - after[0]))
             points.append(_Point(n * step, starts, variance, max(0.0, starts - first)))
         return points
 
     def _first(self, seconds: float) -> tuple[float, float]:
-        """The starts until then in what is free, and where jobs that run now end; and their variance."""
-        count, variance = self._free + self._soon * min(1.0, seconds / _SOON_SECONDS), 0.0
+        """The starts until then in what is free and where jobs that run now end, and their variance."""
+        count, variance = self._free + self._soon * min(1.0, seconds / SOON_SECONDS), 0.0
         for begun, durations, room in self._running:
             for at in begun:
                 over = 1.0 - durations.going_on(max(0.0, self._now - at), seconds)
@@ -247,7 +241,7 @@ class FreedSlots:
         return count, variance
 
     def _point(self, n: int) -> _Point:
-        """The n-th; those after the last are ever farther apart."""
+        """The n-th point of the curve; those after its last are ever farther apart."""
         if n < len(self._curve):
             return self._curve[n]
         last = self._curve[-1]
@@ -256,31 +250,31 @@ class FreedSlots:
         return _Point(seconds, last.starts + more, last.variance, last.later + more)
 
     def start(self, jobs: float, *, part: float = 1.0, others: int = 0) -> tuple[float, float] | None:
-        """In how many seconds this number of jobs of a task queue has started, in 90 % of cases, if it gets a part of the
-        starts, and all when the `others` that wait have started. None if nothing runs, or nothing ended lately.
+        """In how many seconds so many jobs of a task queue have started, in 90 % of cases, if it gets that part of the
+        starts, and all once the `others` have started. None if nothing runs, or nothing ended lately.
         """
-        if part <= 0.0 or not any(one.evidence for _, one in self._kinds):
+        if part <= 0.0 or not any(durations.evidence for _, durations in self._kinds):
             return None
-        found, before = [-1.0, -1.0, -1.0], (0.0, 0.0, 0.0, 0.0)
+        times, before = [-1.0, -1.0, -1.0], (0.0, 0.0, 0.0, 0.0)
         for n in range(1, _MOST_POINTS):
             seconds, *counts = at = self._counts(self._point(n), part, others)
             for i, (count, last) in enumerate(zip(counts, before[1:], strict=True)):
-                if found[i] < 0.0 and count >= jobs - 0.5:
+                if times[i] < 0.0 and count >= jobs - 0.5:
                     passed = max(0.0, jobs - 0.5 - last) / max(1e-9, count - last)
-                    found[i] = before[0] + (seconds - before[0]) * passed
+                    times[i] = before[0] + (seconds - before[0]) * passed
             before = at
-            if min(found) >= 0.0:
+            if min(times) >= 0.0:
                 break
-        if min(found) < 0.0:
+        if min(times) < 0.0:
             return None
-        low, middle, high = (max(1e-6, one) for one in found)
+        low, middle, high = (max(1e-6, seconds) for seconds in times)
         error = (_Z * self._error) ** 2 + 0.0025
         more = _LEAST_SECONDS + self._step / 2
         first = middle * exp(-sqrt(log(middle / low) ** 2 + error))
         return max(0.0, first - more), middle * exp(sqrt(log(high / middle) ** 2 + error)) + more
 
     def _counts(self, point: _Point, part: float, others: int) -> tuple[float, float, float, float]:
-        """The time, and how many of the task queue have started then at most, on average and at least."""
+        """The time, and how many of the task queue have started by then: at most, on average, at least."""
         variance = point.variance + self._spread * point.later + self._least * point.starts
         mean = part * point.starts
         if point.starts - others > mean:
@@ -292,21 +286,20 @@ class FreedSlots:
 
 
 class Measured(NamedTuple):
-    """Job starts that followed a first one, in the seconds since that; of these the last `silent` ones had none."""
+    """Job starts that followed a first one."""
 
     starts: int
-    seconds: float
-    silent: float = 0.0
+    seconds: float  # since the first one
+    silent: float = 0.0  # since the last one
 
     @property
     def is_over(self) -> bool:
-        """Nothing has started for longer than before things did: what runs now takes longer than what ran then."""
+        """Whether nothing has started for longer than starts were seen before: jobs take longer now."""
         return self.starts > 0 and self.silent > self.seconds - self.silent
 
 
 def estimate(jobs: float, seen: Measured) -> StartEstimate | None:
-    """In how many seconds this number of jobs will have started, in 90 % of cases; None if nothing was measured that still
-    goes on.
+    """In how many seconds so many jobs will have started, in 90 % of cases; None if no starts go on.
 
     Starts are taken for a Poisson stream whose rate is known by a Gamma distribution of `starts` + 1/2 in `seconds`. The
     time to the k-th start is then k times the mean distance of starts, times a number with the distribution F.
@@ -329,24 +322,22 @@ def _f_quantile(z: float, up: float, down: float) -> float:
 
 
 class Started(NamedTuple):
-    """Job starts lately: of a task queue, and of its group, of which the task queue gets a part. What becomes free in the
-    pilots that may take its jobs, and where its own jobs run.
-    """
+    """What is known of the starts of a task queue's jobs."""
 
-    own: Measured
-    group: Measured
-    part: float
-    slots: FreedSlots
-    limited: FreedSlots
+    own: Measured  # its starts lately
+    group: Measured  # those of its group
+    part: float  # of those of its group, for the task queue
+    slots: FreedSlots  # what becomes free in the pilots that may take its jobs
+    limited: FreedSlots  # what becomes free where its own jobs run
 
     def estimate(self, turn: Turn, *, limited: bool) -> StartEstimate | None:
-        """When a job starts that waits for its turn, or behind a limit for others of its task queue; None if unknown."""
+        """When a job starts that waits for its turn or, `limited`, for others of its task queue; None: unknown."""
         jobs, slots = turn.ahead + 1, self.limited if limited else self.slots
         part, others = (1.0, 0) if limited else (turn.part, turn.others)
-        found = slots.start(jobs, part=part, others=others) if slots.jobs else None
-        if found is not None:
+        span = slots.start(jobs, part=part, others=others) if slots.jobs else None
+        if span is not None:
             return StartEstimate(
-                *found,
+                *span,
                 max(0, self.own.starts),
                 self.own.seconds,
                 running=slots.jobs,

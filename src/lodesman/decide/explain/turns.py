@@ -1,8 +1,8 @@
 """Whose turn is next: the starts that pilots offer, parted among the task queues that compete for them. Pure.
 
 The lottery draws a group by share, one of its owners, and a task queue by UserPriority. What it gives on average is
-counted here: whole starts, so that the task queues together are promised no more than there are. Older ones come first.
-Before that: which pilots start within a minute, those with a free slot in their CE queue, or whose like waited no longer.
+counted in whole starts, older task queues first, so that no more are promised than there are. A pilot starts within a
+minute if its CE queue has a free slot, or pilots like it waited no longer.
 """
 
 from __future__ import annotations
@@ -39,39 +39,37 @@ class Size(NamedTuple):
 
 
 class PilotsThere(NamedTuple):
-    """Our pilots in a CE queue that run, and those that wait. `quick`: of those like them that joined lately, how many a
-    minute to count on; None if all of them, as nothing says how many slots there are.
-    """
+    """Our pilots in a CE queue."""
 
     running: int = 0
     waiting: int = 0
-    quick: int | None = 0
+    quick: int | None = (
+        0  # how many a minute start, by those that joined lately; None: all, the slots are unknown
+    )
 
 
 class QueueSlots(Struct, frozen=True):
-    """A CE queue as the director's last iteration saw it, and our pilots there now. `slots` and `others`, the pilots of
-    others, are None if unknown.
-    """
+    """A CE queue as the director's last iteration saw it, and our pilots there now."""
 
-    slots: int | None
-    others: int | None
+    slots: int | None  # None: unknown
+    others: int | None  # pilots of others; None: unknown
     own: PilotsThere
 
     @classmethod
     def of(cls, room: Mapping[str, Any] | None, own: PilotsThere) -> QueueSlots:
-        """From a room of the director's record; None: the director did not consider the queue."""
-        found = room or {}
-        return cls(found.get("slots"), found.get("others"), own)
+        """`room`: of the director's record; None: the director did not consider the queue."""
+        facts = room or {}
+        return cls(facts.get("slots"), facts.get("others"), own)
 
     @property
     def free(self) -> int | None:
-        """Slots in which nothing runs; None if unknown."""
+        """Slots in which nothing runs; None: unknown."""
         if self.slots is None or self.others is None:
             return None
         return max(0, self.slots - self.others - self.own.running)
 
     def starting(self, more: int = 0) -> int:
-        """Of the pilots that wait there, and of some more, those expected to start within a minute."""
+        """How many of the pilots that wait there, and of so many more, start within a minute."""
         waiting = self.own.waiting + more
         if self.own.quick is None and self.free is None:
             return waiting
@@ -79,40 +77,38 @@ class QueueSlots(Struct, frozen=True):
 
 
 class VOSlots(Struct, frozen=True, kw_only=True):
-    """The CE queues of a VO as masks. `sendable`: by the number of pilots that the director may send there and that start
-    within a minute, and their size. `slots` and `free` slots: by their number; those that are unknown are left out.
-    `most`: the pilots that the director is expected to send at once. `unfilled`: by the number of free slots for which no
-    pilot waits, and the size of one, where nothing but closings kept the director from sending some.
-    """
+    """The CE queues of a VO, as masks by numbers of slots or pilots there. Unknown numbers are left out."""
 
-    sendable: Mapping[tuple[int, Size], int]
+    sendable: Mapping[tuple[int, Size], int]  # by the pilots that may be sent and start within a minute
     slots: Mapping[int, int]
-    free: Mapping[int, int]
-    most: float
-    unfilled: Mapping[tuple[int, Size], int] = {}
+    free: Mapping[int, int]  # by free slots
+    most: float  # the pilots that the director is expected to send at once
+    unfilled: Mapping[
+        tuple[int, Size], int
+    ] = {}  # by free slots without a waiting pilot, where only closings let none come
 
     def starts(self, key: TaskQueueKey, queues: int) -> int:
-        """The jobs of a task queue that pilots sent to these queues would start within a minute."""
+        """How many jobs of a task queue start within a minute in pilots that may be sent to these queues."""
         return self._starts(self.sendable, key, queues)
 
     def fills(self, key: TaskQueueKey, queues: int) -> int:
-        """The same of pilots in the free slots of these queues, if no closing kept any from being sent there."""
+        """How many would start in the free slots of these queues but for closings."""
         return self._starts(self.unfilled, key, queues)
 
     def _starts(self, pilots_of: Mapping[tuple[int, Size], int], key: TaskQueueKey, queues: int) -> int:
-        found, largest = 0, 0
+        jobs_started, largest = 0, 0
         for (pilots, size), mask in pilots_of.items():
             count, jobs = (mask & queues).bit_count(), size.jobs(key)
             if count and jobs:
-                found, largest = found + count * pilots * jobs, max(largest, jobs)
-        return int(min(found, self.most * largest + 0.5))
+                jobs_started, largest = jobs_started + count * pilots * jobs, max(largest, jobs)
+        return int(min(jobs_started, self.most * largest + 0.5))
 
     def count(self, queues: int) -> tuple[int, int]:
-        """Known slots of these queues, and how many of them are free."""
-        one, two = (
+        """The known slots of these queues, and how many of them are free."""
+        known, free = (
             sum(n * (mask & queues).bit_count() for n, mask in by.items()) for by in (self.slots, self.free)
         )
-        return one, two
+        return known, free
 
 
 def vo_slots(
@@ -122,32 +118,32 @@ def vo_slots(
     *,
     most: float,
 ) -> VOSlots:
-    """`rooms`: those of the director's record; `own`: our pilots, where some are."""
+    """`rooms`: of the director's record; `own`: our pilots, where some are."""
     sendable: list[tuple[tuple[int, Size], int]] = []
     slots: list[tuple[int, int]] = []
     free: list[tuple[int, int]] = []
     unfilled: list[tuple[tuple[int, Size], int]] = []
     for bit, offer in config.by_bit.items():
         room = rooms.get("/".join(offer.queue))
-        there = QueueSlots.of(room, own.get(offer.queue, _NONE))
+        queue = QueueSlots.of(room, own.get(offer.queue, _NONE))
         left = 0 if room is None else max(0, room.get("left", room["room"]))
-        soon = there.starting(left) - there.starting() if left else 0
+        soon = queue.starting(left) - queue.starting() if left else 0
         size = Size(offer.request.cores, offer.request.memory_mb)
         if soon > 0:
             sendable.append(((soon, size), bit))
-        more = (there.free or 0) - there.own.waiting
+        more = (queue.free or 0) - queue.own.waiting
         if more > 0 and (left or _only_closed(room)):
             unfilled.append(((more, size), bit))
-        if there.free is not None and there.slots is not None:
-            slots.append((there.slots, bit))
-            free.append((there.free, bit))
+        if queue.free is not None and queue.slots is not None:
+            slots.append((queue.slots, bit))
+            free.append((queue.free, bit))
     return VOSlots(
         sendable=masks(sendable), slots=masks(slots), free=masks(free), most=most, unfilled=masks(unfilled)
     )
 
 
 def _only_closed(room: Mapping[str, Any] | None) -> bool:
-    """Whether a closing, which is the first of the limits, left a queue no free capacity."""
+    # A closing is the first limit.
     return any(name == ClampName.CLOSED for name, *_ in (room or {}).get("clamps", ()))
 
 
@@ -155,33 +151,31 @@ _NONE: Final = PilotsThere()
 
 
 def masks(bits: Iterable[tuple[Any, int]]) -> dict[Any, int]:
-    """Each key with the mask of its bits."""
-    found: dict[Any, list[int]] = {}
+    """The bits of each key, as a mask."""
+    bits_of: dict[Any, list[int]] = {}
     for key, bit in bits:
-        found.setdefault(key, []).append(bit)
-    return {key: mask_of(members) for key, members in found.items()}
+        bits_of.setdefault(key, []).append(bit)
+    return {key: mask_of(members) for key, members in bits_of.items()}
 
 
 _LITTLE: Final = 1e-9
 
 
 class Turn(NamedTuple):
-    """Where a job stands: `ahead` of it jobs of its own task queue, and `others` of those that compete. Of the starts its
-    task queue gets the `part`, and older ones get `older`.
-    """
+    """Where a job stands among those that wait."""
 
-    ahead: int = 0
-    others: int = 0
-    part: float = 1.0
-    older: float = 0.0
+    ahead: int = 0  # jobs of its own task queue before it
+    others: int = 0  # jobs of task queues that compete
+    part: float = 1.0  # of the starts, for its task queue
+    older: float = 0.0  # of the starts, for older task queues
 
     def allotted(self, starts: int) -> int:
-        """Of this number of starts those of its task queue: its part, and what the others leave."""
+        """How many of these starts its task queue gets: its part, and what the others leave."""
         before = ceil(starts * self.older - _LITTLE)
         return max(ceil(starts * (self.older + self.part) - _LITTLE) - before, starts - self.others)
 
     def is_next(self, starts: int) -> bool:
-        """Whether this number of starts reaches the job."""
+        """Whether so many starts reach the job."""
         return self.ahead < self.allotted(starts)
 
     @property
@@ -193,23 +187,24 @@ class Turn(NamedTuple):
 
 FIRST: Final = Turn()
 Waiting = tuple[int, TaskQueueKey, int]
-"""A task queue, its key, and its waiting jobs."""
+"""A task queue's id, its key, and how many jobs wait."""
 _MOST_KINDS: Final = 1_000
 _MOST_RIVALS: Final = 300_000
-"""Of more kinds of task queues, or with more of them in all contests together, not each kind has a contest of its own."""
+"""With more kinds of task queues, or more members of all contests, kinds have no contests of their own."""
 
 
 class Contest:
-    """The task queues with waiting jobs that compete, as the lottery sees them. `sharing`: groups whose owners are not
-    distinguished; `apart`: task queues that nothing could start now: they take no start from others. `where`: by VO, the
-    queues that can run the jobs of each task queue, as a mask; one that is not in it may run anywhere.
+    """The task queues with waiting jobs that compete, as the lottery sees them.
+
+    `sharing`: groups whose owners are not told apart; `apart`: task queues that nothing could start now. `where`: by VO,
+    the queues that can run each task queue, as a mask; one that is not in it may run anywhere.
     """
 
     def __init__(
         self, waiting: Sequence[Waiting] = (), sharing: Container[str] = (), apart: Container[int] = (),
         where: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
     ) -> None:  # fmt: skip
-        self._waiting = [one for one in waiting if one[0] not in apart]
+        self._waiting = [row for row in waiting if row[0] not in apart]
         self._sharing, self._where = sharing, where
         self._beside: dict[str, dict[int, Contest]] = {}
         self.jobs: dict[str, Counter[str]] = {}
@@ -233,22 +228,22 @@ class Contest:
         return "" if key.group in self._sharing else key.owner
 
     def beside(self, vo: str, queues: int) -> Contest:
-        """Of a VO, those whose jobs could run in one of these queues, given as a mask; all of them where it is not known who
-        can run where, or the task queues are of too many kinds.
+        """The contest of those of a VO that could run in one of these queues, a mask; of all where that is not known, or
+        they are of too many kinds.
         """
         if vo not in self._where:
             return self
-        known = self._beside.get(vo)
-        if known is None:
-            known = self._beside[vo] = self._narrow(vo)
-        found = known.get(queues)
-        if found is None and known:  # of a job that is not stored yet
+        contests = self._beside.get(vo)
+        if contests is None:
+            contests = self._beside[vo] = self._narrow(vo)
+        contest = contests.get(queues)
+        if contest is None and contests:  # of a job that is not stored yet
             where = self._where[vo]
-            found = Contest(
-                [one for one in self._waiting if one[1].vo == vo and where.get(one[0], -1) & queues],
+            contest = Contest(
+                [row for row in self._waiting if row[1].vo == vo and where.get(row[0], -1) & queues],
                 self._sharing,
             )
-        return self if found is None else found
+        return self if contest is None else contest
 
     def _narrow(self, vo: str) -> dict[int, Contest]:
         """The contest of each mask of queues; empty if they are too many."""
@@ -258,17 +253,17 @@ class Contest:
                 kinds.setdefault(where.get(tq_id, -1), []).append(number)
         if len(kinds) > _MOST_KINDS:
             return {}
-        rivals = {one: tuple(other for other in kinds if one & other) for one in kinds}
+        rivals = {mask: tuple(other for other in kinds if mask & other) for mask in kinds}
         alike = {
-            some: sorted(chain.from_iterable(kinds[one] for one in some)) for some in set(rivals.values())
+            some: sorted(chain.from_iterable(kinds[mask] for mask in some)) for some in set(rivals.values())
         }
         if sum(map(len, alike.values())) > _MOST_RIVALS:
             return {}
-        found = {
+        contests = {
             some: Contest([self._waiting[number] for number in members], self._sharing)
             for some, members in alike.items()
         }
-        return {one: found[some] for one, some in rivals.items()}
+        return {mask: contests[some] for mask, some in rivals.items()}
 
     def turn(
         self, key: TaskQueueKey, tq_id: int | None, *, ahead: int, shares: Mapping[str, GroupShare]
@@ -294,7 +289,7 @@ class Contest:
     def _owner_parts(
         self, key: TaskQueueKey, shares: Mapping[str, GroupShare], rank: int
     ) -> tuple[float, float]:
-        """Of what the group gets, the part of the owners before this one, and that of this one, which may be new."""
+        """Of what the group gets: the part of the owners before this one, and its own; it may be new."""
         weights = shares.get(key.group, DEFAULT_GROUP).owner_weights
         owners = self._owners.get((key.vo, key.group), {})
         if not weights:
@@ -302,7 +297,7 @@ class Contest:
             return rank / count, 1 / count
         sums = self._sums.get((key.vo, key.group))
         if sums is None:
-            sums = [0.0, *accumulate(weights.get(one, 1.0) for one in owners)]
+            sums = [0.0, *accumulate(weights.get(owner, 1.0) for owner in owners)]
             self._sums[key.vo, key.group] = sums
         own = weights.get(self._owner(key), 1.0)
         total = sums[-1] + (own if rank == len(owners) else 0.0)
@@ -312,11 +307,11 @@ class Contest:
         self, groups: Collection[str], shares: Mapping[str, GroupShare]
     ) -> dict[str, tuple[float, float]]:
         key = frozenset(groups)
-        found = self._parts.get(key)
-        if found is None:
-            found, sum_of = {}, 0.0
+        parts = self._parts.get(key)
+        if parts is None:
+            parts, sum_of = {}, 0.0
             for group, part in sorted(parts_of(key, shares).items()):
-                found[group] = part, sum_of
+                parts[group] = part, sum_of
                 sum_of += part
-            self._parts[key] = found
-        return found
+            self._parts[key] = parts
+        return parts

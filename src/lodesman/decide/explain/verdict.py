@@ -1,8 +1,7 @@
-"""The verdicts on jobs and CE queues: the judgements that choose among the reasons, and how times and amounts are put into
-words. Pure.
+"""The judgements that choose among the reasons of jobs and CE queues, and how times and amounts are put into words. Pure.
 
 never: as things are configured it cannot happen. now: a pilot is free or expected within a minute, and no more jobs are
-before it than such pilots take. not now: everything between. What is unknown opens nothing.
+before it than such pilots take. not now: all between. What is unknown opens nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _NOW: Final = frozenset(
 OF_LIMITS: Final = frozenset({MainReason.LIMITED, MainReason.OVER_LIMIT})
 """Of jobs that limits keep from starting."""
 STARTS_IN_TURN: Final = frozenset({MainReason.QUEUED, MainReason.PILOTS_BUSY, MainReason.NO_PILOT_SOON})
-"""Of jobs that pilots will take, if not soon."""
+"""Of jobs that pilots will take, but not soon."""
 _BY_NEW_PILOTS: Final = STARTS_IN_TURN | {
     MainReason.PILOT_COMING, MainReason.PILOT_EXPECTED, MainReason.NO_ROOM,
 }  # fmt: skip
@@ -57,13 +56,11 @@ SHUT_OUT: Final = frozenset(
         MainReason.AT_MOST,
     }
 )
-"""Of jobs for which there is no pilot, and none may be sent, or that no pilot may start: they compete with no others for
-the next start.
-"""
+"""Of jobs that no pilot may start, or for which none is there nor may be sent: they compete with no others."""
 
 
 def verdict_of(reason: MainReason | QueueReason) -> Verdict:
-    """never, not now or now."""
+    """What a reason means for the time being."""
     return "never" if reason in _NEVER else "now" if reason in _NOW else "not now"
 
 
@@ -71,10 +68,10 @@ def judge_job(
     eligible: int, open_queues: int | None, pilots: JobPilots, *, turn: Turn = FIRST, sendable: int = 0,
     closed: int = 0, refused: bool = False, sends: bool = True,
 ) -> MainReason:  # fmt: skip
-    """Why a job waits. Masks of queues: those that could run it, those with free capacity at the director's last
-    iteration (None: unknown), and those that administrators have closed since. `sendable`: the jobs like it that pilots
-    which may be sent there would start within a minute. `refused`: no submission pool takes pilots for it; `sends`: the
-    director sends pilots at all.
+    """Why a job waits. `eligible`, `open_queues` and `closed` are masks of queues: those that could run it, those with free
+    capacity at the director's last iteration (None: unknown), those closed since. `sendable`: the jobs like it that pilots
+    which may be sent would start within a minute. `refused`: no submission pool takes its pilots; `sends`: the director
+    sends pilots at all.
     """
     may_be_sent = sends and not refused and open_queues is not None and eligible & open_queues & ~closed
     coming = pilots.free_starts + pilots.soon_starts
@@ -96,20 +93,16 @@ def judge_job(
 
 
 class StoppedPilots(NamedTuple):
-    """The queues where pilots do not start, or from where they do not reach the server, and those of them where they leave
-    since their nodes are of no use. `kept`: the jobs like it that pilots would start in free slots, if no closing were
-    announced there. `shut`: the queues whose only host gets no jobs; `on_shut`: of the first those where pilots start on
-    such a host.
-    """
+    """What stops pilots that would take a job, as masks of queues."""
 
-    queues: int = 0
-    by_nodes: int = 0
-    kept: int = 0
-    shut: int = 0
-    on_shut: int = 0
+    queues: int = 0  # where pilots do not start, or from where they do not reach the server
+    by_nodes: int = 0  # those of them where pilots leave since their nodes are of no use
+    kept: int = 0  # a number: jobs like it that pilots would start in free slots, but for announced closings
+    shut: int = 0  # queues whose only host gets no jobs
+    on_shut: int = 0  # those of `queues` where pilots start on such a host
 
     def stop(self, reason: MainReason, pilots: JobPilots, sent: int) -> MainReason:
-        """Why pilots that are sent to these queues take no job, if they do not; else the `reason`."""
+        """Why pilots that were `sent` to these queues do not take the job; else the `reason`."""
         joined = pilots.usable_idle or pilots.usable_busy
         failing = reason in _BY_NEW_PILOTS and not joined and sent and not sent & ~self.queues
         if (failing or reason is MainReason.NO_ROOM) and sent and not sent & ~(self.shut | self.on_shut):
@@ -122,16 +115,16 @@ class StoppedPilots(NamedTuple):
     def keep(
         self, reason: MainReason, pilots: JobPilots, turn: Turn | None, sendable: int = 0, **_: Any
     ) -> bool:
-        """Whether a job in its turn waits only since its pilots are kept from free slots."""
+        """Whether a job whose `turn` it is waits only since closings keep pilots from free slots."""
         coming = pilots.free_starts + pilots.soon_starts + sendable
         return bool(self.kept and turn and reason in STARTS_IN_TURN and turn.is_next(coming + self.kept))
 
 
 class LimitMasks(NamedTuple):
-    """The queues where limits keep a job from starting, and those of them where they would if nothing ran."""
+    """The queues where limits keep a job from starting."""
 
     queues: int = 0
-    never: int = 0
+    never: int = 0  # those of them where they would if nothing ran
 
 
 UNLIMITED: Final = LimitMasks()
@@ -142,9 +135,8 @@ def judge_with_sites(
     eligible: int, open_queues: int | None, pilots: JobPilots, *, gated: int, closed: int = 0, unsent: int = 0,
     failing: StoppedPilots = STARTING, limits: LimitMasks = UNLIMITED, **more: Any,
 ) -> MainReason:  # fmt: skip
-    """The same where sites take no pilots for it in the `gated` queues, none start in the `failing` ones, and none are sent
-    to the `unsent` ones, such as those where pilots are started by hand. Pilots where limits keep it from starting are not
-    counted. What a closing keeps from starting counts for a job whose `turn` is given.
+    """`judge_job`, where sites take no pilots for it in the `gated` queues, none start in the `failing` ones, and none are
+    sent to the `unsent` ones. `pilots` are without those where `limits` keep it from starting.
     """
     limited, never = limits
     left = None if open_queues is None else open_queues & ~(gated | limited | failing.shut)
@@ -166,12 +158,12 @@ def judge_with_sites(
 
 
 def count_next(jobs: int, reason: Callable[[int], MainReason]) -> int:
-    """Of jobs that follow each other those that are now; `reason` of the n-th, from 0."""
+    """How many of successive jobs start now; `reason`: of the n-th, from 0."""
     return bisect_left(range(jobs), True, key=lambda n: verdict_of(reason(n)) != "now")
 
 
 def count_first(jobs: int, reason: Callable[[int], MainReason]) -> int:
-    """Of jobs that follow each other those at the front that are now, else those with the reason of the first."""
+    """How many of successive jobs at the front start now, or else have the reason of the first."""
     first = reason(0)
     if verdict_of(first) == "now":
         return count_next(jobs, reason)
@@ -189,13 +181,11 @@ class Demand(StrEnum):
 
 
 WANTED: Final = frozenset({Demand.NEW, Demand.ASKED, Demand.NOT_DRAWN})
-"""For these the director sends pilots, now or at an iteration that follows, if there is free capacity."""
+"""For these the director sends pilots, now or soon, where there is free capacity."""
 
 
 def least_job_refused(offer: QueueOffer) -> tuple[Reason, ...]:
-    """Why not even a job of one core and one second, with just the tags that a queue requires and a class that it lets in,
-    could run there; () if one could.
-    """
+    """Why not even a job that asks for the least could run in a queue; () if one could."""
     job_class, variant = entering(next(iter(offer.request.job_classes or ()), NO_JC))
     tags = tuple(sorted(set(offer.request.required_tags)))
     key = TaskQueueKey(
@@ -219,7 +209,7 @@ def judge_offer(
     never_run: bool = False,
 ) -> QueueReason | None:
     """Why no pilot is ever sent to a queue, whatever waits; None if one may be. `offer`: None if the VO may not use it;
-    `closed`: what `never_sent` says of it; `never_run`: its batch system never runs what is sent there.
+    `closed`: by `never_sent`; `never_run`: its batch system runs no pilot that is sent there.
     """
     if not configured:
         return QueueReason.NOT_CONFIGURED
@@ -240,19 +230,21 @@ def judge_work(
 ) -> QueueReason:  # fmt: skip
     """Why pilots are sent to a queue or not, in the order in which someone would have to act.
 
-    `fitting` task queues could run there; `kept`: why none of them may start there now; `demand` is None before the
-    director's first iteration; `capacity` for pilots is None if unknown, -1 if nothing limits it; `sends`: the director
-    sends pilots at all.
+    `fitting`: the number of task queues that could run there; `kept`: why none of them may start now; `demand`: None before
+    the director's first iteration; `capacity` for pilots: None: unknown, -1: unlimited; `sends`: the director sends pilots.
     """
-    found = demand or Counter()
+    counts = demand or Counter()
     in_order = (
         (not fitting, QueueReason.NO_WORK),
         (kept, kept or QueueReason.NO_WORK),
         (offer.backend == MANUAL, QueueReason.MANUAL),
         (demand is None or capacity is None, QueueReason.NOT_DECIDED),
         (not sends, QueueReason.DIRECTOR_OFF),
-        (any(found[one] for one in WANTED), QueueReason.PILOTS_EXPECTED if capacity else QueueReason.NO_ROOM),
-        (found[Demand.NO_POOL], QueueReason.NO_SUBMISSION_POOL),
+        (
+            any(counts[kind] for kind in WANTED),
+            QueueReason.PILOTS_EXPECTED if capacity else QueueReason.NO_ROOM,
+        ),
+        (counts[Demand.NO_POOL], QueueReason.NO_SUBMISSION_POOL),
     )
     return next((reason for holds, reason in in_order if holds), QueueReason.ENOUGH_PILOTS)
 
@@ -296,7 +288,7 @@ def last_pilots(n: int) -> str:
 
 
 def with_fault(summary: str, fault: str) -> str:
-    """A summary, and what the server failed to do by a fault of its own, if it did."""
+    """A summary, and what the server fails to do by a fault of its own, if any."""
     return (
         f"{summary} The server fails: {fault}. Its log has more; its administrator can mend it."
         if fault
