@@ -35,11 +35,11 @@ class Failing(NamedTuple):
 
 
 class Unreached(NamedTuple):
-    """Pilots of a CE queue that run and have not reached the server, the first since then, on that host."""
+    """Pilots of a CE queue that run and have not reached the server."""
 
     pilots: int
-    since: float
-    host: str
+    since: float  # of the first one
+    host: str  # of the first one
 
     def text(self, now: float) -> str:
         """For people."""

@@ -1,7 +1,6 @@
-"""`lode why PILOT`: why a pilot got nothing, or what it would get. Pure.
+"""`lode why PILOT`: the chain of steps from a pilot to a job, and what is in the way. Pure.
 
-The live index says whether it would get a job, for the request of its next claim. What excludes task queues is counted in
-a survey, which is a little older: each step says how old it is.
+The live index says whether its next claim would get a job; a survey, a little older, counts what excludes task queues.
 """
 
 from __future__ import annotations
@@ -48,33 +47,28 @@ _SUMMARIES: Final = {
 
 
 class PilotFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of a pilot. `drain_reason`: why it has to leave, '' if a user said so. `promised`: (cores, memory_mb)
-    of each job that it has; `stale_pools`: how many of the SubmitPools that it presented when it joined differed.
-    `host`: where it says that it runs, and `shut` its record if that gets no jobs. `is_damaged`: what it said of its node.
-    """
+    """What is stored of a pilot."""
 
     row: Pilot
-    drain_reason: str
-    promised: list[tuple[int, int]]
-    stale_pools: int = 0
-    host: HostName | None = None
-    shut: HostRecord | None = None
-    is_damaged: bool = False
+    drain_reason: str  # why it has to leave; '': a user said so
+    promised: list[tuple[int, int]]  # (cores, memory_mb) of each job that it has
+    stale_pools: int = 0  # how many of the SubmitPools that it presented when it joined differed
+    host: HostName | None = None  # where it says that it runs
+    shut: HostRecord | None = None  # of that host, if it gets no jobs
+    is_damaged: bool = False  # what it said of its node cannot be read
 
 
 class PilotNow(msgspec.Struct, frozen=True, kw_only=True):
-    """What only the hot process knows of a live pilot, as of `at` (UNIX seconds). `whole` is all that it offers, `request`
-    what a claim would present now; `waits_since` is set while a long poll of it waits.
-    """
+    """What only the hot process knows of a live pilot."""
 
-    at: float
+    at: float  # UNIX seconds, as all moments here
     joined: bool
-    whole: Amounts
-    request: ResourceRequest
+    whole: Amounts  # all that it offers
+    request: ResourceRequest  # of its next claim
     free_by: FreeBy
     asked_at: float | None
     asked_jobs: int | None
-    waits_since: float | None
+    waits_since: float | None  # set while a long poll of it waits
     silent_seconds: float | None
     is_silent: bool
     chances: Chances
@@ -86,22 +80,22 @@ class PilotNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def amounts(*values: int) -> Amounts:
-    """Cores, memory and CPU time, None for what has no limit."""
+    """Cores, memory and CPU time, None for the unlimited."""
     return Amounts(*(None if value >= UNLIMITED else value for value in values))
 
 
 class PilotCase(msgspec.Struct, frozen=True, kw_only=True):
-    """A live pilot, and a survey of waiting task queues that is `surveyed` seconds old. `closings`: announced ones that
-    leave it too little time for some of these. `held_parents`: as of `JobFacts`, of jobs that would fit.
-    """
+    """A live pilot, and the task queues that wait."""
 
     facts: PilotFacts
     now: PilotNow
     work: answers.Work
-    surveyed: float
+    surveyed: float  # the age of `work` in seconds
     policy: Policy
-    closings: Sequence[Closing] = ()
-    held_parents: Mapping[HeldBy, Sequence[int]] = {}
+    closings: Sequence[
+        Closing
+    ] = ()  # announced ones that leave it too little time for some of these task queues
+    held_parents: Mapping[HeldBy, Sequence[int]] = {}  # held jobs that jobs wait for which would fit
 
 
 def judge_pilot(facts: PilotFacts, now: PilotNow) -> PilotVerdict:
@@ -123,29 +117,14 @@ def judge_pilot(facts: PilotFacts, now: PilotNow) -> PilotVerdict:
 
 
 def explain_pilot(case: PilotCase) -> PilotWhy:
-    """The answer for a live pilot."""
+    """Why a live pilot gets nothing, or what it would get."""
     facts, now, chances = case.facts, case.now, case.now.chances
     verdict, pools = judge_pilot(facts, now), now.request.submit_pools
-    who = OF_PILOTS[verdict]
-    if verdict is PilotVerdict.NOT_ASKED and not now.joined:
-        who = "its batch system, by starting it"
-        if facts.row.backend == MANUAL:
-            who = "whoever has its file, by starting it: python3 -I FILE"
-        elif facts.row.host:
-            who = NOT_REACHED
-    elif verdict is PilotVerdict.HOST_SHUT and facts.shut is not None and facts.host is not None:
-        who = opens_host(facts.host, facts.shut)
-    elif verdict is PilotVerdict.WOULD_GET and now.is_silent:
-        who = "the administrator of its node: it should have asked long ago"
-    elif verdict in (PilotVerdict.WAITS_FOR_JOBS, PilotVerdict.LIMITED):
-        who = who_frees_work(chances.blocked, case.held_parents)
-    elif verdict is PilotVerdict.NOTHING_FITS and case.closings:
-        who = f"{who_opens((), case.closings)}; or users, by asking for less CPUTime"
     offered = msgspec.to_builtins(replace(now.request, submit_pools=()))
     del offered["submit_pools"], offered["pools_version"]
     return msgspec.structs.replace(
         _answer(facts, verdict, _summary(case, verdict)),
-        who=who,
+        who=_who(case, verdict),
         chain=list(_chain(case)),
         offer=answers.PilotOffer(**offered, whole=now.whole, free=now.free, free_by=now.free_by),
         asked=answers.PilotAsked(since(now.asked_at, now.at), now.asked_jobs, since(now.waits_since, now.at)),
@@ -162,8 +141,26 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
     )
 
 
+def _who(case: PilotCase, verdict: PilotVerdict) -> str:
+    """Who can change that it gets nothing."""
+    facts, now = case.facts, case.now
+    if verdict is PilotVerdict.NOT_ASKED and not now.joined:
+        if facts.row.backend == MANUAL:
+            return "whoever has its file, by starting it: python3 -I FILE"
+        return NOT_REACHED if facts.row.host else "its batch system, by starting it"
+    if verdict is PilotVerdict.HOST_SHUT and facts.shut is not None and facts.host is not None:
+        return opens_host(facts.host, facts.shut)
+    if verdict is PilotVerdict.WOULD_GET and now.is_silent:
+        return "the administrator of its node: it should have asked long ago"
+    if verdict in (PilotVerdict.WAITS_FOR_JOBS, PilotVerdict.LIMITED):
+        return who_frees_work(now.chances.blocked, case.held_parents)
+    if verdict is PilotVerdict.NOTHING_FITS and case.closings:
+        return f"{who_opens((), case.closings)}; or users, by asking for less CPUTime"
+    return OF_PILOTS[verdict]
+
+
 def explain_ended(facts: PilotFacts, at: float) -> PilotWhy:
-    """The answer for a pilot that has ended."""
+    """How a pilot ended."""
     row = facts.row
     ago = since(row.ended_at, at)
     when = "" if ago is None else f" {span(ago)} ago"
