@@ -155,6 +155,28 @@ def test_every_reference_leads_somewhere_and_every_schema_is_one():
         assert schema["description"]
 
 
+def test_comments_of_fields_are_the_descriptions_of_properties():
+    schemas = document()["components"]["schemas"]
+    expected = {
+        ("Limits", "cpu_seconds"): None,
+        ("AttemptCounts", "all"): "The number of attempts.",  # by its name in JSON
+        ("JobInFull", "base"): "The first id of its submission.",  # inherited
+        ("CutPlace", "more"): "How many are left out.",  # of a generic type
+        # Above the field: on one line, on two, and of a type with a comment for the formatter behind it.
+        (
+            "Closing",
+            "begins",
+        ): "The closing was announced at `since`, and nothing shall run there from then on.",
+        ("UsedBy", "name"): (
+            "'': of all users that the caller may not know (`others`); by class or job-group, of jobs without one, and "
+            "`unknown` or `(unknown)` of those where it was not kept."
+        ),
+        ("JobStep", "step"): "server: what the server itself fails to do for it.",
+    }
+    found = {(name, field): schemas[name]["properties"][field].get("description") for name, field in expected}
+    assert found == expected
+
+
 def dictionaries(value):
     if isinstance(value, dict):
         yield value

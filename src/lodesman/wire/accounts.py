@@ -15,13 +15,10 @@ USER_SCOPES = ("jobs:read", "jobs:write", "pilots:read")
 
 
 class Principal(Struct, frozen=True, kw_only=True):
-    """Who asks: a user, a service (the background process), a pilot, `join` (a pilot that has not joined), or a site,
-    which is its `name`. `token` is the hash of the token that was used. `has_ended`: it is a lost pilot, and its token
-    opens the calls of ADR 0022.
-    """
+    """Who asks."""
 
-    kind: str
-    name: str = ""
+    kind: str  # user, service (the background process), pilot, join (a pilot that has not joined) or site
+    name: str = ""  # The user, or the site.
     vo: str = ""
     groups: tuple[str, ...] = ()
     admin: bool = False
@@ -29,8 +26,8 @@ class Principal(Struct, frozen=True, kw_only=True):
     scopes: frozenset[str] = frozenset()
     pilot_id: int = 0
     expires_at: float | None = None
-    token: bytes = b""
-    has_ended: bool = False
+    token: bytes = b""  # The hash of the token that was used.
+    has_ended: bool = False  # It is a lost pilot, and its token opens the calls of ADR 0022.
 
     def allows(self, scope: str) -> bool:
         """Whether this token may be used for that."""
@@ -41,27 +38,26 @@ _Limit = Annotated[int, Meta(ge=0)]
 
 
 class Reach(NamedTuple):
-    """Whose accounts a caller may change: all, or those of a `vo` who administer nothing, and that of `user`."""
+    """Whose accounts a caller may change."""
 
-    vo: str = ""
-    user: str = ""
+    vo: str = ""  # Those of this VO who administer nothing; '': all.
+    user: str = ""  # The caller, whose own account is within reach, too.
 
 
 EVERYBODY: Final = Reach()
 
 
 class LimitSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """What one user may have; 0: no such limit. Input files and outputs: `sandbox_quota_mb`. Of each job: its `attempts`,
-    and up to which memory retries may grow.
-    """
+    """What one user may have; 0: no such limit."""
 
     waiting_jobs: _Limit = 1_000_000
     task_queues: _Limit = 10_000
     tokens: _Limit = 100
+    # How many; their bytes, and those of outputs, are limited by `sandbox_quota_mb`.
     input_files: _Limit = 100_000
     job_classes: _Limit = 100
-    attempts: _Limit = 0
-    retry_memory_mb: _Limit = 0
+    attempts: _Limit = 0  # Of each job.
+    retry_memory_mb: _Limit = 0  # Up to which memory of each job retries may grow.
 
 
 class Token(Struct, frozen=True):
@@ -71,19 +67,17 @@ class Token(Struct, frozen=True):
 
 
 class TokenRow(Struct, frozen=True):
-    """A token of a user, or of the site that `account` names. `made_with` is the hash of the token that made it, `made_by`
-    its user; None if unknown or purged.
-    """
+    """A token of a user or of a site."""
 
     hash: str
     kind: Literal["user", "site"]
-    account: str
+    account: str  # The user or the site.
     scopes: list[str]
     note: str
     created_at: float
     expires_at: float | None
-    made_with: str | None
-    made_by: str | None
+    made_with: str | None  # The hash of the token that made it; None if unknown or purged.
+    made_by: str | None  # The user of that token; None likewise.
 
 
 class Tokens(Page, frozen=True):
@@ -93,16 +87,16 @@ class Tokens(Page, frozen=True):
 
 
 class Inputs(Struct, frozen=True):
-    """The input files of a user, in number and bytes, and bytes of outputs; `limit` in bytes for both, None: unlimited."""
+    """The files that a user keeps on the server."""
 
-    files: int
-    bytes: int
-    limit: int | None
-    outputs: int = 0
+    files: int  # The number of input files.
+    bytes: int  # Of input files.
+    limit: int | None  # In bytes, for input files and outputs each; None: unlimited.
+    outputs: int = 0  # Bytes of outputs.
 
 
 class Me(Struct, frozen=True):
-    """Whose token this is, what it allows, and until when (UNIX seconds; None: no end); of a pilot only its `kind`."""
+    """Whose token this is and what it allows; of a pilot only its `kind`."""
 
     name: str
     kind: Literal["user", "service", "pilot"]
@@ -112,22 +106,20 @@ class Me(Struct, frozen=True):
     scopes: list[str]
     inputs: Inputs
     vo_admin: bool = False
-    expires_at: float | None = None
+    expires_at: float | None = None  # UNIX seconds; None: no end.
 
 
 class UserRow(Struct, frozen=True):
-    """A user, with the number of tokens. `disabled_at`: since when no token of the user opens anything; None: they do.
-    `vo_admin`: the user administers the VO.
-    """
+    """A user."""
 
     name: str
     vo: str
     groups: list[str]
     admin: bool
     created_at: float
-    disabled_at: float | None
-    tokens: int
-    vo_admin: bool = False
+    disabled_at: float | None  # Since when no token of the user opens anything; None: they do.
+    tokens: int  # The number of tokens.
+    vo_admin: bool = False  # The user administers the VO.
 
 
 class Users(Page, frozen=True):
@@ -150,12 +142,10 @@ class UserMade(Struct, frozen=True):
 
 
 class Revoked(Struct, frozen=True):
-    """How many tokens were revoked: the one named, and those it made for the same user, or for all. `kept`: made for other
-    users.
-    """
+    """How many tokens were revoked and kept."""
 
-    revoked: int
-    kept: int
+    revoked: int  # The one named, and those it made for the same user, or for all.
+    kept: int  # Those it made for other users.
 
 
 AuditAction = Literal[
@@ -168,27 +158,27 @@ AuditAction = Literal[
 
 
 class AuditNote(Struct, frozen=True):
-    """What is noted: who did (`by`) what (`action`) to what (`subject`), from which address (`origin`), how often."""
+    """What is noted in the audit trail."""
 
-    action: AuditAction
-    subject: str
-    by: str = "server"
-    origin: str = ""
-    count: int = 1
+    action: AuditAction  # What was done.
+    subject: str  # To what.
+    by: str = "server"  # Who did it.
+    origin: str = ""  # From which address.
+    count: int = 1  # How often.
     detail: str = ""
 
 
 class AuditEntry(Struct, frozen=True):
-    """An entry of the trail, UNIX seconds; `count`: how often until then. `by` '': not known. `detail`: in words."""
+    """An entry of the audit trail."""
 
     id: int
-    at: float
+    at: float  # UNIX seconds.
     action: AuditAction
     subject: str
-    by: str
+    by: str  # '': not known.
     origin: str
-    count: int
-    detail: str
+    count: int  # How often until then.
+    detail: str  # In words.
 
 
 class Audit(Page, frozen=True):
@@ -198,47 +188,46 @@ class Audit(Page, frozen=True):
 
 
 class AuditQuery(Paged, frozen=True):
-    """Entries of the audit trail since a time, of one action or user; without: of any."""
+    """Entries of the audit trail."""
 
-    since: Count = 0
-    action: AuditAction | None = None
-    by: str = ""
+    since: Count = 0  # UNIX seconds.
+    action: AuditAction | None = None  # None: any.
+    by: str = ""  # The user who did it; '': any.
     limit: Rows = 100
 
 
 class TokenAt(Sent, frozen=True):
-    """A token by the beginning of its hash; `all`: with the tokens that it made for other users, too."""
+    """A token by the beginning of its hash."""
 
     prefix: str
-    all: bool = False
+    all: bool = False  # With the tokens that it made for other users, too.
 
 
 class AccountBody(Sent, frozen=True):
-    """A user of this server. `admin`: who administers it; `vo_admin`: who administers the VO. `same_person`: who had this
-    name before, was removed, and gets back the jobs and files that are still there.
-    """
+    """A user of this server."""
 
     name: Annotated[str, Meta(min_length=1, max_length=64, pattern=rf"^[A-Za-z0-9._@-]+{END}")]
     vo: Given
     groups: Annotated[list[Given], Meta(min_length=1, max_length=100)]
-    admin: bool = False
-    vo_admin: bool = False
+    admin: bool = False  # Who administers the server.
+    vo_admin: bool = False  # Who administers the VO.
+    # Who had this name before, was removed, and gets back the jobs and files that are still there.
     same_person: bool = False
 
 
 class DisableBody(Sent, frozen=True):
-    """A user to disable; or to enable again, with `disabled` false."""
+    """A user to disable or enable."""
 
     name: Text
-    disabled: bool = True
+    disabled: bool = True  # False: enable the user again.
 
 
 class TokenBody(Sent, frozen=True):
-    """A token to issue. `seconds` 0 means that it does not expire."""
+    """A token to issue."""
 
     account: Text
     scopes: list[str] = field(default_factory=lambda: list(USER_SCOPES))
-    seconds: Annotated[float, Meta(ge=0, le=LONGEST_TOKEN)] = 2_592_000.0
+    seconds: Annotated[float, Meta(ge=0, le=LONGEST_TOKEN)] = 2_592_000.0  # 0: it does not expire.
     note: Text = ""
 
 
@@ -246,38 +235,36 @@ MOST_IMPORTED: Final = 1_000
 
 
 class ImportUsersBody(Sent, frozen=True):
-    """Users to make, all or none. `update`: those who are there otherwise are changed. `dry_run`: nothing is changed."""
+    """Users to make, all or none."""
 
     users: Annotated[list[AccountBody], Meta(min_length=1, max_length=MOST_IMPORTED)]
-    update: bool = False
-    dry_run: bool = False
+    update: bool = False  # Change those who are there and differ.
+    dry_run: bool = False  # Change nothing.
 
 
 class RemoveUserBody(Sent, frozen=True):
-    """A user to remove. `dry_run`: nothing is changed."""
+    """A user to remove."""
 
     name: Text
-    dry_run: bool = False
+    dry_run: bool = False  # Change nothing.
 
 
 class UserRemoved(Struct, frozen=True, kw_only=True):
-    """A user who was removed, or would be: the `tokens` that end, the jobs that have not ended by state, if these refuse it,
-    and what stays: jobs that ended, and input files.
-    """
+    """A user who was removed, or would be."""
 
     name: str
-    tokens: int
-    live: dict[str, int]
-    jobs: int
-    files: int
+    tokens: int  # Those that end.
+    live: dict[str, int]  # The jobs that have not ended, by state, if these refuse it.
+    jobs: int  # Those that ended, which stay.
+    files: int  # Input files, which stay.
     dry_run: bool
 
 
 class ImportedUser(Struct, frozen=True):
-    """A user of a list: made, changed, or there already as the list says."""
+    """A user of a list."""
 
     name: str
-    change: Literal["new", "changed", "same"]
+    change: Literal["new", "changed", "same"]  # same: the user was there already as the list says.
 
 
 class ImportedUsers(Struct, frozen=True):

@@ -45,12 +45,12 @@ Code = Literal[
 
 
 class ErrorBody(Struct, frozen=True):
-    """Why something is refused; `data` is for programs (attribute, position, identifiers; by code)."""
+    """Why something is refused."""
 
     code: Code
     message: str
     hint: str | UnsetType = UNSET
-    data: dict[str, Any] | UnsetType = UNSET
+    data: dict[str, Any] | UnsetType = UNSET  # For programs: attribute, position, identifiers; by code.
 
 
 class Error(Struct, frozen=True):
@@ -64,36 +64,31 @@ class Nothing(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """A part of a list. `more`: there is more of it; `cursor`: what to give as `after` to get that."""
+    """A part of a list."""
 
-    more: bool = False
-    cursor: str = ""
+    more: bool = False  # There is more of the list.
+    cursor: str = ""  # What to give as `after` to get the next part.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call(Generic[Q, B, A]):
-    """`query` has the members that the path names in braces and those of the query string.
-
-    `upload` and `raw` are media types of an uploaded file, with its SHA-256 in a header, and of an answer that is a file
-    or a text. `repeatable`: repeating does no harm. `refused`: statuses beside those that follow from the rest.
-    `timeout`: seconds that a client waits without a byte. `events`: those of a stream, each with the type of its data.
-    """
+    """One operation."""
 
     method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
-    query: type[Q]
+    query: type[Q]  # Has the members that the path names in braces and those of the query string.
     body: type[B]
     answer: Answer[A]
     who: Who = "service"
     process: Process = "reading"
     summary: str = ""
     most_bytes: int = SMALL_BODY
-    upload: str = ""
-    raw: str = ""
-    repeatable: bool = False
-    refused: tuple[int, ...] = ()
-    timeout: float = 30.0
-    events: tuple[tuple[str, type], ...] = ()
+    upload: str = ""  # The media type of an uploaded file, whose SHA-256 is in a header.
+    raw: str = ""  # The media type of an answer that is a file or a text.
+    repeatable: bool = False  # Repeating does no harm.
+    refused: tuple[int, ...] = ()  # Statuses beside those that follow from the rest.
+    timeout: float = 30.0  # Seconds that a client waits without a byte.
+    events: tuple[tuple[str, type], ...] = ()  # Those of a stream, each with the type of its data.
 
     @property
     def names(self) -> tuple[str, ...]:

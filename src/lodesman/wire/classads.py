@@ -13,26 +13,22 @@ class AttributeValue(Struct, frozen=True):
 
 
 class ClauseRow(Struct, frozen=True, omit_defaults=True):
-    """A part of Requirements that must be true, and the attributes in it on both sides.
-
-    `cycle`: attributes that ask for each other, because of which it is an error; `is_dear`: it is one because it needs too
-    many steps.
-    """
+    """A part of Requirements that must be true, and the attributes in it on both sides."""
 
     clause: str
     value: str
     own: list[AttributeValue]
     other: list[AttributeValue]
-    cycle: list[str] = []
-    is_dear: bool = False
+    cycle: list[str] = []  # Attributes that ask for each other, because of which it is an error.
+    is_dear: bool = False  # It is an error because it needs too many steps.
 
 
 class MatchSideRow(Struct, frozen=True):
-    """One side of a match: its file, whether its Requirements are true for the other side, their clauses."""
+    """One side of a match."""
 
-    file: str
-    holds: bool
-    clauses: list[ClauseRow]
+    file: str  # The file of its ad.
+    holds: bool  # Its Requirements are true for the other side.
+    clauses: list[ClauseRow]  # Those of its Requirements.
 
 
 class ClassAdMatch(Struct, frozen=True):

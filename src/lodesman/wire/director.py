@@ -21,121 +21,105 @@ _LoadValues = tuple[int | None, int | None, float, str]
 
 
 class DirectorTarget(Struct, frozen=True):
-    """The target number of pilots of an iteration, what its policy went by, and the arithmetic, one step a line. `most`: the
-    maximum number of pilots for all task queues together, 0: no such limit (of a target above 0).
-
-    `usable_pilots`: those that wait or are idle for one of the waiting jobs. `waiting_pilots`: all usable ones that have not
-    started; `running_pilots`: those that run and take jobs.
-    """
+    """The target number of pilots of an iteration, and what its policy went by."""
 
     policy: TargetPolicy
-    value: float
+    value: float  # The target.
+    # The maximum number of pilots for all task queues together; 0: no such limit (of a target above 0).
     most: int
     waiting_jobs: int
     running_jobs: int
-    usable_pilots: int
-    waiting_pilots: int
-    running_pilots: int
-    arithmetic: list[str]
+    usable_pilots: int  # Those that wait or are idle for one of the waiting jobs.
+    waiting_pilots: int  # All usable ones that have not started.
+    running_pilots: int  # Those that run and take jobs.
+    arithmetic: list[str]  # One step a line.
 
 
 class DirectorPlan(Struct, frozen=True):
-    """Sums and options of every row; `max_cpu` and `lowest_cpu_boost` in seconds on the reference machine."""
+    """Sums and options of every row."""
 
     target: float
     priority_sum: float
     waiting_jobs: int
     pilots_per_priority: float
     pilots_per_job: float
-    max_cpu: int
+    max_cpu: int  # In seconds on the reference machine, like `lowest_cpu_boost`.
     lowest_cpu_boost: int
     extra_fraction: float
     extra_pilots: int
 
 
 class DirectorRefused(Struct, frozen=True):
-    """The number of CE queues that took none of the pilots; some of them (SITE/CE/QUEUE) with the reasons."""
+    """CE queues that took none of the pilots."""
 
     kind: RefusalKind
-    count: int
-    examples: dict[str, list[str]]
+    count: int  # The number of these queues.
+    examples: dict[str, list[str]]  # Some of them (SITE/CE/QUEUE) with the reasons.
 
 
 class DirectorAsk(Struct, frozen=True):
-    """Pilots asked for a task queue through a submission pool, and those placed. `private`: for their owner and group
-    alone, by the `reason` and the random number drawn, None if none was needed. `account`: the identity with which they are
-    submitted, '' for the batch system's own.
-    """
+    """Pilots asked for a task queue through a submission pool."""
 
     tq_id: int
     asked: int
     placed: int
     pool: str
-    private: bool
+    private: bool  # They are for their owner and group alone.
     owner: str
     group: str
+    # Why they are private or not.
     reason: Literal["the task queue asks for private pilots", "drawn by PrivatePilotFraction"]
-    draw: float | None
+    draw: float | None  # The random number drawn for that; None if none was needed.
     refused: list[DirectorRefused]
-    account: str = ""
+    account: str = ""  # The identity with which they are submitted; '' for the batch system's own.
 
 
 class DirectorNoPool(Struct, frozen=True):
-    """Pilots asked for a task queue that no submission pool took: (pool, its answer)."""
+    """Pilots asked for a task queue that no submission pool took."""
 
     tq_id: int
     asked: int
-    tries: list[tuple[str, PoolOutcome]]
+    tries: list[tuple[str, PoolOutcome]]  # Pools, each with its answer.
 
 
 class DirectorRoom(Struct, frozen=True):
-    """Pilots wanted in a CE queue, their maximum number, what is `left` of it after the placements, its limits, and the load
-    in the order of `load_fields`. `slots`: the pilots that run there at once; `others`: those there that are not ours.
-    """
+    """The room for pilots in a CE queue."""
 
-    wanted: int
-    room: int
-    clamps: list[_ClampValues]
-    left: int | UnsetType = UNSET
-    slots: int | UnsetType | None = UNSET
-    others: int | UnsetType | None = UNSET
-    load: _LoadValues | UnsetType = UNSET
+    wanted: int  # How many pilots were.
+    room: int  # Their maximum number.
+    clamps: list[_ClampValues]  # Its limits.
+    left: int | UnsetType = UNSET  # Of the room after the placements.
+    slots: int | UnsetType | None = UNSET  # The pilots that run there at once.
+    others: int | UnsetType | None = UNSET  # Pilots there that are not ours.
+    load: _LoadValues | UnsetType = UNSET  # In the order of `load_fields`.
 
 
 class DirectorRecord(Struct, frozen=True):
-    """One iteration, at `now`. `rows`: the arithmetic of each task queue, in the order of `row_fields`; `left_out` of
-    them are not kept.
+    """One iteration of the director."""
 
-    `borrowed`: usable pilots sent for another task queue. `aside`: live pilots that count nowhere, by reason. `spare`:
-    pilots that no task queue needs; `cancel`: those cancelled now. `placements`: (task queue, CE queue, pilots).
-    `rooms`: by CE queue; records of older releases have no loads, nor what is left. `seed`: of the random numbers;
-    `options`: the director's own, by name.
-    """
-
-    now: float
+    now: float  # When it was, UNIX seconds.
     target: DirectorTarget
     plan: DirectorPlan
     row_fields: list[str]
-    rows: list[_RowValues]
-    left_out: int
-    borrowed: dict[str, int]
-    aside: dict[str, int]
-    spare: int
-    cancel: list[int]
+    rows: list[_RowValues]  # The arithmetic of each task queue, in the order of `row_fields`.
+    left_out: int  # How many rows are not kept.
+    borrowed: dict[str, int]  # Usable pilots sent for another task queue.
+    aside: dict[str, int]  # Live pilots that count nowhere, by reason.
+    spare: int  # Pilots that no task queue needs.
+    cancel: list[int]  # Those cancelled now.
     asks: list[DirectorAsk]
     no_pool: list[DirectorNoPool]
-    placements: list[tuple[int, str, int]]
-    rooms: dict[str, DirectorRoom]
+    placements: list[tuple[int, str, int]]  # Task queue, CE queue and pilots of each.
+    rooms: dict[str, DirectorRoom]  # By CE queue; records of older releases have no loads, nor what is left.
     load_fields: list[str] | UnsetType = UNSET
-    seed: int | UnsetType = UNSET
+    seed: int | UnsetType = UNSET  # Of the random numbers.
+    # The director's own, by name.
     options: dict[str, str | int | float | list[str | int]] | UnsetType = UNSET
 
 
 class DirectorAnswer(Struct, frozen=True):
-    """The number of the last iteration, when it was, and its record; None if there is none. Only the task queues of the
-    caller's VO.
-    """
+    """The last iteration; None if there is none."""
 
-    iteration: int | None
-    at: float | None
-    plan: DirectorRecord | None
+    iteration: int | None  # Its number.
+    at: float | None  # When it was, UNIX seconds.
+    plan: DirectorRecord | None  # Its record, with only the task queues of the caller's VO.

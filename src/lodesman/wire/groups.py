@@ -19,12 +19,12 @@ class GroupAt(Struct, frozen=True, omit_defaults=True):
 
 
 class GroupShareBody(Struct, frozen=True, omit_defaults=True):
-    """The share of a group from now on; null: that of the files again. `until`: it ends then, UNIX seconds."""
+    """The share of a group from now on."""
 
     group: Given
-    share: Annotated[float, Meta(ge=0, le=1e12)] | None
+    share: Annotated[float, Meta(ge=0, le=1e12)] | None  # null: that of the files again.
     reason: _Reason
-    until: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None
+    until: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None  # It ends then, UNIX seconds.
 
 
 class GroupUsersBody(Struct, frozen=True, omit_defaults=True):
@@ -37,22 +37,18 @@ class GroupUsersBody(Struct, frozen=True, omit_defaults=True):
 
 
 class GroupRow(Struct, frozen=True, kw_only=True):
-    """A group. `vo` '': of any. `share`: that is in use; `file_share`: that of the files, null of a group that is not there.
-
-    `set_by` '': the share is that of the files; else who set it by command, when (UNIX seconds), and why; `until`: that
-    share ends then. `users`: its members, of whom users see themselves alone.
-    """
+    """A group."""
 
     group: str
-    vo: str
-    share: float
-    file_share: float | None
+    vo: str  # '': of any.
+    share: float  # The share in use.
+    file_share: float | None  # The share by the files; null of a group that is not there.
     job_sharing: bool
-    set_by: str = ""
-    set_at: float | None = None
-    reason: str = ""
-    users: list[str]
-    until: float | UnsetType = UNSET
+    set_by: str = ""  # Who set the share by command; '': it is that of the files.
+    set_at: float | None = None  # UNIX seconds.
+    reason: str = ""  # Why it was set.
+    users: list[str]  # Its members, of whom users see themselves alone.
+    until: float | UnsetType = UNSET  # The share that was set ends then, UNIX seconds.
 
 
 class GroupRows(Struct, frozen=True):
@@ -62,17 +58,15 @@ class GroupRows(Struct, frozen=True):
 
 
 class GroupChange(Struct, frozen=True):
-    """What was done to a group by command: when (UNIX seconds), what, by whom and why; `share` of shares that were set, and
-    `until` when, if they end by themselves.
-    """
+    """What was done to a group by command."""
 
-    at: float
+    at: float  # UNIX seconds.
     change: GroupChangeKind
-    share: float | None
+    share: float | None  # Given where a share was set.
     user: str
     by: str
     reason: str
-    until: float | UnsetType = UNSET
+    until: float | UnsetType = UNSET  # When a share ends that ends by itself, UNIX seconds.
 
 
 class GroupInFull(GroupRow, frozen=True, kw_only=True):
@@ -86,30 +80,30 @@ _Factor = Annotated[float, Meta(ge=1, le=1e6)]
 
 
 class TimeSlice(Struct, forbid_unknown_fields=True, frozen=True):
-    """A time up to now, in seconds, over which usage is held against shares; it corrects by its `max_correction` at most."""
+    """A time up to now over which usage is held against shares."""
 
+    # In seconds.
     time_span: Annotated[float, Meta(ge=900, le=31_622_400)] = field(name="TimeSpan", default=604_800.0)
     weight: Annotated[float, Meta(gt=0, le=1e6)] = field(name="Weight", default=1.0)
-    max_correction: _Factor = field(name="MaxCorrection", default=3.0)
+    max_correction: _Factor = field(name="MaxCorrection", default=3.0)  # It corrects by this factor at most.
 
 
 class ShareSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """Whether shares are corrected by usage, counted in job starts or in core-seconds. `most`: the greatest factor of all
-    slices together; its inverse is the least.
-    """
+    """Whether and how shares are corrected by usage."""
 
     corrector: Literal["none", "usage"] = "none"
-    currency: Currency = "starts"
+    currency: Currency = "starts"  # What usage counts.
     slices: Annotated[tuple[TimeSlice, ...], Meta(min_length=1, max_length=8)] = (TimeSlice(),)
+    # The greatest factor of all slices together; its inverse is the least.
     most: _Factor = field(name="MaxGlobalCorrectionFactor", default=5.0)
 
 
 class SliceUsage(Struct, frozen=True):
-    """The usage in a time slice by group, and by owner in each group; whoever used nothing is not there."""
+    """The usage in a time slice; whoever used nothing is not there."""
 
     time_slice: TimeSlice
     groups: dict[str, float]
-    owners: dict[str, dict[str, float]]
+    owners: dict[str, dict[str, float]]  # By group.
 
 
 class Arena(Struct, frozen=True):
@@ -120,51 +114,49 @@ class Arena(Struct, frozen=True):
 
 
 class KnownUsage(Struct, frozen=True, kw_only=True):
-    """The usage as of `at`, UNIX seconds. `arenas`, and `owners` by group: whoever used something or has waiting jobs."""
+    """The usage that is known at a time."""
 
-    at: float
+    at: float  # UNIX seconds.
     currency: Currency
     most: float
     slices: list[SliceUsage]
-    arenas: list[Arena]
-    owners: dict[str, list[str]]
+    arenas: list[Arena]  # Of groups that used something or have waiting jobs.
+    owners: dict[str, list[str]]  # By group: who used something or has waiting jobs.
 
 
 class UsageFound(Struct, frozen=True):
-    """What the shares are corrected by from now on, for this number of seconds at most; None: they are not corrected."""
+    """What the shares are corrected by from now on."""
 
-    usage: KnownUsage | None
-    seconds: float
+    usage: KnownUsage | None  # None: they are not corrected.
+    seconds: float  # For how long at most.
 
 
 class CorrectedOwner(Struct, frozen=True):
-    """An owner in a group: what it used in each time slice, and its weight; the mean of those of all owners is 1."""
+    """An owner in a group."""
 
     owner: str
-    used: list[float]
+    used: list[float]  # In each time slice.
     factor: float
-    weight: float
+    weight: float  # The mean of those of all owners is 1.
 
 
 class CorrectedShare(Struct, frozen=True):
-    """A group: what it used in each time slice, its share as configured, the factor, and the share that is drawn by.
-
-    Corrected shares of groups that are compared have the sum of the configured ones. `owners`: not with job sharing; those
-    with most usage come first in an answer, which has 1,000 at most.
-    """
+    """A group whose share is corrected."""
 
     group: str
-    used: list[float]
-    share: float
+    used: list[float]  # In each time slice.
+    share: float  # As configured.
     factor: float
+    # The share that is drawn by. Those of groups that are compared have the sum of the configured ones.
     corrected: float
+    # Those with most usage first, 1,000 at most in an answer; none with job sharing.
     owners: list[CorrectedOwner]
 
 
 class ShareCorrection(Struct, frozen=True):
-    """The correction of shares by usage, which was read `at`, UNIX seconds."""
+    """The correction of shares by usage."""
 
-    at: float
+    at: float  # When usage was read, UNIX seconds.
     currency: Currency
     slices: list[TimeSlice]
     most: float

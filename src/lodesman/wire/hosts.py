@@ -14,10 +14,10 @@ _MOST_NAME: Final = 255
 
 
 class HostName(NamedTuple):
-    """A machine, by the name that pilots there report: it says nothing at other sites. '' is not known."""
+    """A machine."""
 
-    site: str
-    host: str
+    site: str  # '': the host is not known.
+    host: str  # As pilots there report it; it says nothing at other sites.
 
     def __str__(self) -> str:
         return f"{self.host} at {self.site}" if self.site else self.host
@@ -30,18 +30,15 @@ def reported_host(value: Any) -> str:
 
 
 class HostEvidence(Struct, frozen=True, kw_only=True):
-    """What shut a host: `failures` of the `attempts` there of these task queues failed at once. Other `hosts` tried them,
-    and they mostly fail on `hosts_failing`. `jobs`: those that failed, once for each attempt; not all if they are many.
-    `whole_site`: of its whole site, and of other sites.
-    """
+    """What shut a host: attempts there that failed at once."""
 
-    failures: int
-    task_queues: int
+    failures: int  # How many of the attempts there failed at once.
+    task_queues: int  # Those that the attempts are of.
     attempts: int
-    hosts: int
-    hosts_failing: int
-    jobs: list[int]
-    whole_site: bool = False
+    hosts: int  # Other hosts that tried these task queues.
+    hosts_failing: int  # On how many of these the task queues mostly fail.
+    jobs: list[int]  # Those that failed, once for each attempt; not all if they are many.
+    whole_site: bool = False  # All this is of its whole site, and `hosts` counts other sites.
 
     @property
     def text(self) -> str:
@@ -61,19 +58,16 @@ class HostEvidence(Struct, frozen=True, kw_only=True):
 
 
 class HostRecord(Struct, frozen=True, kw_only=True):
-    """What is stored of a host. `trips`: how often it was shut, since it was last well for a day. `retry_at`: when it gets a
-    job as a probe; None: when an administrator opens it (`by`, `reason`). `fault`: what a pilot there found wrong with the
-    machine itself. Times in UNIX seconds.
-    """
+    """What is stored of a host. Times in UNIX seconds."""
 
     shut: bool
     since: float
-    retry_at: float | None = None
-    trips: int = 0
-    by: str = ""
-    reason: str = ""
+    retry_at: float | None = None  # When it gets a job as a probe; None: when an administrator opens it.
+    trips: int = 0  # How often it was shut since it was last well for a day.
+    by: str = ""  # The administrator who ordered it.
+    reason: str = ""  # Of the order.
     evidence: HostEvidence | None = None
-    fault: str = ""
+    fault: str = ""  # What a pilot there found wrong with the machine itself.
 
     @property
     def ground(self) -> str:
@@ -84,13 +78,13 @@ class HostRecord(Struct, frozen=True, kw_only=True):
 
 
 class HostRow(HostRecord, frozen=True, kw_only=True):
-    """A host with live `pilots`, `failures` in the last 30 min, or a record. `text`: why it is shut; '' if it is not."""
+    """A host with live pilots, with failures lately, or with a record."""
 
     site: str
     host: str
-    pilots: int
-    failures: int
-    text: str
+    pilots: int  # Live ones.
+    failures: int  # In the last 30 min.
+    text: str  # Why it is shut; '' if it is not.
 
 
 class Hosts(Page, frozen=True):
@@ -100,39 +94,39 @@ class Hosts(Page, frozen=True):
 
 
 class HostChanged(Struct, frozen=True):
-    """A host that was shut or opened; `pilots` live there."""
+    """A host that was shut or opened."""
 
     site: str
     host: str
     shut: bool
-    pilots: int
+    pilots: int  # That live there.
 
 
 class HostState(NamedTuple):
-    """The new record of a host; None: it has none any more."""
+    """The new record of a host."""
 
     host: HostName
-    record: HostRecord | None
+    record: HostRecord | None  # None: it has none any more.
 
 
 class HostsJudged(Struct, frozen=True, kw_only=True):
-    """What evidence says now of hosts; failures with numbers up to `forget` count no more."""
+    """What evidence says now of hosts."""
 
     changed: list[HostState] = []
-    forget: int = 0
+    forget: int = 0  # Failures with numbers up to this one count no more.
 
 
 class OpenHostBody(Struct, frozen=True, omit_defaults=True):
-    """A host. `site` may be left out if only one site has pilots on a host of that name."""
+    """A host to open."""
 
     host: Given
-    site: Name = ""
+    site: Name = ""  # May be left out if only one site has pilots on a host of that name.
     reason: Annotated[str, Meta(max_length=1_000)] = ""
 
 
 class CloseHostBody(Struct, frozen=True, omit_defaults=True):
-    """A host whose pilots shall get no jobs until it is opened; `site` as for opening."""
+    """A host whose pilots shall get no jobs until it is opened."""
 
     host: Given
     reason: Annotated[str, Meta(min_length=1, max_length=1_000)]
-    site: Name = ""
+    site: Name = ""  # As for opening.

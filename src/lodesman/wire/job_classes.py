@@ -16,35 +16,30 @@ _Names = Annotated[list[_Wanted], Meta(min_length=1, max_length=1_000)]
 
 
 class JobClassSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """`default_jc`: the class of jobs that ask for none; empty: they get none. `enforce_jc`: every job needs a class.
-    `defaults`: what jobs have for which neither their class nor their user says anything, as Grid Engine writes it.
-    """
+    """What the server's configuration says of job classes."""
 
-    default_jc: str = ""
-    enforce_jc: bool = False
+    default_jc: str = ""  # The class of jobs that ask for none; '': they get none.
+    enforce_jc: bool = False  # Every job needs a class.
+    # What jobs have for which neither their class nor their user says anything, as Grid Engine writes it.
     defaults: dict[str, str] = {}
 
 
 class AttributeEdit(Struct, frozen=True, omit_defaults=True):
-    """A change of what defaults, class and description say together, as `qsub` has it: in a list add, modify or clear the
-    entry with this key; `clearp` unsets an attribute.
-    """
+    """A change of what defaults, class and description say together, as `qsub` has it."""
 
+    # In a list add, modify or clear an entry; clearp unsets an attribute.
     verb: Literal["adds", "mods", "clears", "clearp"]
     attribute: _Wanted
-    key: Annotated[str, Meta(max_length=1_024)] = ""
+    key: Annotated[str, Meta(max_length=1_024)] = ""  # Of the entry.
     value: Annotated[str, Meta(max_length=65_536)] | None = None
 
 
 class ClassTextBody(Struct, frozen=True, omit_defaults=True):
-    """Classes in Grid Engine's own text. `how`: add new ones, or change those that there are.
-
-    `trial`: change nothing; classes that there are count as changed, others as new.
-    """
+    """Classes in Grid Engine's own text."""
 
     text: Annotated[str, Meta(max_length=MOST_TEXT)]
-    how: Literal["add", "change"] = "add"
-    trial: bool = False
+    how: Literal["add", "change"] = "add"  # Add new ones, or change those that there are.
+    trial: bool = False  # Change nothing; classes that there are count as changed, others as new.
 
 
 class DropClassesBody(Struct, frozen=True):
@@ -54,19 +49,19 @@ class DropClassesBody(Struct, frozen=True):
 
 
 class SwitchClassesBody(Struct, frozen=True):
-    """The classes (all variants) and variants (`class.variant`) to enable or disable, all or none."""
+    """What to enable or disable, all or none."""
 
-    names: _Names
+    names: _Names  # Classes (all their variants), and variants (`class.variant`).
     switch: Literal["enable", "disable"]
 
 
 class ClassNoticeRow(Struct, frozen=True):
-    """What is odd in a class and does not stop it, and at which line of the text. `attribute` '': it is about all of it."""
+    """What is odd in a class and does not stop it."""
 
     job_class: str
-    attribute: str
+    attribute: str  # '': it is about the whole class.
     message: str
-    line: int
+    line: int  # Of the text.
 
 
 class ClassesChanged(Struct, frozen=True):
@@ -77,26 +72,24 @@ class ClassesChanged(Struct, frozen=True):
 
 
 class ClassRow(Struct, frozen=True, omit_defaults=True):
-    """One variant of a class. `conflict`: it goes against the template. `owner`: the first three, and `more_owners` besides.
-    Times in UNIX seconds; the template of a new installation was never changed.
-    """
+    """One variant of a class. Times in UNIX seconds."""
 
     job_class: str
     variant: str
-    state: Literal["enabled", "disabled", "conflict"]
-    owner: list[str]
+    state: Literal["enabled", "disabled", "conflict"]  # conflict: it goes against the template.
+    owner: list[str]  # The first three.
     revision: int
-    changed_at: float | None
+    changed_at: float | None  # None: the template of a new installation, which was never changed.
     changed_by: str
-    more_owners: int = 0
+    more_owners: int = 0  # How many there are besides.
 
 
 class JobClasses(Page, frozen=True):
-    """Variants, by class; the first of a class is `default`. `default_jc`, `enforce_jc`: as they are configured."""
+    """Variants of job classes."""
 
-    classes: list[ClassRow]
-    default_jc: str
-    enforce_jc: bool
+    classes: list[ClassRow]  # By class; the first of a class is `default`.
+    default_jc: str  # As it is configured.
+    enforce_jc: bool  # As it is configured.
 
 
 class ClassAt(Struct, frozen=True, omit_defaults=True):
@@ -107,16 +100,13 @@ class ClassAt(Struct, frozen=True, omit_defaults=True):
 
 
 class ClassInFull(Struct, frozen=True):
-    """A class in its canonical text, with its variants in states other than enabled.
-
-    `conflicts`: how each goes against the template. `values`: what jobs of the variant that was asked for get, with access
-    specifiers; what is not there is free.
-    """
+    """A class in its canonical text."""
 
     name: str
     text: str
     revision: int
-    disabled: list[str]
-    conflicts: dict[str, list[str]]
-    variant: str
+    disabled: list[str]  # Its variants that are disabled.
+    conflicts: dict[str, list[str]]  # How variants go against the template.
+    variant: str  # The one that was asked for.
+    # What jobs of that variant get, with access specifiers; what is not there is free.
     values: dict[str, str]

@@ -14,44 +14,37 @@ Where = Annotated[list[Name], Meta(max_length=20)]
 
 
 class JobsQuery(Sent, frozen=True):
-    """Jobs with ids from `first` to `last`; `all` that the caller may see, else the caller's own. `state`: several, with
-    commas between. `after`: those that follow the page with this `cursor`. `start`: estimate when waiting jobs start.
-
-    `name` as in the description, but with single percent signs where an array has no placeholder in it; `*` stands for any
-    text, `?` for any letter. `owner`: another user's, if the caller may see them. `site`, `cause`: of the last attempt, if
-    it did not end well. `since`, `until`: when they were submitted (UNIX seconds). `submission`: its number; 0: of any.
-    `job_group`: the JobGroup of the description, as a name; `job_class`: its class, or class.variant, in the same way.
-    `where`: attributes as `NAME=VALUE`, all of which hold.
-    `shared`: only what others share with the caller.
-    """
+    """Jobs with these ids, and filters of them."""
 
     first: Count = 1
     last: Count = MOST_ID
     limit: Rows = 1_000
-    all: bool = False
+    all: bool = False  # That the caller may see; else the caller's own.
     newest: bool = False
     group: str = ""
-    state: str = ""
+    state: str = ""  # Several, with commas between.
     reason: str = ""
-    after: str = ""
-    start: bool = False
+    after: str = ""  # The `cursor` of a page: those that follow it.
+    start: bool = False  # Estimate when waiting jobs start.
+    # As in the description, but with single percent signs where an array has no placeholder in it; `*` stands for any
+    # text, `?` for any letter.
     name: str = ""
-    owner: str = ""
-    site: str = ""
-    cause: str = ""
-    since: Count = 0
-    until: Count = MOST_ID
-    submission: Count = 0
-    job_group: str = ""
-    job_class: str = ""
-    where: Where = field(default_factory=list)
-    shared: bool = False
+    owner: str = ""  # Another user's, if the caller may see them.
+    site: str = ""  # Of the last attempt.
+    cause: str = ""  # Of the last attempt, if it did not end well.
+    since: Count = 0  # Submitted from then on, UNIX seconds.
+    until: Count = MOST_ID  # Submitted until then.
+    submission: Count = 0  # Its number; 0: of any.
+    job_group: str = ""  # The JobGroup of the description, matched like `name`.
+    job_class: str = ""  # The class, or class.variant, matched like `name`.
+    where: Where = field(default_factory=list)  # Attributes as `NAME=VALUE`, all of which hold.
+    shared: bool = False  # Only what others share with the caller.
 
 
 class SubmissionsQuery(Paged, frozen=True, kw_only=True):
-    """Submissions that have jobs, the newest first: filters as of jobs. `state`, `site`, `cause`, `reason`, `job_group`,
-    `job_class` and `where` hold for at least one job of each. A page may be shorter than `limit`, or empty, though there is
-    `more`.
+    """Submissions that have jobs, the newest first, and filters as of jobs. `state`, `site`, `cause`, `reason`,
+    `job_group`, `job_class` and `where` hold for at least one job of each. A page may be shorter than `limit`, or
+    empty, though there is `more`.
     """
 
     all: bool = False
@@ -73,30 +66,28 @@ class SubmissionsQuery(Paged, frozen=True, kw_only=True):
 
 
 class CountsQuery(Sent, frozen=True):
-    """`own`: the caller's jobs only."""
+    """Whose jobs are counted."""
 
-    own: bool = False
+    own: bool = False  # The caller's jobs only.
 
 
 class SubmissionRow(Struct, frozen=True):
-    """A submission: `jobs` with ids from `first` on; `name` of the first in its description. `states`: how many of them are
-    in which state; those that are missing were purged. Of those with an attempt `sites` of the last one, and `causes` of
-    its end unless it is Done; of those that wait `reasons`. `shared_by`: who shares it with the caller, '' if it is not.
-    """
+    """A submission, and its jobs that were not purged."""
 
     id: int
-    first: int
-    jobs: int
+    first: int  # Its jobs have ids from this one on.
+    jobs: int  # How many were submitted.
     owner: str
     group: str
     vo: str
-    name: str
+    name: str  # Of the first job in its description.
     submitted_at: float
+    # How many of the jobs are in which state; those that are missing were purged.
     states: dict[JobState, int]
-    sites: dict[str, int]
-    causes: dict[str, int]
-    reasons: dict[MainReason, int]
-    shared_by: str = ""
+    sites: dict[str, int]  # Of the last attempt of those that have one.
+    causes: dict[str, int]  # Of the end of the last attempt, unless it is Done.
+    reasons: dict[MainReason, int]  # Of those that wait.
+    shared_by: str = ""  # Who shares it with the caller; '': nobody does.
 
 
 class Submissions(Page, frozen=True):
@@ -109,33 +100,31 @@ Action = Literal["kill", "hold", "release", "reschedule", "delete"]
 
 
 class Selection(Struct, omit_defaults=True, frozen=True):
-    """Which jobs of the `ranges` of an action are meant: those in these `states`, of submissions with this `name` (as in
-    lists) and one of these numbers, in a JobGroup of this name, of this class, with these attributes. `owner`: whose
-    jobs, '' for the caller's own. Others are passed over.
-    """
+    """Which jobs of the `ranges` of an action are meant. Others are passed over."""
 
     states: Annotated[list[JobState], Meta(max_length=20)] = []
-    name: Text = ""
-    submissions: Annotated[list[Number], Meta(max_length=1_000)] = []
-    owner: Text = ""
-    job_group: Text = ""
-    job_class: Text = ""
-    where: Where = []
+    name: Text = ""  # Of their submissions, as in lists.
+    submissions: Annotated[list[Number], Meta(max_length=1_000)] = []  # Their numbers.
+    owner: Text = ""  # '': the caller's own jobs.
+    job_group: Text = ""  # Matched as in lists.
+    job_class: Text = ""  # Matched as in lists.
+    where: Where = []  # Attributes as in lists.
 
 
 class ControlQuery(Sent, frozen=True):
-    """`dry_run`: change nothing, and count the jobs that would be changed and refused."""
+    """How an action is carried out."""
 
-    dry_run: bool = False
+    dry_run: bool = False  # Change nothing, and count the jobs that would be changed and refused.
 
 
 class ControlBody(Sent, frozen=True):
-    """An action on inclusive ranges of job ids; with a `selection` on some of the jobs in them. None given: all ids."""
+    """An action on jobs."""
 
     action: Action
+    # Inclusive ranges of job ids; none given: all ids.
     ranges: Annotated[list[tuple[Number, Number]], Meta(max_length=1_000)] = field(default_factory=list)
     reason: Annotated[str, Meta(max_length=1_000)] = ""
-    selection: Selection | None = None
+    selection: Selection | None = None  # Only some of the jobs in the ranges.
 
 
 MOST_READERS = 100
@@ -148,19 +137,20 @@ class SubmissionAt(Struct, frozen=True, omit_defaults=True):
 
 
 class ReadersBody(Struct, frozen=True, omit_defaults=True):
-    """Users (`ann`) and groups (`@physics`) of the submission's VO who may read it from now on, or not any more."""
+    """Who may read a submission from now on, or not any more."""
 
     submission: Number
+    # Users (`ann`) and groups (`@physics`) of the submission's VO.
     readers: Annotated[list[Given], Meta(min_length=1, max_length=MOST_READERS)]
     how: Literal["add", "remove"] = "add"
 
 
 class SubmissionReader(Struct, frozen=True):
-    """A user, or `@` and a group, with whom a submission is shared: since when (UNIX seconds), and who shared it."""
+    """With whom a submission is shared."""
 
-    reader: str
-    at: float
-    by: str
+    reader: str  # A user, or `@` and a group.
+    at: float  # Since when, UNIX seconds.
+    by: str  # Who shared it.
 
 
 class SubmissionReaders(Struct, frozen=True):

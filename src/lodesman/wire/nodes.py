@@ -56,20 +56,20 @@ class Place(Struct, frozen=True):
 
 
 class Written(Struct, frozen=True):
-    """Where in the configuration something is written; `line` counts from 1. Empty and 0: nowhere."""
+    """Where in the configuration something is written."""
 
-    file: str
+    file: str  # '': nowhere.
     section: str
-    line: int
+    line: int  # Counts from 1; 0: nowhere.
 
 
 class Remark(Struct, frozen=True):
-    """What is wrong with a configuration, or odd about it, and where: `source` is the file, `line` 0 is unknown."""
+    """What is wrong with a configuration, or odd about it."""
 
     message: str
-    source: str
+    source: str  # The file.
     section: str
-    line: int
+    line: int  # 0: unknown.
 
 
 class QueuesExcluded(Struct, frozen=True):
@@ -88,22 +88,21 @@ _DeclaredKind = Literal["number", "string", "list", "version", "boolean", "deduc
 
 
 class BreakerBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An order for the breaker of the queue that `path` names: to open and stay so, to close and stay so, or to move by
-    itself again.
-    """
+    """An order for the breaker of a queue."""
 
-    path: str
+    path: str  # SITE/CE/QUEUE.
+    # To open and stay so, to close and stay so, or to move by itself again.
     order: Literal["open", "close", "auto"]
     reason: str = ""
 
 
 class BreakerOrder(Place, frozen=True):
-    """What an administrator ordered for the breaker of a queue, at a time in UNIX seconds."""
+    """What an administrator ordered for the breaker of a queue."""
 
     state: Literal["open", "closed"]
     reason: str
     ordered_by: str
-    at: float
+    at: float  # UNIX seconds.
 
     @property
     def text(self) -> str:
@@ -113,10 +112,10 @@ class BreakerOrder(Place, frozen=True):
 
 
 class BreakerOrdered(Struct, frozen=True, kw_only=True):
-    """The order that holds for a queue's breaker now (None: it moves by itself), and the one before."""
+    """The order for a queue's breaker."""
 
     path: str
-    now: BreakerOrder | None
+    now: BreakerOrder | None  # The one that holds; None: the breaker moves by itself.
     before: BreakerOrder | None
 
 
@@ -128,15 +127,14 @@ LEAVE_SECONDS: Final = 60.0
 
 
 class Closing(Place, frozen=True):
-    """A closed site, CE (`queue` is empty) or queue. `until` None: until opened. `keep_pilots`: pilots there take jobs.
-    `begins`: it was announced at `since`, and nothing shall run there from then on.
-    """
+    """A closed site, CE (`queue` is empty) or queue."""
 
     reason: str
     closed_by: str
     since: float
-    until: float | None
-    keep_pilots: bool
+    until: float | None  # None: until it is opened.
+    keep_pilots: bool  # Pilots there take jobs.
+    # The closing was announced at `since`, and nothing shall run there from then on.
     begins: float | UnsetType = UNSET
 
     @property
@@ -221,86 +219,76 @@ class ClosedQueues(Closing, frozen=True, kw_only=True):
 
 
 class SiteClosed(ClosedQueues, frozen=True, kw_only=True):
-    """A closing of configured CE queues: `drained` pilots leave. `renewed`: it was closed before. `endless`: of the queues
-    of one that was announced, those that get no pilots until it is over, since no end of these is known. `replaced`: what
-    was announced for the same node, and is no more, since it is closed now.
-    """
+    """A closing of configured CE queues."""
 
-    drained: int
-    renewed: bool
+    drained: int  # How many pilots leave.
+    renewed: bool  # It was closed before.
     dry_run: bool
+    # Of the queues of a closing that was announced, those that get no pilots until it is over, since no end of these
+    # is known.
     endless: int | UnsetType = UNSET
+    # What was announced for the same node, and is no more, since it is closed now.
     replaced: Closing | UnsetType = UNSET
 
 
 class SiteOpened(ClosedQueues, frozen=True, kw_only=True):
-    """What was opened, and what is still closed around it or in it. `staying` pilots were to leave, and do not now."""
+    """What was opened."""
 
-    still_closed: list[Closing]
-    staying: int
+    still_closed: list[Closing]  # Around it or in it.
+    staying: int  # How many pilots were to leave, and do not now.
 
 
 class FailingQueue(Place, frozen=True):
-    """A CE queue whose last pilots did not start, or whose breaker has an order: `failures` in a row with the reason of the
-    last one, and when one pilot tries it again (UNIX seconds), None if others are sent. `order`: by whom, when and why.
-    """
+    """A CE queue whose last pilots did not start, or whose breaker has an order."""
 
     breaker: BreakerState
-    failures: int
-    retry_at: float | None
-    reason: str
-    order: str
+    failures: int  # In a row.
+    retry_at: float | None  # When one pilot tries it again, UNIX seconds; None if others are sent.
+    reason: str  # Of the last failure.
+    order: str  # By whom, when and why; '': none.
 
 
 class SiteRow(Struct, frozen=True):
-    """A configured site: its CEs and queues, live pilots by state, running jobs, and what of it is closed.
-
-    `announced`: what is going to be. `failing`: its queues where pilots do not start. `max_running_jobs`: how many of all
-    VOs may run there, if that is limited. `ad_at`: when its newest ad came, of one that advertises; `ad_is_too_old`: so its
-    gate is shut.
-    """
+    """A configured site."""
 
     site: str
-    ces: int
-    queues: int
-    pilots: dict[str, int]
+    ces: int  # How many it has.
+    queues: int  # How many it has.
+    pilots: dict[str, int]  # Live ones by state.
     running_jobs: int
-    closed: list[Closing]
-    failing: list[FailingQueue] = []
-    max_running_jobs: int | UnsetType = UNSET
-    ad_at: float | UnsetType = UNSET
-    ad_is_too_old: bool | UnsetType = UNSET
-    announced: list[Closing] | UnsetType = UNSET
+    closed: list[Closing]  # What of it is closed.
+    failing: list[FailingQueue] = []  # Its queues where pilots do not start.
+    max_running_jobs: int | UnsetType = UNSET  # How many of all VOs may run there, if that is limited.
+    ad_at: float | UnsetType = UNSET  # When its newest ad came, of a site that advertises.
+    ad_is_too_old: bool | UnsetType = UNSET  # So its gate is shut.
+    announced: list[Closing] | UnsetType = UNSET  # What of it is going to be closed.
 
 
 class Sites(Page, frozen=True):
-    """All configured sites, in their order; and all closings, also of what is not configured. `announced`: those to come."""
+    """All configured sites, in their order, and all closings, also of what is not configured."""
 
     sites: list[SiteRow]
     closed: list[Closing]
-    announced: list[Closing] | UnsetType = UNSET
+    announced: list[Closing] | UnsetType = UNSET  # Closings to come.
 
 
 class EffectiveValue(Struct, frozen=True):
-    """The value that holds for a queue, and its level; where it is written, if `origin` was asked for."""
+    """The value that holds for a queue."""
 
     value: Value
-    level: Level
-    file: str | UnsetType = UNSET
+    level: Level  # Where it comes from.
+    file: str | UnsetType = UNSET  # Where it is written, if `origin` was asked for.
     line: int | UnsetType = UNSET
 
 
 class UsableQueue(Place, frozen=True):
-    """A CE queue that the VO may use, its parameters by name, its live pilots by state, and what closes it.
+    """A CE queue that the VO may use."""
 
-    `failing`: if its last pilots did not start. `announced`: what is going to close it.
-    """
-
-    parameters: dict[str, EffectiveValue]
-    pilots: dict[str, int]
-    closed: list[Closing]
-    failing: FailingQueue | UnsetType = UNSET
-    announced: list[Closing] | UnsetType = UNSET
+    parameters: dict[str, EffectiveValue]  # By name.
+    pilots: dict[str, int]  # Live ones by state.
+    closed: list[Closing]  # What closes it.
+    failing: FailingQueue | UnsetType = UNSET  # If its last pilots did not start.
+    announced: list[Closing] | UnsetType = UNSET  # What is going to close it.
 
 
 class Queues(Page, frozen=True):
@@ -310,50 +298,47 @@ class Queues(Page, frozen=True):
 
 
 class LevelValue(Written, frozen=True):
-    """The value of a parameter at one level; `counts`: it is a part of the value that holds."""
+    """The value of a parameter at one level."""
 
     level: Level
     value: Value
-    counts: bool
+    counts: bool  # It is a part of the value that holds.
 
 
 class QueueSetting(Written, frozen=True):
-    """A value that holds, from its strongest `level`; `made_of`: the source of a built-in one."""
+    """A value that holds."""
 
     name: str
     value: Value
-    level: _AnyLevel
-    made_of: str
+    level: _AnyLevel  # The strongest that gives it.
+    made_of: str  # The source of a built-in one.
 
 
 class Parameter(QueueSetting, frozen=True):
-    """A value that holds, in `unit`, given by `levels`. `said`: the values of all levels, the strongest first."""
+    """A parameter and the value that holds."""
 
     type: _DeclaredKind
-    unit: str
-    levels: list[Level]
-    said: list[LevelValue]
+    unit: str  # Of the value.
+    levels: list[Level]  # Those that give the value.
+    said: list[LevelValue]  # The values of all levels, the strongest first.
 
 
 class NodeBelow(Written, frozen=True):
-    """A site, CE or queue with the parameters that it does not merely inherit; names that it has not are empty. `grid`:
-    the section of a DIRAC configuration with the site. `allowed`: the VO may use it.
-    """
+    """A site, CE or queue with the parameters that it does not merely inherit."""
 
     kind: Literal["Site", "CE", "Queue"]
     site: str
-    ce: str
-    queue: str
-    grid: str
-    allowed: bool
+    ce: str  # '' of a site.
+    queue: str  # '' of a site and of a CE.
+    grid: str  # The section of a DIRAC configuration with the site.
+    allowed: bool  # The VO may use it.
     parameters: list[Parameter]
     below: list[NodeBelow]
 
 
 class ResourceNode(NodeBelow, frozen=True):
-    """A site, CE or queue with all its parameters as a VO sees them ('': as declared for all). `closings`: those that hold
-    around it or in it, and those that are announced; left out if there are none.
-    """
+    """A site, CE or queue with all its parameters as a VO sees them."""
 
-    vo: str
+    vo: str  # '': as declared for all.
+    # Those that hold around it or in it, and those that are announced; left out if there are none.
     closings: list[Closing] | UnsetType = UNSET

@@ -18,9 +18,7 @@ NOT_NEEDED: Final = "not needed any more"
 
 
 class PilotJoined(Struct, frozen=True):
-    """A pilot's number, token and settings, in seconds; `sandbox_mb` limits the output of one job. `bound_job`: the only job
-    that it runs (None: any that fits).
-    """
+    """A pilot's number, token and settings. Settings that end in `_s` are in seconds."""
 
     pilot: int
     stamp: str
@@ -28,17 +26,15 @@ class PilotJoined(Struct, frozen=True):
     lease_s: float
     heartbeat_s: float
     idle_s: float
-    sandbox_mb: int
+    sandbox_mb: int  # Limits the output of one job.
     server_time: float
     place: Place
-    pools_pass: int
-    bound_job: int | None
+    pools_pass: int  # The pass over the SubmitPools as of which its queue serves them.
+    bound_job: int | None  # The only job that it runs; None: any that fits.
 
 
 class Payload(Struct, frozen=True, omit_defaults=True):
-    """What is run, and with what. `expected_seconds` of wall time, 0: its user does not say; `vacate_priority`: higher is
-    kept longer.
-    """
+    """What is run, and with what."""
 
     name: str
     executable: str
@@ -50,22 +46,20 @@ class Payload(Struct, frozen=True, omit_defaults=True):
     output_sandbox: list[str]
     cores: int
     memory_mb: int
-    expected_seconds: int = 0
-    vacate_priority: int = 0
+    expected_seconds: int = 0  # Of wall time; 0: its user does not say.
+    vacate_priority: int = 0  # Higher is kept longer.
 
 
 class PayloadFile(Struct, frozen=True, omit_defaults=True):
-    """A file of the input sandbox, to be fetched from `url`; `unpack`: an archive; `executable`: it may be executed;
-    `modified`: its time of change, in UNIX seconds (0: not known).
-    """
+    """A file of the input sandbox."""
 
     name: str
-    url: str
+    url: str  # From where it is fetched.
     sha256: str
     size: int
-    unpack: bool
-    executable: bool = False
-    modified: int = 0
+    unpack: bool  # It is an archive.
+    executable: bool = False  # It may be executed.
+    modified: int = 0  # Its time of change, in UNIX seconds; 0: not known.
 
 
 class Limits(Struct, frozen=True):
@@ -79,27 +73,27 @@ class Limits(Struct, frozen=True):
 
 
 class AttemptWork(Struct, frozen=True):
-    """What an attempt runs. `exclusive`: it must not run longer than the server is heard."""
+    """What an attempt runs."""
 
     spec: Payload
     input: list[PayloadFile]
     limits: Limits
-    exclusive: bool
+    exclusive: bool  # It must not run longer than the server is heard.
 
 
 class ClaimedJob(AttemptWork, frozen=True):
-    """One attempt handed to a pilot. `index`: of a member of an array."""
+    """One attempt handed to a pilot."""
 
     id: int
     attempt: int
-    index: int | UnsetType = UNSET
+    index: int | UnsetType = UNSET  # Of a member of an array.
 
 
 class ClaimAnswer(Struct, frozen=True):
-    """The jobs that a pilot got; `drain`: it takes no further jobs."""
+    """The jobs that a pilot got."""
 
     jobs: list[ClaimedJob]
-    drain: bool
+    drain: bool  # It takes no further jobs.
 
 
 class KillOrder(Struct, frozen=True):
@@ -111,42 +105,38 @@ class KillOrder(Struct, frozen=True):
 
 
 class HeartbeatAnswer(Struct, frozen=True):
-    """What a pilot shall end, and how long its lease is, in seconds. `others_wait`: for jobs that this pilot has ahead; it
-    gives some of them back.
-    """
+    """What a pilot shall end, and how long its lease is."""
 
     kill: list[KillOrder]
-    drain: bool
-    lease_s: float
-    others_wait: bool | UnsetType = UNSET
+    drain: bool  # It takes no further jobs.
+    lease_s: float  # In seconds.
+    others_wait: bool | UnsetType = UNSET  # For jobs that this pilot has ahead; it gives some of them back.
 
 
 class ReportResult(Struct, frozen=True):
-    """Whether a report counted; why not, or why in an unusual way."""
+    """Whether a report counted."""
 
     id: int
     attempt: int
     accepted: bool
-    reason: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET  # Why it did not count, or why in an unusual way.
 
 
 class ReportsAnswer(Struct, frozen=True):
-    """One result per report, in their order. `others_wait`: as in the answer to a heartbeat."""
+    """What became of reports."""
 
-    results: list[ReportResult]
-    others_wait: bool | UnsetType = UNSET
+    results: list[ReportResult]  # One per report, in their order.
+    others_wait: bool | UnsetType = UNSET  # As in the answer to a heartbeat.
 
 
 class StoredPilot(Struct, frozen=True):
-    """A pilot. Empty `owner` and `group`: for all of its VO. `reason`: why it ended. `jobs_done`: the jobs that ended in it
-    by themselves, Done or Failed; none that went back or was killed.
-    """
+    """A pilot."""
 
     id: int
     stamp: str
     state: PilotState
     vo: str
-    owner: str
+    owner: str  # '': for all of its VO, like `group`.
     group: str
     pilot_type: str
     submission_pool: str
@@ -154,35 +144,34 @@ class StoredPilot(Struct, frozen=True):
     ce: str
     queue: str
     native_id: str | None
-    reason: str
+    reason: str  # Why it ended.
+    # The jobs that ended in it by themselves, Done or Failed; none that went back or was killed.
     jobs_done: int
 
 
 class Pilot(StoredPilot, frozen=True):
-    """A pilot, sent for `task_queue`. `drain` 1: it has to leave. `backend` is the batch system that it was submitted to.
-    That said last that the pilot runs on `host` ('': not known), and holds it since `held_since` (None: does not), at
-    `native_seen`: of one that has not joined, first. `bound_job`: the only job that it runs (None: any that fits).
-    """
+    """A pilot, with what its batch system said last."""
 
-    task_queue: int | None
+    task_queue: int | None  # The one that it was sent for.
     created_at: float
     submitted_at: float | None
     joined_at: float | None
     last_seen: float | None
     ended_at: float | None
-    drain: Literal[0, 1]
-    backend: str
-    host: str
-    held_since: float | None
+    drain: Literal[0, 1]  # 1: it has to leave.
+    backend: str  # The batch system that it was submitted to.
+    host: str  # Where it runs; '': not known.
+    held_since: float | None  # The batch system holds it since then; None: it does not.
+    # When the batch system said so last; of a pilot that has not joined, when first.
     native_seen: float | None
-    bound_job: int | None
+    bound_job: int | None  # The only job that it runs; None: any that fits.
 
 
 class ListedPilot(Pilot, frozen=True):
-    """A pilot with the jobs that it runs now. `node_host`: its host as it says itself, '' if it has not."""
+    """A pilot with what it runs."""
 
-    node_host: str
-    jobs: list[int]
+    node_host: str  # Its host as it says itself; '' if it has not.
+    jobs: list[int]  # Those that it runs now.
 
     def is_unreached(self, now: float) -> bool:
         """Whether it runs, by its batch system, and has not reached the server for too long; not if it has to leave."""
@@ -191,21 +180,21 @@ class ListedPilot(Pilot, frozen=True):
 
 
 class PilotInFull(ListedPilot, frozen=True):
-    """`drain_reason`: why it has to leave, '' if a user said so. `node`: what it said of its machine when it joined."""
+    """A pilot with all that is known of it."""
 
-    drain_reason: str
-    node: dict[str, Any]
+    drain_reason: str  # Why it has to leave; '' if a user said so.
+    node: dict[str, Any]  # What it said of its machine when it joined.
 
 
 class PilotLog(Struct, frozen=True):
-    """The end of what a pilot wrote, at most 64 kB, as its batch system `backend` keeps it. `host`: where it runs or ran."""
+    """The end of what a pilot wrote, as its batch system keeps it."""
 
     pilot: int
     stamp: str
-    backend: str
+    backend: str  # The batch system.
     native_id: str
-    host: str
-    text: str
+    host: str  # Where it runs or ran.
+    text: str  # At most 64 kB.
 
 
 class Pilots(Page, frozen=True):
@@ -225,31 +214,27 @@ _MOST_HOURS = 720
 
 
 class PilotFilesBody(OpenSiteBody, frozen=True, kw_only=True):
-    """A queue, by names or by `path`, and how many pilots of which VO ('': the caller's) may be started there. Each may join
-    once, within `hours`.
-    """
+    """A manual queue, by names or by `path`, in which people start pilots."""
 
-    count: Annotated[int, Meta(ge=1, le=MOST_FILES)] = 1
-    hours: Annotated[float, Meta(gt=0, le=_MOST_HOURS)] = 12.0
-    vo: str = ""
+    count: Annotated[int, Meta(ge=1, le=MOST_FILES)] = 1  # How many pilots may be started.
+    hours: Annotated[float, Meta(gt=0, le=_MOST_HOURS)] = 12.0  # Within which each may join once.
+    vo: str = ""  # '': the caller's.
 
 
 class MadePilot(Struct, frozen=True):
-    """One pilot: `content` is its own file, JSON with a join token that is good once. Whoever has it gets jobs."""
+    """One pilot, and its file."""
 
     id: int
     stamp: str
-    content: str
+    content: str  # JSON with a join token that is good once. Whoever has it gets jobs.
 
 
 class PilotFiles(Place, frozen=True):
-    """Pilots that were stored for a queue, each with its file, and the `program` that all of them run (a zipapp). They join
-    at `servers`, until `expires_at` (UNIX seconds). `notices`: what may keep them from it.
-    """
+    """Pilots that were stored for a queue."""
 
     vo: str
-    pilots: list[MadePilot]
-    expires_at: float
-    servers: list[str]
-    notices: list[str]
-    program: bytes
+    pilots: list[MadePilot]  # Each with its own file.
+    expires_at: float  # Until when they may join, UNIX seconds.
+    servers: list[str]  # Where they join.
+    notices: list[str]  # What may keep them from joining.
+    program: bytes  # A zipapp, which all of them run.

@@ -26,11 +26,11 @@ class BeforeAfter(Struct, Generic[T], frozen=True):
 
 
 class Cut(Struct, Generic[T], frozen=True):
-    """The first `rows` of a list of `count`; `more` are left out."""
+    """The beginning of a list."""
 
-    count: int
+    count: int  # Of the whole list.
     rows: list[T]
-    more: int
+    more: int  # How many are left out.
 
 
 # --- jobs ------------------------------------------------------------------------------------------------
@@ -45,37 +45,35 @@ class JobVerdicts(Struct, frozen=True):
 
 
 class PlannedPosition(QueuePosition, frozen=True):
-    """The task queue that the jobs would join, None if `new`; `waiting` counts them, too."""
+    """The task queue that the jobs would join."""
 
-    id: int | None
+    id: int | None  # None if `new`.
     new: bool
-    waiting_before: int
+    waiting_before: int  # How many wait now; `waiting` counts these jobs, too.
     key: TaskQueueFacts
 
 
 class PlannedCohort(JobExplained, frozen=True):
-    """Members that would join one task queue. `members`: (first, last) of runs, from 0; `more_members` are left out."""
+    """Members that would join one task queue."""
 
-    members: list[tuple[int, int]]
-    more_members: int
+    members: list[tuple[int, int]]  # (first, last) of runs, from 0.
+    more_members: int  # How many runs are left out.
     jobs: int
     task_queue: PlannedPosition
 
 
 class JobPlan(Struct, frozen=True):
-    """The plan of a submission of `count` jobs. `refusal` None: it would be taken, `held` of them Held. `cohorts`: the
-    worst first; `more_cohorts` are left out. `limits`: none are known.
-    """
+    """The plan of a submission."""
 
-    count: int
+    count: int  # How many jobs it has.
     group: str
     vo: str
     verdicts: JobVerdicts
-    refusal: ErrorBody | None
-    held: int
-    cohorts: list[PlannedCohort]
-    more_cohorts: int
-    limits: list[str]
+    refusal: ErrorBody | None  # None: it would be taken.
+    held: int  # How many of the jobs would be Held.
+    cohorts: list[PlannedCohort]  # The worst first.
+    more_cohorts: int  # How many are left out.
+    limits: list[str]  # None are known.
     notices: list[Notice]
 
 
@@ -87,17 +85,17 @@ class ChangedValue(BeforeAfter[Value | None], frozen=True):
 
 
 class ChangedQueue(Place, frozen=True):
-    """A CE queue whose parameters change, by name; `vo` empty: for every VO."""
+    """A CE queue whose parameters change."""
 
-    vo: str
-    parameters: dict[str, ChangedValue]
+    vo: str  # '': for every VO.
+    parameters: dict[str, ChangedValue]  # By name.
 
 
 class PlannedQueues(Struct, frozen=True):
-    """How many CE queues there are before and after, and which come, go and change."""
+    """Which CE queues come, go and change."""
 
-    before: int
-    after: int
+    before: int  # How many there are.
+    after: int  # How many there are.
     added: Cut[Place]
     removed: Cut[Place]
     changed: Cut[ChangedQueue]
@@ -121,13 +119,13 @@ class ChangedType(Struct, frozen=True):
 
 
 class GroupPart(Struct, frozen=True):
-    """A group with `jobs`: its share, and its part of the job starts of its VO."""
+    """A group with jobs."""
 
     vo: str
     group: str
     jobs: int
     share: BeforeAfter[float]
-    part: BeforeAfter[float]
+    part: BeforeAfter[float]  # Of the job starts of its VO.
 
 
 class TaskQueuesAndJobs(Struct, frozen=True):
@@ -147,7 +145,7 @@ class QueueEffect(Struct, frozen=True):
 
 
 class AffectedTaskQueue(QueueEffect, frozen=True):
-    """A task queue whose CE queues change. `becomes` impossible: its jobs would be Held, and `why`; possible: released."""
+    """A task queue whose CE queues change."""
 
     id: int
     owner: str
@@ -155,38 +153,39 @@ class AffectedTaskQueue(QueueEffect, frozen=True):
     vo: str
     jobs: int
     held: bool
+    # impossible: its jobs would be Held; possible: they would be released.
     becomes: Literal["impossible", "possible"] | None
-    why: str
+    why: str  # Why it is impossible.
 
 
 class PlannedTaskQueues(Struct, frozen=True):
-    """The effect on the task queues with jobs, of which `checked` exist. `changed`: the worst first."""
+    """The effect on the task queues with jobs."""
 
-    checked: int
+    checked: int  # How many task queues exist.
     impossible: TaskQueuesAndJobs
     possible: TaskQueuesAndJobs
-    changed: Cut[AffectedTaskQueue]
+    changed: Cut[AffectedTaskQueue]  # The worst first.
 
 
 class AffectedPool(QueueEffect, frozen=True):
-    """A SubmitPool whose queues change; `new_id`: its identifier under changed declarations."""
+    """A SubmitPool whose queues change."""
 
     id: str
-    new_id: str | None
+    new_id: str | None  # Its identifier under changed declarations.
     vo: str
 
 
 class PlannedPools(Struct, frozen=True):
-    """The effect on the SubmitPools, of which `checked` exist."""
+    """The effect on the SubmitPools."""
 
-    checked: int
+    checked: int  # How many exist.
     changed: Cut[AffectedPool]
 
 
 class PlannedPilots(Struct, frozen=True):
-    """Pilots of one iteration, with the same random numbers before and after; `expected`: asked on average."""
+    """Pilots of one iteration, with the same random numbers before and after."""
 
-    expected: BeforeAfter[float]
+    expected: BeforeAfter[float]  # Asked on average.
     asked: BeforeAfter[int]
     without_submission_pool: BeforeAfter[int]
     placed: BeforeAfter[int]
@@ -203,31 +202,31 @@ class GroupPilots(Struct, frozen=True):
 
 
 class LimitExample(Struct, frozen=True):
-    """A CE queue (SITE/CE/QUEUE) or a task queue where a limit binds, and its arithmetic."""
+    """A place where a limit binds."""
 
-    name: str
-    text: str
+    name: str  # A CE queue (SITE/CE/QUEUE) or a task queue.
+    text: str  # The arithmetic of the limit there.
 
 
 class BindingLimit(Struct, frozen=True):
-    """A limit that binds: for how many queues or task queues, and the pilots that it takes away from them together."""
+    """A limit that binds."""
 
     limit: ClampName
     of: Literal["queues", "task queues"]
-    count: BeforeAfter[int]
-    pilots: BeforeAfter[int]
+    count: BeforeAfter[int]  # For how many queues or task queues.
+    pilots: BeforeAfter[int]  # That it takes away from them together.
     example: LimitExample
 
 
 class QueuePilots(Place, frozen=True):
-    """A CE queue that gets more or fewer pilots, and its maximum number; None: it does not exist."""
+    """A CE queue that gets more or fewer pilots."""
 
     pilots: BeforeAfter[int]
-    room: BeforeAfter[int | None]
+    room: BeforeAfter[int | None]  # Their maximum number; None: the queue does not exist.
 
 
 class TaskQueuePilots(Struct, frozen=True):
-    """A task queue that gets pilots only before or only after, and some of the CE queues where they go."""
+    """A task queue that gets pilots only before or only after."""
 
     id: int
     owner: str
@@ -235,19 +234,17 @@ class TaskQueuePilots(Struct, frozen=True):
     vo: str
     jobs: int
     pilots: int
-    queues: list[str]
+    queues: list[str]  # Some of the CE queues where they go.
 
 
 class TaskQueuesPilots(Cut[TaskQueuePilots], frozen=True):
-    """The task queues with most pilots first; `pilots` of all of them together."""
+    """The task queues with most pilots first."""
 
-    pilots: int
+    pilots: int  # Of all of them together.
 
 
 class PlannedIteration(Struct, frozen=True):
-    """The next iteration of the director, before and after, on the jobs and pilots of now; largest changes first.
-    `load_seconds_ago`: the age of the oldest load used, None without any. `assumed`: the assumptions, in words.
-    """
+    """The next iteration of the director, before and after, on the jobs and pilots of now; largest changes first."""
 
     pilots: PlannedPilots
     groups: Cut[GroupPilots]
@@ -255,17 +252,17 @@ class PlannedIteration(Struct, frozen=True):
     queues: Cut[QueuePilots]
     only_after: TaskQueuesPilots
     only_before: TaskQueuesPilots
-    load_seconds_ago: float | None
-    assumed: list[str]
+    load_seconds_ago: float | None  # The age of the oldest load used; None without any.
+    assumed: list[str]  # The assumptions, in words.
 
 
 class ResourcesPlan(Struct, frozen=True):
-    """The effect of other resources. `parts`: groups with jobs, by VO, those that gain most first."""
+    """The effect of other resources."""
 
     files: list[str]
     queues: PlannedQueues
     groups: list[ChangedGroup]
-    parts: list[GroupPart]
+    parts: list[GroupPart]  # Groups with jobs, by VO, those that gain most first.
     types: list[ChangedType]
     task_queues: PlannedTaskQueues
     submit_pools: PlannedPools
@@ -277,27 +274,23 @@ class ResourcesPlan(Struct, frozen=True):
 
 
 class PolicyPlan(Struct, frozen=True):
-    """One iteration by one policy: the pilots asked for, and those placed, None where they are not placed. The record has
-    some of the task queues and CE queues.
-    """
+    """One iteration by one policy."""
 
     policy: TargetPolicy
-    asked: int
-    placed: int | None
-    record: DirectorRecord
+    asked: int  # How many pilots.
+    placed: int | None  # How many pilots; None where they are not placed.
+    record: DirectorRecord  # Has some of the task queues and CE queues.
 
 
 class DirectorPlans(Struct, frozen=True):
-    """One iteration of the director by several policies, with the same random numbers: `iteration`, stored `at` that time,
-    or one of now (None). `task_queues`, `queues`: the number of all. `assumed`: the assumptions, in words.
-    """
+    """One iteration of the director by several policies, with the same random numbers."""
 
-    iteration: int | None
-    at: float
-    task_queues: int
-    queues: int
+    iteration: int | None  # The number of a stored one; None: one of now.
+    at: float  # When it was stored, UNIX seconds.
+    task_queues: int  # The number of all.
+    queues: int  # The number of all.
     plans: list[PolicyPlan]
-    assumed: list[str]
+    assumed: list[str]  # The assumptions, in words.
 
 
 # --- shares ----------------------------------------------------------------------------------------------
@@ -310,37 +303,34 @@ class ChangedShare(BeforeAfter[float], frozen=True):
 
 
 class WaitingGroup(Struct, frozen=True):
-    """A group with `waiting` jobs, its share, and its part of the job starts of its VO. `director`: its part of the
-    pilots sent by priority. `starts_an_hour`: at the rate of the last hour; None: none.
-    """
+    """A group with waiting jobs."""
 
     vo: str
     group: str
-    waiting: int
+    waiting: int  # How many jobs.
     share: BeforeAfter[float]
-    part: BeforeAfter[float]
-    director: BeforeAfter[float] | None
-    starts_an_hour: BeforeAfter[float] | None
+    part: BeforeAfter[float]  # Of the job starts of its VO.
+    director: BeforeAfter[float] | None  # Its part of the pilots sent by priority.
+    starts_an_hour: BeforeAfter[float] | None  # At the rate of the last hour; None: none.
 
 
 class SharedPlaces(Struct, frozen=True):
-    """CE queues for which the same groups compete, and the part of the starts that each of them gets there."""
+    """CE queues for which the same groups compete."""
 
     vo: str
-    queues: int
+    queues: int  # How many.
     sites: list[str]
     more_sites: int
-    groups: dict[str, BeforeAfter[float]]
+    groups: dict[str, BeforeAfter[float]]  # The part of the starts that each group gets there.
 
 
 class SharesPlan(Struct, frozen=True):
-    """The effect of other shares, groups that gain most first. Groups `without_waiting_jobs` get nothing now.
-    `private_starts_an_hour`: by VO, what private pilots start beside; shares do not change it.
-    """
+    """The effect of other shares."""
 
     changed: list[ChangedShare]
-    groups: list[WaitingGroup]
+    groups: list[WaitingGroup]  # Those that gain most first.
+    # By VO, what private pilots start beside; shares do not change it.
     private_starts_an_hour: dict[str, float]
-    without_waiting_jobs: list[str]
+    without_waiting_jobs: list[str]  # Groups that get nothing now.
     places: list[SharedPlaces]
     notices: list[Remark]

@@ -17,11 +17,11 @@ BYTES: Final = "bytes"
 
 
 class QuotaTextBody(Struct, frozen=True, omit_defaults=True):
-    """Sets in Grid Engine's own text. `how`: add new ones, or change those that there are. `trial`: change nothing."""
+    """Sets in Grid Engine's own text."""
 
     text: Annotated[str, Meta(max_length=MOST_TEXT)]
-    how: Literal["add", "change"] = "add"
-    trial: bool = False
+    how: Literal["add", "change"] = "add"  # Add new ones, or change those that there are.
+    trial: bool = False  # Change nothing.
 
 
 class DropQuotasBody(Struct, frozen=True):
@@ -33,11 +33,11 @@ class DropQuotasBody(Struct, frozen=True):
 
 
 class QuotaNoticeRow(Struct, frozen=True):
-    """What is odd in a set and does not stop it: in which rule (`set/rule`), and at which line of the text."""
+    """What is odd in a set and does not stop it."""
 
     kind: str
-    rule: str
-    line: int
+    rule: str  # `set/rule`.
+    line: int  # Of the text.
     message: str
 
 
@@ -49,13 +49,13 @@ class QuotasChanged(Struct, frozen=True):
 
 
 class QuotaSetRow(Struct, frozen=True):
-    """One set, with its canonical text. Times in UNIX seconds."""
+    """One set."""
 
     name: str
     enabled: bool
     rules: int
-    text: str
-    changed_at: float
+    text: str  # In canonical form.
+    changed_at: float  # UNIX seconds.
     changed_by: str
 
 
@@ -66,13 +66,13 @@ class QuotaSets(Struct, frozen=True):
 
 
 class Holder(Struct, frozen=True):
-    """An owner whose live attempts, `jobs` of them, use something of a bucket; those without a project apart."""
+    """An owner whose live attempts use something of a bucket."""
 
     vo: str
     owner: str
-    project: str
+    project: str  # Those without a project stand apart.
     used: str
-    jobs: int
+    jobs: int  # How many attempts.
 
 
 class Waiter(Struct, frozen=True):
@@ -84,24 +84,22 @@ class Waiter(Struct, frozen=True):
 
 
 class LimitBucket(Struct, frozen=True, kw_only=True):
-    """What is used of one resource in one bucket of a rule (`set/rule`). `of`: the values that have it alone. Amounts are
-    numbers, as texts, of a `unit`: bytes, seconds, or '' (or they are words, of a resource that is no number).
-
-    `need`: what is asked of it and has no room, '' if there is room. `since`: it has had no room for that since then, or for
-    longer (UNIX seconds; None: unknown). `holders`: who of one's own VO uses it, for administrators of all VOs, the largest
-    first; `more_holders` are left out.
+    """What is used of one resource in one bucket of a rule. Amounts are numbers, as texts (or words, of a resource that
+    is no number).
     """
 
-    rule: str
-    of: list[str]
+    rule: str  # `set/rule`.
+    of: list[str]  # The values that have the bucket alone.
     resource: str
     used: str
     limit: str
-    need: str = ""
+    need: str = ""  # What is asked of it and has no room; '' if there is room.
+    # It has had no room for that since then, or for longer (UNIX seconds; None: unknown).
     since: float | None = None
+    # Who of one's own VO uses it, for administrators of all VOs, the largest first.
     holders: list[Holder] = []
-    more_holders: int = 0
-    unit: str = ""
+    more_holders: int = 0  # How many are left out.
+    unit: str = ""  # Of the amounts: bytes, seconds, or ''.
 
     def amount(self, text: str) -> str:
         """One of the amounts for people, as quota sets write it: `1.5G` of 1610612736 bytes."""
@@ -114,26 +112,21 @@ class LimitBucket(Struct, frozen=True, kw_only=True):
 
 
 class BucketRow(LimitBucket, frozen=True, kw_only=True):
-    """`jobs` wait in `task_queues` that it keeps from starting now, `full`; of these `owners`, of the same VOs, the largest
-    first, and `more_owners`. `need`: of the smallest of them.
-    """
+    """A bucket, and the jobs behind it. `need` is that of the smallest of its task queues."""
 
-    full: bool
-    jobs: int
-    task_queues: int = 0
-    owners: list[Waiter] = []
-    more_owners: int = 0
+    full: bool  # It keeps the jobs from starting now.
+    jobs: int  # That wait.
+    task_queues: int = 0  # Of these jobs.
+    owners: list[Waiter] = []  # Of these jobs, of the same VOs, the largest first.
+    more_owners: int = 0  # How many are left out.
 
 
 class FullBucket(LimitBucket, frozen=True, kw_only=True):
-    """A limit that keeps a job from starting: the job needs `need` of what has no room. It fits when `ends` jobs of the
-    holders have ended (None: no end is enough), or with a limit of `enough`; '' and None: not known. `hopeless`: it does not
-    fit even if nothing is used.
-    """
+    """A limit that keeps a job from starting: the job needs `need` of what has no room."""
 
-    ends: int | None = None
-    enough: str = ""
-    hopeless: bool = False
+    ends: int | None = None  # It fits when so many jobs of the holders have ended; None: no end is enough.
+    enough: str = ""  # It fits with such a limit; '' (and `ends` None): not known.
+    hopeless: bool = False  # It does not fit even if nothing is used.
 
     @property
     def text(self) -> str:
@@ -173,10 +166,10 @@ def _jobs(count: int) -> str:
 
 
 class UsesQuery(AllQuery, frozen=True, kw_only=True):
-    """Limits on jobs of this user and of this job class (`class` or `class.variant`), also those on all; '' is any."""
+    """Limits on some jobs, also those on all."""
 
-    user: str = ""
-    job_class: str = ""
+    user: str = ""  # Whose jobs; '': anybody's.
+    job_class: str = ""  # `class` or `class.variant`; '': any.
 
 
 class QuotaUses(Page, frozen=True):
@@ -186,15 +179,13 @@ class QuotaUses(Page, frozen=True):
 
 
 class QuotaResourceRow(Struct, frozen=True):
-    """A resource that rules may limit (a complex of Grid Engine). `consumable`: whether jobs use it up, for each of their
-    cores (YES) or once (JOB); `default`: what a job uses that asks for nothing of it.
-    """
+    """A resource that rules may limit (a complex of Grid Engine)."""
 
     name: str
     shortcut: str
     type: str
-    consumable: str
-    default: str
+    consumable: str  # Whether jobs use it up, for each of their cores (YES) or once (JOB).
+    default: str  # What a job uses that asks for nothing of it.
 
 
 class QuotaResources(Struct, frozen=True):
@@ -204,13 +195,13 @@ class QuotaResources(Struct, frozen=True):
 
 
 class RuleEffect(Struct, frozen=True):
-    """Waiting jobs of some task queues for which a rule decides; of these `owners`, the largest first, and `more_owners`."""
+    """Waiting jobs for which a rule decides."""
 
     rule: str
-    task_queues: int
+    task_queues: int  # Of these jobs.
     jobs: int
-    owners: list[Waiter]
-    more_owners: int
+    owners: list[Waiter]  # Of these jobs, the largest first.
+    more_owners: int  # How many are left out.
 
 
 class PlanQuotasBody(Struct, frozen=True):
@@ -220,16 +211,13 @@ class PlanQuotasBody(Struct, frozen=True):
 
 
 class QuotaPlan(Struct, frozen=True):
-    """What sets would do. `over`: buckets of which more would be used than there is. `stopped`: jobs that limits let start
-    somewhere now and would not then; `freed`: the other way round, by the rule that stops them now. `limited_now` and
-    `limited_then`: all jobs that limits keep from starting wherever they may run.
-    """
+    """What sets would do."""
 
     names: list[str]
     notices: list[QuotaNoticeRow]
-    over: list[BucketRow]
+    over: list[BucketRow]  # Buckets of which more would be used than there is.
     more_over: int
-    stopped: list[RuleEffect]
-    freed: list[RuleEffect]
-    limited_now: int
-    limited_then: int
+    stopped: list[RuleEffect]  # Jobs that limits let start somewhere now and would not then.
+    freed: list[RuleEffect]  # The other way round, by the rule that stops them now.
+    limited_now: int  # All jobs that limits keep from starting wherever they may run.
+    limited_then: int  # The same with the sets.

@@ -35,10 +35,10 @@ class Sent(Struct, frozen=True, omit_defaults=True):
 
 
 class Paged(Sent, frozen=True, kw_only=True):
-    """A list, at most `limit` rows of it; `after`: those that follow the page with this `cursor`."""
+    """A part of a list."""
 
-    after: str = ""
-    limit: Rows = 1_000
+    after: str = ""  # The `cursor` of a page: the rows that follow it.
+    limit: Rows = 1_000  # Rows at most.
 
 
 class AllQuery(Paged, frozen=True, kw_only=True):
@@ -63,15 +63,15 @@ class AttemptAt(JobAt, frozen=True):
 
 
 class JobInQueue(JobAt, frozen=True):
-    """A job, and SITE/CE/QUEUE if one queue is asked about."""
+    """A job, and perhaps one queue that is asked about."""
 
-    queue: str = ""
+    queue: str = ""  # SITE/CE/QUEUE.
 
 
 class JobInForm(JobAt, frozen=True):
-    """A job, and a language for its description; else the language in which it was submitted."""
+    """A job, and a language for its description."""
 
-    form: Form | None = None
+    form: Form | None = None  # None: the language in which it was submitted.
 
 
 class SandboxAt(Sent, frozen=True):
@@ -81,44 +81,44 @@ class SandboxAt(Sent, frozen=True):
 
 
 class PilotAt(Sent, frozen=True):
-    """A pilot by its number or its stamp."""
+    """A pilot."""
 
-    pilot: str
+    pilot: str  # Its number or its stamp.
 
 
 class PilotsQuery(Paged, frozen=True):
-    """`all`: with those that ended."""
+    """Pilots."""
 
-    all: bool = False
+    all: bool = False  # With those that ended.
     limit: Rows = 1_000
 
 
 class TaskQueuesQuery(Paged, frozen=True):
-    """Task queues, or those whose jobs wait for one reason."""
+    """Task queues."""
 
     limit: Rows = 1_000
-    reason: str = ""
+    reason: str = ""  # Those whose jobs wait for it; '': all.
 
 
 class PoolsQuery(Paged, frozen=True):
-    """SubmitPools of a VO; without it of the caller's, for administrators all."""
+    """SubmitPools of a VO."""
 
-    vo: str = ""
+    vo: str = ""  # '': the caller's, for administrators all.
     limit: Rows = 100
 
 
 class PoolAt(Sent, frozen=True):
-    """A SubmitPool by the beginning of its id."""
+    """A SubmitPool."""
 
-    pool: str
+    pool: str  # The beginning of its id.
     vo: str = ""
 
 
 class QueuesQuery(AllQuery, frozen=True):
-    """CE queues as a VO, else the caller's, sees them; `origin`: with the place where each value is written."""
+    """CE queues as a VO sees them."""
 
-    vo: str = ""
-    origin: bool = False
+    vo: str = ""  # '': the caller's.
+    origin: bool = False  # With the place where each value is written.
 
 
 class NodeQuery(Sent, frozen=True):
@@ -142,64 +142,64 @@ class FileBody(Sent, frozen=True):
 
 
 class InputBody(FileBody, frozen=True):
-    """A file of an input sandbox that the caller uploaded before. `executable`: it may be executed where it came from;
-    `modified`: its time of change there, in whole UNIX seconds (0: not known).
-    """
+    """A file of an input sandbox that the caller uploaded before."""
 
-    executable: bool = False
-    modified: Count = 0
+    executable: bool = False  # It may be executed where it came from.
+    modified: Count = 0  # Its time of change there, in whole UNIX seconds; 0: not known.
 
 
 class PlanJobBody(Sent, frozen=True):
-    """Jobs to plan: one or many descriptions as text (JDL, CFG, JSON), or as JSON records. `hold`: they are Held until their
-    owner releases them. `ignore_unknown`: attributes of other systems mean nothing. `client_jsv`: which JSV of the user
-    wrote which attribute of Grid Engine (`l_hard h_rt`); `edits` are made in each of them, after its class. `usual_name`:
-    JobName is what the client calls the program, and counts only where no job class gives a name.
-    """
+    """Jobs to plan."""
 
-    text: str | None = None
-    texts: Annotated[list[str], Meta(max_length=_MOST_JOBS)] | None = None
+    text: str | None = None  # One description: JDL, CFG or JSON.
+    texts: Annotated[list[str], Meta(max_length=_MOST_JOBS)] | None = None  # Many descriptions.
+    # Descriptions as JSON records.
     jobs: Annotated[list[dict[str, Any]], Meta(max_length=_MOST_JOBS)] | None = None
-    form: Annotated[str, Meta(pattern=rf"^(jdl|cfg|json)?{END}")] = ""
+    form: Annotated[str, Meta(pattern=rf"^(jdl|cfg|json)?{END}")] = ""  # Of the texts; '': it is recognised.
     group: Text = ""
-    hold: bool = False
+    hold: bool = False  # They are Held until their owner releases them.
     hold_if_impossible: bool = False
-    ignore_unknown: bool = False
+    ignore_unknown: bool = False  # Attributes of other systems mean nothing.
+    # Which JSV of the user wrote which attribute of Grid Engine (`l_hard h_rt`).
     client_jsv: Annotated[dict[Text, Path], Meta(max_length=1_000)] = {}
+    # Are made in each of them, after its class.
     edits: Annotated[list[AttributeEdit], Meta(max_length=1_000)] = []
+    # JobName is what the client calls the program, and counts only where no job class gives a name.
     usual_name: bool = False
 
 
 class SubmitBody(PlanJobBody, frozen=True):
-    """Jobs to submit. `sandboxes`: entry of InputSandbox -> upload. `request_id`: the same gets the first answer again."""
+    """Jobs to submit."""
 
     dry_run: bool = False
-    sandboxes: dict[str, InputBody] = {}
-    request_id: Text | None = None
+    sandboxes: dict[str, InputBody] = {}  # Entry of InputSandbox -> upload.
+    request_id: Text | None = None  # The same gets the first answer again.
 
 
 class PlanFileBody(Sent, frozen=True):
-    """A resource file: TOML if its name ends so, else DIRAC CFG."""
+    """A resource file."""
 
+    # It is TOML if its name ends so, else DIRAC CFG.
     name: Annotated[str, Meta(min_length=1, max_length=4_096)]
     text: str
 
 
 class PlanResourcesBody(Sent, frozen=True):
-    """Resource files instead of the server's, or (`add`) beside them. `limit`: members of each list of the answer."""
+    """Resource files to try."""
 
     files: Annotated[list[PlanFileBody], Meta(min_length=1, max_length=1_000)]
-    add: bool = False
-    limit: Rows = 100
+    add: bool = False  # They stand beside the server's, not instead.
+    limit: Rows = 100  # Members of each list of the answer.
 
 
 class PlanDirectorBody(Sent, frozen=True):
-    """An iteration of the director, stored or of now, by these policies (none: its own). `limit`: rows of each list."""
+    """An iteration of the director to plan."""
 
+    # None: its own.
     policies: Annotated[list[TargetPolicy], Meta(max_length=10)] = field(default_factory=list)
-    iteration: Number | None = None
+    iteration: Number | None = None  # The number of a stored one; null: one of now.
     task_queues: Annotated[list[Number], Meta(max_length=1_000)] = field(default_factory=list)
-    limit: Rows = 100
+    limit: Rows = 100  # Rows of each list.
 
 
 class PlanSharesBody(Sent, frozen=True):
@@ -230,16 +230,14 @@ class OpenSiteBody(Sent, frozen=True):
 
 
 class CloseSiteBody(OpenSiteBody, frozen=True, kw_only=True):
-    """A site, CE or queue to close: by names, or by `path`, SITE[/CE[/QUEUE]]. `until` in UNIX seconds. `begins`: likewise;
-    it is drained so that nothing runs there then; null: it is closed now. `keep_pilots`: pilots there take jobs as before.
-    `dry_run`: nothing is changed.
-    """
+    """A site, CE or queue to close: by names, or by `path`, SITE[/CE[/QUEUE]]."""
 
     reason: Annotated[str, Meta(min_length=1, max_length=1_000)]
-    until: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None
+    until: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None  # UNIX seconds.
+    # It is drained so that nothing runs there then, UNIX seconds; null: it is closed now.
     begins: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None
-    keep_pilots: bool = False
-    dry_run: bool = False
+    keep_pilots: bool = False  # Pilots there take jobs as before.
+    dry_run: bool = False  # Change nothing.
 
 
 # --- bodies of pilots ---------------------------------------------------------------------------------------------------
@@ -254,50 +252,48 @@ class PlaceBody(Struct, frozen=True):
 
 
 class JoinBody(Struct, frozen=True):
-    """A pilot introduces itself with its one-time join token; `place` is for pilots that were sent to no queue.
-    `submit_pools` are what that queue served as of pass `pools_pass`; the server finds them itself at each claim.
-    """
+    """A pilot introduces itself with its one-time join token."""
 
     join_token: Token
     node: dict[str, Any]
     nonce: Text = ""
     protocol: int = 1
-    place: PlaceBody | None = None
+    place: PlaceBody | None = None  # Of pilots that were sent to no queue.
+    # What its queue served as of pass `pools_pass`; the server finds them itself at each claim.
     submit_pools: list[Text] | None = None
     pools_pass: Count = 0
 
 
 class FreeBody(Struct, frozen=True):
-    """Free: `norm_cpu_seconds` of its life (0: unlimited). `last_end_s`: until its last expected end (null: unknown)."""
+    """What a pilot has free."""
 
     cores: Annotated[int, Meta(ge=0, le=65_536)] = 1
     memory_mb: Count = 0
-    norm_cpu_seconds: Count = 0
-    last_end_s: _Size | None = None
+    norm_cpu_seconds: Count = 0  # Of its life; 0: unlimited.
+    last_end_s: _Size | None = None  # Until its last expected end; null: unknown.
 
 
 class ClaimBody(Struct, frozen=True):
-    """A pilot asks for up to `count` jobs that it can run now and waits up to `wait_s` seconds for the first. Up to `ahead`
-    more are to run later, one after another; then `count` may be 0, and the answer comes at once.
-    """
+    """A pilot asks for jobs."""
 
     claim_token: Token
     resource: FreeBody
+    # It can run up to so many now; 0, if it asks only for jobs ahead: then the answer comes at once.
     count: Annotated[int, Meta(ge=0, le=1_000)] = 1
-    wait_s: Annotated[float, Meta(ge=0, le=3_600)] = 0.0
-    ahead: Annotated[int, Meta(ge=0, le=500)] = 0
+    wait_s: Annotated[float, Meta(ge=0, le=3_600)] = 0.0  # It waits up to so many seconds for the first.
+    ahead: Annotated[int, Meta(ge=0, le=500)] = 0  # Up to so many more are to run later, one after another.
 
 
 class RunningBody(Struct, frozen=True):
-    """News of one attempt; `tail` only if it changed. `state` `completing`: the payload has ended, its output is sent."""
+    """News of one attempt."""
 
     id: Number
     attempt: Number
     cpu_seconds: _Size = 0.0
     wall_seconds: _Size = 0.0
     rss_mb: _Size = 0.0
-    tail: _Tail | None = None
-    state: Text = ""
+    tail: _Tail | None = None  # Only if it changed.
+    state: Text = ""  # `completing`: the payload has ended, its output is sent.
 
 
 class HeartbeatBody(Struct, frozen=True):
@@ -308,13 +304,13 @@ class HeartbeatBody(Struct, frozen=True):
 
 
 class OutputBody(FileBody, frozen=True):
-    """An output archive (tar.gz) that was uploaded before, or comes with the report: `content` in base64."""
+    """An output archive (tar.gz) that was uploaded before, or comes with the report."""
 
-    content: Annotated[bytes, Meta(max_length=8_192)] | None = None
+    content: Annotated[bytes, Meta(max_length=8_192)] | None = None  # In base64, if it comes with the report.
 
 
 class ReportBody(Struct, frozen=True):
-    """What a pilot reports of one attempt. `output` null: nothing was written."""
+    """What a pilot reports of one attempt."""
 
     id: Number
     attempt: Number
@@ -327,7 +323,7 @@ class ReportBody(Struct, frozen=True):
     max_rss_mb: _Size = 0.0
     started: float | None = None
     ended: float | None = None
-    output: OutputBody | None = None
+    output: OutputBody | None = None  # null: nothing was written.
     tail: _Tail = ""
     message: Annotated[str, Meta(max_length=8_192)] = ""
 

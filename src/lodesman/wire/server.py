@@ -14,62 +14,57 @@ from lodesman.wire.vocabulary import PilotState
 
 
 class ConfigurationInShort(Struct, frozen=True):
-    """The age of the configuration in use, and when a change of it was refused for its faults, None: it was not."""
+    """The age of the configuration in use."""
 
     loaded_at: float
     age_seconds: float
-    refused_at: float | None
-    faults: int
+    refused_at: float | None  # When a change of it was refused for its faults; None: it was not.
+    faults: int  # How many.
 
 
 class BackgroundStatus(Struct, frozen=True):
-    """The background process: seconds since it was heard, None if not yet; its failing steps."""
+    """The background process."""
 
     standing: Literal["ok", "starting", "failing", "restarting", "silent"]
-    age_seconds: float | None
+    age_seconds: float | None  # Since it was heard; None if not yet.
     restarts: int
-    failing: list[str]
+    failing: list[str]  # Its failing steps.
 
 
 class Health(Struct, frozen=True):
-    """The server takes commands; `degraded`: its background process fails, or its database. `commits` since the server
-    started. `trouble`: why the database stored nothing when it should last, '' if it did. `warnings`: what keeps pilots
-    from starting, or lets strangers into the database, one sentence each; the server itself is well. `faults`: what it
-    found wrong in what is stored, and mended, and what it failed to do by a fault of its own, since it started; its log
-    names each.
+    """How the server is, which takes commands."""
 
-    `local_pilots`: how pilots on its own machine are kept from it, '' without local queues.
-    """
-
-    status: Literal["ok", "degraded"]
+    status: Literal["ok", "degraded"]  # degraded: its background process fails, or its database.
     time: float
-    commits: int
+    commits: int  # Since the server started.
     configuration: ConfigurationInShort
     background: BackgroundStatus
-    local_pilots: str = ""
-    trouble: str = ""
+    local_pilots: str = ""  # How pilots on its own machine are kept from it; '' without local queues.
+    trouble: str = ""  # Why the database stored nothing when it should last; '' if it did.
+    # What keeps pilots from starting, or lets strangers into the database, one sentence each; the server itself is
+    # well.
     warnings: list[str] = []
+    # What the server found wrong in what is stored, and mended, and what it failed to do by a fault of its own, since
+    # it started; its log names each.
     faults: list[str] = []
 
 
 class Configuration(Struct, frozen=True):
-    """The state of the configuration files. `refused_at`: when their last change was refused for its `faults`; None: it
-    is in use. `at_next_start`: changed options that count from the next start.
-    """
+    """The state of the configuration files."""
 
     loaded_at: float
     age_seconds: float
-    refused_at: float | None
+    refused_at: float | None  # When their last change was refused for its `faults`; None: it is in use.
     files: list[str]
     reloads: int
     refusals: int
     faults: list[Remark]
     notices: list[Remark]
-    at_next_start: list[str]
+    at_next_start: list[str]  # Changed options that count from the next start.
 
 
 class ConfigurationState(Struct, frozen=True, kw_only=True):
-    """The state that the answers about the configuration are made of; `faults` and `notices` as `Remark` has them."""
+    """The state that the answers about the configuration are made of."""
 
     files: tuple[str, ...] = ()
     resource_files: tuple[str, ...] = ()
@@ -77,8 +72,8 @@ class ConfigurationState(Struct, frozen=True, kw_only=True):
     reloads: int = 0
     refusals: int = 0
     refused_at: float | None = None
-    faults: tuple[Mapping[str, Any], ...] = ()
-    notices: tuple[Mapping[str, Any], ...] = ()
+    faults: tuple[Mapping[str, Any], ...] = ()  # As `Remark` has them.
+    notices: tuple[Mapping[str, Any], ...] = ()  # As `Remark` has them.
     at_next_start: tuple[str, ...] = ()
 
     def in_short(self, now: float) -> ConfigurationInShort:
@@ -94,7 +89,7 @@ class ConfigurationState(Struct, frozen=True, kw_only=True):
 
 
 class HotMetrics(Struct, frozen=True):
-    """What the hot process counts; times in seconds. `database_ok`: 0 while the database refuses changes."""
+    """What the hot process counts; times in seconds."""
 
     background_heard_seconds_ago: float
     background_ok: int
@@ -102,7 +97,7 @@ class HotMetrics(Struct, frozen=True):
     configuration_loaded_timestamp_seconds: float
     configuration_refused: int
     configuration_refusals_total: int
-    database_ok: int
+    database_ok: int  # 0 while the database refuses changes.
     commits_total: int
     commands_total: int
     claims_total: int
@@ -113,63 +108,58 @@ class HotMetrics(Struct, frozen=True):
 
 
 class SiteOutcomes(Struct, frozen=True):
-    """The attempts that ended at a site, by outcome, and their CPU time in seconds."""
+    """The attempts that ended at a site."""
 
     site: str
     cpu_seconds: float
-    outcomes: dict[str, int]
+    outcomes: dict[str, int]  # How many of each outcome.
 
 
 class GroupClaims(Struct, frozen=True):
-    """Job starts of a group, and its share now. `private`: those by private pilots, which serve one group; `compared`: of
-    the others those with known competitors (a sample where there are many groups); `target`: how many starts of all
-    compared ones its shares of then are worth.
-    """
+    """Job starts of a group."""
 
     group: str
-    share: float
-    claims: int
-    private: int
-    compared: int
-    target: float
+    share: float  # Now.
+    claims: int  # All job starts.
+    private: int  # Those by private pilots, which serve one group.
+    compared: int  # Of the others those with known competitors (a sample where there are many groups).
+    target: float  # How many starts of all compared ones its shares of then are worth.
 
 
 class Claims(Struct, frozen=True):
-    """The number of job starts of a group while groups with these shares competed; {}: by private pilots; None: not
-    recorded.
-    """
+    """The number of job starts of a group while groups with these shares competed."""
 
     group: str
-    shares: dict[str, float] | None
+    shares: dict[str, float] | None  # {}: by private pilots; None: not recorded.
     count: int
 
 
 class Spread(Struct, frozen=True):
-    """Quantiles of `count` times, in seconds; None without any."""
+    """Quantiles of some times, in seconds; None without any."""
 
-    count: int
+    count: int  # How many times there are.
     p50: float | None
     p90: float | None
     p95: float | None
     p99: float | None
-    most: float | None
+    most: float | None  # The longest.
 
 
 class Faulty(Struct, frozen=True):
-    """The number of jobs that are Held, Failed or Killed for one reason; `id`: the first of them."""
+    """The number of jobs that are Held, Failed or Killed for one reason."""
 
-    id: int
+    id: int  # The first of them.
     count: int
     state: Literal["Held", "Failed", "Killed"]
     reason: str
 
 
 class AttemptCounts(Struct, frozen=True):
-    """All attempts, their jobs, and attempt numbers given twice among the newest of them: expect 0."""
+    """All attempts and their jobs."""
 
-    attempts: int = field(name="all")
+    attempts: int = field(name="all")  # The number of attempts.
     jobs: int
-    same_number_twice: int
+    same_number_twice: int  # Attempt numbers given twice among the newest attempts: expect 0.
 
 
 class PilotCount(Struct, frozen=True):
@@ -181,17 +171,15 @@ class PilotCount(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """Jobs by state, attempts by site, job starts by group, waiting and running times, failures by reason. `claims`: of the
-    shares that were most often in use; `correction` None: shares are not corrected by usage.
-    """
+    """How the server is used."""
 
-    states: dict[str, int]
-    sites: list[SiteOutcomes]
-    groups: list[GroupClaims]
-    claims: list[Claims]
+    states: dict[str, int]  # Jobs by state.
+    sites: list[SiteOutcomes]  # Attempts by site.
+    groups: list[GroupClaims]  # Job starts by group.
+    claims: list[Claims]  # Of the shares that were most often in use.
     waiting_seconds: Spread
     running_seconds: Spread
-    faulty: list[Faulty]
+    faulty: list[Faulty]  # Jobs by reason.
     attempts: AttemptCounts
     pilots: list[PilotCount]
-    correction: ShareCorrection | None = None
+    correction: ShareCorrection | None = None  # None: shares are not corrected by usage.

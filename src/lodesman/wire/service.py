@@ -18,28 +18,23 @@ Renewal = tuple[str, str, str]
 
 
 class Alive(Struct, frozen=True):
-    """The background process lives; these of its steps fail, each with the last fault. `left_out`: what they leave out;
-    `damaged`: files that were not as they were written.
-    """
+    """The background process lives."""
 
-    failing: dict[str, str]
-    left_out: list[str] = []
-    damaged: list[str] = []
+    failing: dict[str, str]  # Those of its steps that fail, each with the last fault.
+    left_out: list[str] = []  # What these steps leave out.
+    damaged: list[str] = []  # Files that were not as they were written.
 
 
 class NewPilot(Struct, frozen=True, kw_only=True):
-    """A pilot about to be submitted. `request`: the resource as configured; `join_hash`: the hash of its join token.
-    `bound`: it gets one job of its task queue now, and runs no other. `forwards`: it may run in another queue than this.
-    `most_there`: it is not stored if more live pilots than that were in its queue, itself counted.
-    """
+    """A pilot about to be submitted."""
 
     stamp: str
     vo: str
     site: str
     ce: str
     queue: str
-    request: dict[str, Any]
-    join_hash: bytes
+    request: dict[str, Any]  # The resource as configured.
+    join_hash: bytes  # The hash of its join token.
     owner: str = ""
     group: str = ""
     pilot_type: str = ""
@@ -48,15 +43,16 @@ class NewPilot(Struct, frozen=True, kw_only=True):
     backend: str = "local"
     requirements: str = "{}"
     join_seconds: float = 5 * 86_400.0
-    bound: bool = False
-    forwards: bool = False
+    bound: bool = False  # It gets one job of its task queue now, and runs no other.
+    forwards: bool = False  # It may run in another queue than this.
+    # It is not stored if more live pilots than that were in its queue, itself counted.
     most_there: int | None = None
 
 
 class Prepared(Struct, frozen=True):
-    """How many pilots were stored, the first of those that were sent: a bound one only if there is a job for it."""
+    """What became of new pilots."""
 
-    stored: int
+    stored: int  # How many, the first of those that were sent: a bound one only if there is a job for it.
 
 
 # What a batch system answered: by stamp the native id, or None with the reason of the refusal.
@@ -64,11 +60,11 @@ Outcomes = dict[str, tuple[str | None, str]]
 
 
 class PilotSeen(NamedTuple):
-    """What a batch system said of a pilot that has not ended: where it runs, since when it is held, and when it said so."""
+    """What a batch system said of a pilot that has not ended."""
 
-    host: str
-    held_since: float | None
-    at: float
+    host: str  # Where it runs.
+    held_since: float | None  # None: it is not held.
+    at: float  # When the batch system said so.
 
 
 class PilotEnd(Struct, frozen=True):
@@ -100,32 +96,28 @@ class Rescued(Struct, frozen=True):
 
 
 class PilotLoad(Struct, frozen=True):
-    """A pilot, and (cores, memory_mb) as promised to each of its jobs."""
+    """What a pilot has given away."""
 
     pilot: int
-    used: list[tuple[int, int]]
+    used: list[tuple[int, int]]  # (cores, memory_mb) as promised to each of its jobs.
 
 
 class LimitsAt(Struct, frozen=True):
-    """CE queues where pilots may be sent, or those where jobs of `task_queue` could run, or jobs with that `key` (JSON);
-    neither: which task queues are limited there is asked. Pilots of the queues `here` run on `host`.
-    """
+    """Places, and the task queue or the key about which is asked; neither: which task queues are limited there."""
 
-    queues: list[QueueId]
-    task_queue: int = 0
-    key: str = ""
-    here: list[QueueId] = []
+    queues: list[QueueId]  # CE queues where pilots may be sent, or those where the jobs could run.
+    task_queue: int = 0  # Its jobs are meant.
+    key: str = ""  # Jobs with this key are meant (JSON).
+    here: list[QueueId] = []  # CE queues whose pilots run on `host`.
     host: str = ""
 
 
 class LimitedAt(Struct, frozen=True):
-    """Task queues that limits keep from starting in each of these CE queues; `never`: those of them that would not start if
-    nothing ran.
-    """
+    """Task queues that limits keep from starting in each of these CE queues."""
 
     queues: list[QueueId]
     ids: list[int]
-    never: list[int] = []
+    never: list[int] = []  # Those of them that would not start if nothing ran.
 
 
 class LimitedPilots(Struct, frozen=True):
@@ -136,19 +128,17 @@ class LimitedPilots(Struct, frozen=True):
 
 
 class Limited(Struct, frozen=True):
-    """Task queues of which limits keep every job from starting at all these places and where live pilots are, those at
-    `some`, and those where pilots are `idle`; or the buckets that keep those of one from it, `everywhere` or at some, the
-    `pilots` where they do, and the `queues` where they do on hosts that are not known yet, in `never` of them whatever ends.
-    """
+    """What limits keep from starting: task queues, or the jobs of the one that was asked about."""
 
+    # Task queues of which every job is kept from starting at all these places and where live pilots are.
     ids: list[int] = []
-    some: list[LimitedAt] = []
-    idle: list[LimitedPilots] = []
-    buckets: list[FullBucket] = []
-    pilots: list[int] = []
-    queues: list[QueueId] = []
-    never: list[QueueId] = []
-    everywhere: bool = False
+    some: list[LimitedAt] = []  # Those that are kept from starting at some of the places.
+    idle: list[LimitedPilots] = []  # Those that are kept from starting where pilots are idle.
+    buckets: list[FullBucket] = []  # Those that keep the jobs of the one task queue from starting.
+    pilots: list[int] = []  # Where they do.
+    queues: list[QueueId] = []  # Where they do on hosts that are not known yet.
+    never: list[QueueId] = []  # Those of the queues in which they do whatever ends.
+    everywhere: bool = False  # The buckets keep the jobs from starting at all places, not at some.
 
 
 class Behind(NamedTuple):
@@ -161,67 +151,63 @@ class Behind(NamedTuple):
 
 
 class BehindBucket(Struct, frozen=True):
-    """A bucket for places with the values `of_place`, and all task queues that it keeps from starting somewhere."""
+    """A bucket and what it keeps from starting."""
 
-    row: BucketRow
+    row: BucketRow  # The bucket, for places with the values `of_place`.
     of_place: list[str]
-    behind: list[Behind]
+    behind: list[Behind]  # All task queues that it keeps from starting somewhere.
 
 
 class Iteration(Struct, frozen=True):
-    """One iteration of the director, with inputs and clamps: megabytes that are kept as they come."""
+    """One iteration of the director."""
 
-    plan: Raw
+    plan: Raw  # With inputs and clamps: megabytes that are kept as they come.
 
 
 class StoredBreaker(NamedTuple):
-    """The breaker of a CE queue, as JSON (`director.limits.Breaker`); '' for one that is as if it had never moved."""
+    """The breaker of a CE queue."""
 
     site: str
     ce: str
     queue: str
-    record: str
+    record: str  # JSON (`director.limits.Breaker`); '': it is as if it had never moved.
 
 
 class Judged(NamedTuple):
-    """Why the jobs of a task queue wait. The first `next_jobs` of them, whose ids are less than `next_before`, have
-    another reason: they are next, or closings keep their pilots away.
-    """
+    """Why the jobs of a task queue wait."""
 
     reason: MainReason
     detail: str = ""
+    # Of the first jobs, which have another reason: they are next, or closings keep their pilots away.
     next_reason: MainReason | None = None
-    next_jobs: int = 0
-    next_before: int = 0
+    next_jobs: int = 0  # How many these are.
+    next_before: int = 0  # Their ids are less than that.
 
 
 class Reasons(Struct, frozen=True):
-    """Changed pending reasons, by task queue; None for task queues without waiting jobs."""
+    """Changed pending reasons."""
 
-    changed: dict[int, Judged | None]
+    changed: dict[int, Judged | None]  # By task queue; None for those without waiting jobs.
     facts_at: float | None
 
 
 class Renewals(Struct, frozen=True, kw_only=True):
-    """SubmitPools with another identifier under the types of today. `config`: the digest of the configuration."""
+    """SubmitPools with another identifier under the types of today."""
 
-    config: str
+    config: str  # The digest of the configuration.
     pools: list[Renewal] = []
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """The result of an evaluation of all pools since the pass `previous`. `config`: the digest of the configuration.
+    """The result of an evaluation of all pools."""
 
-    `answers`: passes asked for. `masks`: pools whose queues changed, in hexadecimal. `seconds`: its duration.
-    """
-
-    previous: int
-    answers: int
-    config: str
+    previous: int  # The pass since which they changed.
+    answers: int  # Passes asked for.
+    config: str  # The digest of the configuration.
     cause: str
     pools: int
-    seconds: float
-    masks: dict[str, str] = {}
+    seconds: float  # Its duration.
+    masks: dict[str, str] = {}  # Pools whose queues changed, in hexadecimal.
 
 
 class PassDone(Struct, frozen=True):
@@ -232,19 +218,19 @@ class PassDone(Struct, frozen=True):
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """Task queues that no configured queue can run, and those that one can run again, each with the reason."""
+    """Task queues that configured queues can no longer run, or again."""
 
     number: int
-    hold: Holds = []
-    release: Holds = []
+    hold: Holds = []  # Those that none can run, each with the reason.
+    release: Holds = []  # Those that one can run again, each with the reason.
 
 
 class Cleaning(Struct, frozen=True, kw_only=True):
-    """Pools that no job needs since now, that jobs need again, and that no job needed since `unused_before`."""
+    """Pools that came into use or went out of it."""
 
-    mark: list[str] = []
-    unmark: list[str] = []
-    remove: list[str] = []
+    mark: list[str] = []  # No job needs them since now.
+    unmark: list[str] = []  # Jobs need them again.
+    remove: list[str] = []  # No job needed them since `unused_before`.
     unused_before: float = 0.0
 
 
@@ -255,13 +241,13 @@ class Removed(Struct, frozen=True):
 
 
 class UploadedFile(Struct, frozen=True):
-    """An input sandbox that was uploaded. `quota`, `most_files`: what its owner may keep, bytes and files; 0: no limit."""
+    """An input sandbox that was uploaded."""
 
     owner: str
     sha256: str
     size: int
-    quota: int = 0
-    most_files: int = 0
+    quota: int = 0  # Bytes that its owner may keep; 0: no limit.
+    most_files: int = 0  # Files that its owner may keep; 0: no limit.
 
 
 class UploadedOutput(Struct, frozen=True):
@@ -275,59 +261,54 @@ class UploadedOutput(Struct, frozen=True):
 
 
 class Old(Struct, frozen=True, kw_only=True):
-    """What ended before that time. `holes`: (cohort, start). `templates`, `submissions`: those without references.
-    `queues`: (task queue, when it was emptied).
-    """
+    """What ended long ago."""
 
-    before: float
+    before: float  # It ended before that.
     jobs: list[int] = []
-    holes: list[tuple[int, int]] = []
-    templates: list[int] = []
-    submissions: list[int] = []
+    holes: list[tuple[int, int]] = []  # (cohort, start).
+    templates: list[int] = []  # Those without references.
+    submissions: list[int] = []  # Those without references.
     pilots: list[int] = []
-    queues: list[tuple[int, float]] = []
+    queues: list[tuple[int, float]] = []  # (task queue, when it was emptied).
 
 
 class Purged(Struct, frozen=True, kw_only=True):
-    """(job, attempts) whose files may go now; `more` if submissions have more to delete."""
+    """What was deleted."""
 
-    jobs: list[tuple[int, int]] = []
+    jobs: list[tuple[int, int]] = []  # (job, attempts) whose files may go now.
     queues: int = 0
-    more: bool = False
+    more: bool = False  # Submissions have more to delete.
 
 
 class UnusedInputs(Struct, frozen=True, kw_only=True):
-    """Input files to mark as unused, to unmark, and to remove (marked before the time `before`). `done`: submissions
-    whose jobs need their files no longer; `some`: files of a submission that it needs no longer.
-    """
+    """Input files that jobs need no longer, or again."""
 
-    before: float = 0.0
-    mark: list[FileKey] = []
+    before: float = 0.0  # Files to remove were marked before that.
+    mark: list[FileKey] = []  # As unused.
     unmark: list[FileKey] = []
     remove: list[FileKey] = []
-    done: list[int] = []
-    some: list[tuple[int, list[str]]] = []
+    done: list[int] = []  # Submissions whose jobs need their files no longer.
+    some: list[tuple[int, list[str]]] = []  # Files of a submission that it needs no longer.
 
 
 class Tidied(Struct, frozen=True):
-    """The files that are not known any more."""
+    """What became of input files."""
 
-    gone: list[FileKey]
+    gone: list[FileKey]  # Those that are not known any more.
 
 
 _Taken = tuple[int, int, int]
 
 
 class Suspects(Struct, frozen=True, kw_only=True):
-    """Jobs that may lack a task queue or a live attempt, task queues that may be miscounted, and live attempts that their
-    jobs may not name, or whose pilots may have ended. `outputs`: (attempt, size as stored, size of the file; None: there is
-    none). `usage`: (owner; files, bytes and outputs as stored, and as counted).
-    """
+    """What may be wrong in what is stored."""
 
-    jobs: list[int] = []
-    queues: list[int] = []
-    attempts: list[int] = []
+    jobs: list[int] = []  # They may lack a task queue or a live attempt.
+    queues: list[int] = []  # They may be miscounted.
+    attempts: list[int] = []  # Live ones that their jobs may not name, or whose pilots may have ended.
+    # (attempt, size as stored, size of the file; None: there is none).
     outputs: list[tuple[int, int, int | None]] = []
+    # (owner; files, bytes and outputs as stored, and as counted).
     usage: list[tuple[str, _Taken, _Taken]] = []
 
 
@@ -345,6 +326,6 @@ class Repaired(Struct, frozen=True):
 
 
 class LimitsChecked(Struct, frozen=True):
-    """How many buckets of limits had another use than the live attempts say, and have that now."""
+    """What was found wrong with limits."""
 
-    wrong_limits: int = 0
+    wrong_limits: int = 0  # Buckets that had another use than the live attempts say, and have that now.

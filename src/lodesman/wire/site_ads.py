@@ -19,17 +19,17 @@ _Attributes = Annotated[
 
 
 class SiteTokenBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A token for a site that advertises itself. `seconds` 0 means that it does not expire."""
+    """A token for a site that advertises itself."""
 
     site: Name
-    seconds: Annotated[float, Meta(ge=0, le=LONGEST_TOKEN)] = 0.0
+    seconds: Annotated[float, Meta(ge=0, le=LONGEST_TOKEN)] = 0.0  # 0: it does not expire.
     note: Text = ""
 
 
 class SiteAdBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The text of an ad, in either form of ClassAds."""
+    """An ad of a site."""
 
-    ad: str
+    ad: str  # Its text, in either form of ClassAds.
 
 
 class SiteAt(Struct, frozen=True, omit_defaults=True):
@@ -39,20 +39,21 @@ class SiteAt(Struct, frozen=True, omit_defaults=True):
 
 
 class AdTaken(Struct, frozen=True):
-    """An ad that was stored, until when it counts, and why the gate is shut with it ('': it is open)."""
+    """An ad that was stored."""
 
     site: str
     sequence: int
     received_at: float
-    good_until: float
-    shut: str
+    good_until: float  # Until when it counts.
+    shut: str  # Why the gate is shut with it; '': it is open.
 
 
 class PlanGatesBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Attributes that sites would advertise, as expressions, by site and name. `limit`: rows of each list."""
+    """What sites would advertise."""
 
+    # Attributes as expressions, by site and name.
     gates: Annotated[dict[Name, _Attributes], Meta(min_length=1, max_length=1_000)]
-    limit: Rows = 100
+    limit: Rows = 100  # Rows of each list.
 
 
 _Counted = int | float | None
@@ -70,24 +71,22 @@ class AdNumbers(Struct, frozen=True, omit_defaults=True):
 
 
 class AdEntry(Struct, frozen=True, kw_only=True):
-    """An ad as it is remembered for a day. `stamps`: how many of our pilots the site counted; `others`: jobs of others, if
-    it has no PilotStamps.
-    """
+    """An ad as it is remembered for a day."""
 
     received_at: float
     sequence: int
     incarnation: str
-    stamps: int
+    stamps: int  # How many of our pilots the site counted.
     numbers: AdNumbers
-    others: int | None = None
+    others: int | None = None  # Jobs of others, if it has no PilotStamps.
 
 
 class SiteAdRow(AdEntry, frozen=True, kw_only=True):
-    """The newest ad of a site. `is_too_old`: it counts no more, and the gate is shut."""
+    """The newest ad of a site."""
 
     site: str
     lifetime_seconds: float
-    is_too_old: bool
+    is_too_old: bool  # It counts no more, and the gate is shut.
 
 
 class SiteAds(Page, frozen=True):
@@ -97,22 +96,18 @@ class SiteAds(Page, frozen=True):
 
 
 class GateInFull(Struct, frozen=True, kw_only=True):
-    """The gate of a site. Without an `ad` it is open, and only the configured limits hold. `shut`: why it takes nothing
-    now, '' if it does. `values`: its attributes with what was matched since the ad. `matched`: pilots that the ad does not
-    show; `pilots`: all that live. `room`: how many more it takes, at most 10,000. `day`: its ads of the last day, the newest
-    first, at most 1,000.
-    """
+    """The gate of a site."""
 
     site: str
     mode: GateMode
     at: float
-    ad: SiteAdRow | None
+    ad: SiteAdRow | None  # None: the gate is open, and only the configured limits hold.
     text: str
-    shut: str
+    shut: str  # Why it takes nothing now; '' if it does.
     notice: str
-    room: int
-    matched: int
-    pilots: int
-    values: list[AttributeValue]
+    room: int  # How many more pilots it takes, at most 10,000.
+    matched: int  # Pilots that the ad does not show.
+    pilots: int  # All that live.
+    values: list[AttributeValue]  # Its attributes with what was matched since the ad.
     clauses: list[ClauseRow]
-    day: list[AdEntry]
+    day: list[AdEntry]  # Its ads of the last day, the newest first, at most 1,000.

@@ -16,9 +16,9 @@ Result = Literal["ok", "failed", "unknown"]
 
 
 class SiteTestBody(OpenSiteBody, frozen=True, kw_only=True):
-    """A site, CE or queue to test: by names, or by `path`. Each test job may wait and run for `seconds`."""
+    """A site, CE or queue to test: by names, or by `path`."""
 
-    seconds: Annotated[float, Meta(ge=1, le=86_400)] = 300.0
+    seconds: Annotated[float, Meta(ge=1, le=86_400)] = 300.0  # How long each test job may wait and run.
 
 
 class SiteTestAt(Struct, frozen=True):
@@ -28,24 +28,22 @@ class SiteTestAt(Struct, frozen=True):
 
 
 class SiteCheck(Place, frozen=True):
-    """One check of a queue; `seconds`: what it took. `detail`: what was found, or what is wrong and what to do."""
+    """One check of a queue."""
 
     check: CheckName
     result: Result
-    seconds: float
-    detail: str
+    seconds: float  # What it took.
+    detail: str  # What was found, or what is wrong and what to do.
 
 
 class SiteTest(Struct, frozen=True, kw_only=True):
-    """A test of what `path` names, by the name `test`. `doing`: what goes on, by queue. `left_out`: queues that are not
-    tested because there are too many. A test that is not asked about for some time is stopped.
-    """
+    """A test of a site, CE or queue. One that is not asked about for some time is stopped."""
 
-    test: str
-    path: str
+    test: str  # Its name.
+    path: str  # What is tested.
     begun_at: float
     state: Literal["running", "stopping", "stopped", "finished"]
     queues: int
-    left_out: int
-    doing: dict[str, str]
+    left_out: int  # Queues that are not tested because there are too many.
+    doing: dict[str, str]  # What goes on, by queue.
     checks: list[SiteCheck]

@@ -12,9 +12,7 @@ from lodesman.wire.vocabulary import Kind, MainReason
 
 
 class TaskQueueFacts(Struct, frozen=True):
-    """What the jobs of one task queue have in common; empty lists and texts ask for nothing. `submission_pools`: of the
-    director; `submit_pool`: that of its Requirements. `at_most`: how many jobs of the `submission` run at once; 0: any.
-    """
+    """What the jobs of one task queue have in common; empty lists and texts ask for nothing."""
 
     owner: str
     group: str
@@ -31,8 +29,8 @@ class TaskQueueFacts(Struct, frozen=True):
     tags: list[str]
     pilot_type: str
     force_generic: bool
-    submission_pools: list[str]
-    submit_pool: str
+    submission_pools: list[str]  # Of the director.
+    submit_pool: str  # That of its Requirements.
     cores: int
     memory_mb: int
     norm_cpu_seconds: int
@@ -40,20 +38,20 @@ class TaskQueueFacts(Struct, frozen=True):
     consumables: list[str]
     expected_seconds: int
     waits_for_jobs: bool
-    at_most: int
+    at_most: int  # How many jobs of the `submission` run at once; 0: any.
     submission: int
 
 
 class TaskQueueRow(TaskQueueFacts, frozen=True):
-    """A task queue. `main_reason` and `detail` hold `since` then; None until judged."""
+    """A task queue."""
 
     id: int
     waiting: int
     held: int
     created_at: float
-    main_reason: MainReason | None
+    main_reason: MainReason | None  # None until judged.
     detail: str | None
-    since: float | None
+    since: float | None  # When the reason came to hold; None until judged.
 
 
 class TaskQueueList(Page, frozen=True):
@@ -63,22 +61,22 @@ class TaskQueueList(Page, frozen=True):
 
 
 class WaitingFor(Struct, frozen=True):
-    """Jobs and task queues with one pending reason, `since` the first of them; `detail`: what stops most."""
+    """Jobs and task queues with one pending reason."""
 
     reason: MainReason
     verdict: Literal["never", "not now", "now"]
-    detail: str
+    detail: str  # What stops most.
     task_queues: int
     jobs: int
-    since: float
+    since: float  # Of the first of them.
 
 
 class WaitingReasons(Struct, frozen=True):
-    """Why jobs wait, most jobs first, judged `at` that time from facts of `facts_at`; None: not yet."""
+    """Why jobs wait."""
 
-    at: float | None
-    facts_at: float | None
-    reasons: list[WaitingFor]
+    at: float | None  # When that was judged; None: not yet.
+    facts_at: float | None  # From when the facts are; None: not yet.
+    reasons: list[WaitingFor]  # Most jobs first.
 
 
 class ServedQueue(Place, frozen=True):
@@ -88,19 +86,19 @@ class ServedQueue(Place, frozen=True):
 
 
 class PoolsOfQueues(Struct, frozen=True):
-    """SubmitPools by CE queue, as of the pass number `pass`."""
+    """SubmitPools by CE queue."""
 
-    number: int = field(name="pass")
+    number: int = field(name="pass")  # The pass as of which they are.
     at: float
     queues: list[ServedQueue]
 
 
 class Required(Struct, frozen=True):
-    """What one Requirement asks of a parameter of this kind, in `unit`: any of the values `wanted`."""
+    """What one Requirement asks of a parameter."""
 
-    kind: Kind
-    unit: str
-    wanted: list[Scalar]
+    kind: Kind  # Of the parameter.
+    unit: str  # Of the values.
+    wanted: list[Scalar]  # Any of these values will do.
 
 
 class PoolJobs(Struct, frozen=True):
@@ -112,41 +110,41 @@ class PoolJobs(Struct, frozen=True):
 
 
 class Pool(Struct, frozen=True):
-    """A SubmitPool, its requirements by parameter, its `queues` (None before a pass). `unused_since` None: jobs need it."""
+    """A SubmitPool."""
 
     id: str
     vo: str
-    requirements: dict[str, Required]
-    queues: int | None
+    requirements: dict[str, Required]  # By parameter.
+    queues: int | None  # How many serve it; None before a pass.
     created_at: float
     refreshed_at: float | None
-    unused_since: float | None
+    unused_since: float | None  # None: jobs need it.
     jobs: PoolJobs
 
 
 class PoolPass(Struct, frozen=True):
-    """A pass over all SubmitPools; task queues `held` and `released`, since their queues changed."""
+    """A pass over all SubmitPools."""
 
     id: int
     at: float
     cause: str
     pools: int
     changed: int
-    held: int
-    released: int
+    held: int  # Task queues that were held, since their queues changed.
+    released: int  # Task queues that were released, since their queues changed.
     seconds: float
 
 
 class PoolInFull(Pool, frozen=True):
-    """A SubmitPool with the queues that serve it, and the last passes, the newest first."""
+    """A SubmitPool with the queues that serve it."""
 
     served_by: list[Place]
-    passes: list[PoolPass]
+    passes: list[PoolPass]  # The last ones, the newest first.
 
 
 class Pools(Page, frozen=True):
-    """SubmitPools, those that most jobs need first, of `total`."""
+    """SubmitPools, those that most jobs need first."""
 
     pools: list[Pool]
-    total: int
+    total: int  # How many there are.
     last_pass: PoolPass | None

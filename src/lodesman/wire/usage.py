@@ -21,17 +21,17 @@ _Second = Annotated[int, Meta(ge=0, le=253_402_300_799)]
 
 
 class UsageQuery(Struct, frozen=True, omit_defaults=True):
-    """The days (UTC) from that of `since` to that of `until`, UNIX seconds; 0: the last seven days, and until now."""
+    """Whole days (UTC) of usage."""
 
     by: UsageBy = "group"
-    since: _Second = 0
-    until: _Second = 0
+    since: _Second = 0  # A time of the first day, UNIX seconds; 0: the last seven days.
+    until: _Second = 0  # A time of the last day, UNIX seconds; 0: now.
 
 
 class PilotHoursQuery(Struct, frozen=True, omit_defaults=True):
-    """The days as of `UsageQuery`. `by`: `queue` is SITE/CE/QUEUE."""
+    """Whole days (UTC) of what pilots held, as of `UsageQuery`."""
 
-    by: PilotHoursBy = "site"
+    by: PilotHoursBy = "site"  # queue: SITE/CE/QUEUE.
     since: _Second = 0
     until: _Second = 0
 
@@ -44,82 +44,76 @@ class UsageDays(NamedTuple):
 
 
 class UsedBy(Struct, frozen=True, kw_only=True):
-    """What attempts used that ended in these days. `name` '': of all users that the caller may not know (`others`); by class
-    or job-group, of jobs without one, and `unknown` or `(unknown)` of those where it was not kept. `vo` '': of any.
+    """What attempts used that ended in these days."""
 
-    `jobs`: those whose first attempt ended then. `failures`: attempts that did not end Done; `waste`: their core-seconds by
-    cause. `cpu_efficiency`: CPU time of the core-seconds for which it is known; None of nothing.
-    """
-
+    # '': of all users that the caller may not know (`others`); by class or job-group, of jobs without one, and
+    # `unknown` or `(unknown)` of those where it was not kept.
     name: str
-    vo: str
-    jobs: int
+    vo: str  # '': of any.
+    jobs: int  # Those whose first attempt ended then.
     attempts: int
-    failures: int
+    failures: int  # Attempts that did not end Done.
     wall_seconds: float
     core_seconds: float
     cpu_seconds: float
-    cpu_efficiency: float | None
+    cpu_efficiency: float | None  # CPU time of the core-seconds for which it is known; None of nothing.
     wasted_core_seconds: float
-    waste: dict[str, float]
+    waste: dict[str, float]  # Core-seconds of failures, by cause.
     others: bool | UnsetType = UNSET
 
 
 class UsageOfDays(Struct, frozen=True, kw_only=True):
-    """Who used most comes first. Whole days, from the beginning of the first to the end of the last, UNIX seconds."""
+    """Usage of whole days."""
 
     by: UsageBy
-    since: int
-    until: int
-    rows: list[UsedBy]
+    since: int  # The beginning of the first day, UNIX seconds.
+    until: int  # The end of the last day.
+    rows: list[UsedBy]  # Who used most comes first.
 
 
 class HeldBy(Struct, frozen=True, kw_only=True):
-    """What pilots held in these days: their cores from when each joined (of one that never did, was seen to run) to its end,
-    or until now. `name` '': of pilots that serve all groups. `used`: what payloads held of that; `idle`: the rest.
-
-    `live`: those of the `pilots` that have not ended. `unknown_ends`: those that were lost, which count until they were last
-    heard. `unknown_starts`: others, which ended and were never seen to run: what they held is not known, and is in no sum.
+    """What pilots held in these days: their cores from when each joined (of one that never did, was seen to run) to its
+    end, or until now.
     """
 
-    name: str
+    name: str  # '': of pilots that serve all groups.
     vo: str
     pilots: int
-    live: int
+    live: int  # Those of the pilots that have not ended.
     held_core_seconds: float
-    used_core_seconds: float
-    idle_core_seconds: float
+    used_core_seconds: float  # What payloads held.
+    idle_core_seconds: float  # The rest.
+    # Those that ended and were never seen to run: what they held is not known, and is in no sum.
     unknown_starts: int
-    unknown_ends: int
+    unknown_ends: int  # Those that were lost, which count until they were last heard.
 
 
 class HeldOfDays(Struct, frozen=True, kw_only=True):
-    """Who held most comes first. Whole days as `UsageOfDays`, up to now. `purged`: some pilots that ended before that time
-    are not there any more (UNIX seconds; 0: all are).
-    """
+    """What pilots held in whole days, as of `UsageOfDays`, up to now."""
 
     by: PilotHoursBy
     since: int
     until: int
+    # Some pilots that ended before that time are not there any more (UNIX seconds; 0: all are).
     purged: float
-    rows: list[HeldBy]
+    rows: list[HeldBy]  # Who held most comes first.
 
 
 class UsageSums(NamedTuple):
-    """Sums of attempts. `jobs`: first attempts among them; `measured_core_ms`: of those whose CPU time is known."""
+    """Sums of attempts."""
 
     attempts: int
-    jobs: int
+    jobs: int  # First attempts among them.
     wall_ms: int
     core_ms: int
     cpu_ms: int
-    measured_core_ms: int
+    measured_core_ms: int  # Of those whose CPU time is known.
 
 
 class UsageKey(NamedTuple):
-    """What is added up together: attempts that ended on a day, in days since 1970, for one cause."""
+    """What is added up together: attempts that ended on a day for one cause."""
 
-    day: int
+    day: int  # In days since 1970.
     owner: str
     group: str
     vo: str
@@ -130,15 +124,12 @@ class UsageKey(NamedTuple):
 
 
 class UsageAdded(Struct, frozen=True, kw_only=True):
-    """The attempts that ended in those with `done` < id <= `last` and in those that were open, added up.
+    """Attempts that ended, added up. It holds if `done` and `changes` are those that are stored."""
 
-    `opened`: those that have not ended; `closed`: those that were open and have. It holds if `done` and `changes` are those
-    that are stored.
-    """
-
-    done: int
+    done: int  # The attempts with ids above this one are looked at.
     changes: int
-    last: int
+    last: int  # The highest id of these attempts.
+    # Of those that ended, and of those that were open and have ended since.
     sums: list[tuple[UsageKey, UsageSums]]
-    opened: list[int]
-    closed: list[int]
+    opened: list[int]  # Those that have not ended.
+    closed: list[int]  # Those that were open and have ended.

@@ -18,53 +18,47 @@ _Ended = Annotated[int, Meta(ge=0, le=MOST_ENDED)]
 
 
 class WaitQuery(Struct, frozen=True, omit_defaults=True):
-    """`jobs`: `12,15,20-22`, at most 1,000 jobs or ranges. Answered when all of them have ended (`any`: one of them; `held`:
-    jobs that are Held count, too), when one becomes Held, and at the latest after `seconds`. `limit`: of the jobs that the
-    answer names.
-    """
+    """Jobs to wait for. It is answered when all of them have ended, or when one becomes Held."""
 
-    jobs: str = ""
-    any: bool = False
-    held: bool = False
-    seconds: _Seconds = LONGEST_WAIT
-    limit: _Ended = 100
+    jobs: str = ""  # `12,15,20-22`, at most 1,000 jobs or ranges.
+    any: bool = False  # When one of them has ended.
+    held: bool = False  # Jobs that are Held count as ended.
+    seconds: _Seconds = LONGEST_WAIT  # It is answered after that at the latest.
+    limit: _Ended = 100  # Of the jobs that the answer names.
 
 
 class EventsQuery(Struct, frozen=True, omit_defaults=True):
-    """`jobs`: as of `WaitQuery`."""
+    """Jobs whose changes are asked for."""
 
-    jobs: str = ""
+    jobs: str = ""  # As of `WaitQuery`.
 
 
 class EndedJob(Struct, frozen=True):
-    """A job that has ended, with what its last attempt said; `ended_at` in UNIX seconds."""
+    """A job that has ended, with what its last attempt said."""
 
     id: int
     state: JobState
-    ended_at: float
+    ended_at: float  # UNIX seconds.
     exit_code: int | None = None
     signal: int | None = None
     cause: str | None = None
 
 
 class Waited(Struct, frozen=True):
-    """How the jobs that the caller may see stand, by state. `over`: what was waited for has come. `left`: jobs that have not
-    ended. `unknown`: jobs that were purged, so that it is not known how they ended. `failed`: the Failed job with the lowest
-    id; `jobs`: those that ended, the lowest ids first, and `more` of them. Both are given when the wait is over.
-    """
+    """How the jobs stand that the caller may see."""
 
-    over: bool
-    left: int
-    states: dict[JobState, int]
-    unknown: int = 0
-    failed: EndedJob | None = None
-    jobs: list[EndedJob] = []
-    more: bool = False
+    over: bool  # What was waited for has come.
+    left: int  # Jobs that have not ended.
+    states: dict[JobState, int]  # How many are in which state.
+    unknown: int = 0  # Jobs that were purged, so that it is not known how they ended.
+    failed: EndedJob | None = None  # The Failed job with the lowest id, when the wait is over.
+    jobs: list[EndedJob] = []  # Those that ended, the lowest ids first, when the wait is over.
+    more: bool = False  # More jobs ended than `jobs` has.
 
 
 class JobStates(Struct, frozen=True):
     """The data of the events `states`, which comes first, and `resync`: changes were left out, and this is how the jobs
-    stand now, by state.
+    stand now.
     """
 
     states: dict[JobState, int]
@@ -73,17 +67,17 @@ class JobStates(Struct, frozen=True):
 
 
 class StreamEnded(Struct, frozen=True):
-    """The data of the event `end`, the last one of a stream that ends before its time: the `code` of an error, and why. With
-    the code `unavailable` to ask again shows what the caller may see now; with another one it is of no use.
-    """
+    """The data of the event `end`, the last one of a stream that ends before its time."""
 
+    # Of an error. With `unavailable` to ask again shows what the caller may see now; with another one it is of no
+    # use.
     code: str
-    message: str
+    message: str  # Why it ends.
     hint: str = ""
 
 
 class StateChanged(Struct, frozen=True):
-    """The data of an event `change`: the jobs from `first` to `last` went from state `old` to `new`."""
+    """The data of an event `change`: the jobs from `first` to `last` went from one state to another."""
 
     first: int
     last: int

@@ -16,161 +16,146 @@ _Age = float | None | UnsetType
 
 
 class Step(Struct, frozen=True):
-    """One step of an explanation. `holds`: it is not in the way; None: unknown. `age_seconds` of its facts."""
+    """One step of an explanation."""
 
     step: str
-    holds: bool | None
+    holds: bool | None  # It is not in the way; None: unknown.
     text: str
-    age_seconds: _Age = UNSET
+    age_seconds: _Age = UNSET  # Of its facts.
 
 
 class Option(Struct, frozen=True):
-    """A value that would do instead, and in how many CE queues."""
+    """A value that would do instead."""
 
     value: Value
-    queues: int
+    queues: int  # In how many CE queues.
 
 
 class JobChangeStep(Struct, frozen=True):
-    """One attribute to change; `instead` None: leave it out, or unknown. A numeric option admits those before it, too."""
+    """One attribute to change."""
 
     criterion: str
     text: str
     asked: Value | None
-    instead: Value | None
-    options: list[Option]
+    instead: Value | None  # None: leave the attribute out, or unknown.
+    options: list[Option]  # A numeric option admits the queues of those before it, too.
 
 
 class ExampleQueue(Place, frozen=True):
-    """A CE queue, and all that it has against the job."""
+    """A CE queue."""
 
-    reasons: list[str]
+    reasons: list[str]  # All that it has against the job.
 
 
 class JobChange(Struct, frozen=True):
-    """A change of these attributes of a job that would admit `queues` CE queues, the `example` among them."""
+    """A change of a job that would admit CE queues."""
 
-    change: list[str]
+    change: list[str]  # The attributes.
     text: str
-    queues: int
+    queues: int  # How many it would admit.
     steps: list[JobChangeStep]
-    example: ExampleQueue
+    example: ExampleQueue  # One of them.
 
 
 class QueuesForJob(Struct, frozen=True):
-    """Of `total` CE queues open to its VO `eligible` can run a job; if none can, the smallest changes of the job."""
+    """The CE queues that can run a job."""
 
-    total: int
-    eligible: int
+    total: int  # Those open to its VO.
+    eligible: int  # Those that can run it.
     ruled_out_by: list[QueuesExcluded]
-    nearest: list[JobChange]
+    nearest: list[JobChange]  # If none can, the smallest changes of the job.
 
 
 class Holding(Struct, frozen=True):
-    """Who holds a job, for how many seconds: a user or an administrator (`name`, if kept), or no queue could run it."""
+    """Who holds a job."""
 
     limit: Literal["held"]
-    by: HeldBy
-    name: str | None
+    by: HeldBy  # A user or an administrator, or no queue could run it.
+    name: str | None  # Of the user or administrator, if kept.
     reason: str
-    seconds: float
+    seconds: float  # For how long.
 
 
 class ClosedGate(Struct, frozen=True):
-    """A limit that closes eligible CE queues to pilots; age and source of the oldest load used there, None: unknown."""
+    """A limit that closes eligible CE queues to pilots."""
 
     gate: str
     text: str
     queues: int
     example: str
-    load_seconds_ago: float | None
-    load_source: str | None
+    load_seconds_ago: float | None  # The age of the oldest load used there; None: unknown.
+    load_source: str | None  # The source of that load; None: unknown.
 
 
 class JobStep(Step, frozen=True):
-    """One step on the way from a job to a pilot.
+    """One step on the way from a job to a pilot."""
 
-    `queues`: configured CE queues (access), those that serve its SubmitPool, `pool` (submit_pool), those that are
-    closed, by these `closings` and `more` (site_mask), or shut by gates of sites (site_gates). `admitting`: queues open to
-    its VO (access). `ruled_out_by`:
-    requirements, site, platform, size, sending. server: what the server itself fails to do for it.
-    `limits`: what holds it; `full`: limits without room for it.
-    `closed`: what closes queues to pilots (gates).
-    """
-
+    # server: what the server itself fails to do for it.
     step: Literal[
         "class", "server", "access", "requirements", "submit_pool", "site", "site_mask", "platform", "size", "sending",
         "limits", "share", "pilots", "site_gates", "gates",
     ]  # fmt: skip
+    # Configured CE queues (access), those that serve its SubmitPool (submit_pool), those that are closed (site_mask),
+    # or shut by gates of sites (site_gates).
     queues: int | UnsetType | None = UNSET
-    admitting: int | UnsetType = UNSET
-    pool: str | UnsetType = UNSET
-    ruled_out_by: list[QueuesExcluded] | UnsetType = UNSET
-    limits: list[Holding] | UnsetType = UNSET
-    full: list[FullBucket] | UnsetType = UNSET
-    closed: list[ClosedGate] | UnsetType = UNSET
-    closings: list[ClosedQueues] | UnsetType = UNSET
-    more: int | UnsetType = UNSET
+    admitting: int | UnsetType = UNSET  # Queues open to its VO (access).
+    pool: str | UnsetType = UNSET  # Its SubmitPool (submit_pool).
+    ruled_out_by: list[QueuesExcluded] | UnsetType = UNSET  # Of requirements, site, platform, size, sending.
+    limits: list[Holding] | UnsetType = UNSET  # What holds it.
+    full: list[FullBucket] | UnsetType = UNSET  # Limits without room for it.
+    closed: list[ClosedGate] | UnsetType = UNSET  # What closes queues to pilots (gates).
+    closings: list[ClosedQueues] | UnsetType = UNSET  # What closes the queues (site_mask).
+    more: int | UnsetType = UNSET  # How many closings are left out.
 
 
 class QueuePosition(Struct, frozen=True):
-    """`waiting` jobs of a task queue, `ahead` of them before a job, and others if `more_ahead`."""
+    """A place among the waiting jobs of a task queue."""
 
     waiting: int
-    ahead: int
-    more_ahead: bool
+    ahead: int  # How many of them are before the job.
+    more_ahead: bool  # There are others.
 
 
 class JobPosition(QueuePosition, frozen=True):
     """The task queue of a job, and its position there."""
 
-    id: int
+    id: int  # Of the task queue.
 
 
 class JobShare(Struct, frozen=True):
-    """The `part` of the job starts that the group gets, with its share of the sum `of` all competing groups; None: what
-    they leave. `in_its_queues`: only groups that compete for the same queues count.
-    """
+    """What the group of a job gets of the job starts."""
 
     group: str
-    share: float
-    of: float
-    part: float | None
+    share: float  # Of the group.
+    of: float  # The sum of the shares of all competing groups.
+    part: float | None  # Of the job starts; None: what the others leave.
     groups_waiting: int
-    in_its_queues: bool
+    in_its_queues: bool  # Only groups that compete for the same queues count.
 
 
 class StartEstimate(Struct, frozen=True):
-    """In how many seconds a job starts, in 90 % of cases: by the `running` jobs where it can run, which take
-    `job_seconds` each, or by the number of `starts` of such jobs in the last `seconds` in which some waited.
-    """
+    """In how many seconds a job starts, in 90 % of cases: by the running jobs, or by the last starts."""
 
     low_seconds: float
     high_seconds: float
-    starts: int
-    seconds: float
-    running: int = 0
-    job_seconds: float | None = None
+    starts: int  # The number of starts of such jobs in the last `seconds`.
+    seconds: float  # In which some waited.
+    running: int = 0  # The jobs where it can run.
+    job_seconds: float | None = None  # What each of these takes.
 
 
 class JobTurn(Struct, frozen=True):
-    """About how many jobs start `before` it, in all; the starts that its task queue gets within a minute (`soon`); known
-    slots of the queues that can run it, and how many are free; when it starts, None: unknown.
-    """
+    """When it is the turn of a job."""
 
-    before: int
-    soon: int
-    slots: int
-    free_slots: int
-    start: StartEstimate | None
+    before: int  # About how many jobs start before it, in all.
+    soon: int  # The starts that its task queue gets within a minute.
+    slots: int  # Known ones of the queues that can run it.
+    free_slots: int  # How many of them are free.
+    start: StartEstimate | None  # None: unknown.
 
 
 class JobPilots(Struct, frozen=True):
-    """Live pilots of its VO: usable ones are idle, busy or on their way; others are `draining` or `silent`, or
-    on hosts that are `shut`, or `limited`: a limit keeps the job from starting there, or `unreached`: they run and have not
-    reached the server. `free_starts`: the jobs like it that fit into what is free of usable ones; `soon_starts`: into those
-    that join within a minute.
-    """
+    """Live pilots of its VO: usable ones are idle, busy or on their way."""
 
     live: int
     usable_idle: int
@@ -178,12 +163,12 @@ class JobPilots(Struct, frozen=True):
     usable_waiting: int
     draining: int
     silent: int
-    shut: int
-    limited: int
+    shut: int  # On hosts that are shut.
+    limited: int  # A limit keeps the job from starting there.
     seen_seconds_ago: float | None
-    free_starts: int
-    soon_starts: int
-    unreached: int
+    free_starts: int  # The jobs like it that fit into what is free of usable pilots.
+    soon_starts: int  # The jobs like it that fit into pilots that join within a minute.
+    unreached: int  # They run and have not reached the server.
 
     @property
     def any_usable(self) -> bool:
@@ -192,14 +177,12 @@ class JobPilots(Struct, frozen=True):
 
 
 class JobDirector(Struct, frozen=True):
-    """The director's last decision for its task queue; `room` None: no recent one. An iteration decides nothing if no job
-    waits.
-    """
+    """The director's last decision for its task queue. An iteration decides nothing if no job waits."""
 
     decided_seconds_ago: float | None
     iterated_seconds_ago: float | None
     lines: list[str]
-    room: int | None
+    room: int | None  # None: no recent decision.
 
 
 class JobAges(Struct, frozen=True):
@@ -230,21 +213,21 @@ class JobExplained(Struct, frozen=True):
 
 
 class QueueForJob(Place, frozen=True):
-    """What the named CE queue has against the job. `room` for pilots, None if unknown; `gate`: why there is none."""
+    """What the named CE queue has against the job."""
 
     eligible: bool
     ruled_out_by: list[str]
     reasons: list[str]
-    room: int | None
-    gate: str
+    room: int | None  # For pilots; None if unknown.
+    gate: str  # Why there is no room.
 
 
 class JobWaits(JobExplained, frozen=True):
-    """Why a job waits, or is Held; `reason`: the one given when it came into its state."""
+    """Why a job waits, or is Held."""
 
     id: int
     state: JobState
-    reason: str
+    reason: str  # The one given when it came into its state.
     task_queue: JobPosition
     queue: QueueForJob | UnsetType = UNSET
 

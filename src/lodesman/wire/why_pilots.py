@@ -21,134 +21,127 @@ class TaskQueuesExcluded(Struct, frozen=True):
 
 
 class ResourceOption(Struct, frozen=True):
-    """A value that would do instead, and for how many task queues."""
+    """A value that would do instead."""
 
     value: int | str
-    task_queues: int
+    task_queues: int  # For how many.
 
 
 class ResourceChangeStep(Struct, frozen=True):
-    """A value that a resource would have to offer. A numeric option admits the task queues before it, too."""
+    """A value that a resource would have to offer."""
 
     criterion: str
     text: str
     offered: int | list[str]
-    options: list[ResourceOption]
+    options: list[ResourceOption]  # A numeric option admits the task queues of those before it, too.
 
 
 class ExampleTaskQueue(Struct, frozen=True):
-    """A task queue, and all that it has against the resource."""
+    """A task queue."""
 
     task_queue: int
     owner: str
     group: str
-    reasons: list[str]
+    reasons: list[str]  # All that it has against the resource.
 
 
 class ResourceChange(Struct, frozen=True):
-    """A change of a resource that would admit these task queues and jobs; the `example` is the fullest of them."""
+    """A change of a resource that would admit task queues."""
 
     change: list[str]
     text: str
-    task_queues: int
-    jobs: int
+    task_queues: int  # How many it would admit.
+    jobs: int  # How many it would admit.
     steps: list[ResourceChangeStep]
-    example: ExampleTaskQueue
+    example: ExampleTaskQueue  # The fullest of the task queues.
 
 
 class Work(Struct, frozen=True):
-    """Task queues with waiting jobs compared with a resource: those that fit, exclusions, the smallest changes."""
+    """Task queues with waiting jobs compared with a resource."""
 
     task_queues: int
     jobs: int
-    fitting: int
+    fitting: int  # Task queues that fit.
     fitting_jobs: int
     ruled_out_by: list[TaskQueuesExcluded]
-    nearest: list[ResourceChange]
+    nearest: list[ResourceChange]  # The smallest changes.
 
 
 class FullLimit(Struct, frozen=True):
-    """A limit, and how many fitting task queues it keeps from a pilot."""
+    """A limit."""
 
     limit: str
-    task_queues: int
+    task_queues: int  # How many fitting ones it keeps from a pilot.
 
 
 class GroupDrawn(Struct, frozen=True):
-    """A group with fitting task queues, and its share."""
+    """A group with fitting task queues."""
 
     group: str
     share: float
-    task_queues: int
+    task_queues: int  # How many fit.
 
 
 class PilotStep(Step, frozen=True):
-    """One step on the way from a pilot to a job.
-
-    `count`: SubmitPools that its queue serves (submit_pools). `task_queues` of its VO have jobs (waiting), `eligible`
-    of them fit (fits). `limits`: the full ones. `groups`: among which its next job is drawn (share). `record`: of
-    its host, if it is shut (host).
-    """
+    """One step on the way from a pilot to a job."""
 
     step: Literal[
         "pilot", "host", "asks", "serves", "offers", "submit_pools", "waiting", "fits", "limits", "share"
     ]
-    count: int | UnsetType = UNSET
-    task_queues: int | UnsetType = UNSET
-    eligible: int | UnsetType = UNSET
-    limits: list[FullLimit] | UnsetType = UNSET
-    groups: list[GroupDrawn] | UnsetType = UNSET
-    record: HostRecord | UnsetType = UNSET
+    count: int | UnsetType = UNSET  # SubmitPools that its queue serves (submit_pools).
+    task_queues: int | UnsetType = UNSET  # Those of its VO that have jobs (waiting).
+    eligible: int | UnsetType = UNSET  # Those of them that fit (fits).
+    limits: list[FullLimit] | UnsetType = UNSET  # The full ones.
+    groups: list[GroupDrawn] | UnsetType = UNSET  # Among which its next job is drawn (share).
+    record: HostRecord | UnsetType = UNSET  # Of its host, if it is shut (host).
 
 
 class Amounts(Struct, frozen=True):
-    """Cores, memory in MB, and seconds of CPU time on the reference machine; None: no limit is known."""
+    """What a pilot has; None: no limit is known."""
 
     cores: int | None
     memory_mb: int | None
-    norm_cpu_seconds: int | None
+    norm_cpu_seconds: int | None  # On the reference machine.
 
 
 class PilotOffer(Place, frozen=True):
-    """The request of its next claim: the `whole` offer, and what is `free`. `groups`, `job_types` None: all; `job_classes`
-    None: all, and jobs without a class.
-    """
+    """The request of its next claim."""
 
     vo: str
-    groups: list[str] | None
+    groups: list[str] | None  # None: all.
     owner: str
     pilot_type: str
     platforms: list[str]
     tags: list[str]
     required_tags: list[str]
-    job_types: list[str] | None
-    job_classes: list[str] | None
+    job_types: list[str] | None  # None: all.
+    job_classes: list[str] | None  # None: all, and jobs without a class.
     submission_pool: str
     cores: int
     memory_mb: int
     norm_cpu_seconds: int
-    whole: Amounts
-    free: Amounts
+    whole: Amounts  # The whole offer.
+    free: Amounts  # What is free of it.
     free_by: FreeBy
 
 
 class PilotAsked(Struct, frozen=True):
-    """When it last asked, for how many jobs; how long it has waited in a long poll. None: it has not."""
+    """When it last asked for jobs; None: it has not."""
 
     seconds_ago: float | None
-    jobs: int | None
-    waits_seconds: float | None
+    jobs: int | None  # For how many.
+    waits_seconds: float | None  # How long it has waited in a long poll.
 
 
 class PilotChances(Struct, frozen=True):
-    """Its chances now: task queues with jobs of its VO, elsewhere, eligible, `limited` by limit; some SubmitPools."""
+    """Its chances now: task queues with jobs of its VO."""
 
     task_queues: int
-    elsewhere: int
+    elsewhere: int  # Those of other VOs.
     eligible: int
-    limited: dict[str, int]
+    limited: dict[str, int]  # By limit.
     submit_pools: int
-    first_submit_pools: list[str]
+    first_submit_pools: list[str]  # Some SubmitPools.
 
 
 class PilotAges(Struct, frozen=True):
@@ -160,9 +153,9 @@ class PilotAges(Struct, frozen=True):
 
 
 class PilotWhy(StoredPilot, frozen=True):
-    """Why a pilot gets nothing, or what it would get, and who can change that. `drain_reason`: why it has to leave."""
+    """Why a pilot gets nothing, or what it would get, and who can change that."""
 
-    drain_reason: str
+    drain_reason: str  # Why it has to leave.
     standing: Literal["on its way", "idle", "busy", "draining", "ended"]
     jobs_now: int
     verdict: PilotVerdict

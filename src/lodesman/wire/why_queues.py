@@ -23,96 +23,91 @@ class Demanded(Struct, frozen=True):
 
 
 class QueueStep(Step, frozen=True):
-    """One step on the way from a job to a pilot in a CE queue.
+    """One step on the way from a job to a pilot in a CE queue."""
 
-    `count`: SubmitPools that it serves (submit_pools). `demand`: of the task queues that concern it (director).
-    `closings`: who closed it (site_mask). server: what the server itself fails to do for it.
-    """
-
+    # server: what the server itself fails to do for it.
     step: Literal[
         "configured", "server", "access", "possible", "site_mask", "work", "submit_pools", "director", "site_gates", "room",
         "breaker", "submission_pools", "pilots", "lately",
     ]  # fmt: skip
-    count: int | UnsetType = UNSET
-    demand: Demanded | UnsetType = UNSET
-    closings: list[Closing] | UnsetType = UNSET
+    count: int | UnsetType = UNSET  # SubmitPools that it serves (submit_pools).
+    demand: Demanded | UnsetType = UNSET  # Of the task queues that concern it (director).
+    closings: list[Closing] | UnsetType = UNSET  # Who closed it (site_mask).
 
 
 class QueueClamp(Struct, frozen=True):
-    """What took pilots away: `before` came in, at most `limit` were allowed, `after` went on."""
+    """What took pilots away."""
 
     clamp: ClampName
-    before: int
-    after: int
-    limit: int
+    before: int  # How many came in.
+    after: int  # How many went on.
+    limit: int  # How many were allowed at most.
     text: str
 
 
 class QueueDirector(JobDirector, frozen=True):
-    """The director's last iteration for the queue: pilots wanted, room for them, placed. None: not considered, or not
-    recently. `lines`: the arithmetic of the fullest task queue that fits.
+    """The director's last iteration for the queue. None: not considered, or not recently. `lines` is the arithmetic of
+    the fullest task queue that fits.
     """
 
     considered: bool
-    wanted: int | None
+    wanted: int | None  # How many pilots.
     clamps: list[QueueClamp]
-    placed: int
+    placed: int  # How many pilots.
 
 
 class QueueLimit(Struct, frozen=True):
-    """An upper limit on new pilots now; `shut`: it leaves none."""
+    """An upper limit on new pilots now."""
 
     clamp: ClampName
     limit: int
     text: str
-    shut: bool
+    shut: bool  # It leaves none.
 
 
 class QueueBreaker(Struct, frozen=True):
-    """The trust in the queue after its failures in a row; without trust, when it is tried again."""
+    """The trust in the queue."""
 
     state: BreakerState
-    failures: int
-    retry_seconds: float | None
+    failures: int  # In a row.
+    retry_seconds: float | None  # Without trust, when the queue is tried again.
     probing: bool
     reason: str
 
 
 class GateLoad(Struct, frozen=True):
-    """Pilots that the batch system reports, None: it cannot; `slots`: how many can run at once, None if unknown."""
+    """Pilots that the batch system reports."""
 
-    waiting: int | None
-    running: int | None
-    slots: int | None
+    waiting: int | None  # None: it cannot.
+    running: int | None  # None: it cannot.
+    slots: int | None  # How many can run at once; None if unknown.
     source: str
     age_seconds: float
 
 
 class QueueOwn(Struct, frozen=True):
-    """Live pilots by our own records; `since_load`: submitted after the load was reported."""
+    """Live pilots by our own records."""
 
     waiting: int
     running: int
-    since_load: int
+    since_load: int  # Submitted after the load was reported.
 
 
 class QueueSubmissionPool(Struct, frozen=True):
-    """One of the director's pools of threads that serve the queue; `full`: it takes no tasks. `handled_by`: who handles it
-    instead of the director, empty if no one does.
-    """
+    """One of the director's pools of threads that serve the queue."""
 
     name: str
     threads: int
     busy: int
     queued: int
-    full: bool
-    handled_by: str = ""
+    full: bool  # It takes no tasks.
+    handled_by: str = ""  # Who handles it instead of the director; '' if no one does.
 
 
 class QueueGate(Struct, frozen=True):
-    """The limits on new pilots there now; `room` None: nothing limits them."""
+    """The limits on new pilots there now."""
 
-    room: int | None
+    room: int | None  # None: nothing limits them.
     limits: list[QueueLimit]
     breaker: QueueBreaker
     load: GateLoad
@@ -121,7 +116,7 @@ class QueueGate(Struct, frozen=True):
 
 
 class SentPilot(Struct, frozen=True):
-    """A pilot that was sent there recently. `ordered`: to leave, by the server or an administrator."""
+    """A pilot that was sent there recently."""
 
     id: int
     stamp: str
@@ -132,7 +127,7 @@ class SentPilot(Struct, frozen=True):
     ended_seconds_ago: float | None
     jobs_done: int
     host: str
-    ordered: bool = False
+    ordered: bool = False  # To leave, by the server or an administrator.
 
 
 class QueueAges(Struct, frozen=True):
@@ -144,9 +139,7 @@ class QueueAges(Struct, frozen=True):
 
 
 class QueueExplained(Place, frozen=True):
-    """Why no pilots are sent to a CE queue for a VO, or that they are, and who can change that. `work` None: the VO may
-    not use it. `gate` None: unknown now. `lately`: the last pilots sent, the newest first.
-    """
+    """Why no pilots are sent to a CE queue for a VO, or that they are, and who can change that."""
 
     vo: str
     verdict: Verdict
@@ -155,9 +148,9 @@ class QueueExplained(Place, frozen=True):
     who: str
     chain: list[QueueStep]
     settings: list[QueueSetting]
-    work: Work | None
+    work: Work | None  # None: the VO may not use the queue.
     director: QueueDirector
-    gate: QueueGate | None
+    gate: QueueGate | None  # None: unknown now.
     pilots: dict[str, int]
-    lately: list[SentPilot]
+    lately: list[SentPilot]  # The last pilots sent, the newest first.
     ages: QueueAges

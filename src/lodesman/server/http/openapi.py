@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import takewhile
 from typing import Any, Final
 
 import msgspec
@@ -96,6 +100,7 @@ def document() -> JsonObject:
         types += [call.body, *call.answers] if call.has_body else call.answers
         types += [kind for _, kind in call.events]
     found, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    _describe_fields(components)
     schemas = dict(zip(types, found, strict=True))
     paths: dict[str, JsonObject] = {}
     for call in described():
@@ -113,6 +118,56 @@ def document() -> JsonObject:
         },
         "security": [{"token": []}],
     }
+
+
+def _describe_fields(components: dict[str, JsonObject]) -> None:
+    """Describe each property by the comment beside its field. The docstring of a struct describes its schema already."""
+    structs = {kind.__name__: kind for kind in _subclasses(msgspec.Struct)}
+    for name, schema in components.items():
+        kind = structs.get(name.partition("_")[0])  # `Cut_Place_` is of the generic type Cut
+        if kind is None:
+            continue
+        bases = [base for base in reversed(kind.__mro__) if base.__module__.startswith("lodesman.wire.")]
+        comments = {
+            field: text for base in bases for field, text in _comments(base.__module__)[base.__name__].items()
+        }
+        for field in msgspec.structs.fields(kind):
+            if field.name in comments:
+                schema["properties"][field.encode_name]["description"] = comments[field.name]
+
+
+def _subclasses(kind: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
+    for child in kind.__subclasses__():
+        if child.__module__.startswith("lodesman.wire."):
+            yield child
+        yield from _subclasses(child)
+
+
+@cache
+def _comments(module: str) -> dict[str, dict[str, str]]:
+    """The comments beside the fields of the classes of a module, by class and field."""
+    text = inspect.getsource(sys.modules[module])
+    lines = text.splitlines()
+    return {
+        kind.name: {
+            field.target.id: comment
+            for field in kind.body
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+            if (comment := _comment(lines, field))
+        }
+        for kind in ast.parse(text).body
+        if isinstance(kind, ast.ClassDef)
+    }
+
+
+def _comment(lines: list[str], field: ast.AnnAssign) -> str:
+    """The comment after a field on its last line, else that on the lines above it."""
+    end = (field.end_lineno or field.lineno) - 1
+    after = lines[end].encode()[field.end_col_offset or 0 :].decode().strip(" #")
+    above = takewhile(lambda line: line.startswith("#"), map(str.strip, reversed(lines[: field.lineno - 1])))
+    return (
+        after if after and not after.startswith("fmt:") else " ".join(reversed([line[2:] for line in above]))
+    )
 
 
 def _plain(schema: Any) -> Any:
