@@ -32,6 +32,7 @@ from lodesman.server.config.backends import BackendSection
 from lodesman.server.config.identities import IdentitySection
 from lodesman.server.store import SqliteDatabase
 from lodesman.user.cli.pilots import pilot
+from lodesman.user.cli.root import lode
 from lodesman.wire.accounts import SCOPES
 from lodesman.wire.server import HotMetrics
 from lodesman.wire.vocabulary import ClampName, Kind, Level, MainReason, QueueReason
@@ -300,6 +301,24 @@ def test_each_command_stands_once_in_the_manual():
     assert sorted(set(rows)) == sorted(rows)
     commands = re.findall(r"`lode pilot (\w+)", text)
     assert set(commands) <= set(click.Group.list_commands(pilot, click.Context(pilot)))
+
+
+def list_commands(group: click.Group, path: str = "lode") -> Iterator[str]:
+    """The commands that show a list, by their options."""
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        if "--columns" in [word for option in command.params for word in option.opts]:
+            yield f"{path} {name}"
+        if isinstance(command, click.Group):
+            yield from list_commands(command, f"{path} {name}")
+
+
+def test_the_manual_names_each_list():
+    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    lists = re.search(r"^Every list takes (.*?)\. A column", text, re.MULTILINE | re.DOTALL)
+    assert lists is not None
+    assert sorted(re.findall(r"`(lode [^`]+)`", lists[1])) == sorted(list_commands(lode))
 
 
 # What carries out, or unpacks, what a text or a file says.

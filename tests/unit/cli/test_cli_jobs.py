@@ -229,7 +229,7 @@ def test_watching_ends_when_all_have_ended(row, monkeypatch, capsys):
     waits: list[float] = []
     monkeypatch.setattr(status, "fetch", lambda *_: rounds.pop(0))
     monkeypatch.setattr("lodesman.user.cli.watching.time.sleep", waits.append)
-    watching.watch(lambda: status._job_frame(Session(), Question(ranges=(Range(1, 1),)), ListShape()))
+    watching.watch_list(lambda: status._job_frame(Session(), Question(ranges=(Range(1, 1),)), ListShape()))
     assert waits == [watching.SECONDS]
     out = capsys.readouterr().out
     assert "Done" in out

@@ -8,14 +8,15 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TextIO, get_args
+from typing import Any, Final, TextIO, get_args
 
 import click
 
 from lodesman.base.errors import Conflict
 from lodesman.user.cli.arguments import FILE, filter_option, limit_option, number_option, several
+from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.tables import Cell, note, say, show_fields, show_table
+from lodesman.user.cli.tables import note, say, show_fields
 from lodesman.user.cli.user_lists import import_users, remove_user
 from lodesman.user.cli.words import age, counted, joined, size, span
 from lodesman.wire import calls
@@ -37,9 +38,6 @@ from lodesman.wire.requests import AllQuery
 
 _DAY_SECONDS = 86_400.0
 _SHOWN_HASH = 12
-_USERS = ("user", "VO", "groups", ">tokens", ">age", "remark")
-_AUDIT = ("when", "action", "what", "by", "from", ">times", "detail")
-_TOKENS = ("hash", "of", "scopes", ">age", ">ends in", "made by", "note")
 
 
 user = click.Group(
@@ -72,28 +70,33 @@ def _add_user(session: Session, /, *, name: str, vo: str, groups: tuple[str, ...
     say(f"User {made.name} is stored. For a token: lode token issue {made.name}{scope}")
 
 
-@user.command("ls")
-@with_session
-def _list_users(session: Session, /) -> None:
-    """List all users."""
-    found = session.whole(calls.USERS, AllQuery(), "users")
-    session.exit_if_json(found)
-    show_table(_USERS, map(_user, found.users))
-
-
-def _user(row: UserRow) -> list[Cell]:
+def _remark(row: UserRow) -> str:
     remarks = (
         "administrator" if row.admin else "administrator of the VO" if row.vo_admin else "",
         "" if row.disabled_at is None else f"disabled {age(row.disabled_at)} ago",
     )
-    return [
-        row.name,
-        row.vo,
-        joined(row.groups),
-        row.tokens,
-        age(row.created_at),
-        joined(filter(None, remarks)),
-    ]
+    return ", ".join(filter(None, remarks))
+
+
+_USERS: Final[Columns[UserRow]] = table_of(
+    Column("user", "text", lambda row: row.name),
+    Column("vo", "text", lambda row: row.vo),
+    Column("groups", "text", lambda row: row.groups),
+    Column("tokens", "count", lambda row: row.tokens),
+    Column("age", "age", lambda row: row.created_at),
+    Column("disabled", "utc", lambda row: row.disabled_at),
+    Column("remark", "text", _remark),
+)
+
+
+@user.command("ls")
+@shaped(_USERS)
+@with_session
+def _list_users(session: Session, /, *, shape: ListShape) -> None:
+    """List all users."""
+    found = session.whole(calls.USERS, AllQuery(), "users")
+    session.exit_if_json(found)
+    shape.show(_USERS, found.users, ("user", "vo", "groups", "tokens", "age", "remark"))
 
 
 @user.command("disable")
@@ -161,25 +164,39 @@ def new_token_file(path: Path) -> Iterator[TextIO]:
         undo.pop_all()
 
 
+def _seconds_left(row: TokenRow) -> float | None:
+    return None if row.expires_at is None else row.expires_at - time.time()
+
+
+def _ends_in(row: TokenRow) -> str:
+    left = _seconds_left(row)
+    return "never" if left is None else "ended" if left < 0 else span(left)
+
+
+_TOKENS: Final[Columns[TokenRow]] = table_of(
+    Column("hash", "text", lambda row: row.hash, lambda row: row.hash[:_SHOWN_HASH]),
+    Column("of", "text", lambda row: f"site {row.account}" if row.kind == "site" else row.account),
+    Column("scopes", "text", lambda row: row.scopes),
+    Column("age", "age", lambda row: row.created_at),
+    Column("ends_in", "span", _seconds_left, _ends_in),
+    Column("ends", "utc", lambda row: row.expires_at),
+    Column(
+        "made_by",
+        "text",
+        lambda row: f"{row.made_by or 'gone'} {row.made_with[:_SHOWN_HASH]}" if row.made_with else "",
+    ),
+    Column("note", "text", lambda row: row.note),
+)
+
+
 @token.command("ls")
+@shaped(_TOKENS)
 @with_session
-def _list_tokens(session: Session, /) -> None:
+def _list_tokens(session: Session, /, *, shape: ListShape) -> None:
     """List your tokens, for administrators those of all users and sites, by the first characters of their hash."""
     found = session.whole(calls.TOKENS, AllQuery(), "tokens")
     session.exit_if_json(found)
-    show_table(_TOKENS, map(_token, found.tokens))
-
-
-def _token(row: TokenRow) -> list[Cell]:
-    left = None if row.expires_at is None else row.expires_at - time.time()
-    ends_in = "never" if left is None else "ended" if left < 0 else span(left)
-    made_by = f"{row.made_by or 'gone'} {row.made_with[:_SHOWN_HASH]}" if row.made_with else ""
-    whose = [
-        row.hash[:_SHOWN_HASH],
-        f"site {row.account}" if row.kind == "site" else row.account,
-        joined(row.scopes),
-    ]
-    return [*whose, age(row.created_at), ends_in, made_by, row.note]
+    shape.show(_TOKENS, found.tokens, ("hash", "of", "scopes", "age", "ends_in", "made_by", "note"))
 
 
 @token.command("revoke")
@@ -205,6 +222,17 @@ def _revoke(session: Session, /, *, prefix: str, with_others: bool) -> None:
         )
 
 
+_AUDIT: Final[Columns[AuditEntry]] = table_of(
+    Column("when", "utc", lambda row: row.at),
+    Column("action", "text", lambda row: row.action),
+    Column("what", "text", lambda row: row.subject),
+    Column("by", "text", lambda row: row.by),
+    Column("from", "text", lambda row: row.origin),
+    Column("times", "count", lambda row: row.count),
+    Column("detail", "text", lambda row: row.detail),
+)
+
+
 @click.command()
 @click.option(
     "--action",
@@ -215,16 +243,16 @@ def _revoke(session: Session, /, *, prefix: str, with_others: bool) -> None:
 @filter_option("--by", metavar="USER", about="Only what this user did.")
 @number_option("--days", click.FloatRange(0, 36_500), 0.0, "Only of the last days; 0: all.")
 @limit_option(100)
+@shaped(_AUDIT)
 @with_session
-def audit(session: Session, /, *, action: AuditAction | None, by: str, days: float, limit: int) -> None:
+def audit(
+    session: Session, /, *, action: AuditAction | None, by: str, days: float, limit: int, shape: ListShape
+) -> None:
     """Show who did what to users, tokens, pilots and sites, when and from where (administrators)."""
     since = int(time.time() - days * _DAY_SECONDS) if days else 0
     query = AuditQuery(since=since, action=action, by=by, limit=limit + 1)
-    session.show_some("entries", session.call(calls.AUDIT, query).entries, limit, _AUDIT, _entry)
-
-
-def _entry(row: AuditEntry) -> list[Cell]:
-    return [utc(row.at), row.action, row.subject, row.by, row.origin, row.count, row.detail]
+    entries = session.call(calls.AUDIT, query).entries
+    session.show_some("entries", entries, limit, lambda some: shape.show(_AUDIT, some))
 
 
 @click.command()

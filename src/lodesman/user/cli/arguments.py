@@ -106,6 +106,9 @@ def where_option(meaning: str) -> Callable[[F], F]:
     return several("--where", metavar="NAME=VALUE", help=f"{meaning}, as CPUTime=1h or Tag=GPU")
 
 
+UTC = click.option("--utc", is_flag=True, help="Times of the clock in UTC instead of local time.")
+
+
 def states_option(meaning: str) -> Callable[[F], F]:
     """`--state`: given several times, or with commas between."""
     return click.option(

@@ -1,4 +1,4 @@
-"""Lists as a user wants them: which columns, in which order, as a table, as CSV, or by a template."""
+"""Lists by their columns: what a row has, which of it is shown, in which order, and as a table, as CSV or by a template."""
 
 from __future__ import annotations
 
@@ -8,17 +8,58 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypeVar
+from functools import reduce, wraps
+from itertools import chain
+from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 import click
 
+from lodesman.user.cli.arguments import UTC
 from lodesman.user.cli.tables import Cell, Styled, portions, show_long_table, state, write_lines
-from lodesman.user.cli.words import age, iso, moment, plain, span
+from lodesman.user.cli.words import (
+    HOUR,
+    age,
+    hours,
+    iso,
+    joined,
+    megabytes,
+    moment,
+    number,
+    percent,
+    plain,
+    span,
+)
+from lodesman.wire.nodes import utc
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
-Kind = Literal["text", "id", "count", "state", "moment", "age", "span", "mb"]
-_TO_THE_RIGHT: Final = frozenset({"id", "count", "age", "span", "mb"})
+Kind = Literal[
+    "text",  # a text, or several
+    "state",  # of a job or pilot, or a verdict
+    "id",  # a whole number without marks between its thousands
+    "count",
+    "number",
+    "part",  # of 1, shown in percent
+    "mb",
+    "moment",  # UNIX seconds, shown by the clock of the reader
+    "utc",  # UNIX seconds, shown in UTC
+    "age",  # UNIX seconds, shown as the time since then
+    "span",  # seconds
+    "hours",  # seconds, shown in hours
+]
+_CELLS: Final[Mapping[Kind, Callable[[Any], Cell]]] = {
+    "text": lambda value: joined(value) if isinstance(value, list) else value,
+    "state": state, "id": str, "count": int, "number": number, "part": percent,
+    "mb": megabytes, "utc": utc, "age": age, "span": span, "hours": hours,
+}  # fmt: skip
+_WORDS: Final[Mapping[Kind, Callable[[Any], str]]] = {
+    "utc": lambda at: iso(at, utc=True),
+    "age": lambda then: f"{max(0.0, time.time() - then):.0f}",
+    "part": lambda part: f"{part:.6f}",
+    "hours": lambda seconds: f"{seconds / HOUR:.6f}",
+}
+_TO_THE_RIGHT: Final = frozenset({"id", "count", "number", "part", "mb", "age", "span", "hours"})
+_OPTIONS: Final = ("columns", "sort", "format", "utc")
 _FIELD: Final = re.compile(r"{([^{}]*)}")
 _SEPARATORS: Final = {"csv": ",", "tsv": "\t"}
 _ESCAPES: Final = {"\\t": "\t", "\\n": "\n"}
@@ -26,100 +67,112 @@ _ESCAPES: Final = {"\\t": "\t", "\\n": "\n"}
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[R]):
-    """One fact of a row: its name in --columns and --sort, and what it is of a row (None: not known)."""
+    """One fact of the rows of a list."""
 
-    name: str
+    name: str  # in --columns, --sort, templates and the first line of CSV
     kind: Kind
-    value: Callable[[R], Any]
+    value: Callable[[R], Any]  # None: not known
+    cell_of: Callable[[R], Cell] | None = None  # for people, where the kind does not say it
+    heading: str = ""  # in a table, if it is not the name; > puts it to the right
 
     @property
     def title(self) -> str:
-        """As tables want it."""
-        return f"{'>' if self.kind in _TO_THE_RIGHT else ''}{self.name.replace('_', ' ')}"
+        """The heading, as tables take it."""
+        return self.heading or f"{'>' if self.kind in _TO_THE_RIGHT else ''}{self.name.replace('_', ' ')}"
 
     def cell(self, row: R, *, utc: bool) -> Cell:
-        """For people."""
+        """The fact for people."""
+        if self.cell_of is not None:
+            return self.cell_of(row)
         value = self.value(row)
         if value is None:
             return ""
-        cells: Mapping[str, Callable[[Any], Cell]] = {
-            "id": str, "count": int, "state": state, "age": age, "span": span, "mb": megabytes,
-            "moment": lambda at: moment(at, utc=utc),
-        }  # fmt: skip
-        return cells[self.kind](value) if self.kind in cells else value
+        return moment(value, utc=utc) if self.kind == "moment" else _CELLS[self.kind](value)
 
     def word(self, row: R, *, utc: bool) -> str:
-        """For programs: times in ISO 8601, ages and spans in seconds, nothing for what is not known."""
+        """The fact for programs: times in ISO 8601, ages and spans in seconds, nothing for what is not known."""
         value = self.value(row)
         if value is None:
             return ""
         if self.kind == "moment":
             return iso(value, utc=utc)
-        if self.kind == "age":
-            return f"{max(0.0, time.time() - value):.0f}"
-        if isinstance(value, Styled):
-            return plain(value.text)
-        return plain(f"{value:.15g}" if isinstance(value, float) else value)
+        if self.kind in _WORDS:
+            return _WORDS[self.kind](value)
+        if isinstance(value, float):
+            return f"{value:.15g}"
+        if isinstance(value, list):
+            return ", ".join(map(plain, value))
+        return plain(value.text if isinstance(value, Styled) else value)
+
+
+Columns = Mapping[str, Column[R]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListShape:
-    """What a user said about a list."""
+    """How a user wants a list."""
 
     columns: str = ""
     sort: str = ""
     format: str = "table"
     utc: bool = False
 
-    def chosen(self, known: Mapping[str, Column[R]], usual: Iterable[str]) -> list[Column[R]]:
-        """The columns to show. Raises UsageError for one that is unknown."""
-        names = [name.strip().lower() for name in self.columns.split(",") if name.strip()] or usual
-        return [_named(known, name) for name in names]
+    def chosen(self, columns: Columns[R], usual: Iterable[str] | None = None) -> list[Column[R]]:
+        """The columns to show: those that are named, else the usual ones, else all. Raises UsageError."""
+        names = [name.strip().lower() for name in self.columns.split(",") if name.strip()]
+        return [_named(columns, name) for name in names or (columns if usual is None else usual)]
 
-    def ordered(self, known: Mapping[str, Column[R]], rows: Sequence[R]) -> list[R]:
-        """The rows sorted; what is not known comes last."""
-        found = list(rows)
+    def ordered(self, columns: Columns[R], rows: Iterable[R]) -> list[R]:
+        """The rows sorted; what is not known comes last. Raises UsageError."""
+        ordered = list(rows)
         for name in reversed([word.strip() for word in self.sort.split(",") if word.strip()]):
-            down = name.startswith("-")
-            value = _named(known, name.lstrip("-").lower()).value
-            there = [row for row in found if value(row) is not None]
-            absent = [row for row in found if value(row) is None]
-            found = [*sorted(there, key=value, reverse=down), *absent]
-        return found
+            value = _named(columns, name.lstrip("-").lower()).value
+            known = [row for row in ordered if value(row) is not None]
+            unknown = [row for row in ordered if value(row) is None]
+            ordered = [*sorted(known, key=value, reverse=name.startswith("-")), *unknown]
+        return ordered
 
-    def check(self, known: Mapping[str, Column[Any]]) -> None:
-        """Raises UsageError for what is unknown, before the server is asked."""
-        self.chosen(known, ())
-        self.ordered(known, [])
+    def check(self, columns: Columns[Any]) -> None:
+        """Raises UsageError for a column or format that there is not, before the server is asked."""
+        self.chosen(columns, ())
+        self.ordered(columns, ())
         if fields := _FIELD.findall(self.format):
             for name in fields:
-                _named(known, name)
+                _named(columns, name)
         elif self.format not in ("table", *_SEPARATORS):
             raise click.UsageError(
                 f"--format {self.format!r} is none of table, csv, tsv, and no template as '{{job}} {{state}}'.",
                 click.get_current_context(silent=True),
             )
 
-    def show(self, known: Mapping[str, Column[R]], usual: Iterable[str], rows: Iterable[R]) -> None:
-        """Print the rows as they come; sorted, when all are there."""
-        columns, found = self.chosen(known, usual), self.ordered(known, list(rows)) if self.sort else rows
+    def show(
+        self,
+        columns: Columns[R],
+        rows: Iterable[R],
+        usual: Iterable[str] | None = None,
+        *,
+        sums: Sequence[R] = (),
+    ) -> None:
+        """Print the rows as they come, or sorted when all are there; `sums` only below a table."""
+        shown = self.chosen(columns, usual)
+        rows = self.ordered(columns, rows) if self.sort else rows
         if "{" in self.format:
-            for some in portions(found):
-                write_lines(self._filled(known, row) for row in some)
+            for some in portions(rows):
+                write_lines(self._filled(columns, row) for row in some)
         elif self.format in _SEPARATORS:
             writer = csv.writer(sys.stdout, delimiter=_SEPARATORS[self.format], lineterminator="\n")
-            writer.writerow([one.name for one in columns])
-            for some in portions(found):
-                writer.writerows([[one.word(row, utc=self.utc) for one in columns] for row in some])
+            writer.writerow([column.name for column in shown])
+            for some in portions(rows):
+                writer.writerows([[column.word(row, utc=self.utc) for column in shown] for row in some])
                 sys.stdout.flush()
         else:
-            cells = ([one.cell(row, utc=self.utc) for one in columns] for row in found)
-            show_long_table([one.title for one in columns], cells)
+            cells = ([column.cell(row, utc=self.utc) for column in shown] for row in chain(rows, sums))
+            show_long_table([column.title for column in shown], cells)
 
-    def _filled(self, known: Mapping[str, Column[R]], row: R) -> str:
+    def _filled(self, columns: Columns[R], row: R) -> str:
         """The template with the words of a row."""
         text = re.sub(r"\\[tn]", lambda escape: _ESCAPES[escape[0]], self.format)
-        return _FIELD.sub(lambda field: known[field[1]].word(row, utc=self.utc), text)
+        return _FIELD.sub(lambda field: columns[field[1]].word(row, utc=self.utc), text)
 
     @property
     def is_table(self) -> bool:
@@ -127,42 +180,49 @@ class ListShape:
         return self.format == "table"
 
 
-def megabytes(value: float) -> str:
-    """Memory for reading."""
-    return f"{value:,.0f} MB"
-
-
-def _named(known: Mapping[str, Column[R]], name: str) -> Column[R]:
-    if name not in known:
+def _named(columns: Columns[R], name: str) -> Column[R]:
+    if name not in columns:
         raise click.UsageError(
-            f"There is no column {name[:40]!r}. There are {', '.join(known)}.",
+            f"There is no column {name[:40]!r}. There are {', '.join(columns)}.",
             click.get_current_context(silent=True),
         )
-    return known[name]
+    return columns[name]
 
 
 def table_of(*columns: Column[R]) -> dict[str, Column[R]]:
     """Columns by their names."""
-    return {one.name: one for one in columns}
+    return {column.name: column for column in columns}
 
 
-UTC = click.option("--utc", is_flag=True, help="Times of the clock in UTC instead of local time.")
-
-
-def shaped(command: F) -> F:
-    """A command that takes `--columns`, `--sort`, `--format` and `--utc`."""
-    for option in (
-        UTC,
+def shaped(*tables: Columns[Any]) -> Callable[[F], F]:
+    """A command with `--columns`, `--sort`, `--format`, and where a column is a moment `--utc`: it gets a `shape`. With one
+    table the shape is checked; with several, or if the columns depend on what is listed, the command checks it.
+    """
+    has_moments = not tables or any(column.kind == "moment" for table in tables for column in table.values())
+    names = list(tables[0]) if tables else ["job", "state"]
+    template = f"{{{names[0]}}} {{{'state' if 'state' in names else names[1]}}}"
+    options = (
+        *([UTC] if has_moments else []),
         click.option(
             "--format",
             default="table",
             metavar="FORMAT",
-            help="table, csv, tsv, or a template: '{job} {state}'.",
+            help=f"table, csv, tsv, or a template: '{template}'.",
         ),
         click.option(
             "--sort", default="", metavar="NAMES", help="Sort what is shown by columns; -NAME: downwards."
         ),
         click.option("--columns", default="", metavar="NAMES", help="These columns, with commas between."),
-    ):
-        command = option(command)
-    return command
+    )
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def run(*arguments: Any, **given: Any) -> Any:
+            shape = ListShape(**{name: given.pop(name) for name in _OPTIONS if name in given})
+            if len(tables) == 1:
+                shape.check(tables[0])
+            return command(*arguments, shape=shape, **given)
+
+        return cast("F", reduce(lambda made, option: option(made), options, cast("Any", run)))
+
+    return decorate

@@ -63,6 +63,7 @@ lode pilot logs 7
 lode pilot drain 7-9
 lode pilot file --queue LCG.North/ce.north/short --count 10 --dir pilots
 lode host ls
+lode host ls --sort -failed_at_once --format '{host} {site}'
 lode host close node7 --site LCG.North --reason "bad disk"
 lode host open node7 --site LCG.North
 lode site ls
@@ -152,6 +153,7 @@ lode token ls
 lode token issue ada --days 90 --output ada.token
 lode token revoke 9f3a
 lode audit --days 7 --by ada
+lode audit --format csv > audit.csv
 lode whoami
 lode convert job.jdl --to cfg
 lode convert job.cfg --to json --check

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import click
 from msgspec import UNSET
 
+from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.moments import COMING
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, say, show_fields, show_table
@@ -15,7 +17,6 @@ from lodesman.wire import calls
 from lodesman.wire.groups import GroupAt, GroupChange, GroupRow, GroupShareBody, GroupUsersBody
 from lodesman.wire.nodes import utc
 
-_GROUPS = ("group", "VO", ">share", ">in the files", "set by", "when", "until", "reason")
 _CHANGES = ("when", "change", "by", "reason")
 _reason = click.option("--reason", required=True, metavar="TEXT", help="Why; everybody of the VO sees it.")
 _why = click.option("--reason", default="", metavar="TEXT", help="Why; everybody of the VO sees it.")
@@ -25,21 +26,27 @@ group = click.Group(
 )
 
 
+_GROUPS: Final[Columns[GroupRow]] = table_of(
+    Column("group", "text", lambda row: row.group),
+    Column("vo", "text", lambda row: row.vo),
+    Column("share", "number", lambda row: row.share),
+    Column("in_the_files", "number", lambda row: row.file_share),
+    Column("set_by", "text", lambda row: row.set_by or "files"),
+    Column("when", "utc", lambda row: row.set_at),
+    Column("until", "utc", lambda row: None if row.until is UNSET else row.until),
+    Column("reason", "text", lambda row: row.reason),
+    Column("users", "text", lambda row: row.users),
+)
+
+
 @group.command("ls")
+@shaped(_GROUPS)
 @with_session
-def _list(session: Session, /) -> None:
+def _list(session: Session, /, *, shape: ListShape) -> None:
     """List the groups of your VO (administrators: all) with their shares, and who set them when and why."""
     groups = session.answer(calls.GROUPS).groups
-    ends = any(one.until is not UNSET for one in groups)
-    shown = [place for place, title in enumerate(_GROUPS) if ends or title != "until"]
-    rows = map(_row, groups)
-    show_table([_GROUPS[one] for one in shown], ([row[one] for one in shown] for row in rows))
-
-
-def _row(one: GroupRow) -> list[Cell]:
-    when = "" if one.set_at is None else utc(one.set_at)
-    shares = (number(one.share), number(one.file_share))
-    return [one.group, one.vo, *shares, one.set_by or "files", when, _ends(one), one.reason]
+    left_out = {"users"} if any(row.until is not UNSET for row in groups) else {"users", "until"}
+    shape.show(_GROUPS, groups, [name for name in _GROUPS if name not in left_out])
 
 
 def _ends(one: GroupRow | GroupChange) -> str:

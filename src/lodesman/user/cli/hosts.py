@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from lodesman.user.cli.arguments import filter_option
+from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.tables import Cell, note, say, show_table
+from lodesman.user.cli.tables import note, say
 from lodesman.user.cli.words import counted
 from lodesman.wire import calls
 from lodesman.wire.hosts import CloseHostBody, HostRow, OpenHostBody
@@ -14,22 +17,27 @@ from lodesman.wire.requests import AllQuery
 
 _SITE = filter_option("--site", about="The site of the host, if several have one of that name.")
 
+_HOSTS: Final[Columns[HostRow]] = table_of(
+    Column("pilots", "id", lambda row: row.pilots),
+    Column("failed_at_once", "id", lambda row: row.failures),
+    Column("host", "text", lambda row: row.host),
+    Column("site", "text", lambda row: row.site),
+    Column("state", "text", lambda row: row.text or "gets jobs"),
+)
+
 host = click.Group("host", help="List the hosts of pilots, give them no jobs, or jobs again.")
 
 
 @host.command("ls")
+@shaped(_HOSTS)
 @with_session
-def _list_hosts(session: Session, /) -> None:
+def _list_hosts(session: Session, /, *, shape: ListShape) -> None:
     """List the hosts of live pilots, and those that get no jobs, with the evidence and when they are tried again."""
     answer = session.whole(calls.HOSTS, AllQuery(), "hosts")
     session.exit_if_json(answer)
-    show_table((">pilots", ">failed at once", "host", "site", "state"), map(_host, answer.hosts))
+    shape.show(_HOSTS, answer.hosts)
     if not answer.hosts:
         note("No pilot has reported its host.")
-
-
-def _host(row: HostRow) -> list[Cell]:
-    return [str(row.pilots), str(row.failures), row.host, row.site, row.text or "gets jobs"]
 
 
 @host.command("close")

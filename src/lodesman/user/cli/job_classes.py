@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import click
 
 from lodesman.base.errors import LodesmanError
+from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.native_files import FILE, class_names, read_native
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.tables import Cell, note, say, show_table, write_text
-from lodesman.user.cli.words import age
+from lodesman.user.cli.tables import note, say, write_text
 from lodesman.wire import calls
 from lodesman.wire.job_classes import (
     ClassAt,
@@ -109,24 +109,32 @@ def _show(session: Session, /, *, name: str, effective: str | None) -> None:
             note(f"{name}.{variant} is in conflict with the template: {'; '.join(sentences)}.")
 
 
+def _owners(row: ClassRow) -> str:
+    return ", ".join(row.owner) + (f" and {row.more_owners} more" if row.more_owners else "")
+
+
+_VARIANTS_SHOWN: Final[Columns[ClassRow]] = table_of(
+    Column("class", "text", lambda row: f"{row.job_class}.{row.variant}"),
+    Column("state", "text", lambda row: row.state),
+    Column("owner", "text", _owners),
+    Column("revision", "id", lambda row: row.revision),
+    Column("changed_by", "text", lambda row: row.changed_by),
+    Column("age", "age", lambda row: row.changed_at),
+)
+
+
 @job_class.command("ls")
+@shaped(_VARIANTS_SHOWN)
 @with_session
-def _list(session: Session, /) -> None:
+def _list(session: Session, /, *, shape: ListShape) -> None:
     """List the job classes, a line for each variant with its state."""
     answer = session.whole(calls.JOB_CLASSES, AllQuery(), "classes")
     session.exit_if_json(answer)
-    show_table(("class", "state", "owner", ">revision", "changed by", ">age"), map(_row, answer.classes))
+    shape.show(_VARIANTS_SHOWN, answer.classes)
     if answer.default_jc:
         note(f"Jobs that ask for no class are of {answer.default_jc} (default_jc).")
     if answer.enforce_jc:
         note("Every job needs a class (enforce_jc).")
-
-
-def _row(row: ClassRow) -> list[Cell]:
-    changed = "" if row.changed_at is None else age(row.changed_at)
-    name = f"{row.job_class}.{row.variant}"
-    owner = ", ".join(row.owner) + (f" and {row.more_owners} more" if row.more_owners else "")
-    return [name, row.state, owner, str(row.revision), row.changed_by, changed]
 
 
 @job_class.command("rm")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from lodesman.user.cli.columns import Column, table_of
+from lodesman.user.cli.columns import Column, Columns, table_of
 from lodesman.user.cli.jobs import remark
 from lodesman.user.cli.words import span
 from lodesman.wire.jobs import Job
@@ -41,7 +41,7 @@ def _place(row: Job) -> str | None:
     return "/".join(filter(None, (row.site, row.ce, row.queue))) or None
 
 
-COLUMNS: Final[dict[str, Column[Job]]] = table_of(
+COLUMNS: Final[Columns[Job]] = table_of(
     Column("job", "id", lambda row: row.id),
     Column("name", "text", lambda row: row.name),
     Column("state", "state", lambda row: row.state.value),

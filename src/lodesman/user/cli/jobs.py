@@ -6,15 +6,16 @@ import shlex
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import Final
 
 import click
 import msgspec
 
-from lodesman.user.cli.arguments import JOB
-from lodesman.user.cli.columns import UTC, megabytes
+from lodesman.user.cli.arguments import JOB, UTC
+from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, say, show_fields, show_table, state
-from lodesman.user.cli.words import age, joined, moment, plain_lines, shown, size, span
+from lodesman.user.cli.words import age, joined, megabytes, moment, plain_lines, shown, size, span
 from lodesman.wire import calls
 from lodesman.wire.jobs import Attempt, Event, Job, JobInFull
 from lodesman.wire.requests import JobAt, JobInForm
@@ -126,18 +127,25 @@ def _attempt(one: Attempt, *, utc: bool) -> list[Cell]:
     return [*where, moment(one.claimed_at, utc=utc), span(ran), span(one.cpu_seconds), memory, end]
 
 
+def _details(event: Event) -> str:
+    values = msgspec.to_builtins(event)
+    return shown({name: value for name, value in values.items() if name not in ("at", "event")})
+
+
+_EVENTS: Final[Columns[Event]] = table_of(
+    Column("at", "moment", lambda row: row.at),
+    Column("age", "age", lambda row: row.at),
+    Column("event", "state", lambda row: row.event),
+    Column("details", "text", _details),
+)
+
+
 @click.command()
 @click.argument("job", type=JOB)
-@UTC
+@shaped(_EVENTS)
 @with_session
-def events(session: Session, /, *, job: int, utc: bool) -> None:
+def events(session: Session, /, *, job: int, shape: ListShape) -> None:
     """Show what happened to a job, oldest first."""
     found = session.call(calls.JOB, JobAt(job)).events
     session.exit_if_json({"events": found})
-    show_table(("at", ">age", "event", "details"), map(partial(_event, utc=utc), found))
-
-
-def _event(one: Event, *, utc: bool) -> list[Cell]:
-    values = msgspec.to_builtins(one)
-    details = {name: value for name, value in values.items() if name not in ("at", "event")}
-    return [moment(one.at, utc=utc), age(one.at), state(one.event), shown(details)]
+    shape.show(_EVENTS, found)

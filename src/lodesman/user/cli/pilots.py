@@ -9,8 +9,8 @@ from typing import Any, Final
 import click
 
 from lodesman.base.errors import InvalidRequest, NotFound
-from lodesman.user.cli.arguments import MOST_LISTED, PILOT_RANGES, limit_option, merged, total
-from lodesman.user.cli.columns import UTC, Column, ListShape, shaped, table_of
+from lodesman.user.cli.arguments import PILOT_RANGES, UTC, limit_option, merged, total
+from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.pilot_files import make_files
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, emit_json, note, show_fields, state
@@ -52,7 +52,7 @@ def _remark(row: ListedPilot) -> str:
     return ", ".join(filter(None, (row.reason or ("draining" if row.drain else ""), away, only)))
 
 
-COLUMNS: Final[dict[str, Column[ListedPilot]]] = table_of(
+_PILOTS: Final[Columns[ListedPilot]] = table_of(
     Column("pilot", "id", lambda row: row.id),
     Column("state", "state", lambda row: row.state.value),
     Column("queue", "text", path_of),
@@ -78,20 +78,14 @@ _USUAL: Final = ("pilot", "state", "queue", "host", "jobs", "sent", "age", "seen
 @pilot.command("ls")
 @click.option("--all", "everything", is_flag=True, help="Also pilots that have ended.")
 @limit_option(100)
-@shaped
+@shaped(_PILOTS)
 @with_session
-def _list_pilots(session: Session, /, *, everything: bool, limit: int, **options: Any) -> None:
+def _list_pilots(session: Session, /, *, everything: bool, limit: int, shape: ListShape) -> None:
     """List live pilots, the newest first, with the jobs that each runs now."""
-    shape = ListShape(**options)
-    shape.check(COLUMNS)
     rows = session.call(calls.PILOTS, PilotsQuery(all=everything, limit=limit + 1)).pilots
-    some, more = rows[:limit], len(rows) > limit
-    session.exit_if_json({"pilots": some, "more": more})
-    if not rows:
+    if not rows and not session.as_json:
         note("There is no pilot." if everything else "There is no live pilot; --all shows those that ended.")
-    shape.show(COLUMNS, _USUAL, some)
-    if more:
-        note(f"There are more: --limit {min(limit * 10, MOST_LISTED)}.")
+    session.show_some("pilots", rows, limit, lambda some: shape.show(_PILOTS, some, _USUAL))
 
 
 @pilot.command("show")

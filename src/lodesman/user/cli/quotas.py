@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import click
 
 from lodesman.base.errors import LodesmanError, NotFound
 from lodesman.user.cli.arguments import filter_option
+from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.native_files import FILE, read_native
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, patience, say, show_table, write_text
-from lodesman.user.cli.words import age, counted
+from lodesman.user.cli.words import counted
 from lodesman.wire import calls
 from lodesman.wire.quotas import (
     BucketRow,
     DropQuotasBody,
     PlanQuotasBody,
+    QuotaResourceRow,
     QuotasChanged,
+    QuotaSetRow,
     QuotaSets,
     QuotaTextBody,
     RuleEffect,
@@ -92,24 +95,24 @@ def _remove(session: Session, /, *, names: tuple[str, ...]) -> None:
     say(f"Removed {', '.join(answer.names)}.")
 
 
+_SETS: Final[Columns[QuotaSetRow]] = table_of(
+    Column("rules", "id", lambda row: row.rules),
+    Column("name", "text", lambda row: row.name),
+    Column("state", "text", lambda row: "enabled" if row.enabled else "not enabled"),
+    Column("changed_by", "text", lambda row: row.changed_by),
+    Column("age", "age", lambda row: row.changed_at),
+)
+
+
 @quota.command("ls")
+@shaped(_SETS)
 @with_session
-def _list(session: Session, /) -> None:
+def _list(session: Session, /, *, shape: ListShape) -> None:
     """List the quota sets, in the order in which they are asked."""
     answer = session.answer(calls.QUOTAS)
     session.exit_if_json(answer)
-    rows: list[list[Cell]] = [
-        [
-            str(one.rules),
-            one.name,
-            "enabled" if one.enabled else "not enabled",
-            one.changed_by,
-            age(one.changed_at),
-        ]
-        for one in answer.sets
-    ]
-    show_table((">rules", "name", "state", "changed by", ">age"), rows)
-    if not rows:
+    shape.show(_SETS, answer.sets)
+    if not answer.sets:
         note("There is no quota set.")
 
 
@@ -127,59 +130,68 @@ def _show_text(session: Session, /, *, names: tuple[str, ...]) -> None:
     write_text("".join(one.text for one in wanted.sets))
 
 
+_RESOURCES: Final[Columns[QuotaResourceRow]] = table_of(
+    Column("resource", "text", lambda row: row.name),
+    Column("shortcut", "text", lambda row: row.shortcut),
+    Column("type", "text", lambda row: row.type),
+    Column("used_up", "text", lambda row: {"YES": "per core", "JOB": "per job"}.get(row.consumable, "")),
+    Column("default", "text", lambda row: row.default, heading=">default"),
+)
+
+
 @quota.command("resources")
+@shaped(_RESOURCES)
 @with_session
-def _resources(session: Session, /) -> None:
+def _resources(session: Session, /, *, shape: ListShape) -> None:
     """List the resources (complexes) that quota sets may limit and jobs may ask for with Consumables."""
     answer = session.answer(calls.QUOTA_RESOURCES)
     session.exit_if_json(answer)
-    rows: list[list[Cell]] = [
-        [one.name, one.shortcut, one.type, _USED_UP.get(one.consumable, ""), one.default]
-        for one in answer.resources
-    ]
-    show_table(("resource", "shortcut", "type", "used up", ">default"), rows)
+    shape.show(_RESOURCES, answer.resources)
 
 
-_USED_UP = {"YES": "per core", "JOB": "per job"}
+def _holders(row: BucketRow) -> str:
+    used = (
+        f"{one.owner}{f'/{one.project}' if one.project else ''} {row.amount(one.used)}" for one in row.holders
+    )
+    return _first(used, row.more_holders)
+
+
+def _waiters(row: BucketRow | RuleEffect) -> str:
+    return _first((f"{one.owner} {one.jobs:,}" for one in row.owners), row.more_owners)
+
+
+def _first(names: Iterable[str], more: int) -> str:
+    return ", ".join([*names, *([f"{more:,} more"] if more else [])])
+
+
+_BUCKETS: Final[Columns[BucketRow]] = table_of(
+    Column("rule", "text", lambda row: row.rule),
+    Column("bucket", "text", lambda row: ", ".join(row.of)),
+    Column("resource", "text", lambda row: row.resource),
+    Column("used", "text", lambda row: row.used, lambda row: row.amount(row.used), ">used"),
+    Column("limit", "text", lambda row: row.limit, lambda row: row.amount(row.limit), ">limit"),
+    Column("by", "text", _holders),
+    Column("jobs_behind", "count", lambda row: row.jobs if row.full else None),
+    Column("of", "text", _waiters),
+    Column("full_for", "age", lambda row: row.since if row.full else None),
+)
+_USED: Final = ("rule", "bucket", "resource", "used", "limit", "by")
 
 
 @quota.command("show")
 @filter_option("--user", about="Only limits on jobs of this user.")
 @filter_option("--class", "job_class", about="Only limits on this job class, app or app.large.")
+@shaped(_BUCKETS)
 @with_session
-def _show(session: Session, /, *, user: str, job_class: str) -> None:
+def _show(session: Session, /, *, user: str, job_class: str, shape: ListShape) -> None:
     """Show what is used of each limit and by whom, how many jobs wait behind it, and since when it is full at least."""
     answer = session.answer(calls.QUOTA_USES, query=UsesQuery(user=user, job_class=job_class))
     session.exit_if_json(answer)
-    show_table((*_USED, ">jobs behind", "of", ">full for"), map(_bucket, answer.uses))
+    shape.show(_BUCKETS, answer.uses)
     if not answer.uses:
         note("Nothing that is limited runs or waits.")
     if answer.more:
         note("There are more.")
-
-
-_USED = ("rule", "bucket", "resource", ">used", ">limit", "by")
-
-
-def _bucket(row: BucketRow) -> list[Cell]:
-    behind = f"{row.jobs:,}" if row.full else ""
-    return [*_use(row), behind, _owners(row), age(row.since) if row.full else ""]
-
-
-def _use(row: BucketRow) -> list[Cell]:
-    held = [
-        f"{one.owner}{f'/{one.project}' if one.project else ''} {row.amount(one.used)}" for one in row.holders
-    ]
-    amounts = [row.amount(row.used), row.amount(row.limit)]
-    return [row.rule, ", ".join(row.of), row.resource, *amounts, _first(held, row.more_holders)]
-
-
-def _owners(row: BucketRow | RuleEffect) -> str:
-    return _first([f"{one.owner} {one.jobs:,}" for one in row.owners], row.more_owners)
-
-
-def _first(names: Sequence[str], more: int) -> str:
-    return ", ".join([*names, *([f"{more:,} more"] if more else [])])
 
 
 @quota.command("plan")
@@ -208,11 +220,11 @@ def _plan(session: Session, /, *, file: Path) -> None:
         if some:
             click.echo()
             say(f"Waiting jobs that {what}:")
-        rows: list[list[Cell]] = [[row.rule, row.task_queues, row.jobs, _owners(row)] for row in some]
+        rows: list[list[Cell]] = [[row.rule, row.task_queues, row.jobs, _waiters(row)] for row in some]
         show_table(("rule", ">task queues", ">jobs", "of"), rows)
     if answer.over:
         click.echo()
         say("More would be used than there is. What runs goes on, and nothing new starts:")
-    show_table(_USED, map(_use, answer.over))
+    ListShape().show(_BUCKETS, answer.over, _USED)
     if answer.more_over:
         note(f"{answer.more_over:,} more: --json.")

@@ -11,7 +11,7 @@ import click
 
 from lodesman.user.access.caller import Caller
 from lodesman.user.cli.arguments import MOST_LISTED
-from lodesman.user.cli.tables import Cell, emit_json, note, show_table
+from lodesman.user.cli.tables import emit_json, note
 
 if TYPE_CHECKING:
     from lodesman.wire.call import Call, Nothing
@@ -47,17 +47,12 @@ class Session(Caller):
             raise click.exceptions.Exit(code)
 
     def show_some(
-        self,
-        name: str,
-        rows: Sequence[R],
-        limit: int,
-        titles: Sequence[str],
-        cells: Callable[[R], list[Cell]],
+        self, name: str, rows: Sequence[R], limit: int, show: Callable[[Sequence[R]], None]
     ) -> None:
-        """Print at most `limit` of the rows, and whether there are more of them."""
+        """Show at most `limit` of the rows, and say whether there are more of them."""
         some, more = rows[:limit], len(rows) > limit
         self.exit_if_json({name: some, "more": more})
-        show_table(titles, map(cells, some))
+        show(some)
         if more:
             note(f"There are more: --limit {min(limit * 10, MOST_LISTED)}.")
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from lodesman.base.errors import LodesmanError
 from lodesman.user.cli.arguments import filter_option, named, number_option
+from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.pace import Pace
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.tables import Cell, Styled, is_terminal, note, show_table
+from lodesman.user.cli.tables import Styled, is_terminal, note
 from lodesman.user.cli.words import counted, path_of
 from lodesman.wire import calls
 
@@ -22,15 +22,24 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 _COLOURS = {"ok": "green", "failed": "bold red", "unknown": "bold yellow"}
-_TITLES = ("queue", "check", "result", ">seconds", "detail")
+_CHECKS: Final[Columns[SiteCheck]] = table_of(
+    Column("queue", "text", path_of),
+    Column("check", "text", lambda row: row.check),
+    Column("result", "text", lambda row: row.result, lambda row: Styled(row.result, _COLOURS[row.result])),
+    Column("seconds", "number", lambda row: row.seconds, lambda row: f"{row.seconds:.1f}"),
+    Column("detail", "text", lambda row: row.detail),
+)
 
 
 @click.command("test")
 @click.argument("names", nargs=-1, required=True, metavar="SITE[/CE[/QUEUE]]")
 @filter_option("--queue", "below", metavar="CE/QUEUE", about="Only this queue, also if it is closed.")
 @number_option("--timeout", click.IntRange(1, 86_400), 300, "Seconds that a test job may wait and run.")
+@shaped(_CHECKS)
 @with_session
-def test_site(session: Session, /, *, names: tuple[str, ...], below: str, timeout: int) -> int:
+def test_site(
+    session: Session, /, *, names: tuple[str, ...], below: str, timeout: int, shape: ListShape
+) -> int:
     """Send test jobs to a site and check the way of a pilot (administrators).
 
     Submit, status, output and cancel; from the node Python, scratch space, the clock, and whether the server is reached
@@ -48,7 +57,7 @@ def test_site(session: Session, /, *, names: tuple[str, ...], below: str, timeou
     failed = sum(one.result == "failed" for one in test.checks)
     code = 1 if failed else 0
     session.exit_if_json(test, code)
-    _show(test, failed)
+    _show(test, failed, shape)
     return code
 
 
@@ -90,8 +99,8 @@ class _Shown:
         self._said |= doing
 
 
-def _show(test: SiteTest, failed: int) -> None:
-    show_table(_TITLES, map(_row, test.checks))
+def _show(test: SiteTest, failed: int, shape: ListShape) -> None:
+    shape.show(_CHECKS, test.checks)
     if not test.checks:
         note(f"{test.path} has no queues.")
     if test.left_out:
@@ -101,8 +110,3 @@ def _show(test: SiteTest, failed: int) -> None:
     unknown = sum(one.result == "unknown" for one in test.checks)
     also = f", {unknown} unknown" if unknown else ""
     note(f"{test.path}: {counted(len(test.checks), 'check')}, {failed} failed{also}.")
-
-
-def _row(one: SiteCheck) -> Sequence[Cell]:
-    result = Styled(one.result, _COLOURS[one.result])
-    return [path_of(one), one.check, result, f"{one.seconds:.1f}", one.detail]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import Any, Literal, cast
+from typing import Final, Literal, cast
 
 import click
 from msgspec import UNSET
 
 from lodesman.user.cli.arguments import filter_option, named
-from lodesman.user.cli.columns import Column, ListShape, shaped, table_of
+from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.site_ads import advertise, gate, site_token
 from lodesman.user.cli.site_mask import close_site, note_closed, open_site
@@ -39,32 +39,9 @@ site = click.Group(
 )
 
 
-@site.command("ls")
-@with_session
-def _list_sites(session: Session, /) -> None:
-    """List the sites with their queues, live pilots and running jobs, and what is closed."""
-    answer = session.whole(calls.SITES, AllQuery(), "sites")
-    session.exit_if_json(answer)
-    titles = ["site", ">ces", ">queues", ">running jobs", "pilots"]
-    more = [
-        *([("ad", _ad)] if any(row.ad_at is not UNSET for row in answer.sites) else []),
-        *([("closed", _closed)] if answer.closed else []),
-        *([("to be closed", _announced)] if answer.announced else []),
-        *([("failing", _failing)] if any(row.failing for row in answer.sites) else []),
-    ]
-    rows = ([*_site(row), *(cell(row) for _, cell in more)] for row in answer.sites)
-    show_table([*titles, *(title for title, _ in more)], rows)
-    if not answer.sites:
-        note("No site is configured; see: lode init.")
-    note_closed(answer.closed)
-    note_closed(answer.announced)
-    _note_failing(one for row in answer.sites for one in row.failing)
-
-
-def _site(row: SiteRow) -> list[Cell]:
-    of_most = "" if row.max_running_jobs is UNSET else f" of {row.max_running_jobs:,}"
-    running: Cell = f"{row.running_jobs:,}{of_most}" if of_most else row.running_jobs
-    return [row.site, str(row.ces), str(row.queues), running, states(row.pilots)]
+def _running(row: SiteRow) -> Cell:
+    most = row.max_running_jobs
+    return row.running_jobs if most is UNSET else f"{row.running_jobs:,} of {most:,}"
 
 
 def _ad(row: SiteRow) -> str:
@@ -74,21 +51,49 @@ def _ad(row: SiteRow) -> str:
     return f"{age(row.ad_at)}{', too old' if row.ad_is_too_old else ''}"
 
 
-def _closed(row: SiteRow) -> str:
-    return _parts(row.closed)
+_SITES: Final[Columns[SiteRow]] = table_of(
+    Column("site", "text", lambda row: row.site),
+    Column("ces", "id", lambda row: row.ces),
+    Column("queues", "id", lambda row: row.queues),
+    Column("running_jobs", "count", lambda row: row.running_jobs, _running),
+    Column(
+        "max_running_jobs",
+        "count",
+        lambda row: None if row.max_running_jobs is UNSET else row.max_running_jobs,
+    ),
+    Column("pilots", "text", lambda row: states(row.pilots)),
+    Column("ad", "age", lambda row: None if row.ad_at is UNSET else row.ad_at, _ad, "ad"),
+    Column("closed", "text", lambda row: _parts(row.closed)),
+    Column("to_be_closed", "text", lambda row: _parts(row.announced or ())),
+    Column("failing", "text", lambda row: ", ".join(f"{one.ce}/{one.queue}" for one in row.failing)),
+)
 
 
-def _announced(row: SiteRow) -> str:
-    return _parts(row.announced or ())
+@site.command("ls")
+@shaped(_SITES)
+@with_session
+def _list_sites(session: Session, /, *, shape: ListShape) -> None:
+    """List the sites with their queues, live pilots and running jobs, and what is closed."""
+    answer = session.whole(calls.SITES, AllQuery(), "sites")
+    session.exit_if_json(answer)
+    usual = [
+        *("site", "ces", "queues", "running_jobs", "pilots"),
+        *(["ad"] if any(row.ad_at is not UNSET for row in answer.sites) else []),
+        *(["closed"] if answer.closed else []),
+        *(["to_be_closed"] if answer.announced else []),
+        *(["failing"] if any(row.failing for row in answer.sites) else []),
+    ]
+    shape.show(_SITES, answer.sites, usual)
+    if not answer.sites:
+        note("No site is configured; see: lode init.")
+    note_closed(answer.closed)
+    note_closed(answer.announced)
+    _note_failing(one for row in answer.sites for one in row.failing)
 
 
 def _parts(closings: Sequence[Closing]) -> str:
     parts = ", ".join("/".join(filter(None, (one.ce, one.queue))) for one in closings)
     return parts if all(one.ce for one in closings) else "all"
-
-
-def _failing(row: SiteRow) -> str:
-    return ", ".join(f"{one.ce}/{one.queue}" for one in row.failing)
 
 
 @site.command("show")
@@ -112,11 +117,10 @@ queue = click.Group("queue", help="List the queues of CEs.")
 @_ORIGIN
 @filter_option("--site", "site_name", about="Only the queues of this site.")
 @_VO
-@shaped
+@shaped()
 @with_session
-def _list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str, **options: Any) -> None:
+def _list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str, shape: ListShape) -> None:
     """List the queues that your VO may use, with their effective parameters; each parameter is a column of its own name."""
-    shape = ListShape(**options)
     if origin and shape != ListShape():
         raise click.UsageError("--origin shows a row for each parameter: no --columns, --sort, --format.")
     found = session.whole(calls.QUEUES, QueuesQuery(vo, origin), "queues").queues
@@ -149,12 +153,12 @@ def _show_queues(queues: Sequence[UsableQueue], shape: ListShape) -> None:
     known = _queue_columns(queues, used)
     shape.check(known)
     more = (*(["closed"] if closed else []), *(["breaker"] if failing else []))
-    shape.show(known, ("queue", *map(str.lower, used), "others", "pilots", *more), queues)
+    shape.show(known, queues, ("queue", *map(str.lower, used), "others", "pilots", *more))
     note_closed([*closed, *announced])
     _note_failing(failing)
 
 
-def _queue_columns(queues: Sequence[UsableQueue], used: Sequence[str]) -> dict[str, Column[UsableQueue]]:
+def _queue_columns(queues: Sequence[UsableQueue], used: Sequence[str]) -> Columns[UsableQueue]:
     """What can be shown of queues: the facts of each, and the parameters that any of them has."""
     parameters = sorted({name for row in queues for name in row.parameters}, key=str.lower)
     return table_of(

@@ -26,7 +26,7 @@ from lodesman.user.cli.columns import ListShape, shaped
 from lodesman.user.cli.moments import PAST
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import PORTION, emit_json_rows, is_terminal, note, say
-from lodesman.user.cli.watching import WatchedList, watch
+from lodesman.user.cli.watching import WatchedList, watch_list
 from lodesman.user.cli.words import FINAL, STATES, states
 from lodesman.wire import calls
 from lodesman.wire.job_queries import CountsQuery, JobsQuery, SubmissionRow, SubmissionsQuery
@@ -156,16 +156,16 @@ class Some(Generic[R]):
 @limit_option(100, 1_000_000)
 @click.option("--start", is_flag=True, help="Estimate when waiting jobs start (one row for each job).")
 @click.option("--watch", is_flag=True, help="Show again every two seconds until all have ended.")
-@shaped
+@shaped(job_columns.COLUMNS, submissions.COLUMNS)
 @with_session
-def status(session: Session, /, *, ranges: tuple[Any, ...], each: bool, **options: Any) -> None:
+def status(
+    session: Session, /, *, ranges: tuple[Any, ...], each: bool, watch: bool, shape: ListShape, **options: Any
+) -> None:
     """Show your submissions, the newest first, each with the states of its jobs.
 
     In PROGRESS # is done, x failed or killed, > has a pilot, . waits, h is held. With a JOB or RANGE (12-40 or 12,15,20-22),
     or --jobs: one row for each job.
     """
-    watched = options.pop("watch")
-    shape = ListShape(**{name: options.pop(name) for name in ("columns", "sort", "format", "utc")})
     question = Question(ranges=merged(ranges), **options)
     each = each or question.start or bool(question.ranges)
     shape.check(job_columns.COLUMNS if each else submissions.COLUMNS)
@@ -173,11 +173,11 @@ def status(session: Session, /, *, ranges: tuple[Any, ...], each: bool, **option
         raise click.UsageError(
             f"--sort needs --limit {_MOST_SORTED} or less. For more: --format csv, and the command sort."
         )
-    if watched:
+    if watch:
         if session.as_json or not is_terminal(sys.stdout) or not shape.is_table:
             raise click.UsageError("--watch needs a terminal.")
         frame = _job_frame if each else _submission_frame
-        watch(lambda: frame(session, question, shape))
+        watch_list(lambda: frame(session, question, shape))
     elif each:
         _list_jobs(session, question, shape)
     else:
@@ -218,7 +218,7 @@ def _list_submissions(session: Session, question: Question, shape: ListShape) ->
     if session.as_json:
         emit_json_rows("submissions", rows, lambda: {"more": found.more, "counts": counts})
         return
-    shape.show(submissions.COLUMNS, _usual_submissions(question), rows)
+    shape.show(submissions.COLUMNS, rows, _usual_submissions(question))
     if not found.count:
         note(_none(question))
     if shape.is_table:
@@ -277,7 +277,7 @@ def _list_jobs(session: Session, question: Question, shape: ListShape) -> None:
     if not first:
         is_named = question.ranges and not question.is_narrow
         note("There is no such job." if is_named else _none(question))
-    shape.show(job_columns.COLUMNS, _usual_jobs(question, first), chain(first, rows))
+    shape.show(job_columns.COLUMNS, chain(first, rows), _usual_jobs(question, first))
     if shape.is_table and (counts := _counts(session, question)):
         say(f"In all: {states(counts['counts'])}.")
     if found.more and found.last and question.ranges:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from lodesman.user.cli.arguments import Range
-from lodesman.user.cli.columns import Column, table_of
+from lodesman.user.cli.columns import Column, Columns, table_of
 from lodesman.user.cli.tables import Styled
 from lodesman.user.cli.words import FINAL, STATES, states
 from lodesman.wire.job_queries import SubmissionRow
@@ -88,7 +88,7 @@ def _counted(counts: Mapping[str, int] | Mapping[MainReason, int]) -> str:
 USUAL: Final = ("submission", "jobs", "name", "age", "progress", "states", "remark")
 USUAL_OF_ALL: Final = ("submission", "owner", *USUAL[1:])
 USUAL_OF_SHARED: Final = ("submission", "owner", "shared_by", *USUAL[1:])
-COLUMNS: Final[dict[str, Column[SubmissionRow]]] = table_of(
+COLUMNS: Final[Columns[SubmissionRow]] = table_of(
     Column("submission", "id", lambda row: row.id),
     Column("jobs", "text", ids),
     Column("first", "id", lambda row: row.first),

@@ -4,24 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
+from typing import Final
 
 import click
 
 from lodesman.base.errors import LodesmanError
 from lodesman.user.cli.arguments import MOST_LISTED, filter_option, limit_option
+from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, show_fields, show_table
-from lodesman.user.cli.words import age, counted, joined, number, path_of, shown, span
+from lodesman.user.cli.words import age, counted, joined, path_of, shown, span
 from lodesman.wire import calls
 from lodesman.wire.requests import PoolAt, PoolsQuery, TaskQueuesQuery
-from lodesman.wire.task_queues import Pool, PoolInFull, PoolPass, Required, TaskQueueFacts, TaskQueueRow
+from lodesman.wire.task_queues import (
+    Pool,
+    PoolInFull,
+    PoolPass,
+    Required,
+    TaskQueueFacts,
+    TaskQueueRow,
+    WaitingFor,
+)
 
 _SHORT = 17
-_TASK_QUEUES = (">tq", ">waiting", ">held", ">age", "owner", "group", ">cpu", "waits because", "asks for")
-_POOLS = ("pool", "vo", ">queues", ">waiting", ">held", ">running", ">age", ">refreshed", "asks for")
 _PASSES = (">refresh", ">age", "cause", ">took", ">pools", ">changed", ">jobs held", ">released")
 
 
+def _task_queues(wanted: Callable[[], Mapping[str, str]] = dict) -> Columns[TaskQueueRow]:
+    """`wanted`: what SubmitPools ask for, by their ids."""
+    return table_of(
+        Column("tq", "id", lambda row: row.id),
+        Column("waiting", "count", lambda row: row.waiting),
+        Column("held", "count", lambda row: row.held, lambda row: row.held or ""),
+        Column("age", "age", lambda row: row.created_at),
+        Column("owner", "text", lambda row: row.owner),
+        Column("group", "text", lambda row: row.group),
+        Column("vo", "text", lambda row: row.vo),
+        Column("cpu", "span", lambda row: float(row.norm_cpu_seconds)),
+        Column("cores", "count", lambda row: row.cores),
+        Column("memory", "mb", lambda row: row.memory_mb or None),
+        Column("reason", "text", lambda row: row.main_reason and row.main_reason.value),
+        Column("waits_because", "text", lambda row: _because(row.main_reason, row.detail)),
+        Column("asks_for", "text", lambda row: conditions(row, wanted)),
+    )
+
+
+_USUAL: Final = ("tq", "waiting", "held", "age", "owner", "group", "cpu", "waits_because", "asks_for")
 tq = click.Group("tq", help="List task queues: jobs that can be matched alike.")
 
 
@@ -30,8 +58,9 @@ tq = click.Group("tq", help="List task queues: jobs that can be matched alike.")
 @filter_option(
     "--reason", metavar="TEXT", about="Only those with this pending reason (see: lode tq reasons)."
 )
+@shaped(_task_queues())
 @with_session
-def _list_task_queues(session: Session, /, *, limit: int, reason: str) -> None:
+def _list_task_queues(session: Session, /, *, limit: int, reason: str, shape: ListShape) -> None:
     """List the task queues with waiting jobs, the fullest first, each with the pending reason.
 
     Jobs that no configured queue can run are Held, not waiting.
@@ -39,17 +68,17 @@ def _list_task_queues(session: Session, /, *, limit: int, reason: str) -> None:
     rows = session.call(calls.TASK_QUEUES, TaskQueuesQuery(limit + 1, reason)).task_queues
     if not rows:
         note("No job waits.")
-    wanted = cache(partial(_wanted_by_pools, session))  # asked for if a row has one
-    session.show_some("task_queues", rows, limit, _TASK_QUEUES, lambda row: _task_queue(row, wanted))
+    columns = _task_queues(cache(partial(_wanted_by_pools, session)))  # asked for if a row has a pool
+    session.show_some("task_queues", rows, limit, lambda some: shape.show(columns, some, _USUAL))
 
 
 def _wanted_by_pools(session: Session) -> Mapping[str, str]:
     """What SubmitPools ask for, by their ids, of those that most jobs need."""
     try:
-        found = session.call(calls.POOLS, PoolsQuery(limit=MOST_LISTED))
+        pools = session.call(calls.POOLS, PoolsQuery(limit=MOST_LISTED)).pools
     except LodesmanError:  # their ids are shown
         return {}
-    return {one.id: asked(one.requirements) for one in found.pools}
+    return {pool.id: asked(pool.requirements) for pool in pools}
 
 
 def _because(reason: str | None, detail: str | None) -> str:
@@ -78,22 +107,23 @@ def conditions(key: TaskQueueFacts, wanted: Callable[[], Mapping[str, str]] = di
     return "; ".join(parts + [text for asked_for, text in rest if asked_for])
 
 
-def _task_queue(row: TaskQueueRow, wanted: Callable[[], Mapping[str, str]]) -> list[Cell]:
-    numbers: list[Cell] = [str(row.id), row.waiting, row.held or "", age(row.created_at)]
-    cpu, because = span(float(row.norm_cpu_seconds)), _because(row.main_reason, row.detail)
-    return [*numbers, row.owner, row.group, cpu, because, conditions(row, wanted)]
+_REASONS: Final[Columns[WaitingFor]] = table_of(
+    Column("verdict", "text", lambda row: row.verdict),
+    Column("reason", "text", lambda row: row.reason.value),
+    Column("pending_reason", "text", lambda row: _because(row.reason, row.detail)),
+    Column("jobs", "count", lambda row: row.jobs),
+    Column("tqs", "count", lambda row: row.task_queues),
+    Column("since", "age", lambda row: row.since),
+)
 
 
 @tq.command("reasons")
+@shaped(_REASONS)
 @with_session
-def _list_reasons(session: Session, /) -> None:
+def _list_reasons(session: Session, /, *, shape: ListShape) -> None:
     """Show why jobs wait, counted over all task queues: one pending reason each, judged every few seconds."""
     found = session.answer(calls.WAITING_REASONS)
-    rows: list[list[Cell]] = [
-        [row.verdict, _because(row.reason, row.detail), row.jobs, row.task_queues, age(row.since)]
-        for row in found.reasons
-    ]
-    show_table(("verdict", "pending reason", ">jobs", ">tqs", ">since"), rows)
+    shape.show(_REASONS, found.reasons, ("verdict", "pending_reason", "jobs", "tqs", "since"))
     if not found.reasons:
         note("No job waits.")
     if found.at is not None:
@@ -102,19 +132,31 @@ def _list_reasons(session: Session, /) -> None:
         note(f"Judged {age(found.at)} ago, {known}.")
 
 
+_POOLS: Final[Columns[Pool]] = table_of(
+    Column("pool", "text", lambda row: row.id, lambda row: row.id[:_SHORT]),
+    Column("vo", "text", lambda row: row.vo),
+    Column("queues", "count", lambda row: row.queues),
+    Column("waiting", "count", lambda row: row.jobs.waiting),
+    Column("held", "count", lambda row: row.jobs.held),
+    Column("running", "count", lambda row: row.jobs.running),
+    Column("age", "age", lambda row: row.created_at),
+    Column("refreshed", "age", lambda row: row.refreshed_at),
+    Column("asks_for", "text", lambda row: asked(row.requirements)),
+)
 pool = click.Group("pool", help="List SubmitPools: sets of Requirements and the queues that meet them.")
 
 
 @pool.command("ls")
 @filter_option("--vo", about="Those of this VO; else yours (administrators: all).")
 @limit_option(50)
+@shaped(_POOLS)
 @with_session
-def _list_pools(session: Session, /, *, vo: str, limit: int) -> None:
+def _list_pools(session: Session, /, *, vo: str, limit: int, shape: ListShape) -> None:
     """List SubmitPools, those that most jobs need first."""
     found = session.call(calls.POOLS, PoolsQuery(vo=vo, limit=limit))
     rows, more = found.pools, found.total > len(found.pools)
     session.exit_if_json({"pools": rows, "more": more, "last_pass": found.last_pass})
-    show_table(_POOLS, map(_pool, rows))
+    shape.show(_POOLS, rows)
     if not rows:
         note("There is no SubmitPool: no known job has Requirements.")
     if more:
@@ -128,12 +170,6 @@ def asked(requirements: Mapping[str, Required]) -> str:
 
 def _wanted(one: Required) -> str:
     return joined(map(shown, one.wanted)) + (f" {one.unit}" if one.unit else "")
-
-
-def _pool(row: Pool) -> list[Cell]:
-    jobs = (row.jobs.waiting, row.jobs.held, row.jobs.running)
-    ages = (age(row.created_at), age(row.refreshed_at))
-    return [row.id[:_SHORT], row.vo, number(row.queues), *jobs, *ages, asked(row.requirements)]
 
 
 @pool.command("show")

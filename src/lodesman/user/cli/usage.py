@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, cast
 
 import click
 
+from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.moments import PAST_UTC
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, say, show_table, state
-from lodesman.user.cli.words import age, counted, joined, number, percent, span, states
+from lodesman.user.cli.words import HOUR, age, counted, hours, joined, number, percent, span, states
 from lodesman.wire import calls
 from lodesman.wire.groups import ShareCorrection
 from lodesman.wire.nodes import utc
@@ -32,18 +32,73 @@ from lodesman.wire.usage import (
 )
 
 _MOST_OWNERS = 10
-_HOUR: Final = 3_600.0
 _FEW_CAUSES: Final = 3
-_USED = (">jobs", ">failures", ">wall h", ">core h", ">CPU", ">wasted h", "wasted by")
-_CSV = (
-    "name", "vo", "jobs", "attempts", "failures", "wall_hours", "core_hours", "cpu_hours", "cpu_efficiency",
-    "wasted_core_hours", "waste",
-)  # fmt: skip
-_HELD = (">pilots", ">live", ">held core h", ">used core h", ">idle core h", ">used")
-_HELD_CSV = (
-    "name", "vo", "pilots", "live", "held_core_hours", "used_core_hours", "idle_core_hours", "unknown_starts",
-    "unknown_ends",
-)  # fmt: skip
+
+
+def _waste(row: UsedBy) -> str:
+    return ";".join(f"{cause}={amount / HOUR:.6f}" for cause, amount in row.waste.items())
+
+
+def _wasted_by(row: UsedBy) -> str:
+    few = [f"{cause} {hours(amount)} h" for cause, amount in list(row.waste.items())[:_FEW_CAUSES]]
+    more = len(row.waste) - len(few)
+    return joined([*few, *([f"{more} more"] if more else [])])
+
+
+def _used_columns(by: UsageBy) -> Columns[UsedBy]:
+    nameless = {"class": "no class", "job-group": "no JobGroup"}
+
+    def name(row: UsedBy) -> str:
+        return row.name or ("others" if row.others is True else nameless.get(by, "others"))
+
+    return table_of(
+        Column("name", "text", lambda row: row.name, name, by),
+        Column("vo", "text", lambda row: row.vo),
+        Column("jobs", "count", lambda row: row.jobs),
+        Column("attempts", "count", lambda row: row.attempts),
+        Column("failures", "count", lambda row: row.failures),
+        Column("wall_hours", "hours", lambda row: row.wall_seconds, heading=">wall h"),
+        Column("core_hours", "hours", lambda row: row.core_seconds, heading=">core h"),
+        Column("cpu_hours", "hours", lambda row: row.cpu_seconds, heading=">cpu h"),
+        Column("cpu_efficiency", "part", lambda row: row.cpu_efficiency, heading=">cpu"),
+        Column("wasted_core_hours", "hours", lambda row: row.wasted_core_seconds, heading=">wasted h"),
+        Column("waste", "text", _waste),
+        Column("wasted_by", "text", _wasted_by),
+    )
+
+
+def _held_columns(by: PilotHoursBy) -> Columns[HeldBy]:
+    return table_of(
+        Column("name", "text", lambda row: row.name, lambda row: row.name or "all groups", by),
+        Column("vo", "text", lambda row: row.vo),
+        Column("pilots", "count", lambda row: row.pilots),
+        Column("live", "count", lambda row: row.live),
+        Column("held_core_hours", "hours", lambda row: row.held_core_seconds, heading=">held core h"),
+        Column("used_core_hours", "hours", lambda row: row.used_core_seconds, heading=">used core h"),
+        Column("idle_core_hours", "hours", lambda row: row.idle_core_seconds, heading=">idle core h"),
+        Column("used", "part", _part_used, lambda row: percent(row.used_core_seconds, row.held_core_seconds)),
+        Column("unknown_starts", "count", lambda row: row.unknown_starts),
+        Column("unknown_ends", "count", lambda row: row.unknown_ends),
+    )
+
+
+def _part_used(row: HeldBy) -> float | None:
+    return row.used_core_seconds / row.held_core_seconds if row.held_core_seconds else None
+
+
+_USED: Final = (
+    "jobs",
+    "failures",
+    "wall_hours",
+    "core_hours",
+    "cpu_efficiency",
+    "wasted_core_hours",
+    "wasted_by",
+)
+_HELD: Final = ("pilots", "live", "held_core_hours", "used_core_hours", "idle_core_hours", "used")
+# What --csv has.
+_USED_CSV: Final = tuple(name for name in _used_columns("group") if name != "wasted_by")
+_HELD_CSV: Final = tuple(name for name in _held_columns("site") if name != "used")
 
 
 @click.group("usage", invoke_without_command=True)
@@ -63,6 +118,7 @@ _HELD_CSV = (
 )
 @click.option("--until", type=PAST_UTC, metavar="WHEN", help="Up to that day.  [default: today]")
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV, for spreadsheets.")
+@shaped(_used_columns("group"), _held_columns("site"))
 @with_session
 @click.pass_context
 def usage(
@@ -75,6 +131,7 @@ def usage(
     since: float | None,
     until: float | None,
     as_csv: bool,
+    shape: ListShape,
 ) -> None:
     """Show what jobs used: jobs, failures, hours, CPU efficiency, waste by cause.
 
@@ -95,18 +152,19 @@ def usage(
         raise click.UsageError(words, context)
     if as_csv and session.as_json:
         raise click.UsageError("--csv and --json are two forms: give one of them.", context)
+    if as_csv:
+        names = _HELD_CSV if pilots else _USED_CSV
+        shape = replace(shape, format="csv", columns=shape.columns or ",".join(names))
+    shape.check(_held_columns("site") if pilots else _used_columns("group"))
     days = _second(since), _second(until)
     if pilots:
         held = session.call(calls.PILOT_HOURS, PilotHoursQuery(cast("PilotHoursBy", by or "site"), *days))
         session.exit_if_json(held)
-        (_write_held if as_csv else _show_held)(held)
-        return
-    found = session.call(calls.USED, UsageQuery(cast("UsageBy", by or "group"), *days))
-    session.exit_if_json(found)
-    if as_csv:
-        _write_csv(found.rows)
-        return
-    _show_used(found)
+        _show_held(held, shape)
+    else:
+        used = session.call(calls.USED, UsageQuery(cast("UsageBy", by or "group"), *days))
+        session.exit_if_json(used)
+        _show_used(used, shape)
 
 
 def _second(at: float | None) -> int:
@@ -114,21 +172,14 @@ def _second(at: float | None) -> int:
     return 0 if at is None else max(1, int(at))
 
 
-def _show_used(found: UsageOfDays) -> None:
-    many = _has_vos(found)
-    rows: list[list[Cell]] = [
-        [_name(found.by, one), *([one.vo] if many else []), *_used(one)] for one in found.rows
-    ]
-    if len(found.rows) > 1:
-        rows.append(["all", *([""] if many else []), *_used(_together(found.rows))])
-    show_table((found.by, *(["VO"] if many else []), *_USED), rows)
+def _show_used(found: UsageOfDays, shape: ListShape) -> None:
+    usual = ("name", *(["vo"] if _has_vos(found) else []), *_USED)
+    sums = [_together(found.rows)] if len(found.rows) > 1 else []
+    shape.show(_used_columns(found.by), found.rows, usual, sums=sums)
+    if not shape.is_table:
+        return
     which = "Attempts that ended" if found.rows else "No attempt ended"
     note(f"{which} from {utc(found.since)[:10]} to {utc(found.until - 1)[:10]} (UTC).")
-
-
-def _name(by: UsageBy, one: UsedBy) -> str:
-    nothing = {"class": "no class", "job-group": "no JobGroup"}
-    return one.name or ("others" if one.others is True else nothing.get(by, "others"))
 
 
 def _has_vos(found: UsageOfDays) -> bool:
@@ -144,7 +195,7 @@ def _together(rows: Sequence[UsedBy]) -> UsedBy:
     measured = sum(one.cpu_seconds / (one.cpu_efficiency or 1.0) for one in known)
     cpu = sum(one.cpu_seconds for one in rows)
     return UsedBy(
-        name="", vo="", jobs=sum(one.jobs for one in rows), attempts=sum(one.attempts for one in rows),
+        name="all", vo="", jobs=sum(one.jobs for one in rows), attempts=sum(one.attempts for one in rows),
         failures=sum(one.failures for one in rows), wall_seconds=sum(one.wall_seconds for one in rows),
         core_seconds=sum(one.core_seconds for one in rows), cpu_seconds=cpu,
         cpu_efficiency=cpu / measured if measured else None,
@@ -152,58 +203,15 @@ def _together(rows: Sequence[UsedBy]) -> UsedBy:
     )  # fmt: skip
 
 
-def _used(one: UsedBy) -> list[Cell]:
-    few = [f"{cause} {_hours(amount)} h" for cause, amount in list(one.waste.items())[:_FEW_CAUSES]]
-    more = len(one.waste) - len(few)
-    efficiency = "-" if one.cpu_efficiency is None else percent(one.cpu_efficiency)
-    hours = (_hours(one.wall_seconds), _hours(one.core_seconds))
-    causes = joined([*few, *([f"{more} more"] if more else [])])
-    return [one.jobs, one.failures, *hours, efficiency, _hours(one.wasted_core_seconds), causes]
-
-
-def _hours(seconds: float) -> str:
-    hours = seconds / _HOUR
-    return number(round(hours, 1 if hours >= 1 else 3))
-
-
-def _write_csv(rows: Sequence[UsedBy]) -> None:
-    table = csv.writer(sys.stdout, lineterminator="\n")
-    table.writerow(_CSV)
-    for one in rows:
-        efficiency = "" if one.cpu_efficiency is None else f"{one.cpu_efficiency:.6f}"
-        times = (f"{part / _HOUR:.6f}" for part in (one.wall_seconds, one.core_seconds, one.cpu_seconds))
-        counts = (one.jobs, one.attempts, one.failures)
-        wasted = (f"{one.wasted_core_seconds / _HOUR:.6f}", _causes(one.waste))
-        table.writerow((one.name, one.vo, *counts, *times, efficiency, *wasted))
-
-
-def _causes(waste: Mapping[str, float]) -> str:
-    return ";".join(f"{cause}={amount / _HOUR:.6f}" for cause, amount in waste.items())
-
-
 # --- of pilots ----------------------------------------------------------------------------------------------------------
 
 
-def _write_held(found: HeldOfDays) -> None:
-    table = csv.writer(sys.stdout, lineterminator="\n")
-    table.writerow(_HELD_CSV)
-    for one in found.rows:
-        hours = (f"{part / _HOUR:.6f}" for part in _held(one))
-        table.writerow((one.name, one.vo, one.pilots, one.live, *hours, one.unknown_starts, one.unknown_ends))
-
-
-def _held(one: HeldBy) -> tuple[float, ...]:
-    return one.held_core_seconds, one.used_core_seconds, one.idle_core_seconds
-
-
-def _show_held(found: HeldOfDays) -> None:
-    many = found.by == "group" and len({one.vo for one in found.rows}) > 1
-    rows: list[list[Cell]] = [
-        [one.name or "all groups", *([one.vo] if many else []), *_held_cells([one])] for one in found.rows
-    ]
-    if len(found.rows) > 1:
-        rows.append(["all", *([""] if many else []), *_held_cells(found.rows)])
-    show_table((found.by, *(["VO"] if many else []), *_HELD), rows)
+def _show_held(found: HeldOfDays, shape: ListShape) -> None:
+    many = found.by == "group" and len({row.vo for row in found.rows}) > 1
+    sums = [_held_together(found.rows)] if len(found.rows) > 1 else []
+    shape.show(_held_columns(found.by), found.rows, ("name", *(["vo"] if many else []), *_HELD), sums=sums)
+    if not shape.is_table:
+        return
     which = "Hours of pilots" if found.rows else "No pilot ran"
     note(f"{which} from {utc(found.since)[:10]} to {utc(found.until - 1)[:10]} (UTC), up to now.")
     if lost := sum(one.unknown_ends for one in found.rows):
@@ -218,10 +226,14 @@ def _show_held(found: HeldOfDays) -> None:
         note(f"Pilots that ended before {utc(found.purged)[:16]} are purged: up to then it is too little.")
 
 
-def _held_cells(rows: Sequence[HeldBy]) -> list[Cell]:
-    held, used, idle = (sum(column) for column in zip(*map(_held, rows), strict=True))
-    pilots, live = sum(one.pilots for one in rows), sum(one.live for one in rows)
-    return [pilots, live, _hours(held), _hours(used), _hours(idle), percent(used, held)]
+def _held_together(rows: Sequence[HeldBy]) -> HeldBy:
+    return HeldBy(
+        name="all", vo="", pilots=sum(row.pilots for row in rows), live=sum(row.live for row in rows),
+        held_core_seconds=sum(row.held_core_seconds for row in rows),
+        used_core_seconds=sum(row.used_core_seconds for row in rows),
+        idle_core_seconds=sum(row.idle_core_seconds for row in rows),
+        unknown_starts=sum(row.unknown_starts for row in rows), unknown_ends=sum(row.unknown_ends for row in rows),
+    )  # fmt: skip
 
 
 # --- of the jobs that are there -----------------------------------------------------------------------------------------
@@ -281,7 +293,7 @@ def _show_correction(found: ShareCorrection) -> None:
 
 def _used_in(amounts: Sequence[float], found: ShareCorrection) -> list[str]:
     by_hours = found.currency == "core-seconds"
-    return [number(amount / 3_600) if by_hours else f"{amount:,.0f}" for amount in amounts]
+    return [number(amount / HOUR) if by_hours else f"{amount:,.0f}" for amount in amounts]
 
 
 def _show_sites(sites: Sequence[SiteOutcomes], pilots: Sequence[PilotCount]) -> None:

@@ -22,7 +22,7 @@ class WatchedList(NamedTuple):
     has_ended: bool
 
 
-def watch(draw: Callable[[], WatchedList]) -> None:
+def watch_list(draw: Callable[[], WatchedList]) -> None:
     """Draw again and again until all has ended."""
     from rich.live import Live
 

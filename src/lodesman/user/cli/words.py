@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lodesman.wire.nodes import NodeBelow, Place
     from lodesman.wire.pilots import Pilot
 
-_MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
+_MINUTE, HOUR, _DAY = 60.0, 3_600.0, 86_400.0
 NOTHING = "-"
 
 
@@ -35,10 +35,10 @@ def span(seconds: float | None) -> str:
     seconds = max(0.0, seconds)
     if seconds < 2 * _MINUTE:
         return f"{seconds:.1f} s" if 0 < seconds < 9.95 else f"{seconds:.0f} s"
-    if seconds < 2 * _HOUR:
+    if seconds < 2 * HOUR:
         return f"{seconds / _MINUTE:.0f} min"
     if seconds < 2 * _DAY:
-        return f"{seconds / _HOUR:.1f} h"
+        return f"{seconds / HOUR:.1f} h"
     return f"{seconds / _DAY:.0f} d"
 
 
@@ -80,9 +80,20 @@ def number(value: float | None) -> str:
     return f"{value:,.3f}".rstrip("0").rstrip(".") if math.isfinite(value) else plain(value)
 
 
+def hours(seconds: float) -> str:
+    """Hours for reading, to a tenth; below one to a thousandth."""
+    value = seconds / HOUR
+    return number(round(value, 1 if value >= 1 else 3))
+
+
 def percent(part: float, whole: float = 1.0) -> str:
     """A part of a whole in percent; `-` of nothing."""
     return f"{100 * part / whole:.1f} %" if whole else NOTHING
+
+
+def megabytes(value: float) -> str:
+    """Memory for reading."""
+    return f"{value:,.0f} MB"
 
 
 def size(count: float | None) -> str:
