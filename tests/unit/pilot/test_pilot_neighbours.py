@@ -262,7 +262,7 @@ CHOSEN = {
 }
 # Names that the pilot, its site or the kernel chose: no payload reaches the folders that they are in.
 OWN = {
-    "__main__", "archives", "features", "folder", "jobstatus", "loop", "node", "nursery", "outbox", "probe", "processes",
+    "__main__", "archives", "context.OwnFolder", "features", "jobstatus", "loop", "node", "nursery", "outbox", "probe",
     "server_threads", "surroundings", "trial",
     "enclosure._Enclosure", "enclosure._SharedMemory", "enclosure.hide", "enclosure._show", "enclosure._rehearse",
     "enclosure._spawn", "launch.prepare", "launch.unpack", "launch._find_absolute", "output.pack",
