@@ -368,7 +368,7 @@ class House:
     # --- who is there ---------------------------------------------------------------------------------
 
     def do(self, command: Any) -> Any:
-        return self.run(self.core.command(command))
+        return self.run(self.core.commands.run(command))
 
     def user(
         self, name: str, *groups: str, vo: str = "lab", admin: bool = False, vo_admin: bool = False, **more: Any

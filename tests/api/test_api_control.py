@@ -166,7 +166,7 @@ def test_what_became_of_each_range_is_answered(house):
 def test_one_action_at_a_time_for_each_user(house):
     house.submitted(*[{}] * 3)
     house.submitted(*[{}] * 3, token="bob")
-    running, most, real = {"ann": 0, "bob": 0}, {"ann": 0, "bob": 0}, house.core.command
+    running, most, real = {"ann": 0, "bob": 0}, {"ann": 0, "bob": 0}, house.core.commands.run
 
     async def command(one):
         running[one.name] += 1
@@ -175,7 +175,7 @@ def test_one_action_at_a_time_for_each_user(house):
         running[one.name] -= 1
         return done
 
-    house.core.command = command
+    house.core.commands.run = command
     tasks = [
         house.open("POST", "/v1/jobs/control", {"action": "hold", "ranges": [[n, n]]}, token=who)[0]
         for who, first in (("ann", 1), ("bob", 4))

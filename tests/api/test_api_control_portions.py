@@ -20,7 +20,7 @@ def _few(monkeypatch):
 def commands(house, monkeypatch):
     """The Control commands that were posted; `fail_at` lets that one be refused."""
     posted = []
-    real = house.core.command
+    real = house.core.commands.run
 
     async def command(one, **how):
         if isinstance(one, Control):
@@ -29,7 +29,7 @@ def commands(house, monkeypatch):
                 raise Unavailable("The disk of the server is full.", hint="Try again later.", limit=7)
         return await real(one, **how)
 
-    monkeypatch.setattr(house.core, "command", command)
+    monkeypatch.setattr(house.core.commands, "run", command)
     return posted
 
 

@@ -172,7 +172,7 @@ def test_what_cannot_be_forgotten_is_forgotten_later(crowd, monkeypatch):
         raise Unavailable("no")
 
     with monkeypatch.context() as broken:
-        broken.setattr(crowd.core, "command", fails)
+        broken.setattr(crowd.core.commands, "run", fails)
         with pytest.raises(Unavailable):
             crowd.run(forget_old_usage(crowd.core))
     crowd.run(forget_old_usage(crowd.core))

@@ -283,7 +283,7 @@ def test_claims_that_wait_get_nothing_from_a_shut_host(house, farm, watch):
     hole, good = farm
     assert house.control("hold", 1, 24, token="admin").status == 200
     task, connection = house.open("POST", "/v1/pilots/claim", house.claim_body(wait_s=50.0), token=hole)
-    house.run(house.core.note([]))
+    house.run(house.core.commands.note([]))
     body = {"host": "wn1", "reason": "disk"}
     assert house.call("POST", "/v1/hosts/close", body, token="admin").status == 200
     house.run(task)
@@ -297,7 +297,7 @@ def test_claims_that_wait_get_nothing_from_a_shut_host(house, farm, watch):
     assert connection.sent == []
     # Another one is answered as soon as the host is open, and asks again.
     task, connection = house.open("POST", "/v1/pilots/claim", house.claim_body(wait_s=50.0), token=hole)
-    house.run(house.core.note([]))
+    house.run(house.core.commands.note([]))
     assert house.call("POST", "/v1/hosts/open", {"host": "wn1"}, token="admin").status == 200
     house.run(task)
     assert connection.answer().json["jobs"] == []

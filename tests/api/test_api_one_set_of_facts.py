@@ -22,7 +22,7 @@ CPUTime = 1000
 def shut(house):
     """A house whose only queue takes no new pilots; `shut(...)` puts one there, which joins if it has a `node`."""
     config = load_resources([("s.toml", SHUT)])
-    house.core.policy = house.policy(config, inhabited=house.core.inhabited)
+    house.core.policy = house.policy(config, inhabited=house.core.inhabited.requests)
     house.side.policy = house.policy(
         config, inhabited=lambda queues: house.side.fresh().pilots.inhabited(queues)
     )

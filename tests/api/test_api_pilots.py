@@ -296,9 +296,9 @@ def test_waiting_counts_as_a_heartbeat(make_house):
     asked = start(house, pilot)
     house.ticks += 0.15
     assert jobs(house, asked) == []  # patience is half a lease
-    assert house.core.expired_pilots() == []
+    assert house.core.sessions.expired() == []
     house.ticks += 0.3
-    assert house.core.expired_pilots() == [1]
+    assert house.core.sessions.expired() == [1]
 
 
 # --- heartbeat ------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from tests.api.test_api_quotas import ids, parked, used
 
 from lodesman.decide.resources import load_resources
 from lodesman.server.http.quotas import use_policy
+from lodesman.server.live.upkeep import open_due_delays
 from lodesman.server.writer.live import Live
 from lodesman.server.writer.quotas import QuotaRules
 from lodesman.wire import inner_calls
@@ -201,7 +202,7 @@ def test_no_pilots_are_sent_where_a_limit_is_full(admin, backend, job, where):
 
 
 def open_delays(house):
-    house.run(house.core.open_delays())
+    house.run(open_due_delays(house.core))
 
 
 def test_one_job_of_a_value_starts_in_so_many_seconds(admin):

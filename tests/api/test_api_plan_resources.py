@@ -220,7 +220,7 @@ def set_up(house, text):
     """The whole way of a configuration: policies that know the live pilots, what these offer, and the refresh."""
     config = load_resources([("s.toml", text)])
     core, side = house.core, house.side
-    core.policy = house.policy(config, inhabited=core.inhabited)
+    core.policy = house.policy(config, inhabited=core.inhabited.requests)
     side.policy = house.policy(config, inhabited=lambda queues: side.fresh().pilots.inhabited(queues))
     house.do(Change(set_offers, core.live, core.sessions, Offers(core.policy, ["lab"])))
     house.now += 60.0

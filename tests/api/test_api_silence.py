@@ -3,6 +3,7 @@
 import pytest
 
 from lodesman.base.errors import Unavailable
+from lodesman.server.live.upkeep import look_at_clock
 from lodesman.server.store.journal import Change
 from lodesman.server.writer.report import note_heartbeat, note_silence
 
@@ -28,7 +29,7 @@ def fall_silent(house, seconds=301.0):
     """Time passes without a heartbeat; then the daemon checks the leases."""
     house.ticks += seconds
     house.now += seconds
-    return house.do(Change(note_silence, house.core.live, house.core.newly_silent()))
+    return house.do(Change(note_silence, house.core.live, house.core.sessions.newly_silent()))
 
 
 def state(house, job=1):
@@ -39,13 +40,13 @@ def state(house, job=1):
 def posted(house, monkeypatch):
     """The commands that heartbeats post."""
     commands = []
-    post = house.core.command
+    post = house.core.commands.run
 
     async def command(one, **how):
         commands.append(one)
         return await post(one, **how)
 
-    monkeypatch.setattr(house.core, "command", command)
+    monkeypatch.setattr(house.core.commands, "run", command)
     return commands
 
 
@@ -79,7 +80,7 @@ def test_pilots_that_were_not_silent_cost_the_writer_nothing(house, posted):
     for _ in range(3):
         beat(house, pilot, ENTRY)
     house.ticks += 299.0
-    assert house.core.newly_silent() == {}
+    assert house.core.sessions.newly_silent() == {}
     beat(house, pilot, ENTRY, {"id": 7, "attempt": 1, "state": "some new word"})
     assert posted == []
 
@@ -89,7 +90,7 @@ def test_any_request_keeps_a_pilot_from_falling_silent(house):
     house.ticks += 200.0
     house.claim(pilot)
     house.ticks += 200.0
-    assert house.core.newly_silent() == {}
+    assert house.core.sessions.newly_silent() == {}
 
 
 def test_a_pilot_that_uploads_is_completing_and_reports_it_once(house, posted):
@@ -102,7 +103,7 @@ def test_a_pilot_that_uploads_is_completing_and_reports_it_once(house, posted):
     house.report(pilot, ENTRY, "Done")
     posted.clear()
     beat(house, pilot)
-    assert (posted, house.core.session(1).completing) == ([], frozenset())
+    assert (posted, house.core.sessions.hear(1).completing) == ([], frozenset())
     assert [event["event"] for event in house.get("/v1/jobs/1")["events"]][-2:] == ["Completing", "Done"]
 
 
@@ -136,9 +137,9 @@ def test_what_cannot_be_stored_now_is_stored_with_the_next_word(house, monkeypat
         raise Unavailable("The disk is full.")
 
     with monkeypatch.context() as broken:
-        broken.setattr(house.core, "command", full)
+        broken.setattr(house.core.commands, "run", full)
         assert beat(house, pilot, {**ENTRY, "state": "completing"})["kill"] == []
-        assert house.core.session(1).completing == frozenset()
+        assert house.core.sessions.hear(1).completing == frozenset()
     assert state(house) == "Stalled"
     beat(house, pilot, {**ENTRY, "state": "completing"})
     assert state(house) == "Completing"
@@ -164,7 +165,7 @@ def looks(house, *, clock, ticks=1.0):
     """Time passes by both clocks, and the daemon looks at them."""
     house.now += clock
     house.ticks += ticks
-    house.run(house.core.look_at_clock())
+    house.run(look_at_clock(house.core))
 
 
 @pytest.mark.parametrize(("hours", "words"), [(3.0, "set forward by 3.0 h"), (-5.0, "set back by 5.0 h")])
@@ -176,13 +177,13 @@ def test_a_clock_that_is_set_is_reported_once_and_ends_no_lease(house, caplog, h
     (warning,) = [one for one in caplog.messages if "clock" in one]
     assert words in warning
     assert "lodesman_clock_jumps_total 1.0" in house.call("GET", "/metrics", token="admin").body.decode()
-    assert (house.core.expired_pilots(), house.core.newly_silent()) == ([], {})
-    assert house.do(Change(note_silence, house.core.live, house.core.newly_silent())) == 0
+    assert (house.core.sessions.expired(), house.core.sessions.newly_silent()) == ([], {})
+    assert house.do(Change(note_silence, house.core.live, house.core.sessions.newly_silent())) == 0
     beat(house, pilot, ENTRY)
     assert state(house) == "Running"
     # The lease still ends by the clock that never jumps.
     house.ticks += house.core.lease_seconds + 1.0
-    assert len(house.core.expired_pilots()) == 1
+    assert len(house.core.sessions.expired()) == 1
 
 
 @pytest.mark.parametrize("clock", [-4.0, 1.0, 5.5])

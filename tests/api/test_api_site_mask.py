@@ -239,14 +239,14 @@ def test_a_pilot_that_joined_while_the_site_was_being_closed_is_drained_all_the_
     """Its session did not exist when the sessions were drained, and it waits for a job already."""
     pilot = house.pilot()
     session = house.core.sessions.pop(1)
-    command = house.core.command
+    command = house.core.commands.run
 
     async def meanwhile(what):
         if getattr(what, "command", what).change is close_site:
             house.core.sessions[1] = session
         return await command(what)
 
-    monkeypatch.setattr(house.core, "command", meanwhile)
+    monkeypatch.setattr(house.core.commands, "run", meanwhile)
     assert closed(house)["drained"] == 1
     assert session.drain
     assert house.call("POST", "/v1/pilots/claim", house.claim_body(), token=pilot).json["drain"]
@@ -266,13 +266,13 @@ def test_a_closing_that_is_not_stored_drains_no_pilot(house, monkeypatch):
 def test_a_queue_whose_pilots_leave_has_none_that_take_jobs(house, by_name):
     house.pilot()
     place = frozenset({QueueId("North", "ce.north", "short")})
-    (there,) = house.core.inhabited(place)
+    (there,) = house.core.inhabited.requests(place)
     assert house.side.fresh().pilots.inhabited(place) == {there}
     if by_name:
         assert house.call("POST", "/v1/pilots/drain", {"pilots": [1]}, token="admin").json["changed"] == 1
     else:
         closed(house)
-    assert house.core.inhabited(place) == set()
+    assert house.core.inhabited.requests(place) == set()
     assert house.side.fresh().pilots.inhabited(place) == set()
 
 

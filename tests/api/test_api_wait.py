@@ -322,7 +322,7 @@ def test_nothing_is_lost_or_counted_twice_between_the_start_and_the_changes(hous
     def change():
         first = rng.randint(1, 200)
         action = rng.choice(["hold", "release", "kill", "reschedule"])
-        return core.command(
+        return core.commands.run(
             Control(core.live, action, (range(first, min(201, first + rng.randint(1, 30))),), "", whose)
         )
 

@@ -82,7 +82,7 @@ def walk(trace, monkeypatch, request):
             await transport.answered.wait()
             await asyncio.gather(*connection.serving.tasks)
             if house.core.journal.commits > commits:  # what the writer does after it has answered
-                await house.core.command(Change(lambda _: None))
+                await house.core.commands.run(Change(lambda _: None))
         assert transport.answer.startswith(b"HTTP/1.1 200 "), transport.answer
 
     def walk(method, path, token, body=None):

@@ -178,7 +178,7 @@ def test_it_waits_in_a_long_poll(house):
     pilot = house.pilot()
     task, connection = house.open("POST", "/v1/pilots/claim", house.claim_body(wait_s=30), token=pilot)
     house.get("/v1/pilots")  # the loop takes the claim in
-    house.run(house.core.command(Nothing()))  # what was posted before is applied
+    house.run(house.core.commands.run(Nothing()))  # what was posted before is applied
     house.now += 7
     told = why(house, 1)
     assert (told["verdict"], told["asked"]["waits_seconds"]) == ("nothing waits", 7.0)

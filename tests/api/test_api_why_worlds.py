@@ -121,7 +121,7 @@ class World:
     def policies(self, config):
         """Each process has its own policy and finds live pilots by its own means; a refresh follows."""
         house = self.house
-        house.core.policy = house.policy(config, inhabited=house.core.inhabited)
+        house.core.policy = house.policy(config, inhabited=house.core.inhabited.requests)
         house.run(use_policy(house.core, house.core.policy))
         house.side.policy = house.policy(
             config, inhabited=lambda queues: house.side.fresh().pilots.inhabited(queues)
@@ -320,7 +320,7 @@ def held_against_what_happens(world):
     house.side.keeper.refresh(house.now, rest=0.0)  # a slow machine would make do with an older one
     told = house.get(f"/v1/jobs/{job}/why")
     tq_id = told["task_queue"]["id"]
-    there = house.core.inhabited(frozenset(offer.queue for offer in world.offers))
+    there = house.core.inhabited.requests(frozenset(offer.queue for offer in world.offers))
     inhabited = {(one.site, one.ce, one.queue) for one in there}
     never = {offer.queue for offer in world.offers if world.queue(offer.queue)["verdict"] == "never"}
     alive = {

@@ -20,6 +20,7 @@ from lodesman.server.config.sections import BrokerSection, MatchingSection
 from lodesman.server.http import leases as leases_module
 from lodesman.server.http.leases import Leases
 from lodesman.server.live.core import Core
+from lodesman.server.live.sessions import Sessions
 from lodesman.server.main import config_watch
 from lodesman.server.main import server as server_module
 from lodesman.server.main.config_watch import HotConfiguration
@@ -36,20 +37,28 @@ from lodesman.wire.server import ConfigurationState
 from lodesman.wire.vocabulary import Packing
 
 
-class Quiet:
-    """As much of the core as leases need: silent pilots, the commands that end them, and dropped sessions."""
+class QuietSessions(Sessions):
+    """Sessions of which only the last word is known, without a database."""
 
-    newly_silent: Any = Core.newly_silent
-    expired_pilots: Any = Core.expired_pilots
-    has_expired: Any = Core.has_expired
+    def __init__(self, core: Quiet, last_seen: dict[int, float]) -> None:
+        dict.__init__(self, {pilot: cast("Any", Seen(at)) for pilot, at in last_seen.items()})
+        self.lease_seconds = 10.0
+        self.silent_seconds = silent_seconds(self.lease_seconds)
+        self._live, self._clock, self._ticks = cast("Any", core.live), core.clock, core.ticks
+
+    def end(self, pilot: int) -> None:
+        self.pop(pilot, None)
+
+
+class Quiet:
+    """As much of the core as leases need: silent pilots, and the commands that end them."""
 
     def __init__(self, last_seen: dict[int, float]) -> None:
         self.live = SimpleNamespace(pilots=SimpleNamespace(silent=set()), parked=(), mask=SiteMask())
         self.policy = SimpleNamespace(shares_until=float("inf"))
-        self.lease_seconds = 10.0
-        self.silent_seconds = silent_seconds(self.lease_seconds)
         self.now = 100.0
-        self.sessions = {pilot: cast("Any", Seen(at)) for pilot, at in last_seen.items()}
+        self.sessions = QuietSessions(self, last_seen)
+        self.commands = SimpleNamespace(run=self.run)
         self.ended: list[int] = []
         self.noted: list[dict[int, float]] = []
         self.meanwhile: dict[int, Any] = {}
@@ -60,7 +69,7 @@ class Quiet:
     def clock(self) -> float:
         return 1_000_000.0 + self.now
 
-    async def command(self, command: Any) -> int:
+    async def run(self, command: Any) -> int:
         if command.change is report.note_silence:
             since = command.values[1]
             self.noted.append(dict(since))
@@ -71,9 +80,6 @@ class Quiet:
         self.meanwhile.get(pilot_id, lambda: None)()
         self.ended.append(pilot_id)
         return 0
-
-    def forget_pilot(self, pilot_id: int) -> None:
-        self.sessions.pop(pilot_id, None)
 
 
 class Seen:
@@ -105,7 +111,7 @@ def end_expired(core: Quiet) -> list[int]:
     leases = Leases(cast("Core", core))
 
     async def go() -> None:
-        for pilot in Core.expired_pilots(cast("Core", core)):
+        for pilot in core.sessions.expired():
             await leases._lost(pilot)
 
     asyncio.run(go())
@@ -127,7 +133,7 @@ def test_a_pilot_that_speaks_while_another_is_being_ended_stays() -> None:
 
 def test_a_pilot_that_left_while_another_is_being_ended_is_not_ended_twice() -> None:
     core = Quiet({1: 0.0, 2: 0.0})
-    core.meanwhile[1] = lambda: core.forget_pilot(2)
+    core.meanwhile[1] = lambda: core.sessions.end(2)
     assert end_expired(core) == [1]
 
 
@@ -139,14 +145,14 @@ def test_one_that_cannot_be_ended_now_is_ended_the_next_time() -> None:
 
     core.meanwhile[1] = refuse
     assert end_expired(core) == []
-    assert core.expired_pilots() == [1]
+    assert core.sessions.expired() == [1]
     core.meanwhile.clear()
     assert end_expired(core) == [1]
 
 
 @pytest.mark.parametrize("pilot", [7, 0])
 def test_a_pilot_that_is_gone_is_not_silent(pilot: int) -> None:
-    assert not Quiet({}).has_expired(pilot)
+    assert not Quiet({}).sessions.has_expired(pilot)
 
 
 def test_a_session_has_what_is_asked_for() -> None:
@@ -203,10 +209,10 @@ def test_silence_that_cannot_be_noted_now_is_noted_the_next_time() -> None:
 
     core.meanwhile[0] = refuse
     note_silence(core)
-    assert core.newly_silent() == {1: 1_000_000.0}
+    assert core.sessions.newly_silent() == {1: 1_000_000.0}
     core.meanwhile.clear()
     note_silence(core)
-    assert core.newly_silent() == {}
+    assert core.sessions.newly_silent() == {}
 
 
 def test_changes_and_refusals_of_the_configuration_are_noted() -> None:
@@ -221,7 +227,7 @@ def test_changes_and_refusals_of_the_configuration_are_noted() -> None:
         watch.state = replace(watch.state, refusals=1, faults=({"message": "CPUTime: 5 parsec"},))
 
     watch.poll = poll
-    core: Any = SimpleNamespace(note=note, ticks=lambda: 0.0, usage_until=math.inf)
+    core: Any = SimpleNamespace(commands=SimpleNamespace(note=note), ticks=lambda: 0.0, usage_until=math.inf)
     configuration = HotConfiguration(core, cast("Any", watch), cast("Any", None), cast("Any", None))
     configuration._has_offered = True
     asyncio.run(configuration.watch_config())
@@ -267,7 +273,8 @@ def test_a_changed_configuration_keeps_shares_by_command_and_what_corrects_them_
     )
     live = SimpleNamespace(queues=SimpleNamespace(packs=True))
     core: Any = SimpleNamespace(
-        note=note, command=command, live=live, reader=None, policy=Policy(resources, usage=known), ticks=lambda: 0.0,
+        commands=SimpleNamespace(note=note, run=command), live=live, reader=None,
+        policy=Policy(resources, usage=known), ticks=lambda: 0.0,
         usage_until=math.inf, quotas=None, job_classes=ClassRules(classes_of([], Vocabulary())), one_edit=asyncio.Lock(),
         principals=SimpleNamespace(unshare=lambda _groups: None),
     )  # fmt: skip

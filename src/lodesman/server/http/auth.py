@@ -67,6 +67,15 @@ def identify(core: Core, scope: Scope, *, joining: bool = False, noted: bool = T
     return principal
 
 
+def admits(core: Core, scope: Scope) -> bool:
+    """Whether a request on the public port brings a token that is good, which its scope keeps."""
+    try:
+        identify(core, scope, noted=False)
+    except Unauthorized:
+        return False
+    return True
+
+
 def digest_of(scope: Scope) -> bytes | None:
     """The hash of the token that a request brings; None if it brings none."""
     value = header(scope, b"authorization")

@@ -66,7 +66,7 @@ class AskedClaim:
             core.live, session=self.session, free=free, count=asks.count, claim_token=asks.claim_token,
             wait=seconds > 0, answer=self._answered, subtracts=True, ahead=asks.ahead,
         )  # fmt: skip
-        core.post_together(claim, self._answered)
+        core.commands.post_together(claim, self._answered)
         if seconds > 0:
             self._claim = claim
             self._timer = asyncio.get_running_loop().call_later(seconds, self.end_soon)
@@ -78,7 +78,7 @@ class AskedClaim:
         session.last_claim = LastClaim(core.clock(), free, asks.count)
         refused = _SHUT if session.host in core.hosts.shut else "it was drained" if session.drain else ""
         claim = Change(claim_bound, core.live, session.id, asks.claim_token, refused)
-        core.post_together(claim, self._answered)
+        core.commands.post_together(claim, self._answered)
 
     def rest(self, host: ShutHost, seconds: float) -> None:
         """Get nothing, at the end of that time or as soon as the host is open."""
@@ -160,7 +160,7 @@ def direct_claim(core: Core, scope: Scope, body: bytes, reply: Reply) -> AskedCl
 
 
 def _begin(core: Core, pilot_id: int, asks: ClaimBody, reply: Reply) -> AskedClaim:
-    session = core.session(pilot_id)
+    session = core.sessions.hear(pilot_id)
     if not (asks.count or asks.ahead):
         raise InvalidRequest(
             "A claim asks for one job at least: count or ahead is above 0.", parameter="count"

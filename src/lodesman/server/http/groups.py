@@ -47,7 +47,9 @@ async def _set_share(core: Core, request: Request[Nothing, GroupShareBody]) -> G
     command = Change(set_share, group.name, body.share, by=who.name, reason=body.reason, until=body.until)
     what = "that of the files" if body.share is None else f"{body.share:g}"
     what += "" if body.until is None else f" until {utc(body.until)}"
-    await core.command(request.audited(command, "group-changed", group.name, f"share {what}; {body.reason}"))
+    await core.commands.run(
+        request.audited(command, "group-changed", group.name, f"share {what}; {body.reason}")
+    )
     await use_shares(core)
     return group_rows(core.reader, core.policy, [group], core.clock())[0]
 
@@ -55,7 +57,7 @@ async def _set_share(core: Core, request: Request[Nothing, GroupShareBody]) -> G
 async def use_shares(core: Core) -> None:
     """Draw by the shares that are stored now. Raises LodesmanError."""
     know_shares(core.reader, core.policy, core.clock())
-    await core.command(Change(set_shares, core.live, core.policy.shares()))
+    await core.commands.run(Change(set_shares, core.live, core.policy.shares()))
     core.announce(Waking.SHARES)
 
 
@@ -74,7 +76,7 @@ async def _set_users(core: Core, request: Request[Nothing, GroupUsersBody]) -> G
     )
     word = "with" if body.how == "add" else "without"
     detail = "; ".join(filter(None, (f"{word} {', '.join(body.users)}", body.reason)))
-    await core.command(request.audited(command, "group-changed", group.name, detail))
+    await core.commands.run(request.audited(command, "group-changed", group.name, detail))
     core.principals.forget_users(body.users)
     await use_policy(core, core.policy)
     return group_rows(core.reader, core.policy, [_group_to_change(core, body.group, who)], core.clock())[0]

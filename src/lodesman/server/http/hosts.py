@@ -33,9 +33,9 @@ async def _change(core: Core, changed: Sequence[HostState], *notes: AuditNote, f
     command: Command[None] = Change(set_hosts, core.live, changed, pilots, forget=forget)
     for note in notes:
         command = Audited(command, note)
-    core.post_all()
+    core.commands.post_all()
     try:
-        await core.command(command)
+        await core.commands.run(command)
     except LodesmanError:
         gate.take(before)
         raise

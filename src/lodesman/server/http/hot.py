@@ -17,7 +17,6 @@ from lodesman.base.errors import (
     LodesmanError,
     NotFound,
     TooOften,
-    Unauthorized,
     Unavailable,
     counted,
 )
@@ -37,7 +36,7 @@ from lodesman.server.http import (
     waiting,
     wire,
 )
-from lodesman.server.http.auth import authenticate, authorise, identify
+from lodesman.server.http.auth import admits, authenticate, authorise, identify
 from lodesman.server.http.dispatch import Dispatcher
 from lodesman.server.http.wire import ORIGIN, Answer, Disconnected, Headers, Receive, Scope, Send, origin_of
 from lodesman.server.live.core import Core
@@ -89,6 +88,7 @@ class HotApp(Dispatcher[Core]):
         )
         super().__init__("hot", core, modules)
         self.forward = forward
+        self.admits = partial(admits, core)
         # The web server's protocol makes these itself (`main.guarded`), unless something is unusual.
         self.direct: dict[str, claims.DirectCall] = {calls.CLAIM.path: partial(claims.direct_claim, core)}
 
@@ -107,13 +107,6 @@ class HotApp(Dispatcher[Core]):
         """Pilots that have ended have no session any more."""
         if who.kind in ("user", SITE):
             self.state.principals.check(who)
-
-    def admits(self, scope: Scope) -> bool:
-        """Whether a request brings a token that is good, which it keeps."""
-        try:
-            return identify(self.state, scope, noted=False) is not None
-        except Unauthorized:
-            return False
 
     async def _is_too_often(self, scope: Scope) -> bool:
         """Whether a stranger asks too often for what needs no token."""

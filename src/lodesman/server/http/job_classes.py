@@ -152,7 +152,7 @@ async def _drop_classes(core: Core, request: Request[Nothing, DropClassesBody]) 
         _author(request.who),
         tree=core.policy.config.tree,
     )
-    await core.command(request.audited(change, "class-removed", ", ".join(names)))
+    await core.commands.run(request.audited(change, "class-removed", ", ".join(names)))
     return ClassesChanged(names)
 
 
@@ -161,7 +161,9 @@ async def _switch_classes(core: Core, request: Request[Nothing, SwitchClassesBod
     """Raises one error with all refusals."""
     names, on = list(dict.fromkeys(request.body.names)), request.body.switch == "enable"
     change = Change(switch_classes, core.job_classes, names, _author(request.who), on=on)
-    await core.command(request.audited(change, "class-enabled" if on else "class-disabled", ", ".join(names)))
+    await core.commands.run(
+        request.audited(change, "class-enabled" if on else "class-disabled", ", ".join(names))
+    )
     return ClassesChanged(names)
 
 
@@ -184,7 +186,7 @@ async def _agreed(
             order = command(found)
             try:
                 if order is not None:
-                    await core.command(order)
+                    await core.commands.run(order)
             except ClassesMoved:
                 if not left:
                     raise

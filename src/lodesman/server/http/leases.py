@@ -10,6 +10,7 @@ from msgspec import UNSET
 from lodesman.base.errors import LodesmanError
 from lodesman.server.http.groups import use_shares
 from lodesman.server.live.core import Core
+from lodesman.server.live.upkeep import follow_closings
 from lodesman.server.store.journal import Change
 from lodesman.server.store.write.pilots import set_last_seen
 from lodesman.server.writer.ahead import HeardPilot, may_hoard, take_back
@@ -36,7 +37,7 @@ class Leases:
 
     async def watch(self) -> None:
         """End silent pilots, whose jobs go back; store from time to time when each pilot was last heard."""
-        for pilot_id in self._core.expired_pilots():
+        for pilot_id in self._core.sessions.expired():
             await self._lost(pilot_id)
         await self._note_silence()
         await self._take_back()
@@ -47,10 +48,10 @@ class Leases:
         now = self._core.ticks()
         if now - self._seen_stored > _SEEN_SECONDS:
             self._seen_stored = now
-            await self._core.note(self._core.strangers.take())
+            await self._core.commands.note(self._core.strangers.take())
             seen = {s.id: self._core.clock() - (now - s.last_seen) for s in self._core.sessions.values()}
             with contextlib.suppress(LodesmanError):
-                await self._core.command(Change(set_last_seen, seen))
+                await self._core.commands.run(Change(set_last_seen, seen))
 
     async def _tend_closings(self) -> None:
         """Once when a closing that was announced begins, and once when one is over."""
@@ -65,16 +66,16 @@ class Leases:
         }
         if due:
             with contextlib.suppress(LodesmanError):
-                await core.tend_closings()
+                await follow_closings(core)
                 self._tended |= due
 
     async def _note_silence(self) -> None:
         """Stall the jobs of pilots without a heartbeat."""
-        silent = list(self._core.newly_silent().items())
+        silent = list(self._core.sessions.newly_silent().items())
         for begun in range(0, len(silent), _SILENT_AT_ONCE):
             since = dict(silent[begun : begun + _SILENT_AT_ONCE])
             with contextlib.suppress(LodesmanError):
-                stalled = await self._core.command(Change(note_silence, self._core.live, since))
+                stalled = await self._core.commands.run(Change(note_silence, self._core.live, since))
                 log.warning("pilots are silent", extra={"pilots": sorted(since), "stalled": stalled})
 
     async def _take_back(self) -> None:
@@ -98,7 +99,7 @@ class Leases:
         if not ahead:
             return
         with contextlib.suppress(LodesmanError):
-            for number, gone in (await core.command(Change(take_back, core.live, ahead))).items():
+            for number, gone in (await core.commands.run(Change(take_back, core.live, ahead))).items():
                 log.warning(
                     "what a pilot had ahead was taken back", extra={"pilot": number, "jobs": len(gone)}
                 )
@@ -106,7 +107,7 @@ class Leases:
                     core.sessions[number].given_back.update(gone)
 
     async def _lost(self, pilot_id: int) -> None:
-        if not self._core.has_expired(pilot_id):
+        if not self._core.sessions.has_expired(pilot_id):
             return  # a heartbeat came, or it ended, meanwhile
         log.warning("the heartbeat of a pilot is lost", extra={"pilot": pilot_id})
         await self.end(pilot_id, "its lease ended", cause="lease-expired")
@@ -115,8 +116,8 @@ class Leases:
         """End a pilot that is lost; its jobs go back. `cause`: of its attempts."""
         end = Change(end_pilot, self._core.live, pilot_id, PilotState.LOST, reason, cause=cause)
         try:
-            await self._core.command(end)
+            await self._core.commands.run(end)
         except LodesmanError as fault:
             log.warning("a lost pilot could not be ended yet: %s", fault, extra={"pilot": pilot_id})
             return
-        self._core.forget_pilot(pilot_id)
+        self._core.sessions.end(pilot_id)

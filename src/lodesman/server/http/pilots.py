@@ -78,13 +78,13 @@ async def _join(core: Core, request: Request[Nothing, asks.JoinBody]) -> pilots.
         served = core.live.pools.of_queue(found_queue.place if found_queue else place).pools
         node = {**node, "submit_pools": presented(body.pools_pass, body.submit_pools, served)}
     try:
-        joined = await core.command(
+        joined = await core.commands.run(
             Change(join_pilot, core.live, body.join_token, body.nonce, node, found_queue=found_queue)
         )
     except Unauthorized:
         core.strangers.refused(origin_of(request.scope), f"{_JOIN_TOKEN} of pilot {row.id}")
         raise
-    core.joined(joined.row, hash_token(joined.token))
+    core.sessions.join(joined.row, hash_token(joined.token))
     return pilots.PilotJoined(
         pilot=joined.row.id,
         stamp=joined.row.stamp,
@@ -115,14 +115,14 @@ def _small(node: dict[str, Any]) -> dict[str, Any]:
 @serves(calls.HEARTBEAT)
 async def _heartbeat(core: Core, request: Request[Nothing, asks.HeartbeatBody]) -> pilots.HeartbeatAnswer:
     """Keep what a pilot reports of its payloads, and answer what it shall end."""
-    session, running = core.session(request.who.pilot_id), request.body.jobs
+    session, running = core.sessions.hear(request.who.pilot_id), request.body.jobs
     _keep_news(session, running, attempts_of_pilot(core.reader, session.id) if running else {}, core.clock())
     attempts = {(job.id, job.attempt): job.state == _COMPLETING for job in running}
     completing = {key for key, completes in attempts.items() if completes}
     try:
         # A pilot is back, or hands in what ran.
         if completing - session.completing or session.id in core.live.pilots.silent:
-            await core.command(Change(note_heartbeat, core.live, session.id, attempts))
+            await core.commands.run(Change(note_heartbeat, core.live, session.id, attempts))
         session.completing, session.named_at = completing, core.ticks()
     except LodesmanError:
         pass  # the next heartbeat is stored
@@ -142,7 +142,7 @@ async def _others_wait(core: Core, session: PilotSession) -> bool | UnsetType:
     if not has_much_ahead(core.live, session.id, session.offer.cores):
         return UNSET
     with suppress(LodesmanError):
-        return bool(await core.command(Change(others_wait, core.live, session.id))) or UNSET
+        return bool(await core.commands.run(Change(others_wait, core.live, session.id))) or UNSET
     return UNSET
 
 
@@ -154,7 +154,7 @@ async def _give_back_unnamed(core: Core, session: PilotSession, named: Container
     gone = [key for key, times in session.unnamed.items() if times >= _MOST_UNNAMED]
     if gone:
         with suppress(LodesmanError):
-            await core.command(Change(give_back, core.live, session.id, gone))
+            await core.commands.run(Change(give_back, core.live, session.id, gone))
             session.given_back.update(gone)
 
 
@@ -187,7 +187,7 @@ def _tail(text: str) -> bytes:
 async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody]) -> pilots.ReportsAnswer:
     """Apply reports. A pilot that was lost has no session any more, and may report how its last attempts ended."""
     pilot_id, reports = request.who.pilot_id, request.body.reports
-    session = core.session(pilot_id) if pilot_id in core.sessions else None
+    session = core.sessions.hear(pilot_id) if pilot_id in core.sessions else None
     offer = _offer_of_lost(core, pilot_id) if session is None else session.offer
     changes = [_report(one) for one in reports if _is_whole(one.output)]
     probe = None if session is None else probe_of(core, session, reports)
@@ -195,13 +195,13 @@ async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody])
     change = Change(
         take_reports, core.live, pilot_id, changes, cores=offer.cores, memory_mb=offer.memory_mb, host=host
     )
-    results = await core.command(change)
+    results = await core.commands.run(change)
     if session is not None and probe is not None:
         await probe_ended(core, session, *probe)
     taken = {(one.id, one.attempt) for one in results if one.accepted and one.reason is UNSET}
     for one in reports:
         if session is not None and one.cause == NODE_FAULT and (one.id, one.attempt) in taken:
-            core.drain([session])  # it says itself that it is of no use
+            core.sessions.drain([session.id])  # it says itself that it is of no use
             await node_failed(core, session.host, one.message.rstrip("."))
         if session is not None and one.state != "Running":
             session.tails.pop((one.id, one.attempt), None)
@@ -210,7 +210,7 @@ async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody])
         (one.state, one.cause) for one in reports if (one.id, one.attempt) in taken
     ):
         log.warning("a pilot hands back all that it gets: it gets no more", extra={"pilot": pilot_id})
-        core.drain([session])
+        core.sessions.drain([session.id])
     if len(changes) < len(reports):
         results = _with_refusals(reports, results)
     return pilots.ReportsAnswer(results, UNSET if session is None else await _others_wait(core, session))
@@ -256,11 +256,11 @@ def _report(one: asks.ReportBody) -> AttemptReport:
 @serves(calls.LEAVE)
 async def _leave(core: Core, request: Request[Nothing, asks.LeaveBody]) -> Nothing:
     pilot_id, body = request.who.pilot_id, request.body
-    host = core.session(pilot_id).host
+    host = core.sessions.hear(pilot_id).host
     state = PilotState.DONE if body.reason in _GOOD_ENDS else PilotState.ABORTED
     reason = f"{body.reason}: {body.message}" if body.message else body.reason
-    await core.command(Change(end_pilot, core.live, pilot_id, state, reason))
-    core.forget_pilot(pilot_id)
+    await core.commands.run(Change(end_pilot, core.live, pilot_id, state, reason))
+    core.sessions.end(pilot_id)
     if body.reason == NODE_FAULT:
         await node_failed(core, host, body.message)
     return Nothing()
@@ -269,10 +269,10 @@ async def _leave(core: Core, request: Request[Nothing, asks.LeaveBody]) -> Nothi
 @serves(calls.DRAIN)
 async def _drain(core: Core, request: Request[Nothing, asks.DrainBody]) -> pilots.PilotsDrained:
     numbers = request.body.pilots
-    core.drain(core.sessions[number] for number in numbers if number in core.sessions)
+    core.sessions.drain(numbers)
     command = Change(drain_pilots, core.live, numbers)
     subject = ", ".join(map(str, numbers))
-    return pilots.PilotsDrained(await core.command(request.audited(command, "pilots-drained", subject)))
+    return pilots.PilotsDrained(await core.commands.run(request.audited(command, "pilots-drained", subject)))
 
 
 @serves(calls.SERVED_POOLS)

@@ -61,9 +61,9 @@ async def learn_choice(core: Core, choice: Choice, receive: Receive, ranges: _Ra
         return
     leaving = asyncio.ensure_future(gone(receive))
     try:
-        portions, is_over = choice.learn_in_portions(core.choice_reader, ranges), False
+        portions, is_over = choice.learn_in_portions(core.choosing.db, ranges), False
         while not is_over:
-            async with core.one_choice:
+            async with core.choosing.lock:
                 if leaving.done():
                     raise Disconnected
                 is_over = await asyncio.to_thread(next, portions, True)

@@ -87,9 +87,9 @@ async def _resources(core: Core, _request: Request[Nothing, Nothing]) -> QuotaRe
 
 async def follow(core: Core, change: Command[object]) -> None:
     """Make a change of rules; it answers when they are in use. Raises as the change."""
-    are_used = await core.command(change)
+    are_used = await core.commands.run(change)
     while are_used is False:
-        are_used = await core.command(Change(go_on, core.quotas))
+        are_used = await core.commands.run(Change(go_on, core.quotas))
 
 
 async def use_policy(core: Core, policy: Policy) -> None:

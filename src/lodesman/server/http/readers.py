@@ -35,7 +35,7 @@ async def _set_readers(core: Core, request: Request[Nothing, ReadersBody]) -> Su
         command = Change(partial(remove_readers), body.submission, body.readers, user)
     word = "with" if body.how == "add" else "no more with"
     detail = f"{word} {', '.join(body.readers)}"
-    await core.command(request.audited(command, "submission-shared", str(body.submission), detail))
+    await core.commands.run(request.audited(command, "submission-shared", str(body.submission), detail))
     if body.how == "remove":
         core.principals.end_readers(frozenset(body.readers))
     return SubmissionReaders(body.submission, readers_of(core.reader, body.submission))

@@ -17,6 +17,7 @@ from lodesman.server.http.dispatch import Endpoint, Request, serves
 from lodesman.server.http.pilots import pools_of_queues
 from lodesman.server.http.quotas import follow
 from lodesman.server.live.core import Core
+from lodesman.server.live.upkeep import follow_closings
 from lodesman.server.store.accounting import add_usage
 from lodesman.server.store.accounts import count_accounts
 from lodesman.server.store.audit import note_all
@@ -193,31 +194,31 @@ async def _alive(core: Core, request: Request[Nothing, service.Alive]) -> Nothin
 
 @serves(inner_calls.PREPARE_PILOTS)
 async def _prepare_pilots(core: Core, request: Request[Nothing, list[service.NewPilot]]) -> service.Prepared:
-    stored = await core.command(Change(prepare_pilots, core.live, request.body))
-    core.pilots_changed()
+    stored = await core.commands.run(Change(prepare_pilots, core.live, request.body))
+    core.inhabited.forget()
     return service.Prepared(len(stored))
 
 
 @serves(inner_calls.UNBIND)
 async def _unbind(core: Core, request: Request[Nothing, service.Unbound]) -> service.Rescued:
     asked = request.body
-    return service.Rescued(await core.command(Change(unbind, core.live, asked.pilots, asked.reason)))
+    return service.Rescued(await core.commands.run(Change(unbind, core.live, asked.pilots, asked.reason)))
 
 
 @serves(inner_calls.PILOTS_ORDERED)
 async def _pilots_ordered(core: Core, request: Request[Nothing, service.Ordered]) -> Nothing:
     """They are drained, so that their end says nothing of their queue, and one that joins all the same leaves."""
     numbers, reason = request.body.pilots, request.body.reason
-    core.drain(core.sessions[number] for number in numbers if number in core.sessions)
-    await core.command(Change(drain_pilots, core.live, numbers, reason))
+    core.sessions.drain(numbers)
+    await core.commands.run(Change(drain_pilots, core.live, numbers, reason))
     return Nothing()
 
 
 @serves(inner_calls.PILOT_ENDED)
 async def _pilot_ended(core: Core, request: Request[Nothing, service.PilotEnd]) -> service.Rescued:
     end = request.body
-    rescued = await core.command(Change(end_pilot, core.live, end.pilot, end.state, end.reason))
-    core.forget_pilot(end.pilot)
+    rescued = await core.commands.run(Change(end_pilot, core.live, end.pilot, end.state, end.reason))
+    core.sessions.end(end.pilot)
     return service.Rescued(rescued)
 
 
@@ -235,7 +236,7 @@ async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -
     command = Change(
         examine_pilot, core.live, session, request.body.used, joined=joined, silent_seconds=silent
     )
-    return Raw(msgspec.json.encode(await core.command(command)))
+    return Raw(msgspec.json.encode(await core.commands.run(command)))
 
 
 @serves(inner_calls.LIMITED)
@@ -245,7 +246,9 @@ async def _limited(core: Core, request: Request[Nothing, service.LimitsAt]) -> s
         among = {*asked.queues}
         pilots = {number: one.place for number, one in sessions if one.queue in among}
         jobs = key_from_json(asked.key) if asked.key else asked.task_queue
-        return cast("service.Limited", await core.command(Change(limits_of, core.live, there, pilots, jobs)))
+        return cast(
+            "service.Limited", await core.commands.run(Change(limits_of, core.live, there, pilots, jobs))
+        )
     held, idle = core.live.pilots.held, dict[RunPlace, list[int]]()
     for number, one in sessions:
         if not held.get(number):
@@ -261,7 +264,7 @@ async def _limited(core: Core, request: Request[Nothing, service.LimitsAt]) -> s
     if not some:
         return service.Limited(idle=kept)
     there.update(one.place for _, one in sessions)
-    return service.Limited(await core.command(Change(limited, core.live, there)), some, kept)
+    return service.Limited(await core.commands.run(Change(limited, core.live, there)), some, kept)
 
 
 async def _limited_at(
@@ -273,8 +276,8 @@ async def _limited_at(
     A command for each of them, so that the writer is not held for long.
     """
     found = []
-    for alike in await core.command(Change(alike_places, core.live, [*there])):
-        ids, never = await core.command(Change(limited_there, core.live, alike[0]))
+    for alike in await core.commands.run(Change(alike_places, core.live, [*there])):
+        ids, never = await core.commands.run(Change(limited_there, core.live, alike[0]))
         if ids:
             found.append((alike, ids, never))
     return found
@@ -292,7 +295,7 @@ async def _limit_buckets(core: Core, _request: Request[Nothing, Nothing]) -> lis
     """All of them, by rule; other commands come between its parts."""
     found: list[service.BehindBucket] = []
     for first in count(0, PART):
-        rows, more = await core.command(Change(buckets, core.live, first))
+        rows, more = await core.commands.run(Change(buckets, core.live, first))
         found += rows
         if not more:
             break
@@ -307,10 +310,10 @@ async def _pools_of_queues(core: Core, request: Request[Nothing, QueuesBody]) ->
 @serves(inner_calls.FORGET_IDLE)
 async def _forget_idle(core: Core, _request: Request[Nothing, Nothing]) -> Nothing:
     """Free the slots of task queues that have been empty for long; forget closings, ads and tokens whose time has passed."""
-    await core.command(Change(forget_idle_queues, core.live))
-    await core.tend_closings()
-    await core.command(Change(forget_old_ads))
-    core.principals.forget(await core.command(Change(delete_expired_tokens)))
+    await core.commands.run(Change(forget_idle_queues, core.live))
+    await follow_closings(core)
+    await core.commands.run(Change(forget_old_ads))
+    core.principals.forget(await core.commands.run(Change(delete_expired_tokens)))
     return Nothing()
 
 
@@ -326,7 +329,7 @@ def _posts(
     """A call that posts one command; `answer` makes the answer from the command's."""
 
     async def post(core: Core, request: Request[Nothing, _B]) -> _A:
-        return cast("_A", answer(await core.command(command(core, request.body))))
+        return cast("_A", answer(await core.commands.run(command(core, request.body))))
 
     return Endpoint(call, post)
 

@@ -31,4 +31,4 @@ async def forget_old_usage(core: Core) -> None:
 
 async def _draw_by(core: Core, usage: KnownUsage | None) -> None:
     core.policy.know_usage(usage)
-    await core.command(Change(set_shares, core.live, core.policy.shares()))
+    await core.commands.run(Change(set_shares, core.live, core.policy.shares()))

@@ -39,7 +39,7 @@ async def _site_token(core: Core, request: Request[Nothing, SiteTokenBody]) -> T
     detail = (
         f"for the site itself; {'until revoked' if seconds is None else f'for {seconds:.0f} s'}; {body.note}"
     )
-    return Token(await core.command(request.audited(command, "token-issued", body.site, detail)))
+    return Token(await core.commands.run(request.audited(command, "token-issued", body.site, detail)))
 
 
 @serves(calls.ADVERTISE)
@@ -53,7 +53,7 @@ async def _advertise(core: Core, request: Request[Nothing, SiteAdBody]) -> AdTak
     if not ad.lists_stamps:
         others = gates.gate_of(site, ad, ad.received_at).others(others_before(core.reader, ad))
         ad, entry = replace(ad, others=others), structs.replace(entry, others=others)
-    await core.command(Change(advertise, ad, entry, text))
+    await core.commands.run(Change(advertise, ad, entry, text))
     core.announce(Waking.AD)
     gate = gates.gate_of(site, ad, ad.received_at)
     async with core.one_ad:

@@ -45,7 +45,7 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
     if not body.dry_run:
         command = request.audited(command, "site-closed", str(node), closing.reason)
     drains = closing.empties(now) and not body.dry_run
-    done: Closed = await (_drain(core, command, closing) if drains else core.command(command))
+    done: Closed = await (_drain(core, command, closing) if drains else core.commands.run(command))
     return SiteClosed(
         **asdict(done.closing), queues=sum(map(closing.node.covers, tree.queue_ids())), drained=len(done.drained),
         renewed=done.renewed, dry_run=body.dry_run,
@@ -62,21 +62,17 @@ def _endless(core: Core, closing: Closing) -> int:
 
 async def _drain(core: Core, command: Command[Closed], closing: Closing) -> Closed:
     """Close, and let no pilot there claim from now on, whether or not its claim is on its way already."""
-    leave = [one for one in core.sessions.values() if closing.node.covers(one.queue) and not one.drain]
-    core.drain(leave)
+    sessions = core.sessions
+    leave = sessions.drain([one.id for one in sessions.values() if closing.node.covers(one.queue)])
     try:
-        done: Closed = await core.command(command)
+        done: Closed = await core.commands.run(command)
     except LodesmanError:
-        core.drain(leave, drain=False)
+        sessions.drain(leave, drain=False)
         raise
     # Those that joined while that was on its way: what they may have asked for meanwhile is answered, too.
-    late = [
-        core.sessions[one] for one in done.drained if one in core.sessions and not core.sessions[one].drain
-    ]
-    core.drain(late)
+    late = sessions.drain(done.drained)
     if late:
-        numbers = [session.id for session in late]
-        await core.command(Change(drain_pilots, core.live, numbers, leaving(done.closing)))
+        await core.commands.run(Change(drain_pilots, core.live, late, leaving(done.closing)))
     return done
 
 
@@ -84,8 +80,8 @@ async def _drain(core: Core, command: Command[Closed], closing: Closing) -> Clos
 async def _open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> SiteOpened:
     node = _closed(core, request.body)
     command = Change(open_site, core.live, node, request.who.name)
-    done: Opened = await core.command(request.audited(command, "site-opened", str(node)))
-    core.let_stay(done.staying)
+    done: Opened = await core.commands.run(request.audited(command, "site-opened", str(node)))
+    core.sessions.drain(done.staying, drain=False)
     queues = sum(map(node.covers, core.policy.config.tree.queue_ids()))
     return SiteOpened(
         **asdict(done.closing), queues=queues, still_closed=list(done.others), staying=len(done.staying)
@@ -104,7 +100,7 @@ async def _breaker(core: Core, request: Request[Nothing, BreakerBody]) -> Breake
         order = BreakerOrder(*place, state, check_reason(body.reason), request.who.name, core.clock())
     command = Change(order_breaker, place, order)
     words = f"{body.order}: {body.reason}".removesuffix(": ")
-    before = await core.command(request.audited(command, "breaker-ordered", str(place), words))
+    before = await core.commands.run(request.audited(command, "breaker-ordered", str(place), words))
     return BreakerOrdered(path=str(place), now=order, before=before)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
@@ -25,6 +24,7 @@ from lodesman.server.http.portions import in_portions, learn_choice
 from lodesman.server.http.quotas import use_policy
 from lodesman.server.live.core import Core
 from lodesman.server.live.principals import reads_as
+from lodesman.server.store import Reader
 from lodesman.server.store.accounts import RevokedTokens
 from lodesman.server.store.journal import Change, Command
 from lodesman.server.store.read.jobs import job_by_id, last_output, was_given_out
@@ -39,7 +39,7 @@ from lodesman.server.writer.accounts import (
     remove_user,
     revoke_token,
 )
-from lodesman.server.writer.change import ChangeJobs, ChangePreparation, find_kinds
+from lodesman.server.writer.change import ChangeJobs, ChangePreparation, PreparedChange, find_kinds
 from lodesman.server.writer.choice import Choice
 from lodesman.server.writer.control import Control, apart
 from lodesman.server.writer.missing_jobs import name_missing, no_longer_known
@@ -78,38 +78,25 @@ async def _submit(
         async with core.principals.held(who):
             verified = await _verified(core, body, who)
         size += len(encode(verified))
+
+    def check(db: Reader, room: int | None = None) -> tuple[PreparedSubmission, Sequence[jobs.Notice]]:
+        return prepare(
+            body, who, core.policy, db, core.job_classes.now, verified=verified, room=room, shelf=core.shelf
+        )
+
     try:
         if _takes_long(body, size):
             raise TakesLong
-        prepared, notices = prepare(
-            body,
-            who,
-            core.policy,
-            core.reader,
-            core.job_classes.now,
-            verified=verified,
-            room=_LARGE - size,
-            shelf=core.shelf,
-        )
+        prepared, notices = check(core.reader, _LARGE - size)
     except TakesLong:
         # Seconds of work: beside the loop, where it slows the others but does not stop them.
-        async with core.one_large:
-            prepared, notices = await asyncio.to_thread(
-                prepare,
-                body,
-                who,
-                core.policy,
-                core.second_reader,
-                core.job_classes.now,
-                verified=verified,
-                shelf=core.shelf,
-            )
+        prepared, notices = await core.checking.read(check)
     core.principals.check(who)
     notices = [*notices, *_of_attempts(prepared, core.limits.attempts)]
     if body.dry_run:
         held = sum(cohort.jobs for cohort in prepared.cohorts if cohort.held)
         return jobs.TrialSubmission(prepared.count, held, notices, dry_run=True)
-    done: jobs.Submission = await core.command(Submit(core.live, prepared, core.limits), together=True)
+    done: jobs.Submission = await core.commands.run(Submit(core.live, prepared, core.limits), together=True)
     core.submitted_jobs += 0 if done.repeated else done.count
     return replace(done, notices=notices) if notices else done
 
@@ -201,13 +188,15 @@ async def _change(core: Core, request: Request[Nothing, jobs.ChangeBody]) -> job
     body, who = request.body, request.who
     ranges = _ranges(body.ranges)
     may = may_touch(who, core.policy.sharing_groups())
-    async with core.one_large:
-        work = await asyncio.to_thread(
-            ChangePreparation, body.attributes, core.policy, core.second_reader, core.job_classes.now, core.jsv,
+
+    def judge(db: Reader) -> PreparedChange:
+        work = ChangePreparation(
+            body.attributes, core.policy, db, core.job_classes.now, core.jsv,
             hold_if_impossible=body.hold_if_impossible, by=who.name,
         )  # fmt: skip
-        kinds = await asyncio.to_thread(find_kinds, core.second_reader, ranges, may)
-        change = await asyncio.to_thread(work.prepare, kinds)
+        return work.prepare(find_kinds(db, ranges, may))
+
+    change = await core.checking.read(judge)
     act = partial(
         ChangeJobs, core.live, "change", reason=body.reason, may=may, name=who.name, change=change,
         most=0 if sees_all(who) else core.limits.task_queues, dry_run=body.dry_run,
@@ -247,7 +236,7 @@ async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accou
         ", administrator of the VO" if body.vo_admin else ""
     )
     detail = f"VO {body.vo}, groups {', '.join(body.groups)}{rights}"
-    await core.command(request.audited(command, "user-changed", body.name, detail))
+    await core.commands.run(request.audited(command, "user-changed", body.name, detail))
     core.principals.forget_users([body.name])
     await use_policy(core, core.policy)
     return accounts.UserMade(body.name)
@@ -263,9 +252,9 @@ async def _remove_user(
         remove_user, name, by=who.name, reach=reach_of(who), dry_run=dry_run
     )
     if dry_run:
-        found: accounts.UserRemoved = await core.command(command)
+        found: accounts.UserRemoved = await core.commands.run(command)
         return found
-    done: accounts.UserRemoved = await core.command(request.audited(command, "user-removed", name))
+    done: accounts.UserRemoved = await core.commands.run(request.audited(command, "user-removed", name))
     core.principals.forget_users([name])
     await use_policy(core, core.policy)
     return done
@@ -294,7 +283,7 @@ async def _import_users(
     if not body.dry_run:
         names = [one.name for one in body.users]
         command = request.audited(command, "users-imported", str(len(names)), ", ".join(names)[:_MOST_DETAIL])
-    done: list[accounts.ImportedUser] = await core.command(command)
+    done: list[accounts.ImportedUser] = await core.commands.run(command)
     if not body.dry_run:
         core.principals.forget_users([one.name for one in done if one.change == "changed"])
         await use_policy(core, core.policy)
@@ -307,7 +296,7 @@ async def _disable_user(core: Core, request: Request[Nothing, DisableBody]) -> a
     who = request.who
     command = Change(disable_user, body.name, disabled=body.disabled, by=who.name, reach=reach_of(who))
     action: AuditAction = "user-disabled" if body.disabled else "user-enabled"
-    done: accounts.UserDisabled = await core.command(request.audited(command, action, body.name))
+    done: accounts.UserDisabled = await core.commands.run(request.audited(command, action, body.name))
     core.principals.forget_users([body.name])
     return done
 
@@ -339,7 +328,9 @@ async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> acco
     )
     how_long = "until revoked" if seconds is None else f"for {seconds / _DAY_SECONDS:,.6g} d"
     detail = "; ".join(filter(None, (", ".join(body.scopes), how_long, body.note)))
-    return accounts.Token(await core.command(request.audited(command, "token-issued", body.account, detail)))
+    return accounts.Token(
+        await core.commands.run(request.audited(command, "token-issued", body.account, detail))
+    )
 
 
 @serves(calls.REVOKE_TOKEN)
@@ -349,6 +340,8 @@ async def _revoke_token(core: Core, request: Request[TokenAt, Nothing]) -> accou
     mine, others = "" if sees_all(who) or vo_administered(who) else who.name, asked.all and sees_all(who)
     command = Change(revoke_token, asked.prefix, account=mine, with_others=others, reach=reach_of(who))
     detail = "with all that it made" if others else ""
-    done: RevokedTokens = await core.command(request.audited(command, "token-revoked", asked.prefix, detail))
+    done: RevokedTokens = await core.commands.run(
+        request.audited(command, "token-revoked", asked.prefix, detail)
+    )
     core.principals.forget(done.hashes)
     return accounts.Revoked(len(done.hashes), done.kept)

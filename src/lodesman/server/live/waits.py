@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
 
 from lodesman.base.errors import InvalidRequest, TooOften, Unavailable
 from lodesman.languages.jobs.followed import Followed, JobWatch, Moved, MovedInCommit
+from lodesman.server.live.readers import ReaderBeside
 from lodesman.server.store import Database, Reader
 from lodesman.server.store.journal import Change, Command, Journal
 from lodesman.server.store.read.job_ends import ended_jobs, first_failed, standing, visible_parts
@@ -28,7 +29,6 @@ from lodesman.server.writer.missing_jobs import no_longer_known, unseen
 from lodesman.wire.vocabulary import JobState
 from lodesman.wire.waiting import EndedJob, JobStates, StateChanged, StreamEnded
 
-_T = TypeVar("_T")
 # Gets the events of changes, None if some were left out.
 Push = Callable[[list[bytes] | None], None]
 
@@ -71,22 +71,6 @@ class _Followers:
     users: int = 0
 
 
-class _Beside:
-    """A reader that one thread at a time uses, beside the loop."""
-
-    def __init__(self, db: Reader) -> None:
-        self.db = db
-        self._lock = asyncio.Lock()
-
-    async def read(self, function: Callable[..., _T], *values: Any, **named: Any) -> _T:
-        """Call a function of the reader and these values. Who asks may end before; the thread has the reader until then."""
-        return await asyncio.shield(self._read(function, *values, **named))
-
-    async def _read(self, function: Callable[..., _T], *values: Any, **named: Any) -> _T:
-        async with self._lock:
-            return await asyncio.to_thread(function, self.db, *values, **named)
-
-
 class Waits:
     """Belongs to the event loop."""
 
@@ -95,7 +79,7 @@ class Waits:
         self.limits = WaitLimits()
         self.followed = Followed()
         # To count a million jobs takes a while: who asks about few does not wait for that.
-        self._looking, self._counting = _Beside(database.reader()), _Beside(database.reader())
+        self._looking, self._counting = ReaderBeside(database.reader()), ReaderBeside(database.reader())
         self._journal = journal
         self._command = command
         self._beginning = asyncio.Lock()

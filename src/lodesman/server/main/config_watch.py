@@ -125,10 +125,10 @@ class HotConfiguration:
         state = self._watch.state
         files = ", ".join(state.files)
         if is_new:
-            await self._core.note([AuditNote("configuration-changed", files)])
+            await self._core.commands.note([AuditNote("configuration-changed", files)])
         elif state.refusals > before.refusals:
             words = "; ".join(str(fault.get("message", "")) for fault in state.faults)
-            await self._core.note([AuditNote("configuration-refused", files, detail=words)])
+            await self._core.commands.note([AuditNote("configuration-refused", files, detail=words)])
 
     async def _take_in(self, config: ServerConfig) -> None:
         core = self._core
@@ -138,7 +138,7 @@ class HotConfiguration:
         core.live.queues.packs = config.matching.packs
         core.live.limits = config.limits
         queues = list(config.resources.tree.queue_ids())
-        bits = await core.command(Change(number_queues, core.live, queues))
+        bits = await core.commands.run(Change(number_queues, core.live, queues))
         policy = await asyncio.to_thread(self._make_policy, config, bits)
         if config.shares.corrector != "none":
             policy.know_usage(core.policy.usage)
@@ -146,7 +146,7 @@ class HotConfiguration:
         core.principals.unshare(core.policy.sharing_groups() - policy.sharing_groups())
         core.policy = policy
         with contextlib.suppress(LodesmanError):
-            await core.command(Change(set_shares, core.live, core.policy.shares()))
+            await core.commands.run(Change(set_shares, core.live, core.policy.shares()))
             await use_policy(core, policy)
             await use_configuration(core, policy.vocabulary, config.job_classes)
         await self.offer_anew(config.resources.vos)
@@ -158,7 +158,7 @@ class HotConfiguration:
         offers = await asyncio.to_thread(Offers, core.policy, used)
         self._has_offered = False
         try:
-            await core.command(Change(set_offers, core.live, core.sessions, offers))
+            await core.commands.run(Change(set_offers, core.live, core.sessions, offers))
         except LodesmanError as fault:
             log.warning("pilots do not have the new offers of their queues yet: %s", fault)
             return

@@ -24,6 +24,7 @@ from lodesman.server.http.hot import HotApp, InnerApp, ask_verifier, forward
 from lodesman.server.http.leases import Leases
 from lodesman.server.live.core import Core
 from lodesman.server.live.pulse import Pulse
+from lodesman.server.live.upkeep import look_at_clock, mend_strays, open_due_delays
 from lodesman.server.main import bootstrap
 from lodesman.server.main.backends import END_SECONDS, end_pilots
 from lodesman.server.main.bootstrap import Listening, Load
@@ -151,7 +152,7 @@ class Server:
 
     def _policy(self, config: ServerConfig, bits: Mapping[QueueId, int]) -> Policy:
         life = self.config.pilots.life_seconds
-        inhabited = lambda queues: self.core.inhabited(queues)  # noqa: E731, PLW0108 - the first policy is older than the core
+        inhabited = lambda queues: self.core.inhabited.requests(queues)  # noqa: E731, PLW0108 - the first policy is older than the core
         return bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
 
     async def start(self) -> None:
@@ -162,17 +163,17 @@ class Server:
         self._writer.start_upkeep()
         for pilot in live_pilots(self.core.reader) if self._is_other else ():
             await self._leases.end(pilot.id, "the database was restored or copied")
-        await self.core.mend_strays()
+        await mend_strays(self.core)
         await self._configuration.offer_anew()
         check_seconds = min(_LEASE_CHECK_SECONDS, self.config.pilots.lease_seconds / 4)
         self._serving = asyncio.create_task(self._inner.serve(), name="inner")
         self._tasks = [
             asyncio.create_task(self._again(check_seconds, self._leases.watch), name="leases"),
             asyncio.create_task(self._again(_SECOND, self._note_given), name="seen"),
-            asyncio.create_task(self._again(_SECOND, self.core.open_delays), name="delays"),
+            asyncio.create_task(self._again(_SECOND, partial(open_due_delays, self.core)), name="delays"),
             asyncio.create_task(self._again(0.0, self._child.keep_background), name="background"),
             asyncio.create_task(self._again(_SECOND, self._pulse.look), name="pulse"),
-            asyncio.create_task(self._again(_SECOND, self.core.look_at_clock), name="clock"),
+            asyncio.create_task(self._again(_SECOND, partial(look_at_clock, self.core)), name="clock"),
             asyncio.create_task(
                 self._again(bootstrap.CONFIG_SECONDS, self._configuration.watch_config), name="configuration"
             ),
@@ -211,7 +212,7 @@ class Server:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.core.note(self.core.strangers.take())
+        await self.core.commands.note(self.core.strangers.take())
         await asyncio.to_thread(self.core.journal.close)
         if self.core.journal.fault is None:
             with contextlib.suppress(OSError, Unavailable):
