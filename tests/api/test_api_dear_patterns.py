@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from lodesman.languages.jobs.likeness import Pattern
+from lodesman.languages.jobs.selection import Pattern
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read import job_lists
 from lodesman.server.writer import choice

@@ -5,7 +5,7 @@ from urllib.parse import quote
 import pytest
 from tests.api.test_api_dear_patterns import kill, kill_all, states
 
-from lodesman.languages.jobs.stored_text import StoredText
+from lodesman.languages.jobs.selection import StoredText
 from lodesman.server.store.read import job_lists
 from lodesman.server.writer import choice
 

@@ -8,8 +8,7 @@ from tests.kits.jobclass_kit import class_of
 from tests.kits.jobclass_kit import rows as rows_of_reference
 from tests.kits.table import hold_all
 
-from lodesman.languages.gridengine.complexes import Complexes, read_complexes
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES, Complexes, read_complexes
 from lodesman.languages.gridengine.vocabulary import UserList, Vocabulary
 from lodesman.languages.jobclass import ClassRefusal, ClassSnapshot, classes_of, fresh_template, write_class
 from lodesman.languages.jobclass.editing import Author, edit_classes

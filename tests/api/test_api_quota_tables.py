@@ -8,7 +8,7 @@ from tests.unit.quota.conftest import COMPLEXES, table
 from tests.unit.quota.test_quota_text import SEED
 from tests.unit.quota.test_quota_vectors import EXAMPLE, LIVE, QUEUES, VOCABULARY, expected
 
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES
 from lodesman.languages.gridengine.values import write_value
 from lodesman.languages.gridengine.vocabulary import Vocabulary
 from lodesman.server.store.journal import Change

@@ -13,8 +13,7 @@ from lodesman.decide.matching.limits import RunLimits
 from lodesman.decide.matching.quota_book import QuotaBook
 from lodesman.decide.resources import FilePosition, PlaceLimit
 from lodesman.decide.resources.draft import DELAY
-from lodesman.languages.gridengine.complexes import read_complexes
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES, read_complexes
 from lodesman.languages.gridengine.vocabulary import HostGroup, Vocabulary
 from lodesman.languages.quota.reading import read_quota_sets
 from lodesman.server.store.audit import entries

@@ -23,7 +23,7 @@ from lodesman.base.errors import InvalidConfig
 from lodesman.decide.submission.jsv_texts import JsvTexts, view_of
 from lodesman.decide.submission.native import record_of
 from lodesman.decide.submission.resolution import JsvView
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES
 from lodesman.server.jsv import (
     JsvContext,
     JsvUrl,

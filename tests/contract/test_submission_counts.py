@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from lodesman.languages.jobs.likeness import Pattern
+from lodesman.languages.jobs.selection import Pattern
 from lodesman.server.reads import submission_counts
 from lodesman.server.reads.submission_counts import SubmissionCounts
 from lodesman.server.store.read.described import Described

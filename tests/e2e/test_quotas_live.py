@@ -22,7 +22,7 @@ from typing import cast
 import pytest
 from tests.e2e.conftest import PATIENCE
 
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES
 from lodesman.languages.quota.evaluation import QuotaHit, evaluate
 from lodesman.languages.quota.matching import QuotaJob, QuotaPlace
 from lodesman.languages.quota.reading import read_quota_sets

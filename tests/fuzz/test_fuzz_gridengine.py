@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tests.kits.damage import damaged
 
 from lodesman.base.errors import TooLarge
-from lodesman.languages.gridengine.complexes import read_complexes, write_complexes
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES, read_complexes, write_complexes
 from lodesman.languages.gridengine.files import read_vocabulary
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
 from lodesman.languages.quota.matching import QuotaJob, QuotaPlace, job_side, place_side
 from lodesman.languages.quota.notices import notices
 from lodesman.languages.quota.reading import read_quota_sets

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lodesman.decide.submission.native import record_of, values_of
 from lodesman.decide.submission.native_texts import canonical
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES
 from lodesman.languages.gridengine.values import UnreadableValue
 from lodesman.languages.jobclass.attributes import KINDS
 

@@ -38,7 +38,7 @@ MANY = {
     "user/cli/job_options.py": {"count"},  # above a million
     "languages/directives/asked.py": {"count"},
     "languages/jobclass/editing.py": {"count"},
-    "languages/jobs/likeness.py": {"budget.most", "self.most"},
+    "languages/jobs/selection.py": {"budget.most", "self.most"},
     "server/store/read/described.py": {"found"},
     "decide/resources/expression.py": {"len(value)"},
     "server/store/read/job_ends.py": {"most"},

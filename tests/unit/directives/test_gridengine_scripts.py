@@ -7,7 +7,7 @@ from tests.kits.scripts import Case, array, holds_all_cases, translation
 
 from lodesman.decide.submission.native import record_of, values_of, with_free_memory
 from lodesman.decide.submission.native_table import FREE_MEMORY
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES
 from lodesman.languages.gridengine.values import ComplexType, read_value
 
 CASES = [

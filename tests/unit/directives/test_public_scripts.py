@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.kits.table import hold_all
 
 from lodesman.languages.directives.scripts import translated, unread_lines
-from lodesman.languages.jobs.htcondor_files import kind_of_file
+from lodesman.languages.jobs.foreign import kind_of_file
 
 DATA = Path(__file__).parents[2] / "data/foreign_scripts.txt"
 SYSTEMS_OWN = re.compile(r"(SLURM|SGE|PBS|LSB)_\w+|NSLOTS|NHOSTS|NCPUS|JOB_NAME")

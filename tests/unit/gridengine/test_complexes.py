@@ -8,6 +8,7 @@ import pytest
 
 from lodesman.base.errors import InvalidConfig, TooLarge
 from lodesman.languages.gridengine.complexes import (
+    STOCK_COMPLEXES,
     Complex,
     Complexes,
     Consumable,
@@ -15,7 +16,6 @@ from lodesman.languages.gridengine.complexes import (
     read_complexes,
     write_complexes,
 )
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
 from lodesman.languages.gridengine.values import ComplexType, RelOp
 
 DATA = Path(__file__).parents[2] / "data" / "gridengine"

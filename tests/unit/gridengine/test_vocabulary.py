@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES
 from lodesman.languages.gridengine.files import read_vocabulary
 from lodesman.languages.gridengine.lines import logical_lines
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
 from lodesman.languages.gridengine.vocabulary import HostGroup, Project, UserList, Vocabulary
 
 DATA = Path(__file__).parents[2] / "data" / "gridengine"

@@ -5,7 +5,7 @@ from tests.kits.table import hold_all
 
 from lodesman.base.errors import InvalidRequest, SyntaxFault
 from lodesman.languages.jobs import read_description
-from lodesman.languages.jobs.htcondor_files import kind_of_file
+from lodesman.languages.jobs.foreign import kind_of_file
 from lodesman.user.python.drafts import Options, draft_of
 
 SUBMIT_FILE, DAG = "a submit file of HTCondor", "a DAG of HTCondor (DAGMan)"

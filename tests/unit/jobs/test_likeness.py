@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import json
 from tests.kits.table import hold_all
 
-from lodesman.languages.jobs.likeness import Pattern, SelectionTooDear, StepBudget
+from lodesman.languages.jobs.selection import Pattern, SelectionTooDear, StepBudget
 
 LETTERS = st.text("ab%_\\", max_size=9)
 SIGNS = {"*": ".*", "?": "."}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lodesman.languages.jobs.stored_text import DAMAGED, StoredText
+from lodesman.languages.jobs.selection import DAMAGED, StoredText
 
 SPEC = '{"name": "fit", "arguments": ["é", "\\"", 5], "environment": {"A": "1"}}'
 TEXT = f'{{"tags": ["b", "a", "b"], "spec": {SPEC}, "limits": null}}'

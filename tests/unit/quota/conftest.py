@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lodesman.languages.gridengine.complexes import Complexes, read_complexes
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES, Complexes, read_complexes
 from lodesman.languages.quota.evaluation import evaluate, exceeded
 from lodesman.languages.quota.reading import read_quota_sets
 

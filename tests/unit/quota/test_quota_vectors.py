@@ -8,7 +8,7 @@ import pytest
 from tests.unit.quota.conftest import COMPLEXES, Cluster, complexes_with, sets_of, table
 from tests.unit.quota.test_quota_text import SEED
 
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES
 from lodesman.languages.gridengine.vocabulary import HostGroup, UserList, Vocabulary
 from lodesman.languages.quota.evaluation import evaluate
 from lodesman.languages.quota.matching import QuotaJob, QuotaPlace

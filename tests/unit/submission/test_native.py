@@ -21,8 +21,7 @@ from lodesman.decide.submission.native_table import (
     smallest_slots,
 )
 from lodesman.decide.submission.native_texts import canonical
-from lodesman.languages.gridengine.complexes import read_complexes
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES, read_complexes
 from lodesman.languages.jobclass.attributes import BOOLEAN_DEFAULTS, KINDS, AttributeKind
 from lodesman.languages.jobs import read_job
 

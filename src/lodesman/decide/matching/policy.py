@@ -28,8 +28,7 @@ from lodesman.decide.matching.submit_pool import Requirements
 from lodesman.decide.matching.tables import PLACE, RequestTable
 from lodesman.decide.matching.task_queue import TaskQueueKey
 from lodesman.decide.resources import MANUAL, QueueId, QueueTable, ResourceConfig
-from lodesman.languages.gridengine.complexes import Complexes
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES, Complexes
 from lodesman.languages.gridengine.vocabulary import Vocabulary
 from lodesman.wire.groups import KnownUsage
 

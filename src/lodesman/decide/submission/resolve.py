@@ -25,8 +25,7 @@ from lodesman.decide.submission.native_texts import (
     key_names,
 )
 from lodesman.decide.submission.resolution import Breach, JsvView, NotResolved, Origin, Resolved, ValueSource
-from lodesman.languages.gridengine.complexes import Complexes
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES, Complexes
 from lodesman.languages.gridengine.values import UnreadableValue
 from lodesman.languages.jobclass import (
     ClassRefusal,

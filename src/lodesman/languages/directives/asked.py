@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from lodesman.languages.directives.amounts import MOST_INDEXES, whole
-from lodesman.languages.directives.words import SplitLine, listed, without_quotes
+from lodesman.languages.directives.amounts import MOST_INDEXES, SplitLine, listed, whole, without_quotes
 
 
 class Obstacle(NamedTuple):

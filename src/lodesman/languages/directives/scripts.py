@@ -21,8 +21,8 @@ from lodesman.languages.directives.variables import (
     file_name,
     path_of,
 )
+from lodesman.languages.jobs.attributes import overlay
 from lodesman.languages.jobs.members import has_placeholder
-from lodesman.languages.jobs.overlay import overlaid
 from lodesman.languages.jobs.record import shown
 from lodesman.languages.jobs.values import Mistake, environment
 
@@ -180,7 +180,7 @@ def _complete(
     asked: ScriptRequest, system: _System, text: str, name: str, given: Mapping[str, Any]
 ) -> Translation:
     """All attributes together. A job that asks for its own number gets it as the only member of an array."""
-    merged = overlaid(dict(asked.attributes), given)
+    merged = overlay(dict(asked.attributes), given)
     facts = ScriptFacts(
         name=escaped(merged.get("JobName", name)), cores=merged.get("NumberOfProcessors", 1),
         pe=asked.attributes.get("PE", ""), tasks=_tasks(merged),
@@ -203,7 +203,7 @@ def _complete(
     said = own.keys() | files.keys()
     if needs_number and "Parameters" not in merged:
         own |= {"Parameters": 1, "ParameterStart": 1, "ParameterStep": 1}
-    attributes = dict(overlaid(own | files, given))
+    attributes = dict(overlay(own | files, given))
     if others is not None:
         attributes["Environment"] = variables | others
     beside = _said_beside(asked, system, attributes)

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
 from lodesman.base.errors import SyntaxFault
-from lodesman.languages.gridengine.complexes import complexes_of, is_complex
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES, complexes_of, is_complex
 from lodesman.languages.gridengine.lines import MAX_FAULTS, LogicalLine, logical_lines, note
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
 from lodesman.languages.gridengine.vocabulary import HostGroup, Project, UserList, Vocabulary
 
 _FIRST = {"group_name": "host group", "name": "object"}

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import Struct
 from msgspec.structs import replace as replace_fields
 
-from lodesman.languages.gridengine.complexes import Complexes
-from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES, Complexes
 
 
 class HostGroup(Struct, frozen=True, kw_only=True):

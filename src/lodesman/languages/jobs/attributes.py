@@ -14,9 +14,9 @@ from msgspec import Struct
 from lodesman.base.errors import InvalidJob, LodesmanError
 from lodesman.languages.jobs import values
 from lodesman.languages.jobs.order import on_failure, parents
-from lodesman.languages.jobs.record import PositionMap, shown
+from lodesman.languages.jobs.record import PositionMap, Record, shown
 from lodesman.languages.jobs.retries import retry_causes
-from lodesman.languages.jobs.values import Reader, whole
+from lodesman.languages.jobs.values import Mistake, Reader, environment, whole
 
 _CLOCK = re.compile(r"(?:([0-9]{1,5})-)?([0-9]{1,5}):([0-5][0-9]):([0-5][0-9])\Z")
 _PARTS = re.compile(r"(?:[0-9]{1,15}(?:\.[0-9]{1,9})?[ ]?[A-Za-z]+[ ]?)+\Z")
@@ -278,3 +278,43 @@ def _canonical(path: str) -> str:
     name, slash, below = _IN_REQUIREMENTS.sub("requirements/", path).partition("/")
     attribute = BY_SPELLING.get(name.casefold())
     return f"{attribute.name if attribute else name.casefold()}{slash}{below.strip().casefold()}"
+
+
+class AddedVariables(dict[str, str]):
+    """As the value of an Environment: it keeps what was said before of other variables."""
+
+
+def overlay(record: Record, attributes: Mapping[str, Any]) -> Record:
+    """The description with these attributes, and without others for the same."""
+    if not attributes:
+        return record
+    hidden = _find_same(record, attributes)
+    kept = {name: value for name, value in record.items() if name not in hidden}
+    before = {_folded_name(name): record[name] for name in hidden}
+    return {
+        **kept,
+        **{name: _joined(before.get(_folded_name(name)), value) for name, value in attributes.items()},
+    }
+
+
+def _joined(before: Any, value: Any) -> Any:
+    if not isinstance(value, AddedVariables) or before is None:
+        return value
+    try:
+        joined = {**environment(before), **value}
+    except Mistake:  # the description is refused for it
+        return before
+    return AddedVariables(joined) if isinstance(before, AddedVariables) else joined
+
+
+def _find_same(record: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+    """The names in a record that stand for one of the others."""
+    others_of = {_folded_name(name) for name in others}
+    if "parameters" in others_of:
+        others_of |= {name.lower() for name in PARAMETERS}
+    return [name for name in record if _folded_name(name) in others_of]
+
+
+def _folded_name(name: str) -> str:
+    attribute = by_name(name)
+    return (attribute.name if attribute else name).lower()

@@ -15,8 +15,7 @@ from typing import Any, Final
 from lodesman.base.errors import InvalidJob, InvalidRequest, SyntaxFault, TooLarge
 from lodesman.languages.jobs.attributes import BY_SPELLING, KEPT, PARAMETERS, invalid
 from lodesman.languages.jobs.cfg_form import read_cfg, write_cfg_record
-from lodesman.languages.jobs.foreign import instead_of
-from lodesman.languages.jobs.htcondor_files import fault_of_file
+from lodesman.languages.jobs.foreign import fault_of_file, instead_of
 from lodesman.languages.jobs.jdl import read_jdl, write_jdl
 from lodesman.languages.jobs.json_form import read_json, write_json
 from lodesman.languages.jobs.parametric import Given, read_members, split_fields

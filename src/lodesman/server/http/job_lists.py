@@ -12,8 +12,8 @@ from typing import TypeVar
 from msgspec.structs import asdict, replace
 
 from lodesman.base.errors import InvalidRequest
-from lodesman.languages.jobs.likeness import StepBudget
 from lodesman.languages.jobs.record import shown
+from lodesman.languages.jobs.selection import StepBudget
 from lodesman.server.http.auth import may_touch, own_vo, sees_all, vo_administered
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.read_side import ReadSide

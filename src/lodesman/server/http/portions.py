@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from lodesman.base.errors import LodesmanError, counted
-from lodesman.languages.jobs.likeness import SelectionTooDear
+from lodesman.languages.jobs.selection import SelectionTooDear
 from lodesman.server.http.wire import Disconnected, Receive, gone
 from lodesman.server.live.core import Core
 from lodesman.server.store.read.described import ANYTHING

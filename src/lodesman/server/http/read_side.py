@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import ResourceConfig
 from lodesman.languages.jobclass import Classes
-from lodesman.languages.jobs.likeness import StepBudget
+from lodesman.languages.jobs.selection import StepBudget
 from lodesman.server.http.auth import may_touch, own_vo
 from lodesman.server.http.metrics import UpkeepFigures
 from lodesman.server.http.wire import Receive, unless_gone

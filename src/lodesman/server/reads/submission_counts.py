@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from lodesman.languages.jobs.likeness import StepBudget
+from lodesman.languages.jobs.selection import StepBudget
 from lodesman.server.store import Reader
 from lodesman.server.store.accounting import RETURNED
 from lodesman.server.store.read.described import ANYTHING, described_as

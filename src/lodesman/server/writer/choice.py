@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Final, Literal
 
-from lodesman.languages.jobs.likeness import SelectionTooDear, StepBudget
+from lodesman.languages.jobs.selection import SelectionTooDear, StepBudget
 from lodesman.server.store import Reader
 from lodesman.server.store.read.described import ANYTHING, Described, described_as
 from lodesman.server.store.read.meeting import AlikeJobs, Meeting, alike_between, count_between

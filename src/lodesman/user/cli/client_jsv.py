@@ -127,7 +127,7 @@ def _check_trusted(here: Path, home: Path, trusted: Sequence[str]) -> None:
 
 def stock() -> Complexes:
     """The resources of a new Grid Engine."""
-    from lodesman.languages.gridengine.stock import STOCK_COMPLEXES
+    from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES
 
     return STOCK_COMPLEXES
 

@@ -283,16 +283,16 @@ def _from_words(wanted: Wanted) -> _Draft:
 
 def _with_options(draft: _Draft, wanted: Wanted) -> Record:
     """The record of a draft with what the options say, the same object if they say nothing."""
-    from lodesman.languages.jobs.overlay import overlaid
+    from lodesman.languages.jobs.attributes import overlay
 
     said = dict(wanted.attributes)
     if wanted.keep:
         said["OutputSandbox"] = list(wanted.keep)
-    record = overlaid(draft.parsed.record, said)
+    record = overlay(draft.parsed.record, said)
     if draft.taken:
         given: Any = next((value for name, value in record.items() if name.lower() == "inputsandbox"), [])
         others = given if isinstance(given, list) else [given]
-        record = overlaid(record, {"InputSandbox": joined_inputs(others, draft.taken, draft.base)})
+        record = overlay(record, {"InputSandbox": joined_inputs(others, draft.taken, draft.base)})
     return record
 
 

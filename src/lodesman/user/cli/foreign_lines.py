@@ -114,6 +114,6 @@ def note_unread(command: Sequence[str]) -> None:
 
 def foreign_file(data: bytes) -> LodesmanError | None:
     """What to say of a file of HTCondor; None for any other one."""
-    from lodesman.languages.jobs.htcondor_files import fault_of_file
+    from lodesman.languages.jobs.foreign import fault_of_file
 
     return fault_of_file(data[:HEAD_BYTES].decode("utf-8", "replace"))

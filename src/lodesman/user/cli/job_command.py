@@ -107,12 +107,12 @@ class JobCommand(click.Command):
 
 def _add(ctx: click.Context, others: dict[str, Any]) -> None:
     """Add options of elsewhere: those that may be given several times add up, of the others the context's own count."""
-    from lodesman.languages.jobs.overlay import overlaid
+    from lodesman.languages.jobs.attributes import overlay
 
     for name, value in others.items():
         own = ctx.params.get(name)
         if isinstance(value, dict):
-            ctx.params[name] = overlaid(value, own or {})
+            ctx.params[name] = overlay(value, own or {})
         elif isinstance(value, tuple):
             ctx.params[name] = (*value, *(own or ()))
         elif ctx.get_parameter_source(name) is ParameterSource.DEFAULT:

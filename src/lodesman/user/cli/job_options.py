@@ -129,7 +129,7 @@ def _setting(word: str) -> Given:
 
 def _variable(word: str) -> Given:
     """NAME=VALUE; NAME alone is that of this shell. Raises ValueError."""
-    from lodesman.languages.jobs.overlay import AddedVariables
+    from lodesman.languages.jobs.attributes import AddedVariables
 
     name, equals, value = word.partition("=")
     if not equals and name not in os.environ:
@@ -154,10 +154,10 @@ def _attribute(
 
 def _keep(context: click.Context, _parameter: click.Parameter, values: tuple[Given, ...]) -> None:
     """Of an option that is given again the last one counts."""
-    from lodesman.languages.jobs.overlay import overlaid
+    from lodesman.languages.jobs.attributes import overlay
 
     for one in values:
-        context.params["attributes"] = overlaid(context.params.get("attributes", {}), one)
+        context.params["attributes"] = overlay(context.params.get("attributes", {}), one)
 
 
 def _keep_all(context: click.Context, parameter: click.Parameter, values: tuple[Given, ...]) -> None:

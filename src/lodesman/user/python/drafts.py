@@ -18,7 +18,7 @@ from lodesman.languages.jobs import (
     read_description,
     read_job,
 )
-from lodesman.languages.jobs.overlay import overlaid
+from lodesman.languages.jobs.attributes import overlay
 from lodesman.languages.jobs.record import tidy
 from lodesman.user.access.files import FilePicker, Taken, check_programs, joined_inputs, program_left
 
@@ -57,7 +57,7 @@ class Options:
             words_ = f"There is no option {wrong[0]!r}."
             raise InvalidRequest(words_, hint=f"There are {known}; any attribute by its name, as CPUTime.")
         return Options(
-            attributes=dict(overlaid(dict(self.attributes), attributes)),
+            attributes=dict(overlay(dict(self.attributes), attributes)),
             files=(files,) if isinstance(files, str) else tuple(map(str, files)),
             group=str(own.get("group", self.group)),
             python=str(own.get("python", self.python)),
@@ -110,11 +110,11 @@ def checked(
     for word in options.files:
         picker.add_word(word)
     added = {**(taken or {}), **picker.inputs()}
-    record = overlaid(record, options.attributes)
+    record = overlay(record, options.attributes)
     if added:
         given: Any = next((value for name, value in record.items() if name.lower() == "inputsandbox"), [])
         others = given if isinstance(given, list) else [given]
-        record = overlaid(record, {"InputSandbox": joined_inputs(others, added, base)})
+        record = overlay(record, {"InputSandbox": joined_inputs(others, added, base)})
     description = read_job(record, whole=False)
     inputs: dict[str, Taken] = {}
     for name in input_names(description.spec, description.members):

@@ -18,9 +18,14 @@ from msgspec import Struct
 from lodesman.base.errors import InvalidRequest
 from lodesman.decide.matching import TaskQueueKey
 from lodesman.languages.jobs import JobSpec
-from lodesman.languages.jobs.likeness import Pattern, StepBudget, is_exact
-from lodesman.languages.jobs.stored_text import StoredText
-from lodesman.languages.jobs.wanted import AskedAttribute, read_wanted
+from lodesman.languages.jobs.selection import (
+    AttributeCondition,
+    Pattern,
+    StepBudget,
+    StoredText,
+    is_exact,
+    read_condition,
+)
 from lodesman.server.store.dialect import member
 
 _CLASS: Final = member("q.key", "job_class")  # NULL without a class
@@ -121,12 +126,12 @@ ANYTHING: Final = Described()
 
 def asks_hidden(where: Sequence[str]) -> bool:
     """Whether it asks for values that readers of a shared submission are not shown. Raises InvalidRequest."""
-    return any(one.attribute.field == "environment" for one in map(read_wanted, where))
+    return any(one.attribute.field == "environment" for one in map(read_condition, where))
 
 
 def described_as(asked: _Asked) -> Described:
     """Raises InvalidRequest, which names the parameter."""
-    wanted = [read_wanted(one) for one in asked.where]
+    wanted = [read_condition(one) for one in asked.where]
     _check_number(wanted)
     queue, template, columns = list[Test](), list[Test](), list[Condition]()
     if asked.job_group:
@@ -148,7 +153,7 @@ def described_as(asked: _Asked) -> Described:
     return Described(_apart(queue), Conditions(tuple(columns), tuple(template)), name)
 
 
-def _check_number(wanted: Iterable[AskedAttribute]) -> None:
+def _check_number(wanted: Iterable[AttributeCondition]) -> None:
     found = sum(max(1, len(one.value)) if isinstance(one.value, (tuple, Mapping)) else 1 for one in wanted)
     if found > _MOST_ITEMS:
         raise InvalidRequest(
@@ -182,7 +187,7 @@ def _of_class(name: str, parameter: str) -> Test:
     return Test(is_met, parameter, Condition(_IS_OF_CLASS, (name, name)) if pattern.is_exact else None)
 
 
-def _test(column: str, paths: _Paths, wanted: AskedAttribute) -> Test:
+def _test(column: str, paths: _Paths, wanted: AttributeCondition) -> Test:
     """Whether an attribute has a value, which stands at one of these paths, or nowhere if it is the usual one."""
     value, usual = wanted.value, getattr(_DEFAULTS, wanted.attribute.field)
     if isinstance(value, Mapping):

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from lodesman.languages.jobs.likeness import StepBudget
+from lodesman.languages.jobs.selection import StepBudget
 from lodesman.server.store import Reader, readable
 from lodesman.server.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, greatest, keys, least
 from lodesman.server.store.read import jobs

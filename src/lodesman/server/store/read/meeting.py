@@ -10,8 +10,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from lodesman.languages.jobs.likeness import StepBudget
-from lodesman.languages.jobs.stored_text import DAMAGED, StoredText
+from lodesman.languages.jobs.selection import DAMAGED, StepBudget, StoredText
 from lodesman.server.store import Reader
 from lodesman.server.store.dialect import GIVEN, GIVEN_PAIRS, JOIN_IN_ORDER, greatest, keys
 from lodesman.server.store.read.described import Conditions, Described, own_name

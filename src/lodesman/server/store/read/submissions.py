@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from lodesman.languages.jobs.likeness import is_exact
+from lodesman.languages.jobs.selection import is_exact
 from lodesman.server.store import Reader
 from lodesman.server.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, greatest, keys, member
 from lodesman.server.store.read.described import asks_hidden, described_as

@@ -1,20 +1,21 @@
-"""Patterns: `*` stands for any text, `?` for any letter. What a comparison with them costs is counted, and is bounded.
-
-What is between two stars is searched from left to right, and the first place where it stands is as good as any. So a
-text is gone through once, however many stars there are.
-"""
+"""How filters select jobs: by patterns, whose cost is bounded, and by attributes, which are read from stored texts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from lodesman.base.errors import InvalidRequest
+from lodesman.languages.jobs.attributes import ATTRIBUTES, PARAMETERS, Attribute, by_name
 from lodesman.languages.jobs.record import shown
+from lodesman.languages.jobs.values import Mistake
 
 # Steps, each ten nanoseconds at most: of a text, of a search, of a piece that is compared.
 _TEXT: Final = 200
@@ -79,7 +80,11 @@ class _PatternPart(Struct, frozen=True):
 
 
 class Pattern:
-    """What a text is compared with. `parameter`: of the request, for refusals."""
+    """A text in which `*` stands for any text and `?` for any letter. `parameter`: of the request, for refusals.
+
+    What stands between two stars is searched from left to right; its first place is as good as any, so each text is gone
+    through once.
+    """
 
     __slots__ = (
         "_first",
@@ -166,3 +171,113 @@ def _part(text: str) -> _PatternPart:
     return _PatternPart(
         len(text), tuple(pieces), 2 + longest // _AT_ONCE, _SEARCH + _PIECE * (len(pieces) - 1)
     )
+
+
+# --- attributes ----------------------------------------------------------------------------
+
+_ELSEWHERE: Final = MappingProxyType({
+    "owner": "there is a filter for it: owner",
+    "group": "there is a filter for it: group",
+    "vo": "each user sees the jobs of one VO",
+    "input_sandbox": "its files are kept by what is in them",
+    **dict.fromkeys(("requirements", "stations"), "it is kept as one expression"),
+    "consumables": "its amounts are kept in another form",
+    **dict.fromkeys(("retry_on", "retry_memory_factor"), "it is kept as a rule of the attempts"),
+    **dict.fromkeys(("after", "after_ok", "on_parent_failure"), "it is kept with the jobs that it names"),
+})  # fmt: skip
+_OWN: Final = "Names of your own: JobGroup and JobName."
+_LIST: Final = "All are in docs/how-to/users.md, Attributes."
+# Of names that may have been meant: letters of a beginning, and how much is alike.
+_BEGINNING: Final = 3
+_NEARNESS: Final = 0.7
+_MOST_NEAR: Final = 3
+
+
+class AttributeCondition(Struct, frozen=True):
+    """What a filter asks of an attribute."""
+
+    attribute: Attribute
+    value: Any  # Of the type that a `JobSpec` has. Of a list: items that it has, among others.
+
+
+def read_condition(text: str) -> AttributeCondition:
+    """What a filter `NAME=VALUE` asks; the value is read as in a description.
+
+    Raises InvalidRequest for a name that jobs are not found by, and for a value that no job can have.
+    """
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip():
+        raise _refused(f"{shown(text)!r} is not NAME=VALUE", "As in CPUTime=1h or Tag=GPU.")
+    attribute = by_name(name.strip())
+    if attribute is None:
+        raise _refused(f"jobs are not found by {shown(name.strip())}", _hint(name.strip()))
+    if why := _ELSEWHERE.get(attribute.field):
+        raise _refused(f"jobs are not found by {attribute.name}: {why}", "")
+    try:
+        return AttributeCondition(attribute, attribute.read(value))
+    except Mistake as mistake:
+        raise _refused(f"{attribute.name} {mistake}", f"Give {attribute.right}.") from None
+
+
+def _hint(name: str) -> str:
+    if name.casefold() in map(str.casefold, PARAMETERS):
+        return "It makes the members of an array; each is a job."
+    folded = name.casefold()
+    known = {word.casefold(): one.name for one in ATTRIBUTES for word in (*one.aliases, one.name)}
+    begun = [word for word in known if len(folded) >= _BEGINNING and word.startswith(folded)]
+    near = [*get_close_matches(folded, known, _MOST_NEAR, _NEARNESS), *begun]
+    found = list(dict.fromkeys(known[word] for word in near))[:_MOST_NEAR]
+    return f"{', '.join(found)}? {_LIST}" if found else f"{_OWN} {_LIST}"
+
+
+def _refused(words: str, hint: str) -> InvalidRequest:
+    return InvalidRequest(f"where: {words}.", hint=hint, parameter="where")
+
+
+# --- stored texts --------------------------------------------------------------------------
+
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
+_NULL: Final = msgspec.Raw(b"null")
+
+DAMAGED: Final = (msgspec.DecodeError, UnicodeError)
+"""What all methods raise for a text that is no record in JSON."""
+
+
+class StoredText:
+    """The JSON text of a description, or of the key of a task queue, whose members are decoded when they are asked for.
+
+    A path has at most one record above the member.
+    """
+
+    __slots__ = ("_items", "_records", "_top")
+
+    def __init__(self, text: str) -> None:
+        self._top: Mapping[str, msgspec.Raw] = _MEMBERS.decode(text) or {}
+        self._records: dict[str, Mapping[str, msgspec.Raw]] = {}
+        self._items: dict[Sequence[str], Collection[str]] = {}
+
+    def encoded(self, path: Sequence[str]) -> str:
+        """A member as it is written; `null` without it."""
+        return bytes(self._find(path)).decode()
+
+    def value(self, path: Sequence[str]) -> Any:
+        """A member; None without it."""
+        return msgspec.json.decode(self._find(path))
+
+    def items(self, path: Sequence[str]) -> Collection[str]:
+        """The items of a list, each once, in their order."""
+        if path not in self._items:
+            found = self.value(path)
+            several = found if isinstance(found, list) else () if found is None else (found,)
+            self._items[path] = dict.fromkeys(map(str, several)).keys()
+        return self._items[path]
+
+    def _find(self, path: Sequence[str]) -> msgspec.Raw:
+        *above, name = path
+        record = self._record(above[0]) if above else self._top
+        return record.get(name, _NULL)
+
+    def _record(self, name: str) -> Mapping[str, msgspec.Raw]:
+        if name not in self._records:
+            self._records[name] = _MEMBERS.decode(self._top.get(name, _NULL)) or {}
+        return self._records[name]
