@@ -55,16 +55,16 @@ class CfgSection:
 
     def get(self, name: str) -> str:
         """The text of an option, "" if there is none."""
-        found = self.entries.get(name)
-        return found.value if isinstance(found, CfgOption) else ""
+        entry = self.entries.get(name)
+        return entry.value if isinstance(entry, CfgOption) else ""
 
     def section(self, path: str) -> CfgSection:
         """The section at a path such as `/Resources/Sites/LCG`; an empty one if there is none."""
-        here = self
+        current = self
         for name in filter(None, path.split("/")):
-            found = here.entries.get(name)
-            here = found if isinstance(found, CfgSection) else CfgSection()
-        return here
+            entry = current.entries.get(name)
+            current = entry if isinstance(entry, CfgSection) else CfgSection()
+        return current
 
     def options(self) -> Iterator[CfgOption]:
         """The options, in order."""
@@ -151,12 +151,12 @@ class _CfgReader:
         at = _BLANKS.match(self.raw, at).end()  # type: ignore[union-attr]  # matches always
         if at >= len(self.raw) or self.raw[at] == "#":
             return -1
-        found = _MARK.search(self.raw, at)
-        if found is None:
+        match = _MARK.search(self.raw, at)
+        if match is None:
             self.no_name_pending()
             self.named = self.new_name(at, len(self.raw))
             return -1
-        mark, stop = found[0], found.start()
+        mark, stop = match[0], match.start()
         if mark == "=":
             self.option(at, stop)
             return -1
@@ -175,17 +175,17 @@ class _CfgReader:
         name = self.new_name(at, stop - append)
         value = self.raw[stop + 1 :].strip()
         entries = self.stack[-1].entries
-        known = entries.get(name.name)
-        if append and isinstance(known, CfgOption):
-            pieces = self.stack[-1].appended.setdefault(name.name, [known.value] if known.value else [])
+        first = entries.get(name.name)
+        if append and isinstance(first, CfgOption):
+            pieces = self.stack[-1].appended.setdefault(name.name, [first.value] if first.value else [])
             pieces.append(value)
             if len(pieces) > _MAX_APPENDED:
                 message = f"{name.name[:40]} is appended to more than {_MAX_APPENDED} times"
                 raise self.fault(at, message, "Write its values in one line: name = a, b, c")
-        elif known is None:
+        elif first is None:
             entries[name.name] = CfgOption(name=name.name, value=value, line=name.line, column=name.column)
         else:
-            self.twice(name, known)
+            self.twice(name, first)
 
     def open(self, at: int, stop: int) -> None:
         if at < stop:
@@ -195,9 +195,9 @@ class _CfgReader:
             raise self.fault(stop, "a '{' without the name of its section", "Write: Name {")
         if len(self.stack) > _MAX_DEPTH:
             raise self.fault(stop, f"nested deeper than {_MAX_DEPTH} sections")
-        known = self.stack[-1].entries.get(self.named.name)
-        if known is not None:
-            self.twice(self.named, known)
+        first = self.stack[-1].entries.get(self.named.name)
+        if first is not None:
+            self.twice(self.named, first)
             # What it says counts for nothing, and is read on for its own faults.
             self.named.twice = True
         self.stack.append(self.named)

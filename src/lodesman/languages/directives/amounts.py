@@ -58,16 +58,16 @@ def lsf_seconds(text: str) -> int | None:
 def _numbers(text: str) -> list[int]:
     """The numbers between colons; none if there is anything else."""
     parts = text.split(":")
-    return [int(one) for one in parts] if all(map(_DIGITS.fullmatch, parts)) else []
+    return [int(part) for part in parts] if all(map(_DIGITS.fullmatch, parts)) else []
 
 
 def megabytes(text: str, usual: str = "m", *, times: int = 1) -> int | None:
     """MB of 2^20 bytes, rounded up; `usual` is the unit of a number without one. `b` and `w` (8 bytes) may stand alone."""
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
         return None
-    unit = found[2].lower() or ("" if found[3] else usual)
-    number = Fraction(found[1]) * (1 << 10 * _POWERS[unit]) * (8 if found[3].lower() == "w" else 1)
+    unit = match[2].lower() or ("" if match[3] else usual)
+    number = Fraction(match[1]) * (1 << 10 * _POWERS[unit]) * (8 if match[3].lower() == "w" else 1)
     return math.ceil(number * times / 2**20)
 
 
@@ -75,15 +75,15 @@ def indexes(text: str, *, least: int = 0) -> dict[str, Any] | None:
     """1-10, 1-10:2, 7, or a list of these: attributes of an array with these indexes, each once; `least`: the first one that
     the system knows. Of more than a million only their number.
     """
-    found = list(_ranges(text))
-    if not found or not all(found) or min(one.start for one in found) < least:
+    ranges = list(_ranges(text))
+    if not ranges or not all(ranges) or min(each.start for each in ranges) < least:
         return None
-    if (count := sum(map(len, found))) > MOST_INDEXES:
+    if (count := sum(map(len, ranges))) > MOST_INDEXES:
         return {"Parameters": count}
-    if len(found) == 1:
-        (one,) = found
-        return {"Parameters": len(one), "ParameterStart": one.start, "ParameterStep": one.step}
-    return {"Parameters": list(dict.fromkeys(index for one in found for index in one))}
+    if len(ranges) == 1:
+        (each,) = ranges
+        return {"Parameters": len(each), "ParameterStart": each.start, "ParameterStep": each.step}
+    return {"Parameters": list(dict.fromkeys(index for each in ranges for index in each))}
 
 
 def _ranges(text: str) -> Iterator[range]:
@@ -114,10 +114,10 @@ class SplitLine:
     def __init__(self, line: str, *, cuts_words: bool) -> None:
         raw = list(_WORD.finditer(line))
         if not cuts_words:
-            begin = next((one.start() for one in raw if one[0].startswith("#")), len(line))
-            line, raw = line[:begin], [one for one in raw if one.start() < begin]
+            begin = next((word.start() for word in raw if word[0].startswith("#")), len(line))
+            line, raw = line[:begin], [word for word in raw if word.start() < begin]
         self.words = shlex.split(line, comments=cuts_words)
-        self.torn = {shlex.split(one[0])[0] for one in raw if _is_torn(one[0])}
+        self.torn = {shlex.split(word[0])[0] for word in raw if _is_torn(word[0])}
 
 
 def _is_torn(raw: str) -> bool:

@@ -146,15 +146,15 @@ class ScriptRequest:
     def without_effect(self) -> Iterator[str]:
         """The options, or parts of them, that have none, with the reason."""
         for reason, options in self.notes.items():
-            found = [f"{', '.join(parts)} of {words}" if parts else words for words, parts in options.items()]
-            yield f"without effect: {', '.join(found)}: {reason}."
+            texts = [f"{', '.join(parts)} of {words}" if parts else words for words, parts in options.items()]
+            yield f"without effect: {', '.join(texts)}: {reason}."
 
     def parts(self, texts: Iterable[str]) -> Iterator[str]:
         """The parts of the option at hand that say something, one after another: notes are about that one."""
-        found = list(filter(None, map(str.strip, texts)))
-        for one in found:
-            self.part, self.size = (one, len(found)) if len(found) > 1 else ("", 1)
-            yield one
+        pieces = list(filter(None, map(str.strip, texts)))
+        for piece in pieces:
+            self.part, self.size = (piece, len(pieces)) if len(pieces) > 1 else ("", 1)
+            yield piece
         self.part, self.size = "", 1
 
     def refuse(self, obstacle: Obstacle, *unless: str, option: ScriptOption | None = None) -> None:
@@ -196,10 +196,10 @@ class ScriptRequest:
         self.taken.pop("Memory", None)
         number = _NUMBER.match(text)
         if number and megabytes and 0 < megabytes < _LITTLE_MB:
-            what = f"{text} bytes" if text == number[0] and not usual else text
+            amount = f"{text} bytes" if text == number[0] and not usual else text
             meant = f"{number[0]}{units[float(number[0]) < _MANY]}"
             self.taken["Memory"] = (
-                f"{self.option.words}: {what}, no more than {megabytes} MB in all; did you mean {meant}?"
+                f"{self.option.words}: {amount}, no more than {megabytes} MB in all; did you mean {meant}?"
             )
 
     def no_array(self) -> None:
@@ -207,7 +207,7 @@ class ScriptRequest:
         for name in ("Parameters", "ParameterStart", "ParameterStep", "AtMost"):
             self.attributes.pop(name, None)
 
-    def array(self, found: Mapping[str, Any] | None, at_once: str | None = "") -> None:
+    def array(self, indexes: Mapping[str, Any] | None, at_once: str | None = "") -> None:
         """The indexes of an array in the place of others, and how many of its jobs run at once; None: it is said apart."""
         most = whole(at_once) if at_once else 0
         limit = self.attributes.get("AtMost") if at_once is None else None
@@ -217,17 +217,17 @@ class ScriptRequest:
         if at_once and most == 0:
             self.refuse(_NONE_AT_ONCE, "Parameters")
             return
-        if found is None or most is None:
+        if indexes is None or most is None:
             self.refuse(Obstacle(UNREAD, "Say it as --array 1-100%10."), "Parameters")
             return
-        count = found["Parameters"]
+        count = indexes["Parameters"]
         if isinstance(count, int) and count > MOST_INDEXES:
             words = f"has {count:,} jobs; a submission has at most {MOST_INDEXES:,}."
             self.refuse(
                 Obstacle(words, "Submit it in parts, each by an option: --array 1-1000."), "Parameters"
             )
             return
-        self.attributes.update(found)
+        self.attributes.update(indexes)
         if most:
             self.attributes["AtMost"] = most
 
@@ -246,11 +246,11 @@ class ScriptRequest:
         if name not in self.kept:
             return usual
         option, text = self.kept[name]
-        found = whole(text)
-        if not found:
+        number = whole(text)
+        if not number:
             self.refuse(Obstacle(UNREAD, "Say it as --cores N."), "NumberOfProcessors", option=option)
             return usual
-        return found
+        return number
 
     def variables(self, text: str, *, has_quotes: bool = True) -> None:
         """NAME=VALUE between commas; a name alone, and ALL, are of the user's shell. `has_quotes`: quotes in the list hold
@@ -286,77 +286,77 @@ def table(groups: Mapping[tuple[int, str], Handler]) -> dict[str, tuple[int, Han
 
 def gives(name: str, read: Callable[[str], object] = str) -> Handler:
     """The value is that of an attribute."""
-    return lambda asked, text: asked.put(name, read(text) if text else None)
+    return lambda request, text: request.put(name, read(text) if text else None)
 
 
 def lasts(name: str, read: Callable[[str], int | None]) -> Handler:
     """The value is a time."""
-    return lambda asked, text: asked.time(name, read(text))
+    return lambda request, text: request.time(name, read(text))
 
 
 def sets(name: str, value: object) -> Handler:
     """An attribute has that value then."""
-    return lambda asked, _: asked.put(name, value)
+    return lambda request, _: request.put(name, value)
 
 
 def keeps(name: str) -> Handler:
     """The value means something only together with others."""
 
-    def keep(asked: ScriptRequest, text: str) -> None:
-        asked.kept[name] = asked.option, text
+    def keep(request: ScriptRequest, text: str) -> None:
+        request.kept[name] = request.option, text
 
     return keep
 
 
 def notes(reason: str) -> Handler:
     """It has no effect here."""
-    return lambda asked, _: asked.note(reason)
+    return lambda request, _: request.note(reason)
 
 
 def refuses(obstacle: Obstacle, *unless: str) -> Handler:
     """It cannot be had."""
-    return lambda asked, _: asked.refuse(obstacle, *unless)
+    return lambda request, _: request.refuse(obstacle, *unless)
 
 
 def stream(name: str) -> Handler:
     """A file that a standard stream goes to."""
 
-    def put(asked: ScriptRequest, text: str) -> None:
+    def put(request: ScriptRequest, text: str) -> None:
         if text:
-            asked.files[name] = text
+            request.files[name] = text
         else:
-            asked.refuse(NO_VALUE)
+            request.refuse(NO_VALUE)
 
     return put
 
 
-def again(asked: ScriptRequest, _text: str) -> None:
+def again(request: ScriptRequest, _text: str) -> None:
     """The job may go back, as any may that says nothing."""
-    asked.attributes.pop("MaxAttempts", None)
-    asked.note(COUNTS)
+    request.attributes.pop("MaxAttempts", None)
+    request.note(COUNTS)
 
 
-def holds(asked: ScriptRequest, _text: str) -> None:
+def holds(request: ScriptRequest, _text: str) -> None:
     """The job is held until it is released."""
-    asked.hold = True
+    request.hold = True
 
 
-def shell(asked: ScriptRequest, text: str) -> None:
+def shell(request: ScriptRequest, text: str) -> None:
     """The program that reads the script; of several for hosts the first."""
-    asked.interpreter = text.partition(",")[0].partition("@")[0]
-    if len(asked.interpreter.split()) != 1:
-        asked.interpreter = ""
-        asked.refuse(Obstacle(UNREAD, "Say it in the first line of the script: #!/bin/bash."))
+    request.interpreter = text.partition(",")[0].partition("@")[0]
+    if len(request.interpreter.split()) != 1:
+        request.interpreter = ""
+        request.refuse(Obstacle(UNREAD, "Say it in the first line of the script: #!/bin/bash."))
 
 
-def words_of(asked: ScriptRequest, number: int, line: str, *, cuts_words: bool) -> list[str]:
+def words_of(request: ScriptRequest, number: int, line: str, *, cuts_words: bool) -> list[str]:
     """The words of a line as a shell splits them; none if it is no line of options, which is refused. `cuts_words`: a `#`
     within a word begins a comment in that system.
     """
     line = line.strip()
     try:
         split = SplitLine(line, cuts_words=cuts_words)
-        words, asked.torn = split.words, split.torn
+        words, request.torn = split.words, split.torn
     except ValueError:
         words, obstacle = [], CONTINUED if line.endswith("\\") else UNCLOSED
     else:
@@ -365,16 +365,16 @@ def words_of(asked: ScriptRequest, number: int, line: str, *, cuts_words: bool) 
         return []
     if words and words[0].startswith("-"):
         return words
-    asked.refuse(obstacle, option=ScriptOption(number, line))
+    request.refuse(obstacle, option=ScriptOption(number, line))
     return []
 
 
 def read_short(
-    asked: ScriptRequest, options: Mapping[str, tuple[int, Handler]], number: int, line: str, *, joined: bool = True,
+    request: ScriptRequest, options: Mapping[str, tuple[int, Handler]], number: int, line: str, *, joined: bool = True,
     cuts_words: bool = False,
 ) -> None:  # fmt: skip
     """The options of a line whose names begin with one dash; if `joined`, a value may follow without a blank."""
-    words = words_of(asked, number, line, cuts_words=cuts_words)
+    words = words_of(request, number, line, cuts_words=cuts_words)
     while words:
         name = words.pop(0)
         if joined and name not in options and name[:2] in options and options[name[:2]][0]:
@@ -382,5 +382,5 @@ def read_short(
         follow, handler = options.get(name, (0, refuses(UNKNOWN)))
         is_short = follow > 0 and not words
         value, words = " ".join(words[:follow]), words[follow:]
-        asked.option = ScriptOption(number, f"{name} {value}".rstrip())
-        asked.refuse(NO_VALUE) if is_short else handler(asked, value)
+        request.option = ScriptOption(number, f"{name} {value}".rstrip())
+        request.refuse(NO_VALUE) if is_short else handler(request, value)

@@ -72,73 +72,75 @@ _LIMITS: Final = frozenset(
 _ALONE: Final = Obstacle("exclusive", "excl")
 
 
-def _tasks(asked: ScriptRequest, text: str) -> None:
-    asked.array(indexes(text, least=1) if "," not in text else None, None)
+def _tasks(request: ScriptRequest, text: str) -> None:
+    request.array(indexes(text, least=1) if "," not in text else None, None)
 
 
-def _at_once(asked: ScriptRequest, text: str) -> None:
-    asked.put("AtMost", whole(text) or None)
+def _at_once(request: ScriptRequest, text: str) -> None:
+    request.put("AtMost", whole(text) or None)
 
 
-def _parallel(asked: ScriptRequest, text: str) -> None:
+def _parallel(request: ScriptRequest, text: str) -> None:
     name, _, slots = text.partition(" ")
-    asked.put("NumberOfProcessors", whole(slots.partition("-")[0]) or None)
-    asked.attributes["PE"] = name
+    request.put("NumberOfProcessors", whole(slots.partition("-")[0]) or None)
+    request.attributes["PE"] = name
 
 
-def _again(asked: ScriptRequest, text: str) -> None:
-    asked.put("MaxAttempts", {"y": 3, "yes": 3, "n": 1, "no": 1}.get(text.lower()))
+def _again(request: ScriptRequest, text: str) -> None:
+    request.put("MaxAttempts", {"y": 3, "yes": 3, "n": 1, "no": 1}.get(text.lower()))
 
 
-def _job_class(asked: ScriptRequest, text: str) -> None:
-    asked.job_class = text
+def _job_class(request: ScriptRequest, text: str) -> None:
+    request.job_class = text
 
 
-def _variables(asked: ScriptRequest, text: str) -> None:
-    asked.variables(text, has_quotes=False)
+def _variables(request: ScriptRequest, text: str) -> None:
+    request.variables(text, has_quotes=False)
 
 
-def _queues(asked: ScriptRequest, text: str) -> None:
+def _queues(request: ScriptRequest, text: str) -> None:
     """Queues, of which one may be that of a host: `short.q@n1`; groups of hosts (`@@big`) and all (`@*`) are places."""
     if re.search(r"@[^@*]", re.sub(r"@@[^,|]*", "", text)):
-        asked.refuse(HOSTS)
+        request.refuse(HOSTS)
     else:
-        asked.note(WHERE)
+        request.note(WHERE)
 
 
-def _requests(asked: ScriptRequest, text: str) -> None:
+def _requests(request: ScriptRequest, text: str) -> None:
     for part in filter(None, text.split(",")):
         name, _, amount = part.partition("=")
-        asked.option = asked.option._replace(words=f"-l {part.strip()}")
-        _request(asked, name.strip(), amount.strip())
+        request.option = request.option._replace(words=f"-l {part.strip()}")
+        _request(request, name.strip(), amount.strip())
 
 
-def _request(asked: ScriptRequest, name: str, amount: str) -> None:
+def _request(request: ScriptRequest, name: str, amount: str) -> None:
     if name == "h_rt":
-        _time(asked, "WallTime", amount)
+        _time(request, "WallTime", amount)
     elif name == "h_cpu":
-        asked.kept[name] = asked.option, amount
+        request.kept[name] = request.option, amount
     elif name in _MEMORY:
-        asked.kept[_MEMORY[name]] = asked.option, amount
+        request.kept[_MEMORY[name]] = request.option, amount
     elif name in _LIMITS:
-        asked.note(_LIMIT)
+        request.note(_LIMIT)
     elif name in ("arch", "a"):
-        asked.refuse(PROPERTY, "Tag", "Platform", "Requirements")
+        request.refuse(PROPERTY, "Tag", "Platform", "Requirements")
     elif name in ("h", "hostname"):
-        asked.refuse(HOSTS)
+        request.refuse(HOSTS)
     elif name in ("q", "qname"):
-        _queues(asked, amount)
+        _queues(request, amount)
     elif "gpu" in name.lower() or "cuda" in name.lower():
-        asked.refuse(GPU)
+        request.refuse(GPU)
     elif name in _ALONE:
-        asked.refuse(ALONE)
+        request.refuse(ALONE)
     else:
-        asked.refuse(VIRTUAL if name == "h_data" else RESOURCE)
+        request.refuse(VIRTUAL if name == "h_data" else RESOURCE)
 
 
-def _time(asked: ScriptRequest, attribute: str, text: str, times: int = 1) -> None:
+def _time(request: ScriptRequest, attribute: str, text: str, times: int = 1) -> None:
     seconds = _number(ComplexType.TIME, text)
-    asked.time(attribute, 0 if seconds == math.inf else seconds * times if seconds and seconds > 0 else None)
+    request.time(
+        attribute, 0 if seconds == math.inf else seconds * times if seconds and seconds > 0 else None
+    )
 
 
 def _number(kind: ComplexType, text: str) -> Any:
@@ -185,60 +187,60 @@ OPTIONS: Final = table({
 })  # fmt: skip
 
 
-def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
+def read(request: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     """All lines, and what they mean together. `-soft` holds for the rest of its line, as `-hard` and `-q` do."""
     for number, line in lines:
         if not line.startswith("-"):
-            asked.option = ScriptOption(number, f"#$ {line.strip()}")
-            asked.note(_NO_OPTION)
+            request.option = ScriptOption(number, f"#$ {line.strip()}")
+            request.note(_NO_OPTION)
             continue
         hard, *wishes = _SOFTLY.split(line, maxsplit=1)
-        read_short(asked, OPTIONS, number, _BINDING.sub("-binding ", hard), joined=False, cuts_words=True)
-        for one in wishes:
-            left_out, *others = _HARD.split(one, maxsplit=1)
-            asked.option = ScriptOption(number, f"-soft {left_out.strip()}".rstrip())
-            asked.note(_SOFT)
-            read_short(asked, OPTIONS, number, " ".join(others), joined=False, cuts_words=True)
-    slots = asked.slots(asked.attributes.get("NumberOfProcessors", 1))
-    _memory(asked, slots)
-    if "h_cpu" in asked.kept:
-        asked.option, text = asked.kept["h_cpu"]
-        _time(asked, "CPUTime", text, slots)  # as memory, it is asked for each slot
-    option, join = asked.kept.get("join", (asked.option, "n"))
+        read_short(request, OPTIONS, number, _BINDING.sub("-binding ", hard), joined=False, cuts_words=True)
+        for wish in wishes:
+            left_out, *others = _HARD.split(wish, maxsplit=1)
+            request.option = ScriptOption(number, f"-soft {left_out.strip()}".rstrip())
+            request.note(_SOFT)
+            read_short(request, OPTIONS, number, " ".join(others), joined=False, cuts_words=True)
+    slots = request.slots(request.attributes.get("NumberOfProcessors", 1))
+    _memory(request, slots)
+    if "h_cpu" in request.kept:
+        request.option, text = request.kept["h_cpu"]
+        _time(request, "CPUTime", text, slots)  # as memory, it is asked for each slot
+    option, join = request.kept.get("join", (request.option, "n"))
     if join.lower() not in ("y", "yes", "n", "no"):
-        asked.refuse(Obstacle(UNREAD, "Say it as --set StdError=std.out."), "StdError", option=option)
+        request.refuse(Obstacle(UNREAD, "Say it as --set StdError=std.out."), "StdError", option=option)
     elif join.lower().startswith("y"):
-        asked.join("StdOutput", "StdError", "std.out")
+        request.join("StdOutput", "StdError", "std.out")
 
 
-def _memory(asked: ScriptRequest, slots: int) -> None:
+def _memory(request: ScriptRequest, slots: int) -> None:
     """Requests for each slot. The limit h_vmem is Memory, without it the largest request of free memory, as of job classes;
     each of those that is another amount stays a request of its own. Without any it is h_rss.
     """
-    found: dict[str, float | None] = {
-        name: _amount(asked, name) for name in _MEMORY.values() if name in asked.kept
+    amounts: dict[str, float | None] = {
+        name: _amount(request, name) for name in _MEMORY.values() if name in request.kept
     }
-    limit = "h_vmem" if "h_vmem" in found else max(_FREE, key=lambda name: found.get(name) or -1)
-    if limit not in found:
+    limit = "h_vmem" if "h_vmem" in amounts else max(_FREE, key=lambda name: amounts.get(name) or -1)
+    if limit not in amounts:
         limit = "h_rss"
-    elif "h_rss" in found:
-        asked.option = asked.kept["h_rss"][0]
-        asked.note(_LIMIT)
-    amount = found.get(limit, math.inf)
-    asked.option, text = asked.kept.get(limit, (asked.option, ""))
+    elif "h_rss" in amounts:
+        request.option = request.kept["h_rss"][0]
+        request.note(_LIMIT)
+    amount = amounts.get(limit, math.inf)
+    request.option, text = request.kept.get(limit, (request.option, ""))
     if amount is not None and amount < math.inf:
-        asked.memory(math.ceil(amount * slots / 2**20), text, usual="")
+        request.memory(math.ceil(amount * slots / 2**20), text, usual="")
     elif amount and text:
-        asked.note("no memory is asked for then")
-    others = [name for name in _FREE if found.get(name, amount) not in (amount, None, math.inf)]
+        request.note("no memory is asked for then")
+    others = [name for name in _FREE if amounts.get(name, amount) not in (amount, None, math.inf)]
     if others:
-        asked.put("Consumables", [f"{name}={asked.kept[name][1]}" for name in others])
+        request.put("Consumables", [f"{name}={request.kept[name][1]}" for name in others])
 
 
-def _amount(asked: ScriptRequest, name: str) -> float | None:
+def _amount(request: ScriptRequest, name: str) -> float | None:
     """Bytes; None if they cannot be read, which is refused."""
-    asked.option, text = asked.kept[name]
+    request.option, text = request.kept[name]
     amount: float | None = _number(ComplexType.MEMORY, text)
     if amount is None:
-        asked.put("Memory", None)
+        request.put("Memory", None)
     return amount

@@ -51,64 +51,64 @@ _ARRAY: Final = re.compile(r"([^\[\]]*)\[([^\]]*)\](?:%([0-9]+))?")
 _SECTION: Final = re.compile(r"(?<!\w)(\w++)\[([^\[\]]*)\]")
 
 
-def _name(asked: ScriptRequest, text: str) -> None:
-    found = _ARRAY.fullmatch(text)
-    if found:
-        asked.array(indexes(found[2], least=1), found[3] or "")
+def _name(request: ScriptRequest, text: str) -> None:
+    array = _ARRAY.fullmatch(text)
+    if array:
+        request.array(indexes(array[2], least=1), array[3] or "")
     elif "[" in text:
-        asked.array(None)
+        request.array(None)
     else:
-        asked.no_array()
-    asked.put("JobName", (found[1] or "array" if found else text) or None)
+        request.no_array()
+    request.put("JobName", (array[1] or "array" if array else text) or None)
 
 
-def _cores(asked: ScriptRequest, text: str) -> None:
-    asked.kept["cores"] = asked.option, text.partition(",")[0]
+def _cores(request: ScriptRequest, text: str) -> None:
+    request.kept["cores"] = request.option, text.partition(",")[0]
 
 
-def _memory(asked: ScriptRequest, text: str) -> None:
+def _memory(request: ScriptRequest, text: str) -> None:
     if text[-1:].isdecimal():
-        asked.refuse(_UNIT, "Memory")
+        request.refuse(_UNIT, "Memory")
     else:
-        asked.memory(megabytes(text), text)
+        request.memory(megabytes(text), text)
 
 
-def _minutes(asked: ScriptRequest, text: str) -> None:
-    asked.time("CPUTime", lsf_seconds(text))
+def _minutes(request: ScriptRequest, text: str) -> None:
+    request.time("CPUTime", lsf_seconds(text))
 
 
-def _environment(asked: ScriptRequest, text: str) -> None:
-    asked.environment.clear()  # the last one counts
-    asked.variables(text)
+def _environment(request: ScriptRequest, text: str) -> None:
+    request.environment.clear()  # the last one counts
+    request.variables(text)
 
 
-def _requirements(asked: ScriptRequest, text: str) -> None:
+def _requirements(request: ScriptRequest, text: str) -> None:
     """Sections as `span[hosts=1] rusage[mem=4000]`; others are refused."""
     if _SECTION.sub("", text).strip():
-        asked.refuse(PROPERTY)
-    for words in asked.parts(found[0] for found in _SECTION.finditer(text)):
+        request.refuse(PROPERTY)
+    for words in request.parts(section[0] for section in _SECTION.finditer(text)):
         name, _, inner = words.removesuffix("]").partition("[")
         if name == "span":
-            asked.kept["span"] = asked.option, inner.replace(" ", "")
+            request.kept["span"] = request.option, inner.replace(" ", "")
         elif name == "rusage":
             for part in re.split(r"[,:]", inner):
-                _usage(asked, *part.replace(" ", "").partition("=")[::2])
+                _usage(request, *part.replace(" ", "").partition("=")[::2])
         elif name == "affinity":
-            asked.refuse(_AFFINITY, "NumberOfProcessors")
+            request.refuse(_AFFINITY, "NumberOfProcessors")
         elif name in ("order", "same", "cu"):
-            asked.note(PLACES)
+            request.note(PLACES)
         else:
-            asked.refuse(PROPERTY)
+            request.refuse(PROPERTY)
 
 
-def _usage(asked: ScriptRequest, name: str, amount: str) -> None:
+def _usage(request: ScriptRequest, name: str, amount: str) -> None:
     """Memory that is reserved is of the whole job unless a cluster says otherwise."""
     if name == "mem":
-        asked.kept["reserved"] = asked.option, amount
+        request.kept["reserved"] = request.option, amount
     elif "gpu" in name:
-        asked.refuse(GPU)
+        request.refuse(GPU)
     else:
-        asked.refuse(RESOURCE)
+        request.refuse(RESOURCE)
 
 
 OPTIONS: Final = table({
@@ -150,38 +150,38 @@ OPTIONS: Final = table({
 })  # fmt: skip
 
 
-def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
+def read(request: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     """All lines, and what they mean together."""
     for number, line in lines:
-        read_short(asked, OPTIONS, number, line)
-    cores = asked.count("cores")
+        read_short(request, OPTIONS, number, line)
+    cores = request.count("cores")
     if cores:
-        asked.attributes["NumberOfProcessors"] = cores
-    if "span" in asked.kept:
-        option, span = asked.kept["span"]
+        request.attributes["NumberOfProcessors"] = cores
+    if "span" in request.kept:
+        option, span = request.kept["span"]
         each = span.removeprefix("ptile=")
         if span != "hosts=1" and (whole(each) or 0) < max(cores, 1):
-            asked.refuse(NODES, option=option)
-    if "reserved" in asked.kept:
-        _reserved(asked, cores)
-    asked.join_alone()
+            request.refuse(NODES, option=option)
+    if "reserved" in request.kept:
+        _reserved(request, cores)
+    request.join_alone()
 
 
-def _reserved(asked: ScriptRequest, cores: int) -> None:
+def _reserved(request: ScriptRequest, cores: int) -> None:
     """A number without a unit is in MB, and any is of the whole job, unless a cluster sets it otherwise: that is said. One
     that no job can mean is refused.
     """
-    asked.option, text = asked.kept["reserved"]
-    found = megabytes(text)
-    bare = text[-1:].isdecimal() and found is not None
-    if bare and found not in _PLAUSIBLE_MB:
-        asked.refuse(_UNIT, "Memory")
+    request.option, text = request.kept["reserved"]
+    reserved_mb = megabytes(text)
+    bare = text[-1:].isdecimal() and reserved_mb is not None
+    if bare and reserved_mb not in _PLAUSIBLE_MB:
+        request.refuse(_UNIT, "Memory")
         return
-    asked.memory(found and max(found, asked.attributes.get("Memory", 0)), text)
+    request.memory(reserved_mb and max(reserved_mb, request.attributes.get("Memory", 0)), text)
     unless = ["LSF_UNIT_FOR_LIMITS"] * bare + ["RESOURCE_RESERVE_PER_TASK"] * (cores > 1)
-    if found and unless:
-        amount = f"{found} MB{' for all cores' if cores > 1 else ''}"
-        asked.taken["Memory"] = (
-            f"{asked.option.words}: mem={text} is read as {amount}, as LSF has it unless {' or '.join(unless)} is set: "
+    if reserved_mb and unless:
+        amount = f"{reserved_mb} MB{' for all cores' if cores > 1 else ''}"
+        request.taken["Memory"] = (
+            f"{request.option.words}: mem={text} is read as {amount}, as LSF has it unless {' or '.join(unless)} is set: "
             "--memory says it."
         )

@@ -51,106 +51,106 @@ _ATTRIBUTES: Final = {
 _OF_CHUNKS: Final = {"ncpus": "", "mem": "", "mpiprocs": "PBS_NP", "ompthreads": "OMP_NUM_THREADS"}
 
 
-def _tasks(asked: ScriptRequest, text: str) -> None:
+def _tasks(request: ScriptRequest, text: str) -> None:
     steps, _, at_once = text.partition("%")
-    asked.array(indexes(steps if at_once else text), at_once)
+    request.array(indexes(steps if at_once else text), at_once)
 
 
-def _again(asked: ScriptRequest, text: str) -> None:
-    asked.put("MaxAttempts", {"y": 3, "n": 1}.get(text.lower()))
+def _again(request: ScriptRequest, text: str) -> None:
+    request.put("MaxAttempts", {"y": 3, "n": 1}.get(text.lower()))
 
 
-def _checkpoint(asked: ScriptRequest, text: str) -> None:
+def _checkpoint(request: ScriptRequest, text: str) -> None:
     if text != "n":
-        asked.refuse(CHECKPOINT)
+        request.refuse(CHECKPOINT)
 
 
-def _attributes(asked: ScriptRequest, text: str) -> None:
+def _attributes(request: ScriptRequest, text: str) -> None:
     for part in re.split(r",(?=\s*\w+\s*=)", text):
-        asked.option = asked.option._replace(words=f"-W {part.strip()}")
+        request.option = request.option._replace(words=f"-W {part.strip()}")
         name = part.partition("=")[0].strip()
-        _ATTRIBUTES.get(name, refuses(Obstacle(UNREAD, "Say it in options of lode submit.")))(asked, part)
+        _ATTRIBUTES.get(name, refuses(Obstacle(UNREAD, "Say it in options of lode submit.")))(request, part)
 
 
-def _variables(asked: ScriptRequest, text: str) -> None:
-    asked.variables(text)
+def _variables(request: ScriptRequest, text: str) -> None:
+    request.variables(text)
 
 
-def _resources(asked: ScriptRequest, text: str) -> None:
+def _resources(request: ScriptRequest, text: str) -> None:
     for part in filter(None, text.split(",")):
         name, _, amount = part.partition("=")
-        asked.option = asked.option._replace(words=f"-l {part.strip()}")
+        request.option = request.option._replace(words=f"-l {part.strip()}")
         amount, sharp, mark = amount.strip().partition("#")
         if sharp:
-            _mark(asked, name.strip(), mark)
-        _resource(asked, name.strip(), amount)
+            _mark(request, name.strip(), mark)
+        _resource(request, name.strip(), amount)
 
 
-def _mark(asked: ScriptRequest, name: str, mark: str) -> None:
+def _mark(request: ScriptRequest, name: str, mark: str) -> None:
     """What stands behind `#` of all nodes: `1:ppn=4#excl`, `#shared`, or a property that each has."""
     if name != "nodes":
-        asked.refuse(Obstacle(UNREAD, "A comment stands behind a blank."))
+        request.refuse(Obstacle(UNREAD, "A comment stands behind a blank."))
     elif mark == "shared":
-        asked.note(PLACES)
+        request.note(PLACES)
     else:
-        asked.refuse(ALONE if mark.startswith("excl") else PROPERTY)
+        request.refuse(ALONE if mark.startswith("excl") else PROPERTY)
 
 
-def _resource(asked: ScriptRequest, name: str, amount: str) -> None:
+def _resource(request: ScriptRequest, name: str, amount: str) -> None:
     if name in ("walltime", "cput"):
-        asked.time("WallTime" if name == "walltime" else "CPUTime", pbs_seconds(amount))
+        request.time("WallTime" if name == "walltime" else "CPUTime", pbs_seconds(amount))
     elif name in ("mem", "pmem", "ncpus", "procs"):
-        asked.kept[name] = asked.option, amount
+        request.kept[name] = request.option, amount
     elif name in ("select", "nodes"):
-        _chunk(asked, amount, "ncpus" if name == "select" else "ppn")
+        _chunk(request, amount, "ncpus" if name == "select" else "ppn")
     elif name == "place":
-        asked.refuse(ALONE) if "excl" in amount else asked.note(PLACES)
+        request.refuse(ALONE) if "excl" in amount else request.note(PLACES)
     elif name in ("vmem", "pvmem"):
-        asked.refuse(VIRTUAL)
+        request.refuse(VIRTUAL)
     elif name in ("pcput", "nice"):
-        asked.note("limits of one process, of files and of address space are not set here")
+        request.note("limits of one process, of files and of address space are not set here")
     elif name == "naccesspolicy" and amount.lower() != "shared":
-        asked.refuse(ALONE)
+        request.refuse(ALONE)
     elif name in ("qos", "naccesspolicy", "nodeset"):
-        asked.note(WHERE)
+        request.note(WHERE)
     else:
-        _other_resource(asked, name, amount)
+        _other_resource(request, name, amount)
 
 
-def _other_resource(asked: ScriptRequest, name: str, amount: str) -> None:
+def _other_resource(request: ScriptRequest, name: str, amount: str) -> None:
     """What is no amount of a job here; no GPU is no request."""
     if "gpu" in name:
         if amount != "0":
-            asked.refuse(GPU)
+            request.refuse(GPU)
     elif name in ("host", "hosts", "hostlist", "vnode"):
-        asked.refuse(HOSTS)
+        request.refuse(HOSTS)
     elif name in ("arch", "cpu_type"):
-        asked.refuse(PROPERTY)
+        request.refuse(PROPERTY)
     else:
-        asked.refuse(RESOURCE)
+        request.refuse(RESOURCE)
 
 
-def _chunk(asked: ScriptRequest, text: str, cores: str) -> None:
+def _chunk(request: ScriptRequest, text: str, cores: str) -> None:
     """`1:ncpus=4:mem=8gb` of select, `1:ppn=4` of nodes: one node, and what is asked of it."""
     count, *parts = text.split(":")
     if whole(count) is None:
         count, parts = "1", [count, *parts]
     if "+" in text or count != "1":
-        asked.refuse(NODES)
+        request.refuse(NODES)
         return
-    for name in _OF_CHUNKS.keys() & asked.kept.keys():
-        if asked.kept[name][0].words.startswith(("-l select", "-l nodes")):
-            del asked.kept[name]  # of an earlier one; the last counts
+    for name in _OF_CHUNKS.keys() & request.kept.keys():
+        if request.kept[name][0].words.startswith(("-l select", "-l nodes")):
+            del request.kept[name]  # of an earlier one; the last counts
     for part in parts:
         name, equals, amount = part.partition("=")
         if name == cores:
-            asked.kept["ncpus"] = asked.option, amount
+            request.kept["ncpus"] = request.option, amount
         elif name in _OF_CHUNKS:
-            asked.kept[name] = asked.option, amount
+            request.kept[name] = request.option, amount
         elif equals:
-            _other_resource(asked, name, amount)
+            _other_resource(request, name, amount)
         else:
-            asked.refuse(HOSTS if text.startswith(part) else PROPERTY)
+            request.refuse(HOSTS if text.startswith(part) else PROPERTY)
 
 
 OPTIONS: Final = table({
@@ -180,24 +180,24 @@ OPTIONS: Final = table({
 })  # fmt: skip
 
 
-def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
+def read(request: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     """All lines, and what they mean together."""
     for number, line in lines:
-        read_short(asked, OPTIONS, number, line)
-    cores = max(asked.count("ncpus"), asked.count("procs"))
+        read_short(request, OPTIONS, number, line)
+    cores = max(request.count("ncpus"), request.count("procs"))
     if cores:
-        asked.attributes["NumberOfProcessors"] = cores
+        request.attributes["NumberOfProcessors"] = cores
     for name, variable in _OF_CHUNKS.items():
-        if variable and name in asked.kept:
-            asked.environment.setdefault(variable, asked.kept[name][1])
-    for name, times in (("pmem", asked.slots(cores or 1)), ("mem", 1)):
-        if name in asked.kept:
-            asked.option, text = asked.kept[name]
-            asked.memory(megabytes(text, "", times=times), text, usual="", units=("mb", "gb"))
-    option, join = asked.kept.get("join", (asked.option, "n"))
+        if variable and name in request.kept:
+            request.environment.setdefault(variable, request.kept[name][1])
+    for name, times in (("pmem", request.slots(cores or 1)), ("mem", 1)):
+        if name in request.kept:
+            request.option, text = request.kept[name]
+            request.memory(megabytes(text, "", times=times), text, usual="", units=("mb", "gb"))
+    option, join = request.kept.get("join", (request.option, "n"))
     if join not in ("oe", "eo", "n"):
-        asked.refuse(Obstacle(UNREAD, "Say it as --set StdError=std.out."), "StdError", option=option)
+        request.refuse(Obstacle(UNREAD, "Say it as --set StdError=std.out."), "StdError", option=option)
     elif join == "oe":
-        asked.join("StdOutput", "StdError", "std.out")
+        request.join("StdOutput", "StdError", "std.out")
     elif join == "eo":
-        asked.join("StdError", "StdOutput", "std.err")
+        request.join("StdError", "StdOutput", "std.err")

@@ -81,7 +81,7 @@ class Translation(NamedTuple):
 def translated(
     text: str,
     name: str,
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     *,
     job_class: str = "",
     is_folder: Callable[[str], bool] = lambda _path: False,
@@ -89,155 +89,169 @@ def translated(
     """The lines of batch systems in a script of that name; None without any. `given`, `job_class`: what goes first.
     `is_folder`: whether a path is one where the user is; files of streams are in it there.
     """
-    found = [(system, lines) for system in _SYSTEMS if (lines := _lines_of(text, system))]
+    systems = [(system, lines) for system in _SYSTEMS if (lines := _lines_of(text, system))]
     others = _other_lines(text)
-    if not found:
-        return Translation(given, refusals=tuple(others)) if others else None
-    cores = given.get("NumberOfProcessors")
-    asked = [_asked(system, lines, cores if type(cores) is int else 0) for system, lines in found]
-    first, (system, lines) = asked[0], found[0]
-    first.files = {one: f"{path}/" if is_folder(path_of(path)) else path for one, path in first.files.items()}
+    if not systems:
+        return Translation(options, refusals=tuple(others)) if others else None
+    cores = options.get("NumberOfProcessors")
+    requests = [_asked(system, lines, cores if type(cores) is int else 0) for system, lines in systems]
+    first, (system, lines) = requests[0], systems[0]
+    first.files = {
+        stream: f"{path}/" if is_folder(path_of(path)) else path for stream, path in first.files.items()
+    }
     first.job_class = job_class or first.job_class if first.job_class else ""
     refusals = [
-        one for each in asked for one in each.refusals if not any(name in given for name in one.unless)
+        refusal
+        for request in requests
+        for refusal in request.refusals
+        if not any(attribute in options for attribute in refusal.unless)
     ]
-    for each, (other, others_lines) in zip(asked[1:], found[1:], strict=True):
-        if _meaning(each, other) != _meaning(first, system):
+    for request, (other, others_lines) in zip(requests[1:], systems[1:], strict=True):
+        if _meaning(request, other) != _meaning(first, system):
             reason = (
                 f"and the other lines of {other.name} ask for something else than those of {system.name}."
             )
             refusals.append(LineRefusal(ScriptOption(*others_lines[0]), reason, "Leave one kind out.", ()))
-    done = _complete(first, system, text, name, given)
-    unset = sorted({one for other, _ in found[1:] for one in other.words.variables.findall(text)})
-    notes = (*done.notes, *_left_out(asked, given), *_unset(unset), *_calls(text))
+    done = _complete(first, system, text, name, options)
+    unset = sorted({variable for other, _ in systems[1:] for variable in other.words.variables.findall(text)})
+    notes = (*done.notes, *_left_out(requests, options), *_unset(unset), *_calls(text))
     return done._replace(refusals=(*refusals, *others), notes=notes)
 
 
-def _left_out(asked: Iterable[ScriptRequest], given: Mapping[str, Any]) -> Iterable[str]:
+def _left_out(requests: Iterable[ScriptRequest], options: Mapping[str, Any]) -> Iterable[str]:
     """Lists of variables that cannot be read, where options set some: maybe not all."""
-    for one in (one for each in asked for one in each.refusals):
-        if one.unless == ("Environment",) and "Environment" in given:
-            yield f"{one.option.words} {one.reason.removesuffix('.')}: --env says its variables, the job may lack others."
+    for refusal in (refusal for request in requests for refusal in request.refusals):
+        if refusal.unless == ("Environment",) and "Environment" in options:
+            words = f"{refusal.option.words} {refusal.reason.removesuffix('.')}"
+            yield f"{words}: --env says its variables, the job may lack others."
 
 
-def _meaning(asked: ScriptRequest, system: _System) -> object:
+def _meaning(request: ScriptRequest, system: _System) -> object:
     """What lines of two systems must agree in: all but names of files and what each system says of itself."""
     variables = {
-        name: value for name, value in asked.environment.items() if not system.words.variables.fullmatch(name)
+        name: value
+        for name, value in request.environment.items()
+        if not system.words.variables.fullmatch(name)
     }
-    return asked.attributes, variables, asked.hold, asked.job_class
+    return request.attributes, variables, request.hold, request.job_class
 
 
 def _asked(system: _System, lines: Lines, cores: int) -> ScriptRequest:
-    asked = ScriptRequest()
-    asked.given_cores = cores
-    system.read(asked, lines)
-    return asked
+    request = ScriptRequest()
+    request.given_cores = cores
+    system.read(request, lines)
+    return request
 
 
 def _lines_of(text: str, system: _System) -> Lines:
-    found: Lines = []
+    lines: Lines = []
     for number, line in enumerate(text.splitlines(), 1):
         match = system.begins.match(line)
         if match:
-            found.append((number, match[1]))
+            lines.append((number, match[1]))
         elif line.strip() and not line.lstrip().startswith("#") and not system.reads_all:
             break
-    is_comment = system.mark == "#$" and not any(_OPTION.match(line) for _, line in found)
-    return [] if is_comment else found
+    is_comment = system.mark == "#$" and not any(_OPTION.match(line) for _, line in lines)
+    return [] if is_comment else lines
 
 
 def _other_lines(text: str) -> list[LineRefusal]:
     """Lines of batch systems that are not read here, before the first command."""
-    found: list[LineRefusal] = []
+    refusals: list[LineRefusal] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.startswith("#"):
             break
         match = _OTHERS.match(line)
         if match:
             reason = "is a line of a batch system that is not read here."
-            found.append(
+            refusals.append(
                 LineRefusal(ScriptOption(number, line.strip()), reason, "Say it in #LODE lines.", ())
             )
-    return found
+    return refusals
 
 
 def unread_lines(text: str) -> list[int]:
     """Lines as those of Slurm or PBS that stand behind the first command, where these systems do not read them."""
-    found: list[int] = []
+    numbers: list[int] = []
     for system in _SYSTEMS:
         if not system.reads_all:
             read = {number for number, _ in _lines_of(text, system)}
             lines = enumerate(text.splitlines(), 1)
-            found += [number for number, line in lines if system.begins.match(line) and number not in read]
-    return sorted(found)
+            numbers += [number for number, line in lines if system.begins.match(line) and number not in read]
+    return sorted(numbers)
 
 
 # --- what the job gets -------------------------------------------------------------------------------
 
 
 def _complete(
-    asked: ScriptRequest, system: _System, text: str, name: str, given: Mapping[str, Any]
+    request: ScriptRequest, system: _System, text: str, name: str, options: Mapping[str, Any]
 ) -> Translation:
     """All attributes together. A job that asks for its own number gets it as the only member of an array."""
-    merged = overlay(dict(asked.attributes), given)
+    merged = overlay(dict(request.attributes), options)
     facts = ScriptFacts(
         name=escaped(merged.get("JobName", name)), cores=merged.get("NumberOfProcessors", 1),
-        pe=asked.attributes.get("PE", ""), tasks=_tasks(merged),
+        pe=request.attributes.get("PE", ""), tasks=_tasks(merged),
     )  # fmt: skip
-    if "NumberOfProcessors" in given:
-        asked.environment = slurm.recounted(asked.environment, facts.cores)
+    if "NumberOfProcessors" in options:
+        request.environment = slurm.recounted(request.environment, facts.cores)
     named = set(system.words.variables.findall(text))
-    variables, files = _variables(asked, system, facts, named), _files(asked, system, facts)
-    own: dict[str, Any] = asked.attributes | _cpu_time(asked, merged)
+    variables, files = _variables(request, system, facts, named), _files(request, system, facts)
+    own: dict[str, Any] = request.attributes | _cpu_time(request, merged)
     needs_number = _has_number([*variables.values(), *files.values()])
-    literal = "Parameters" not in given and ("Parameters" in own or needs_number)
+    literal = "Parameters" not in options and ("Parameters" in own or needs_number)
     if literal:
-        given = escaped(dict(given))
+        options = escaped(dict(options))
     if "Parameters" in merged or needs_number:
         own = escaped(own)
     else:
         variables, files = _plain(variables), _plain(files)
-    others = _given_variables(given)
+    others = _given_variables(options)
     unset = sorted(named - variables.keys() - (others or {}).keys())
-    said = own.keys() | files.keys()
+    named_attributes = own.keys() | files.keys()
     if needs_number and "Parameters" not in merged:
         own |= {"Parameters": 1, "ParameterStart": 1, "ParameterStep": 1}
-    attributes = dict(overlay(own | files, given))
+    attributes = dict(overlay(own | files, options))
     if others is not None:
         attributes["Environment"] = variables | others
-    beside = _said_beside(asked, system, attributes)
-    values = {one: value for one, value in attributes.items() if one in said or one in given} | beside
+    beside = _said_beside(request, system, attributes)
+    values = {
+        attribute: value
+        for attribute, value in attributes.items()
+        if attribute in named_attributes or attribute in options
+    } | beside
     values.pop("Environment", None)
     if "Parameters" in attributes:
-        values = {one: _as_read(value) for one, value in values.items()}
-    notes = tuple(_notes(asked, system, values if said or beside else {}, given, unset))
-    interpreter = _interpreter(asked, text)
-    return Translation(attributes, (), notes, asked.hold, asked.job_class, interpreter, literal)
+        values = {attribute: _as_read(value) for attribute, value in values.items()}
+    notes = tuple(_notes(request, system, values if named_attributes or beside else {}, options, unset))
+    interpreter = _interpreter(request, text)
+    return Translation(attributes, (), notes, request.hold, request.job_class, interpreter, literal)
 
 
-def _variables(asked: ScriptRequest, system: _System, facts: ScriptFacts, named: set[str]) -> dict[str, str]:
+def _variables(
+    request: ScriptRequest, system: _System, facts: ScriptFacts, named: set[str]
+) -> dict[str, str]:
     """Those that every job gets, those that the script names, and those that its lines set."""
     always, others = system.words.values(facts)
-    wanted = {name: value for name, value in others.items() if name in named}
-    said: dict[str, str] = escaped(asked.environment)
-    return wanted | always | said
+    needed = {name: value for name, value in others.items() if name in named}
+    own: dict[str, str] = escaped(request.environment)
+    return needed | always | own
 
 
-def _given_variables(given: Mapping[str, Any]) -> dict[str, str] | None:
+def _given_variables(options: Mapping[str, Any]) -> dict[str, str] | None:
     """Variables that go first; None if they cannot be read, which is said where jobs are."""
     try:
-        found: dict[str, str] = environment(given.get("Environment", {}))
+        variables: dict[str, str] = environment(options.get("Environment", {}))
     except Mistake:
         return None
-    return found
+    return variables
 
 
 def _tasks(attributes: Mapping[str, Any]) -> Tasks | None:
     """The indexes of an array whose members have whole numbers."""
     count = attributes.get("Parameters")
     if isinstance(count, list):
-        numbers = [one for one in count if type(one) is int]
+        numbers = [number for number in count if type(number) is int]
         return (
             Tasks(min(numbers), max(numbers), 1, len(count))
             if numbers and len(numbers) == len(count)
@@ -249,28 +263,28 @@ def _tasks(attributes: Mapping[str, Any]) -> Tasks | None:
     return Tasks(first, first + (count - 1) * step, step, count)
 
 
-def _files(asked: ScriptRequest, system: _System, facts: ScriptFacts) -> dict[str, str]:
+def _files(request: ScriptRequest, system: _System, facts: ScriptFacts) -> dict[str, str]:
     """The files of the standard streams; one keeps the usual name if its own has no meaning here, or is that of the other
     stream's file in another folder.
     """
-    found: dict[str, str] = {}
-    paths = {normpath(path_of(pattern)) for pattern in asked.files.values()}
-    for stream, pattern in asked.files.items():
+    names: dict[str, str] = {}
+    paths = {normpath(path_of(pattern)) for pattern in request.files.values()}
+    for stream, pattern in request.files.items():
         name = file_name(pattern, system.words, facts.name, is_array=facts.tasks is not None)
-        if name is None or (name in found.values() and len(paths) > 1):
-            asked.option = ScriptOption(0, pattern)
-            asked.note("a job's output has the usual name where it can have no such one: std.out, std.err")
+        if name is None or (name in names.values() and len(paths) > 1):
+            request.option = ScriptOption(0, pattern)
+            request.note("a job's output has the usual name where it can have no such one: std.out, std.err")
         else:
-            found[stream] = name
+            names[stream] = name
             if system.words is SLURM and _PADDED.search(pattern):
-                asked.taken[stream] = f"{pattern}: numbers in names of files are not padded with zeros."
-    if asked.joined and not found:
-        found = {"StdError": "std.out"}
-    return found
+                request.taken[stream] = f"{pattern}: numbers in names of files are not padded with zeros."
+    if request.joined and not names:
+        names = {"StdError": "std.out"}
+    return names
 
 
 def _has_number(texts: Iterable[str]) -> bool:
-    return any(mark in one.replace("%%", "") for one in texts for mark in ("%j", "%(FirstJob)s"))
+    return any(mark in text.replace("%%", "") for text in texts for mark in ("%j", "%(FirstJob)s"))
 
 
 def _as_read(value: Any) -> Any:
@@ -283,7 +297,7 @@ def _plain(texts: Mapping[str, str]) -> dict[str, str]:
     return {name: text.replace("%%", "%") for name, text in texts.items()}
 
 
-def _cpu_time(asked: ScriptRequest, attributes: Mapping[str, Any]) -> dict[str, int]:
+def _cpu_time(request: ScriptRequest, attributes: Mapping[str, Any]) -> dict[str, int]:
     """A job with several cores or much time would meet the usual limit of a day of CPU time before its own. One that asks
     for any time keeps that limit, and it is said.
     """
@@ -291,53 +305,53 @@ def _cpu_time(asked: ScriptRequest, attributes: Mapping[str, Any]) -> dict[str, 
         return {}
     cores, wall = attributes.get("NumberOfProcessors", 1), attributes.get("WallTime") or _DAY
     needed = cores * wall if isinstance(cores, int) and isinstance(wall, int) else 0
-    is_endless = bool(asked.endless) and not attributes.get("WallTime")
+    is_endless = bool(request.endless) and not attributes.get("WallTime")
     if is_endless:
         each = " for each core" if cores != 1 else ""
-        asked.taken["WallTime"] = (
-            f"{asked.endless}: no job is without a limit here, and this one has a day of CPU time{each}: --cpu-time or "
+        request.taken["WallTime"] = (
+            f"{request.endless}: no job is without a limit here, and this one has a day of CPU time{each}: --cpu-time or "
             "--time says how much it needs."
         )
     return {"CPUTime": needed} if is_endless or needed > _DAY else {}
 
 
-def _interpreter(asked: ScriptRequest, text: str) -> str:
+def _interpreter(request: ScriptRequest, text: str) -> str:
     """The program that a line names, if the script's own first line names another one."""
     first = _INTERPRETER.match(text)
     own = (first[2] if first[1].endswith("/env") and first[2] else first[1]) if first else ""
-    same = own.rpartition("/")[2] == asked.interpreter.rpartition("/")[2]
-    return "" if same else asked.interpreter
+    same = own.rpartition("/")[2] == request.interpreter.rpartition("/")[2]
+    return "" if same else request.interpreter
 
 
-def _said_beside(asked: ScriptRequest, system: _System, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _said_beside(request: ScriptRequest, system: _System, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """What the lines say beside attributes: variables as the job gets them, a hold, a job class."""
-    found = attributes.get("Environment")
-    variables = found if isinstance(found, Mapping) else {}
+    all_variables = attributes.get("Environment")
+    variables = all_variables if isinstance(all_variables, Mapping) else {}
     values: dict[str, Any] = {
         f"Environment.{name}": variables[name]
-        for name in asked.environment
+        for name in request.environment
         if name in variables and not system.words.variables.fullmatch(name)
     }
-    if asked.job_class:
-        values["JobClass"] = asked.job_class
-    return values | ({"Held": "until it is released"} if asked.hold else {})
+    if request.job_class:
+        values["JobClass"] = request.job_class
+    return values | ({"Held": "until it is released"} if request.hold else {})
 
 
 def _notes(
-    asked: ScriptRequest,
+    request: ScriptRequest,
     system: _System,
     values: Mapping[str, Any],
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     unset: list[str],
 ) -> Iterable[str]:
     """What the job gets by the lines and the options, what of the lines has no effect, and which variables the script does
     not get.
     """
-    said = ", ".join(f"{name}={shown(str(value), _SHOWN)}" for name, value in values.items())
-    who = f"{system.mark} lines of {system.name}{' and options, which go first,' if given and said else ''}"
-    yield f"{who} say {said or 'nothing here'}."
-    yield from (text for name, text in asked.taken.items() if name not in given)
-    yield from asked.without_effect()
+    settings = ", ".join(f"{name}={shown(str(value), _SHOWN)}" for name, value in values.items())
+    who = f"{system.mark} lines of {system.name}{' and options, which go first,' if options and settings else ''}"
+    yield f"{who} say {settings or 'nothing here'}."
+    yield from (text for name, text in request.taken.items() if name not in options)
+    yield from request.without_effect()
     yield from _unset(unset)
 
 

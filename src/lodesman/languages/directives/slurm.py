@@ -58,40 +58,40 @@ _PARENTS: Final = "--on-parent-failure says what becomes of a job whose parent f
 _CONTAINER: Final = Obstacle("asks for a container.", "Let the script start it.")
 
 
-def _array(asked: ScriptRequest, text: str) -> None:
+def _array(request: ScriptRequest, text: str) -> None:
     steps, _, at_once = text.partition("%")
-    asked.array(indexes(steps if at_once else text), at_once)
+    request.array(indexes(steps if at_once else text), at_once)
 
 
-def _dependency(asked: ScriptRequest, text: str) -> None:
+def _dependency(request: ScriptRequest, text: str) -> None:
     if text == "singleton":
         reason = Obstacle("lets one job of its name run at a time.", "Of one array: --at-most 1.")
-        asked.refuse(reason, "After", "AfterOk", "AtMost")
+        request.refuse(reason, "After", "AfterOk", "AtMost")
     else:
-        asked.refuse(IDS, "After", "AfterOk")
+        request.refuse(IDS, "After", "AfterOk")
 
 
-def _gres(asked: ScriptRequest, text: str) -> None:
+def _gres(request: ScriptRequest, text: str) -> None:
     if text.lower() not in ("none", "gpu:0"):
-        asked.refuse(GPU if "gpu" in text.lower() else RESOURCE)
+        request.refuse(GPU if "gpu" in text.lower() else RESOURCE)
 
 
-def _gpus(asked: ScriptRequest, text: str) -> None:
+def _gpus(request: ScriptRequest, text: str) -> None:
     if text.rpartition(":")[2] != "0":
-        asked.refuse(GPU)
+        request.refuse(GPU)
 
 
-def _begin(asked: ScriptRequest, text: str) -> None:
-    asked.note(COUNTS) if text.lower() == "now" else asked.refuse(LATER)
+def _begin(request: ScriptRequest, text: str) -> None:
+    request.note(COUNTS) if text.lower() == "now" else request.refuse(LATER)
 
 
-def _licenses(asked: ScriptRequest, _text: str) -> None:
-    asked.refuse(RESOURCE)
+def _licenses(request: ScriptRequest, _text: str) -> None:
+    request.refuse(RESOURCE)
 
 
-def _export(asked: ScriptRequest, text: str) -> None:
-    asked.environment.clear()  # the last one counts
-    asked.variables(text or "ALL")
+def _export(request: ScriptRequest, text: str) -> None:
+    request.environment.clear()  # the last one counts
+    request.variables(text or "ALL")
 
 
 # How many words follow: 1 also after `=`, -1 only after `=`.
@@ -156,27 +156,27 @@ _EACH: Final = "SLURM_CPUS_PER_TASK"
 _COMMENT: Final = re.compile(r"\s*#")
 
 
-def read(asked: ScriptRequest, lines: list[tuple[int, str]]) -> None:
+def read(request: ScriptRequest, lines: list[tuple[int, str]]) -> None:
     """All lines, and what they mean together."""
     for number, line in lines:
         if line.split()[:1] in (["hetjob"], ["packjob"]):
-            asked.refuse(_PARTS, option=ScriptOption(number, line.strip()))
+            request.refuse(_PARTS, option=ScriptOption(number, line.strip()))
             break
-        words = words_of(asked, number, line, cuts_words=True)
+        words = words_of(request, number, line, cuts_words=True)
         while words:
-            words = _read_one(asked, number, words)
-    _cores_and_memory(asked)
-    asked.join_alone()
+            words = _read_one(request, number, words)
+    _cores_and_memory(request)
+    request.join_alone()
 
 
-def _read_one(asked: ScriptRequest, number: int, words: list[str]) -> list[str]:
+def _read_one(request: ScriptRequest, number: int, words: list[str]) -> list[str]:
     """The first option of these words; returns the words behind it."""
     word, *rest = words
     name, equals, value = word.partition("=") if word.startswith("--") else (word[:2], word[2:], word[2:])
     name = _whole_name(name)
     if name not in OPTIONS:
-        asked.option = ScriptOption(number, word)
-        asked.refuse(UNKNOWN)
+        request.option = ScriptOption(number, word)
+        request.refuse(UNKNOWN)
         return rest
     follow, handler = OPTIONS[name]
     is_short = follow == 1 and not equals and not rest
@@ -184,53 +184,57 @@ def _read_one(asked: ScriptRequest, number: int, words: list[str]) -> list[str]:
         value, rest = " ".join(rest[:1]), rest[1:]
     elif not follow and word[1] != "-" and value:
         value, rest = "", [f"-{value}", *rest]  # flags behind one dash
-    asked.option = ScriptOption(
+    request.option = ScriptOption(
         number, f"{name}={value}" if value and name[:2] == "--" else f"{name} {value}".rstrip()
     )
-    asked.refuse(NO_VALUE) if is_short else handler(asked, value)
+    request.refuse(NO_VALUE) if is_short else handler(request, value)
     return rest
 
 
 def _whole_name(name: str) -> str:
     """An option may be cut short while it is the only one that begins so."""
-    meant = [one for one in OPTIONS if one.startswith(name)] if len(name) > 3 and name not in OPTIONS else []
+    meant = (
+        [option for option in OPTIONS if option.startswith(name)]
+        if len(name) > 3 and name not in OPTIONS
+        else []
+    )
     return meant[0] if len(meant) == 1 else name
 
 
 def recounted(variables: Mapping[str, str], cores: int) -> dict[str, str]:
     """The variables of tasks, where an option of the user says how many cores there are."""
-    found = dict(variables)
+    counted = dict(variables)
     each = cores
-    if _TASKS in found:
-        tasks = max(1, cores // int(found.get(_EACH, 1)))
-        found[_TASKS], each = str(tasks), cores // tasks
-    if _EACH in found:
-        found[_EACH] = str(each)
-    return found
+    if _TASKS in counted:
+        tasks = max(1, cores // int(counted.get(_EACH, 1)))
+        counted[_TASKS], each = str(tasks), cores // tasks
+    if _EACH in counted:
+        counted[_EACH] = str(each)
+    return counted
 
 
-def _cores_and_memory(asked: ScriptRequest) -> None:
-    nodes, text = asked.kept.get("nodes", (asked.option, "1"))
+def _cores_and_memory(request: ScriptRequest) -> None:
+    nodes, text = request.kept.get("nodes", (request.option, "1"))
     if text.partition("-")[0] != "1":
-        asked.refuse(NODES, option=nodes)
-    tasks = asked.count("tasks") or asked.count("tasks-per-node")
-    per_task = asked.count("cores")
-    cores = max((tasks or 1) * (per_task or 1), asked.count("least"))
+        request.refuse(NODES, option=nodes)
+    tasks = request.count("tasks") or request.count("tasks-per-node")
+    per_task = request.count("cores")
+    cores = max((tasks or 1) * (per_task or 1), request.count("least"))
     if tasks or per_task or cores > 1:
-        asked.attributes["NumberOfProcessors"] = cores
+        request.attributes["NumberOfProcessors"] = cores
     if tasks:
-        asked.environment[_TASKS] = str(tasks)
+        request.environment[_TASKS] = str(tasks)
     if tasks or per_task:
-        asked.environment[_EACH] = str(per_task or 1)
-    each = asked.count("tasks-per-node")
+        request.environment[_EACH] = str(per_task or 1)
+    each = request.count("tasks-per-node")
     if each and tasks > each:
-        asked.refuse(NODES, option=asked.kept["tasks-per-node"][0])
-    for name, times in (("memory", 1), ("memory-per-core", asked.slots(cores))):
-        if name in asked.kept:
-            asked.option, text = asked.kept[name]
+        request.refuse(NODES, option=request.kept["tasks-per-node"][0])
+    for name, times in (("memory", 1), ("memory-per-core", request.slots(cores))):
+        if name in request.kept:
+            request.option, text = request.kept[name]
             if text == "0":
-                asked.refuse(_ALL_MEMORY, "Memory")
+                request.refuse(_ALL_MEMORY, "Memory")
             else:
-                asked.memory(megabytes(text, times=times), text)
-    if {"memory", "memory-per-core"} <= asked.kept.keys():
-        asked.refuse(Obstacle("excludes --mem in Slurm, too.", "Leave out one of the two."), "Memory")
+                request.memory(megabytes(text, times=times), text)
+    if {"memory", "memory-per-core"} <= request.kept.keys():
+        request.refuse(Obstacle("excludes --mem in Slurm, too.", "Leave out one of the two."), "Memory")

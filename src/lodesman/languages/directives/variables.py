@@ -149,9 +149,9 @@ LSF: Final = Words(
 def escaped(value: Any) -> Any:
     """The value of an attribute whose percent signs stand for themselves in an array."""
     if isinstance(value, dict):
-        return {name: escaped(one) for name, one in value.items()}
+        return {name: escaped(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [escaped(one) for one in value]
+        return [escaped(item) for item in value]
     return value.replace("%", "%%") if isinstance(value, str) else value
 
 
@@ -171,10 +171,10 @@ def file_name(pattern: str, words: Words, name: str, *, is_array: bool) -> str |
         return None
     meaning = {**words.meaning, **(words.of_arrays if is_array else {}), "%": "%%"}
     parts, end = [""], 0
-    for found in words.in_names.finditer(pattern):
-        word = meaning.get(next(filter(None, found.groups()), ""))
+    for replaced in words.in_names.finditer(pattern):
+        word = meaning.get(next(filter(None, replaced.groups()), ""))
         if word is None:
             return None
-        parts += [escaped(pattern[end : found.start()]), name if word == NAME else word]
-        end = found.end()
+        parts += [escaped(pattern[end : replaced.start()]), name if word == NAME else word]
+        end = replaced.end()
     return "".join([*parts, escaped(pattern[end:])]).removeprefix("./")

@@ -33,10 +33,10 @@ class Consumable(StrEnum):
 
 
 _CHOICES: dict[str, dict[str, str]] = {
-    "type": {one.value: one.value for one in ComplexType},
-    "relop": {one.value: one.value for one in RelOp},
-    "requestable": {"Y": "YES", "N": "NO", "F": "FORCED", **{one.value: one.value for one in Requestable}},
-    "consumable": {"Y": "YES", "N": "NO", "J": "JOB", **{one.value: one.value for one in Consumable}},
+    "type": {item.value: item.value for item in ComplexType},
+    "relop": {item.value: item.value for item in RelOp},
+    "requestable": {"Y": "YES", "N": "NO", "F": "FORCED", **{item.value: item.value for item in Requestable}},
+    "consumable": {"Y": "YES", "N": "NO", "J": "JOB", **{item.value: item.value for item in Consumable}},
 }
 
 
@@ -80,8 +80,10 @@ class Complexes:
     _found: dict[str, Complex] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        found = {one.shortcut: one for one in self.entries} | {one.name: one for one in self.entries}
-        object.__setattr__(self, "_found", found)
+        by_name = {entry.shortcut: entry for entry in self.entries} | {
+            entry.name: entry for entry in self.entries
+        }
+        object.__setattr__(self, "_found", by_name)
 
     def __iter__(self) -> Iterator[Complex]:
         return iter(self.entries)
@@ -95,14 +97,14 @@ class Complexes:
 
     def near(self, name: str) -> str:
         """What was probably meant by the name of a resource that there is not; "" if no name is near."""
-        folded = {one.name.casefold(): one.name for one in self.entries}
+        folded = {entry.name.casefold(): entry.name for entry in self.entries}
         near = get_close_matches(name.casefold(), folded, 1, 0.6)
         return f"Did you mean {folded[near[0]]}?" if near else ""
 
     def canonical(self, name: str) -> str | None:
         """The name of what a name or shortcut means; None if there is no such resource."""
-        found = self._found.get(name)
-        return found.name if found else None
+        entry = self._found.get(name)
+        return entry.name if entry else None
 
 
 def read_complexes(text: str, *, faults: list[SyntaxFault], source: str = "") -> Complexes:
@@ -112,22 +114,22 @@ def read_complexes(text: str, *, faults: list[SyntaxFault], source: str = "") ->
 
 def complexes_of(lines: Iterable[LogicalLine], faults: list[SyntaxFault]) -> Complexes:
     """The resources that these lines name, one each."""
-    taken: dict[str, str] = {}
+    places: dict[str, str] = {}
     entries: list[Complex] = []
     for line in lines:
         try:
-            found = _complex(line)
-            for name, offset in {found.shortcut: line.words()[1][0], found.name: 0}.items():
-                if name in taken:
+            entry = _complex(line)
+            for name, offset in {entry.shortcut: line.words()[1][0], entry.name: 0}.items():
+                if name in places:
                     raise line.fault(
-                        offset, f"{name} is given twice, first {taken[name]}", "Keep one of them."
+                        offset, f"{name} is given twice, first {places[name]}", "Keep one of them."
                     )
         except SyntaxFault as fault:
             note(faults, fault)
             continue
         at = f"in {line.source}, line {line.line}" if line.source else f"at line {line.line}"
-        taken |= {found.name: at, found.shortcut: at}
-        entries.append(found)
+        places |= {entry.name: at, entry.shortcut: at}
+        entries.append(entry)
     return Complexes(tuple(entries))
 
 
@@ -144,11 +146,11 @@ def _complex(line: LogicalLine) -> Complex:
     row = {}
     for column, (offset, word) in zip(COLUMNS, words, strict=True):
         allowed = _CHOICES.get(column)
-        found = allowed.get(word.upper()) if allowed else word
-        if found is None:
-            known = " ".join(dict.fromkeys(_CHOICES[column].values()))
-            raise line.fault(offset, f"the column {column} has {word[:40]}", f"It is one of: {known}.")
-        row[column] = found
+        cell = allowed.get(word.upper()) if allowed else word
+        if cell is None:
+            choices = " ".join(dict.fromkeys(_CHOICES[column].values()))
+            raise line.fault(offset, f"the column {column} has {word[:40]}", f"It is one of: {choices}.")
+        row[column] = cell
     entry = Complex(
         name=row["name"],
         shortcut=row["shortcut"],
@@ -182,16 +184,16 @@ def write_complexes(complexes: Complexes) -> str:
     """The table as `qconf -sc` prints it, without the comment at its end."""
     rows = [
         (
-            one.name,
-            one.shortcut,
-            one.kind,
-            one.relation,
-            one.requestable,
-            one.consumable,
-            one.default,
-            one.urgency,
+            entry.name,
+            entry.shortcut,
+            entry.kind,
+            entry.relation,
+            entry.requestable,
+            entry.consumable,
+            entry.default,
+            entry.urgency,
         )
-        for one in complexes
+        for entry in complexes
     ]
     titles = (f"#{COLUMNS[0]}", *COLUMNS[1:])
     columns = zip(titles, *rows, strict=True)

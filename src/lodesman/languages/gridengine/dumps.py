@@ -84,27 +84,27 @@ def carried(texts: Mapping[str, str], site: str) -> Carried:
 
     Raises InvalidRequest if there is no dump; SyntaxFault, with its file, for one that cannot be read.
     """
-    known = {name: text for name, text in texts.items() if _kind(name)}
-    if not known:
+    dumps = {name: text for name, text in texts.items() if _kind(name)}
+    if not dumps:
         hint = "Name each file for its command: qconf -sc > sc, qconf -sq all.q > sq.all.q."
         raise InvalidRequest("There is no dump of qconf in this folder.", hint=hint)
-    words = {name: text for name, text in known.items() if _kind(name) in _VOCABULARY}
+    words = {name: text for name, text in dumps.items() if _kind(name) in _VOCABULARY}
     faults: list[SyntaxFault] = []
     vocabulary = read_vocabulary(words, faults=faults)
     if faults:
         raise faults[0]
     unread = "it is named for no option of qconf that is read"
-    left = [WithoutPlace(file=name, setting="the file", reason=unread) for name in texts if name not in known]
+    left = [WithoutPlace(file=name, setting="the file", reason=unread) for name in texts if name not in dumps]
     files = {f"gridengine/{name}": text for name, text in words.items()}
-    if "srqs" in known and known["srqs"].strip():
-        files["quotas.rqs"] = known["srqs"]
-    files |= {f"classes/{name[4:]}.jc": text for name, text in known.items() if _kind(name) == "sjc"}
-    queues = [_values(text, name) | {"": name} for name, text in known.items() if _kind(name) == "sq"]
+    if "srqs" in dumps and dumps["srqs"].strip():
+        files["quotas.rqs"] = dumps["srqs"]
+    files |= {f"classes/{name[4:]}.jc": text for name, text in dumps.items() if _kind(name) == "sjc"}
+    queues = [_values(text, name) | {"": name} for name, text in dumps.items() if _kind(name) == "sq"]
     if queues:
         files["sites.toml"] = "".join(_site(queues, site, vocabulary, left))
-    conf = _values(known.get("sconf", ""), "sconf")
+    conf = _values(dumps.get("sconf", ""), "sconf")
     files["lode.toml"] = "".join(_configuration(files, conf))
-    left += [*_of_conf(conf), *_of_environments(known), *_missing_lists(known, vocabulary)]
+    left += [*_of_conf(conf), *_of_environments(dumps), *_missing_lists(dumps, vocabulary)]
     return Carried(files=files, left_out=tuple(left))
 
 
@@ -120,25 +120,25 @@ def _values(text: str, source: str) -> dict[str, str]:
     setting that comes twice, an object of another name, or without the settings that it has in any dump.
     """
     faults: list[SyntaxFault] = []
-    found, lines = dict[str, str](), dict[str, LogicalLine]()
+    settings, lines = dict[str, str](), dict[str, LogicalLine]()
     for line in logical_lines(text, faults=faults, source=source):
         key, _, value = line.text.partition(" ") if "\t" not in line.text else line.text.partition("\t")
         if not _SETTING.fullmatch(key):
             raise line.fault(0, f"{key[:60]!r} is no name of a setting", _hint(source))
-        if key in found:
+        if key in settings:
             raise line.fault(0, f"{key} is given twice, first at line {lines[key].line}", _hint(source))
-        found[key], lines[key] = value.strip(), line
+        settings[key], lines[key] = value.strip(), line
     if faults:
         raise faults[0]
-    wanted = _ALWAYS.get(_kind(source), ())
-    for name in wanted:
-        if name not in found:
+    required = _ALWAYS.get(_kind(source), ())
+    for name in required:
+        if name not in settings:
             raise SyntaxFault(f"There is no {name}.", line=1, column=1, hint=_hint(source), source=source)
-    for name in wanted[:1]:
-        if found[name] != source.partition(".")[2]:
-            message = f"{name} is {found[name][:60]}, and the file is named {source}"
+    for name in required[:1]:
+        if settings[name] != source.partition(".")[2]:
+            message = f"{name} is {settings[name][:60]}, and the file is named {source}"
             raise lines[name].fault(0, message, _hint(source))
-    return found
+    return settings
 
 
 def _hint(source: str) -> str:
@@ -208,14 +208,14 @@ def _slots(queue: Mapping[str, str], words: Vocabulary) -> int | None:
     base, single = _parts(queue.get("slots", "1"))
     slots, by_host = (
         _amount(ComplexType.INT, base),
-        [(name, _amount(ComplexType.INT, one)) for name, one in single],
+        [(name, _amount(ComplexType.INT, text)) for name, text in single],
     )
     members = queue.get("hostlist", "").replace(",", " ").split()
-    groups = [one for one in (*members, *(name for name, _ in single)) if one.startswith("@")]
-    if any(one not in words.host_groups for one in groups) or not members:
+    groups = [text for text in (*members, *(name for name, _ in single)) if text.startswith("@")]
+    if any(text not in words.host_groups for text in groups) or not members:
         return None
-    count = {host: slots for one in members if one != "NONE" for host in _hosts(one, words)}
-    for name, amount in sorted(by_host, key=lambda one: not one[0].startswith("@")):
+    count = {host: slots for text in members if text != "NONE" for host in _hosts(text, words)}
+    for name, amount in sorted(by_host, key=lambda text: not text[0].startswith("@")):
         count |= {host: amount for host in _hosts(name, words) if host in count}
     return sum(count.values())
 
@@ -283,7 +283,7 @@ def _configuration(files: Iterable[str], conf: Mapping[str, str]) -> Iterator[st
     yield "# Sections for the configuration of the server; others stay as they are.\n"
     if "sites.toml" in files:
         yield '\n[resources]\nfiles = ["sites.toml"]\n'
-    if any(one.startswith("gridengine/") for one in files):
+    if any(file.startswith("gridengine/") for file in files):
         yield '\n[gridengine]\nfiles = ["gridengine/*"]\n'
         yield "enforce_project = true\n" if _is_true(conf, "enforce_project") else ""
     default, enforced = conf.get("default_jc", "NONE"), _is_true(conf, "enforce_jc")

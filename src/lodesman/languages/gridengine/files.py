@@ -36,8 +36,8 @@ class _Block:
     def fault_at(self, key: str, name: str, message: str) -> SyntaxFault:
         """A fault of one name in a list."""
         line = self.lines[key]
-        found = re.search(rf"(?<![^\s,]){re.escape(name)}(?![^\s,])", line.text)
-        return line.fault(found.start() if found else 0, message, "Take this name away, or correct it.")
+        match = re.search(rf"(?<![^\s,]){re.escape(name)}(?![^\s,])", line.text)
+        return line.fault(match.start() if match else 0, message, "Take this name away, or correct it.")
 
     def number(self, key: str) -> int:
         line = self.lines.get(key)
@@ -143,8 +143,8 @@ def _user_list(block: _Block) -> UserList:
     entries = block.items("entries")
     return UserList(
         name=block.name,
-        users=frozenset(one for one in entries if not one.startswith("@")),
-        groups=frozenset(one[1:] for one in entries if one.startswith("@")),
+        users=frozenset(entry for entry in entries if not entry.startswith("@")),
+        groups=frozenset(entry[1:] for entry in entries if entry.startswith("@")),
         kinds=block.items("type") or ("ACL",),
     )
 
@@ -159,14 +159,16 @@ def _project(block: _Block) -> Project:
     )
 
 
-def _check_references(blocks: list[_Block], there: dict[str, set[str]], faults: list[SyntaxFault]) -> None:
+def _check_references(
+    blocks: list[_Block], names_of_kind: dict[str, set[str]], faults: list[SyntaxFault]
+) -> None:
     """Groups that are named in groups, and user lists that are named in projects, must be defined."""
     for block in blocks:
         for key in ("hostlist", "acl", "xacl"):
-            wanted, of = ("host group", True) if key == "hostlist" else ("user list", False)
+            label, of = ("host group", True) if key == "hostlist" else ("user list", False)
             for name in block.items(key):
-                if name.startswith("@") is of and name not in there[block.kind]:
-                    message = f"{block.name[:40]} names the {wanted} {name[:40]}, which no file defines"
+                if name.startswith("@") is of and name not in names_of_kind[block.kind]:
+                    message = f"{block.name[:40]} names the {label} {name[:40]}, which no file defines"
                     note(faults, block.fault_at(key, name, message))
 
 
@@ -174,12 +176,12 @@ def _check_cycles(
     groups: dict[str, HostGroup], blocks: Mapping[tuple[str, str], _Block], faults: list[SyntaxFault]
 ) -> None:
     """A group must not be in itself."""
-    left = {name: [one for one in group.members if one in groups] for name, group in groups.items()}
+    left = {name: [member for member in group.members if member in groups] for name, group in groups.items()}
     while len(faults) < MAX_FAULTS:
         try:
             TopologicalSorter(left).prepare()
-        except CycleError as found:
-            cycle: list[str] = found.args[1][:0:-1]
+        except CycleError as error:
+            cycle: list[str] = error.args[1][:0:-1]
         else:
             return
         first = cycle.index(min(cycle))

@@ -58,10 +58,10 @@ class QueueJcLists(Struct, frozen=True, kw_only=True):
         host = host.lower()
         if host in self.hosts:
             return self.hosts[host]
-        said = {group: self.groups[group] for group in sorted(set(groups)) if group in self.groups}
-        if len(set(said.values())) > 1:
-            return AmbiguousJcList(host=host, groups=tuple(said))
-        return next(iter(said.values()), self.default)
+        lists = {group: self.groups[group] for group in sorted(set(groups)) if group in self.groups}
+        if len(set(lists.values())) > 1:
+            return AmbiguousJcList(host=host, groups=tuple(lists))
+        return next(iter(lists.values()), self.default)
 
     def _all(self) -> Iterator[JcList]:
         yield self.default
@@ -79,18 +79,20 @@ class QueueJcLists(Struct, frozen=True, kw_only=True):
 
     def names_class(self, name: str) -> bool:
         """Whether a list has this class, or a variant of it: then the class cannot be deleted."""
-        return any(one.partition(".")[0] == name for one in self.classes())
+        return any(job_class.partition(".")[0] == name for job_class in self.classes())
 
     def ambiguous(self, vocabulary: Vocabulary) -> Iterator[AmbiguousJcList]:
         """The hosts of known host groups on which the list is ambiguous, by name."""
         for host in sorted({host for group in self.groups for host in vocabulary.hosts_of(group)}):
-            found = self.on(host, vocabulary.groups_of(host))
-            if isinstance(found, AmbiguousJcList):
-                yield found
+            jc_list = self.on(host, vocabulary.groups_of(host))
+            if isinstance(jc_list, AmbiguousJcList):
+                yield jc_list
 
     def __str__(self) -> str:
-        said = (f",[{host}={_text(value)}]" for host, value in (*self.hosts.items(), *self.groups.items()))
-        return f"{_text(self.default)}{''.join(said)}"
+        brackets = (
+            f",[{host}={_text(value)}]" for host, value in (*self.hosts.items(), *self.groups.items())
+        )
+        return f"{_text(self.default)}{''.join(brackets)}"
 
 
 def _text(jc_list: JcList) -> str:
@@ -126,10 +128,10 @@ def read_jc_list(text: str) -> JcListText:
         default = one_list(pieces[:count] or [""], "")
         places: dict[str, JcList] = {}
         for piece in pieces[count:]:
-            place, said = _bracket(piece.strip())
+            place, listed = _bracket(piece.strip())
             if place in places:
                 raise UnreadableValue(f"{place[:_SHOWN]!r} has two brackets")
-            places[place] = one_list(split_outside_brackets(said), f" on {place[:_SHOWN]!r}")
+            places[place] = one_list(split_outside_brackets(listed), f" on {place[:_SHOWN]!r}")
     except UnreadableValue as fault:
         return JcListText(lists=None, faults=(*faults, f"jc_list: {fault}."), warnings=tuple(warnings))
     groups = {place: places.pop(place) for place in list(places) if place.startswith("@")}
@@ -139,12 +141,12 @@ def read_jc_list(text: str) -> JcListText:
 
 def _bracket(piece: str) -> tuple[str, str]:
     inner = piece[1:-1]
-    place, equals, said = inner.partition("=")
+    place, equals, names = inner.partition("=")
     place = place.strip()
     whole = piece.startswith("[") and piece.endswith("]") and "[" not in inner and "]" not in inner
-    if not whole or not equals or not place.removeprefix("@") or any(one in ", \t" for one in place):
+    if not whole or not equals or not place.removeprefix("@") or any(mark in ", \t" for mark in place):
         raise UnreadableValue(f"{piece[:_SHOWN]!r} is no [host=list]")
-    return place if place.startswith("@") else place.lower(), said
+    return place if place.startswith("@") else place.lower(), names
 
 
 def _name_faults(names: Collection[str]) -> Iterator[str]:
@@ -157,10 +159,10 @@ def _name_faults(names: Collection[str]) -> Iterator[str]:
 
 
 def _redundant(names: Collection[str]) -> Iterator[str]:
-    known = set(names)
+    all_names = set(names)
     for name, job_class, _ in _classes_of(names):
-        wider = ANY_JC if ANY_JC in known else job_class
-        if wider != name and wider in known:
+        wider = ANY_JC if ANY_JC in all_names else job_class
+        if wider != name and wider in all_names:
             yield f"{name[:_SHOWN]} has no effect beside {wider[:_SHOWN]}"
 
 

@@ -26,8 +26,8 @@ class LogicalLine(Struct, frozen=True, kw_only=True):
 
     def place(self, offset: int) -> tuple[int, int]:
         """Line and column in the file, both from 1."""
-        found = bisect_right(self.starts, offset, lo=1, key=lambda start: start[0]) - 1
-        begin, line, column = self.starts[found]
+        piece = bisect_right(self.starts, offset, lo=1, key=lambda start: start[0]) - 1
+        begin, line, column = self.starts[piece]
         return line, column + offset - begin
 
     @property
@@ -37,7 +37,7 @@ class LogicalLine(Struct, frozen=True, kw_only=True):
 
     def words(self) -> list[tuple[int, str]]:
         """What blanks separate, with offsets."""
-        return [(found.start(), found[0]) for found in _WORD.finditer(self.text)]
+        return [(match.start(), match[0]) for match in _WORD.finditer(self.text)]
 
     def fault(self, offset: int, message: str, hint: str = "") -> SyntaxFault:
         """A fault of this file at an offset; the message has no full stop."""

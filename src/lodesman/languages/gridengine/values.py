@@ -74,22 +74,22 @@ def is_numeric(kind: ComplexType) -> bool:
 def read_value(kind: ComplexType, text: str) -> Value:
     """The value that a text means. Raises InvalidConfig without a position."""
     if kind in _TEXTS:
-        found: Value | None = text.lower() if kind is ComplexType.HOST else text
-        found = found or None
+        read: Value | None = text.lower() if kind is ComplexType.HOST else text
+        read = read or None
     elif text.upper() == "INFINITY" and kind is not ComplexType.BOOL:
-        found = math.inf
+        read = math.inf
     elif kind is ComplexType.BOOL:
-        found = _TRUTH.get(text.lower())
+        read = _TRUTH.get(text.lower())
     else:
-        found = _number(text)
+        read = _number(text)
         if kind is ComplexType.TIME:
-            found = _seconds(text) if found is None else math.floor(found + Fraction(1, 2))
-    if found is None:
+            read = _seconds(text) if read is None else math.floor(read + Fraction(1, 2))
+    if read is None:
         hint = _HINTS.get(kind, "")
         raise InvalidConfig(
             f"{text[:40]!r} is no value of type {kind}.", hint=hint, value=text[:40], type=kind
         )
-    return found
+    return read
 
 
 def exact(number: Number) -> Number:
@@ -98,10 +98,10 @@ def exact(number: Number) -> Number:
 
 
 def _number(text: str) -> Number | None:
-    found = _NUMBER.fullmatch(text)
-    if found is None:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
         return None
-    sign, hexadecimal, plain, exponent, unit = found.groups()
+    sign, hexadecimal, plain, exponent, unit = match.groups()
     if hexadecimal:
         size: int | Fraction = int(hexadecimal, 16)
     elif _OCTAL.fullmatch(plain) and not exponent:
@@ -110,18 +110,18 @@ def _number(text: str) -> Number | None:
         size = int(plain)
     else:
         size = Fraction(plain) * Fraction(10) ** int(exponent or 0)
-    found_size = size * _UNITS[unit] * (-1 if sign == "-" else 1)
+    number = size * _UNITS[unit] * (-1 if sign == "-" else 1)
     # What is written can be read again.
-    if not -_BEYOND < found_size < _BEYOND or found_size.denominator > _FINEST:
+    if not -_BEYOND < number < _BEYOND or number.denominator > _FINEST:
         return None
-    return exact(found_size)
+    return exact(number)
 
 
 def _seconds(text: str) -> int | None:
-    found = _CLOCK.fullmatch(text)
-    if found is None or not any(found.groups()):
+    match = _CLOCK.fullmatch(text)
+    if match is None or not any(match.groups()):
         return None
-    hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return (hours * 60 + minutes) * 60 + seconds
 
 
@@ -159,12 +159,12 @@ def holds(kind: ComplexType, relation: RelOp, requested: Value, offered: Value) 
     not depend on case.
     """
     if isinstance(requested, str) or isinstance(offered, str):
-        wanted, there = str(requested), str(offered)
+        request, offer = str(requested), str(offered)
         if kind in (ComplexType.CSTRING, ComplexType.HOST):
-            wanted, there = wanted.lower(), there.lower()
+            request, offer = request.lower(), offer.lower()
         if relation in (RelOp.EQ, RelOp.NE, RelOp.EXCL):
-            return _fits(wanted, there) is not (relation is RelOp.NE)
-        return _ordered(relation, (wanted > there) - (wanted < there))
+            return _fits(request, offer) is not (relation is RelOp.NE)
+        return _ordered(relation, (request > offer) - (request < offer))
     return _ordered(relation, (requested > offered) - (requested < offered))
 
 
@@ -184,10 +184,13 @@ def _ordered(relation: RelOp, sign: int) -> bool:
             return sign == 0
 
 
-def _fits(wanted: str, there: str) -> bool:
+def _fits(request: str, offer: str) -> bool:
     return any(
-        all(fnmatchcase(there, one.removeprefix("!")) is not one.startswith("!") for one in either.split("&"))
-        for either in wanted.split("|")
+        all(
+            fnmatchcase(offer, pattern.removeprefix("!")) is not pattern.startswith("!")
+            for pattern in either.split("&")
+        )
+        for either in request.split("|")
     )
 
 
@@ -231,7 +234,7 @@ def class_name_problem(name: str) -> str:
         return f"has {len(name)} characters; at most {_MAX_NAME}"
     if _NAME.match(name):
         return ""
-    wrong = next((one for one in name if not _NAME.match(f"a{one}")), name[:1])
+    wrong = next((letter for letter in name if not _NAME.match(f"a{letter}")), name[:1])
     return (
         f"contains {wrong!r}; it has letters, digits and _, and behind the first + and -"
         if wrong

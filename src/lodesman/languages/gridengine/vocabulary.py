@@ -45,8 +45,10 @@ def _hosts_of(groups: Mapping[str, HostGroup]) -> dict[str, frozenset[str]]:
     """The hosts of each group, nested ones too, in lower case. Groups that are in each other have the same hosts, and are
     resolved together (Tarjan's strongly connected components, 1972).
     """
-    nested = {name: [one for one in group.members if one in groups] for name, group in groups.items()}
-    found: dict[str, frozenset[str]] = {}
+    nested = {
+        name: [member for member in group.members if member in groups] for name, group in groups.items()
+    }
+    hosts_of: dict[str, frozenset[str]] = {}
     lowest: dict[str, int] = {}
     opened: list[str] = []
     for first in groups:
@@ -56,21 +58,26 @@ def _hosts_of(groups: Mapping[str, HostGroup]) -> dict[str, frozenset[str]]:
             if name not in lowest:
                 lowest[name] = number
                 opened.append(name)
-            inner = next((one for one in ahead if one not in lowest), None)
+            inner = next((member for member in ahead if member not in lowest), None)
             if inner is not None:
                 path.append((inner, len(lowest), iter(nested[inner])))
                 continue
             path.pop()
-            lowest[name] = min([number, *(lowest[one] for one in nested[name] if one not in found)])
+            lowest[name] = min(
+                [number, *(lowest[member] for member in nested[name] if member not in hosts_of)]
+            )
             if lowest[name] == number:
                 at = next(at for at in range(len(opened) - 1, -1, -1) if opened[at] == name)
                 hosts = {
-                    host.lower() for one in opened[at:] for host in groups[one].members if host[:1] != "@"
+                    host.lower()
+                    for member in opened[at:]
+                    for host in groups[member].members
+                    if host[:1] != "@"
                 }
-                hosts.update(*(found.get(inner, ()) for one in opened[at:] for inner in nested[one]))
-                found |= dict.fromkeys(opened[at:], frozenset(hosts))
+                hosts.update(*(hosts_of.get(inner, ()) for member in opened[at:] for inner in nested[member]))
+                hosts_of |= dict.fromkeys(opened[at:], frozenset(hosts))
                 del opened[at:]
-    return found
+    return hosts_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +113,7 @@ class Vocabulary:
 
     def lists_of(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
         """The names of the user lists that a user is on, by name or by one of the groups of the account."""
-        return frozenset(name for name, one in self.user_lists.items() if one.has(user, groups))
+        return frozenset(name for name, user_list in self.user_lists.items() if user_list.has(user, groups))
 
     def with_accounts(self, groups: Mapping[str, Collection[str]]) -> Vocabulary:
         """With the users of the groups that lists name (`@group`), and a list of each group that no list has the name of.
@@ -117,9 +124,9 @@ class Vocabulary:
             for group in of:
                 members.setdefault(group, set()).add(user)
         lists = {name: UserList(name=name, users=frozenset(users)) for name, users in members.items()}
-        for name, one in self.user_lists.items():
-            users = one.users.union(*(members.get(group, ()) for group in one.groups))
-            lists[name] = replace_fields(one, users=users)
+        for name, user_list in self.user_lists.items():
+            users = user_list.users.union(*(members.get(group, ()) for group in user_list.groups))
+            lists[name] = replace_fields(user_list, users=users)
         return replace(self, user_lists=lists)
 
     def project_problem(self, name: str, user: str, groups: Collection[str] = ()) -> str:
@@ -130,7 +137,7 @@ class Vocabulary:
         if project is None:
             return f"there is no project {name!r}" if self.projects else ""
         lists = self.lists_of(user, groups)
-        barred = next((one for one in project.xacl if one in lists), "")
+        barred = next((user_list for user_list in project.xacl if user_list in lists), "")
         if barred:
             return f"the list {barred} bars {user} from the project {name}"
         if project.acl and lists.isdisjoint(project.acl):

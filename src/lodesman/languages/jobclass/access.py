@@ -62,10 +62,10 @@ class Violation(Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """What is not allowed, without a full stop."""
-        what = self.attribute if self.key is None else f"{self.attribute}: {self.key}"
+        place = self.attribute if self.key is None else f"{self.attribute}: {self.key}"
         if self.deed is Deed.OPENED:
-            return f"{what} may not have the specifier {{{self.given}}}"
-        return f"{what} may not be {self.deed}"
+            return f"{place} may not have the specifier {{{self.given}}}"
+        return f"{place} may not be {self.deed}"
 
 
 _MOST_SAID = 100
@@ -89,39 +89,39 @@ def check(snapshot: ClassSnapshot, values: JobValues, canonical: CanonicalKey) -
 
 def refusal_sentence(snapshot: ClassSnapshot, violations: Iterable[Violation]) -> str:
     """One sentence, without a full stop, that names all violations."""
-    found = "; ".join(violation.sentence for violation in violations)
-    return f'job class "{snapshot.name}" does not allow: {found}'
+    sentences = "; ".join(violation.sentence for violation in violations)
+    return f'job class "{snapshot.name}" does not allow: {sentences}'
 
 
 def _check_value(
-    name: str, held: ClassValue, given: JobValue | None, canonical: CanonicalKey
+    name: str, held: ClassValue, value: JobValue | None, canonical: CanonicalKey
 ) -> Iterator[Violation]:
     if isinstance(held, ClassList):
-        yield from _check_list(name, held, given, canonical)
+        yield from _check_list(name, held, value, canonical)
         return
-    text = given if isinstance(given, str) else ",".join(entries_of(name, given))
+    text = value if isinstance(value, str) else ",".join(entries_of(name, value))
     if violation := _check_scalar(name, held, text or None):
         yield violation
 
 
-def _check_scalar(name: str, held: ClassScalar, given: str | None) -> Violation | None:
-    default, wanted = BOOLEAN_DEFAULTS.get(name), held.text
+def _check_scalar(name: str, held: ClassScalar, text: str | None) -> Violation | None:
+    default, class_text = BOOLEAN_DEFAULTS.get(name), held.text
     if default is not None:
-        given, wanted = truth(given or default), wanted and truth(wanted)
+        text, class_text = truth(text or default), class_text and truth(class_text)
     # A truth value cannot be unset: back at its default it is removed as well as changed.
-    unset = given == default
-    if wanted is None:
-        deed, fine = Deed.SET, unset or "+" in held.grants or "~" in held.grants
-    elif given == wanted:
+    unset = text == default
+    if class_text is None:
+        deed, allowed = Deed.SET, unset or "+" in held.grants or "~" in held.grants
+    elif text == class_text:
         return None
-    elif given is None:
-        deed, fine = Deed.REMOVED, "-" in held.grants
+    elif text is None:
+        deed, allowed = Deed.REMOVED, "-" in held.grants
     else:
-        deed, fine = Deed.CHANGED, "~" in held.grants or (unset and "-" in held.grants)
-    if fine:
+        deed, allowed = Deed.CHANGED, "~" in held.grants or (unset and "-" in held.grants)
+    if allowed:
         return None
     return Violation(
-        attribute=name, key=None, deed=deed, specifier=held.grants, given=given, allowed=held.text
+        attribute=name, key=None, deed=deed, specifier=held.grants, given=text, allowed=held.text
     )
 
 
@@ -130,25 +130,25 @@ def _keyed(name: str, key: str, canonical: CanonicalKey) -> str:
 
 
 def _check_list(
-    name: str, held: ClassList, given: JobValue | None, canonical: CanonicalKey
+    name: str, held: ClassList, job_entries: JobValue | None, canonical: CanonicalKey
 ) -> Iterator[Violation]:
-    have = {
+    entries = {
         _keyed(name, key, canonical): ClassEntry(key=key, value=value)
-        for key, value in entries_of(name, given).items()
+        for key, value in entries_of(name, job_entries).items()
     }
     for entry in held.entries or ():
         letters = together(entry.grants, held.grants)
-        found = have.pop(_keyed(name, entry.key, canonical), None)
-        if found is None:
+        own = entries.pop(_keyed(name, entry.key, canonical), None)
+        if own is None:
             deed, fine = Deed.REMOVED, "-" in letters
         else:
-            deed, fine = Deed.CHANGED, found.value == entry.value or "~" in letters
+            deed, fine = Deed.CHANGED, own.value == entry.value or "~" in letters
         if not fine:
-            value, allowed = found.value if found else None, entry.value
+            value, allowed = own.value if own else None, entry.value
             yield Violation(
                 attribute=name, key=entry.key, deed=deed, specifier=letters, given=value, allowed=allowed
             )
-    for extra in have.values() if "+" not in held.grants else ():
+    for extra in entries.values() if "+" not in held.grants else ():
         key, letters, value = extra.key, held.grants, extra.value
         yield Violation(
             attribute=name, key=key, deed=Deed.ADDED, specifier=letters, given=value, allowed=None
@@ -159,7 +159,7 @@ def _check_list(
 
 
 def check_template(
-    template: JobClass, job_class: JobClass, canonical: CanonicalKey, known: Known | None = None
+    template: JobClass, job_class: JobClass, canonical: CanonicalKey, verdicts: Known | None = None
 ) -> Mapping[str, tuple[Violation, ...]]:
     """By variant, everything in which a class goes against the template (its variant `default`): a value that is not left
     open there, or a specifier that is withheld; the first hundred or so. Variants that keep to it are left out.
@@ -167,37 +167,39 @@ def check_template(
     A value that several variants have is judged once, and with one `known` for several classes, one that these have.
     """
     forced = template.snapshot(DEFAULT_VARIANT).attributes
-    known = {} if known is None else known
-    mine_known: dict[tuple[str, int], tuple[_Violations, _Violations]] = {}
-    found: dict[str, _Violations] = {}
+    verdicts = {} if verdicts is None else verdicts
+    by_id: dict[tuple[str, int], tuple[_Violations, _Violations]] = {}
+    violations_of: dict[str, _Violations] = {}
     for variants in job_class.alike():
         changed: list[Violation] = []
         opened: list[Violation] = []
         for name, held in forced.items():
             mine = job_class.value(name, variants[0])
-            if (name, id(mine)) not in mine_known:  # long values are compared once
-                mine_known[name, id(mine)] = known.get((name, mine)) or _judge(name, held, mine, canonical)
-                known[name, mine] = mine_known[name, id(mine)]
-            changed += mine_known[name, id(mine)][0]
-            opened += mine_known[name, id(mine)][1]
+            if (name, id(mine)) not in by_id:  # long values are compared once
+                by_id[name, id(mine)] = verdicts.get((name, mine)) or _judge(name, held, mine, canonical)
+                verdicts[name, mine] = by_id[name, id(mine)]
+            changed += by_id[name, id(mine)][0]
+            opened += by_id[name, id(mine)][1]
         if changed or opened:
-            found |= dict.fromkeys(variants, (*changed, *opened)[:_MOST_SAID])
-    return {variant: found[variant] for variant in job_class.variants if variant in found}
+            violations_of |= dict.fromkeys(variants, (*changed, *opened)[:_MOST_SAID])
+    return {variant: violations_of[variant] for variant in job_class.variants if variant in violations_of}
 
 
 def _judge(
     name: str, held: ClassValue, mine: ClassValue, canonical: CanonicalKey
 ) -> tuple[_Violations, _Violations]:
     """In which way a value goes against that of the template: what it gives, and what it leaves open."""
-    given = _check_value(name, held, job_value(kind_of(name), mine), canonical)
-    return tuple(islice(given, _MOST_SAID)), tuple(islice(_opened(name, held, mine, canonical), _MOST_SAID))
+    violations = _check_value(name, held, job_value(kind_of(name), mine), canonical)
+    return tuple(islice(violations, _MOST_SAID)), tuple(
+        islice(_opened(name, held, mine, canonical), _MOST_SAID)
+    )
 
 
 def judged(
-    template: JobClass, job_class: JobClass, canonical: CanonicalKey, known: Known | None = None
+    template: JobClass, job_class: JobClass, canonical: CanonicalKey, verdicts: Known | None = None
 ) -> JobClass:
     """The class with those variants in conflict that go against the template as it is now."""
-    return replace(job_class, conflicts=frozenset(check_template(template, job_class, canonical, known)))
+    return replace(job_class, conflicts=frozenset(check_template(template, job_class, canonical, verdicts)))
 
 
 def comparisons(template: JobClass, classes: Iterable[JobClass]) -> int:
@@ -205,9 +207,9 @@ def comparisons(template: JobClass, classes: Iterable[JobClass]) -> int:
     forced = template.snapshot(DEFAULT_VARIANT).attributes
     lengths = {name: length for name, held in forced.items() if (length := length_of(held))}
     values: set[tuple[str, ClassValue]] = set()
-    for one in classes:
+    for job_class in classes:
         for name in lengths:
-            held = one.attributes.get(name)
+            held = job_class.attributes.get(name)
             own = (held.base, *held.variants.values()) if held else (free(kind_of(name)),)
             values.update((name, value) for value in own)
     return sum(lengths[name] for name, _ in values)

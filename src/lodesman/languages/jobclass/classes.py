@@ -65,36 +65,36 @@ class Classes(Struct, frozen=True, kw_only=True):
 
     def canonical(self, attribute: str, key: str) -> str:
         """The name by which the keys of a list are compared: those of resources have second names."""
-        found = self.vocabulary.complexes.canonical(key) if attribute in REQUESTS else None
-        return found or key
+        name = self.vocabulary.complexes.canonical(key) if attribute in REQUESTS else None
+        return name or key
 
     def derive(
-        self, asked: str | None, user: str, groups: Collection[str] = ()
+        self, name: str | None, user: str, groups: Collection[str] = ()
     ) -> ClassSnapshot | ClassRefusal | None:
         """What a job of this user that asks for `class` or `class.variant` gets and keeps; None: a job without a class.
 
         `asked` None or "": it asks for none; NONE: it wants none. `groups` are those of the user's account: each is a user
         list, too, unless a user list has its name.
         """
-        chosen = choose_class(asked, self.default_jc, enforce_jc=self.enforce_jc)
-        return self.get(chosen, user, groups) if isinstance(chosen, str) else chosen
+        class_name = choose_class(name, self.default_jc, enforce_jc=self.enforce_jc)
+        return self.get(class_name, user, groups) if isinstance(class_name, str) else class_name
 
-    def get(self, wanted: str, user: str, groups: Collection[str] = ()) -> ClassSnapshot | ClassRefusal:
+    def get(self, name: str, user: str, groups: Collection[str] = ()) -> ClassSnapshot | ClassRefusal:
         """What a job of this user gets of `class` or `class.variant`."""
-        return self.of(user, groups).get(wanted)
+        return self.of(user, groups).get(name)
 
     def of(self, user: str, groups: Collection[str] = ()) -> ClassesOfUser:
         """The same classes, as this user may use them."""
         lists = self.vocabulary.lists_of(user, groups) | (set(groups) - self.vocabulary.user_lists.keys())
         return ClassesOfUser(self, ClassUser(user, lists))
 
-    def find(self, wanted: str) -> tuple[JobClass, frozenset[str]] | ClassRefusal:
+    def find(self, full_name: str) -> tuple[JobClass, frozenset[str]] | ClassRefusal:
         """The class of `class` or `class.variant`, and the variants that are meant: of a class alone all."""
-        name, variant = split_name(wanted)
-        found = self.by_name.get(name)
-        if found is None or variant not in found.variants:
-            return no_class(wanted)
-        return found, frozenset([variant] if "." in wanted else found.variants)
+        name, variant = split_name(full_name)
+        job_class = self.by_name.get(name)
+        if job_class is None or variant not in job_class.variants:
+            return no_class(full_name)
+        return job_class, frozenset([variant] if "." in full_name else job_class.variants)
 
     def with_changes(self, changes: Mapping[str, JobClass | None]) -> Classes:
         """With classes as they are given (None: without that class), judged by the template: all of them if that changes."""
@@ -103,8 +103,12 @@ class Classes(Struct, frozen=True, kw_only=True):
 
     def with_states(self, changes: Mapping[str, JobClass | None]) -> Classes:
         """The same where no text is another one: nothing is judged."""
-        found = {name: one for name, one in {**self.by_name, **changes}.items() if one is not None}
-        return replace(self, by_name=found, version=self.version + 1)
+        by_name = {
+            name: job_class
+            for name, job_class in {**self.by_name, **changes}.items()
+            if job_class is not None
+        }
+        return replace(self, by_name=by_name, version=self.version + 1)
 
     def under(self, vocabulary: Vocabulary, section: JobClassSection) -> Classes:
         """The same classes with another configuration."""
@@ -118,18 +122,21 @@ class Classes(Struct, frozen=True, kw_only=True):
     def judged(self, names: Iterable[str]) -> Classes:
         """With the conflicts of these classes as the template makes them."""
         template = replace(self.template, conflicts=frozenset())
-        known: Known = {}
-        found = {name: judged(template, self.by_name[name], self.canonical, known) for name in names}
-        return replace(self, by_name={**self.by_name, **found, TEMPLATE: template})
+        verdicts: Known = {}
+        classes = {name: judged(template, self.by_name[name], self.canonical, verdicts) for name in names}
+        return replace(self, by_name={**self.by_name, **classes, TEMPLATE: template})
 
-    def conflicts_of(self, name: str, known: Known | None = None) -> dict[str, list[str]]:
+    def conflicts_of(self, name: str, verdicts: Known | None = None) -> dict[str, list[str]]:
         """By variant, in which way a class goes against the template, each a sentence without a full stop. `known`: of other
         classes.
         """
         if name == TEMPLATE:
             return {}
-        found = check_template(self.template, self.by_name[name], self.canonical, known)
-        return {variant: [one.sentence for one in violations] for variant, violations in found.items()}
+        violations_of = check_template(self.template, self.by_name[name], self.canonical, verdicts)
+        return {
+            variant: [violation.sentence for violation in violations]
+            for variant, violations in violations_of.items()
+        }
 
 
 class ClassesOfUser:
@@ -142,12 +149,12 @@ class ClassesOfUser:
         self._known: dict[str, ClassSnapshot | ClassRefusal] = {}
         self._suggested: dict[str, str | None] = {}
 
-    def get(self, wanted: str) -> ClassSnapshot | ClassRefusal:
+    def get(self, name: str) -> ClassSnapshot | ClassRefusal:
         """What a job of this user gets of `class` or `class.variant`."""
-        found = self._known.get(wanted)
-        if found is None:
-            found = self._known[wanted] = derive(self._classes.by_name, wanted, self._user)
-        return found
+        snapshot = self._known.get(name)
+        if snapshot is None:
+            snapshot = self._known[name] = derive(self._classes.by_name, name, self._user)
+        return snapshot
 
     def usable(self, listed: str) -> str | None:
         """The class that a job of this user would have to name to enter where a jc_list has this name: "" for none at all,
@@ -166,24 +173,29 @@ class ClassesOfUser:
             name, dot, variant = listed.partition(".")
             return self._enabled(name, variant if dot else None)
         left = _MOST_LOOKS
-        for name, one in sorted(classes.by_name.items()):
+        for name, job_class in sorted(classes.by_name.items()):
             if left < 0:
                 return ANY_JC
-            if found := self._enabled(name):
-                return found
-            left -= _LOOKS_OF_CLASS + len(one.user_lists) + len(one.xuser_lists) + len(one.variants)
+            if usable := self._enabled(name):
+                return usable
+            left -= (
+                _LOOKS_OF_CLASS
+                + len(job_class.user_lists)
+                + len(job_class.xuser_lists)
+                + len(job_class.variants)
+            )
         return None
 
     def _enabled(self, name: str, variant: str | None = None) -> str | None:
         """A class, or one of its variants, if this user can make jobs of it; of a class alone the first such variant."""
-        one = self._classes.by_name.get(name)
-        if one is None or name == TEMPLATE or self._user.refusal(one):
+        job_class = self._classes.by_name.get(name)
+        if job_class is None or name == TEMPLATE or self._user.refusal(job_class):
             return None
-        shut = one.disabled | one.conflicts
+        shut = job_class.disabled | job_class.conflicts
         if variant is not None:
-            return f"{name}.{variant}" if variant in one.variants and variant not in shut else None
-        open_one = next((each for each in (DEFAULT_VARIANT, *one.variants) if each not in shut), None)
-        return name if open_one == DEFAULT_VARIANT else open_one and f"{name}.{open_one}"
+            return f"{name}.{variant}" if variant in job_class.variants and variant not in shut else None
+        first = next((other for other in (DEFAULT_VARIANT, *job_class.variants) if other not in shut), None)
+        return name if first == DEFAULT_VARIANT else first and f"{name}.{first}"
 
 
 NO_CLASSES = Classes(by_name={})
@@ -192,5 +204,5 @@ NO_CLASSES = Classes(by_name={})
 
 def classes_of(stored: Iterable[JobClass], vocabulary: Vocabulary) -> Classes:
     """These classes; without a template among them, that of a new installation."""
-    by_name = {TEMPLATE: fresh_template()} | {one.name: one for one in stored}
+    by_name = {TEMPLATE: fresh_template()} | {job_class.name: job_class for job_class in stored}
     return Classes(by_name=by_name, vocabulary=vocabulary).judged(by_name)

@@ -137,23 +137,23 @@ def edit_classes(
     if len(pieces) > MOST_CLASSES:
         words, line = f"a text has at most {MOST_CLASSES} classes.", pieces[MOST_CLASSES].line
         reading.faults.append(InvalidConfig(**_at(line, words)))
-    changed = {name: one for name, (one, _) in reading.found.items()}
+    changed = {name: job_class for name, (job_class, _) in reading.found.items()}
     if too_much := _too_much_work(before, reading.found):
         return ClassEdit(after=before, faults=(too_much,))
     after = before.with_changes(changed)
-    for name, (one, lines) in reading.found.items():
-        reading.faults += _against_template(after, one, lines)
-        reading.faults += _too_large(one, lines)
-        reading.faults += _wrong_values(one, lines, problem) if problem else ()
-        reading.notices += _without_meaning(one, lines, meaningless or {})
-        reading.notices += _unknown_lists(one, lines, {*before.vocabulary.user_lists, *groups})
+    for name, (job_class, lines) in reading.found.items():
+        reading.faults += _against_template(after, job_class, lines)
+        reading.faults += _too_large(job_class, lines)
+        reading.faults += _wrong_values(job_class, lines, problem) if problem else ()
+        reading.notices += _without_meaning(job_class, lines, meaningless or {})
+        reading.notices += _unknown_lists(job_class, lines, {*before.vocabulary.user_lists, *groups})
         if name == TEMPLATE:
             reading.notices += islice(_new_conflicts(before, after, changed, lines["jcname"]), _MAX_NOTICES)
     faults = tuple(sorted(reading.faults, key=lambda fault: int(fault.data["line"])))[:_MAX_FAULTS]
     notices = tuple(reading.notices[:_MAX_NOTICES])
     if faults:
         return ClassEdit(after=before, faults=faults, notices=notices)
-    texts = {name: write_class(one) for name, one in changed.items()}
+    texts = {name: write_class(job_class) for name, job_class in changed.items()}
     for written in texts.values():
         check_size(written)
     return ClassEdit(after=after, changed=changed, texts=texts, notices=notices)
@@ -170,55 +170,57 @@ class _Reading:
         self._first: dict[str, int] = {}
 
     def read(self, piece: ClassPiece) -> None:
-        known = self.before.by_name.get(piece.name)
-        said = read_class(
+        present = self.before.by_name.get(piece.name)
+        class_text = read_class(
             piece.text,
-            template=self._start(known, piece.name),
+            template=self._start(present, piece.name),
             canonical=self.before.canonical,
             first_line=piece.line,
         )
-        self.faults += said.faults
-        line = said.lines.get("jcname", piece.line)
-        refusal = self._refuse(piece.name, known)
+        self.faults += class_text.faults
+        line = class_text.lines.get("jcname", piece.line)
+        refusal = self._refuse(piece.name, present)
         if refusal is not None:
             self.faults.append(error_of(refusal, line=line, job_class=piece.name))
         if piece.name in self._first:
             words = f'The class "{shown(piece.name)}" stands at line {self._first[piece.name]} already.'
             self.faults.append(InvalidConfig(**_at(line, words), job_class=piece.name))
         self._first.setdefault(piece.name, line)
-        self._take(said, known)
+        self._take(class_text, present)
 
-    def _take(self, said: ClassText, known: JobClass | None) -> None:
-        one = said.job_class
-        if one is None:
+    def _take(self, class_text: ClassText, present: JobClass | None) -> None:
+        job_class = class_text.job_class
+        if job_class is None:
             return
         self.notices += [
-            ClassNotice(job_class=one.name, attribute=odd.attribute, message=odd.message, line=odd.line)
-            for odd in said.notices
+            ClassNotice(
+                job_class=job_class.name, attribute=notice.attribute, message=notice.message, line=notice.line
+            )
+            for notice in class_text.notices
         ]
-        if known is None and not self.by.is_manager and self.by.name not in one.owner:
-            one = replace(one, owner=(*self.by.owner, *one.owner))
-        one = replace(one, revision=1) if known is None else known.revised(one)
+        if present is None and not self.by.is_manager and self.by.name not in job_class.owner:
+            job_class = replace(job_class, owner=(*self.by.owner, *job_class.owner))
+        job_class = replace(job_class, revision=1) if present is None else present.revised(job_class)
         if faults := [
-            *_too_many_names(one, said.lines),
-            *_too_many_entries(one, self.before.template, said.lines),
+            *_too_many_names(job_class, class_text.lines),
+            *_too_many_entries(job_class, self.before.template, class_text.lines),
         ]:
             self.faults += faults  # it would take long to say what else is wrong
             return
-        self.found.setdefault(one.name, (one, said.lines))
+        self.found.setdefault(job_class.name, (job_class, class_text.lines))
 
-    def _start(self, known: JobClass | None, name: str) -> JobClass:
+    def _start(self, present: JobClass | None, name: str) -> JobClass:
         """What a text does not have: attributes as in the template; who owns and may use a class as it is now."""
         template = self.before.template
-        if known is None:
+        if present is None:
             return replace(new_class(template, name, self.by.name), owner=self.by.owner)
         return replace(
-            template, owner=known.owner, user_lists=known.user_lists, xuser_lists=known.xuser_lists
+            template, owner=present.owner, user_lists=present.user_lists, xuser_lists=present.xuser_lists
         )
 
-    def _refuse(self, name: str, known: JobClass | None) -> ClassRefusal | None:
-        if known is not None:
-            refusal = refuse_edit(known, self.by.name, is_manager=self.by.is_manager)
+    def _refuse(self, name: str, present: JobClass | None) -> ClassRefusal | None:
+        if present is not None:
+            refusal = refuse_edit(present, self.by.name, is_manager=self.by.is_manager)
             if self.how == "add":
                 sentence = f'Job class "{name}" already exists.'
                 refusal = ClassRefusal(reason=RefusalReason.EXISTS, sentence=sentence)
@@ -228,137 +230,147 @@ class _Reading:
         return no_class(name) if self.how == "change" else refuse_name(name)
 
 
-def _against_template(after: Classes, one: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
+def _against_template(
+    after: Classes, job_class: JobClass, lines: Mapping[str, int]
+) -> Iterator[LodesmanError]:
     """Each violation once, with the variants that have it."""
-    found: dict[Violation, list[str]] = {}
-    if one.name != TEMPLATE:
-        for variant, violations in check_template(after.template, one, after.canonical).items():
+    variants_of: dict[Violation, list[str]] = {}
+    if job_class.name != TEMPLATE:
+        for variant, violations in check_template(after.template, job_class, after.canonical).items():
             for violation in violations:
-                found.setdefault(violation, []).append(variant)
-    for violation, variants in found.items():
+                variants_of.setdefault(violation, []).append(variant)
+    for violation, variants in variants_of.items():
         line = lines.get(violation.attribute, lines["jcname"])
-        words = f"The template does not allow this of {_named(one, variants)}: {violation.sentence}."
+        words = f"The template does not allow this of {_named(job_class, variants)}: {violation.sentence}."
         yield InvalidConfig(
-            **_at(line, words), job_class=one.name, variants=variants[:_MOST_LISTED], attribute=violation.attribute,
+            **_at(line, words), job_class=job_class.name, variants=variants[:_MOST_LISTED], attribute=violation.attribute,
             key=violation.key, specifier=violation.specifier, given=violation.given, allowed=violation.allowed,
         )  # fmt: skip
 
 
-def _too_large(one: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
+def _too_large(job_class: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
     """The first variant that gives its jobs more than each submission should keep."""
-    values = [value for held in one.attributes.values() for value in (held.base, *held.variants.values())]
+    values = [
+        value for held in job_class.attributes.values() for value in (held.base, *held.variants.values())
+    ]
     sizes = {id(value): size_of(value) for value in values}
-    for variant, *_ in one.alike():
-        size = sum(sizes[id(held.of(variant))] for held in one.attributes.values())
+    for variant, *_ in job_class.alike():
+        size = sum(sizes[id(held.of(variant))] for held in job_class.attributes.values())
         if size > _MOST_GIVEN:
-            words = f"{one.name}.{variant} gives a job {size:,} letters; at most {_MOST_GIVEN:,}."
-            yield InvalidConfig(**_at(lines["jcname"], words), job_class=one.name, variants=[variant])
+            words = f"{job_class.name}.{variant} gives a job {size:,} letters; at most {_MOST_GIVEN:,}."
+            yield InvalidConfig(**_at(lines["jcname"], words), job_class=job_class.name, variants=[variant])
             return
 
 
-def _too_many_entries(one: JobClass, template: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
+def _too_many_entries(
+    job_class: JobClass, template: JobClass, lines: Mapping[str, int]
+) -> Iterator[LodesmanError]:
     """Refusals name those of each variant; each value is held against those of the template."""
     count = judged = 0
-    for name, held in one.attributes.items():
+    for name, held in job_class.attributes.items():
         own = sum(map(length_of, held.variants.values()))
-        count += own + length_of(held.base) * (len(one.variants) - len(held.variants))
+        count += own + length_of(held.base) * (len(job_class.variants) - len(held.variants))
         if name in template.attributes:
             judged += len(held.variants) * length_of(template.attributes[name].of(DEFAULT_VARIANT))
-    variants = f"{len(one.variants):,} variants"
+    variants = f"{len(job_class.variants):,} variants"
     words = ""
     if count > _MOST_ENTRIES:
-        words = f"the lists of {one.name} have {count:,} entries in its {variants} together"
-    elif judged > _MOST_ENTRIES and one.name != TEMPLATE:
-        words = (
-            f"the lists of {one.name} are held against {judged:,} entries of the template in its {variants}"
-        )
+        words = f"the lists of {job_class.name} have {count:,} entries in its {variants} together"
+    elif judged > _MOST_ENTRIES and job_class.name != TEMPLATE:
+        words = f"the lists of {job_class.name} are held against {judged:,} entries of the template in its {variants}"
     if words:
         words += f"; at most {_MOST_ENTRIES:,}. Make several classes of it."
-        yield InvalidConfig(**_at(lines["jcname"], words), job_class=one.name, limit=_MOST_ENTRIES)
+        yield InvalidConfig(**_at(lines["jcname"], words), job_class=job_class.name, limit=_MOST_ENTRIES)
 
 
 def _too_much_work(
-    before: Classes, found: Mapping[str, tuple[JobClass, Mapping[str, int]]]
+    before: Classes, read: Mapping[str, tuple[JobClass, Mapping[str, int]]]
 ) -> LodesmanError | None:
     """A changed template is held against all classes, each other class against it."""
-    changed = {name: one for name, (one, _) in found.items()}
+    changed = {name: job_class for name, (job_class, _) in read.items()}
     is_of_all = TEMPLATE in changed
     judged = {**before.by_name, **changed} if is_of_all else changed
     count = comparisons(changed.get(TEMPLATE, before.template), judged.values())
     if count <= _MOST_COMPARED:
         return None
     name = TEMPLATE if is_of_all else next(iter(changed))
-    what = "the entries of the template are held against the values of"
-    words = f"{what} {len(judged):,} classes, {count:,} times; at most {_MOST_COMPARED:,}. "
+    subject = "the entries of the template are held against the values of"
+    words = f"{subject} {len(judged):,} classes, {count:,} times; at most {_MOST_COMPARED:,}. "
     words += "Give the template fewer entries." if is_of_all else "Change fewer classes at once."
-    return InvalidConfig(**_at(found[name][1]["jcname"], words), job_class=name, limit=_MOST_COMPARED)
+    return InvalidConfig(**_at(read[name][1]["jcname"], words), job_class=name, limit=_MOST_COMPARED)
 
 
-def _too_many_names(one: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
+def _too_many_names(job_class: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
     """Submissions and changes are held against each of these names."""
     instead = "Put the users on a user list, and name that."
     whose = {"owner": "Administrators may change every class."} | dict.fromkeys(_LISTS, instead)
     for attribute, remedy in whose.items():
-        names: tuple[str, ...] = getattr(one, attribute)
+        names: tuple[str, ...] = getattr(job_class, attribute)
         longest = max(names, key=len, default="")
         words = ""
         if len(names) > MOST_NAMES:
-            words = f"{attribute} of {one.name} has {len(names):,} names; at most {MOST_NAMES}. {remedy}"
+            words = (
+                f"{attribute} of {job_class.name} has {len(names):,} names; at most {MOST_NAMES}. {remedy}"
+            )
         elif len(longest) > _LONGEST_NAME:
             words = f"{attribute} has the name {shown(longest)} of {len(longest):,} letters; at most {_LONGEST_NAME}."
         if words:
             at = _at(lines.get(attribute, lines["jcname"]), words)
-            yield InvalidConfig(**at, job_class=one.name, attribute=attribute, limit=MOST_NAMES)
+            yield InvalidConfig(**at, job_class=job_class.name, attribute=attribute, limit=MOST_NAMES)
 
 
-def _wrong_values(one: JobClass, lines: Mapping[str, int], problem: Problem) -> Iterator[LodesmanError]:
+def _wrong_values(job_class: JobClass, lines: Mapping[str, int], problem: Problem) -> Iterator[LodesmanError]:
     """Values for which each job of the class would be refused, each once."""
-    for attribute in filter(one.attributes.get, lines):
-        held, kind = one.attributes[attribute], kind_of(attribute)
-        known: set[str] = set()
-        asked: set[object] = set()
+    for attribute in filter(job_class.attributes.get, lines):
+        held, kind = job_class.attributes[attribute], kind_of(attribute)
+        sentences: set[str] = set()
+        judged: set[object] = set()
         for value in (held.base, *held.variants.values()):
-            given = job_value(kind, value)
-            parts = {key: {key: text} for key, text in entries_of(attribute, given).items()}
-            for key, part in parts.items() if attribute in REQUESTS else [(None, given)]:
+            job_part = job_value(kind, value)
+            parts = {key: {key: text} for key, text in entries_of(attribute, job_part).items()}
+            for key, part in parts.items() if attribute in REQUESTS else [(None, job_part)]:
                 same = tuple(part.items()) if isinstance(part, Mapping) else part
-                words = problem(attribute, part) if part and same not in asked else ""
-                asked.add(same)
-                if words and words not in known:
-                    known.add(words)
+                words = problem(attribute, part) if part and same not in judged else ""
+                judged.add(same)
+                if words and words not in sentences:
+                    sentences.add(words)
                     at = _at(lines[attribute], f"{attribute}: {words}")
-                    yield InvalidConfig(**at, job_class=one.name, attribute=attribute, key=key)
+                    yield InvalidConfig(**at, job_class=job_class.name, attribute=attribute, key=key)
 
 
-def _named(one: JobClass, variants: Sequence[str]) -> str:
+def _named(job_class: JobClass, variants: Sequence[str]) -> str:
     """A class, if all its variants are meant, or some of these."""
-    if len(variants) == len(one.variants):
-        return one.name
-    return first_of([f"{one.name}.{variant}" for variant in variants])
+    if len(variants) == len(job_class.variants):
+        return job_class.name
+    return first_of([f"{job_class.name}.{variant}" for variant in variants])
 
 
 def _without_meaning(
-    one: JobClass, lines: Mapping[str, int], remarks: Mapping[str, str]
+    job_class: JobClass, lines: Mapping[str, int], remarks: Mapping[str, str]
 ) -> Iterator[ClassNotice]:
     """What jobs get to no effect; a truth value at its default needs no notice."""
     for attribute in filter(remarks.__contains__, lines):
-        held, default = one.attributes.get(attribute), BOOLEAN_DEFAULTS.get(attribute)
-        values = [held.of(variants[0]) for variants in one.alike()] if held else []
-        given = (
+        held, default = job_class.attributes.get(attribute), BOOLEAN_DEFAULTS.get(attribute)
+        values = [held.of(variants[0]) for variants in job_class.alike()] if held else []
+        job_values = (
             job_value(kind_of(attribute), value) for value in {id(value): value for value in values}.values()
         )
-        if any(value and (default is None or truth(str(value)) != default) for value in given):
+        if any(value and (default is None or truth(str(value)) != default) for value in job_values):
             message = f"{attribute} has no meaning here; it is kept. {remarks[attribute]}".rstrip()
-            yield ClassNotice(job_class=one.name, attribute=attribute, message=message, line=lines[attribute])
+            yield ClassNotice(
+                job_class=job_class.name, attribute=attribute, message=message, line=lines[attribute]
+            )
 
 
-def _unknown_lists(one: JobClass, lines: Mapping[str, int], known: Collection[str]) -> Iterator[ClassNotice]:
+def _unknown_lists(
+    job_class: JobClass, lines: Mapping[str, int], lists: Collection[str]
+) -> Iterator[ClassNotice]:
     for attribute in _LISTS:
-        for name in getattr(one, attribute):
-            if not name.startswith("%") and name not in known:
+        for name in getattr(job_class, attribute):
+            if not name.startswith("%") and name not in lists:
                 message = f"{attribute} names {shown(name)}, and there is no such user list or group."
                 line = lines.get(attribute, lines["jcname"])
-                yield ClassNotice(job_class=one.name, attribute=attribute, message=message, line=line)
+                yield ClassNotice(job_class=job_class.name, attribute=attribute, message=message, line=line)
 
 
 def _new_conflicts(
@@ -367,8 +379,8 @@ def _new_conflicts(
     """The classes that go against the template from now on, and did not until now."""
     judged: Known = {}
     for name in sorted(after.by_name.keys() - changed):
-        known = before.by_name[name].conflicts
+        conflicts = before.by_name[name].conflicts
         for variant, sentences in after.conflicts_of(name, judged).items():
-            if variant not in known:
+            if variant not in conflicts:
                 message = f"{name}.{variant} is in conflict with the template: {first_of(sentences, '; ')}."
                 yield ClassNotice(job_class=name, attribute="", message=message, line=line)

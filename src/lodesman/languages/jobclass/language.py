@@ -60,11 +60,11 @@ def read_class(
     `canonical` finds entries that have one key under two names. Raises TooLarge.
     """
     check_size(text, source)
-    found = _ClassReader(source, template or fresh_template(), canonical).read(text, first_line)
-    if found.job_class:
+    class_text = _ClassReader(source, template or fresh_template(), canonical).read(text, first_line)
+    if class_text.job_class:
         # What is read can be written, and read again.
-        check_size(write_class(found.job_class), source)
-    return found
+        check_size(write_class(class_text.job_class), source)
+    return class_text
 
 
 class ClassPiece(NamedTuple):
@@ -126,7 +126,7 @@ class _ClassReader:
                 value = self.value(attribute, line, frozenset(variants))
                 if value:
                     attributes[attribute] = value
-        found = JobClass(
+        job_class = JobClass(
             name=name,
             variants=variants,
             owner=self.names("owner", self.template.owner),
@@ -137,7 +137,7 @@ class _ClassReader:
         )
         faults = tuple(sorted(self.faults, key=lambda fault: int(fault.data["line"])))[:_MAX_FAULTS]
         return ClassText(
-            job_class=None if faults else found,
+            job_class=None if faults else job_class,
             faults=faults,
             notices=tuple(self.notices[:_MAX_FAULTS]),
             lines={name: line.number for name, line in self.lines.items()},
@@ -196,28 +196,36 @@ class _ClassReader:
         line = self.lines.get(attribute)
         if line is None or line.text == "NONE":
             return otherwise if line is None else ()
-        found = tuple(name.strip() for name in line.text.split(","))
-        if len(set(found)) < len(found):
+        listed = tuple(name.strip() for name in line.text.split(","))
+        if len(set(listed)) < len(listed):
             self.say(attribute, line, "a name is given twice")
-        if any(not name or re.search(r"\s", name) or name == "NONE" or name.endswith("\\") for name in found):
+        if any(
+            not name or re.search(r"\s", name) or name == "NONE" or name.endswith("\\") for name in listed
+        ):
             self.say(attribute, line, "names stand between commas, without blanks; NONE stands alone")
-        return found
+        return listed
 
     def kept_of_template(self, mine: tuple[str, ...]) -> dict[str, ByVariant]:
         """The attributes of the template; those of its variants that the class has."""
         return {
-            name: replace(value, variants={one: own for one, own in value.variants.items() if one in mine})
+            name: replace(
+                value, variants={variant: own for variant, own in value.variants.items() if variant in mine}
+            )
             for name, value in self.template.attributes.items()
         }
 
     def value(self, attribute: str, line: _Line, variants: frozenset[str]) -> ByVariant | None:
-        found = read_value(
+        read = read_value(
             kind_of(attribute), line.text, variants, lambda message: self.say(attribute, line, message)
         )
-        for one in (found.base, *found.variants.values()) if found else ():
-            if isinstance(one, ClassList) and one.entries and kind_of(attribute) is AttributeKind.KEYED:
-                self.check_keys(attribute, line, [entry.key for entry in one.entries])
-        return found
+        for class_value in (read.base, *read.variants.values()) if read else ():
+            if (
+                isinstance(class_value, ClassList)
+                and class_value.entries
+                and kind_of(attribute) is AttributeKind.KEYED
+            ):
+                self.check_keys(attribute, line, [entry.key for entry in class_value.entries])
+        return read
 
     def check_keys(self, attribute: str, line: _Line, keys: list[str]) -> None:
         seen: dict[str, str] = {}
@@ -238,7 +246,7 @@ class _ClassReader:
 
 def _joined(text: str, first_line: int = 1) -> list[_Line]:
     """The lines that say something, joined where a backslash ends one; a blank stands for the end of the line."""
-    found: list[_Line] = []
+    joined: list[_Line] = []
     parts: list[str] = []
     start = 0
     for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), first_line):
@@ -249,21 +257,21 @@ def _joined(text: str, first_line: int = 1) -> list[_Line]:
         goes_on = line.endswith("\\")
         parts.append(line[:-1].strip() if goes_on else line)
         if not goes_on:
-            found.append(_Line(number=start, text=" ".join(parts).strip()))
+            joined.append(_Line(number=start, text=" ".join(parts).strip()))
             parts = []
-    return [*found, _Line(number=start, text=" ".join(parts).strip())] if parts else found
+    return [*joined, _Line(number=start, text=" ".join(parts).strip())] if parts else joined
 
 
 def write_class(job_class: JobClass) -> str:
     """The canonical text of a class: it reads as an equal class."""
     own = (job_class.variants if job_class.variants != (DEFAULT_VARIANT,) else ()), job_class.owner
     lists = (*own, job_class.user_lists, job_class.xuser_lists)
-    said = [("jcname", job_class.name)]
-    said += [(name, ",".join(names) or "NONE") for name, names in zip(_OWN[1:], lists, strict=True)]
-    said += [
+    pairs = [("jcname", job_class.name)]
+    pairs += [(name, ",".join(names) or "NONE") for name, names in zip(_OWN[1:], lists, strict=True)]
+    pairs += [
         (name, write_value(kind, job_class.attributes[name]))
         for name, kind in KINDS.items()
         if name in job_class.attributes
     ]
-    said += job_class.unknown.items()
-    return "".join(f"{name:<15} {value}\n" for name, value in said)
+    pairs += job_class.unknown.items()
+    return "".join(f"{name:<15} {value}\n" for name, value in pairs)

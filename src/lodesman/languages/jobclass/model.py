@@ -58,15 +58,15 @@ class ClassSnapshot(Struct, frozen=True, kw_only=True):
     @property
     def values(self) -> JobValues:
         """What a job of the variant gets."""
-        found = ((name, job_value(kind_of(name), value)) for name, value in self.attributes.items())
-        return {name: value for name, value in found if value}
+        pairs = ((name, job_value(kind_of(name), value)) for name, value in self.attributes.items())
+        return {name: value for name, value in pairs if value}
 
     def to_json(self) -> str:
         """Canonical JSON; each attribute as in the text of a class."""
         attributes = {name: write_base(kind_of(name), value) for name, value in self.attributes.items()}
-        said = {"class": self.job_class, "variant": self.variant, "revision": self.revision}
+        members = {"class": self.job_class, "variant": self.variant, "revision": self.revision}
         return json.dumps(
-            said | {"attributes": attributes}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+            members | {"attributes": attributes}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
         )
 
 
@@ -74,14 +74,15 @@ def snapshot_from_json(text: str) -> ClassSnapshot:
     """The inverse of `ClassSnapshot.to_json`. Raises InvalidRequest if the text is something else."""
     faults: list[str] = []
     try:
-        said = json.loads(text)
+        members = json.loads(text)
         attributes = {
-            name: read_base(kind_of(name), value, faults.append) for name, value in said["attributes"].items()
+            name: read_base(kind_of(name), value, faults.append)
+            for name, value in members["attributes"].items()
         }
         snapshot = ClassSnapshot(
-            job_class=said["class"],
-            variant=said["variant"],
-            revision=said["revision"],
+            job_class=members["class"],
+            variant=members["variant"],
+            revision=members["revision"],
             attributes={name: value for name, value in attributes.items() if value is not None},
         )
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as fault:
@@ -117,8 +118,8 @@ class JobClass(Struct, frozen=True, kw_only=True):
 
     def value(self, attribute: str, variant: str) -> ClassValue:
         """What the class says about an attribute; one that it does not have is free."""
-        found = self.attributes.get(attribute)
-        return found.of(variant) if found else free(kind_of(attribute))
+        by_variant = self.attributes.get(attribute)
+        return by_variant.of(variant) if by_variant else free(kind_of(attribute))
 
     def values(self, variant: str) -> JobValues:
         """What a job of the variant gets."""
@@ -126,8 +127,8 @@ class JobClass(Struct, frozen=True, kw_only=True):
 
     def snapshot(self, variant: str) -> ClassSnapshot:
         """What a job of the variant keeps."""
-        found = {name: value.of(variant) for name, value in self.attributes.items()}
-        bound = {name: value for name, value in found.items() if value != free(kind_of(name))}
+        values = {name: value.of(variant) for name, value in self.attributes.items()}
+        bound = {name: value for name, value in values.items() if value != free(kind_of(name))}
         return ClassSnapshot(job_class=self.name, variant=variant, revision=self.revision, attributes=bound)
 
     def alike(self) -> list[tuple[str, ...]]:

@@ -63,10 +63,10 @@ _VERBS = {"adds": EntryVerb.ADD, "mods": EntryVerb.MODIFY, "clears": EntryVerb.C
 def changes_of(edits: Iterable[AttributeEdit]) -> list[RequestChange]:
     """The edits of a submission, in their order."""
     return [
-        ClearAttribute(attribute=one.attribute)
-        if one.verb == "clearp"
-        else EditEntry(verb=_VERBS[one.verb], attribute=one.attribute, key=one.key, value=one.value)
-        for one in edits
+        ClearAttribute(attribute=edit.attribute)
+        if edit.verb == "clearp"
+        else EditEntry(verb=_VERBS[edit.verb], attribute=edit.attribute, key=edit.key, value=edit.value)
+        for edit in edits
     ]
 
 
@@ -79,30 +79,30 @@ class Merged(Struct, frozen=True, kw_only=True):
 
 def merge(values: JobValues, changes: Iterable[RequestChange], canonical: CanonicalKey) -> Merged:
     """Values with changes made to them, one after the other. Whether a class allows them is not asked here."""
-    found = dict(values)
+    merged = dict(values)
     lists: dict[str, _Entries | _Positions] = {}
     faults: list[InvalidRequest] = []
     for change in changes:
         name, kind = change.attribute, kind_of(change.attribute)
         if isinstance(change, ClearAttribute):
-            found.pop(name, None)
+            merged.pop(name, None)
             lists.pop(name, None)
         elif kind is AttributeKind.SCALAR:
             if isinstance(change, Give):
-                found[name] = change.value
+                merged[name] = change.value
             else:
                 faults.append(_fault(change, "is no list" if name in KINDS else "is unknown"))
         else:
             if name not in lists:
                 made = _Positions if kind is AttributeKind.POSITIONAL else _Entries
-                lists[name] = made(name, found.get(name), canonical)
-                found.setdefault(name, "")  # its place among the others
+                lists[name] = made(name, merged.get(name), canonical)
+                merged.setdefault(name, "")  # its place among the others
             if isinstance(change, Give):
                 lists[name].give(change.value)
             elif problem := lists[name].edit(change):
                 faults.append(_fault(change, problem))
-    found |= {name: entries.value for name, entries in lists.items()}
-    return Merged(values={name: value for name, value in found.items() if value}, faults=tuple(faults))
+    merged |= {name: entries.value for name, entries in lists.items()}
+    return Merged(values={name: value for name, value in merged.items() if value}, faults=tuple(faults))
 
 
 def _fault(change: EditEntry, problem: str) -> InvalidRequest:
@@ -130,9 +130,9 @@ class _Entries:
     def value(self) -> JobValue:
         return dict(self._found)
 
-    def _key(self, wanted: str) -> str | None:
+    def _key(self, name: str) -> str | None:
         """The key under which an entry is there."""
-        return next(iter(self._names.get(self._canonical(self._name, wanted), ())), None)
+        return next(iter(self._names.get(self._canonical(self._name, name), ())), None)
 
     def _put(self, key: str, text: str | None) -> None:
         if key not in self._found:

@@ -84,12 +84,12 @@ def refuse_delete(name: str, places: Iterable[str]) -> ClassRefusal | None:
     return None
 
 
-def choose_class(asked: str | None, default_jc: str, *, enforce_jc: bool) -> str | ClassRefusal | None:
+def choose_class(name: str | None, default_jc: str, *, enforce_jc: bool) -> str | ClassRefusal | None:
     """The class that a job gets: the one asked for, else `default_jc` ("" or `none`: there is none).
 
     NONE asks for no class, which `enforce_jc` refuses.
     """
-    chosen = asked or default_jc
+    chosen = name or default_jc
     if chosen and chosen.upper() != "NONE":
         return chosen
     if enforce_jc:
@@ -98,15 +98,15 @@ def choose_class(asked: str | None, default_jc: str, *, enforce_jc: bool) -> str
     return None
 
 
-def split_name(wanted: str) -> tuple[str, str]:
+def split_name(full_name: str) -> tuple[str, str]:
     """Class and variant of `class` or `class.variant`; a class alone means its variant `default`."""
-    name, dot, variant = wanted.partition(".")
+    name, dot, variant = full_name.partition(".")
     return name, variant if dot else DEFAULT_VARIANT
 
 
-def no_class(wanted: str) -> ClassRefusal:
+def no_class(name: str) -> ClassRefusal:
     """There is no such class, or variant of it."""
-    return _no(RefusalReason.UNKNOWN, f'No job class or job class variant "{shown(wanted, 80)}".')
+    return _no(RefusalReason.UNKNOWN, f'No job class or job class variant "{shown(name, 80)}".')
 
 
 class ClassUser:
@@ -139,23 +139,23 @@ class ClassUser:
         return _no(RefusalReason.NOT_ALLOWED, sentence)
 
 
-def derive(classes: Mapping[str, JobClass], wanted: str, user: ClassUser) -> ClassSnapshot | ClassRefusal:
+def derive(classes: Mapping[str, JobClass], full_name: str, user: ClassUser) -> ClassSnapshot | ClassRefusal:
     """What a job of `class` or `class.variant` gets and keeps, or why the user cannot have it."""
-    name, variant = split_name(wanted)
-    found = classes.get(name)
-    if found is None or name == TEMPLATE or variant not in found.variants:
-        return no_class(wanted)
-    denied = user.refusal(found)
+    name, variant = split_name(full_name)
+    job_class = classes.get(name)
+    if job_class is None or name == TEMPLATE or variant not in job_class.variants:
+        return no_class(full_name)
+    denied = user.refusal(job_class)
     if denied:
         return denied
-    full = f'"{name}.{variant}"'
-    match found.state(variant):
+    quoted = f'"{name}.{variant}"'
+    match job_class.state(variant):
         case ClassState.DISABLED:
-            return _no(RefusalReason.DISABLED, f"Job class variant {full} is disabled.")
+            return _no(RefusalReason.DISABLED, f"Job class variant {quoted} is disabled.")
         case ClassState.CONFLICT:
             sentence = (
-                f"Job class variant {full} is in conflict with the template. Its owner has to change it."
+                f"Job class variant {quoted} is in conflict with the template. Its owner has to change it."
             )
             return _no(RefusalReason.CONFLICT, sentence)
         case ClassState.ENABLED:
-            return found.snapshot(variant)
+            return job_class.snapshot(variant)

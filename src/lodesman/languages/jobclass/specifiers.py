@@ -65,9 +65,9 @@ class ByVariant(Struct, frozen=True, kw_only=True):
         return self.variants.get(variant, self.base)
 
 
-def together(one: str, other: str) -> str:
+def together(letters: str, more: str) -> str:
     """The letters that are in one of two specifiers, in canonical order."""
-    return "".join(letter for letter in _LETTERS if letter in one or letter in other)
+    return "".join(letter for letter in _LETTERS if letter in letters or letter in more)
 
 
 def braces(letters: str) -> str:
@@ -156,11 +156,11 @@ def _bracket(kind: AttributeKind, piece: str, variants: Collection[str], say: Sa
         raise UnreadableValue(f"{shown(name)!r} is not in variant_list")
     if kind is AttributeKind.SCALAR:
         return name, _scalar(letters, body.strip())
-    found = _list(kind, letters, body.strip(), say)
-    if "+" in letters or not found.entries:
-        return name, replace(found, grants=letters if "+" in letters else "")
+    listed = _list(kind, letters, body.strip(), say)
+    if "+" in letters or not listed.entries:
+        return name, replace(listed, grants=letters if "+" in letters else "")
     # Without "+" no entry can come that a specifier of the list would be for: each entry has it.
-    spread = tuple(replace(entry, grants=together(entry.grants, letters)) for entry in found.entries)
+    spread = tuple(replace(entry, grants=together(entry.grants, letters)) for entry in listed.entries)
     return name, ClassList(entries=spread)
 
 
@@ -189,16 +189,16 @@ def _scalar(letters: str, text: str) -> ClassScalar:
 def _list(kind: AttributeKind, letters: str, text: str, say: Say) -> ClassList:
     if text in (_UNSPECIFIED, _NONE):
         return ClassList(entries=None if text == _UNSPECIFIED else (), grants=letters)
-    found: dict[str, ClassEntry] = {}
+    entries: dict[str, ClassEntry] = {}
     for at, piece in enumerate(split_outside_brackets(text)):
         try:
             entry = _entry(kind, piece.strip(), at)
-            if entry.key in found:
+            if entry.key in entries:
                 raise UnreadableValue(f"{shown(entry.key)} is given twice")
-            found[entry.key] = entry
+            entries[entry.key] = entry
         except UnreadableValue as fault:
             say(str(fault))
-    return ClassList(entries=tuple(found.values()), grants=letters)
+    return ClassList(entries=tuple(entries.values()), grants=letters)
 
 
 def _entry(kind: AttributeKind, piece: str, at: int) -> ClassEntry:
@@ -232,7 +232,9 @@ def _check_text(text: str) -> None:
 
 def write_value(kind: AttributeKind, value: ByVariant) -> str:
     """A text that reads as this value."""
-    brackets = (f",[{write_base(kind, one, name + '=')}]" for name, one in value.variants.items())
+    brackets = (
+        f",[{write_base(kind, class_value, name + '=')}]" for name, class_value in value.variants.items()
+    )
     return write_base(kind, value.base) + "".join(brackets)
 
 
@@ -243,7 +245,7 @@ def write_base(kind: AttributeKind, value: ClassValue, name: str = "") -> str:
     elif value.entries is None:
         body = None
     else:
-        body = ",".join(braces(one.grants) + _written(kind, one) for one in value.entries) or _NONE
+        body = ",".join(braces(entry.grants) + _written(kind, entry) for entry in value.entries) or _NONE
     return braces(value.grants) + name + (_UNSPECIFIED if body is None else body)
 
 

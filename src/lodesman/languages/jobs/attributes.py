@@ -50,8 +50,8 @@ def _measured(least: int, most: int, units: Mapping[str, int | Fraction]) -> Rea
     plain = whole(least, most)
 
     def read(value: Any) -> int:
-        found = _amount(value.strip(), units) if isinstance(value, str) else None
-        number: int = plain(value if found is None else found)
+        amount = _amount(value.strip(), units) if isinstance(value, str) else None
+        number: int = plain(value if amount is None else amount)
         return number
 
     return read
@@ -65,9 +65,9 @@ def _amount(text: str, units: Mapping[str, int | Fraction]) -> int | None:
     if not _PARTS.match(text):
         return None
     parts = [(Fraction(number), units.get(unit.lower())) for number, unit in _PART.findall(text)]
-    known = [number * factor for number, factor in parts if factor is not None]
+    amounts = [number * factor for number, factor in parts if factor is not None]
     is_one = len(parts) == 1 or units is _TIMES
-    return math.ceil(sum(known)) if is_one and len(known) == len(parts) else None
+    return math.ceil(sum(amounts)) if is_one and len(amounts) == len(parts) else None
 
 
 _Use = Literal["text", "key", "limit", "fixed"]
@@ -92,15 +92,15 @@ class Attribute(Struct, frozen=True):
 
 def _submission_pools(value: Any) -> tuple[str, ...]:
     """Without identifiers of SubmitPools (RFC #7), which follow from the Requirements: a stored description names one."""
-    return tuple([one for one in _NAMES_GIVEN(value) if not _POOL_ID.match(one)])
+    return tuple([name for name in _NAMES_GIVEN(value) if not _POOL_ID.match(name)])
 
 
 def _stations(value: Any) -> tuple[str, ...]:
     """Names of SAM stations. They become one expression, so they are few."""
-    found: tuple[str, ...] = _NAMES_OR_ANY(value)
-    if len(found) > _STATIONS_MAX:
-        raise values.Mistake(f"has {len(found)} names; at most {_STATIONS_MAX}")
-    return found
+    names: tuple[str, ...] = _NAMES_OR_ANY(value)
+    if len(names) > _STATIONS_MAX:
+        raise values.Mistake(f"has {len(names)} names; at most {_STATIONS_MAX}")
+    return names
 
 
 _STATIONS_MAX = 50
@@ -210,11 +210,11 @@ BY_SPELLING: Final[Mapping[str, Attribute]] = MappingProxyType(
         for spelling in (listed, listed.lower())
     }
 )
-KEY_FIELDS: Final = frozenset(one.field for one in ATTRIBUTES if one.use == "key")
-TEXT_FIELDS: Final = tuple(one.field for one in ATTRIBUTES if one.use == "text")
+KEY_FIELDS: Final = frozenset(attribute.field for attribute in ATTRIBUTES if attribute.use == "key")
+TEXT_FIELDS: Final = tuple(attribute.field for attribute in ATTRIBUTES if attribute.use == "text")
 # Lower-case names whose unquoted CFG values are plain text.
 PLAIN_TEXT: Final = frozenset(
-    spelling for spelling, one in BY_SPELLING.items() if one.plain and spelling.islower()
+    spelling for spelling, attribute in BY_SPELLING.items() if attribute.plain and spelling.islower()
 )
 
 
@@ -260,13 +260,13 @@ def place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
 
     A part is named as in errors (`Requirements.Memory`) or as in positions (`Requirements/Memory`).
     """
-    found = places.get(attribute)
-    if found is not None or not places:
-        return found
-    wanted = _canonical(attribute)
-    found = next((places[path] for path in places if _canonical(path) == wanted), None)
-    above, slash, _ = wanted.partition("/")
-    return found or (place_of(above, places) if slash else None)
+    place = places.get(attribute)
+    if place is not None or not places:
+        return place
+    canonical = _canonical(attribute)
+    place = next((places[path] for path in places if _canonical(path) == canonical), None)
+    above, slash, _ = canonical.partition("/")
+    return place or (place_of(above, places) if slash else None)
 
 
 def spelled(attribute: str, words: Iterable[str]) -> str:

@@ -77,10 +77,10 @@ class _RecordReader:
         for entry in section.entries.values():
             name = entry.name
             if name.startswith('"'):
-                found = _QUOTED.match(name)
-                if found is None:
+                quoted = _QUOTED.match(name)
+                if quoted is None:
                     _fault(entry, f"the name {shown(name)} starts with a quote and does not end with one")
-                name = _unescaped(entry, found[1])
+                name = _unescaped(entry, quoted[1])
             at = child_path(path, name)
             if name in record:
                 line, column = self.positions[at]
@@ -97,12 +97,12 @@ class _RecordReader:
         value = entry.value
         if value.startswith(_IN_JDL):
             try:
-                found, count = read_jdl_value(value[len(_IN_JDL) :], self.limits)
+                read, count = read_jdl_value(value[len(_IN_JDL) :], self.limits)
             except SyntaxFault as fault:
                 detail = fault.message.partition(": ")[2]
                 _fault(entry, f"the JDL value of {shown(entry.name)} is wrong: {detail}".removesuffix("."))
             self.count(entry, count)
-            return found
+            return read
         quoted = _QUOTED.match(value)
         if quoted:
             return _unescaped(entry, quoted[1])
@@ -116,12 +116,12 @@ class _RecordReader:
 
     def items(self, entry: CfgOption) -> list[Any]:
         items: list[Any] = []
-        for found in _ITEM.finditer(entry.value):
+        for item in _ITEM.finditer(entry.value):
             self.count(entry, 1)
-            if found["quoted"] is not None:
-                items.append(_unescaped(entry, found["quoted"]))
+            if item["quoted"] is not None:
+                items.append(_unescaped(entry, item["quoted"]))
                 continue
-            bare = found["bare"].strip()
+            bare = item["bare"].strip()
             if bare.startswith('"'):
                 _fault(entry, f"the item {shown(bare)} starts with a quote and does not end with one")
             if bare:

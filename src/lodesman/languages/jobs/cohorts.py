@@ -62,19 +62,21 @@ def cohorts(description: Description, *, places: PositionMap = NO_POSITIONS) -> 
     for runs in groups.values():
         first = runs[0][0]  # all members of a cohort have the key of its first one
         read = {
-            one.field: read_filled(one, value.fill(scope.member(first, 0, value.tokens)), first, places)
-            for one, value in keys
+            attribute.field: read_filled(
+                attribute, value.fill(scope.member(first, 0, value.tokens)), first, places
+            )
+            for attribute, value in keys
         }
         filled = replace(spec, **read, deferred=deferred)
         _check_together(filled, places, member=first)
         # Different values can read as one key ("1" and 1): such cohorts become one.
         key = msgspec.json.encode({field: getattr(filled, field) for field in sorted(KEY_FIELDS)})
-        known = by_key.setdefault(key, (filled, []))
-        known[1].extend(runs)
-        size += len(key) if known[0] is filled else 0
+        cohort = by_key.setdefault(key, (filled, []))
+        cohort[1].extend(runs)
+        size += len(key) if cohort[0] is filled else 0
         if size > _MAX_KEY_BYTES:
-            raise _too_large([one.name for one, _ in keys])
-    return [CohortSpec(spec=one, runs=_joined(sorted(runs))) for one, runs in by_key.values()]
+            raise _too_large([attribute.name for attribute, _ in keys])
+    return [CohortSpec(spec=filled, runs=_joined(sorted(runs))) for filled, runs in by_key.values()]
 
 
 def _check_together(spec: JobSpec, places: PositionMap, **data: int) -> None:

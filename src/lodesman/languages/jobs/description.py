@@ -144,7 +144,7 @@ def read_job(
     """Check a record; `places` are for its errors. `ignore_unknown`: attributes of other systems are kept, too, and mean
     nothing. `whole`: no job class will add anything, not even the Executable. Raises InvalidJob.
     """
-    given, unknown, parameters = _sort_out(record, places)
+    attributes, unknown, parameters = _sort_out(record, places)
     if not ignore_unknown:
         _refuse_foreign(unknown, places)
     kept = _notices_of_unknown(unknown, places) if unknown else []
@@ -153,9 +153,9 @@ def read_job(
     warnings: Sequence[Notice] = ()
     if parameters:
         members = read_members(parameters, places)
-        fields, warnings = split_fields(given, members, places)
+        fields, warnings = split_fields(attributes, members, places)
     else:
-        for field, (attribute, name, value) in given.items():
+        for field, (attribute, name, value) in attributes.items():
             try:
                 fields[field] = attribute.read(value)
             except Mistake as mistake:
@@ -165,9 +165,9 @@ def read_job(
     if "executable" not in fields:
         hint = "Give a program's name or path."
         raise InvalidJob("Executable is missing.", hint=hint, attribute="Executable")
-    kept += _notices_of_files(given, fields, places)
+    kept += _notices_of_files(attributes, fields, places)
     fields["executable"] = _as_uploaded(fields["executable"], fields.get("input_sandbox", ()))
-    _check_streams(given, fields, places)
+    _check_streams(attributes, fields, places)
     if unknown:
         fields["extra"] = unknown
     whose = {name: fields.pop(name, "") for name in ("group", "owner", "vo")}
@@ -179,7 +179,7 @@ def _sort_out(
     record: Record, places: PositionMap
 ) -> tuple[dict[str, Given], dict[str, Any], dict[str, tuple[str, Any]]]:
     """Known attributes by field, unknown ones by name, and those of `Parameters` by lower-case name."""
-    given: dict[str, Given] = {}
+    attributes: dict[str, Given] = {}
     unknown: dict[str, Any] = {}
     parameters: dict[str, tuple[str, Any]] = {}
     for name, value in record.items():
@@ -190,9 +190,9 @@ def _sort_out(
             attribute = BY_SPELLING.get(name.lower())
         if attribute is not None:
             field = attribute.field
-            if field in given:
-                _refuse_second(name, given[field][1], places)
-            given[field] = (attribute, name, value)
+            if field in attributes:
+                _refuse_second(name, attributes[field][1], places)
+            attributes[field] = (attribute, name, value)
         elif name[:9].lower() == "parameter" and name.partition(".")[0].lower() in _PARAMETERS:
             lower = name.lower()
             if lower in parameters:
@@ -200,7 +200,7 @@ def _sort_out(
             parameters[lower] = (name, value)
         else:
             unknown[name] = value
-    return given, unknown, parameters
+    return attributes, unknown, parameters
 
 
 def _refuse_second(name: str, first: str, places: PositionMap) -> None:
@@ -217,34 +217,34 @@ def _refuse_foreign(unknown: Record, places: PositionMap) -> None:
 
 
 def _notices_of_files(
-    given: Mapping[str, Given], fields: Mapping[str, Any], places: PositionMap
+    attributes: Mapping[str, Given], fields: Mapping[str, Any], places: PositionMap
 ) -> list[Notice]:
     """Notices of a program and of files that are written as a shell would read them. Raises InvalidJob for a file of the
     sandbox that has its arguments behind it.
     """
-    taken = {_flat(path) for path in fields.get("input_sandbox", ())}
+    inputs = {_flat(path) for path in fields.get("input_sandbox", ())}
     notices = []
     for field in _PATHS:
-        if field not in given:
+        if field not in attributes:
             continue
-        name, value = given[field][1], fields.get(field, ())
+        name, value = attributes[field][1], fields.get(field, ())
         paths = {value} if isinstance(value, str) else set(value)
-        words = (_odd_path(path, field, taken, name, places) for path in sorted(paths - taken) if path)
+        words = (_odd_path(path, field, inputs, name, places) for path in sorted(paths - inputs) if path)
         if message := next(filter(None, words), ""):
             notices.append(Notice(name[:NAME_LENGTH], message, *places.get(name, (0, 0))))
     program = fields["executable"]
     if program.startswith("/") and program in fields.get("input_sandbox", ()):
-        name = given["executable"][1]
+        name = attributes["executable"][1]
         message = f"{shown(name)} is {shown(program)} on the node; the file that goes along is {shown(_flat(program))}."
         notices.append(Notice(name[:NAME_LENGTH], message, *places.get(name, (0, 0))))
     return notices
 
 
-def _odd_path(path: str, field: str, taken: Collection[str], name: str, places: PositionMap) -> str:
+def _odd_path(path: str, field: str, inputs: Collection[str], name: str, places: PositionMap) -> str:
     """What is said of a path that means something else to a shell, '' if nothing is. Raises as `_notices_of_files`."""
     is_program, first, *rest = field == "executable", *path.split(maxsplit=1)
-    is_name = first == path or tidy(path) in taken
-    if is_program and not is_name and tidy(first) in taken:
+    is_name = first == path or tidy(path) in inputs
+    if is_program and not is_name and tidy(first) in inputs:
         message = f"is {shown(path)}, and the file of the InputSandbox is {shown(tidy(first))}"
         right = (
             f"the file alone; {shown(rest[0])} belongs in Arguments" if rest else "its name without blanks"
@@ -261,11 +261,11 @@ def _odd_path(path: str, field: str, taken: Collection[str], name: str, places: 
 def _as_uploaded(program: str, inputs: Collection[str]) -> str:
     """A program that is a file of the InputSandbox by its path there, as it is called on the node."""
     is_path = not program.startswith("/") and not program.endswith("/")
-    is_uploaded = is_path and any(tidy(one) == tidy(program) for one in inputs)
+    is_uploaded = is_path and any(tidy(path) == tidy(program) for path in inputs)
     return _flat(program) if is_uploaded else program
 
 
-def _check_streams(given: Mapping[str, Given], fields: Mapping[str, Any], places: PositionMap) -> None:
+def _check_streams(attributes: Mapping[str, Given], fields: Mapping[str, Any], places: PositionMap) -> None:
     """Raises InvalidJob for a stream in the place of a file that the job takes along or reads, or of the folder of one, or
     of the folder of the other stream. Both streams may be one file.
     """
@@ -274,22 +274,25 @@ def _check_streams(given: Mapping[str, Given], fields: Mapping[str, Any], places
         return
     program, source = fields["executable"], fields.get("std_input", "")
     streams = [(name, _STREAMS[name], fields.get(name) or usual) for name, usual in _USUAL.items()]
-    others = [("a file of the InputSandbox", _flat(one), one[-1] == "/") for one in inputs]
+    others = [("a file of the InputSandbox", _flat(file), file[-1] == "/") for file in inputs]
     others += [("the Executable", program, False)] * ("/" in program) + [("StdInput", source, False)] * bool(
         source
     )
     for field, label, path in streams:
         place = normpath(path)
         beside = [
-            (word, one, True) for other, word, one in streams if other != field and normpath(one) != place
+            (word, file, True) for other, word, file in streams if other != field and normpath(file) != place
         ]
-        for what, one, is_folder in (*others, *beside):
-            other = normpath(one)
+        for role, file, is_folder in (*others, *beside):
+            other = normpath(file)
             is_below = place.startswith(f"{other}/") and not is_folder
             if place == other or is_below or other.startswith(f"{place}/"):
-                message = f"is {shown(path)}, and {what} is {shown(one)}: a node has room for one of them"
+                message = f"is {shown(path)}, and {role} is {shown(file)}: a node has room for one of them"
                 raise invalid(
-                    given[field][1] if field in given else label, message, places, right="a name of its own"
+                    attributes[field][1] if field in attributes else label,
+                    message,
+                    places,
+                    right="a name of its own",
                 )
 
 
@@ -307,7 +310,7 @@ def _notices_of_unknown(unknown: Record, places: PositionMap) -> list[Notice]:
         name = problem.path.partition("/")[0].partition("[")[0]
         raise invalid(name, f"cannot be kept: {problem.message}", places, right="plain values")
     notices = []
-    for index, name in enumerate(one for one in unknown if one.lower() != KEPT.lower()):
+    for index, name in enumerate(spelling for spelling in unknown if spelling.lower() != KEPT.lower()):
         message = f"{shown(name)} is not an attribute that the program knows; it is kept."
         if index < _MAX_SUGGESTED and (near := get_close_matches(name.lower(), _LOWER, n=1, cutoff=0.8)):
             message += f" Did you mean {_LOWER[near[0]]}?"

@@ -73,7 +73,7 @@ class JobWatch:
     _starts: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._starts = [one.start for one in self.ranges]
+        self._starts = [ids.start for ids in self.ranges]
 
     @property
     def size(self) -> int:
@@ -88,7 +88,7 @@ class JobWatch:
     @property
     def ended(self) -> int:
         """Jobs that have ended; those that were purged had."""
-        return sum(self.states[one] for one in TERMINAL) + self.unknown
+        return sum(self.states[state] for state in TERMINAL) + self.unknown
 
     @property
     def left(self) -> int:
@@ -103,9 +103,9 @@ class JobWatch:
     def shown(self) -> dict[JobState, int]:
         """The states as lists show them: jobs that wait in a task queue which no queue can run are Held."""
         stopped = min(self._stopped, self.states[JobState.WAITING])
-        shown = self.states + Counter({JobState.HELD: stopped})
-        shown[JobState.WAITING] -= stopped
-        return {one: shown[one] for one in JobState if shown[one] > 0}
+        counts = self.states + Counter({JobState.HELD: stopped})
+        counts[JobState.WAITING] -= stopped
+        return {state: counts[state] for state in JobState if counts[state] > 0}
 
     def read_anew(self) -> None:
         """A snapshot will be read: keep the changes that come from now on."""
@@ -144,10 +144,10 @@ class JobWatch:
     def parts(self, first: int, last: int) -> Iterator[range]:
         """Those of the jobs from `first` to `last` that are watched."""
         place = max(0, bisect_right(self._starts, first) - 1)
-        for one in islice(self.ranges, place, None):
-            if one.start > last:
+        for ids in islice(self.ranges, place, None):
+            if ids.start > last:
                 return
-            part = range(max(one.start, first), min(one.stop, last + 1))
+            part = range(max(ids.start, first), min(ids.stop, last + 1))
             if part:
                 yield part
 
@@ -194,14 +194,20 @@ class Followed:
 
     def _of_job(self, job: int) -> Sequence[JobWatch]:
         at = self._at
-        found = [at[key] for level in self._levels if (key := job >> level << _LEVEL_BITS | level) in at]
-        return found[0] if len(found) == 1 else [watch for watches in found for watch in watches]
+        watches_of_blocks = [
+            at[key] for level in self._levels if (key := job >> level << _LEVEL_BITS | level) in at
+        ]
+        return (
+            watches_of_blocks[0]
+            if len(watches_of_blocks) == 1
+            else [watch for watches in watches_of_blocks for watch in watches]
+        )
 
 
 def _blocks(ranges: Iterable[range]) -> Iterator[tuple[int, int]]:
     """The ids as the fewest blocks: the level n of each, and its key."""
-    for one in ranges:
-        level, low, high = 0, one.start, one.stop
+    for ids in ranges:
+        level, low, high = 0, ids.start, ids.stop
         while low < high:
             if low & 1:
                 yield level, low << _LEVEL_BITS | level

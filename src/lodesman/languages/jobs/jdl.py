@@ -179,22 +179,22 @@ class _JdlReader:
             fault = tokens.fault_of_quoted_name(self.text, token.start("text"), token.end("text"))
             if fault:
                 raise fault
-        wanted = f"';' after the value of {shown(after)}" if after else 'an attribute, as in Name = "value";'
-        raise self.unexpected(token, wanted)
+        needed = f"';' after the value of {shown(after)}" if after else 'an attribute, as in Name = "value";'
+        raise self.unexpected(token, needed)
 
     def unclosed(self, opened: _Match) -> SyntaxFault:
         mark = opened["punct"]
         return self.fault(opened, f"'{mark}' is never closed", f"Add '{']' if mark == '[' else '}'}'.")
 
-    def unexpected(self, token: _Match, wanted: str) -> SyntaxFault:
+    def unexpected(self, token: _Match, needed: str) -> SyntaxFault:
         kind = token.lastgroup
         if kind == "junk":
             return tokens.fault_of_junk(self.text, token.start("junk"))
         if kind == "end":
-            return self.fault(token, f"the text ends where {wanted} is needed")
+            return self.fault(token, f"the text ends where {needed} is needed")
         group = kind or "punct"
-        what = shown(token[group]) or '""'
-        return self.fault(token, f"{what} stands where {wanted} is needed")
+        token_text = shown(token[group]) or '""'
+        return self.fault(token, f"{token_text} stands where {needed} is needed")
 
     def fault(self, token: _Match, message: str, hint: str = "") -> SyntaxFault:
         return fault_at(self.text, token.start(token.lastgroup or 0), message, hint=hint)

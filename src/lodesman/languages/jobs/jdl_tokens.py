@@ -54,14 +54,14 @@ def unescape(text: str, start: int, stop: int) -> str:
     """The string between two quotes of `text`. Raises SyntaxFault at a bad escape."""
 
     def letter(match: re.Match[str]) -> str:
-        what = match[1]
-        if what[0] in "01234567" and 0 < int(what, 8) < 256:
-            return chr(int(what, 8))
-        if what in _LETTERS:
-            return _LETTERS[what]
-        shown = match[0] if what.isprintable() else "(a backslash at the end of a line)"
+        code = match[1]
+        if code[0] in "01234567" and 0 < int(code, 8) < 256:
+            return chr(int(code, 8))
+        if code in _LETTERS:
+            return _LETTERS[code]
+        escape = match[0] if code.isprintable() else "(a backslash at the end of a line)"
         hint = r"Known are \" \\ \n \t \r \b \f and three octal digits; a backslash is written \\."
-        raise fault_at(text, start + match.start(), f"unknown escape {shown}", hint=hint)
+        raise fault_at(text, start + match.start(), f"unknown escape {escape}", hint=hint)
 
     return _ESCAPE.sub(letter, text[start:stop])
 
@@ -114,18 +114,18 @@ def fault_of_junk(text: str, offset: int) -> SyntaxFault:
         return fault_at(text, offset, "a string that is never closed", hint=hint)
     if text.startswith("/*", offset):
         return fault_at(text, offset, "a comment that is never closed", hint="Close it with */.")
-    found = _HEX.match(text, offset)
-    if found:
-        message = f"hexadecimal numbers are not read: {_short(found[0])}"
+    word = _HEX.match(text, offset)
+    if word:
+        message = f"hexadecimal numbers are not read: {_short(word[0])}"
         return fault_at(text, offset, message, hint="Write the number in decimal.")
-    found = _NUMBER_WORD.match(text, offset)
-    if found:
-        message = f"{_short(found[0])} is not a number"
-        return fault_at(text, offset, message, hint=f'Put it in double quotes: "{_short(found[0])}".')
+    word = _NUMBER_WORD.match(text, offset)
+    if word:
+        message = f"{_short(word[0])} is not a number"
+        return fault_at(text, offset, message, hint=f'Put it in double quotes: "{_short(word[0])}".')
     if mark in "()<>=!&|+-*/%?:~^":
         return unquoted_fault(text, offset)
-    shown = mark if mark.isprintable() else f"U+{ord(mark):04X}"
-    return fault_at(text, offset, f"unexpected character {shown}", hint="Put text in double quotes.")
+    mark_text = mark if mark.isprintable() else f"U+{ord(mark):04X}"
+    return fault_at(text, offset, f"unexpected character {mark_text}", hint="Put text in double quotes.")
 
 
 def fault_after_name(text: str, start: int, stop: int) -> SyntaxFault:
@@ -139,8 +139,8 @@ def fault_after_name(text: str, start: int, stop: int) -> SyntaxFault:
     if text.startswith("==", at):
         hint = f"'==' compares; write {name} = value;"
         return fault_at(text, at, f"'==' stands after {name}, where '=' is needed", hint=hint)
-    what = f"{shown(text[at])} stands" if at < len(text) else "the text ends"
-    return fault_at(text, at, f"{what} after {name}, where '=' is needed", hint="")
+    begin = f"{shown(text[at])} stands" if at < len(text) else "the text ends"
+    return fault_at(text, at, f"{begin} after {name}, where '=' is needed", hint="")
 
 
 def fault_of_quoted_name(text: str, start: int, stop: int) -> SyntaxFault | None:
@@ -159,8 +159,8 @@ def unquoted_fault(text: str, offset: int) -> SyntaxFault:
     if place := _PLACE.match(text, offset):
         hint = f'It stands in quotes: "{place[0]}". What it stands for is a text, a number or a truth value, never a list.'
         return fault_at(text, offset, f"{place[0]}, the place of a parameter, without quotes", hint=hint)
-    found = _UNQUOTED.match(text, offset)
-    run = found[0].rstrip() if found else ""
+    plain = _UNQUOTED.match(text, offset)
+    run = plain[0].rstrip() if plain else ""
     begins = text[:offset].rstrip()[-1:] in ("=", "{", ",")
     if run and begins and not _OPERATOR.search(run):
         words = run if len(run) <= 40 else f"{run[:36]}..."

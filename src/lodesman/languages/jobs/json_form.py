@@ -39,11 +39,11 @@ def read_json(text: str, limits: TextLimits) -> ParsedRecord:
 
     record = _decoded(text, record_of, limits)
     if not isinstance(record, dict):
-        what, hint = "a description is one JSON object", '{"Executable": ...}'
+        message, hint = "a description is one JSON object", '{"Executable": ...}'
         if isinstance(record, list):
-            what = f"{what}, and this is a list"
+            message = f"{message}, and this is a list"
             hint = "Write each job into a file of its own, or jobs that are alike as one, with Parameters."
-        raise fault_at(text, len(text) - len(text.lstrip()), what, hint=hint)
+        raise fault_at(text, len(text) - len(text.lstrip()), message, hint=hint)
     positions = Positions(text, _offsets)
     check_record(record, positions, limits)
     if any_twice:
@@ -71,8 +71,8 @@ def _decoded(text: str, record_of: Callable[[list[tuple[str, Any]]], Record], li
         message = f"{error.msg[:1].lower()}{error.msg[1:].removesuffix(' at')}"
         raise fault_at(text, error.pos, message, hint="This is not JSON.") from None
     except ValueError:  # a whole number with thousands of digits
-        found = re.search(r"[0-9]{4000}", text)
-        at = found.start() if found else 0
+        digits = re.search(r"[0-9]{4000}", text)
+        at = digits.start() if digits else 0
         raise fault_at(text, at, "a whole number beyond 64 bits") from None
 
 

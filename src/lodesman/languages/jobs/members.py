@@ -73,8 +73,8 @@ def has_placeholder(text: str) -> bool:
 
 def is_numbered(members: ParametricMembers) -> bool:
     """Whether each member's value of `Parameters` is a whole number, which is its index then; else it is counted from 0."""
-    given = members.values
-    parts = (members.start, members.step, members.factor) if given is None else given
+    listed = members.values
+    parts = (members.start, members.step, members.factor) if listed is None else listed
     return members.unnamed and all(type(part) is int for part in parts)
 
 
@@ -131,8 +131,8 @@ class Scope:
 
     def deferred(self, spec: JobSpec) -> list[tuple[Attribute, Compiled]]:
         """The deferred values in which something is to be filled."""
-        given = ((BY_SPELLING[name], raw) for name, raw in spec.deferred.items())
-        compiled = ((attribute, self.compile_of(attribute, raw)) for attribute, raw in given)
+        values = ((BY_SPELLING[name], raw) for name, raw in spec.deferred.items())
+        compiled = ((attribute, self.compile_of(attribute, raw)) for attribute, raw in values)
         return [(attribute, value) for attribute, value in compiled if value]
 
     def compile_of(self, attribute: Attribute, value: Any) -> Compiled | None:
@@ -191,8 +191,8 @@ class Scope:
         if name == _FIRST_JOB and name not in self.members.named:
             return "f"
         if name not in self.members.named:
-            known = ", ".join(f"%({shown(known)})s" for known in list(self.members.named)[:8])
-            raise Mistake(f"has %({shown(name)})s, which no sequence stands for (known: {known or 'none'})")
+            names = ", ".join(f"%({shown(names)})s" for names in list(self.members.named)[:8])
+            raise Mistake(f"has %({shown(name)})s, which no sequence stands for (known: {names or 'none'})")
         return f":{name}"
 
 

@@ -46,13 +46,13 @@ def _parent(item: Any) -> str:
 
 def parent_ranges(texts: Iterable[str]) -> list[ParentRange]:
     """What `parents` has read, as numbers; ranges that touch are one."""
-    found: list[ParentRange] = []
+    ranges: list[ParentRange] = []
     for first, last, by_index in sorted(map(_range, texts)):
-        if found and first <= found[-1].last + 1 and not (by_index or found[-1].by_index):
-            found[-1] = ParentRange(found[-1].first, max(found[-1].last, last))
+        if ranges and first <= ranges[-1].last + 1 and not (by_index or ranges[-1].by_index):
+            ranges[-1] = ParentRange(ranges[-1].first, max(ranges[-1].last, last))
         else:
-            found.append(ParentRange(first, last, by_index))
-    return found
+            ranges.append(ParentRange(first, last, by_index))
+    return ranges
 
 
 def _range(text: str) -> ParentRange:

@@ -74,14 +74,14 @@ def read_members(parameters: Parameters, places: PositionMap) -> ParametricMembe
 def _read_sequence(parts: Mapping[str, tuple[str, Any]], places: PositionMap) -> ValueSequence:
     """One sequence of its attributes by their lower-case names without the label."""
     name, value = parts.get("parameters", ("", None))
-    numbers = {_PARTS[base]: given for base, given in parts.items() if base in _PARTS}
+    numbers = {_PARTS[base]: number for base, number in parts.items() if base in _PARTS}
     if isinstance(value, list):
         for other, _value in numbers.values():
             message = f"stands beside the values that {shown(name)} lists"
             raise invalid(other, message, places, right="either a list or start, step and factor")
         if not value:
             raise invalid(name, "is an empty list", places, right=_COUNT_RIGHT)
-        wrong = next((index for index, one in enumerate(value) if not _is_scalar(one)), None)
+        wrong = next((index for index, item in enumerate(value) if not _is_scalar(item)), None)
         if wrong is not None:
             message = f"has {kind_of(value[wrong])} as value {wrong}, which no parameter can have"
             raise invalid(name, message, places, right="texts, finite numbers of 64 bits or truth values")
@@ -89,7 +89,7 @@ def _read_sequence(parts: Mapping[str, tuple[str, Any]], places: PositionMap) ->
     first = next(iter(parts.values()))[0]
     if not name and "." not in first:
         raise _without_count(first, places)
-    read: dict[str, Any] = {part: _number(*given, places) for part, given in numbers.items()}
+    read: dict[str, Any] = {part: _number(*number, places) for part, number in numbers.items()}
     return ValueSequence(**read)
 
 
@@ -152,11 +152,11 @@ def _check_range(name: str, sequence: ValueSequence, count: int, places: Positio
 
 
 def split_fields(
-    given: Mapping[str, Given], members: ParametricMembers, places: PositionMap
+    attributes: Mapping[str, Given], members: ParametricMembers, places: PositionMap
 ) -> tuple[dict[str, Any], tuple[Notice, ...]]:
     """The fields of the template of a parametric description, and warnings. Raises InvalidJob."""
     splitter = _Splitter(members)
-    for attribute, name, value in given.values():
+    for attribute, name, value in attributes.values():
         if _GLITE in str(value):
             message = f"has {_GLITE}, the placeholder of gLite"
             raise invalid(name, message, places, right="%s for the value, %n for the number from 0")
@@ -167,7 +167,7 @@ def split_fields(
             raise invalid(name, mistake, places, right=attribute.right, **data) from None
     if splitter.deferred:
         splitter.fields["deferred"] = splitter.deferred
-    return splitter.fields, splitter.warnings(given, places)
+    return splitter.fields, splitter.warnings(attributes, places)
 
 
 class _ValueKind(NamedTuple):
@@ -197,7 +197,11 @@ class _Splitter:
             return
         self.used |= {token.removeprefix("=") for token in compiled.tokens}
         of_job = next(
-            ("%j" if one == "j" else "%(FirstJob)s" for one in sorted(JOB_TOKENS & compiled.tokens)), ""
+            (
+                "%j" if job_token == "j" else "%(FirstJob)s"
+                for job_token in sorted(JOB_TOKENS & compiled.tokens)
+            ),
+            "",
         )
         if attribute.field == "input_sandbox" and of_job:
             raise Mistake(f"has {of_job}, but a job has its number only after its files were uploaded")
@@ -229,19 +233,19 @@ class _Splitter:
 
     def kind_of_values(self, token: str) -> _ValueKind:
         """What is known of the values of a token."""
-        known = self._kinds.get(token)
-        if known is None:
+        kind = self._kinds.get(token)
+        if kind is None:
             values = getattr(self.scope.sequence(token), "values", None)
             texts = [text_of(value) for value in values] if values else ["1"]
             # Joined, so that one match reads a million values.
             lines = "\n".join(texts)
             one_line_each = lines.count("\n") == len(texts) - 1
-            known = self._kinds[token] = _ValueKind(
+            kind = self._kinds[token] = _ValueKind(
                 longest=max(map(len, texts)) if values else _LONGEST_NUMBER,
                 harmless=one_line_each and "" not in texts and _HARMLESS.match(lines) is not None,
                 unquoted=one_line_each and _UNQUOTED.match(lines) is not None,
             )
-        return known
+        return kind
 
     def check_each(self, attribute: Attribute, compiled: Compiled) -> None:
         for index in range(self.scope.members.count):
@@ -249,7 +253,7 @@ class _Splitter:
             attribute.read(compiled.fill(self.scope.member(index, 10**12, compiled.tokens)))
         self.member = None
 
-    def warnings(self, given: Mapping[str, Given], places: PositionMap) -> tuple[Notice, ...]:
+    def warnings(self, attributes: Mapping[str, Given], places: PositionMap) -> tuple[Notice, ...]:
         """Sequences that nothing uses, and `%s` without a meaning."""
         members = self.scope.members
         notices = [
@@ -259,7 +263,7 @@ class _Splitter:
         ]
         if not members.unnamed:
             scope = Scope(msgspec.structs.replace(members, unnamed=True))
-            for _attribute, name, value in given.values():
+            for _attribute, name, value in attributes.values():
                 compiled = scope.compile(value)
                 if compiled and "s" in compiled.tokens:
                     notices.append(_notice(name, "%s stays as it is: there is no plain Parameters.", places))

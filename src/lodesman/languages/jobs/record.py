@@ -110,7 +110,7 @@ def check_record(record: Record, positions: PositionMap, limits: TextLimits) -> 
     # A name may be the problem and have no position of its own: that of its record, or of its attribute, is near.
     path = problem.path
     near = (path, path.rpartition("[")[0], path.partition("[")[0])
-    line, column = next((positions[one] for one in near if one in positions), (1, 1))
+    line, column = next((positions[candidate] for candidate in near if candidate in positions), (1, 1))
     raise SyntaxFault(problem.sentence, line=line, column=column, hint=problem.hint)
 
 

@@ -34,14 +34,14 @@ class RetryRule(Struct, frozen=True, omit_defaults=True):
         if cause in self.on:
             return True
         code = exit_code if cause == "exit" else None
-        return code is not None and any(code in _codes(one) for one in self.on)
+        return code is not None and any(code in _codes(item) for item in self.on)
 
     def more_memory(self, memory_mb: int, used_mb: float | None, most_mb: int) -> int:
         """What the next attempt asks for, in MB, after one was ended for its memory; not more than `most_mb` (0: no such
         limit). A job that declared nothing grows from what it used.
         """
-        wanted = ceil((memory_mb or used_mb or 0) * self.memory_factor)
-        return min(wanted, most_mb or wanted, 1 << 30)
+        grown_mb = ceil((memory_mb or used_mb or 0) * self.memory_factor)
+        return min(grown_mb, most_mb or grown_mb, 1 << 30)
 
 
 def retry_causes(value: Any) -> tuple[str, ...]:

@@ -107,7 +107,7 @@ class Pattern:
         pieces = _PIECES.findall(text.replace("*", "?"))
         longest = max(filter(_AS_IT_IS.fullmatch, pieces), key=len, default="")
         self._longest = _part(longest) if longest else None
-        at_ends = sum(len(one.pieces) for one in (self._first, self._last) if one)
+        at_ends = sum(len(end.pieces) for end in (self._first, self._last) if end)
         self._has_ends, self._steps = at_ends > 0, _TEXT + _PIECE * at_ends
 
     def is_met(self, text: str, budget: StepBudget) -> bool:
@@ -144,15 +144,15 @@ class Pattern:
         place, longest = part.pieces[0]
         low, high = at + place, end - part.width + place + len(longest)
         while low < high:
-            found = text.find(longest, low, high)
-            budget.spent += part.each + part.price * ((high if found == _NO_PLACE else found) - low)
+            index = text.find(longest, low, high)
+            budget.spent += part.each + part.price * ((high if index == _NO_PLACE else index) - low)
             if budget.spent > budget.most:
                 raise self._too_dear(budget)
-            if found == _NO_PLACE:
+            if index == _NO_PLACE:
                 break
-            if len(part.pieces) == 1 or part.stands_at(text, found - place):
-                return found - place + part.width
-            low = found + 1
+            if len(part.pieces) == 1 or part.stands_at(text, index - place):
+                return index - place + part.width
+            low = index + 1
         return _NO_PLACE
 
     def _too_dear(self, budget: StepBudget) -> SelectionTooDear:
@@ -165,8 +165,8 @@ class Pattern:
 
 
 def _part(text: str) -> _PatternPart:
-    pieces = [(one.start(), one[0]) for one in _PIECES.finditer(text)]
-    pieces.sort(key=lambda one: -len(one[1]))
+    pieces = [(match.start(), match[0]) for match in _PIECES.finditer(text)]
+    pieces.sort(key=lambda match: -len(match[1]))
     longest = min(len(pieces[0][1]), _LONGEST) if pieces else 0
     return _PatternPart(
         len(text), tuple(pieces), 2 + longest // _AT_ONCE, _SEARCH + _PIECE * (len(pieces) - 1)
@@ -223,11 +223,15 @@ def _hint(name: str) -> str:
     if name.casefold() in map(str.casefold, PARAMETERS):
         return "It makes the members of an array; each is a job."
     folded = name.casefold()
-    known = {word.casefold(): one.name for one in ATTRIBUTES for word in (*one.aliases, one.name)}
-    begun = [word for word in known if len(folded) >= _BEGINNING and word.startswith(folded)]
-    near = [*get_close_matches(folded, known, _MOST_NEAR, _NEARNESS), *begun]
-    found = list(dict.fromkeys(known[word] for word in near))[:_MOST_NEAR]
-    return f"{', '.join(found)}? {_LIST}" if found else f"{_OWN} {_LIST}"
+    names = {
+        word.casefold(): attribute.name
+        for attribute in ATTRIBUTES
+        for word in (*attribute.aliases, attribute.name)
+    }
+    begun = [word for word in names if len(folded) >= _BEGINNING and word.startswith(folded)]
+    near = [*get_close_matches(folded, names, _MOST_NEAR, _NEARNESS), *begun]
+    suggestions = list(dict.fromkeys(names[word] for word in near))[:_MOST_NEAR]
+    return f"{', '.join(suggestions)}? {_LIST}" if suggestions else f"{_OWN} {_LIST}"
 
 
 def _refused(words: str, hint: str) -> InvalidRequest:
@@ -267,9 +271,9 @@ class StoredText:
     def items(self, path: Sequence[str]) -> Collection[str]:
         """The items of a list, each once, in their order."""
         if path not in self._items:
-            found = self.value(path)
-            several = found if isinstance(found, list) else () if found is None else (found,)
-            self._items[path] = dict.fromkeys(map(str, several)).keys()
+            member = self.value(path)
+            members = member if isinstance(member, list) else () if member is None else (member,)
+            self._items[path] = dict.fromkeys(map(str, members)).keys()
         return self._items[path]
 
     def _find(self, path: Sequence[str]) -> msgspec.Raw:

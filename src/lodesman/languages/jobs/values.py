@@ -112,11 +112,11 @@ def flag(value: Any) -> bool:
     """Truth values; also yes, no, 1 and 0, as text or number."""
     if isinstance(value, bool):
         return value
-    found = _TRUTH.get(str(value).strip().lower()) if isinstance(value, (str, int)) else None
-    if found is None:
-        what = f"the text {shown(value)!r}" if isinstance(value, str) else kind_of(value)
-        raise Mistake(f"is {what}, neither true nor false")
-    return found
+    truth = _TRUTH.get(str(value).strip().lower()) if isinstance(value, (str, int)) else None
+    if truth is None:
+        text = f"the text {shown(value)!r}" if isinstance(value, str) else kind_of(value)
+        raise Mistake(f"is {text}, neither true nor false")
+    return truth
 
 
 def name(default: str = "") -> Reader:
@@ -145,26 +145,26 @@ def names(wildcard: str = "", *, of_places: bool = False) -> Reader:
 
     def read(value: Any) -> tuple[str, ...]:
         if isinstance(value, str):
-            found: list[Any] = [part for piece in _split(value, ",") if (part := piece.strip())]
+            items: list[Any] = [part for piece in _split(value, ",") if (part := piece.strip())]
         else:
-            found = [part for part in _listed(value) if part != ""]
-        for part in found:
+            items = [part for part in _listed(value) if part != ""]
+        for part in items:
             if of_places and isinstance(part, str) and part.isprintable() and len(part) <= _NAME_MAX:
                 continue
             if "," in _name(part) and not of_places:
                 raise Mistake(f"has a comma inside the name {shown(part)!r}")
-        return () if wildcard and wildcard in map(str.upper, found) else tuple(found)
+        return () if wildcard and wildcard in map(str.upper, items) else tuple(items)
 
     return read
 
 
 def amounts(value: Any) -> tuple[str, ...]:
     """A list of `resource=amount`. Whether there is such a resource is checked where resources are known."""
-    found: tuple[str, ...] = _AMOUNTS(value)
-    for one in found:
-        if not _AMOUNT.match(one):
-            raise Mistake(f"has {shown(one)!r}, which is not resource=amount")
-    return found
+    items: tuple[str, ...] = _AMOUNTS(value)
+    for item in items:
+        if not _AMOUNT.match(item):
+            raise Mistake(f"has {shown(item)!r}, which is not resource=amount")
+    return items
 
 
 _AMOUNTS = names()
@@ -238,9 +238,9 @@ def files(*, absolute: bool) -> Reader:
     """
 
     def read(value: Any) -> tuple[str, ...]:
-        found = (value,) if isinstance(value, str) else _listed(value)
+        parts = (value,) if isinstance(value, str) else _listed(value)
         paths = tuple(
-            dict.fromkeys([_input(part) if absolute else _path(part) for part in found if part != ""])
+            dict.fromkeys([_input(part) if absolute else _path(part) for part in parts if part != ""])
         )
         if absolute and len(paths) > 1:
             paths = _named_once(paths)
@@ -284,18 +284,18 @@ def arguments(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         if len(value) > _ARGUMENTS_MAX:
             raise Mistake(f"has {len(value)} characters; at most {_ARGUMENTS_MAX}")
-        found = _split_words(value)
-        _check_length(len(found))
+        words = _split_words(value)
+        _check_length(len(words))
     else:
-        found = [part if type(part) is str or not _is_whole(part) else str(part) for part in _listed(value)]
-    for part in found:
+        words = [part if type(part) is str or not _is_whole(part) else str(part) for part in _listed(value)]
+    for part in words:
         if not isinstance(part, str):
             raise Mistake(f"has {kind_of(part)} among its items")
         if (not part.isascii() or "\0" in part) and _NO_ARGUMENT.search(part):
             raise Mistake(f"has {part[:40]!a}, with a NUL or half of a surrogate pair")
-    if sum(map(len, found)) > _ARGUMENTS_MAX:
+    if sum(map(len, words)) > _ARGUMENTS_MAX:
         raise Mistake(f"has more than {_ARGUMENTS_MAX} characters in all")
-    return tuple(found)
+    return tuple(words)
 
 
 def _split_words(text: str) -> list[str]:
@@ -308,8 +308,8 @@ def _split_words(text: str) -> list[str]:
     words: list[str] = []
     for match in _WORD.finditer(text):
         if match.lastgroup == "broken":
-            what = "a backslash at the end" if match[0] == "\\" else f"a {match[0]} that is never closed"
-            raise Mistake(f"has {what} (character {match.start() + 1} of the text)")
+            fault = "a backslash at the end" if match[0] == "\\" else f"a {match[0]} that is never closed"
+            raise Mistake(f"has {fault} (character {match.start() + 1} of the text)")
         if match.lastgroup == "word":
             words.append(_QUOTED.sub(_unquoted, match[0]))
     return words
@@ -330,24 +330,24 @@ def environment(value: Any) -> dict[str, str]:
     else:
         parts = _split(value, ";") if isinstance(value, str) else _listed(value)
         pairs = [_pair(part) for part in parts if part != ""]
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     characters = 0
     for variable, content in pairs:
         if not isinstance(variable, str) or not _VARIABLE.match(variable):
             raise Mistake(f"has {shown(str(variable))!r}, which names no variable")
-        if variable in found:
+        if variable in variables:
             raise Mistake(f"sets {shown(variable)} twice")
         if variable.startswith(_FACTS):
             raise Mistake(f"sets {shown(variable)}; a job cannot set what begins with {_FACTS}")
         if not (isinstance(content, (str, float)) or _is_whole(content)):
             raise Mistake(f"gives {shown(variable)} {kind_of(content)}, not text", below=variable)
-        found[variable] = str(content)
-        characters += len(variable) + len(found[variable])
-        if _NO_ARGUMENT.search(found[variable]):
+        variables[variable] = str(content)
+        characters += len(variable) + len(variables[variable])
+        if _NO_ARGUMENT.search(variables[variable]):
             raise Mistake(f"gives {shown(variable)} a NUL or half of a surrogate pair", below=variable)
-    if len(found) > _LIST_MAX or characters > _ENVIRONMENT_MAX:
+    if len(variables) > _LIST_MAX or characters > _ENVIRONMENT_MAX:
         raise Mistake(f"has more than {_ENVIRONMENT_MAX} characters or {_LIST_MAX} variables in all")
-    return found
+    return variables
 
 
 def _pair(part: Any) -> tuple[str, str]:
@@ -369,31 +369,31 @@ def requirements(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Mistake(f"is {kind_of(value)}, not a record")
     seen: dict[str, str] = {}
-    for key, wanted in value.items():
+    for key, content in value.items():
         try:
             _name(key)
-            of_lines = isinstance(wanted, str) and key.strip().lower() == "constraint"
-            _requirement(_BLANKS.sub(" ", wanted) if of_lines else wanted)
+            of_lines = isinstance(content, str) and key.strip().lower() == "constraint"
+            _requirement(_BLANKS.sub(" ", content) if of_lines else content)
         except Mistake as mistake:
             raise Mistake(f"has an entry {shown(str(key))} that {mistake}", below=str(key)) from None
         if seen.setdefault(key.lower(), key) != key:
             raise Mistake(f"has {shown(key)} and {shown(seen[key.lower()])}", below=key)
-    return {key: tuple(wanted) if isinstance(wanted, list) else wanted for key, wanted in value.items()}
+    return {key: tuple(content) if isinstance(content, list) else content for key, content in value.items()}
 
 
-def _requirement(wanted: Any) -> None:
-    if isinstance(wanted, (list, tuple)):
-        if not wanted:
+def _requirement(content: Any) -> None:
+    if isinstance(content, (list, tuple)):
+        if not content:
             raise Mistake("is an empty list, which nothing can satisfy")
-        for item in _listed(wanted):
+        for item in _listed(content):
             if isinstance(item, (list, tuple, dict)):
                 raise Mistake(f"has {kind_of(item)} inside a list")
             _requirement(item)
-    elif isinstance(wanted, str):
-        text(wanted)
-    elif not isinstance(wanted, (bool, int, float)):
-        raise Mistake(f"is {kind_of(wanted)}")
-    elif wanted < 0:
+    elif isinstance(content, str):
+        text(content)
+    elif not isinstance(content, (bool, int, float)):
+        raise Mistake(f"is {kind_of(content)}")
+    elif content < 0:
         raise Mistake("is negative")
-    elif not math.isfinite(wanted) if isinstance(wanted, float) else wanted > INT_MAX:
+    elif not math.isfinite(content) if isinstance(content, float) else content > INT_MAX:
         raise Mistake("is a number beyond 64 bits or not finite")

@@ -73,8 +73,8 @@ class Exceeded(Struct, frozen=True, kw_only=True):
         """The values as texts: rule, bucket, resource, requested, used, limit."""
         kind, charge = self.charge.resource.kind, self.charge
         values = {"requested": charge.amount, "used": self.used, "limit": charge.limit}
-        found = {"rule": self.bucket.rule, "bucket": str(self.bucket), "resource": charge.resource.name}
-        return found | {name: write_value(kind, value) for name, value in values.items()}
+        names = {"rule": self.bucket.rule, "bucket": str(self.bucket), "resource": charge.resource.name}
+        return names | {name: write_value(kind, value) for name, value in values.items()}
 
 
 def evaluate(
@@ -82,8 +82,8 @@ def evaluate(
 ) -> tuple[QuotaHit, ...]:
     """Of each enabled set the first rule that is about this job at this place; sets without one do not limit it."""
     hits = []
-    for one in sets:
-        for rule in one.rules if one.enabled else ():
+    for quota_set in sets:
+        for rule in quota_set.rules if quota_set.enabled else ():
             of_place = place_side(rule, place)
             of_job = None if of_place is None else job_side(rule, job)
             if of_place is not None and of_job is not None:

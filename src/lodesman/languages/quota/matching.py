@@ -37,7 +37,7 @@ def _like(name: str, pattern: str) -> bool:
 
 def check_size(sets: Collection[QuotaSet]) -> None:
     """Raises TooLarge if all sets together have more than a new user or host can be held against while others wait."""
-    rules = [rule for one in sets for rule in one.rules]
+    rules = [rule for quota_set in sets for rule in quota_set.rules]
     filters = [held for rule in rules for held in rule.filters.values()]
     counts = {
         "rules": len(rules),
@@ -45,12 +45,12 @@ def check_size(sets: Collection[QuotaSet]) -> None:
         "names": sum(len(held.names) + len(held.excluded) for held in filters),
         "patterns": len(_patterns(sets)),
     }
-    for what, most in _MOST.items():
-        if counts[what] > most:
+    for kind, most in _MOST.items():
+        if counts[kind] > most:
             raise TooLarge(
-                f"All quota sets together have at most {most:,} {what}; with these they have {counts[what]:,}.",
+                f"All quota sets together have at most {most:,} {kind}; with these they have {counts[kind]:,}.",
                 hint="Put users on user lists and hosts in host groups, and count each by itself with braces.",
-                limit=most, size=counts[what],
+                limit=most, size=counts[kind],
             )  # fmt: skip
 
 
@@ -63,8 +63,8 @@ def learn(sets: Iterable[QuotaSet]) -> None:
 def _patterns(sets: Iterable[QuotaSet]) -> set[str]:
     return {
         name.lower() if tag is FilterTag.HOSTS and not name.startswith("@") else name
-        for one in sets
-        for rule in one.rules
+        for quota_set in sets
+        for rule in quota_set.rules
         for tag, held in rule.filters.items()
         for name in (*held.names, *held.excluded)
         if _MAGIC.search(name)
@@ -118,14 +118,14 @@ class PlaceValues(NamedTuple):
 
 def job_side(rule: QuotaRule, job: QuotaJob) -> JobValues | None:
     """What is counted by itself of this job, None if the filters users, projects, pes or jcs exclude it."""
-    if all(fits(tag, one, job) for tag, one in rule.filters.items() if tag in OF_JOBS):
+    if all(fits(tag, quota_filter, job) for tag, quota_filter in rule.filters.items() if tag in OF_JOBS):
         return job_values(rule, job)
     return None
 
 
 def job_values(rule: QuotaRule, job: QuotaJob) -> JobValues:
     """What is counted by itself of a job that the rule is about."""
-    braced = {tag for tag, one in rule.filters.items() if one.braced}
+    braced = {tag for tag, quota_filter in rule.filters.items() if quota_filter.braced}
     return JobValues(
         job.user if FilterTag.USERS in braced else "",
         job.project if FilterTag.PROJECTS in braced else "",
@@ -134,34 +134,36 @@ def job_values(rule: QuotaRule, job: QuotaJob) -> JobValues:
     )
 
 
-def fits(tag: FilterTag, one: QuotaFilter, job: QuotaJob) -> bool:
+def fits(tag: FilterTag, quota_filter: QuotaFilter, job: QuotaJob) -> bool:
     """Whether a filter of this kind, which is in OF_JOBS, lets a job pass."""
     match tag:
         case FilterTag.USERS:
-            return _by_name_or_group(one, job.user, job.user_lists, "@")
+            return _by_name_or_group(quota_filter, job.user, job.user_lists, "@")
         case FilterTag.JCS:
-            return _of_class(one, job.job_class, job.variant)
+            return _of_class(quota_filter, job.job_class, job.variant)
         case FilterTag.PES if job.slots > 1 and not job.pe:
-            return _judged(one, _ANY in one.excluded, _ANY in one.names)
+            return _judged(quota_filter, _ANY in quota_filter.excluded, _ANY in quota_filter.names)
         case _:
-            return _both_ways(one, job.project if tag is FilterTag.PROJECTS else job.pe)
+            return _both_ways(quota_filter, job.project if tag is FilterTag.PROJECTS else job.pe)
 
 
 def may_charge(rule: QuotaRule, job: QuotaJob, of: Collection[str]) -> bool:
     """Whether what a rule counts with these values, `of`, is about the user and the job class of a job; "" is any."""
-    asked = {
+    values = {
         tag: value for tag, value in ((FilterTag.USERS, job.user), (FilterTag.JCS, job.job_class)) if value
     }
     return all(
-        fits(tag, one, job) and (not one.braced or asked[tag] in of)
-        for tag, one in rule.filters.items()
-        if tag in asked
+        fits(tag, quota_filter, job) and (not quota_filter.braced or values[tag] in of)
+        for tag, quota_filter in rule.filters.items()
+        if tag in values
     )
 
 
 def place_side(rule: QuotaRule, place: QuotaPlace) -> PlaceValues | None:
     """What is counted by itself of this place, None if the filters queues or hosts exclude it."""
-    if all(admits(tag, one, place) for tag, one in rule.filters.items() if tag not in OF_JOBS):
+    if all(
+        admits(tag, quota_filter, place) for tag, quota_filter in rule.filters.items() if tag not in OF_JOBS
+    ):
         return place_values(rule, place)
     return None
 
@@ -172,19 +174,19 @@ def place_values(rule: QuotaRule, place: QuotaPlace) -> PlaceValues:
     return PlaceValues(place.queue if queues.braced else "", place.host.lower() if hosts.braced else "")
 
 
-def admits(tag: FilterTag, one: QuotaFilter, place: QuotaPlace) -> bool:
+def admits(tag: FilterTag, quota_filter: QuotaFilter, place: QuotaPlace) -> bool:
     """Whether a filter of queues or hosts lets a place pass."""
     if tag is FilterTag.QUEUES:
-        return _both_ways(one, place.queue)
-    return _by_name_or_group(one, place.host.lower(), place.host_groups, "")
+        return _both_ways(quota_filter, place.queue)
+    return _by_name_or_group(quota_filter, place.host.lower(), place.host_groups, "")
 
 
-def _judged(one: QuotaFilter, excluded: bool, named: bool) -> bool:
+def _judged(quota_filter: QuotaFilter, excluded: bool, named: bool) -> bool:
     """What `!` names always excludes; if other names are there, one must fit."""
-    return not excluded and (named or not one.names)
+    return not excluded and (named or not quota_filter.names)
 
 
-def _by_name_or_group(one: QuotaFilter, name: str, groups: Iterable[str], mark: str) -> bool:
+def _by_name_or_group(quota_filter: QuotaFilter, name: str, groups: Iterable[str], mark: str) -> bool:
     """Users and hosts. `mark` is what the names of groups lack; without one they have it, and names know no case."""
 
     def fits(pattern: str) -> bool:
@@ -192,29 +194,29 @@ def _by_name_or_group(one: QuotaFilter, name: str, groups: Iterable[str], mark: 
             return any(_like(f"{mark}{group}", pattern) for group in groups)
         return _like(name, pattern if mark else pattern.lower())
 
-    return _judged(one, any(map(fits, one.excluded)), any(map(fits, one.names)))
+    return _judged(quota_filter, any(map(fits, quota_filter.excluded)), any(map(fits, quota_filter.names)))
 
 
-def _both_ways(one: QuotaFilter, value: str) -> bool:
+def _both_ways(quota_filter: QuotaFilter, value: str) -> bool:
     """Projects, PEs and queues: either name may be the pattern. What is absent fits no name, not even `*`."""
     is_pattern = bool(_MAGIC.search(value))  # else it only is like itself
 
     def fits(pattern: str) -> bool:
         return bool(value) and (_like(value, pattern) or (is_pattern and _like(pattern, value)))
 
-    return _judged(one, any(map(fits, one.excluded)), any(map(fits, one.names)))
+    return _judged(quota_filter, any(map(fits, quota_filter.excluded)), any(map(fits, quota_filter.names)))
 
 
-def _of_class(one: QuotaFilter, name: str, variant: str) -> bool:
+def _of_class(quota_filter: QuotaFilter, name: str, variant: str) -> bool:
     """Job classes: here `!*` is a name for "no job class" (Univa: `{other_app, !*}`) and excludes nothing by itself."""
 
     def fits(pattern: str) -> bool:
         return _like(name, pattern) or _like(f"{name}.{variant or 'default'}", pattern)
 
-    none_fits = "*" in one.excluded
-    excluded = [pattern for pattern in one.excluded if pattern != "*"]
+    none_fits = "*" in quota_filter.excluded
+    excluded = [pattern for pattern in quota_filter.excluded if pattern != "*"]
     if not name:
-        return none_fits or not one.names
+        return none_fits or not quota_filter.names
     if any(map(fits, excluded)):
         return False
-    return any(map(fits, one.names)) if one.names else not none_fits
+    return any(map(fits, quota_filter.names)) if quota_filter.names else not none_fits

@@ -42,23 +42,23 @@ class QuotaNotice(Struct, frozen=True, kw_only=True):
 def notices(
     sets: Iterable[QuotaSet],
     vocabulary: Vocabulary,
-    known: Mapping[FilterTag, Collection[str]] | None = None,
+    known_names: Mapping[FilterTag, Collection[str]] | None = None,
 ) -> list[QuotaNotice]:
     """All notices, in the order of the text.
 
     `known` are the names that are there: users, PEs, queues, hosts, job classes; of what is left out no name is judged.
     Projects, user lists and host groups are those of the vocabulary.
     """
-    there = {FilterTag.PROJECTS: vocabulary.projects.keys(), **(known or {})}
+    names = {FilterTag.PROJECTS: vocabulary.projects.keys(), **(known_names or {})}
     return [
-        found
-        for one in sets
-        for found in [
-            *_disabled(one),
-            *_shadowed(one),
-            *_not_consumable(one, vocabulary),
-            *_filters(one, vocabulary, there),
-            *_voluntary(one, vocabulary),
+        notice
+        for quota_set in sets
+        for notice in [
+            *_disabled(quota_set),
+            *_shadowed(quota_set),
+            *_not_consumable(quota_set, vocabulary),
+            *_filters(quota_set, vocabulary, names),
+            *_voluntary(quota_set, vocabulary),
         ]
     ]
 
@@ -68,15 +68,21 @@ def _notice(kind: NoticeKind, rule: QuotaRule, name: str, message: str) -> Quota
     return QuotaNotice(kind=kind, rule=rule.label, line=rule.line, name=name, message=text)
 
 
-def _disabled(one: QuotaSet) -> Iterator[QuotaNotice]:
-    if not one.says_enabled:
-        message = f"Set {one.name}: it has no line 'enabled', so it limits nothing. Write: enabled TRUE."
+def _disabled(quota_set: QuotaSet) -> Iterator[QuotaNotice]:
+    if not quota_set.says_enabled:
+        message = (
+            f"Set {quota_set.name}: it has no line 'enabled', so it limits nothing. Write: enabled TRUE."
+        )
         yield QuotaNotice(
-            kind=NoticeKind.DISABLED, rule=one.name, line=one.line, name=one.name, message=message
+            kind=NoticeKind.DISABLED,
+            rule=quota_set.name,
+            line=quota_set.line,
+            name=quota_set.name,
+            message=message,
         )
 
 
-def _voluntary(one: QuotaSet, vocabulary: Vocabulary) -> Iterator[QuotaNotice]:
+def _voluntary(quota_set: QuotaSet, vocabulary: Vocabulary) -> Iterator[QuotaNotice]:
     """Filters that a job leaves by what it does not say, if no rule of the set is about it then; one notice of each kind."""
     if not vocabulary.projects:
         without = "no project is configured, so JobGroup is free and the filter projects binds who writes such a name"
@@ -85,43 +91,49 @@ def _voluntary(one: QuotaSet, vocabulary: Vocabulary) -> Iterator[QuotaNotice]:
         without = "jobs that name no project are not under projects"
         remedy = "enforce_project = true in [gridengine] makes each job name one"
     several = "jobs with several cores that name no PE are not under pes", "pes * is about these, too"
-    asked = {FilterTag.PROJECTS: (without, remedy), FilterTag.PES: several}
+    texts = {FilterTag.PROJECTS: (without, remedy), FilterTag.PES: several}
     if vocabulary.projects and vocabulary.enforce_project:
-        del asked[FilterTag.PROJECTS]
-    for tag, (message, remedy) in asked.items():
-        held = [rule.filters.get(tag) for rule in one.rules]
-        naming = [rule for rule, found in zip(one.rules, held, strict=True) if found and _names_some(found)]
-        if naming and not any(found is None or _takes_unnamed(tag, found) for found in held):
+        del texts[FilterTag.PROJECTS]
+    for tag, (message, remedy) in texts.items():
+        of_tag = [rule.filters.get(tag) for rule in quota_set.rules]
+        naming = [
+            rule
+            for rule, quota_filter in zip(quota_set.rules, of_tag, strict=True)
+            if quota_filter and _names_some(quota_filter)
+        ]
+        if naming and not any(
+            quota_filter is None or _takes_unnamed(tag, quota_filter) for quota_filter in of_tag
+        ):
             yield _notice(NoticeKind.VOLUNTARY, naming[0], str(tag), f"{message}; {remedy}")
 
 
-def _names_some(found: QuotaFilter) -> bool:
-    return bool(found.names) and _ALL not in found.excluded
+def _names_some(quota_filter: QuotaFilter) -> bool:
+    return bool(quota_filter.names) and _ALL not in quota_filter.excluded
 
 
-def _takes_unnamed(tag: FilterTag, found: QuotaFilter) -> bool:
+def _takes_unnamed(tag: FilterTag, quota_filter: QuotaFilter) -> bool:
     """Whether it is about jobs without a project, or with several cores in no PE that they name."""
     if tag is FilterTag.PES:
-        return (_ALL in found.names or not found.names) and _ALL not in found.excluded
-    return not found.names
+        return (_ALL in quota_filter.names or not quota_filter.names) and _ALL not in quota_filter.excluded
+    return not quota_filter.names
 
 
-def _shadowed(one: QuotaSet) -> Iterator[QuotaNotice]:
+def _shadowed(quota_set: QuotaSet) -> Iterator[QuotaNotice]:
     before: QuotaRule | None = None
-    for rule in one.rules:
+    for rule in quota_set.rules:
         if before is not None:
             message = f"it never counts, because rule {before.label} before it is about all jobs"
             yield _notice(NoticeKind.SHADOWED, rule, before.label, message)
-        elif all(_takes_all(tag, found) for tag, found in rule.filters.items()):
+        elif all(_takes_all(tag, quota_filter) for tag, quota_filter in rule.filters.items()):
             before = rule
 
 
-def _takes_all(tag: FilterTag, found: QuotaFilter) -> bool:
-    return tag in _ALWAYS_THERE and _ALL in found.names and not found.excluded
+def _takes_all(tag: FilterTag, quota_filter: QuotaFilter) -> bool:
+    return tag in _ALWAYS_THERE and _ALL in quota_filter.names and not quota_filter.excluded
 
 
-def _not_consumable(one: QuotaSet, vocabulary: Vocabulary) -> Iterator[QuotaNotice]:
-    for rule in one.rules:
+def _not_consumable(quota_set: QuotaSet, vocabulary: Vocabulary) -> Iterator[QuotaNotice]:
+    for rule in quota_set.rules:
         for name in dict.fromkeys(limit.resource for limit in rule.limits):
             entry = vocabulary.complexes.get(name)
             if entry is not None and not entry.is_consumable:
@@ -132,19 +144,24 @@ def _not_consumable(one: QuotaSet, vocabulary: Vocabulary) -> Iterator[QuotaNoti
 
 
 def _filters(
-    one: QuotaSet, vocabulary: Vocabulary, there: Mapping[FilterTag, Collection[str]]
+    quota_set: QuotaSet, vocabulary: Vocabulary, names_of_tag: Mapping[FilterTag, Collection[str]]
 ) -> Iterator[QuotaNotice]:
-    for rule in one.rules:
-        for tag, found in rule.filters.items():
-            if tag is not FilterTag.JCS and _ALL in found.excluded and (found.names or tag in _ALWAYS_THERE):
+    for rule in quota_set.rules:
+        for tag, quota_filter in rule.filters.items():
+            if (
+                tag is not FilterTag.JCS
+                and _ALL in quota_filter.excluded
+                and (quota_filter.names or tag in _ALWAYS_THERE)
+            ):
                 message = f"it can never match, because !* in {tag} excludes every name"
-                yield _notice(NoticeKind.NEVER_MATCHES, rule, str(found), message)
-            if tag is FilterTag.PROJECTS and not there[tag]:
+                yield _notice(NoticeKind.NEVER_MATCHES, rule, str(quota_filter), message)
+            if tag is FilterTag.PROJECTS and not names_of_tag[tag]:
                 continue
             unknown = [
                 name
-                for name in dict.fromkeys((*found.names, *found.excluded))
-                if not any(mark in name for mark in "*?[") and not _is_known(tag, name, vocabulary, there)
+                for name in dict.fromkeys((*quota_filter.names, *quota_filter.excluded))
+                if not any(mark in name for mark in "*?[")
+                and not _is_known(tag, name, vocabulary, names_of_tag)
             ]
             if unknown:
                 more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
@@ -153,14 +170,14 @@ def _filters(
 
 
 def _is_known(
-    tag: FilterTag, name: str, vocabulary: Vocabulary, there: Mapping[FilterTag, Collection[str]]
+    tag: FilterTag, name: str, vocabulary: Vocabulary, names: Mapping[FilterTag, Collection[str]]
 ) -> bool:
     if name.startswith("@") and tag is FilterTag.USERS:
-        return name[1:] in vocabulary.user_lists or name in there.get(tag, ())
+        return name[1:] in vocabulary.user_lists or name in names.get(tag, ())
     if name.startswith("@") and tag is FilterTag.HOSTS:
         return name in vocabulary.host_groups
-    if tag not in there:
+    if tag not in names:
         return True
     if tag is FilterTag.HOSTS:
-        return name.lower() in {host.lower() for host in there[tag]}
-    return name in there[tag]
+        return name.lower() in {host.lower() for host in names[tag]}
+    return name in names[tag]

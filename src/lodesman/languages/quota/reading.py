@@ -59,9 +59,9 @@ def read_quota_sets(
     reader = _QuotaReader(complexes, faults)
     sets: dict[str, QuotaSet] = {}
     for block in reader.blocks(logical_lines(text, faults=faults, source=source)):
-        found = reader.quota_set(block, sets)
-        if found is not None:
-            sets[found.name] = found
+        read = reader.quota_set(block, sets)
+        if read is not None:
+            sets[read.name] = read
     return tuple(sets.values())
 
 
@@ -83,9 +83,9 @@ class _QuotaReader:
 
     def blocks(self, lines: Iterator[LogicalLine]) -> list[_OpenSet]:
         """Without outer braces, a set begins where the limits of another end."""
-        found: list[_OpenSet] = []
+        open_sets: list[_OpenSet] = []
         for self.line in lines:
-            text, last = self.line.text, found[-1] if found else None
+            text, last = self.line.text, open_sets[-1] if open_sets else None
             if text == "}" and last is not None and last.braced and not last.closed:
                 last.closed = True
                 continue
@@ -94,12 +94,12 @@ class _QuotaReader:
             )
             if begins or text == "{" or last is None:
                 last = _OpenSet(self.line, text == "{")
-                found.append(last)
+                open_sets.append(last)
             if text != "{":
                 self.whole = True
                 self.take(last, text.split(None, 1))
                 last.whole &= self.whole
-        return found
+        return open_sets
 
     def take(self, block: _OpenSet, words: list[str]) -> None:
         key = words[0]
@@ -166,7 +166,7 @@ class _QuotaReader:
         name = ""
         filters: dict[FilterTag, QuotaFilter] = {}
         limits: tuple[QuotaLimit, ...] = ()
-        tokens = ((found.start(), found[0]) for found in _TOKEN.finditer(self.line.text, len("limit")))
+        tokens = ((match.start(), match[0]) for match in _TOKEN.finditer(self.line.text, len("limit")))
         for offset, word in tokens:
             if word == "to":
                 limits = self.limits(offset + len(word), filters)
@@ -224,7 +224,7 @@ class _QuotaReader:
         return QuotaFilter(names=names, excluded=excluded, braced=braced)
 
     def limits(self, offset: int, filters: dict[FilterTag, QuotaFilter]) -> tuple[QuotaLimit, ...]:
-        found: list[QuotaLimit] = []
+        read: list[QuotaLimit] = []
         for item in self.line.text[offset:].split(","):
             text = item.strip()
             at = offset + len(item) - len(item.lstrip())
@@ -239,10 +239,10 @@ class _QuotaReader:
                 hint = "qconf -sc prints those that there are."
                 self.slip(at, f"{resource[:40]} references not existing complex attribute", hint)
             elif "$" in value:
-                found += self.dynamic(entry, at, value, filters.get(FilterTag.HOSTS, QuotaFilter()))
+                read += self.dynamic(entry, at, value, filters.get(FilterTag.HOSTS, QuotaFilter()))
             else:
-                found += self.static(entry, at, value)
-        return tuple(found)
+                read += self.static(entry, at, value)
+        return tuple(read)
 
     def static(self, entry: Complex, at: int, text: str) -> Iterator[QuotaLimit]:
         try:
@@ -269,12 +269,12 @@ class _QuotaReader:
             return
         terms, end = [], 0
         while end < len(text):
-            found = _TERM.match(text, end)
-            if found is None or (end and not found[1]):
+            term = _TERM.match(text, end)
+            if term is None or (end and not term[1]):
                 hint = "Write: $complex*number, joined by + or -."
                 self.slip(at, f"dynamic limit {text[:40]} is no sum", hint)
                 return
-            sign, name, weight, plain = found.groups()
+            sign, name, weight, plain = term.groups()
             load = self.complexes.get(name) if name else None
             if name and (load is None or not is_numeric(load.kind)):
                 message = f"dynamic limit references {'text' if load else 'not existing complex'} attribute {name[:40]}"
@@ -282,7 +282,7 @@ class _QuotaReader:
                 return
             size = read_value(ComplexType.DOUBLE, weight or plain or "1")
             terms.append(LoadTerm(weight=_signed(size, sign), name=load.name if load else ""))
-            end = found.end()
+            end = term.end()
         if not is_numeric(entry.kind):
             self.slip(at, f"{entry.name} is of type {entry.kind}, which has no dynamic limit")
             return

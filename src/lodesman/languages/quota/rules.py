@@ -68,7 +68,7 @@ class QuotaRule:
         for tag in FilterTag:
             if tag in self.filters:
                 words += [tag, str(self.filters[tag])]
-        return " ".join([*words, "to", ",".join(f"{one.resource}={one.text}" for one in self.limits)])
+        return " ".join([*words, "to", ",".join(f"{limit.resource}={limit.text}" for limit in self.limits)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class QuotaSet:
 
 def write_quota_sets(sets: Iterable[QuotaSet]) -> str:
     """The canonical text, which `qconf` reads too (where it knows the filters)."""
-    return "".join(f"{line}\n" for one in sets for line in _lines(one))
+    return "".join(f"{line}\n" for quota_set in sets for line in _lines(quota_set))
 
 
 def _lines(quota_set: QuotaSet) -> Iterator[str]:
