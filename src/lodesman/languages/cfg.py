@@ -36,19 +36,20 @@ _BLANKS = re.compile(r"\s*+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CfgOption:
-    """One option: its text as written, and where its name stands (from 1; 0 if it was not read)."""
+    """One option, its value as written, and where its name stands."""
 
     name: str
     value: str
-    line: int = field(default=0, compare=False)
+    line: int = field(default=0, compare=False)  # From 1; 0: it was not read.
     column: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CfgSection:
-    """A section, or a whole file (then without a name); `entries` by name, in the order of the text."""
+    """A section, or a whole file, which has no name."""
 
     name: str = ""
+    # By name, in the order of the text.
     entries: Mapping[str, CfgOption | CfgSection] = field(default_factory=dict)
     line: int = field(default=0, compare=False)
     column: int = field(default=0, compare=False)
@@ -78,10 +79,10 @@ class CfgSection:
 def parse_cfg(
     text: str, *, source: str = "", max_bytes: int = _MAX_BYTES, faults: list[SyntaxFault] | None = None
 ) -> CfgSection:
-    """Read a text. `source` names it in errors (a file name). Raises SyntaxFault or TooLarge.
+    """Read a text. `source` names it in errors. Raises SyntaxFault or TooLarge.
 
     With `faults`, what is wrong in a line by itself is added there and left out of the answer; sections that do not
-    open and close in good order are raised all the same. The data of a fault has the `section` it stands in.
+    open and close in good order are raised all the same. The data of a fault has its `section`.
     """
     size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
     if size > max_bytes:
@@ -97,7 +98,7 @@ def parse_cfg(
 
 @dataclass(slots=True)
 class _OpenSection:
-    """A section that is being read; also a section name still waiting for its brace."""
+    """A section that is being read, or a section name that still waits for its brace."""
 
     name: str
     line: int
@@ -147,7 +148,7 @@ class _CfgReader:
         return self.stack[0].frozen()
 
     def step(self, at: int) -> int:
-        """Read one piece of the line from offset `at`; the offset of the rest, or -1."""
+        """Read one piece of the line from `at`; returns the offset of the rest, or -1."""
         at = _BLANKS.match(self.raw, at).end()  # type: ignore[union-attr]  # matches always
         if at >= len(self.raw) or self.raw[at] == "#":
             return -1
@@ -233,7 +234,7 @@ class _CfgReader:
         self.slip(name.column - 1, message, "Keep one of them; `+=` appends to an option.", name.line)
 
     def slip(self, at: int, message: str, hint: str, line: int = 0) -> None:
-        """A fault after which the rest can be read: added to the caller's list, raised if there is none."""
+        """Add a fault after which the rest can be read to the caller's list; raise it if there is none."""
         fault = self.fault(at, message, hint, line)
         if self.faults is None:
             raise fault

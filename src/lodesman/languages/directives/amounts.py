@@ -38,7 +38,7 @@ def slurm_seconds(text: str) -> int | None:
 
 
 def pbs_seconds(text: str) -> int | None:
-    """Seconds, M:S, H:M:S or D:H:M:S, with a fraction that is dropped; no time at all is none."""
+    """Seconds, M:S, H:M:S or D:H:M:S, without their fraction; None without any time."""
     parts = _numbers(text.partition(".")[0])
     if not parts or len(parts) > 4:
         return None
@@ -47,7 +47,7 @@ def pbs_seconds(text: str) -> int | None:
 
 
 def lsf_seconds(text: str) -> int | None:
-    """Minutes, or hours:minutes; no time at all is none, nor is one that a host behind a slash measures."""
+    """Minutes, or hours:minutes; None without any time, or for one that a host behind a slash measures."""
     parts = _numbers(text)
     if not parts or len(parts) > 2:
         return None
@@ -72,8 +72,10 @@ def megabytes(text: str, usual: str = "m", *, times: int = 1) -> int | None:
 
 
 def indexes(text: str, *, least: int = 0) -> dict[str, Any] | None:
-    """1-10, 1-10:2, 7, or a list of these: attributes of an array with these indexes, each once; `least`: the first one that
-    the system knows. Of more than a million only their number.
+    """Attributes of an array with the indexes 1-10, 1-10:2, 7, or a list of these, each once; `least`: the first
+    allowed.
+
+    Of more than a million only their number.
     """
     ranges = list(_ranges(text))
     if not ranges or not all(ranges) or min(each.start for each in ranges) < least:
@@ -106,9 +108,10 @@ _LONG_NAME: Final = re.compile(r"--[\w-]+=")
 
 
 class SplitLine:
-    """The words of a line as a shell splits them. `torn`: those in which the line's own quotes, or a backslash, hold a comma
-    of one value, which who reads the list of variables does not see any more. `cuts_words`: a `#` within a word begins a
-    comment, too. Raises ValueError for a quote that is never closed.
+    """The words of a line as a shell splits them. Raises ValueError for a quote that is never closed.
+
+    `torn`: words in which the line's own quotes, or a backslash, hold a comma of one value, which the reader of the
+    list of variables does not see. `cuts_words`: a `#` within a word begins a comment, too.
     """
 
     def __init__(self, line: str, *, cuts_words: bool) -> None:

@@ -10,10 +10,10 @@ from lodesman.languages.directives.amounts import MOST_INDEXES, SplitLine, liste
 
 
 class Obstacle(NamedTuple):
-    """Why an option cannot be had, as the end of a sentence that it begins, and what to do."""
+    """Why an option cannot be had."""
 
-    reason: str
-    hint: str
+    reason: str  # The end of a sentence that the option begins.
+    hint: str  # What to do.
 
 
 WHERE: Final = (
@@ -75,16 +75,16 @@ class ScriptOption(NamedTuple):
     """An option of a line, as it is written."""
 
     line: int
-    words: str
+    words: str  # As they are written.
 
 
 class LineRefusal(NamedTuple):
-    """What cannot be had: a predicate and what to do. `unless`: attributes that say it here."""
+    """An option that cannot be had."""
 
     option: ScriptOption
     reason: str
     hint: str
-    unless: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()  # Attributes that say it here.
 
 
 _MINUTE: Final = 60
@@ -111,46 +111,43 @@ _SAID_BY: Final = {
 
 
 class ScriptRequest:
-    """Attributes that mean the same here, and all else. `files`: names of streams as that system writes them; `kept`: values
-    that only mean something together; `taken`: how an option was read, by the attribute that it gives; `given_cores`: those
-    that the user says, 0 if none; `endless`: the option that asks for any time; `joined`: both streams go to one file,
-    whatever its name; `torn`: words of the line at hand whose commas mean something else in a list than in the line.
-    """
+    """Attributes that mean the same here, and all else that the lines say."""
 
     def __init__(self) -> None:
         self.attributes: dict[str, Any] = {}
-        self.files: dict[str, str] = {}
+        self.files: dict[str, str] = {}  # Names of streams as that system writes them.
         self.environment: dict[str, str] = {}
         # By reason and option, the parts of it; all of it if there is none.
         self.notes: dict[str, dict[str, list[str]]] = {}
         self.part, self.size = "", 1
-        self.taken: dict[str, str] = {}
+        self.taken: dict[str, str] = {}  # How an option was read, by the attribute that it gives.
         self.refusals: list[LineRefusal] = []
-        self.kept: dict[str, tuple[ScriptOption, str]] = {}
+        self.kept: dict[str, tuple[ScriptOption, str]] = {}  # Values that only mean something together.
         self.hold = False
-        self.joined = False
-        self.endless = ""
+        self.joined = False  # Both streams go to one file, whatever its name.
+        self.endless = ""  # The option that asks for any time.
         self.job_class = ""
         self.interpreter = ""
         self.option = ScriptOption(0, "")
-        self.given_cores = 0
+        self.given_cores = 0  # Those that the user says, 0 if none.
+        # Words of the line at hand whose commas mean something else in a list than in the line.
         self.torn: set[str] = set()
 
     def note(self, reason: str) -> None:
-        """The option at hand, or the `part` of it, has no effect, for that reason."""
+        """Note that the option at hand, or the `part` of it, has no effect."""
         parts = self.notes.setdefault(reason, {}).setdefault(self.option.words, [])
         parts += [self.part] if self.part and self.part not in parts else []
         if len(parts) == self.size:
             parts.clear()
 
     def without_effect(self) -> Iterator[str]:
-        """The options, or parts of them, that have none, with the reason."""
+        """The options, or parts of them, that have no effect, with the reason."""
         for reason, options in self.notes.items():
             texts = [f"{', '.join(parts)} of {words}" if parts else words for words, parts in options.items()]
             yield f"without effect: {', '.join(texts)}: {reason}."
 
     def parts(self, texts: Iterable[str]) -> Iterator[str]:
-        """The parts of the option at hand that say something, one after another: notes are about that one."""
+        """The parts of the option at hand, one after another: notes are about that one."""
         pieces = list(filter(None, map(str.strip, texts)))
         for piece in pieces:
             self.part, self.size = (piece, len(pieces)) if len(pieces) > 1 else ("", 1)
@@ -158,7 +155,7 @@ class ScriptRequest:
         self.part, self.size = "", 1
 
     def refuse(self, obstacle: Obstacle, *unless: str, option: ScriptOption | None = None) -> None:
-        """The option at hand, or that one, cannot be had; what its hint names says it."""
+        """Refuse the option at hand, or that one, unless these attributes say it."""
         unless = unless or _SAID_BY.get(obstacle, ())
         self.refusals.append(LineRefusal(option or self.option, *obstacle, unless))
 
@@ -167,14 +164,14 @@ class ScriptRequest:
         return self.given_cores or own
 
     def put(self, name: str, value: object) -> None:
-        """An attribute with its value; None is a text that cannot be read."""
+        """Set an attribute; None is a text that cannot be read."""
         if value is None:
             self.refuse(Obstacle(UNREAD, f"Say it in an option of lode submit, or as --set {name}=..."), name)
         else:
             self.attributes[name] = value
 
     def time(self, name: str, seconds: int | None) -> None:
-        """WallTime or CPUTime in seconds; 0 is any time, and None a text that cannot be read."""
+        """Set WallTime or CPUTime in seconds; 0 is any time, None a text that cannot be read."""
         self.taken.pop(name, None)
         if seconds == 0:
             self.endless = self.option.words
@@ -189,7 +186,8 @@ class ScriptRequest:
     def memory(
         self, megabytes: int | None, text: str, *, usual: str = "M", units: Sequence[str] = ("M", "G")
     ) -> None:
-        """Memory in MB as that text says it, None or 0 if it cannot be read; so little that no program can mean it is said.
+        """Set Memory in MB; None or 0 cannot be read. An amount so small that no program can mean it is said.
+
         `usual`: the unit of a number without one, '' for bytes.
         """
         self.put("Memory", megabytes if megabytes and megabytes > 0 else None)
@@ -203,12 +201,12 @@ class ScriptRequest:
             )
 
     def no_array(self) -> None:
-        """One job, whatever was said before."""
+        """Forget the array: it is one job."""
         for name in ("Parameters", "ParameterStart", "ParameterStep", "AtMost"):
             self.attributes.pop(name, None)
 
     def array(self, indexes: Mapping[str, Any] | None, at_once: str | None = "") -> None:
-        """The indexes of an array in the place of others, and how many of its jobs run at once; None: it is said apart."""
+        """Set the indexes of an array, and how many of its jobs run at once; None: that is said apart."""
         most = whole(at_once) if at_once else 0
         limit = self.attributes.get("AtMost") if at_once is None else None
         self.no_array()
@@ -232,17 +230,17 @@ class ScriptRequest:
             self.attributes["AtMost"] = most
 
     def join(self, kept: str, joined: str, usual: str) -> None:
-        """Both streams go to the file of the first one."""
+        """Send both streams to the file of the first one."""
         self.files[joined] = self.files.setdefault(kept, usual)
         self.joined = True
 
     def join_alone(self) -> None:
-        """Errors go with the output if only that has a file."""
+        """Send errors with the output if only that has a file."""
         if "StdOutput" in self.files and "StdError" not in self.files:
             self.join("StdOutput", "StdError", "")
 
     def count(self, name: str, usual: int = 0) -> int:
-        """A whole number that was kept, from 1; what is none is refused."""
+        """A whole number from 1 that was kept; refuse anything else."""
         if name not in self.kept:
             return usual
         option, text = self.kept[name]
@@ -253,8 +251,10 @@ class ScriptRequest:
         return number
 
     def variables(self, text: str, *, has_quotes: bool = True) -> None:
-        """NAME=VALUE between commas; a name alone, and ALL, are of the user's shell. `has_quotes`: quotes in the list hold
-        commas. A comma that is to be in a value, and that the system would not see so, is refused.
+        """Set variables, NAME=VALUE between commas; a name alone, and ALL, are of the user's shell.
+
+        `has_quotes`: quotes in the list hold commas. A comma meant for a value, which the system would not see so, is
+        refused.
         """
         items, plain = listed(text), [*filter(None, text.split(","))]
         torn = "\\," in text or any(word.endswith(text) for word in self.torn)
@@ -280,7 +280,7 @@ Handler = Callable[[ScriptRequest, str], None]
 
 
 def table(groups: Mapping[tuple[int, str], Handler]) -> dict[str, tuple[int, Handler]]:
-    """By option, of groups of options: (how many words follow, names with blanks between) -> what they mean."""
+    """Options by name, from groups of them: (how many words follow, names with blanks between) -> what they mean."""
     return {name: (words, handler) for (words, names), handler in groups.items() for name in names.split()}
 
 
@@ -331,7 +331,7 @@ def stream(name: str) -> Handler:
 
 
 def again(request: ScriptRequest, _text: str) -> None:
-    """The job may go back, as any may that says nothing."""
+    """Let the job go back, as any may that says nothing."""
     request.attributes.pop("MaxAttempts", None)
     request.note(COUNTS)
 
@@ -342,7 +342,7 @@ def holds(request: ScriptRequest, _text: str) -> None:
 
 
 def shell(request: ScriptRequest, text: str) -> None:
-    """The program that reads the script; of several for hosts the first."""
+    """Note the program that reads the script; of several for hosts the first."""
     request.interpreter = text.partition(",")[0].partition("@")[0]
     if len(request.interpreter.split()) != 1:
         request.interpreter = ""
@@ -350,8 +350,9 @@ def shell(request: ScriptRequest, text: str) -> None:
 
 
 def words_of(request: ScriptRequest, number: int, line: str, *, cuts_words: bool) -> list[str]:
-    """The words of a line as a shell splits them; none if it is no line of options, which is refused. `cuts_words`: a `#`
-    within a word begins a comment in that system.
+    """The words of a line as a shell splits them; none, and a refusal, if it is no line of options.
+
+    `cuts_words`: a `#` within a word begins a comment.
     """
     line = line.strip()
     try:
@@ -373,7 +374,7 @@ def read_short(
     request: ScriptRequest, options: Mapping[str, tuple[int, Handler]], number: int, line: str, *, joined: bool = True,
     cuts_words: bool = False,
 ) -> None:  # fmt: skip
-    """The options of a line whose names begin with one dash; if `joined`, a value may follow without a blank."""
+    """Read options that begin with one dash; if `joined`, a value may follow without a blank."""
     words = words_of(request, number, line, cuts_words=cuts_words)
     while words:
         name = words.pop(0)

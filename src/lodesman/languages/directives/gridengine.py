@@ -214,8 +214,10 @@ def read(request: ScriptRequest, lines: list[tuple[int, str]]) -> None:
 
 
 def _memory(request: ScriptRequest, slots: int) -> None:
-    """Requests for each slot. The limit h_vmem is Memory, without it the largest request of free memory, as of job classes;
-    each of those that is another amount stays a request of its own. Without any it is h_rss.
+    """Requests for each slot.
+
+    The limit h_vmem is Memory, without it the largest request of free memory, as of job classes; others of these stay
+    requests if they differ. Without any it is h_rss.
     """
     amounts: dict[str, float | None] = {
         name: _amount(request, name) for name in _MEMORY.values() if name in request.kept

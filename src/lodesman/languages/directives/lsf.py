@@ -168,8 +168,9 @@ def read(request: ScriptRequest, lines: list[tuple[int, str]]) -> None:
 
 
 def _reserved(request: ScriptRequest, cores: int) -> None:
-    """A number without a unit is in MB, and any is of the whole job, unless a cluster sets it otherwise: that is said. One
-    that no job can mean is refused.
+    """A number without a unit is in MB, and any is of the whole job, unless a cluster sets it otherwise: that is said.
+
+    One that no job can mean is refused.
     """
     request.option, text = request.kept["reserved"]
     reserved_mb = megabytes(text)

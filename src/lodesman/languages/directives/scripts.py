@@ -1,4 +1,4 @@
-"""A script's lines of batch systems: which there are, what they ask for, and what its job gets so that it runs unchanged."""
+"""A script's lines of batch systems, and what its job gets so that it runs unchanged."""
 
 from __future__ import annotations
 
@@ -65,16 +65,15 @@ _INTERPRETER: Final = re.compile(r"#!\s*(\S+)(?:\s+(\S+))?")
 
 
 class Translation(NamedTuple):
-    """What the lines of a script ask for. `attributes` of its description; `literal`: percent signs of the command stand for
-    themselves, since the command line asks for no array; `interpreter`: reads the script, '' if it names its own.
-    """
+    """What the lines of a script ask for."""
 
-    attributes: Mapping[str, Any]
+    attributes: Mapping[str, Any]  # Of its description.
     refusals: tuple[LineRefusal, ...] = ()
     notes: tuple[str, ...] = ()
     hold: bool = False
     job_class: str = ""
-    interpreter: str = ""
+    interpreter: str = ""  # Reads the script; '' if it names its own.
+    # Percent signs of the command stand for themselves, since the command line asks for no array.
     literal: bool = False
 
 
@@ -86,7 +85,8 @@ def translated(
     job_class: str = "",
     is_folder: Callable[[str], bool] = lambda _path: False,
 ) -> Translation | None:
-    """The lines of batch systems in a script of that name; None without any. `given`, `job_class`: what goes first.
+    """The lines of batch systems in a script; None without any. `options` and `job_class` go first.
+
     `is_folder`: whether a path is one where the user is; files of streams are in it there.
     """
     systems = [(system, lines) for system in _SYSTEMS if (lines := _lines_of(text, system))]
@@ -171,7 +171,7 @@ def _other_lines(text: str) -> list[LineRefusal]:
 
 
 def unread_lines(text: str) -> list[int]:
-    """Lines as those of Slurm or PBS that stand behind the first command, where these systems do not read them."""
+    """Lines of Slurm or PBS behind the first command, where these systems do not read them."""
     numbers: list[int] = []
     for system in _SYSTEMS:
         if not system.reads_all:
@@ -187,7 +187,7 @@ def unread_lines(text: str) -> list[int]:
 def _complete(
     request: ScriptRequest, system: _System, text: str, name: str, options: Mapping[str, Any]
 ) -> Translation:
-    """All attributes together. A job that asks for its own number gets it as the only member of an array."""
+    """All attributes together. A job that asks for its own number is the only member of an array."""
     merged = overlay(dict(request.attributes), options)
     facts = ScriptFacts(
         name=escaped(merged.get("JobName", name)), cores=merged.get("NumberOfProcessors", 1),
@@ -231,7 +231,7 @@ def _complete(
 def _variables(
     request: ScriptRequest, system: _System, facts: ScriptFacts, named: set[str]
 ) -> dict[str, str]:
-    """Those that every job gets, those that the script names, and those that its lines set."""
+    """Those that every job gets, that the script names, and that its lines set."""
     always, others = system.words.values(facts)
     needed = {name: value for name, value in others.items() if name in named}
     own: dict[str, str] = escaped(request.environment)
@@ -239,7 +239,7 @@ def _variables(
 
 
 def _given_variables(options: Mapping[str, Any]) -> dict[str, str] | None:
-    """Variables that go first; None if they cannot be read, which is said where jobs are."""
+    """Variables of options; None if they cannot be read, which is said where jobs are."""
     try:
         variables: dict[str, str] = environment(options.get("Environment", {}))
     except Mistake:
@@ -264,8 +264,9 @@ def _tasks(attributes: Mapping[str, Any]) -> Tasks | None:
 
 
 def _files(request: ScriptRequest, system: _System, facts: ScriptFacts) -> dict[str, str]:
-    """The files of the standard streams; one keeps the usual name if its own has no meaning here, or is that of the other
-    stream's file in another folder.
+    """The files of the standard streams.
+
+    One keeps the usual name if its own has no meaning here, or is that of the other stream in another folder.
     """
     names: dict[str, str] = {}
     paths = {normpath(path_of(pattern)) for pattern in request.files.values()}
@@ -298,8 +299,9 @@ def _plain(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _cpu_time(request: ScriptRequest, attributes: Mapping[str, Any]) -> dict[str, int]:
-    """A job with several cores or much time would meet the usual limit of a day of CPU time before its own. One that asks
-    for any time keeps that limit, and it is said.
+    """The CPU time of a job with several cores or much time, which would meet the usual day before its own limit.
+
+    One that asks for any time keeps that limit, and it is said.
     """
     if "CPUTime" in attributes:
         return {}
@@ -344,9 +346,7 @@ def _notes(
     options: Mapping[str, Any],
     unset: list[str],
 ) -> Iterable[str]:
-    """What the job gets by the lines and the options, what of the lines has no effect, and which variables the script does
-    not get.
-    """
+    """What the job gets, what of the lines has no effect, and which variables the script does not get."""
     settings = ", ".join(f"{name}={shown(str(value), _SHOWN)}" for name, value in values.items())
     who = f"{system.mark} lines of {system.name}{' and options, which go first,' if options and settings else ''}"
     yield f"{who} say {settings or 'nothing here'}."
@@ -374,7 +374,7 @@ _MODULES: Final = ("module", "ml")
 
 
 def _calls(text: str) -> Iterable[str]:
-    """What it calls of a batch system or of a site, that may not be there, or means something else here."""
+    """What it calls that may not be there, or means something else here."""
     lines: dict[str, int] = {}
     for match in _CALL.finditer(text):
         lines.setdefault(match[1], text.count("\n", 0, match.start(1)) + 1)

@@ -1,6 +1,6 @@
 """What a job of each batch system knows of itself: variables of its environment, and words in names of its files.
 
-Values hold placeholders of an array: `%s` its index, `%j` the job, `%(FirstJob)s` the first job of the submission.
+Values hold placeholders of an array: `%s` its index, `%j` the job, `%(FirstJob)s` the first of the submission.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Complexes, the resources that Grid Engine knows: the table that `qconf -sc` prints (manual page complex(5))."""
+"""Complexes, the resources that Grid Engine knows: the table that `qconf -sc` prints (complex(5))."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CHOICES: dict[str, dict[str, str]] = {
 
 
 class Complex(Struct, frozen=True, kw_only=True):
-    """One resource; `default` (what a job uses that does not request it) and `urgency` as written."""
+    """One resource."""
 
     name: str
     shortcut: str
@@ -49,7 +49,7 @@ class Complex(Struct, frozen=True, kw_only=True):
     relation: RelOp = RelOp.LE
     requestable: Requestable = Requestable.YES
     consumable: Consumable = Consumable.NO
-    default: str = "0"
+    default: str = "0"  # What a job uses that does not request it, as written.
     urgency: str = "0"
 
     @property
@@ -74,7 +74,7 @@ class Complex(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Complexes:
-    """All resources, in order; they are found by name and by shortcut, which depend on case."""
+    """All resources, in order, found by name and shortcut, which depend on case."""
 
     entries: tuple[Complex, ...]
     _found: dict[str, Complex] = field(init=False, repr=False, compare=False)
@@ -96,13 +96,13 @@ class Complexes:
         return self._found.get(name)
 
     def near(self, name: str) -> str:
-        """What was probably meant by the name of a resource that there is not; "" if no name is near."""
+        """A hint at the resource that an unknown name may mean; "" if none is near."""
         folded = {entry.name.casefold(): entry.name for entry in self.entries}
         near = get_close_matches(name.casefold(), folded, 1, 0.6)
         return f"Did you mean {folded[near[0]]}?" if near else ""
 
     def canonical(self, name: str) -> str | None:
-        """The name of what a name or shortcut means; None if there is no such resource."""
+        """The name behind a name or shortcut; None if there is no such resource."""
         entry = self._found.get(name)
         return entry.name if entry else None
 

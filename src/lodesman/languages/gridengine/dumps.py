@@ -1,7 +1,7 @@
-"""Dumps of a Grid Engine, a text for each object as `qconf` prints it, as configuration files; what has no place there.
+"""Dumps of a Grid Engine as configuration files: a text for each object as `qconf` prints it.
 
-A file is named for the option of `qconf` that printed it, with the object behind a dot: `sc`, `sconf`, `srqs`, `sq.all.q`,
-`shgrp.@gpu`, `su.staff`, `sprj.genomics`, `sjc.app`, `sp.smp`, `sul`.
+A file is named for the option of `qconf` that printed it, with the object behind a dot: `sc`, `sconf`, `srqs`,
+`sq.all.q`, `shgrp.@gpu`, `su.staff`, `sprj.genomics`, `sjc.app`, `sp.smp`, `sul`.
 """
 
 from __future__ import annotations
@@ -65,22 +65,22 @@ _OF_CONF: Final = {
 
 
 class WithoutPlace(Struct, frozen=True, kw_only=True):
-    """A setting without a place here; `reason` says what does the same, or that it stays with Grid Engine."""
+    """A setting without a place here."""
 
     file: str
     setting: str
-    reason: str
+    reason: str  # What does the same, or that it stays with Grid Engine.
 
 
 class Carried(Struct, frozen=True, kw_only=True):
-    """Configuration files by their paths, and what is not in them."""
+    """What dumps became."""
 
-    files: Mapping[str, str]
+    files: Mapping[str, str]  # Configuration files by their paths.
     left_out: tuple[WithoutPlace, ...]
 
 
 def carried(texts: Mapping[str, str], site: str) -> Carried:
-    """Configuration for the dumps in `texts`, by the name of each; `site` is how the cluster is called here.
+    """Configuration for dumps by their names; `site` is the name of the cluster here.
 
     Raises InvalidRequest if there is no dump; SyntaxFault, with its file, for one that cannot be read.
     """
@@ -116,8 +116,10 @@ def _kind(name: str) -> str:
 
 
 def _values(text: str, source: str) -> dict[str, str]:
-    """The settings of an object by name. Raises SyntaxFault, also for what no `qconf` prints: a line that is no setting, a
-    setting that comes twice, an object of another name, or without the settings that it has in any dump.
+    """The settings of an object by name.
+
+    Raises SyntaxFault, also for what no `qconf` prints: a line that is no setting, a setting that comes twice, an
+    object of another name, or without the settings of any dump.
     """
     faults: list[SyntaxFault] = []
     settings, lines = dict[str, str](), dict[str, LogicalLine]()
@@ -169,7 +171,7 @@ def _site(
 def _parameters(
     queue: Mapping[str, str], words: Vocabulary, left: list[WithoutPlace]
 ) -> Iterator[tuple[str, int | str]]:
-    """What a queue says in the words of a resource file. Values for single hosts alone have no place, but for slots."""
+    """A queue in the words of a resource file. Values for single hosts have no place, but for slots."""
     for key, (parameter, kind) in _LIMITS.items():
         base, single = _parts(queue.get(key, ""))
         if single:
@@ -204,7 +206,7 @@ def _amount(kind: ComplexType, text: str) -> int:
 
 
 def _slots(queue: Mapping[str, str], words: Vocabulary) -> int | None:
-    """All slots of a queue; None if its hosts are not all known. Of several values for a host the last one counts."""
+    """All slots of a queue; None if its hosts are not all known. Of several values for a host the last counts."""
     base, single = _parts(queue.get("slots", "1"))
     slots, by_host = (
         _amount(ComplexType.INT, base),

@@ -1,4 +1,4 @@
-"""Texts of `qconf -sc`, `-shgrp`, `-su` and `-sprj`: several in one file, one after the other, in any order."""
+"""Texts of `qconf -sc`, `-shgrp`, `-su` and `-sprj`, in any order, several in one file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Block:
     lines: dict[str, LogicalLine] = field(default_factory=dict)
 
     def items(self, key: str) -> tuple[str, ...]:
-        """The names of a list, which commas or blanks separate; none for NONE."""
+        """The names of a list, with commas or blanks between; none for NONE."""
         line = self.lines.get(key)
         words = line.text.split(None, 1)[1].replace(",", " ").split() if line else []
         return () if [word.upper() for word in words] == ["NONE"] else tuple(dict.fromkeys(words))
@@ -50,9 +50,9 @@ class _Block:
 
 
 def read_vocabulary(texts: Mapping[str, str], *, faults: list[SyntaxFault]) -> Vocabulary:
-    """What files define, each given by its name and text. What is wrong is added to `faults`, and left out.
+    """What files define, by name and text. What is wrong is added to `faults`, and left out. Raises TooLarge.
 
-    Without any complex in them the complexes are those of Grid Engine 8.1.9. Raises TooLarge.
+    Without any complex in them the complexes are those of Grid Engine 8.1.9.
     """
     rows: list[LogicalLine] = []
     blocks: list[_Block] = []
@@ -71,7 +71,7 @@ def read_vocabulary(texts: Mapping[str, str], *, faults: list[SyntaxFault]) -> V
 
 
 def _next(line: LogicalLine, words: list[str], block: _Block | None, blocks: list[_Block]) -> _Block | None:
-    """Take one line of an object; the object that the next line belongs to."""
+    """Take one line of an object; returns the object to which the next line belongs."""
     key = words[0]
     if key not in _FIRST and key not in _OTHERS:
         hint = "A row of complexes has 8 columns; an object starts with group_name or name."
@@ -162,7 +162,7 @@ def _project(block: _Block) -> Project:
 def _check_references(
     blocks: list[_Block], names_of_kind: dict[str, set[str]], faults: list[SyntaxFault]
 ) -> None:
-    """Groups that are named in groups, and user lists that are named in projects, must be defined."""
+    """Groups named in groups, and user lists named in projects, must be defined."""
     for block in blocks:
         for key in ("hostlist", "acl", "xacl"):
             label, of = ("host group", True) if key == "hostlist" else ("user list", False)

@@ -27,14 +27,14 @@ JcList = frozenset[str]
 
 
 def offered_classes(jc_list: JcList) -> tuple[str, ...] | None:
-    """The names of a list in order, the keywords first; None if every job may enter."""
+    """The names of a list, the keywords first; None if every job may enter."""
     if jc_list >= _KEYWORDS:
         return None
     return tuple(sorted(jc_list, key=lambda name: (name not in _KEYWORDS, name)))
 
 
 class AmbiguousJcList(Struct, frozen=True, kw_only=True):
-    """Host groups of one host say different things: the queue takes no jobs there."""
+    """Host groups of one host differ: the queue takes no jobs there."""
 
     host: str
     groups: tuple[str, ...]
@@ -47,11 +47,11 @@ class AmbiguousJcList(Struct, frozen=True, kw_only=True):
 
 
 class QueueJcLists(Struct, frozen=True, kw_only=True):
-    """The lists of one queue; host groups have their `@`, hosts are in lower case."""
+    """The lists of one queue."""
 
     default: JcList = _KEYWORDS
-    hosts: Mapping[str, JcList] = field(default_factory=dict)
-    groups: Mapping[str, JcList] = field(default_factory=dict)
+    hosts: Mapping[str, JcList] = field(default_factory=dict)  # In lower case.
+    groups: Mapping[str, JcList] = field(default_factory=dict)  # With their `@`.
 
     def on(self, host: str, groups: Iterable[str] = ()) -> JcList | AmbiguousJcList:
         """The list on a host that is in these host groups."""
@@ -78,11 +78,11 @@ class QueueJcLists(Struct, frozen=True, kw_only=True):
         return sorted(self.anywhere - _KEYWORDS)
 
     def names_class(self, name: str) -> bool:
-        """Whether a list has this class, or a variant of it: then the class cannot be deleted."""
+        """Whether a list has this class or a variant of it, so that the class cannot be deleted."""
         return any(job_class.partition(".")[0] == name for job_class in self.classes())
 
     def ambiguous(self, vocabulary: Vocabulary) -> Iterator[AmbiguousJcList]:
-        """The hosts of known host groups on which the list is ambiguous, by name."""
+        """The hosts of known host groups where the list is ambiguous, by name."""
         for host in sorted({host for group in self.groups for host in vocabulary.hosts_of(group)}):
             jc_list = self.on(host, vocabulary.groups_of(host))
             if isinstance(jc_list, AmbiguousJcList):
@@ -101,11 +101,11 @@ def _text(jc_list: JcList) -> str:
 
 
 class JcListText(Struct, frozen=True, kw_only=True):
-    """What a text says: lists, or else faults; warnings name what has no effect. All are sentences."""
+    """What a text says: lists, or else faults. All texts are sentences."""
 
     lists: QueueJcLists | None
     faults: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # What has no effect.
 
 
 def read_jc_list(text: str) -> JcListText:

@@ -1,8 +1,8 @@
-"""Values of Grid Engine's complexes by type (manual pages sge_types(1), complex(5)): text, canonical text, comparison.
+"""Values of Grid Engine's complexes by type (sge_types(1), complex(5)): text, canonical text, comparison.
 
 Numbers of all types are written alike, as the real parser reads them: decimal with fraction and exponent, octal
 (`010`), hexadecimal, then a multiplier: K M G T are powers of 1024, k m g t of 1000. They are exact (int, or Fraction
-where a fraction remains), so that what is booked and given back sums up to nothing.
+where a fraction remains), so that what is booked and given back adds up to nothing.
 """
 
 from __future__ import annotations
@@ -153,10 +153,10 @@ def _decimal(value: Fraction) -> str:
 
 
 def holds(kind: ComplexType, relation: RelOp, requested: Value, offered: Value) -> bool:
-    """Whether "requested relation offered" is true, as for a request and a resource.
+    """Whether "requested relation offered" is true.
 
-    Texts: a request is a shell pattern, several with `|` (any) and `&` (all), each with `!` (not); CSTRING and HOST do
-    not depend on case.
+    Texts: a request is a shell pattern, several with `|` (any) and `&` (all), each with `!` (not); CSTRING and HOST
+    ignore case.
     """
     if isinstance(requested, str) or isinstance(offered, str):
         request, offer = str(requested), str(offered)
@@ -198,14 +198,14 @@ def _fits(request: str, offer: str) -> bool:
 
 
 class UnreadableValue(ValueError):
-    """A part of an attribute's value cannot be read; its text is a sentence without a full stop."""
+    """A part of a value cannot be read; the text is a sentence without a full stop."""
 
 
 _BRACKET_OR_COMMA = re.compile(r"[\[\],]")
 
 
 def split_outside_brackets(text: str) -> list[str]:
-    """The pieces between the commas that stand in no bracket. Raises UnreadableValue for brackets that do not close."""
+    """The pieces between commas outside brackets. Raises UnreadableValue for brackets that do not close."""
     if "[" not in text and "]" not in text:
         return text.split(",")
     pieces, start, depth = [], 0, 0

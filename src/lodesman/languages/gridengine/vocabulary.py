@@ -1,4 +1,4 @@
-"""Host groups, user lists and projects (manual pages hostgroup(5), access_list(5), project(5)), and all of them together."""
+"""Host groups, user lists and projects (hostgroup(5), access_list(5), project(5)), and all of them together."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES, Complexes
 
 
 class HostGroup(Struct, frozen=True, kw_only=True):
-    """Hosts under one name, which starts with `@`; `members` as written: hosts, and other groups."""
+    """Hosts under one name."""
 
-    name: str
-    members: tuple[str, ...] = ()
+    name: str  # Starts with `@`.
+    members: tuple[str, ...] = ()  # As written: hosts, and other groups.
 
 
 class UserList(Struct, frozen=True, kw_only=True):
-    """Users, and groups of accounts (written `@group`), under one name."""
+    """Users, and groups of accounts, under one name."""
 
     name: str
     users: frozenset[str] = frozenset()
@@ -32,18 +32,19 @@ class UserList(Struct, frozen=True, kw_only=True):
 
 
 class Project(Struct, frozen=True, kw_only=True):
-    """A project; `acl` and `xacl` name the user lists that may and may not use it; without `acl` all may."""
+    """A project."""
 
     name: str
-    acl: tuple[str, ...] = ()
-    xacl: tuple[str, ...] = ()
+    acl: tuple[str, ...] = ()  # The user lists that may use it; (): all users may.
+    xacl: tuple[str, ...] = ()  # The user lists that may not.
     oticket: int = 0
     fshare: int = 0
 
 
 def _hosts_of(groups: Mapping[str, HostGroup]) -> dict[str, frozenset[str]]:
-    """The hosts of each group, nested ones too, in lower case. Groups that are in each other have the same hosts, and are
-    resolved together (Tarjan's strongly connected components, 1972).
+    """The hosts of each group, nested ones too, in lower case.
+
+    Groups that are in each other have the same hosts (Tarjan's strongly connected components, 1972).
     """
     nested = {
         name: [member for member in group.members if member in groups] for name, group in groups.items()
@@ -82,15 +83,13 @@ def _hosts_of(groups: Mapping[str, HostGroup]) -> dict[str, frozenset[str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """All that rules may name. Groups of hosts may be nested; one that is in itself adds nothing by that. `enforce_project`:
-    each job names a project; without any projects what it names is free.
-    """
+    """All that rules may name. Host groups may be nested; one that is in itself adds nothing by that."""
 
     complexes: Complexes = STOCK_COMPLEXES
     host_groups: Mapping[str, HostGroup] = field(default_factory=dict)
     user_lists: Mapping[str, UserList] = field(default_factory=dict)
     projects: Mapping[str, Project] = field(default_factory=dict)
-    enforce_project: bool = False
+    enforce_project: bool = False  # Each job names a project; without any projects what it names is free.
     _hosts: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
     _groups: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
 
@@ -104,21 +103,19 @@ class Vocabulary:
         object.__setattr__(self, "_groups", {host: frozenset(names) for host, names in groups.items()})
 
     def hosts_of(self, group: str) -> frozenset[str]:
-        """All hosts of a group (`@name`), nested ones too, in lower case; none if there is no such group."""
+        """All hosts of a group, nested ones too, in lower case; none if there is no such group."""
         return self._hosts.get(group, frozenset())
 
     def groups_of(self, host: str) -> frozenset[str]:
-        """All groups that a host is in, directly or through others; names of hosts do not depend on case."""
+        """All groups that a host is in, directly or not; names of hosts ignore case."""
         return self._groups.get(host.lower(), frozenset())
 
     def lists_of(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
-        """The names of the user lists that a user is on, by name or by one of the groups of the account."""
+        """The user lists that a user is on, by name or by a group of the account."""
         return frozenset(name for name, user_list in self.user_lists.items() if user_list.has(user, groups))
 
     def with_accounts(self, groups: Mapping[str, Collection[str]]) -> Vocabulary:
-        """With the users of the groups that lists name (`@group`), and a list of each group that no list has the name of.
-        `groups`: of each account.
-        """
+        """With the users of the groups that lists name, and a list of each other group. `groups`: of each account."""
         members: dict[str, set[str]] = {}
         for user, of in groups.items():
             for group in of:
@@ -130,7 +127,7 @@ class Vocabulary:
         return replace(self, user_lists=lists)
 
     def project_problem(self, name: str, user: str, groups: Collection[str] = ()) -> str:
-        """Why a job of this user cannot have this project ("": none), without a full stop; "" if it can."""
+        """Why this user's job cannot have this project ("": none), without a full stop; "" if it can."""
         if not name:
             return "each job names a project here, and this one names none" if self.enforce_project else ""
         project = self.projects.get(name)

@@ -1,6 +1,6 @@
 """Whether a finished job keeps to its class, and a class to the template.
 
-What counts is the finished job, not how it came about: whoever changed a value, and changed it back, did nothing.
+Only the finished job counts: whoever changed a value, and changed it back, did nothing.
 """
 
 from __future__ import annotations
@@ -46,16 +46,13 @@ class Deed(StrEnum):
 
 
 class Violation(Struct, frozen=True, kw_only=True):
-    """One value that a class, or for a class the template, does not allow.
-
-    `key` is None for a scalar or a whole list; `specifier` has the letters that hold here. `given` and `allowed` are
-    values, None where there is none; if a class opened what the template shuts, they are letters.
-    """
+    """One value that a class, or for a class the template, does not allow."""
 
     attribute: str
-    key: str | None
+    key: str | None  # None for a scalar or a whole list.
     deed: Deed
-    specifier: str
+    specifier: str  # The letters that hold here.
+    # None: there is none. If a class opened what the template shuts, letters; `allowed` likewise.
     given: str | None
     allowed: str | None
 
@@ -78,7 +75,7 @@ def check(snapshot: ClassSnapshot, values: JobValues, canonical: CanonicalKey) -
     """Everything in which a finished job goes against its class, in the order of the class's attributes.
 
     Values are compared as texts, truth values by what they mean, keys by their canonical name. Raises UnreadableValue
-    for a list that is given as a text and cannot be read.
+    for a list in a text that cannot be read.
     """
     return tuple(
         violation
@@ -161,10 +158,11 @@ def _check_list(
 def check_template(
     template: JobClass, job_class: JobClass, canonical: CanonicalKey, verdicts: Known | None = None
 ) -> Mapping[str, tuple[Violation, ...]]:
-    """By variant, everything in which a class goes against the template (its variant `default`): a value that is not left
-    open there, or a specifier that is withheld; the first hundred or so. Variants that keep to it are left out.
+    """By variant, everything in which a class goes against the template (its variant `default`), the first hundred or
+    so.
 
-    A value that several variants have is judged once, and with one `known` for several classes, one that these have.
+    That is a value that is not left open there, or a specifier that is withheld. Variants that keep to it are left out.
+    A value that several variants have is judged once; with one `verdicts` for several classes, one that these have.
     """
     forced = template.snapshot(DEFAULT_VARIANT).attributes
     verdicts = {} if verdicts is None else verdicts
@@ -188,7 +186,7 @@ def check_template(
 def _judge(
     name: str, held: ClassValue, mine: ClassValue, canonical: CanonicalKey
 ) -> tuple[_Violations, _Violations]:
-    """In which way a value goes against that of the template: what it gives, and what it leaves open."""
+    """What a value gives, and what it leaves open, against that of the template."""
     violations = _check_value(name, held, job_value(kind_of(name), mine), canonical)
     return tuple(islice(violations, _MOST_SAID)), tuple(
         islice(_opened(name, held, mine, canonical), _MOST_SAID)

@@ -1,7 +1,7 @@
 """The attributes of a job class, and the values that jobs have for them.
 
-A scalar is one text. A keyed list has names, each with a value or none. A positional list has texts, whose keys are their
-positions from "0". The kinds follow from what `qsub` accepts behind its switches.
+A scalar is one text. A keyed list has names, each with a value or none. A positional list has texts with positions from
+"0" as keys. The kinds follow from what `qsub` accepts behind its switches.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def kind_of(attribute: str) -> AttributeKind:
 
 
 def entries_of(attribute: str, value: JobValue | None) -> dict[str, str | None]:
-    """The entries of a list by key, in order; none if it is unset. A text is read as behind a switch: `a=1,b`."""
+    """The entries of a list by key; none if it is unset. A text is read as behind a switch: `a=1,b`."""
     if not value:
         return {}
     if isinstance(value, str):
@@ -72,7 +72,7 @@ def entries_of(attribute: str, value: JobValue | None) -> dict[str, str | None]:
 
 
 def read_list(kind: AttributeKind, text: str) -> Mapping[str, str | None] | tuple[str, ...]:
-    """The list that stands behind a switch; commas inside brackets belong to values. Raises UnreadableValue."""
+    """Read the list behind a switch; commas inside brackets belong to values. Raises UnreadableValue."""
     pieces = [piece.strip() for piece in split_outside_brackets(text)]
     if kind is AttributeKind.POSITIONAL:
         return tuple(pieces)

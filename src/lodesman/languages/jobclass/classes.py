@@ -32,7 +32,7 @@ UsableClass = Callable[[str], str | None]
 
 
 def every_class(listed: str) -> str:
-    """Where it is not known who may use which class."""
+    """The `UsableClass` where it is not known who may use which class."""
     return "" if listed == NO_JC else listed
 
 
@@ -45,18 +45,15 @@ _MOST_LOOKS, _LOOKS_OF_CLASS = 50_000, 20
 
 
 class Classes(Struct, frozen=True, kw_only=True):
-    """All job classes by name, the template among them, and what decides who gets which.
-
-    `default_jc`: the class of a job that asks for none; "": it gets none, which `enforce_jc` refuses. `defaults`: what jobs
-    have before their class says anything. `version` is another one after each change.
-    """
+    """All job classes, the template among them, and what decides who gets which."""
 
     by_name: Mapping[str, JobClass]
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
-    default_jc: str = ""
-    enforce_jc: bool = False
+    default_jc: str = ""  # The class of a job that asks for none; "": it gets none.
+    enforce_jc: bool = False  # A job without a class is refused.
+    # What jobs have before their class says anything.
     defaults: Mapping[str, str] = field(default_factory=dict)
-    version: int = 0
+    version: int = 0  # Another one after each change.
 
     @property
     def template(self) -> JobClass:
@@ -64,17 +61,17 @@ class Classes(Struct, frozen=True, kw_only=True):
         return self.by_name[TEMPLATE]
 
     def canonical(self, attribute: str, key: str) -> str:
-        """The name by which the keys of a list are compared: those of resources have second names."""
+        """The name by which keys of a list are compared: resources have second names."""
         name = self.vocabulary.complexes.canonical(key) if attribute in REQUESTS else None
         return name or key
 
     def derive(
         self, name: str | None, user: str, groups: Collection[str] = ()
     ) -> ClassSnapshot | ClassRefusal | None:
-        """What a job of this user that asks for `class` or `class.variant` gets and keeps; None: a job without a class.
+        """What a job of this user gets and keeps of the class that it names; None: a job without a class.
 
-        `asked` None or "": it asks for none; NONE: it wants none. `groups` are those of the user's account: each is a user
-        list, too, unless a user list has its name.
+        `name` None or "": it asks for none; NONE: it wants none. Each of the user's `groups` is a user list, too,
+        unless a user list has its name.
         """
         class_name = choose_class(name, self.default_jc, enforce_jc=self.enforce_jc)
         return self.get(class_name, user, groups) if isinstance(class_name, str) else class_name
@@ -97,12 +94,12 @@ class Classes(Struct, frozen=True, kw_only=True):
         return job_class, frozenset([variant] if "." in full_name else job_class.variants)
 
     def with_changes(self, changes: Mapping[str, JobClass | None]) -> Classes:
-        """With classes as they are given (None: without that class), judged by the template: all of them if that changes."""
+        """With these classes (None: without), judged by the template: all of them if that changes."""
         after = self.with_states(changes)
         return after.judged(after.by_name if TEMPLATE in changes else changes.keys() & after.by_name.keys())
 
     def with_states(self, changes: Mapping[str, JobClass | None]) -> Classes:
-        """The same where no text is another one: nothing is judged."""
+        """The same where no text changes: nothing is judged."""
         by_name = {
             name: job_class
             for name, job_class in {**self.by_name, **changes}.items()
@@ -127,7 +124,7 @@ class Classes(Struct, frozen=True, kw_only=True):
         return replace(self, by_name={**self.by_name, **classes, TEMPLATE: template})
 
     def conflicts_of(self, name: str, verdicts: Known | None = None) -> dict[str, list[str]]:
-        """By variant, in which way a class goes against the template, each a sentence without a full stop. `known`: of other
+        """By variant, how a class goes against the template, in sentences without a full stop. `verdicts`: of other
         classes.
         """
         if name == TEMPLATE:
@@ -157,9 +154,10 @@ class ClassesOfUser:
         return snapshot
 
     def usable(self, listed: str) -> str | None:
-        """The class that a job of this user would have to name to enter where a jc_list has this name: "" for none at all,
-        NONE where a job that names none gets one; None: there is none that the user may use. ANY_JC where any class may
-        enter, and the first thousands are none for this user: the others are not judged.
+        """The class that a job of this user would have to name to enter where a jc_list has this name.
+
+        "": none at all, NONE where a job that names none gets one; None: the user may use none. ANY_JC: any class may
+        enter, and the first thousands are none for this user; the others are not judged.
         """
         if listed not in self._suggested:
             self._suggested[listed] = self._suggest(listed)
@@ -187,7 +185,7 @@ class ClassesOfUser:
         return None
 
     def _enabled(self, name: str, variant: str | None = None) -> str | None:
-        """A class, or one of its variants, if this user can make jobs of it; of a class alone the first such variant."""
+        """A class or variant if this user can make jobs of it; of a class alone the first such variant."""
         job_class = self._classes.by_name.get(name)
         if job_class is None or name == TEMPLATE or self._user.refusal(job_class):
             return None
@@ -203,6 +201,6 @@ NO_CLASSES = Classes(by_name={})
 
 
 def classes_of(stored: Iterable[JobClass], vocabulary: Vocabulary) -> Classes:
-    """These classes; without a template among them, that of a new installation."""
+    """These classes; without a template among them, with that of a new installation."""
     by_name = {TEMPLATE: fresh_template()} | {job_class.name: job_class for job_class in stored}
     return Classes(by_name=by_name, vocabulary=vocabulary).judged(by_name)

@@ -74,25 +74,25 @@ class Author(Struct, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> tuple[str, ...]:
-        """The author as an owner; who is called NONE cannot be written as one."""
+        """The author as an owner; the name NONE cannot be written as one."""
         return (self.name,) if self.name != "NONE" else ()
 
 
 class ClassNotice(Struct, frozen=True, kw_only=True):
-    """What is odd in a class and does not stop it. `attribute`: "" if it is about the whole class."""
+    """What is odd in a class and does not stop it."""
 
     job_class: str
-    attribute: str
+    attribute: str  # "": it is about the whole class.
     message: str
     line: int
 
 
 class ClassEdit(Struct, frozen=True, kw_only=True):
-    """What a text says: the classes as they would be, their canonical texts, all classes `after` that; or else faults."""
+    """What a text would change, or else faults."""
 
-    after: Classes
-    changed: Mapping[str, JobClass] = field(default_factory=dict)
-    texts: Mapping[str, str] = field(default_factory=dict)
+    after: Classes  # All classes as they would be.
+    changed: Mapping[str, JobClass] = field(default_factory=dict)  # The classes of the text.
+    texts: Mapping[str, str] = field(default_factory=dict)  # Their canonical texts.
     faults: tuple[LodesmanError, ...] = ()
     notices: tuple[ClassNotice, ...] = ()
 
@@ -104,12 +104,12 @@ def error_of(refusal: ClassRefusal, *, line: int = 0, **data: object) -> Lodesma
 
 
 def _at(line: int, words: str) -> dict[str, Any]:
-    """What an error has of its place, as faults of syntax have it."""
+    """The message and place of an error, as faults of syntax have them."""
     return {"message": f"line {line}, column 1: {words}", "line": line, "column": 1}
 
 
 def one_error(faults: Sequence[LodesmanError]) -> LodesmanError:
-    """One error that says them all, in `faults` of its data: of their kind if they have one, else InvalidConfig."""
+    """One error with all of them in its data: of their kind if they have one, else InvalidConfig."""
     kinds = {type(fault) for fault in faults}
     kind = kinds.pop() if len(kinds) == 1 else InvalidConfig
     first = str(faults[0])
@@ -125,10 +125,11 @@ def edit_classes(
     before: Classes, text: str, by: Author, how: How, *, groups: Collection[str] = (),
     meaningless: Mapping[str, str] | None = None, problem: Problem | None = None,
 ) -> ClassEdit:  # fmt: skip
-    """What a text with one or several classes would change. `either`: classes that there are change, others are new.
+    """What a text with one or several classes would change. Raises TooLarge.
 
-    `groups` are those that accounts are known to have; `meaningless`: attributes without a meaning here, each with a remark.
-    `problem` says what is wrong with a value, in whole sentences. Raises TooLarge.
+    `either`: classes that there are change, others are new. `groups`: those that accounts are known to have.
+    `meaningless`: attributes without a meaning here, each with a remark. `problem`: what is wrong with a value, in
+    whole sentences.
     """
     reading = _Reading(before, by, how)
     pieces = split_classes(text)
@@ -210,7 +211,7 @@ class _Reading:
         self.found.setdefault(job_class.name, (job_class, class_text.lines))
 
     def _start(self, present: JobClass | None, name: str) -> JobClass:
-        """What a text does not have: attributes as in the template; who owns and may use a class as it is now."""
+        """What a text lacks: attributes as in the template; who owns and may use a class as it is now."""
         template = self.before.template
         if present is None:
             return replace(new_class(template, name, self.by.name), owner=self.by.owner)
@@ -265,7 +266,7 @@ def _too_large(job_class: JobClass, lines: Mapping[str, int]) -> Iterator[Lodesm
 def _too_many_entries(
     job_class: JobClass, template: JobClass, lines: Mapping[str, int]
 ) -> Iterator[LodesmanError]:
-    """Refusals name those of each variant; each value is held against those of the template."""
+    """Refusals name the entries of each variant, and each value is compared with those of the template."""
     count = judged = 0
     for name, held in job_class.attributes.items():
         own = sum(map(length_of, held.variants.values()))
@@ -286,7 +287,7 @@ def _too_many_entries(
 def _too_much_work(
     before: Classes, read: Mapping[str, tuple[JobClass, Mapping[str, int]]]
 ) -> LodesmanError | None:
-    """A changed template is held against all classes, each other class against it."""
+    """A changed template is compared with all classes, each other class with it."""
     changed = {name: job_class for name, (job_class, _) in read.items()}
     is_of_all = TEMPLATE in changed
     judged = {**before.by_name, **changed} if is_of_all else changed
@@ -301,7 +302,7 @@ def _too_much_work(
 
 
 def _too_many_names(job_class: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
-    """Submissions and changes are held against each of these names."""
+    """Submissions and changes are compared with each of these names."""
     instead = "Put the users on a user list, and name that."
     whose = {"owner": "Administrators may change every class."} | dict.fromkeys(_LISTS, instead)
     for attribute, remedy in whose.items():
@@ -376,7 +377,7 @@ def _unknown_lists(
 def _new_conflicts(
     before: Classes, after: Classes, changed: Collection[str], line: int
 ) -> Iterator[ClassNotice]:
-    """The classes that go against the template from now on, and did not until now."""
+    """The classes that newly go against the template."""
     judged: Known = {}
     for name in sorted(after.by_name.keys() - changed):
         conflicts = before.by_name[name].conflicts

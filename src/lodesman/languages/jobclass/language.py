@@ -36,15 +36,12 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 class ClassText(Struct, frozen=True, kw_only=True):
-    """What a text says: a class, or else faults; notices name what was kept without a meaning.
-
-    `lines` are those of the attributes that the text has.
-    """
+    """What a text says: a class, or else faults."""
 
     job_class: JobClass | None
     faults: tuple[SyntaxFault, ...] = ()
-    notices: tuple[Notice, ...] = ()
-    lines: Mapping[str, int] = field(default_factory=dict)
+    notices: tuple[Notice, ...] = ()  # What was kept without a meaning.
+    lines: Mapping[str, int] = field(default_factory=dict)  # Of the attributes that the text has.
 
 
 def read_class(
@@ -55,9 +52,10 @@ def read_class(
     canonical: CanonicalKey,
     first_line: int = 1,
 ) -> ClassText:
-    """Read one class. `template` gives what the text does not have (the fresh one if None); lines count from `first_line`.
+    """Read one class. Raises TooLarge.
 
-    `canonical` finds entries that have one key under two names. Raises TooLarge.
+    `template` gives what the text does not have (None: the fresh one). `canonical` finds entries that have one key
+    under two names. Lines count from `first_line`.
     """
     check_size(text, source)
     class_text = _ClassReader(source, template or fresh_template(), canonical).read(text, first_line)
@@ -68,15 +66,15 @@ def read_class(
 
 
 class ClassPiece(NamedTuple):
-    """A part of a text: the line where it begins, the name of its class ('' if it has none), its text."""
+    """A part of a text."""
 
-    line: int
-    name: str
+    line: int  # Where it begins.
+    name: str  # Of its class; '' if it has none.
     text: str
 
 
 def split_classes(text: str) -> list[ClassPiece]:
-    """The parts of a text with several classes: each begins with its line `jcname`; the first one has what stands before."""
+    """The parts of a text with several classes: each begins with its `jcname`, the first with what stands before."""
     heads = [line for line in _joined(text) if line.text.split(None, 1)[:1] == ["jcname"]]
     lines = text.removeprefix("\ufeff").split("\n")
     bounds = [1, *(head.number for head in heads[1:]), len(lines) + 1]
@@ -88,7 +86,7 @@ def split_classes(text: str) -> list[ClassPiece]:
 
 
 def check_size(text: str, source: str = "") -> None:
-    """Raises TooLarge for a text of a class that would not be read."""
+    """Raise TooLarge for a text that would not be read."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > _MAX_BYTES:
         message = f"A job class has at most {_MAX_BYTES} bytes; this one has {size}."
@@ -245,7 +243,7 @@ class _ClassReader:
 
 
 def _joined(text: str, first_line: int = 1) -> list[_Line]:
-    """The lines that say something, joined where a backslash ends one; a blank stands for the end of the line."""
+    """The lines that say something, joined where a backslash ends one."""
     joined: list[_Line] = []
     parts: list[str] = []
     start = 0
@@ -263,7 +261,7 @@ def _joined(text: str, first_line: int = 1) -> list[_Line]:
 
 
 def write_class(job_class: JobClass) -> str:
-    """The canonical text of a class: it reads as an equal class."""
+    """The canonical text of a class, which reads as an equal class."""
     own = (job_class.variants if job_class.variants != (DEFAULT_VARIANT,) else ()), job_class.owner
     lists = (*own, job_class.user_lists, job_class.xuser_lists)
     pairs = [("jcname", job_class.name)]

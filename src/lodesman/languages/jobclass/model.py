@@ -35,15 +35,12 @@ class ClassState(StrEnum):
 
 
 class ClassSnapshot(Struct, frozen=True, kw_only=True):
-    """What a job keeps of the variant that it was made of: values and specifiers, whatever becomes of the class.
-
-    An attribute that is not there is free.
-    """
+    """What a job keeps of its variant, whatever becomes of the class: values and specifiers."""
 
     job_class: str
     variant: str
     revision: int
-    attributes: Mapping[str, ClassValue] = field(default_factory=dict)
+    attributes: Mapping[str, ClassValue] = field(default_factory=dict)  # One that is not there is free.
 
     @property
     def name(self) -> str:
@@ -71,7 +68,7 @@ class ClassSnapshot(Struct, frozen=True, kw_only=True):
 
 
 def snapshot_from_json(text: str) -> ClassSnapshot:
-    """The inverse of `ClassSnapshot.to_json`. Raises InvalidRequest if the text is something else."""
+    """The inverse of `ClassSnapshot.to_json`. Raises InvalidRequest."""
     faults: list[str] = []
     try:
         members = json.loads(text)
@@ -93,25 +90,22 @@ def snapshot_from_json(text: str) -> ClassSnapshot:
 
 
 class JobClass(Struct, frozen=True, kw_only=True):
-    """A job class. `user_lists` and `xuser_lists` have names of user lists and, behind `%`, of users.
-
-    `unknown` has the texts of attributes that no version has; they are kept and bind no job. `disabled` and `conflicts` are
-    variants; the store counts `revision`. These three are not part of the native text.
-    """
+    """A job class. The last three fields are not part of the native text."""
 
     name: str
     variants: tuple[str, ...] = (DEFAULT_VARIANT,)
     owner: tuple[str, ...] = ()
-    user_lists: tuple[str, ...] = ()
+    user_lists: tuple[str, ...] = ()  # Names of user lists and, behind `%`, of users; `xuser_lists` likewise.
     xuser_lists: tuple[str, ...] = ()
     attributes: Mapping[str, ByVariant] = field(default_factory=dict)
+    # The texts of attributes that no version has: they are kept and bind no job.
     unknown: Mapping[str, str] = field(default_factory=dict)
-    disabled: frozenset[str] = frozenset()
-    conflicts: frozenset[str] = frozenset()
-    revision: int = 0
+    disabled: frozenset[str] = frozenset()  # Variants.
+    conflicts: frozenset[str] = frozenset()  # Variants.
+    revision: int = 0  # The store counts it.
 
     def state(self, variant: str) -> ClassState:
-        """A conflict hides whether a variant is disabled: it can be derived from in neither case."""
+        """The state of a variant. A conflict hides whether it is disabled."""
         if variant in self.conflicts:
             return ClassState.CONFLICT
         return ClassState.DISABLED if variant in self.disabled else ClassState.ENABLED
@@ -132,13 +126,13 @@ class JobClass(Struct, frozen=True, kw_only=True):
         return ClassSnapshot(job_class=self.name, variant=variant, revision=self.revision, attributes=bound)
 
     def alike(self) -> list[tuple[str, ...]]:
-        """The variants, those together that have the same values: without a bracket of their own all attributes are."""
+        """The variants, those with the same values together: all that no attribute has a bracket for."""
         own = {variant for held in self.attributes.values() for variant in held.variants}
         plain = tuple(variant for variant in self.variants if variant not in own)
         return [plain] * bool(plain) + [(variant,) for variant in self.variants if variant in own]
 
     def revised(self, new: JobClass) -> JobClass:
-        """The next revision, with the texts of `new`: what was disabled stays so; conflicts are to be judged anew."""
+        """The next revision, with the texts of `new`. What was disabled stays so; conflicts are judged anew."""
         kept = self.disabled & set(new.variants)
         return replace(new, disabled=kept, conflicts=frozenset(), revision=self.revision + 1)
 
@@ -157,7 +151,7 @@ def fresh_template() -> JobClass:
 
 
 def new_class(template: JobClass, name: str, creator: str) -> JobClass:
-    """A class as it starts: a copy of the template, which its creator owns."""
+    """A new class: a copy of the template, which its creator owns."""
     return replace(
         template, name=name, owner=(creator,), disabled=frozenset(), conflicts=frozenset(), revision=1
     )

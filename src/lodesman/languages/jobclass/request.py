@@ -1,6 +1,6 @@
 """What a request changes in the values of a class: the switches of a submission, and -adds, -mods, -clears, -clearp.
 
-A list behind a switch is merged by key: a key that is there is changed, a new one is added, none is removed.
+A list behind a switch is merged by key: a key that is there is changed, a new one added, none removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Give(Struct, frozen=True, kw_only=True):
 
 
 class EditEntry(Struct, frozen=True, kw_only=True):
-    """Add an entry (or change it, if it is there), change one that is there, or remove one."""
+    """Add or change an entry, change one that is there, or remove one."""
 
     verb: EntryVerb
     attribute: str
@@ -71,14 +71,14 @@ def changes_of(edits: Iterable[AttributeEdit]) -> list[RequestChange]:
 
 
 class Merged(Struct, frozen=True, kw_only=True):
-    """The values that came about, and the changes that could not be made."""
+    """The new values, and the changes that could not be made."""
 
     values: JobValues
     faults: tuple[InvalidRequest, ...] = ()
 
 
 def merge(values: JobValues, changes: Iterable[RequestChange], canonical: CanonicalKey) -> Merged:
-    """Values with changes made to them, one after the other. Whether a class allows them is not asked here."""
+    """Make changes to values, one after the other. Whether a class allows them is not asked here."""
     merged = dict(values)
     lists: dict[str, _Entries | _Positions] = {}
     faults: list[InvalidRequest] = []
@@ -159,7 +159,7 @@ class _Entries:
 
 
 class _Positions:
-    """The entries of one list whose keys are positions, while changes are made."""
+    """The same with positions as keys."""
 
     __slots__ = ("_found", "_name")
 

@@ -45,7 +45,7 @@ def _no(reason: RefusalReason, sentence: str) -> ClassRefusal:
 
 
 def first_of(texts: Sequence[str], mark: str = ", ") -> str:
-    """At most three of these texts, each as far as an error shows it, and how many there are besides."""
+    """At most three of these texts, cut as in errors, and how many there are besides."""
     more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
     return mark.join(shown(text, LONGEST_SHOWN) for text in texts[:MOST_NAMED]) + more
 
@@ -63,8 +63,9 @@ def refuse_name(name: str, existing: Collection[str] = ()) -> ClassRefusal | Non
 
 
 def refuse_edit(job_class: JobClass, user: str, *, is_manager: bool) -> ClassRefusal | None:
-    """Why a user may not change, delete, enable or disable a class, or None: owners may, and managers; the template is for
-    managers only, and so is a class without owner.
+    """Why a user may not change, delete, enable or disable a class, or None.
+
+    Owners and managers may; only managers may for the template and for a class without owner.
     """
     owners = () if job_class.name == TEMPLATE else job_class.owner
     if is_manager or user in owners:
@@ -85,7 +86,7 @@ def refuse_delete(name: str, places: Iterable[str]) -> ClassRefusal | None:
 
 
 def choose_class(name: str | None, default_jc: str, *, enforce_jc: bool) -> str | ClassRefusal | None:
-    """The class that a job gets: the one asked for, else `default_jc` ("" or `none`: there is none).
+    """The class that a job gets: `name`, else `default_jc` ("" or `none`: there is none).
 
     NONE asks for no class, which `enforce_jc` refuses.
     """
@@ -99,7 +100,7 @@ def choose_class(name: str | None, default_jc: str, *, enforce_jc: bool) -> str 
 
 
 def split_name(full_name: str) -> tuple[str, str]:
-    """Class and variant of `class` or `class.variant`; a class alone means its variant `default`."""
+    """Class and variant; a class alone means its variant `default`."""
     name, dot, variant = full_name.partition(".")
     return name, variant if dot else DEFAULT_VARIANT
 
@@ -110,9 +111,7 @@ def no_class(name: str) -> ClassRefusal:
 
 
 class ClassUser:
-    """Who makes jobs of classes, and the user lists with this user, as long as these and the classes stay the same: each
-    class is judged once.
-    """
+    """Who makes jobs of classes. Each class is judged once, while the user lists and the classes stay."""
 
     __slots__ = ("_known", "_names", "_user")
 

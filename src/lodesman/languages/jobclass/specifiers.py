@@ -30,35 +30,35 @@ _UNSPECIFIED, _NONE = "UNSPECIFIED", "NONE"
 
 
 class ClassScalar(Struct, frozen=True, kw_only=True):
-    """One text of a class (None: UNSPECIFIED), and the letters of its specifier."""
+    """One text of a class."""
 
-    text: str | None
-    grants: str = ""
+    text: str | None  # None: UNSPECIFIED.
+    grants: str = ""  # The letters of its specifier.
 
 
 class ClassEntry(Struct, frozen=True, kw_only=True):
-    """One entry of a class's list; the key of a positional list is its position from "0"."""
+    """One entry of a class's list."""
 
-    key: str
+    key: str  # Of a positional list: the position from "0".
     value: str | None = None
     grants: str = ""
 
 
 class ClassList(Struct, frozen=True, kw_only=True):
-    """A list of a class. `entries` None: UNSPECIFIED; `grants`: empty, or with `+`, for the whole list."""
+    """A list of a class."""
 
-    entries: tuple[ClassEntry, ...] | None
-    grants: str = ""
+    entries: tuple[ClassEntry, ...] | None  # None: UNSPECIFIED.
+    grants: str = ""  # Empty, or with `+`, for the whole list.
 
 
 ClassValue = ClassScalar | ClassList
 
 
 class ByVariant(Struct, frozen=True, kw_only=True):
-    """What a class says about one attribute: for all variants, and what some have instead."""
+    """What a class says about one attribute."""
 
     base: ClassValue
-    variants: Mapping[str, ClassValue] = field(default_factory=dict)
+    variants: Mapping[str, ClassValue] = field(default_factory=dict)  # What some have instead of `base`.
 
     def of(self, variant: str) -> ClassValue:
         """The value of a variant."""

@@ -37,7 +37,7 @@ _SIZES: Final = {
 
 
 def seconds(least: int, most: int) -> Reader:
-    """Whole seconds within bounds, also as a text with units or as DAYS-HOURS:MINUTES:SECONDS (or without days)."""
+    """Whole seconds within bounds, also as a text with units or as [DAYS-]HOURS:MINUTES:SECONDS."""
     return _measured(least, most, _TIMES)
 
 
@@ -58,7 +58,7 @@ def _measured(least: int, most: int, units: Mapping[str, int | Fraction]) -> Rea
 
 
 def _amount(text: str, units: Mapping[str, int | Fraction]) -> int | None:
-    """The number that a text with units is; None for any other text."""
+    """The number of a text with units; None for any other text."""
     if units is _TIMES and (clock := _CLOCK.match(text)):
         days, hours, minutes, rest = (int(part or 0) for part in clock.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + rest
@@ -74,29 +74,26 @@ _Use = Literal["text", "key", "limit", "fixed"]
 
 
 class Attribute(Struct, frozen=True):
-    """One attribute. `right` completes "Give ...", the hint of every error.
-
-    `use` decides about placeholders. A `text` keeps them in place. A `key` is part of the task-queue key, as it decides
-    where the job can run: it waits in `JobSpec.deferred`, and so does a `limit`. What is `fixed` has none. `plain`: an
-    unquoted CFG value is text as it stands.
-    """
+    """One attribute of a description."""
 
     name: str
     field: str
+    # A text keeps placeholders in place. A key is part of the task-queue key and waits in `JobSpec.deferred`, and so
+    # does a limit. What is fixed has no placeholders.
     use: _Use
     read: values.Reader
-    right: str
+    right: str  # Completes "Give ...", the hint of every error.
     aliases: tuple[str, ...] = ()
-    plain: bool = False
+    plain: bool = False  # An unquoted CFG value is text as it stands.
 
 
 def _submission_pools(value: Any) -> tuple[str, ...]:
-    """Without identifiers of SubmitPools (RFC #7), which follow from the Requirements: a stored description names one."""
+    """Without identifiers of SubmitPools (RFC #7), which stored descriptions name and the Requirements imply."""
     return tuple([name for name in _NAMES_GIVEN(value) if not _POOL_ID.match(name)])
 
 
 def _stations(value: Any) -> tuple[str, ...]:
-    """Names of SAM stations. They become one expression, so they are few."""
+    """Names of SAM stations, few, since they become one expression."""
     names: tuple[str, ...] = _NAMES_OR_ANY(value)
     if len(names) > _STATIONS_MAX:
         raise values.Mistake(f"has {len(names)} names; at most {_STATIONS_MAX}")
@@ -241,9 +238,9 @@ def invalid(
 
 
 def locate(wrong: LodesmanError, places: PositionMap) -> None:
-    """Add the line and column of its `attribute` to an error that was found where no positions are known.
+    """Add line and column to an error that was found where no positions are known.
 
-    The sentence of an InvalidJob has them too; that of a refusal (Impossible) stays what `lode why` says.
+    The sentence of an InvalidJob gets them, too; that of a refusal (Impossible) stays what `lode why` says.
     """
     attribute = wrong.data.get("attribute")
     place = place_of(attribute, places) if attribute and "line" not in wrong.data else None
@@ -256,7 +253,7 @@ def locate(wrong: LodesmanError, places: PositionMap) -> None:
 
 
 def place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
-    """The position of an attribute, however the text spells it (case, aliases); else of what it is part of, or None.
+    """The position of an attribute, in any spelling; else of what it is part of, or None.
 
     A part is named as in errors (`Requirements.Memory`) or as in positions (`Requirements/Memory`).
     """
@@ -270,7 +267,7 @@ def place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
 
 
 def spelled(attribute: str, words: Iterable[str]) -> str:
-    """The attribute as one of these words spells it (case, aliases); as it is if none does."""
+    """The attribute as one of these words spells it; as it is if none does."""
     return next((word for word in words if _canonical(word) == attribute), attribute)
 
 
@@ -281,11 +278,11 @@ def _canonical(path: str) -> str:
 
 
 class AddedVariables(dict[str, str]):
-    """As the value of an Environment: it keeps what was said before of other variables."""
+    """The value of an Environment that keeps other variables of the one before."""
 
 
 def overlay(record: Record, attributes: Mapping[str, Any]) -> Record:
-    """The description with these attributes, and without others for the same."""
+    """The description with these attributes in the place of its own."""
     if not attributes:
         return record
     hidden = _find_same(record, attributes)

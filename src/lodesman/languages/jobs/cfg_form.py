@@ -61,9 +61,7 @@ def write_cfg_record(record: Record) -> str:
 
 
 class _RecordReader:
-    """Turns sections into records. Values are counted while they are read; only `Parameters` may have as many as the
-    limits of the text admit.
-    """
+    """Turns sections into records. Only `Parameters` may have as many values as the limits of the text admit."""
 
     def __init__(self, limits: TextLimits, positions: dict[str, tuple[int, int]]) -> None:
         self.limits = limits
@@ -137,7 +135,7 @@ class _RecordReader:
 
 
 def _scalar(text: str) -> Any:
-    """Text without quotes: a number or a truth value if it has the form of one."""
+    """Text without quotes: a number or a truth value if it looks like one."""
     if text[:1].isdigit() or text[:1] == "-":
         if _WHOLE.match(text):
             number = int(text)

@@ -1,4 +1,4 @@
-"""Cohorts: the members of a description that share one value of everything that decides where they run.
+"""Cohorts: the members of a description that agree in everything that decides where they run.
 
 Members are sorted by the values that their key attributes use, and each distinct set is checked once.
 """
@@ -27,10 +27,10 @@ Runs = tuple[tuple[int, int], ...]
 
 
 class CohortSpec(Struct, frozen=True, kw_only=True, gc=False):
-    """Members [start, stop) of each run share `spec`, whose key fields are final; text may still vary."""
+    """Members that share a spec, whose key fields are final; text may still vary."""
 
     spec: JobSpec
-    runs: Runs
+    runs: Runs  # [start, stop) of each.
 
 
 def cohorts(description: Description, *, places: PositionMap = NO_POSITIONS) -> list[CohortSpec]:
@@ -80,7 +80,7 @@ def cohorts(description: Description, *, places: PositionMap = NO_POSITIONS) -> 
 
 
 def _check_together(spec: JobSpec, places: PositionMap, **data: int) -> None:
-    """Raises InvalidJob where attributes contradict each other; `data`: which member it is."""
+    """Raise InvalidJob where attributes contradict each other; `data`: which member it is."""
     if spec.force_generic and spec.pilot_type:
         text = f"asks for generic pilots, PilotType = {spec.pilot_type} for the others"
         raise invalid("ForceGeneric", text, places, right="one of the two", **data)

@@ -1,7 +1,7 @@
 """Descriptions: text in one of three languages to a record and back, and from a record to a checked job.
 
-Nothing is corrected silently: an unknown attribute is kept in `extra` with a warning; a wrong value is an InvalidJob, and so
-is an attribute of another system that would change what the job means (`foreign`).
+Nothing is corrected silently: an unknown attribute is kept in `extra` with a warning; a wrong value is an InvalidJob,
+and so is an attribute of another system that would change what the job means.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _JDL_LINE = re.compile(r";[ \t]*+(?:(?://|/\*|\#)[^\n]*+)?\r?$", re.MULTILINE)
 def read_description(
     text: str | bytes, *, form: Form | None = None, limits: TextLimits = DEFAULT_LIMITS
 ) -> ParsedRecord:
-    """Read a description in one of the three languages; without `form` the text decides which.
+    """Read a description; without `form` the text decides about the language.
 
     Raises SyntaxFault with line and column, TooLarge, or InvalidRequest for an unknown form or a file of HTCondor.
     """
@@ -104,7 +104,7 @@ def write_description(record: Record, form: Form) -> str:
 
 
 def _detect_form(text: str) -> Form:
-    """The language of a text by its first words: `{` is JSON, `[` or a `;` at a line's end is JDL."""
+    """Guess the language by the first words: `{` is JSON, `[` or a `;` at a line's end is JDL."""
     start = _BEFORE.match(text).end()  # type: ignore[union-attr]  # matches always
     if text.startswith("{", start) or _JSON_LIST.match(text, start):
         return "json"
@@ -141,8 +141,10 @@ def _as_text(text: str | bytes) -> str:
 def read_job(
     record: Record, places: PositionMap = NO_POSITIONS, *, ignore_unknown: bool = False, whole: bool = True
 ) -> Description:
-    """Check a record; `places` are for its errors. `ignore_unknown`: attributes of other systems are kept, too, and mean
-    nothing. `whole`: no job class will add anything, not even the Executable. Raises InvalidJob.
+    """Check a record; `places` are for its errors. Raises InvalidJob.
+
+    `ignore_unknown`: attributes of other systems mean nothing and are kept. `whole`: no job class adds anything, not
+    even the Executable.
     """
     attributes, unknown, parameters = _sort_out(record, places)
     if not ignore_unknown:
@@ -219,8 +221,8 @@ def _refuse_foreign(unknown: Record, places: PositionMap) -> None:
 def _notices_of_files(
     attributes: Mapping[str, Given], fields: Mapping[str, Any], places: PositionMap
 ) -> list[Notice]:
-    """Notices of a program and of files that are written as a shell would read them. Raises InvalidJob for a file of the
-    sandbox that has its arguments behind it.
+    """Notices of paths that a shell would read. Raises InvalidJob for a file of the sandbox with its arguments behind
+    it.
     """
     inputs = {_flat(path) for path in fields.get("input_sandbox", ())}
     notices = []
@@ -241,7 +243,7 @@ def _notices_of_files(
 
 
 def _odd_path(path: str, field: str, inputs: Collection[str], name: str, places: PositionMap) -> str:
-    """What is said of a path that means something else to a shell, '' if nothing is. Raises as `_notices_of_files`."""
+    """What a shell would make of a path; '' if nothing. Raises as `_notices_of_files`."""
     is_program, first, *rest = field == "executable", *path.split(maxsplit=1)
     is_name = first == path or tidy(path) in inputs
     if is_program and not is_name and tidy(first) in inputs:
@@ -259,15 +261,17 @@ def _odd_path(path: str, field: str, inputs: Collection[str], name: str, places:
 
 
 def _as_uploaded(program: str, inputs: Collection[str]) -> str:
-    """A program that is a file of the InputSandbox by its path there, as it is called on the node."""
+    """The program as it is called on the node, if it is a file of the InputSandbox."""
     is_path = not program.startswith("/") and not program.endswith("/")
     is_uploaded = is_path and any(tidy(path) == tidy(program) for path in inputs)
     return _flat(program) if is_uploaded else program
 
 
 def _check_streams(attributes: Mapping[str, Given], fields: Mapping[str, Any], places: PositionMap) -> None:
-    """Raises InvalidJob for a stream in the place of a file that the job takes along or reads, or of the folder of one, or
-    of the folder of the other stream. Both streams may be one file.
+    """Raise InvalidJob for a stream in the place of another file, of the folder of one, or of the other stream's
+    folder.
+
+    Both streams may be one file.
     """
     inputs = fields.get("input_sandbox", ())
     if not inputs and "std_output" not in fields and "std_error" not in fields:
@@ -301,7 +305,7 @@ def _flat(path: str) -> str:
 
 
 def _notices_of_unknown(unknown: Record, places: PositionMap) -> list[Notice]:
-    """A notice for each unknown attribute. Raises InvalidJob if they cannot be kept."""
+    """A notice for each. Raises InvalidJob if they cannot be kept."""
     if len(unknown) > _MAX_UNKNOWN:
         message = f"is one of {len(unknown)} unknown attributes"
         raise invalid(next(iter(unknown)), message, places, right=f"at most {_MAX_UNKNOWN} of your own")

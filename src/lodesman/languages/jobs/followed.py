@@ -1,7 +1,7 @@
 """Jobs that clients wait for, counted by state and kept right by the changes of each commit (ADR 0065).
 
-Nothing is counted anew at a change: the ranges of all watches are laid out as aligned blocks of 2^n ids, so the watches that
-a job belongs to are found with one step for each size in use, however many watches and jobs there are.
+The ranges of all watches are laid out as aligned blocks of 2^n ids. So the watches of a job are found with one step for
+each size in use, however many watches and jobs there are.
 """
 
 from __future__ import annotations
@@ -22,21 +22,19 @@ _LEVEL_BITS = 6
 
 
 class Moved(NamedTuple):
-    """The jobs from `first` to `last` went from one state to another; `data`: what their event says. `first` 0: jobs that
-    wait in some task queue are Held with it from now on, or not any more.
-    """
+    """Jobs went from one state to another."""
 
-    first: int
+    first: int  # 0: jobs that wait in some task queue are Held with it from now on, or not any more.
     last: int
     old: JobState
     new: JobState
-    data: dict[str, Any] | None = None
+    data: dict[str, Any] | None = None  # What their event says.
 
 
 class MovedInCommit(Struct, frozen=True):
-    """The changes of one commit, in their order; `batch`: its number, as the database has it."""
+    """The changes of one commit, in their order."""
 
-    batch: int
+    batch: int  # The number of the commit, as the database has it.
     moves: Sequence[Moved]
 
 
@@ -44,29 +42,23 @@ HOLDS_CHANGED = Moved(0, 0, JobState.WAITING, JobState.WAITING)
 
 
 class CountedJobs(Struct, frozen=True):
-    """How jobs stood in a snapshot of the database: after the commit with that number (`batch`). `stopped`: of those that
-    are Waiting, how many are Held with their task queue. `unknown`: how many were purged.
-    """
+    """How jobs stood in a snapshot of the database."""
 
-    batch: int
+    batch: int  # The number of the last commit in it.
     states: Counter[JobState]
-    stopped: int = 0
-    unknown: int = 0
+    stopped: int = 0  # How many of the Waiting ones are Held with their task queue.
+    unknown: int = 0  # How many were purged.
 
 
 @dataclass(slots=True, eq=False)
 class JobWatch:
-    """Jobs in ascending `ranges` that do not overlap, and their states. `version` grows with each change.
+    """Jobs and their states. Changes are kept until a snapshot is `taken`, and while a newer one is read."""
 
-    Until a snapshot is `taken`, and while a newer one is read, changes are kept for it. `doubtful`: how many jobs are Held
-    with their task queue is known only from a new snapshot.
-    """
-
-    ranges: tuple[range, ...]
+    ranges: tuple[range, ...]  # Ascending, without overlap.
     states: Counter[JobState] = field(default_factory=Counter)
     unknown: int = 0
-    version: int = 0
-    doubtful: bool = True
+    version: int = 0  # Grows with each change.
+    doubtful: bool = True  # Only a new snapshot tells how many jobs are Held with their task queue.
     _stopped: int = 0
     _batch: int = -1
     _since: list[tuple[int, Moved]] | None = field(default_factory=list)
@@ -101,18 +93,18 @@ class JobWatch:
         return not left or (first and self.ended > 0) or (held and left == self.held)
 
     def shown(self) -> dict[JobState, int]:
-        """The states as lists show them: jobs that wait in a task queue which no queue can run are Held."""
+        """The states as lists show them: jobs of a task queue which no queue can run are Held, not Waiting."""
         stopped = min(self._stopped, self.states[JobState.WAITING])
         counts = self.states + Counter({JobState.HELD: stopped})
         counts[JobState.WAITING] -= stopped
         return {state: counts[state] for state in JobState if counts[state] > 0}
 
     def read_anew(self) -> None:
-        """A snapshot will be read: keep the changes that come from now on."""
+        """Keep the changes that come from now on: a snapshot will be read."""
         self._since = []
 
     def taken(self, snapshot: CountedJobs) -> None:
-        """The snapshot was read; what was committed later follows."""
+        """Count anew by a snapshot that was read, and by what was committed later."""
         since, self._since = self._since or [], None
         self.doubtful = False
         self._batch, self.states = snapshot.batch, Counter(snapshot.states)
@@ -122,7 +114,7 @@ class JobWatch:
             self.moved(batch, moved)
 
     def moved(self, batch: int, moved: Moved, count: int | None = None) -> int:
-        """Take in a change of that commit; returns how many of the jobs here it was about: `count`, if that is known."""
+        """Take in a change of that commit; returns how many jobs here it was about (`count`, if that is known)."""
         if self._since is not None:
             self._since.append((batch, moved))
             return 0
@@ -142,7 +134,7 @@ class JobWatch:
         return count
 
     def parts(self, first: int, last: int) -> Iterator[range]:
-        """Those of the jobs from `first` to `last` that are watched."""
+        """The watched ones of the jobs from `first` to `last`."""
         place = max(0, bisect_right(self._starts, first) - 1)
         for ids in islice(self.ranges, place, None):
             if ids.start > last:
@@ -170,7 +162,7 @@ class Followed:
             self._at.setdefault(key, []).append(watch)
 
     def drop(self, watch: JobWatch) -> None:
-        """It is needed no more."""
+        """Forget a watch."""
         del self.watches[watch.ranges]
         self.ranges -= len(watch.ranges)
         for level, key in _blocks(watch.ranges):

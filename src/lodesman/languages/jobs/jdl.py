@@ -41,7 +41,7 @@ def read_jdl(text: str, limits: TextLimits) -> ParsedRecord:
 
 
 def read_jdl_value(text: str, limits: TextLimits = DEFAULT_LIMITS) -> tuple[Any, int]:
-    """Read a text that is one value and nothing else; also how many values it has in all. Raises SyntaxFault."""
+    """Read a text that is one value; also how many values it has in all. Raises SyntaxFault."""
     reader = _JdlReader(text, limits)
     value = reader.value(reader.take(), "", 0)
     after = reader.take()
@@ -103,7 +103,6 @@ class _JdlReader:
             token = take()
 
     def value(self, token: _Match, path: str, depth: int) -> Any:
-        """The value that starts with `token`."""
         self.left -= 1
         if self.left < 0:
             message = f"more than {self.limits.nodes} values in all"
@@ -206,7 +205,7 @@ def write_jdl(record: Record) -> str:
 
 
 def write_jdl_value(value: Any, indent: str | None = None) -> str:
-    """Any value: on one line, or with an entry of a record on each line behind `indent`."""
+    """Any value: on one line, or with the entries of records on lines behind `indent`."""
     if isinstance(value, list):
         return "{" + ", ".join(write_jdl_value(item, indent) for item in value) + "}"
     if not isinstance(value, dict):

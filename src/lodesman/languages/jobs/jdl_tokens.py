@@ -77,7 +77,7 @@ def quote(text: str) -> str:
 
 
 def written_name(name: str) -> str:
-    """An attribute name as it must be written: in single quotes unless it is a plain name."""
+    """An attribute name as it must be written: in single quotes unless it is plain."""
     return name if NAME.fullmatch(name) else f"'{name.translate(_IN_NAME)}'"
 
 
@@ -129,7 +129,7 @@ def fault_of_junk(text: str, offset: int) -> SyntaxFault:
 
 
 def fault_after_name(text: str, start: int, stop: int) -> SyntaxFault:
-    """What is wrong where a name without quotes, which ends at `stop`, has no `=` after it."""
+    """The fault where a name without quotes, which ends at `stop`, has no `=` after it."""
     name = shown(text[start:stop])
     meant = _MEANT_NAME.match(text, start)
     if meant and meant.end() > stop:
@@ -144,7 +144,7 @@ def fault_after_name(text: str, start: int, stop: int) -> SyntaxFault:
 
 
 def fault_of_quoted_name(text: str, start: int, stop: int) -> SyntaxFault | None:
-    """The fault of a name in double quotes with a `=` after it; None if there is none, or `==`."""
+    """The fault of a name in double quotes with a `=` after it; None without `=`, or for `==`."""
     at = _BLANK.match(text, stop + 1).end()  # type: ignore[union-attr]  # matches always
     if text[at : at + 1] != "=" or text[at + 1 : at + 2] == "=":
         return None
@@ -155,7 +155,7 @@ def fault_of_quoted_name(text: str, start: int, stop: int) -> SyntaxFault | None
 
 
 def unquoted_fault(text: str, offset: int) -> SyntaxFault:
-    """A text without quotes, or an expression, where only a value can stand."""
+    """The fault of a text without quotes, or an expression, where only a value can stand."""
     if place := _PLACE.match(text, offset):
         hint = f'It stands in quotes: "{place[0]}". What it stands for is a text, a number or a truth value, never a list.'
         return fault_at(text, offset, f"{place[0]}, the place of a parameter, without quotes", hint=hint)

@@ -1,6 +1,6 @@
-"""JSON as a form of job descriptions: one object; what JSON knows and the other forms do not is refused.
+"""JSON as a form of job descriptions: one object. What JSON knows and the other forms do not is refused.
 
-A scan of its own finds the positions of names, and only when they are needed.
+A scan of its own finds the positions of names, only when they are needed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def write_json(record: Record) -> str:
 
 
 def _decoded(text: str, record_of: Callable[[list[tuple[str, Any]]], Record], limits: TextLimits) -> Any:
-    """The value of a text; `find_problem` finds what Python lets pass."""
+    """Decode a text; `find_problem` finds what Python lets pass."""
     try:
         return json.loads(text, object_pairs_hook=record_of)
     except RecursionError:
@@ -77,7 +77,7 @@ def _decoded(text: str, record_of: Callable[[list[tuple[str, Any]]], Record], li
 
 
 def _offsets(text: str, *, refuse_twice: bool = False) -> dict[str, int]:
-    """The first offset of every name of a text that is JSON, by path."""
+    """The first offset of every name, by path."""
     first: dict[str, int] = {}
     # Of each open bracket its path, and the index in a list (-1: a record).
     paths, indexes, path = [""], [-1], ""

@@ -1,9 +1,9 @@
-"""The members of a parametric description: the value of member k, placeholders, and filling them in.
+"""The members of a parametric description: the value of each, and filling its placeholders in.
 
-`%s` is the member's value of `Parameters`, `%n` its number from 0, padded with zeros to the width of the
-count, `%j` the job id, `%(FirstJob)s` that of the submission's first job (unless a sequence is called so), `%(X)s` its
-value of `Parameters.X`, `%%` one percent sign. Anything else after a percent sign stays as it is. Filling is one pass: what
-a value brings in is not filled again.
+`%s` is the member's value of `Parameters`, `%n` its number from 0, padded with zeros to the width of the count, `%j`
+the job id, `%(FirstJob)s` that of the submission's first job (unless a sequence is called so), `%(X)s` its value of
+`Parameters.X`, `%%` one percent sign. Anything else after a percent sign stays. Filling is one pass: what a value
+brings in is not filled again.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _Source = Callable[[int, int], Any]
 
 
 def value_at(sequence: ValueSequence, index: int) -> Any:
-    """The value of member `index` (from 0): a text, number or truth value.
+    """The value of member `index` (from 0).
 
-    Whole numbers follow DIRAC's rule exactly, in closed form (a factor other than 1, 0 and -1 leaves 64 bits within some
-    130 members). Fractions are computed in decimal with 50 digits and rounded once: the third of 0.1, 0.2, ... is 0.3.
+    Whole numbers follow DIRAC's rule exactly, in closed form (a factor other than 1, 0 and -1 leaves 64 bits within
+    some 130 members). Fractions are decimals of 50 digits, rounded once: the third of 0.1, 0.2, ... is 0.3.
     """
     if sequence.values is not None:
         return sequence.values[index]
@@ -72,7 +72,9 @@ def has_placeholder(text: str) -> bool:
 
 
 def is_numbered(members: ParametricMembers) -> bool:
-    """Whether each member's value of `Parameters` is a whole number, which is its index then; else it is counted from 0."""
+    """Whether each member's value of `Parameters` is a whole number, which is its index then; else it is counted from
+    0.
+    """
     listed = members.values
     parts = (members.start, members.step, members.factor) if listed is None else listed
     return members.unnamed and all(type(part) is int for part in parts)
@@ -86,7 +88,6 @@ class Compiled(Struct, frozen=True, kw_only=True):
 
 
 def _no_member(index: int, count: int) -> InvalidRequest:
-    """The error for a member that a description does not have."""
     return InvalidRequest(f"There is no member {index}; they are 0 to {count - 1}.", count=count)
 
 
@@ -107,13 +108,13 @@ class Scope:
         return self.members.named[token[1:]] if token[0] == ":" else None
 
     def member(self, index: int, job_id: int, tokens: Iterable[str]) -> Member:
-        """What fills the tokens for one member. Raises InvalidRequest if there is no such member."""
+        """What fills the tokens for one member. Raises InvalidRequest if there is none."""
         if not 0 <= index < self.members.count:
             raise _no_member(index, self.members.count)
         return {token: self.source(token)(index, job_id) for token in tokens}
 
     def source(self, token: str) -> _Source:
-        """What fills a token, ready to be asked for any member that exists."""
+        """What fills a token of any member."""
         sequence = self.sequence(token)
         if sequence is None:
             width = self.width
@@ -130,20 +131,19 @@ class Scope:
         return lambda index, _job_id: text_of(value_at(sequence, index))
 
     def deferred(self, spec: JobSpec) -> list[tuple[Attribute, Compiled]]:
-        """The deferred values in which something is to be filled."""
+        """The deferred values that have placeholders."""
         values = ((BY_SPELLING[name], raw) for name, raw in spec.deferred.items())
         compiled = ((attribute, self.compile_of(attribute, raw)) for attribute, raw in values)
         return [(attribute, value) for attribute, value in compiled if value]
 
     def compile_of(self, attribute: Attribute, value: Any) -> Compiled | None:
-        """The value of an attribute made ready to be filled; None if nothing in it is to be filled. Raises Mistake."""
+        """As `compile`, for the value of an attribute."""
         return self.compile(value, keep_type=attribute.field == "requirements")
 
     def compile(self, value: Any, *, keep_type: bool = False, depth: int = 3) -> Compiled | None:
-        """A value made ready to be filled; None if nothing in it is to be filled.
+        """A value made ready to be filled; None if it has no placeholder. Raises Mistake for an unknown sequence.
 
-        With `keep_type` a text that is one placeholder and nothing else takes the parameter's own type.
-        Raises Mistake for a sequence that is not there.
+        `keep_type`: a text that is one placeholder and nothing else takes the parameter's own type.
         """
         if isinstance(value, str):
             return self._compile_text(value, keep_type=keep_type) if "%" in value else None
@@ -197,7 +197,7 @@ class Scope:
 
 
 def read_filled(attribute: Attribute, value: Any, index: int, places: PositionMap) -> Any:
-    """The value of an attribute of member `index`, whose placeholders are filled. Raises InvalidJob."""
+    """The value of an attribute of member `index`, placeholders filled. Raises InvalidJob."""
     try:
         return attribute.read(value)
     except Mistake as mistake:
@@ -209,10 +209,7 @@ def _constant(value: Any) -> _Filler:
 
 
 class Template:
-    """One spec with placeholders, made ready; `expand` fills it for a member.
-
-    `varies` is False if all members are alike: then `expand` gives the spec itself.
-    """
+    """A spec with placeholders, made ready; `varies` is False if all members are alike."""
 
     __slots__ = ("_base", "_count", "_deferred", "_fills", "_sources", "_spec", "varies")
 
@@ -251,7 +248,7 @@ def common_name(spec: JobSpec, members: ParametricMembers | None) -> str:
 def input_names(
     spec: JobSpec, members: ParametricMembers | None, runs: Iterable[tuple[int, int]] | None = None
 ) -> tuple[str, ...]:
-    """The names of the input files of all members, or of those in `runs` [start, stop): each once, in their order.
+    """The names of the input files of all members, or of those in `runs` [start, stop), each once.
 
     Raises InvalidJob if the names vary and there are more than 10,000 members.
     """
@@ -275,7 +272,7 @@ def input_names(
 
 
 def programs(spec: JobSpec, members: ParametricMembers | None) -> frozenset[str]:
-    """What the members execute, as paths below their directories; of more than 10,000 what the first ones do."""
+    """What the members (of more than 10,000 the first ones) execute, as paths below their directories."""
     return frozenset(tidy(name) for name in _programs(spec, members) if name)
 
 
@@ -288,8 +285,10 @@ def _programs(spec: JobSpec, members: ParametricMembers | None) -> Iterable[str]
 
 
 def check_program(spec: JobSpec, members: ParametricMembers | None) -> None:
-    """Raises InvalidJob for a program that no node can have: a folder, or a path below the job's directory at which no file
-    of the InputSandbox lies. Names without a folder may be commands of the node, and other paths on it are unknown.
+    """Raise InvalidJob for a program that no node can have: a folder, or a path below the job's directory without a
+    file there.
+
+    Names without a folder may be commands of the node, and other paths on it are unknown.
     """
     names = [name for name in _programs(spec, members) if not name.startswith("/") or name.endswith("/")]
     if not names:
@@ -308,7 +307,7 @@ def _placed(path: str) -> str:
 
 
 def _misplaced(name: str, brought: Container[str]) -> tuple[str, str]:
-    """Why a program cannot be where it is said to be, and what to do; '' if it can."""
+    """Why a program cannot be there, and what to do; '' if it can."""
     path, last = tidy(name), _placed(tidy(name))
     top, *below = path.split("/")
     is_folder = path.endswith("/") or last in ("", ".", "..") or f"{path}/" in brought

@@ -1,4 +1,4 @@
-"""Which jobs a job waits for: the words of `After` and `AfterOk`, and of their failures. Pure."""
+"""Which jobs a job waits for: the words of `After` and `AfterOk`, and of their failures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _NAMES_PARENT: Final = ", which it waited for, is "
 
 
 class ParentRange(NamedTuple):
-    """Jobs that others wait for, first to last; `by_index`: each member of an array waits for its own one of them."""
+    """Jobs that others wait for, first to last."""
 
     first: int
     last: int
-    by_index: bool = False
+    by_index: bool = False  # Each member of an array waits for its own one of them.
 
 
 def parents(value: Any) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ def _parent(item: Any) -> str:
 
 
 def parent_ranges(texts: Iterable[str]) -> list[ParentRange]:
-    """What `parents` has read, as numbers; ranges that touch are one."""
+    """The numbers in what `parents` has read; ranges that touch are one."""
     ranges: list[ParentRange] = []
     for first, last, by_index in sorted(map(_range, texts)):
         if ranges and first <= ranges[-1].last + 1 and not (by_index or ranges[-1].by_index):
@@ -71,10 +71,10 @@ def on_failure(value: Any) -> str:
 
 
 def failed_parent(job_id: int, state: str, reason: str) -> str:
-    """Why a job is held, or killed, that waited for one which did not end well."""
+    """Why a job is held or killed whose parent did not end well."""
     return f"job {job_id}{_NAMES_PARENT}{state}{f': {reason}' if reason else ''}"
 
 
 def names_failed_parent(reason: str) -> bool:
-    """Whether that is why."""
+    """Whether `failed_parent` gave the reason."""
     return _NAMES_PARENT in reason

@@ -1,9 +1,8 @@
 """Reading parametric descriptions: the sequences, and what of the template is filled for each member.
 
 A text field keeps its placeholders in place. A field that decides where the job runs, and a number, cannot: the value
-as written waits in `JobSpec.deferred` and is checked when it is filled, for keys once per cohort, for the rest here.
-`Arguments` written as one text is split as DIRAC does, after filling; if no value can change the split, it is split
-once.
+waits in `JobSpec.deferred` and is checked when it is filled, keys once per cohort, others here. `Arguments` written as
+one text is split as DIRAC does, after filling; once, if no value can change the split.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def read_members(parameters: Parameters, places: PositionMap) -> ParametricMembe
 
 
 def _read_sequence(parts: Mapping[str, tuple[str, Any]], places: PositionMap) -> ValueSequence:
-    """One sequence of its attributes by their lower-case names without the label."""
+    """Read a sequence from its attributes by lower-case name, without the label."""
     name, value = parts.get("parameters", ("", None))
     numbers = {_PARTS[base]: number for base, number in parts.items() if base in _PARTS}
     if isinstance(value, list):
@@ -140,7 +139,6 @@ def _common_count(labels: Mapping[str, Mapping[str, tuple[str, Any]]], places: P
 
 
 def _check_range(name: str, sequence: ValueSequence, count: int, places: PositionMap) -> None:
-    """Every member must have a 64-bit or finite value."""
     whole_numbers = all(isinstance(part, int) for part in (sequence.start, sequence.step, sequence.factor))
     # Of fractions, and with a factor of 1, the last value is the largest; with another, what has not left
     # 64 bits after 200 steps stands still or alternates.
@@ -154,7 +152,7 @@ def _check_range(name: str, sequence: ValueSequence, count: int, places: Positio
 def split_fields(
     attributes: Mapping[str, Given], members: ParametricMembers, places: PositionMap
 ) -> tuple[dict[str, Any], tuple[Notice, ...]]:
-    """The fields of the template of a parametric description, and warnings. Raises InvalidJob."""
+    """The fields of the template, and warnings. Raises InvalidJob."""
     splitter = _Splitter(members)
     for attribute, name, value in attributes.values():
         if _GLITE in str(value):
@@ -171,7 +169,7 @@ def split_fields(
 
 
 class _ValueKind(NamedTuple):
-    """The values of a token: length of the longest, whether all are harmless, whether all are unquoted."""
+    """What is known of the values of a token."""
 
     longest: int
     harmless: bool
@@ -190,7 +188,7 @@ class _Splitter:
         self._kinds: dict[str, _ValueKind] = {}
 
     def add(self, attribute: Attribute, value: Any) -> None:
-        """Read one attribute. Raises Mistake; `member` is then the member whose value is wrong, if one is."""
+        """Read one attribute. Raises Mistake; `member` is then the member with the wrong value, if one is."""
         compiled = self.scope.compile_of(attribute, value)
         if compiled is None:
             self.fields[attribute.field] = attribute.read(value)
@@ -232,7 +230,6 @@ class _Splitter:
             self.fields[attribute.field] = attribute.read(value)
 
     def kind_of_values(self, token: str) -> _ValueKind:
-        """What is known of the values of a token."""
         kind = self._kinds.get(token)
         if kind is None:
             values = getattr(self.scope.sequence(token), "values", None)

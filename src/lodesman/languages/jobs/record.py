@@ -1,4 +1,4 @@
-"""Records: what the readers of all three languages return, the limits they share, and positions in the text.
+"""Records, which the readers of all three languages return; their limits, and positions in the text.
 
 A `Record` holds text, 64-bit integers, finite floats, truth values, lists and nested records. Positions are paths:
 `Memory`, `Requirements/Memory`, `Steps[2]/Name`.
@@ -35,13 +35,11 @@ _BAD_IN_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 
 
 class TextLimits(Struct, frozen=True, kw_only=True):
-    """How large a description may be: bytes of text, depth of nesting (at most 100, as the readers
-    recurse), values in all.
-    """
+    """How large a description may be."""
 
     text_bytes: int = 1 << 20
-    depth: int = 32
-    nodes: int = 250_000
+    depth: int = 32  # Of nesting; at most 100, as the readers recurse.
+    nodes: int = 250_000  # Values in all.
 
 
 DEFAULT_LIMITS = TextLimits()
@@ -50,7 +48,7 @@ ARRAY_LIMITS = TextLimits(text_bytes=8 << 20, nodes=2_500_000)
 
 
 class Positions(PositionMap):
-    """Positions in a text. Offsets are found, and turned into lines, at the first question."""
+    """Positions in a text, found at the first question."""
 
     def __init__(self, text: str, find: Callable[[str], Mapping[str, int]]) -> None:
         self._text = text
@@ -79,15 +77,14 @@ class ParsedRecord(Struct, frozen=True, kw_only=True):
 
 
 class _Problem(Struct, frozen=True, kw_only=True):
-    """A value that no description can hold: where, what, and what would be right."""
+    """A value that no description can hold."""
 
     path: str
     message: str
-    hint: str = ""
+    hint: str = ""  # What would be right.
 
     @property
     def sentence(self) -> str:
-        """Where and what."""
         return f"{shown(self.path, 80)}: {self.message}." if self.path else f"{self.message}."
 
 
@@ -137,7 +134,7 @@ def find_problem(record: Record, limits: TextLimits = DEFAULT_LIMITS) -> _Proble
 
 
 def child_path(path: str, key: Any) -> str:
-    """The path below `path` for `key` (a name or an index). Long paths are cut: they are for people."""
+    """The path below `path` for a name or an index. Long paths are cut: they are for people."""
     if isinstance(key, int):
         return f"{path[:PATH_LENGTH]}[{key}]"
     name = str(key)[:NAME_LENGTH]
@@ -198,6 +195,6 @@ def name_problem(name: Any) -> str:
 
 
 def tidy(path: str) -> str:
-    """A path without `.` and doubled slashes; a slash at its end stays, which stands for a folder."""
+    """A path without `.` and doubled slashes; a slash at its end, which means a folder, stays."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     return f"{'/' * path.startswith('/')}{'/'.join(parts)}{'/' * (path.endswith('/') and bool(parts))}"

@@ -1,4 +1,4 @@
-"""Retries: which ends of a payload are followed by another attempt, and with how much memory. Pure."""
+"""Retries: which ends of a payload are followed by another attempt, and with how much memory."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ _MOST: Final = 100
 
 
 class RetryRule(Struct, frozen=True, omit_defaults=True):
-    """After which ends a job is tried again: causes, exit codes and ranges of them; by what its memory grows."""
+    """After which ends a job is tried again."""
 
-    on: tuple[str, ...] = ()
-    memory_factor: float = 1.0
+    on: tuple[str, ...] = ()  # Causes, exit codes and ranges of them.
+    memory_factor: float = 1.0  # By what its memory grows.
 
     def covers(self, cause: str, exit_code: int | None) -> bool:
-        """Whether another attempt follows an end of this cause."""
+        """Whether another attempt follows."""
         if cause in self.on:
             return True
         code = exit_code if cause == "exit" else None
         return code is not None and any(code in _codes(item) for item in self.on)
 
     def more_memory(self, memory_mb: int, used_mb: float | None, most_mb: int) -> int:
-        """What the next attempt asks for, in MB, after one was ended for its memory; not more than `most_mb` (0: no such
-        limit). A job that declared nothing grows from what it used.
+        """MB for the next attempt after one was ended for its memory; at most `most_mb` (0: no limit).
+
+        A job that declared nothing grows from what it used.
         """
         grown_mb = ceil((memory_mb or used_mb or 0) * self.memory_factor)
         return min(grown_mb, most_mb or grown_mb, 1 << 30)
@@ -64,7 +65,7 @@ def _cause(item: Any) -> str:
 
 
 def _codes(text: str) -> range:
-    """The exit codes of a number or a range; none for a cause, or for what is none from 1 to 255."""
+    """The exit codes of a number or a range; none for anything else."""
     match = _CODES.match(text)
     if match is None:
         return range(0)
@@ -73,7 +74,7 @@ def _codes(text: str) -> range:
 
 
 def retry_text(spec: JobSpec) -> str | None:
-    """What is stored of the retries of a job, None without any. Who lets memory grow wants to be tried again for it."""
+    """What is stored of the retries of a job, None without any. A job whose memory grows is tried again for it."""
     on, grows = spec.retry_on, spec.retry_memory_factor > 1.0
     if grows and MEMORY not in on:
         on = (*on, MEMORY)

@@ -44,13 +44,13 @@ class SelectionTooDear(InvalidRequest):
 
 @dataclass(slots=True)
 class StepBudget:
-    """The steps that a request may make, of all that it selects by together."""
+    """The steps that one request may make in all."""
 
     most: int
     spent: int = 0
 
     def pay_for_text(self, letters: int, parameter: str) -> None:
-        """A text is read, or its items are decoded. Raises SelectionTooDear."""
+        """Pay for reading a text, or decoding its items. Raises SelectionTooDear."""
         self.spent += _TEXT // 2 + letters // _READ_AT_ONCE
         if self.spent > self.most:
             raise SelectionTooDear(
@@ -60,22 +60,20 @@ class StepBudget:
             )
 
     def end(self) -> None:
-        """The client has gone: the next step is one too many."""
+        """Let the next step be one too many: the client has gone."""
         self.most = _NONE
 
 
 class _PatternPart(Struct, frozen=True):
-    """What stands between two stars: its pieces between question marks, the longest first, each with its place. `price`:
-    steps for each letter that is searched; `each`: for each place where its longest piece stands.
-    """
+    """What stands between two stars."""
 
     width: int
-    pieces: tuple[tuple[int, str], ...]
-    price: int
-    each: int
+    pieces: tuple[tuple[int, str], ...]  # Between question marks, the longest first, each with its place.
+    price: int  # Steps for each letter that is searched.
+    each: int  # Steps for each place where the longest piece stands.
 
     def stands_at(self, text: str, at: int) -> bool:
-        """Whether it is there in a text that is long enough."""
+        """Whether it is there; the text must be long enough."""
         return all(text.startswith(piece, at + place) for place, piece in self.pieces)
 
 
@@ -128,17 +126,17 @@ class Pattern:
         return True
 
     def may_be_in(self, encoded: str, budget: StepBudget) -> bool:
-        """Whether one of the texts in this JSON may be like it; most are ruled out at once. Raises SelectionTooDear."""
+        """Whether one of the texts in this JSON may be like it; rules most out at once. Raises SelectionTooDear."""
         part = self._longest
         return part is None or self._end_of(part, encoded, 0, len(encoded), budget) != _NO_PLACE
 
     def is_met_by_any(self, texts: Iterable[str], budget: StepBudget) -> bool:
-        """Whether one of them is like it, after `may_be_in` has paid for a search in each. Raises SelectionTooDear."""
+        """Whether one of them is like it, once `may_be_in` has paid for the search. Raises SelectionTooDear."""
         piece = self._longest.pieces[0][1] if self._longest else ""
         return any(self.is_met(text, budget) for text in texts if piece in text)
 
     def _end_of(self, part: _PatternPart, text: str, at: int, end: int, budget: StepBudget) -> int:
-        """Where the first place ends at which a part stands in [at, end) of a text."""
+        """The end of the first place in [at, end) of a text where a part stands."""
         if not part.pieces:
             return at + part.width if at + part.width <= end else _NO_PLACE
         place, longest = part.pieces[0]
@@ -248,7 +246,7 @@ DAMAGED: Final = (msgspec.DecodeError, UnicodeError)
 
 
 class StoredText:
-    """The JSON text of a description, or of the key of a task queue, whose members are decoded when they are asked for.
+    """The JSON text of a description, or of the key of a task queue; members are decoded when asked for.
 
     A path has at most one record above the member.
     """

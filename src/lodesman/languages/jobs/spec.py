@@ -1,5 +1,6 @@
-"""JobSpec: one job as the rest of the program sees it, whatever language it was written in; how it is stored; and the
-moves between the states of a job: DIRAC's table as far as its states exist here (ADR 0026).
+"""JobSpec, one job as the rest of the program sees it; how it is stored; and the moves between the states of a job.
+
+The states are those of DIRAC's table that exist here (ADR 0026).
 """
 
 from __future__ import annotations
@@ -20,11 +21,7 @@ Scalar = str | int | float | bool
 
 
 class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One job, checked. Sizes: `memory_mb` in 2^20 bytes, times in seconds.
-
-    `norm_cpu_seconds` is CPU time on the reference machine for all cores together. Unknown attributes are kept in
-    `extra`. (A Struct: a frozen dataclass of thirty fields costs as much to make as its description to read.)
-    """
+    """One job, checked: a struct, since a frozen dataclass of thirty fields costs as much as reading its description."""
 
     executable: str
     arguments: tuple[str, ...] = ()
@@ -52,8 +49,8 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     force_generic: bool = False
     submission_pools: tuple[str, ...] = ()
     cores: int = 1
-    memory_mb: int = 0
-    norm_cpu_seconds: int = 86_400
+    memory_mb: int = 0  # MB of 2^20 bytes.
+    norm_cpu_seconds: int = 86_400  # On the reference machine, for all cores together.
     requirements: Mapping[str, Scalar | tuple[Scalar, ...]] = {}
     pe: str = ""
     consumables: tuple[str, ...] = ()
@@ -72,7 +69,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     exclusive: bool = False
     vacate_priority: int = 0
 
-    extra: Mapping[str, Any] = {}
+    extra: Mapping[str, Any] = {}  # Unknown attributes.
 
     # Of a parametric template only: attribute name -> value as written, with placeholders that a typed field
     # cannot hold (`CPUTime = "%(cpu)s"`). The field keeps its default until `expand` or `cohorts` fills it.
@@ -80,7 +77,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ValueSequence(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The values of one parameter: a list, or `start`, `step` and `factor` (v0 = start, v(k+1) = v(k) * factor + step)."""
+    """The values of one parameter: a list, or v0 = `start`, v(k+1) = v(k) * `factor` + `step`."""
 
     values: tuple[Any, ...] | None = None
     start: float | int = 1
@@ -89,30 +86,22 @@ class ValueSequence(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ParametricMembers(ValueSequence, frozen=True, kw_only=True, omit_defaults=True):
-    """The members of a parametric description, not expanded: the values of `Parameters` and of each `Parameters.X`.
-
-    Without a plain `Parameters` (`unnamed` is False) `%s` has no meaning and stays as it is. JSON of this is stored.
-    """
+    """The members of a parametric description, not expanded: the values of `Parameters`. Its JSON is stored."""
 
     count: int
-    named: Mapping[str, ValueSequence] = {}
-    unnamed: bool = True
+    named: Mapping[str, ValueSequence] = {}  # The values of each `Parameters.X`.
+    unnamed: bool = True  # False: without a plain `Parameters` `%s` stays as it is.
 
 
 class Description(Struct, frozen=True, kw_only=True):
-    """A whole description: the template and, if parametric, its members (None for a single job).
+    """A whole description."""
 
-    `record` is what was read, for lossless conversion; the placeholders of `spec` are not filled. `group` is the
-    group asked for (`OwnerGroup`), empty if none; the token may refuse it. `owner` and `vo`: whom it says that it is for,
-    empty if it does not say; the token decides.
-    """
-
-    record: Record
-    spec: JobSpec
-    members: ParametricMembers | None = None
+    record: Record  # What was read, for lossless conversion.
+    spec: JobSpec  # The template; placeholders are not filled.
+    members: ParametricMembers | None = None  # None for a single job.
     warnings: Sequence[Notice] = ()
-    group: str = ""
-    owner: str = ""
+    group: str = ""  # The group asked for (`OwnerGroup`), '' if none; the token may refuse it.
+    owner: str = ""  # Whom it says that it is for, '' if it does not say; the token decides. `vo` likewise.
     vo: str = ""
 
 
@@ -126,7 +115,7 @@ def spec_to_json(spec: JobSpec) -> dict[str, Any]:
 
 
 def spec_from_json(values: Mapping[str, Any]) -> JobSpec:
-    """The spec of `spec_to_json`. Raises InvalidRequest for what is not one."""
+    """The inverse of `spec_to_json`. Raises InvalidRequest."""
     try:
         return msgspec.convert(values, JobSpec)
     except msgspec.ValidationError:
@@ -159,5 +148,5 @@ IDLE = frozenset(_S) - TERMINAL - ACTIVE
 
 
 def may_move(old: JobState, new: JobState) -> bool:
-    """Whether the move is in the table; a state never moves to itself."""
+    """Whether the move is in the table; no state moves to itself."""
     return new in _MOVES[old]

@@ -1,7 +1,7 @@
 """Readers of attribute values: a value as written becomes the value of a JobSpec field, or a Mistake.
 
-What DIRAC accepts is accepted where it is unambiguous: a number as text, a single value for a list of one, names
-separated by commas in one text.
+What DIRAC accepts is accepted where it is unambiguous: a number as text, one value for a list, names with commas in one
+text.
 """
 
 from __future__ import annotations
@@ -139,8 +139,7 @@ def _name(value: Any) -> str:
 def names(wildcard: str = "", *, of_places: bool = False) -> Reader:
     """A list of names without empty ones; a list that contains the wildcard sets no condition.
 
-    Names of sites and CEs may have any script, and commas, which the items of a list keep. Whether there is such a place
-    is checked where places are known.
+    Names of sites and CEs (`of_places`) may have any script, and commas, which the items of a list keep.
     """
 
     def read(value: Any) -> tuple[str, ...]:
@@ -159,7 +158,7 @@ def names(wildcard: str = "", *, of_places: bool = False) -> Reader:
 
 
 def amounts(value: Any) -> tuple[str, ...]:
-    """A list of `resource=amount`. Whether there is such a resource is checked where resources are known."""
+    """A list of `resource=amount`."""
     items: tuple[str, ...] = _AMOUNTS(value)
     for item in items:
         if not _AMOUNT.match(item):
@@ -184,7 +183,7 @@ def _listed(value: Any) -> list[Any] | tuple[Any, ...]:
 
 
 def _split(text: str, mark: str) -> list[str]:
-    """The items of a text; counted before they are made."""
+    """Split a text, after its items were counted."""
     _check_length(text.count(mark) + 1)
     return text.split(mark)
 
@@ -223,7 +222,7 @@ def file_name(default: str = "", *, absolute: bool = False) -> Reader:
 
 
 def _input(value: Any) -> str:
-    """A file, or a folder with `/` at its end, of which only the last part is known on the node."""
+    """A file, or a folder with `/` at its end, of which the node has only the last part."""
     path = text(value)
     if path.rstrip("/").rpartition("/")[2] in _NO_NAMES:
         raise Mistake(f"has {shown(path)!r}, which names no file")
@@ -233,9 +232,7 @@ def _input(value: Any) -> str:
 
 
 def files(*, absolute: bool) -> Reader:
-    """A list of files; two may not end in the same name if they come from anywhere (`absolute`). A path that is there twice
-    counts once, also if it is written in another way.
-    """
+    """A list of files, each path once. Of files from anywhere (`absolute`) no two may end in the same name."""
 
     def read(value: Any) -> tuple[str, ...]:
         parts = (value,) if isinstance(value, str) else _listed(value)
@@ -280,7 +277,7 @@ def _path(value: Any, *, absolute: bool = False) -> str:
 
 
 def arguments(value: Any) -> tuple[str, ...]:
-    """A text is split as a shell does; a list is taken as it is, whole numbers as text."""
+    """A text, which is split as a shell does, or a list; whole numbers become text."""
     if isinstance(value, str):
         if len(value) > _ARGUMENTS_MAX:
             raise Mistake(f"has {len(value)} characters; at most {_ARGUMENTS_MAX}")
@@ -299,9 +296,8 @@ def arguments(value: Any) -> tuple[str, ...]:
 
 
 def _split_words(text: str) -> list[str]:
-    """The words of a command line as a POSIX shell splits it. Raises Mistake with the offset of a broken quote.
-
-    The result is that of `shlex.split`, which takes quadratic time on a long word and reports no position.
+    """The words of a command line as `shlex.split` has them, in linear time. Raises Mistake with the offset of a broken
+    quote.
     """
     if _PLAIN.match(text):  # no quotes, no backslashes, nothing but blanks to split at
         return text.split()
@@ -360,10 +356,7 @@ def _pair(part: Any) -> tuple[str, str]:
 
 
 def requirements(value: Any) -> dict[str, Any]:
-    """RFC #7: a record whose values are scalars or lists of scalars; lists become tuples. An expression may have lines.
-
-    `resources.compile_requirements` limits their number.
-    """
+    """RFC #7: a record of scalars and lists of scalars, which become tuples. An expression may have lines."""
     if isinstance(value, str):
         raise Mistake("is a text; an expression is its entry Constraint")
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What a job would use of which limits at a place, and whether there is room (manual page sge_resource_quota(5))."""
+"""What a job would use of which limits at a place, and whether there is room (sge_resource_quota(5))."""
 
 from __future__ import annotations
 
@@ -24,32 +24,30 @@ _SLOTS = "slots"
 
 
 class Bucket(NamedTuple):
-    """What is counted together: one rule (its label), and the values of its filters in braces."""
+    """What is counted together."""
 
-    rule: str
-    job: JobValues
+    rule: str  # Its label.
+    job: JobValues  # For filters in braces, like `place`.
     place: PlaceValues
 
     def __str__(self) -> str:
-        """As Grid Engine prints it, `user/project/pe/queue/host/`; a job class comes after that."""
+        """As Grid Engine prints it, with a job class behind it."""
         where = f"{self.job.user}/{self.job.project}/{self.job.pe}/{self.place.queue}/{self.place.host}/"
         return f"{where}{self.job.job_class}/" if self.job.job_class else where
 
 
 class Charge(Struct, frozen=True, kw_only=True):
-    """What a job takes of one resource. Booked: used plus `amount` stays within `limit`, all numbers.
-
-    Not booked (the resource is not consumable): `amount` is the job's own request, compared with `limit` alone.
-    """
+    """What a job takes of one resource."""
 
     resource: Complex
-    amount: Value
+    amount: Value  # If not booked: the job's own request, compared with `limit` alone.
     limit: Value
+    # Used plus `amount` stays within `limit`, all numbers; not so of resources that are not consumable.
     booked: bool
 
 
 class QuotaHit(Struct, frozen=True, kw_only=True):
-    """The rule of one set that counts for a job at a place: its bucket, and what would be charged to it."""
+    """The rule of one set that counts for a job at a place."""
 
     rule: QuotaRule
     bucket: Bucket
@@ -57,11 +55,11 @@ class QuotaHit(Struct, frozen=True, kw_only=True):
 
 
 class Exceeded(Struct, frozen=True, kw_only=True):
-    """Why a job may not start: `used` is what other jobs hold (0 if nothing is booked)."""
+    """Why a job may not start."""
 
     bucket: Bucket
     charge: Charge
-    used: Number
+    used: Number  # What other jobs hold; 0 if nothing is booked.
 
     @property
     def sentence(self) -> str:
@@ -70,7 +68,7 @@ class Exceeded(Struct, frozen=True, kw_only=True):
 
     @property
     def data(self) -> dict[str, str]:
-        """The values as texts: rule, bucket, resource, requested, used, limit."""
+        """The values as texts."""
         kind, charge = self.charge.resource.kind, self.charge
         values = {"requested": charge.amount, "used": self.used, "limit": charge.limit}
         names = {"rule": self.bucket.rule, "bucket": str(self.bucket), "resource": charge.resource.name}
@@ -80,7 +78,7 @@ class Exceeded(Struct, frozen=True, kw_only=True):
 def evaluate(
     sets: Iterable[QuotaSet], job: QuotaJob, place: QuotaPlace, complexes: Complexes
 ) -> tuple[QuotaHit, ...]:
-    """Of each enabled set the first rule that is about this job at this place; sets without one do not limit it."""
+    """Of each enabled set the first rule that is about this job at this place."""
     hits = []
     for quota_set in sets:
         for rule in quota_set.rules if quota_set.enabled else ():
@@ -94,7 +92,7 @@ def evaluate(
 
 
 def charges(rule: QuotaRule, job: QuotaJob, place: QuotaPlace, complexes: Complexes) -> tuple[Charge, ...]:
-    """What a job takes of each resource that a rule limits; nothing of those it takes 0 of, or does not request.
+    """What a job takes of each resource that a rule limits, without those of which it takes or requests nothing.
 
     A limit on what the complexes do not know (any more) charges nothing.
     """
@@ -128,7 +126,7 @@ def is_booked(entry: Complex) -> bool:
 
 
 def amount_of(entry: Complex, job: QuotaJob) -> Value | None:
-    """What a job takes of a resource, or requests of one that is not used up; None if that is nothing."""
+    """What a job takes, or requests, of a resource; None if nothing."""
     requested = job.requests.get(entry.name)
     if entry.name == _SLOTS:
         return job.slots
@@ -141,9 +139,7 @@ def amount_of(entry: Complex, job: QuotaJob) -> Value | None:
 
 
 def limit_value(limit: QuotaLimit, place: QuotaPlace) -> Value:
-    """The limit at a place. It is infinite if a load value is missing that a dynamic limit needs: what is unknown holds
-    nothing back.
-    """
+    """The limit at a place; infinite without a load value that it needs: what is unknown holds nothing back."""
     if not limit.terms:
         return limit.value
     total: Number = 0
@@ -157,7 +153,7 @@ def _number(value: Value) -> Number:
 
 
 def exceeded(hits: Iterable[QuotaHit], used: Mapping[tuple[Bucket, str], Number]) -> list[Exceeded]:
-    """What keeps a job from starting; it fits if there is nothing. `used` is by bucket and full name of the resource."""
+    """What keeps a job from starting. `used` is by bucket and full name of the resource."""
     return [
         Exceeded(bucket=hit.bucket, charge=charge, used=before)
         for hit in hits

@@ -1,6 +1,6 @@
-"""Whether a rule is about a job, and about a place: two halves, which a caller may decide apart and combine.
+"""Whether a rule is about a job, and about a place: two halves that a caller may decide apart.
 
-A rule matches a job at a place if neither half is None; the halves' values together are the bucket that is charged.
+A rule matches a job at a place if neither half is None; the values of both together are the bucket that is charged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _like(name: str, pattern: str) -> bool:
 
 
 def check_size(sets: Collection[QuotaSet]) -> None:
-    """Raises TooLarge if all sets together have more than a new user or host can be held against while others wait."""
+    """Raise TooLarge if all sets have more than a new user or host can be compared with while others wait."""
     rules = [rule for quota_set in sets for rule in quota_set.rules]
     filters = [held for rule in rules for held in rule.filters.values()]
     counts = {
@@ -55,7 +55,7 @@ def check_size(sets: Collection[QuotaSet]) -> None:
 
 
 def learn(sets: Iterable[QuotaSet]) -> None:
-    """Make the patterns of sets ready, which takes much longer than to hold a name against them."""
+    """Prepare the patterns of sets, which takes much longer than to compare a name with them."""
     for pattern in _patterns(sets):
         _pattern(pattern)
 
@@ -72,36 +72,30 @@ def _patterns(sets: Iterable[QuotaSet]) -> set[str]:
 
 
 class QuotaJob(Struct, frozen=True, kw_only=True):
-    """What rules ask of a job. "" means none of it; `pe` may be a pattern; `requests` by full name of the complex. Several
-    `slots` without a `pe` are in an environment, too, which has no name.
-
-    `user_lists` are the lists that its user is on (`Vocabulary.lists_of`).
-    """
+    """What rules ask of a job; "": none."""
 
     user: str
-    user_lists: frozenset[str] = frozenset()
+    user_lists: frozenset[str] = frozenset()  # With its user (`Vocabulary.lists_of`).
     project: str = ""
     job_class: str = ""
     variant: str = "default"
-    pe: str = ""
-    slots: int = 1
-    requests: Mapping[str, Value] = field(default_factory=dict)
+    pe: str = ""  # May be a pattern.
+    slots: int = 1  # Several without a `pe` are in an environment, too, which has no name.
+    requests: Mapping[str, Value] = field(default_factory=dict)  # By full name of the complex.
 
 
 class QuotaPlace(Struct, frozen=True, kw_only=True):
-    """What rules ask of a place; `host_groups` are those the host is in (`Vocabulary.groups_of`), nested or not.
-
-    `load` has numbers by full name of the complex; what is missing there is unknown.
-    """
+    """What rules ask of a place."""
 
     queue: str
     host: str
-    host_groups: frozenset[str] = frozenset()
+    host_groups: frozenset[str] = frozenset()  # Those the host is in (`Vocabulary.groups_of`), nested or not.
+    # By full name of the complex; what is missing is unknown.
     load: Mapping[str, Number] = field(default_factory=dict)
 
 
 class JobValues(NamedTuple):
-    """What a job has for the filters in braces; "" where it has none, or the filter is missing or without braces."""
+    """What a job has for the filters in braces; "" without a value or such a filter."""
 
     user: str
     project: str
@@ -110,21 +104,21 @@ class JobValues(NamedTuple):
 
 
 class PlaceValues(NamedTuple):
-    """What a place has for the filters in braces; "" where the filter is missing or without braces."""
+    """What a place has for the filters in braces; "" without such a filter."""
 
     queue: str
     host: str
 
 
 def job_side(rule: QuotaRule, job: QuotaJob) -> JobValues | None:
-    """What is counted by itself of this job, None if the filters users, projects, pes or jcs exclude it."""
+    """The values of a job that are counted by themselves; None if a filter excludes it."""
     if all(fits(tag, quota_filter, job) for tag, quota_filter in rule.filters.items() if tag in OF_JOBS):
         return job_values(rule, job)
     return None
 
 
 def job_values(rule: QuotaRule, job: QuotaJob) -> JobValues:
-    """What is counted by itself of a job that the rule is about."""
+    """The values of a job that are counted by themselves, where the rule is about it."""
     braced = {tag for tag, quota_filter in rule.filters.items() if quota_filter.braced}
     return JobValues(
         job.user if FilterTag.USERS in braced else "",
@@ -135,7 +129,7 @@ def job_values(rule: QuotaRule, job: QuotaJob) -> JobValues:
 
 
 def fits(tag: FilterTag, quota_filter: QuotaFilter, job: QuotaJob) -> bool:
-    """Whether a filter of this kind, which is in OF_JOBS, lets a job pass."""
+    """Whether a filter in OF_JOBS lets a job pass."""
     match tag:
         case FilterTag.USERS:
             return _by_name_or_group(quota_filter, job.user, job.user_lists, "@")
@@ -148,7 +142,7 @@ def fits(tag: FilterTag, quota_filter: QuotaFilter, job: QuotaJob) -> bool:
 
 
 def may_charge(rule: QuotaRule, job: QuotaJob, of: Collection[str]) -> bool:
-    """Whether what a rule counts with these values, `of`, is about the user and the job class of a job; "" is any."""
+    """Whether a bucket with the values `of` is about the user and the job class of a job; "" is any."""
     values = {
         tag: value for tag, value in ((FilterTag.USERS, job.user), (FilterTag.JCS, job.job_class)) if value
     }
@@ -160,7 +154,7 @@ def may_charge(rule: QuotaRule, job: QuotaJob, of: Collection[str]) -> bool:
 
 
 def place_side(rule: QuotaRule, place: QuotaPlace) -> PlaceValues | None:
-    """What is counted by itself of this place, None if the filters queues or hosts exclude it."""
+    """The values of a place that are counted by themselves; None if a filter excludes it."""
     if all(
         admits(tag, quota_filter, place) for tag, quota_filter in rule.filters.items() if tag not in OF_JOBS
     ):
@@ -169,7 +163,7 @@ def place_side(rule: QuotaRule, place: QuotaPlace) -> PlaceValues | None:
 
 
 def place_values(rule: QuotaRule, place: QuotaPlace) -> PlaceValues:
-    """What is counted by itself of a place that the rule is about."""
+    """The values of a place that are counted by themselves, where the rule is about it."""
     queues, hosts = (rule.filters.get(tag, _NO_FILTER) for tag in (FilterTag.QUEUES, FilterTag.HOSTS))
     return PlaceValues(place.queue if queues.braced else "", place.host.lower() if hosts.braced else "")
 
@@ -182,12 +176,12 @@ def admits(tag: FilterTag, quota_filter: QuotaFilter, place: QuotaPlace) -> bool
 
 
 def _judged(quota_filter: QuotaFilter, excluded: bool, named: bool) -> bool:
-    """What `!` names always excludes; if other names are there, one must fit."""
+    """What `!` names always excludes; if there are other names, one must fit."""
     return not excluded and (named or not quota_filter.names)
 
 
 def _by_name_or_group(quota_filter: QuotaFilter, name: str, groups: Iterable[str], mark: str) -> bool:
-    """Users and hosts. `mark` is what the names of groups lack; without one they have it, and names know no case."""
+    """Users and hosts. `mark` is what names of groups lack; without one they have it, and case does not count."""
 
     def fits(pattern: str) -> bool:
         if pattern.startswith("@"):
@@ -208,7 +202,7 @@ def _both_ways(quota_filter: QuotaFilter, value: str) -> bool:
 
 
 def _of_class(quota_filter: QuotaFilter, name: str, variant: str) -> bool:
-    """Job classes: here `!*` is a name for "no job class" (Univa: `{other_app, !*}`) and excludes nothing by itself."""
+    """Job classes: here `!*` means "no job class" (Univa: `{other_app, !*}`) and excludes nothing by itself."""
 
     def fits(pattern: str) -> bool:
         return _like(name, pattern) or _like(f"{name}.{variant or 'default'}", pattern)

@@ -1,5 +1,6 @@
-"""What is odd in quota sets and does not stop them: rules that never count, limits that add nothing up, unknown names, and
-filters that jobs need not fall under.
+"""What is odd in quota sets and does not stop them.
+
+Rules that never count, limits that add nothing up, unknown names, and filters that jobs need not fall under.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ class NoticeKind(StrEnum):
 
 
 class QuotaNotice(Struct, frozen=True, kw_only=True):
-    """One of them: in which rule (`set/rule`, or the set), at which line, and which names or other rule it is about."""
+    """Something odd in a quota set."""
 
     kind: NoticeKind
-    rule: str
+    rule: str  # `set/rule`, or the set.
     line: int
-    name: str
+    name: str  # What it is about: names, or another rule.
     message: str
 
 
@@ -46,8 +47,8 @@ def notices(
 ) -> list[QuotaNotice]:
     """All notices, in the order of the text.
 
-    `known` are the names that are there: users, PEs, queues, hosts, job classes; of what is left out no name is judged.
-    Projects, user lists and host groups are those of the vocabulary.
+    `known_names`: users, PEs, queues, hosts, job classes; names of a kind that is left out are not judged. Projects,
+    user lists and host groups are those of the vocabulary.
     """
     names = {FilterTag.PROJECTS: vocabulary.projects.keys(), **(known_names or {})}
     return [
@@ -83,7 +84,7 @@ def _disabled(quota_set: QuotaSet) -> Iterator[QuotaNotice]:
 
 
 def _voluntary(quota_set: QuotaSet, vocabulary: Vocabulary) -> Iterator[QuotaNotice]:
-    """Filters that a job leaves by what it does not say, if no rule of the set is about it then; one notice of each kind."""
+    """Filters that a job escapes by what it does not say, where no rule of the set is about it then; one of each kind."""
     if not vocabulary.projects:
         without = "no project is configured, so JobGroup is free and the filter projects binds who writes such a name"
         remedy = "put projects into the files of [gridengine]"
@@ -112,7 +113,7 @@ def _names_some(quota_filter: QuotaFilter) -> bool:
 
 
 def _takes_unnamed(tag: FilterTag, quota_filter: QuotaFilter) -> bool:
-    """Whether it is about jobs without a project, or with several cores in no PE that they name."""
+    """Whether it is about jobs without a project, or with several cores in no named PE."""
     if tag is FilterTag.PES:
         return (_ALL in quota_filter.names or not quota_filter.names) and _ALL not in quota_filter.excluded
     return not quota_filter.names

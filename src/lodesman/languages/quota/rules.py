@@ -1,4 +1,4 @@
-"""Quota sets as values, and their native text (manual page sge_resource_quota(5))."""
+"""Quota sets as values, and their native text (sge_resource_quota(5))."""
 
 from __future__ import annotations
 
@@ -23,14 +23,11 @@ class FilterTag(StrEnum):
 
 
 class QuotaFilter(Struct, frozen=True, kw_only=True):
-    """A list of names: shell patterns, of users also `@list`, of hosts also `@group`.
-
-    `excluded` are those written with `!`. In braces, each value that comes is counted by itself.
-    """
+    """A list of names: shell patterns, of users also `@list`, of hosts also `@group`."""
 
     names: tuple[str, ...] = ()
-    excluded: tuple[str, ...] = ()
-    braced: bool = False
+    excluded: tuple[str, ...] = ()  # Written with `!`.
+    braced: bool = False  # Each value that comes is counted by itself.
 
     def __str__(self) -> str:
         text = ",".join([*self.names, *(f"!{name}" for name in self.excluded)])
@@ -38,26 +35,26 @@ class QuotaFilter(Struct, frozen=True, kw_only=True):
 
 
 class LoadTerm(Struct, frozen=True, kw_only=True):
-    """A part of a dynamic limit: `weight` times the load value of a host, or a plain number (no `name`)."""
+    """A part of a dynamic limit: `weight` times the load value of a host."""
 
     weight: Number
-    name: str = ""
+    name: str = ""  # Of the load value; '': the weight is a plain number.
 
 
 class QuotaLimit(Struct, frozen=True, kw_only=True):
-    """At most this much of a resource; `terms` of a dynamic limit, which has no `value`; `text` as it is written."""
+    """At most this much of a resource."""
 
     resource: str
-    text: str
+    text: str  # As it is written.
     value: Value = 0
-    terms: tuple[LoadTerm, ...] = ()
+    terms: tuple[LoadTerm, ...] = ()  # Of a dynamic limit, which has no `value`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaRule:
-    """One line `limit`. `label` is `set/rule`: its name, or its number from 1 in the set. No filter: all match."""
+    """One line `limit`. Without filters it is about all jobs."""
 
-    label: str
+    label: str  # `set/rule`: its name, or its number from 1 in the set.
     name: str = ""
     filters: Mapping[FilterTag, QuotaFilter] = field(default_factory=dict)
     limits: tuple[QuotaLimit, ...] = ()
@@ -73,15 +70,13 @@ class QuotaRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaSet:
-    """Rules of which the first that fits counts; `description` as written, with its quotes if it has any.
-
-    `says_enabled`: its text had the line `enabled`; without that line it is not enabled.
-    """
+    """Rules of which the first that fits counts."""
 
     name: str
-    description: str = "NONE"
+    description: str = "NONE"  # As written, with its quotes if it has any.
     enabled: bool = False
     rules: tuple[QuotaRule, ...] = ()
+    # Its text had the line `enabled`, without which it is not enabled.
     says_enabled: bool = field(default=True, compare=False)
     line: int = field(default=0, compare=False)
 
