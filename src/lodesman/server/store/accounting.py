@@ -1,4 +1,4 @@
-"""What attempts used, by day: each attempt that ended is in it once, whatever becomes of its job (ADR 0069)."""
+"""What attempts used, by day. Each attempt that ended counts once, whatever becomes of its job (ADR 0069)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from lodesman.wire.usage import (
 )
 
 RETURNED: Final = "returned"
-"""Why an attempt ended that its pilot had ahead and gave back: it counts as no attempt (ADR 0077)."""
+"""The cause of attempts that a pilot had ahead and gave back: they count as none (ADR 0077)."""
 CAUSES: Final = frozenset({
     OK, "exit", "signal", "cpu-limit", "wall-limit", "memory-limit", "output-limit", "not-started", "never-started", "input",
     "warden-lost", "killed", "pilot-shutdown", "pilot-lost", "lease-expired", "not-named", "not-taken",
     RETURNED, NODE_FAULT,
 })  # fmt: skip
-"""Pilots send causes as texts: others are added up as one."""
+"""Pilots send causes as texts; all others are added up as one."""
 _FAILURES: Final = CAUSES - {OK}
 _OTHER: Final = "other"
 _MS: Final = 1_000
@@ -62,7 +62,7 @@ _STILL_OPEN = "SELECT id FROM attempt WHERE id > ? AND id <= ? AND ended_at IS N
 _STATE = "SELECT done, changes, purged FROM usage_fold"
 _IS_IN = """SELECT count(*) FROM usage_fold
 WHERE done >= ? AND NOT EXISTS (SELECT 1 FROM usage_open WHERE attempt_id = ?)"""
-# Of the chains of jobs: those that are not added up yet.
+# The attempts in these chains that are not added up yet.
 _NOT_IN = f"""{CHAIN.format("attempt")} SELECT id FROM chain
 WHERE id > (SELECT done FROM usage_fold) OR id IN (SELECT attempt_id FROM usage_open)"""
 _LAST_END = f"{CHAIN.format('attempt')} SELECT max(ended_at) FROM attempt WHERE id IN (SELECT id FROM chain)"
@@ -81,7 +81,7 @@ _INSERT_OPEN = Statement(sql="INSERT INTO usage_open (attempt_id) VALUES (?)", k
 _DONE = "UPDATE usage_fold SET changes = changes + 1, done = ? WHERE one = 1"
 _SUMS: Final = "attempts, jobs, wall_ms, core_ms, cpu_ms, measured_core_ms"
 _ALL = f"SELECT day, owner, grp, vo, site, cause, job_class, job_group, {_SUMS} FROM usage_day"
-# What a reader distinguishes, as (owner, group, VO, site, class, JobGroup). Who may know of one depends on whose it is.
+# What a reader distinguishes, as (owner, group, VO, site, class, JobGroup). Owner, group and VO say who may read it.
 _COLUMNS: Final[dict[UsageBy, str]] = {
     "user": "owner, grp, vo, '', '', ''",
     "group": "'', grp, vo, '', '', ''",
@@ -102,18 +102,14 @@ _BY = f"""SELECT {{}}, cause, {", ".join(f"sum({name})" for name in _SUMS.split(
 FROM usage_day WHERE day >= ? AND day <= ? AND ? IN ('', vo) GROUP BY 1, 2, 3, 4, 5, 6, 7"""
 
 
-class UsageState(NamedTuple):
-    """All attempts up to `done` are added up but for the open ones; `changes` counts what was done to this since it began.
-    `purged`: when the last attempt ended that is not there any more, UNIX seconds.
-    """
-
-    done: int
-    changes: int
-    purged: float
+class _UsageState(NamedTuple):
+    done: int  # attempts up to this one are added up, but for the open ones
+    changes: int  # how often sums were changed since the beginning
+    purged: float  # when the last purged attempt ended, UNIX seconds
 
 
 class UsageOfSome(NamedTuple):
-    """Sums of attempts that are alike for a reader, who distinguishes some of these; the others are ''."""
+    """Sums of attempts that are alike for a reader; columns that the reader does not distinguish are ''."""
 
     owner: str
     group: str
@@ -133,8 +129,6 @@ def _plus(one: UsageSums, other: UsageSums) -> UsageSums:
 
 
 class _Ended(NamedTuple):
-    """An attempt that ended. `cores`, `job_class`, `job_group` None: not known, its task queue is gone."""
-
     id: int
     owner: str
     group: str
@@ -146,13 +140,12 @@ class _Ended(NamedTuple):
     started_at: float | None
     ended_at: float
     cpu_seconds: float | None
-    cores: str | int | None
+    cores: str | int | None  # this and the next two are None if its task queue is gone
     job_class: str | None
     job_group: str | None
 
     @property
     def key(self) -> UsageKey:
-        """Where it is added up."""
         cause = self.cause if self.cause in _FAILURES else _OTHER
         if self.outcome == "Done" or self.is_none:
             cause = OK
@@ -163,12 +156,12 @@ class _Ended(NamedTuple):
 
     @property
     def is_none(self) -> bool:
-        """Whether its pilot gave it back before it started: only its job counts."""
+        """Whether its pilot gave it back before it started: only its job counts then."""
         return self.outcome == "Released" and self.cause == RETURNED and self.started_at is None
 
     @property
     def sums(self) -> UsageSums:
-        """Its own. What has not started used nothing; a payload has one core at least."""
+        """An attempt that never started used nothing; a payload has at least one core."""
         wall = 0.0 if self.started_at is None else max(0.0, self.ended_at - self.started_at)
         core_ms = round(wall * int(self.cores or 1) * _MS)
         known, cpu = self.cpu_seconds is not None, self.cpu_seconds or 0.0
@@ -189,13 +182,13 @@ def _added(ended: Iterable[_Ended]) -> dict[UsageKey, UsageSums]:
     return {key: UsageSums(*map(sum, zip(*some, strict=True))) for key, some in alike.items()}
 
 
-def usage_state(db: Reader) -> UsageState:
+def usage_state(db: Reader) -> _UsageState:
     """How far attempts are added up."""
-    return UsageState(*db.only(_STATE))
+    return _UsageState(*db.only(_STATE))
 
 
 def next_usage(db: Reader, portion: int) -> UsageAdded:
-    """What a portion of the attempts that are not added up yet comes to, and of the open ones that ended."""
+    """The next portion to add up: new attempts, and open ones that ended."""
     with db:
         return _next(db, portion)
 
@@ -213,7 +206,7 @@ def _next(db: Reader, portion: int) -> UsageAdded:
 
 
 def add_usage(tx: Transaction, found: UsageAdded) -> None:
-    """Store what a portion comes to, once. Raises Conflict if the attempts are not as they were when it was added up."""
+    """Store a portion once. Raises Conflict if the attempts have changed since it was added up."""
     now = usage_state(tx.reader())
     if (now.done, now.changes) != (found.done, found.changes):
         raise Conflict("The usage of these attempts was added up, or changed, in between.")
@@ -225,7 +218,7 @@ def add_usage(tx: Transaction, found: UsageAdded) -> None:
 
 
 def take_out(tx: Transaction, attempt_id: int) -> None:
-    """An attempt that ended is about to change: it is added up again afterwards."""
+    """Take an attempt out before it changes; it is added up again afterwards."""
     if tx.read(_IS_IN, (attempt_id, attempt_id))[0][0]:
         sums = _added(_by_id(tx, [attempt_id]))
         _put(tx, {key: UsageSums(*(-one for one in amounts)) for key, amounts in sums.items()})
@@ -236,7 +229,7 @@ def take_out(tx: Transaction, attempt_id: int) -> None:
 
 
 def add_before_purge(tx: Transaction, heads: Sequence[int]) -> None:
-    """The attempts of the chains that end with these are about to be deleted: add up those that are not yet."""
+    """Add up the rest of the attempts that are about to be deleted. `heads`: the last of each chain."""
     given = (keys(heads),)
     if missing := [row[0] for row in tx.read(_NOT_IN, given)]:
         _put(tx, _added(_by_id(tx, missing)))
@@ -256,8 +249,8 @@ def _put(tx: Transaction, sums: Mapping[UsageKey, UsageSums]) -> None:
 
 
 def usage_of_days(db: Reader, by: UsageBy, days: UsageDays, *, vo: str, newest: int) -> list[UsageOfSome]:
-    """What attempts used that ended from the first to the last of these days, in one VO ('': in all): what is stored, and
-    the first `newest` of those that are not added up yet.
+    """Usage of attempts that ended on these days, in one VO ('': in all). Includes the first `newest` attempts
+    that are not added up yet.
     """
     with db:
         stored: Iterable[Sequence[Any]] = db.execute(_BY.format(_COLUMNS[by]), (*days, vo))
@@ -270,8 +263,8 @@ def usage_of_days(db: Reader, by: UsageBy, days: UsageDays, *, vo: str, newest: 
 
 
 def wrong_usage(db: Reader, portion: int = 20_000) -> list[UsageKey]:
-    """The sums that are not those of the attempts. More is no fault on days of which attempts were purged, or where cores
-    are not known any more. Reads all attempts.
+    """The sums that differ from those of the attempts; reads all attempts. Stored sums may be greater on days whose
+    attempts were purged, and where cores are no longer known.
     """
     state, sums, unsure = usage_state(db), dict[UsageKey, UsageSums](), set[int]()
     still_open = {row[0] for row in db.execute("SELECT attempt_id FROM usage_open")}
@@ -300,7 +293,7 @@ def wrong_usage(db: Reader, portion: int = 20_000) -> list[UsageKey]:
 def _as_far_as_known(
     less: Callable[[UsageKey], UsageKey], *all_sums: Mapping[UsageKey, UsageSums]
 ) -> list[dict[UsageKey, UsageSums]]:
-    """The sums, together where the class, or the JobGroup, of some is not known."""
+    """The sums, merged where the class, or the JobGroup, of some is not known."""
     unknown = {key for sums in all_sums for key in sums if less(key) == key}
     found: list[dict[UsageKey, UsageSums]] = []
     for sums in all_sums:

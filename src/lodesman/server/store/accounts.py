@@ -19,7 +19,7 @@ p.ended_at IS NOT NULL FROM token t LEFT JOIN account a ON a.name = t.account AN
 LEFT JOIN pilot p ON p.id = t.pilot_id WHERE t.kind IN ('user', 'service', 'pilot', 'site')
 AND a.disabled_at IS NULL"""
 _JOINING = "SELECT pilot_id, expires_at FROM token WHERE hash = ? AND kind = 'join'"
-# Those whose tokens an administrator of a VO may see and revoke: (VO, user, VO).
+# Users whose tokens an administrator of a VO may see and revoke; parameters: (VO, user, VO).
 _IN_REACH = """(? = '' OR (t.kind = 'user' AND (t.account = ?
 OR t.account IN (SELECT name FROM account WHERE vo = ? AND admin = 0 AND vo_admin = 0))))"""
 _SHOWN = f"""SELECT t.hash, t.kind, t.account, t.scopes, t.note, t.created_at, t.expires_at, t.parent, p.account
@@ -32,28 +32,28 @@ WHERE ? IN ('', a.vo) AND ? IN ('', a.name) ORDER BY a.name"""
 
 
 def principals(db: Reader) -> dict[bytes, Principal]:
-    """Every token that can be used, by its hash."""
+    """The owner of each usable token, by hash."""
     return {bytes(row[0]): _principal(*row) for row in db.execute(_TOKENS)}
 
 
 def principal_of(db: Reader, digest: bytes) -> Principal | None:
-    """The owner of one token, None if it is unknown."""
+    """None if the token is unknown."""
     return db.find(_principal, f"{_TOKENS} AND t.hash = ?", (digest,))
 
 
 def joining_pilot(db: Reader, digest: bytes) -> Principal | None:
-    """The pilot that may join with this token, None if there is none. It may ask hardly anything yet."""
+    """None if no pilot may join with this token."""
     row = db.execute(_JOINING, (digest,)).fetchone()
     return None if row is None else Principal(kind="join", pilot_id=row[0], expires_at=row[1])
 
 
 def list_users(db: Reader, vo: str = "", *, name: str = "") -> list[UserRow]:
-    """All users, or those of a VO, or the one with a name."""
+    """Users, those of a VO, or the one with this name."""
     return list(readable(_user, db.execute(_USERS, (vo, name)), "account"))
 
 
 def groups_by_user(db: Reader) -> dict[str, tuple[str, ...]]:
-    """The groups of every account, the usual one first."""
+    """Each account's groups, the default first."""
     rows = db.execute("SELECT name, groups FROM account")
     return dict(readable(lambda name, groups: (name, _names(groups)), rows, "account"))
 
@@ -68,7 +68,7 @@ def _user(*row: Any) -> UserRow:
 
 
 def list_tokens(db: Reader, account: str = "", reach: Reach = EVERYBODY) -> list[TokenRow]:
-    """The tokens of users and sites, of one user, or of those in reach; never the tokens themselves."""
+    """Tokens of users and sites, of one user, or of those in reach; never their texts."""
     rows = db.execute(_SHOWN, (account, reach.vo, reach.user, reach.vo))
     return list(readable(_token, ((row[0].hex(), *row[1:]) for row in rows), "token"))
 
@@ -81,17 +81,17 @@ def _token(*row: Any) -> TokenRow:
 
 
 def count_accounts(db: Reader) -> int:
-    """The number of users."""
+    """Users of all VOs."""
     return db.find(int, "SELECT count(*) FROM account") or 0
 
 
 def is_admin(db: Reader, name: str) -> bool | None:
-    """Whether a user administers this server; None if there is no such user."""
+    """None if there is no such user."""
     return db.find(bool, "SELECT admin FROM account WHERE name = ?", (name,))
 
 
 def user_named(db: Reader, name: str) -> UserRow | None:
-    """A user; None if there is none."""
+    """None if there is no such user."""
     return next(iter(list_users(db, name=name)), None) if name else None
 
 
@@ -124,14 +124,14 @@ _DELETE_TOKEN = Statement(sql="DELETE FROM token WHERE hash = ?", key=(0,))
 _INSERT_SERVICE = """INSERT INTO token (hash, kind, scopes, note, created_at) VALUES (?,'service','[]',?,?)"""
 _BETWEEN = f"""SELECT t.hash FROM token t WHERE t.hash BETWEEN ? AND ? AND t.kind IN ('user', 'site')
 AND ? IN ('', CASE t.kind WHEN 'user' THEN t.account END) AND {_IN_REACH}"""
-# A token, those that it made for the same user (or for all), those that these made...
+# A token and, recursively, those made with it, for the same user or for all.
 _LINE = """WITH RECURSIVE line (hash, kind, account) AS (SELECT hash, kind, account FROM token WHERE hash = ?
 UNION SELECT t.hash, t.kind, t.account FROM token t
 JOIN line l ON t.parent = l.hash AND (? OR (t.kind = l.kind AND t.account = l.account)))
 """
 _MADE_FOR_OTHERS = f"""{_LINE} SELECT count(*) FROM token t
 JOIN line l ON t.parent = l.hash WHERE t.hash NOT IN (SELECT hash FROM line)"""
-# What they made has to be found when they are revoked: those go first.
+# Revoking a token must find what it made: that goes first.
 _EXPIRED = """SELECT hash FROM token t WHERE kind IN ('user', 'site') AND expires_at < ?
 AND ? IN ('', CASE kind WHEN 'user' THEN account END)
 AND NOT EXISTS (SELECT 1 FROM token c WHERE c.parent = t.hash) LIMIT ?"""
@@ -145,21 +145,21 @@ _HASH_DIGITS = 64
 
 
 class RevokedTokens(NamedTuple):
-    """The hashes of deleted tokens, and the number of tokens that they made for other users, which are `kept`."""
+    """Tokens that were deleted."""
 
     hashes: tuple[bytes, ...]
-    kept: int
+    kept: int  # tokens that they made for other users
 
 
 def put_user(
     tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admin: bool, vo_admin: bool = False
 ) -> None:
-    """Store a user, or what has changed of one."""
+    """Store a new or changed user."""
     tx.write(_PUT_USER, (name, vo, msgspec.json.encode(groups).decode(), admin, vo_admin, tx.now), rows=ONE)
 
 
 def set_groups(tx: Transaction, name: str, groups: Sequence[str]) -> None:
-    """The groups of a user, the usual one first."""
+    """The default group comes first."""
     tx.write(
         "UPDATE account SET groups = ? WHERE name = ?", (msgspec.json.encode(groups).decode(), name), rows=ONE
     )
@@ -169,19 +169,19 @@ def insert_token(
     tx: Transaction, digest: bytes, account: str, scopes: Iterable[str], *, kind: str = "user", note: str,
     expires_at: float | None, parent: bytes | None,
 ) -> None:  # fmt: skip
-    """Store a token of a user or a site. `expires_at` None: never; `parent`: the hash of the token that it is made with."""
+    """`parent`: the hash of the token that made it."""
     text = msgspec.json.encode(sorted(scopes)).decode()
     tx.later(_INSERT_TOKEN, (digest, kind, account, text, note, tx.now, expires_at, parent))
 
 
 def set_service_token(tx: Transaction, digest: bytes) -> None:
-    """The background process has this token, and no other one."""
+    """Give the background process this token, and no other."""
     tx.write("DELETE FROM token WHERE kind = 'service'", rows=ANY)
     tx.write(_INSERT_SERVICE, (digest, "background process", tx.now), rows=ONE)
 
 
 def set_disabled(tx: Transaction, name: str, *, disabled: bool) -> bool:
-    """Disable or enable a user; false if there is none."""
+    """False if there is no such user."""
     return bool(
         tx.write(
             "UPDATE account SET disabled_at = ? WHERE name = ?",
@@ -192,35 +192,35 @@ def set_disabled(tx: Transaction, name: str, *, disabled: bool) -> bool:
 
 
 def delete_user(tx: Transaction, name: str) -> int:
-    """Delete a user and the tokens of that user; how many these were."""
+    """Delete a user with all tokens; returns their number."""
     tx.write("DELETE FROM account WHERE name = ?", (name,), rows=ONE)
     return tx.write("DELETE FROM token WHERE kind = 'user' AND account = ?", (name,), rows=ANY)
 
 
 class Remains(NamedTuple):
-    """What is stored under the name of a user. `classes`: the job classes that the user wrote. `vos`: of the submissions."""
+    """What is stored under the name of a user."""
 
     submissions: int
     files: int
-    classes: int
-    vos: frozenset[str]
+    classes: int  # job classes that the user wrote
+    vos: frozenset[str]  # of the submissions
 
     @property
     def is_anything(self) -> bool:
-        """Whether there is something."""
+        """Whether anything is left."""
         return self.submissions + self.files + self.classes > 0
 
 
 def remains_of(db: Reader, name: str) -> Remains:
-    """What there is of a user, who may have been removed."""
+    """What is left of a user, who may have been removed."""
     vos = frozenset(vo for (vo,) in db.execute("SELECT DISTINCT vo FROM submission WHERE owner = ?", (name,)))
     submissions, files, classes = db.only(_REMAINS, (name, name, name))
     return Remains(submissions, files, classes, vos)
 
 
 def count_tokens(tx: Transaction, account: str, *, good_at: float | None = None) -> int:
-    """How many tokens a user has, those that expired included; `good_at`: without those that expire before then and made no
-    others.
+    """How many tokens a user has, expired ones included. `good_at`: without those that expire before then and made
+    no others.
     """
     count: int = tx.read(_COUNT_TOKENS, (account, good_at, good_at))[0][0]
     return count
@@ -229,8 +229,8 @@ def count_tokens(tx: Transaction, account: str, *, good_at: float | None = None)
 def tokens_with_prefix(
     tx: Transaction, prefix: str, account: str = "", reach: Reach = EVERYBODY
 ) -> list[bytes]:
-    """The tokens of users and sites, of one user, or of those in reach, whose hashes begin with these hexadecimal digits;
-    none if they are not such digits.
+    """Tokens of users and sites, of one user, or of those in reach, whose hashes begin with these hexadecimal
+    digits.
     """
     try:
         first, last = (bytes.fromhex(prefix.ljust(_HASH_DIGITS, digit)) for digit in "0f")
@@ -242,7 +242,7 @@ def tokens_with_prefix(
 
 
 def delete_token(tx: Transaction, digest: bytes, *, with_others: bool = False) -> RevokedTokens:
-    """Delete a token and all that were made with it for the same user; `with_others`: for any."""
+    """Delete a token and all that it made for the same user, or for any (`with_others`)."""
     line = (digest, with_others)
     hashes = tuple(bytes(row[0]) for row in tx.read(f"{_LINE} SELECT hash FROM line", line))
     kept = tx.read(_MADE_FOR_OTHERS, line)[0][0]
@@ -255,9 +255,7 @@ def delete_token(tx: Transaction, digest: bytes, *, with_others: bool = False) -
 
 
 def delete_expired(tx: Transaction, before: float, account: str = "") -> tuple[bytes, ...]:
-    """Delete tokens of users and sites, or of one user, that expired before that time, but for those that made others; not
-    too many at once. Returns their hashes.
-    """
+    """Delete a portion of the tokens that expired before then and made no others; returns their hashes."""
     hashes = tuple(bytes(row[0]) for row in tx.read(_EXPIRED, (before, account, _MOST_AT_ONCE)))
     for digest in hashes:
         tx.later(_DELETE_TOKEN, (digest,))
@@ -278,12 +276,12 @@ AND c.change = 'share-set' ORDER BY c.grp"""
 
 
 def shares_version(db: Reader) -> int:
-    """Another one whenever something was done to a group."""
+    """Grows whenever a command changes a group."""
     return int(db.only("SELECT coalesce(max(id), 0) FROM group_change")[0])
 
 
 def shares_set(db: Reader, now: float) -> dict[str, GroupChange]:
-    """The shares that hold instead of the files', by group; one with a time holds until then."""
+    """Shares by command that hold now, by group."""
     found = {group: _change(row) for group, *row in db.execute(_SHARES)}
     return {group: one for group, one in found.items() if one.until is UNSET or now < one.until}
 
@@ -294,14 +292,14 @@ def _change(row: Sequence[Any]) -> GroupChange:
 
 
 def group_changes(db: Reader, group: str, most: int) -> list[GroupChange]:
-    """What was done to a group, the newest first."""
+    """Newest first."""
     return [_change(row) for row in db.execute(_CHANGES, (group, most))]
 
 
 def note_share(
     tx: Transaction, group: str, share: float | None, *, by: str, reason: str, until: float | None = None
 ) -> None:
-    """The share of a group is this from now on, `until` a time; None: that of the files."""
+    """None: back to the share of the files."""
     change: GroupChangeKind = "share-reset" if share is None else "share-set"
     tx.later(_NOTE, (tx.now, group, change, share, "", by, reason, until))
 
@@ -309,7 +307,7 @@ def note_share(
 def note_members(
     tx: Transaction, user: str, before: Collection[str], after: Collection[str], *, by: str, reason: str
 ) -> None:
-    """A user was in some groups and is in others."""
+    """Record which groups a user left and joined."""
     left: list[tuple[str, GroupChangeKind]] = [
         (group, "user-removed") for group in before if group not in after
     ]

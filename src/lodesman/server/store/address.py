@@ -1,4 +1,4 @@
-"""The database that an address names."""
+"""From the url of a database to the database."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lodesman.server.store.sqlite import SqliteDatabase
 
 
 def database_at(url: str, data: Path) -> Database:
-    """The database that a url names: '' is a file of the data folder. Raises Unavailable if its library is not installed."""
+    """The database that `url` names; '': a file of the data folder. Raises Unavailable if psycopg is missing."""
     parts = urlsplit(url)
     if parts.scheme in ("", "sqlite"):
         return SqliteDatabase(Path(unquote(parts.path)) if parts.path else data / "lode.db")

@@ -1,4 +1,4 @@
-"""The audit trail: what was done to users, tokens, pilots, sites and the configuration; by whom, when and from where."""
+"""The audit trail: who did what to users, tokens, pilots, sites and the configuration, when and from where."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_SUBJECT = 1_000
 
 
 def note(tx: Transaction, one: AuditNote) -> None:
-    """Append an entry, and a line of the log when it is committed."""
+    """Append an entry; it is logged once committed."""
     row = (one.action, one.subject[:_MOST_SUBJECT], one.by, one.origin, one.count, one.detail[:_MOST_SUBJECT])
     tx.later(_INSERT, (tx.now, *row))
     fields = dict(zip(("action", "subject", "by", "origin", "count", "detail"), row, strict=True))
@@ -42,13 +42,13 @@ def note_all(tx: Transaction, notes: Iterable[AuditNote]) -> None:
 
 
 class Audited(Struct, Generic[R], frozen=True):
-    """A command that leaves an entry in the same transaction, if it is not refused."""
+    """A command with its audit entry, in one transaction."""
 
     command: Command[R]
     entry: AuditNote
 
     def apply(self, tx: Transaction) -> R:
-        """Do it, and note it."""
+        """Apply the command; note it unless it is refused."""
         answer = self.command.apply(tx)
         note(tx, self.entry)
         return answer
@@ -57,10 +57,10 @@ class Audited(Struct, Generic[R], frozen=True):
 def entries(
     db: Reader, *, before: int, since: float, action: AuditAction | str, by: str, limit: int
 ) -> list[AuditEntry]:
-    """The newest entries with smaller numbers, since a time (UNIX seconds); `action`, `by`: '' for any."""
+    """Newest first, below a number, since a time (UNIX seconds); `action`, `by`: '' for any."""
     return [AuditEntry(*row) for row in db.execute(_LIST, (before, since, action, by, limit))]
 
 
 def delete_old(tx: Transaction, before: float) -> None:
-    """Delete entries from before that time, not too many at once."""
+    """Delete a portion of the entries before that time."""
     tx.write(_OLD, (before,), rows=ANY)

@@ -1,4 +1,4 @@
-"""A backup of a SQLite database while a server writes to it: one moment of it, in a file that is whole or absent."""
+"""Backups of a SQLite database while a server writes to it: a snapshot in a file that is whole or absent."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _PAGE_BYTES: Final = 4096
 def back_up(
     database: SqliteDatabase, file: Path, *, replaces: bool, advance: Callable[[int], None] = lambda _: None
 ) -> None:
-    """Write a backup into a new file, or in the place of one that it `replaces`; it is on the disk then, for its owner
-    alone. `advance` is called with numbers of bytes. Raises Conflict, Unavailable, OSError.
+    """Write a backup, synced and readable by its owner alone, into a new file or over one that it `replaces`.
+
+    `advance` gets numbers of bytes. Raises Conflict, Unavailable, OSError.
     """
     if file.exists() and not replaces:
         raise Conflict(f"{file} exists; nothing was written.", hint="Name another file, or give --force.")
@@ -44,11 +45,11 @@ def back_up(
 
 
 def _write(database: SqliteDatabase, part: Path, advance: Callable[[int], None]) -> None:
-    # What is open has a snapshot: without it each commit of the server would begin the backup anew.
+    # The open snapshot keeps commits of the server from restarting the backup.
     with closing(database.reader()) as source, source, closing(apsw.Connection(str(part))) as target:
         if not known_migrations(source):  # it would take the place of a good one
             raise Unavailable(f"There is nothing in {database}.", hint="Nothing was written.")
-        # The file is not used before it is whole.
+        # Nobody uses the file before it is whole.
         for setting in ("journal_mode=OFF", "synchronous=OFF"):
             list(target.execute(f"PRAGMA {setting}"))
         with target.backup("main", source.connection, "main") as copying:

@@ -1,9 +1,8 @@
 """Counters and cursors that follow from the attempts: written now and then, replayed after a crash.
 
-A claim appends its attempt and touches neither the counter of its task queue nor the cursor of its cohort: with
-thousands of both, writing them at each claim would dirty a page for each. `leadership.claims_at` is the attempt up to
-which the stored cursors hold, `task_queue_count.as_of` the same for one counter; what came later is replayed from the
-attempts when the server starts, and added by the views until then.
+A claim appends its attempt and touches neither the counter of its task queue nor the cursor of its cohort: writing them at
+each claim would dirty a page for each. `leadership.claims_at` is the attempt up to which stored cursors hold,
+`task_queue_count.as_of` the same for one counter. Views add later attempts, and a start replays them.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from lodesman.server.store.statement import AT_MOST_ONE, Statement
 from lodesman.server.store.task_queues import set_waiting
 from lodesman.server.store.transaction import Transaction
 
-# A cohort that was purged is not there.
+# The cohort may have been purged.
 _SET_CURSOR = Statement(
     sql=f"UPDATE cohort SET cursor = {greatest('cursor', '?')} WHERE id = ?",
     key=(-1,),
@@ -36,7 +35,7 @@ _REPLAY = (
     WHERE r.cohort_id = cohort.id""",
     f"""UPDATE task_queue_count SET as_of = {greatest("as_of", _LAST_ATTEMPT)}
     WHERE tq_id IN (SELECT tq_id FROM attempt WHERE id > (SELECT claims_at FROM leadership))""",
-    # Never back: the newest attempts may have been purged (`commands.retention`).
+    # Never back: the newest attempts may have been purged (`loops.upkeep`).
     f"UPDATE leadership SET claims_at = {greatest('claims_at', _LAST_ATTEMPT)}",
 )
 
@@ -44,21 +43,21 @@ _WRITE_AFTER = 10_000
 
 
 def replay(db: Writer) -> None:
-    """After a start: bring counters and cursors up to the last attempt."""
+    """Bring counters and cursors up to the last attempt."""
     with db:
         for statement in _REPLAY:
             db.change(statement)
 
 
 def claims_at(db: Reader) -> int:
-    """Later attempts are still to be replayed after a crash: counters and cursors follow from them."""
+    """The attempt up to which stored cursors hold."""
     return int(db.only("SELECT claims_at FROM leadership")[0])
 
 
 class ClaimLog:
-    """What was claimed since counters and cursors were last written. Used from the writer's thread only.
+    """Claims since counters and cursors were last written. For the writer's thread only.
 
-    What a transaction changes here is remembered once for all its claims, not at each.
+    Undo is registered once for each transaction, not for each claim.
     """
 
     def __init__(self, last_attempt: int) -> None:
@@ -70,14 +69,14 @@ class ClaimLog:
         self._before: dict[int, int | None] = {}
 
     def claimed(self, tx: Transaction, attempt: int, tq_id: int) -> None:
-        """An attempt was appended."""
+        """Record an appended attempt."""
         if tx is not self._tx:
             self._begin(tx)
         self.last_attempt = attempt
         self._queues.add(tq_id)
 
     def moved(self, tx: Transaction, cohort_id: int, cursor: int) -> None:
-        """The cursor of a cohort moved."""
+        """Record the cursor of a cohort."""
         if tx is not self._tx:
             self._begin(tx)
         cursors = self._cursors
@@ -86,18 +85,18 @@ class ClaimLog:
         cursors[cohort_id] = cursor
 
     def cursor_of(self, cohort_id: int, stored: int) -> int:
-        """The cursor of a cohort, given the one that is stored."""
+        """The cursor of a cohort; `stored`: as in the database."""
         return max(stored, self._cursors.get(cohort_id, 0))
 
     def write_cursors(self, tx: Transaction) -> None:
-        """Write all cursors: they are about to be read in this transaction."""
+        """Write all cursors before they are read."""
         if self._cursors:
             tx.undo.append(partial(setattr, self, "_cursors", self._cursors))
             tx.later_many(_SET_CURSOR, [(cursor, cohort) for cohort, cursor in self._cursors.items()])
             self._cursors = {}
 
     def write(self, tx: Transaction, waiting: dict[int, int]) -> None:
-        """Write everything; `waiting` are the counters of `queues()` now."""
+        """`waiting`: the counters of `queues()` now."""
         self.write_cursors(tx)
         tx.undo.append(partial(setattr, self, "_queues", self._queues))
         tx.undo.append(partial(setattr, self, "_written", self._written))
@@ -107,11 +106,11 @@ class ClaimLog:
         tx.later(_SET_CLAIMS_AT, (self.last_attempt,))
 
     def queues(self) -> frozenset[int]:
-        """The task queues that were claimed from."""
+        """Task queues that were claimed from."""
         return frozenset(self._queues)
 
     def is_due(self) -> bool:
-        """Enough claims that a restart should not have to replay more."""
+        """Whether a restart would replay too many claims."""
         return self.last_attempt - self._written >= _WRITE_AFTER
 
     def _begin(self, tx: Transaction) -> None:

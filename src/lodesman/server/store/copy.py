@@ -1,8 +1,7 @@
 """A copy of a database in another one, of either engine: table by table, in the order of their keys.
 
-Each portion is a transaction. What was copied stays after an interruption: the greatest key of a table says where to go on.
-Until all rows have been compared a mark in the copy keeps servers from it. Neither database may change meanwhile, so the
-copy has the writers of both.
+Each portion is a transaction. After an interruption the greatest key of each table says where to go on. A mark in the copy
+keeps servers away until all rows are compared. Neither database may change meanwhile, so the copy holds both writers.
 """
 
 from __future__ import annotations
@@ -27,28 +26,22 @@ _COLUMNS: Final = "SELECT name, type, pk FROM pragma_table_xinfo(?) WHERE hidden
 _MEMORY: Final = ":memory:"
 
 
-class StoredTable(NamedTuple):
-    """A table: its columns without those that the database computes, the first `keys` of them its key.
-
-    `texts`: those of any length. `seeds`: the number of rows that it has from the beginning. `is_counted`: the database can
-    give its ids.
-    """
+class _StoredTable(NamedTuple):
+    """A table, without columns that the database computes."""
 
     name: str
-    columns: tuple[str, ...]
-    texts: tuple[str, ...]
-    keys: int
-    seeds: int
-    is_counted: bool
+    columns: tuple[str, ...]  # the columns of the key first
+    texts: tuple[str, ...]  # columns of any length
+    keys: int  # how many columns the key has
+    seeds: int  # how many rows a new table has
+    is_counted: bool  # whether the database can give its ids
 
     @property
     def key(self) -> str:
-        """The columns of its key."""
         return ", ".join(self.columns[: self.keys])
 
     @property
     def last(self) -> str:
-        """Selects the greatest key."""
         down = ", ".join(f"{name} DESC" for name in self.columns[: self.keys])
         return f"SELECT {self.key} FROM {self.name} ORDER BY {down} LIMIT 1"
 
@@ -58,27 +51,26 @@ class StoredTable(NamedTuple):
         return " + ".join(f"coalesce(octet_length({name}), 0)" for name in self.texts) or "0"
 
     def select(self, what: str, *, is_first: bool) -> str:
-        """Selects something of some rows, in the order of the key: of the first, or of those after a key."""
+        """Of the first rows, or of those after a key, in the order of the key."""
         after = "" if is_first else f"WHERE ({self.key}) > ({', '.join('?' * self.keys)})"
         return f"SELECT {what} FROM {self.name} {after} ORDER BY {self.key} LIMIT ?"
 
     @property
     def insert(self) -> str:
-        """Inserts a row."""
         return f"INSERT INTO {self.name} ({', '.join(self.columns)}) VALUES ({', '.join('?' * len(self.columns))})"
 
 
 @cache
-def tables() -> tuple[StoredTable, ...]:
-    """All but `migration`, which each database fills by itself."""
+def tables() -> tuple[_StoredTable, ...]:
+    """All tables of the schema but `migration`, which each database fills by itself."""
     with closing(SqliteWriter(SqliteDatabase(Path(_MEMORY)), apsw.Connection(_MEMORY), -1)) as db:
         migrate(db)
         return tuple(_described(db, name) for name in sorted(db.tables() - {"migration"}))
 
 
-def _described(db: SqliteWriter, name: str) -> StoredTable:
+def _described(db: SqliteWriter, name: str) -> _StoredTable:
     columns = list(db.execute(_COLUMNS, (name,)))
-    return StoredTable(
+    return _StoredTable(
         name,
         tuple(column for column, _, _ in columns),
         tuple(column for column, kind, _ in columns if kind in ("TEXT", "BLOB")),
@@ -88,7 +80,7 @@ def _described(db: SqliteWriter, name: str) -> StoredTable:
     )
 
 
-# A portion: as many rows as have no more than these bytes of texts, one at least.
+# The most bytes of texts in a portion, which has at least one row.
 _PORTION_BYTES: Final = 4 << 20
 _MOST_ROWS: Final = 2_000
 
@@ -99,15 +91,12 @@ _NUL, _NUL_IN_JSON = "\0", b"\\u0000"
 
 
 class CopiedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """What both databases have of a table. `sha256`: of its rows as JSON, one a line, in the order of its key.
-
-    `replaced`: texts with a NUL, which the copy cannot store and has U+FFFD for.
-    """
+    """What both databases have of a table."""
 
     table: str
     rows: int
-    sha256: str
-    replaced: int
+    sha256: str  # of its rows as JSON, one a line, in the order of its key
+    replaced: int  # texts with a NUL, for which the copy has U+FFFD
 
 
 _Row = tuple[Any, ...]
@@ -123,9 +112,9 @@ def check_source(source: Writer) -> None:
 
 
 def begin(source: Writer, target: Writer) -> int:
-    """Prepare the target, empty or what an earlier call has left; returns the number of rows of the source.
+    """Prepare a target that is empty or holds an unfinished copy; returns the number of rows of the source.
 
-    Raises Conflict for a target that has something else.
+    Raises Conflict for any other target.
     """
     mark = hashlib.sha256(_ENCODER.encode(source.only("SELECT * FROM leadership"))).hexdigest()
     known = known_migrations(target)
@@ -155,10 +144,10 @@ def _make_target(target: Writer, mark: str) -> None:
 
 
 def copy(source: Writer, target: Writer, advance: Callable[[int], None]) -> list[CopiedTable]:
-    """Copy all rows that the target, which was begun, does not have yet, and compare all of them; it is whole then.
+    """Copy the rows that the target lacks, compare all, and remove the mark.
 
-    `advance` is called with numbers of rows, each row counted when it is copied and when it is compared. Raises Conflict
-    if a row differs.
+    `advance` gets numbers of rows; each row counts when it is copied and when it is compared. Raises Conflict if a row
+    differs.
     """
     for table in tables():
         _copy_table(source, target, table, advance)
@@ -169,7 +158,7 @@ def copy(source: Writer, target: Writer, advance: Callable[[int], None]) -> list
     return copied
 
 
-def _copy_table(source: Writer, target: Writer, table: StoredTable, advance: Callable[[int], None]) -> None:
+def _copy_table(source: Writer, target: Writer, table: _StoredTable, advance: Callable[[int], None]) -> None:
     after = target.find(lambda *key: key, table.last)
     advance(_count(target, table))
     for rows in _portions(source, table, after):
@@ -179,7 +168,7 @@ def _copy_table(source: Writer, target: Writer, table: StoredTable, advance: Cal
 
 
 def _compare_table(
-    source: Writer, target: Writer, table: StoredTable, advance: Callable[[int], None]
+    source: Writer, target: Writer, table: _StoredTable, advance: Callable[[int], None]
 ) -> CopiedTable:
     digest, count, replaced, after = hashlib.sha256(), 0, 0, None
     for rows in _portions(source, table):
@@ -197,7 +186,7 @@ def _compare_table(
     return CopiedTable(table=table.name, rows=count, sha256=digest.hexdigest(), replaced=replaced)
 
 
-def _difference(table: StoredTable, rows: list[_Row], copied: list[_Row]) -> Conflict:
+def _difference(table: _StoredTable, rows: list[_Row], copied: list[_Row]) -> Conflict:
     pairs = zip_longest(rows, copied, fillvalue=())
     row = next(one or other for one, other in pairs if one != other)
     words = f"The copy differs: in {table.name}, at {', '.join(map(repr, row[: table.keys]))}."
@@ -206,12 +195,12 @@ def _difference(table: StoredTable, rows: list[_Row], copied: list[_Row]) -> Con
     )
 
 
-def _count(db: Reader, table: StoredTable) -> int:
+def _count(db: Reader, table: _StoredTable) -> int:
     return int(db.only(f"SELECT count(*) FROM {table.name}")[0])
 
 
-def _portions(db: Reader, table: StoredTable, after: _Row | None = None) -> Iterator[list[_Row]]:
-    """The rows behind a key, portion by portion."""
+def _portions(db: Reader, table: _StoredTable, after: _Row | None = None) -> Iterator[list[_Row]]:
+    """The rows after a key, portion by portion."""
     sizes = _some(db, table, table.size, after, _MOST_ROWS)
     while sizes:
         fitting = sum(size <= _PORTION_BYTES for size in accumulate(size for (size,) in sizes))
@@ -221,17 +210,17 @@ def _portions(db: Reader, table: StoredTable, after: _Row | None = None) -> Iter
         sizes = _some(db, table, table.size, after, _MOST_ROWS)
 
 
-def _rows(db: Reader, table: StoredTable, after: _Row | None, limit: int) -> list[_Row]:
+def _rows(db: Reader, table: _StoredTable, after: _Row | None, limit: int) -> list[_Row]:
     return _some(db, table, ", ".join(table.columns), after, limit)
 
 
-def _some(db: Reader, table: StoredTable, what: str, after: _Row | None, limit: int) -> list[_Row]:
+def _some(db: Reader, table: _StoredTable, what: str, after: _Row | None, limit: int) -> list[_Row]:
     with db.database.usable():
         return list(db.execute(table.select(what, is_first=after is None), (*(after or ()), limit)))
 
 
 def _as_stored(rows: list[_Row], nul: str) -> list[_Row]:
-    """Rows as a database keeps them that stores `nul` for NUL; the same list if none has any."""
+    """Rows as a database that stores `nul` for NUL keeps them; the same list if none has any."""
     if nul == _NUL or _NUL_IN_JSON not in _ENCODER.encode_lines(rows):
         return rows
     return [tuple(v.replace(_NUL, nul) if isinstance(v, str) else v for v in row) for row in rows]

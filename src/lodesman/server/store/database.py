@@ -1,6 +1,6 @@
 """What the store asks of a database engine: where it is, its connections, and its faults in words.
 
-`store.sqlite` implements it. All other modules know these types only.
+`store.sqlite` and `store.postgresql` implement it; all other modules know only these types.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 UNREADABLE: Final = (msgspec.DecodeError, RecursionError, TypeError, ValueError)
-"""What the reading of a damaged value meets with."""
+"""What reading a damaged value raises."""
 
 
 def readable(make: Callable[..., _T], rows: Iterable[Sequence[Any]], noun: str) -> Iterator[_T]:
-    """What `make` makes of each row, but for damaged ones: the log names each by its first column."""
+    """What `make` makes of each row. Damaged rows are left out; the log names each by its first column."""
     for row in rows:
         try:
             made = make(*row)
@@ -38,7 +38,7 @@ def readable(make: Callable[..., _T], rows: Iterable[Sequence[Any]], noun: str) 
 
 
 def damaged(what: str, fault: Exception) -> ServerFault:
-    """What is answered to who asks for the one thing whose row cannot be read."""
+    """The answer to a request for a row that cannot be read."""
     return ServerFault(
         f"What is stored of {what} is damaged: {fault}.",
         hint="An administrator may restore a backup (lode db check).",
@@ -46,8 +46,8 @@ def damaged(what: str, fault: Exception) -> ServerFault:
 
 
 def let_go(fault: BaseException | None) -> None:
-    """Forget what the frames of a fault hold, and those of faults before it: a query that is half read would keep its
-    connection at that moment as long as anyone keeps the fault.
+    """Clear the frames of a fault and of those before it: a half-read query in one would pin its connection to an old
+    snapshot.
     """
     while fault is not None:
         traceback.clear_frames(fault.__traceback__)
@@ -55,36 +55,35 @@ def let_go(fault: BaseException | None) -> None:
 
 
 class DatabaseGone(Unavailable):
-    """What the writer writes would be lost, or is no longer its own: it must end."""
+    """What the writer writes would be lost, or the database is no longer its own: it must end."""
 
 
 class ConnectionLost(Unavailable):
-    """The connection to the database has ended; what was not committed is not stored."""
+    """The connection to the database ended; what was not committed is not stored."""
 
 
 class CommitInDoubt(ConnectionLost):
-    """The connection ended while a transaction was committed: only the database knows whether it was."""
+    """The connection ended during a commit: only the database knows whether it was done."""
 
 
 class Rows(Protocol):
     """The rows of a query."""
 
-    def __iter__(self) -> Iterator[Any]:
-        """Those that are left."""
+    def __iter__(self) -> Iterator[Any]: ...
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next one, None after the last."""
+        """None after the last."""
 
 
 class Reader:
-    """A read-only connection; each thread uses its own. As a context, all reads in it see one moment.
+    """A read-only connection; each thread uses its own. As a context, all reads in it see one snapshot.
 
-    `execute` is for the store's modules: they alone know SQL.
+    `execute` is for modules of the store: they alone know SQL.
     """
 
     __slots__ = ("connection", "database", "execute")
     dialect = ""
-    """Names the migrations that are its own."""
+    """The part of file names of its own migrations."""
 
     def __init__(self, database: Database, connection: Any, execute: Callable[..., Rows]) -> None:
         self.database = database
@@ -100,19 +99,19 @@ class Reader:
         raise NotImplementedError
 
     def only(self, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
-        """The first row of a query that always has one. Raises LookupError if there is none."""
+        """Raises LookupError without a row."""
         row = self.execute(sql, values).fetchone()
         if row is None:
             raise LookupError(sql)
         return tuple(row)
 
     def find(self, make: Callable[..., _T], sql: str, values: Sequence[Any] = ()) -> _T | None:
-        """What `make` makes of the columns of the first row of a query; None if there is none."""
+        """What `make` makes of the first row; None without one."""
         row = self.execute(sql, values).fetchone()
         return None if row is None else make(*row)
 
     def tables(self) -> set[str]:
-        """The names of all tables."""
+        """Their names."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -121,18 +120,18 @@ class Reader:
 
 
 class Writer(Reader):
-    """The write connection; there is one at a time. It changes the database only by way of the journal."""
+    """The one write connection. It changes the database only by way of the journal."""
 
     __slots__ = ()
     nul = "\0"
-    """What it stores for this character in a text."""
+    """What it stores for a NUL in a text."""
 
     def run_script(self, sql: str) -> None:
-        """Run the statements of a migration."""
+        """Run a migration."""
         self.execute(sql)
 
     def begin(self) -> None:
-        """Begin a transaction. Raises Unavailable if that is not possible now."""
+        """Raises Unavailable if no transaction can begin."""
         raise NotImplementedError
 
     def commit(self) -> None:
@@ -140,7 +139,7 @@ class Writer(Reader):
         self.execute("COMMIT")
 
     def roll_back(self) -> None:
-        """Roll back the transaction, if one is open."""
+        """Do nothing without an open transaction."""
         raise NotImplementedError
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
@@ -148,70 +147,67 @@ class Writer(Reader):
         raise NotImplementedError
 
     def change_each(self, sql: str, rows: Sequence[Row]) -> int:
-        """Run one statement for each row, in their order, in as few steps as the database allows; returns the number of rows
-        changed, those that triggers changed included.
-        """
+        """Run a statement for each row, in order; returns the number of rows changed, also by triggers."""
         raise NotImplementedError
 
     def change_all(self, groups: Iterable[Group]) -> None:
-        """Run statements one after the other, each for its rows. Raises WrongRows."""
+        """Run statements in order, each for its rows. Raises WrongRows."""
         raise NotImplementedError
 
     def check(self) -> None:
-        """Often called. Raises DatabaseGone if what is written would be lost."""
+        """Raises DatabaseGone if writes would be lost. Called often."""
 
     def refusal_of(self, fault: Exception) -> Unavailable | None:
-        """What a command is answered with when the database failed; None if `fault` is not of the database."""
+        """The answer to a command if the database failed; None for other faults."""
         raise NotImplementedError
 
     def broken_parts(self) -> list[str]:
-        """What is damaged in the database, in words; all of it may be read."""
+        """What is damaged, in words; may read everything."""
         return []
 
     def openness(self) -> str:
-        """What lets strangers in, in a sentence; '' if nothing does."""
+        """What lets strangers in, in a sentence, or ''."""
         return ""
 
     def end_copy(self, counted: Sequence[str]) -> None:
-        """After all rows were copied: ids that the database gives in the `counted` tables are greater."""
+        """After a copy, let new ids in the `counted` tables follow the copied ones."""
 
     def start_upkeep(self) -> None:
-        """Begin what the engine does beside the commits, until `close`."""
+        """Start what the engine does beside the commits, until `close`."""
 
 
 class Database(Protocol):
-    """Where everything is stored but for files of jobs. A value: it holds no connection."""
+    """Where everything but files of jobs is stored. A value: it holds no connection."""
 
     def reader(self) -> Reader:
-        """A read connection."""
+        """Open a read connection."""
 
     def writer(self, *, migrates: bool = True) -> Writer:
-        """The write connection, schema up to date, or left as it is if not `migrates`.
+        """Open the write connection; brings the schema up to date if it `migrates`.
 
-        Raises Conflict if another server has it, Unavailable for the database of another program, or of a newer
-        Lodesman; `usable` words other faults.
+        Raises Conflict if another server has it, Unavailable for a database of another program or a newer Lodesman.
         """
 
     def backup_command(self, file: Path) -> list[str]:
-        """The program that backs it up, with its arguments, no password in them; [] if `store.backup` does."""
+        """Without passwords; [] if `store.backup` does it."""
 
     def usable(self) -> AbstractContextManager[None]:
-        """Around a start: raises Unavailable in clear words if the database cannot be used."""
+        """Around a start: raises Unavailable in clear words."""
 
     def ways_in(self) -> tuple[Path, ...]:
-        """Files, and folders of sockets, by which another process of this account could read it."""
+        """Files and folders of sockets by which another process of this account could read it."""
 
     def is_empty(self) -> bool:
-        """Whether nothing can be in it; False if only the database itself can say it."""
+        """False if only the database itself can tell."""
 
     def beside(self, name: str) -> Path:
-        """A file that lies beside the database, and belongs to it."""
+        """A file that belongs to the database."""
 
     def identity(self, db: Reader) -> int:
-        """Which database this is: a copy has another one."""
+        """A copy has another one."""
 
     def made(self) -> int:
-        """When it was made (ns since 1970), 0 if that is unknown: a copy often gets the inode of what it replaces."""
+        """When it was made (ns since 1970), 0 if unknown: a copy often gets the inode of what it replaces."""
 
     def home(self, db: Reader) -> int:
-        """The same, where that says enough without the files beside it; else 0."""
+        """The identity, if it suffices without the files beside it; else 0."""

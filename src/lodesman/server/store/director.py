@@ -1,4 +1,4 @@
-"""The director's iterations, the breakers of CE queues, and the sites, CEs and queues that administrators closed."""
+"""The director's iterations, the breakers of CE queues, and closings of sites, CEs and queues."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ WHERE ? IN ('', site)"""
 
 
 def iteration_after(db: Reader, number: int) -> tuple[int, float, str] | None:
-    """The director's last iteration, if its number is greater: the number, when it was, its record as JSON."""
+    """Number, time and record (JSON) of the last iteration, if its number is greater."""
     return db.execute(_LAST, (number,)).fetchone()
 
 
 def iteration_at(db: Reader) -> float | None:
-    """When the director last decided; None if it never did."""
+    """When the director last decided, if ever."""
     row = db.execute("SELECT at FROM director_iteration ORDER BY id DESC LIMIT 1").fetchone()
     return None if row is None else float(row[0])
 
 
 def iteration(db: Reader, number: int) -> tuple[float, dict[str, Any]]:
-    """When an iteration was, and its record as JSON values. Raises NotFound."""
+    """Time and record (JSON values). Raises NotFound."""
     found = db.execute("SELECT at, plan FROM director_iteration WHERE id = ?", (number,)).fetchone()
     if found is None:
         first, last = db.only("SELECT min(id), max(id) FROM director_iteration")
@@ -52,10 +52,9 @@ def iteration(db: Reader, number: int) -> tuple[float, dict[str, Any]]:
 def last_iteration(
     db: Reader, vo: str = "", queues: Collection[str] = ()
 ) -> tuple[int | None, float | None, Any]:
-    """The number of the director's last iteration, when it was, and what it decided, as JSON values; all None if there is
-    none.
+    """Number, time and record (JSON values); all None if there is none, or it is damaged.
 
-    `vo`: without the task queues of other VOs, and of the CE queues these only.
+    `vo`: without task queues of other VOs, and of CE queues only these.
     """
     found = iteration_after(db, 0)
     if found is None:
@@ -69,12 +68,12 @@ def last_iteration(
 
 
 def closings(db: Reader, site: str = "") -> SiteMask:
-    """The sites, CEs and queues that are closed: all, or those of one site."""
+    """Everywhere, or at one site."""
     return SiteMask(_closing(*row) for row in db.execute(_CLOSINGS, (site,)))
 
 
 def _closing(*row: Any) -> Closing:
-    """Where its row is damaged no pilot is sent until it is closed again or opened, and those there stay."""
+    """A damaged closing sends no pilots, and keeps those there, until it is closed again or opened."""
     said = dict(zip(Closing.__struct_fields__, row, strict=True))
     said["keep_pilots"] = bool(said["keep_pilots"])
     if said["begins"] is None:
@@ -96,7 +95,7 @@ def _closing(*row: Any) -> Closing:
 
 
 def breakers(db: Reader, damaged: dict[QueueId, Exception] | None = None) -> dict[QueueId, Breaker]:
-    """The breakers that are not closed, or have failures, but for those whose rows are `damaged`, which come there."""
+    """Those that are open or have failures. Rows that cannot be read go into `damaged`."""
     found = {}
     for *place, record in db.execute("SELECT site, ce, queue, record FROM breaker"):
         try:
@@ -108,7 +107,7 @@ def breakers(db: Reader, damaged: dict[QueueId, Exception] | None = None) -> dic
 
 
 def breaker_orders(db: Reader) -> dict[QueueId, BreakerOrder]:
-    """The orders that hold. Where the row of one is damaged, no pilot is sent until it is given again or taken back."""
+    """A damaged order sends no pilots until it is given again or taken back."""
     rows = db.execute("SELECT site, ce, queue, state, reason, ordered_by, at FROM breaker_order")
     return {QueueId(*row[:3]): _order(row) for row in rows}
 
@@ -151,17 +150,17 @@ _DROP_BREAKER = Statement(
     rows=AT_MOST_ONE,
 )
 _CHANGED = "UPDATE site_mask_state SET version = version + 1"
-# Of a site, or of the CE or queue of it that is named.
+# Parameters: a site, and a CE and queue of it, or ''.
 _PILOTS_THERE = """SELECT id FROM pilot WHERE ended_at IS NULL AND drain = 0
 AND site = ? AND ? IN ('', ce) AND ? IN ('', queue)"""
 
-# A bound pilot has lost its job: it leaves in any case.
+# A bound pilot that drains has lost its job: it leaves in any case.
 _LEAVING_THERE = """SELECT id, site, ce, queue, drain_reason FROM pilot WHERE ended_at IS NULL AND drain = 1
 AND drain_reason <> '' AND bound_job IS NULL AND site = ? AND ? IN ('', ce) AND ? IN ('', queue)"""
 
 
 def insert_iteration(tx: Transaction, plan: str) -> int:
-    """Store one iteration (JSON) and return its number; the oldest go when they are too many or too large together."""
+    """Store an iteration (JSON); returns its number. Deletes the oldest beyond the limits."""
     number: int = tx.read(_INSERT, (tx.now, len(plan.encode()), plan), changes=True)[0][0]
     size = 0
     for kept, (one, plan_bytes) in enumerate(tx.read(_SIZES)):
@@ -173,25 +172,25 @@ def insert_iteration(tx: Transaction, plan: str) -> int:
 
 
 def put_breakers(tx: Transaction, changed: Sequence[StoredBreaker]) -> None:
-    """Store the breakers of CE queues."""
+    """An empty record deletes a breaker."""
     gone = [one[:3] for one in changed if not one.record]
     tx.later_many(_DROP_BREAKER, gone)
     tx.later_many(_PUT_BREAKER, [tuple(one) for one in changed if one.record])
 
 
 def put_breaker_order(tx: Transaction, order: BreakerOrder) -> None:
-    """Store an order, instead of the one that was there."""
+    """Replace the order of a queue."""
     delete_breaker_order(tx, QueueId(order.site, order.ce, order.queue))
     tx.write(_PUT_ORDER, msgspec.structs.astuple(order), rows=ONE)
 
 
 def delete_breaker_order(tx: Transaction, place: NodePath) -> None:
-    """Let the breaker of a queue move by itself."""
+    """Let the breaker move by itself."""
     tx.write("DELETE FROM breaker_order WHERE site = ? AND ce = ? AND queue = ?", place, rows=AT_MOST_ONE)
 
 
 def put_closing(tx: Transaction, closing: Closing) -> None:
-    """Store a closing, instead of the one that was there."""
+    """Replace the closing of a node."""
     *row, begins = msgspec.structs.astuple(closing)
     tx.write(_CLOSE, (*row, None if begins is UNSET else begins), rows=ONE)
     tx.write(_CHANGED, rows=ONE)
@@ -204,10 +203,10 @@ def delete_closing(tx: Transaction, node: NodePath) -> None:
 
 
 def leaving_there(tx: Transaction, node: NodePath) -> list[tuple[int, QueueId, str]]:
-    """The live pilots of a node that leave for a reason, with their queues and that reason."""
+    """Live pilots of a node that leave for a reason: id, queue, reason."""
     return [(number, QueueId(*place), why) for number, *place, why in tx.read(_LEAVING_THERE, node)]
 
 
 def pilots_there(tx: Transaction, node: NodePath) -> list[int]:
-    """The live pilots of a node that take jobs, now or later."""
+    """Live pilots of a node that take jobs, now or later."""
     return [number for (number,) in tx.read(_PILOTS_THERE, node)]

@@ -1,6 +1,6 @@
-"""Who owns a place, and the files of the database that runs: whether they are still where the writer opened them.
+"""The lock of a data folder, and whether the files of the database are still where the writer opened them.
 
-A file that was deleted takes writes as before, and all of them are gone when the process ends.
+A deleted file takes writes as before, and all of them are gone when the process ends.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from lodesman.base.errors import Conflict
 from lodesman.server.store.database import DatabaseGone
 
 _CHECK_SECONDS: Final = 1.0
-# The byte of the log's index that a writer locks.
+# The byte that a writer locks in the log's index.
 _WRITE_LOCK: Final = 120
 _RESTORE = "Put the data folder back, from a backup if it is lost, and start the server again."
 
 
 def own(lock: Path, what: str) -> int:
-    """Take the lock of a server for `what`; returns the descriptor that holds it. Raises Conflict."""
+    """Take a server's lock for `what`; returns the descriptor that holds it. Raises Conflict."""
     lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -36,7 +36,7 @@ def own(lock: Path, what: str) -> int:
 
 
 def is_read_only(path: Path) -> bool:
-    """Whether the file system of a file takes no changes."""
+    """Whether the file system is."""
     try:
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except OSError:
@@ -44,7 +44,7 @@ def is_read_only(path: Path) -> bool:
 
 
 def lock_holder(path: Path) -> str:
-    """Who has locked the database against writing, in words."""
+    """Who holds the write lock of the database, in words."""
     try:
         inode = str(Path(f"{path}-shm").stat().st_ino)
         for line in Path("/proc/locks").read_text().splitlines():
@@ -58,9 +58,9 @@ def lock_holder(path: Path) -> str:
 
 
 class DatabaseFiles:
-    """The database, its log and the log's index, by device and inode, as they are when this object is made.
+    """Device and inode of the database, its log and the log's index, as first seen.
 
-    The database itself never becomes shorter, unless another file is written over it. One in memory has no files.
+    The database never becomes shorter, unless another file is written over it. One in memory has no files.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,7 +73,7 @@ class DatabaseFiles:
         self._due = 0.0
 
     def check(self) -> None:
-        """Compare once a second, and not more often. Raises DatabaseGone."""
+        """Compare, at most once a second. Raises DatabaseGone."""
         now = time.monotonic()
         if now < self._due:
             return

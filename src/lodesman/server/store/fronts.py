@@ -1,7 +1,7 @@
 """The front of each task queue: the next waiting jobs, read from the database in chunks.
 
-A task queue holds rows (single jobs, jobs that came back) and runs (members of a cohort that were never touched). Rows
-and runs are taken in the order of their ids. A front is a cache: it may be dropped at any time.
+A task queue holds rows (single jobs, jobs that came back) and runs (members of a cohort that were never touched), taken in
+the order of their ids. A front is a cache: it may be dropped at any time.
 """
 
 from __future__ import annotations
@@ -29,14 +29,12 @@ _RUNS = """SELECT c.id, c.submission_id, c.base, c.cursor, c.stop, c.template_id
 EXISTS (SELECT 1 FROM hole h WHERE h.cohort_id = c.id AND h.stop > c.cursor)
 FROM cohort c JOIN template t ON t.id = c.template_id
 WHERE c.tq_id = ? AND c.cursor < c.stop AND (c.first, c.id) > (?, ?) ORDER BY c.first, c.id LIMIT ?"""
-# A front is read for the first time in one step; the last column is known of runs alone.
+# The first read of a front takes one step; the last column is NULL for rows.
 _FIRST = f"SELECT r.*, NULL FROM ({_ROWS}) AS r UNION ALL SELECT c.* FROM ({_RUNS}) AS c"
 _HOLES = "SELECT start, stop FROM hole WHERE cohort_id = ? AND stop > ? ORDER BY start"
 
 
 class _OpenRun:
-    """What is left of a cohort."""
-
     __slots__ = (
         "base", "cohort_id", "cursor", "first", "holes", "max_attempts", "stop", "submission_id", "template_id",
     )  # fmt: skip
@@ -47,7 +45,7 @@ class _OpenRun:
         self.holes: deque[tuple[int, int]] = deque()
 
     def skip_holes(self) -> bool:
-        """Move the cursor over holes; false when nothing is left."""
+        """False when nothing is left."""
         while self.holes and self.holes[0][0] <= self.cursor:
             start, stop = self.holes.popleft()
             if stop > self.cursor >= start:
@@ -57,35 +55,32 @@ class _OpenRun:
 
 @dataclass(slots=True)
 class _Front:
-    """`runs` is a heap by the id of the next member; `last_run` is the last run read, (first id, cohort)."""
-
     rows: deque[WaitingJob] = field(default_factory=deque)
-    runs: list[tuple[int, int, _OpenRun]] = field(default_factory=list)
+    runs: list[tuple[int, int, _OpenRun]] = field(default_factory=list)  # a heap by the id of the next member
     more_rows: bool = True
     more_runs: bool = True
-    last_run: tuple[int, int] = (-1, -1)
+    last_run: tuple[int, int] = (-1, -1)  # the last run read: (first id, cohort)
 
     def add_run(self, run: _OpenRun) -> None:
-        """A run with something left joins."""
         heappush(self.runs, (run.base + run.cursor, run.cohort_id, run))
 
 
 class Fronts:
-    """All fronts in use, by task queue. Used from the writer's thread only."""
+    """All fronts in use. For the writer's thread only."""
 
     def __init__(self, claims: ClaimLog) -> None:
         self._claims = claims
         self._fronts: dict[int, _Front] = {}
-        # The task queues that the transaction took from: dropped together if it is rolled back.
+        # The task queues that this transaction took from; their fronts are dropped if it is rolled back.
         self._tx: Transaction | None = None
         self._taken_from: set[int] = set()
 
     def forget(self, tq_id: int) -> None:
-        """Drop what is cached of a task queue (a rolled-back batch, a change behind the front)."""
+        """Drop a front."""
         self._fronts.pop(tq_id, None)
 
     def joined(self, tq_id: int, job: WaitingJob) -> None:
-        """A new row joined at the end: extend the cached front if it reaches to the end."""
+        """Add a new row, if the cached front reaches the end."""
         front = self._fronts.get(tq_id)
         if front is None:
             return
@@ -95,15 +90,12 @@ class Fronts:
             front.more_rows = True
 
     def take(self, tx: Transaction, tq_id: int) -> WaitingJob | None:
-        """The next waiting job, or None if there is none; the cursor moves, the row is not changed yet.
-
-        If the transaction is rolled back, the front is dropped.
-        """
+        """The next waiting job, if any; its row stays unchanged. A rollback drops the front."""
         if tx is not self._tx:
             self._tx, self._taken_from = tx, set()
             tx.undo.append(partial(self._forget_all, self._taken_from))
-        # What claims from other task queues collect changes nothing that is read for this one. If it were written for
-        # the sake of such a read, it would go to the database in small portions.
+        # Rows that claims from other task queues collected do not matter to this read. Writing them now would write
+        # them in small portions.
         past = CLAIM_STATEMENTS
         if tq_id in self._taken_from:
             past = frozenset()
@@ -115,7 +107,7 @@ class Fronts:
             _read_first(tx, tq_id, front, self._claims, past)
         elif not front.rows and front.more_rows:
             _add_rows(tx, tq_id, front, tx.read(_ROWS, _rows_of(tq_id), past=past))
-        # A run that was not read yet may begin before the head of those that were.
+        # An unread run may begin before the head of those that were read.
         while front.more_runs and (not front.runs or front.runs[0][0] > front.last_run[0]):
             found = tx.read(_RUNS, _runs_of(tq_id, front), past=past)
             _add_runs(tx, front, found, self._claims, past)
@@ -170,7 +162,7 @@ def _add_runs(
     for *row, has_holes in found:
         run = _OpenRun(row)
         front.last_run = (run.first, run.cohort_id)
-        # What is stored may be older: writing all cursors because one is read would dirty a page for each.
+        # The stored cursor may be older: writing all cursors before each read would dirty a page for each.
         run.cursor = claims.cursor_of(run.cohort_id, run.cursor)
         if run.cursor >= run.stop:
             continue

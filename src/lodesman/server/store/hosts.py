@@ -1,4 +1,4 @@
-"""Hosts of pilots: attempts that failed at once, what was tried elsewhere, and which hosts are shut."""
+"""Hosts of pilots: attempts that failed at once, attempts elsewhere, and which hosts are shut."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lodesman.server.store.statement import ANY, AT_MOST_ONE, Statement
 from lodesman.server.store.transaction import Transaction
 from lodesman.wire.hosts import HostName, HostRecord, HostState
 
-# More failures than these, or more attempts, say nothing new.
+# More failures or attempts than these say nothing new.
 MOST_FAILURES: Final = 5_000
 _MOST_ATTEMPTS: Final = 20_000
 _FAILURES = "SELECT id, at, site, host, tq_id, job_id, seconds FROM quick_failure ORDER BY id DESC LIMIT ?"
@@ -44,28 +44,28 @@ _RECORD: Final = msgspec.json.Decoder(HostRecord)
 
 
 def records(db: Reader) -> dict[HostName, HostRecord]:
-    """What is stored of hosts."""
+    """All hosts that have one."""
     return {HostName(*name): _RECORD.decode(text) for *name, text in db.execute(_RECORDS)}
 
 
 def record_of(db: Reader, host: HostName) -> HostRecord | None:
-    """What is stored of one host."""
+    """None without a record."""
     return db.find(_RECORD.decode, "SELECT record FROM host WHERE site = ? AND name = ?", host)
 
 
 def newest_failure(db: Reader) -> int:
-    """The number of the last attempt that failed at once; 0 if none is kept."""
+    """The number of the last one; 0 if none is kept."""
     return int(db.only("SELECT coalesce(max(id), 0) FROM quick_failure")[0])
 
 
 def failures(db: Reader) -> list[tuple[int, Failure]]:
-    """Attempts that failed at once, with their numbers, the newest first."""
+    """Attempts that failed at once, with numbers, newest first."""
     rows = db.execute(_FAILURES, (MOST_FAILURES,))
     return [(number, Failure(at, HostName(site, host), *more)) for number, at, site, host, *more in rows]
 
 
 def tried(db: Reader, task_queues: Iterable[int], now: float, *, outlived_s: float) -> list[Tried]:
-    """What became lately of attempts of these task queues, on each host; those count that have run for `outlived_s`."""
+    """Recent outcomes of attempts of these task queues, by host; a live one counts once it has run for `outlived_s`."""
     given = keys(task_queues)
     found = []
     for tq_id, site, host, outcome, cause, n in db.execute(_ENDED, (_MOST_ATTEMPTS, now - WINDOW_S, given)):
@@ -78,7 +78,7 @@ def tried(db: Reader, task_queues: Iterable[int], now: float, *, outlived_s: flo
 
 
 def pilots_by_host(db: Reader, vo: str = "") -> dict[HostName, int]:
-    """Live pilots by host; `vo`: of one VO."""
+    """Live pilots, of one VO or of all."""
     return {HostName(site, host): n for site, host, n in db.execute(_PILOTS, (vo,))}
 
 
@@ -88,17 +88,17 @@ def pilots_on_shut_hosts(db: Reader) -> set[int]:
 
 
 def note_failure(tx: Transaction, failure: Failure) -> None:
-    """Keep that an attempt failed at once."""
+    """Record an attempt that failed at once."""
     tx.later(_INSERT_FAILURE, (failure.at, *failure.host, failure.tq_id, failure.job_id, failure.seconds))
 
 
 def forget_failures(tx: Transaction, number: int) -> None:
-    """Forget those with numbers up to this one."""
+    """Forget failures up to this number."""
     tx.write("DELETE FROM quick_failure WHERE id <= ?", (number,), rows=ANY)
 
 
 def put_records(tx: Transaction, changed: Iterable[HostState]) -> None:
-    """Store what is known of hosts from now on."""
+    """A record of None deletes."""
     for host, record in changed:
         if record is None:
             tx.later(_DROP, host)

@@ -1,4 +1,4 @@
-"""Identifiers given out by the writer: counters in memory, continued from the database at start."""
+"""Identifiers that the writer gives out: counters in memory, continued from the database at a start."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from lodesman.server.store.statement import AT_MOST_ONE, Statement
 from lodesman.server.store.transaction import Transaction
 
 _TABLES = ("submission", "task_queue", "cohort", "template", "attempt", "event", "pilot")
-# Each maximum in a query of its own: SQLite then reads the end of the table, and not all of it.
+# One query for each maximum: then SQLite reads only the end of the table.
 _GREATEST = "coalesce((SELECT max(id) FROM {0}), 0)"
-# Events of task queues are numbered with those of jobs, so that the two can be put in order.
+# Events of task queues and of jobs share their numbers, which order them.
 _GREATEST_EVENT = greatest(_GREATEST.format("event"), _GREATEST.format("task_queue_event"))
 _MARK = """INSERT INTO id_mark (name, given) VALUES (?, {0})
 ON CONFLICT (name) DO UPDATE SET given = excluded.given WHERE excluded.given > id_mark.given"""
@@ -26,21 +26,18 @@ def _greatest(table: str) -> str:
 
 
 def given_ids(db: Reader) -> dict[str, int]:
-    """The last identifier that was given out for each table."""
+    """The last identifier given out for each table."""
     marks = dict(db.execute("SELECT name, given FROM id_mark"))
     return {table: max(db.only(f"SELECT {_greatest(table)}")[0], marks.get(table, 0)) for table in _TABLES}
 
 
 def raise_marks(db: Writer, given: Mapping[str, int]) -> None:
-    """Identifiers up to these were given out, too, though no row shows it."""
+    """Count identifiers up to these as given out."""
     db.change_each(_MARK.format("?"), list(given.items()))
 
 
 class Ids:
-    """One counter per table. A rolled-back batch leaves gaps, never doubles; nor does a row that was deleted.
-
-    `incarnation`: the state of the data that they belong to (`store.incarnation`).
-    """
+    """One counter per table. Rolled-back batches and deleted rows leave gaps, never doubles."""
 
     def __init__(self, db: Reader) -> None:
         given = given_ids(db)
@@ -48,11 +45,11 @@ class Ids:
             itertools.count(given[table] + 1).__next__ for table in _TABLES
         )
         self.next_job: int
-        self.incarnation: str
+        self.incarnation: str  # the state of the data to which the identifiers belong (`store.incarnation`)
         self.next_job, self.incarnation = db.only("SELECT next_job, incarnation FROM leadership")
 
     def jobs(self, tx: Transaction, count: int) -> int:
-        """A contiguous block of `count` job ids; returns the first."""
+        """Reserve a contiguous block of `count` job ids; returns the first."""
         base = self.next_job
         self.next_job = base + count
         tx.later(_SET_NEXT_JOB, (self.next_job,))
@@ -60,6 +57,6 @@ class Ids:
 
 
 def mark_ids(tx: Transaction, *tables: str) -> None:
-    """Before rows are deleted: write down what was given out, for the next start."""
+    """Record what was given out, before rows are deleted."""
     for table in tables:
         tx.write(_MARK.format(_greatest(table)), (table,), rows=AT_MOST_ONE)

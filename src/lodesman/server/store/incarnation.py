@@ -1,8 +1,8 @@
 """Whether a database is the one that ran here last (ADR 0037).
 
-Beside the database lies `lode.seen-N`: what it had given out after N commits, written once a second. A database that was
-restored has made fewer commits, or is another file; then it becomes a new incarnation: the tokens of all pilots are
-deleted, and identifiers begin beyond those that were seen. A new one beside such a file means that the other is missing.
+Beside the database lies `lode.seen-N`: what it had given out after N commits, written once a second. A restored database
+has made fewer commits, or is another file. It becomes a new incarnation: all pilots' tokens are deleted, and identifiers
+begin beyond those that were seen. A new database beside such a file means that the other is missing.
 """
 
 from __future__ import annotations
@@ -32,40 +32,39 @@ _STATE: Final = "SELECT incarnation, batch, next_job FROM leadership"
 _MARK: Final = 6
 _HOME: Final = "SELECT home FROM leadership"
 _RENEW: Final = "UPDATE leadership SET incarnation = ?, batch = ?, next_job = ?, home = ?"
-# A server counts both from its first start on.
+# Both counters begin with the first start of a server.
 _USES: Final = "SELECT epoch + batch FROM leadership"
 _DELETE_TOKENS: Final = "DELETE FROM token WHERE kind IN ('join', 'joined', 'pilot')"
 
 
 class DatabaseLost(Unavailable, code="database-lost"):
-    """A server has worked here, and there is nothing in its database."""
+    """A server has worked here, and its database is empty."""
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """What the files beside a database have seen of it; `given`: the last identifier of each table.
-
-    `made`: when its file was made (ns), 0 if that is unknown: a copy often gets the inode of the file that it replaces.
-    """
+    """What the files beside a database have seen of it."""
 
     incarnation: str
     inode: int
-    made: int = 0
+    made: int = (
+        0  # when its file was made (ns), 0 if unknown: a copy often gets the inode of what it replaces
+    )
     commits: int
     next_job: int
-    given: Mapping[str, int]
+    given: Mapping[str, int]  # the last identifier of each table
 
 
 _SEEN = msgspec.json.Decoder(Seen)
 
 
 def mark_of(db: Reader) -> str:
-    """What the submissions of this server begin with: no other database has it."""
+    """The prefix of this server's submissions."""
     incarnation, *_ = db.only(_STATE)
     return hashlib.sha256(str(incarnation).encode()).hexdigest()[:_MARK]
 
 
 def refuse_new(database: Database) -> None:
-    """Before a database is opened, or made. Raises DatabaseLost if it was never used, but one of which there is a note."""
+    """Raises DatabaseLost if a note exists and the database was never used. Call before it is opened or made."""
     noted = _files(database)
     if not noted or _is_used(database):
         return
@@ -75,7 +74,6 @@ def refuse_new(database: Database) -> None:
 
 
 def _is_used(database: Database) -> bool:
-    """Whether a server has ever begun with it."""
     if database.is_empty():
         return False
     with closing(database.reader()) as db:
@@ -83,9 +81,9 @@ def _is_used(database: Database) -> bool:
 
 
 def begin(db: Writer, *, next_job: int = 1) -> bool:
-    """At the start of a server, before anything is given out: whether the database is not the one that ran here last.
+    """Recognise the database at a start, before anything is given out; true if it is not the one that ran here last.
 
-    `next_job`: the first job of which no other file knows.
+    `next_job`: the first job of which no file knows.
     """
     notes = [seen for seen in map(_read, _files(db.database)) if seen is not None]
     newest = max(notes, key=lambda seen: seen.commits, default=None)
@@ -116,7 +114,7 @@ def begin(db: Writer, *, next_job: int = 1) -> bool:
 
 
 def note(db: Reader) -> None:
-    """Write what the database has given out; older notes are removed. Raises OSError."""
+    """Write what the database has given out, and remove older notes. Raises OSError."""
     database = db.database
     with db:
         incarnation, commits, next_job = db.only(_STATE)
@@ -125,7 +123,7 @@ def note(db: Reader) -> None:
         incarnation=incarnation, inode=database.identity(db), made=database.made(), commits=commits,
         next_job=next_job, given=given,
     )  # fmt: skip
-    # A name of its own: whatever is restored over the folder, the newest stays.
+    # Its name is new, so the newest note survives a restore over the folder.
     file = database.beside(f"seen-{commits:015}")
     part = database.beside("noting")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
@@ -140,7 +138,7 @@ def note(db: Reader) -> None:
 
 
 def _is_of(db: Writer, seen: Seen) -> bool:
-    """Whether this was noted of the very file, or database."""
+    """Whether the note is about this very file or database."""
     made = db.database.made()
     return db.database.identity(db) == seen.inode and (made == seen.made or 0 in (made, seen.made))
 
@@ -151,7 +149,6 @@ def _files(database: Database) -> list[Path]:
 
 
 def _read(file: Path) -> Seen | None:
-    """One note; None for one that cannot be read: it says nothing."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         return _SEEN.decode(file.read_bytes())
     return None

@@ -20,23 +20,23 @@ _SWITCH = "UPDATE job_class SET disabled = ?, changed_at = ?, changed_by = ? WHE
 
 
 class StoredClass(NamedTuple):
-    """One class in its canonical text, with the variants that are disabled."""
+    """A class in its canonical text."""
 
     name: str
     text: str
-    disabled: frozenset[str]
+    disabled: frozenset[str]  # variants
     revision: int
 
 
 class ClassChange(NamedTuple):
-    """When a class was changed last (UNIX seconds), and by whom."""
+    """The last change of a class."""
 
-    at: float
+    at: float  # UNIX seconds
     by: str
 
 
 def job_classes(db: Reader) -> list[StoredClass]:
-    """All classes, by name; the template only if it was ever changed."""
+    """By name; the template only if it was ever changed."""
     return [
         StoredClass(name, text, frozenset(filter(None, disabled.split(","))), revision)
         for name, text, disabled, revision in db.execute(_ALL)
@@ -44,23 +44,23 @@ def job_classes(db: Reader) -> list[StoredClass]:
 
 
 def class_changes(db: Reader) -> dict[str, ClassChange]:
-    """The last change of each class, by name."""
+    """By name of the class."""
     return {name: ClassChange(at, by) for name, at, by in db.execute(_CHANGES)}
 
 
 def classes_changed_by(tx: Transaction, user: str) -> set[str]:
-    """The classes of which the last change was this user's."""
+    """Classes that this user changed last."""
     return {name for (name,) in tx.read(_OF_USER, (user,))}
 
 
 def put_class(tx: Transaction, job_class: JobClass, text: str, by: str) -> None:
-    """A new class, or what it is from now on; `text` is the canonical one."""
+    """`text`: canonical."""
     row = (job_class.name, text, _names(job_class.disabled), job_class.revision)
     tx.write(_PUT, (*row, tx.now, by), rows=ONE)
 
 
 def switch_class(tx: Transaction, name: str, disabled: Collection[str], by: str) -> None:
-    """The variants that are disabled from now on."""
+    """Set the disabled variants."""
     tx.write(_SWITCH, (_names(disabled), tx.now, by, name), rows=ONE)
 
 
@@ -69,5 +69,5 @@ def _names(variants: Collection[str]) -> str:
 
 
 def drop_class(tx: Transaction, name: str) -> None:
-    """The class is no more."""
+    """Delete a class."""
     tx.write("DELETE FROM job_class WHERE name = ?", (name,), rows=ONE)

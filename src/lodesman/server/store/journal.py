@@ -1,14 +1,13 @@
 """The one door for every change: a writer thread with group commit (docs/architecture.md).
 
-Commands that wait are applied in one transaction, committed once, and answered after the commit. A
-command checks its preconditions before it writes; when one fails with an error of ours, only that
-command is refused. When the database fails, or a command has a bug, the transaction is rolled back, changes in
-memory are undone, and the batch is replayed in halves until the faulty command stands alone. It is a bug, too, to refuse
-after a change, and to change more rows or less than a statement must (`store.statement`).
+Waiting commands are applied in one transaction, committed once, and answered after the commit. A command checks its
+preconditions before it writes; if it raises a LodesmanError, it alone is refused. If the database fails, or a command has a
+bug, the transaction is rolled back, changes in memory are undone, and the batch is replayed in halves until the faulty
+command stands alone. Refusing after a change, or changing a wrong number of rows, is a bug, too (`store.statement`).
 
-The writer must survive every bug in a command, so it catches `Exception`. If it ends all the same, every waiting
-command is answered and `died` is called: the server's process ends and is started again. Once a second it checks
-that what it writes is kept; without its database it ends, too, with `fault`, for good.
+The writer survives every bug in a command, so it catches `Exception`. If it ends all the same, every waiting command is
+answered and `died` is called: the server's process ends and is restarted. Once a second it checks that what it writes is
+kept; without its database it ends for good, with `fault`.
 """
 
 from __future__ import annotations
@@ -32,10 +31,11 @@ STATE = "SELECT epoch, batch FROM leadership"
 
 
 def was_committed(db: Writer, epoch: int, batch: int, wait: Callable[[Unavailable], None]) -> bool:
-    """Whether batch number `batch` is stored; asked until the database answers, with `wait` in between.
+    """Whether batch number `batch` is stored; asks until the database answers, with `wait` in between.
 
-    A new connection has the lock of the writer, so the old session is over, whichever way. Raises DatabaseGone if another
-    server has begun: then it is not known.
+    A new connection has the writer's lock, so the old session is over. Raises DatabaseGone if another server has begun:
+    then
+    nobody knows.
     """
     while True:
         try:
@@ -65,25 +65,25 @@ _NEXT_EPOCH = "UPDATE leadership SET epoch = epoch + 1"
 
 
 class RefusedTooLate(Exception):
-    """A command changed something and was refused afterwards: what it changed must not be stored."""
+    """A command was refused after it changed something: the change must not be stored."""
 
 
 class Command(Protocol[R_co]):
     """One change: preconditions and writes. `apply` runs on the writer's thread.
 
-    A class with `brief = True` promises that one takes well under a millisecond: answers may wait for it.
+    A class with `brief = True` promises to take well under a millisecond: answers may wait for it.
     """
 
     def apply(self, tx: Transaction) -> R_co:
         """Check, write through `tx`, and return the answer. Raises LodesmanError to refuse."""
 
 
-# The answer of a command that will be answered later (a long poll).
+# Returned by a command that will be answered later (a long poll).
 PARKED: Final = object()
 
 
 class Change(Generic[P, R]):
-    """A command that is one function of the transaction and these values."""
+    """A command that calls one function with these values."""
 
     def __init__(
         self, change: Callable[Concatenate[Transaction, P], R], *values: P.args, **named: P.kwargs
@@ -91,18 +91,12 @@ class Change(Generic[P, R]):
         self.change, self.values, self.named = change, values, named
 
     def apply(self, tx: Transaction) -> R:
-        """Call it."""
+        """Call the function."""
         return self.change(tx, *self.values, **self.named)
 
 
 class Journal:
-    """The writer thread. `post` is thread-safe and returns at once; answers come on the writer's thread.
-
-    deliver: called once per batch with [(answer callable, result), ...] after the commit; the caller hands
-    them to its own event loop. Results that are exceptions are refusals. at_end: called with the transaction
-    of each batch after its commands (parked requests are served there). died: called on the writer's thread when
-    it ends otherwise than by `close`. moved: delivered with the changes of jobs' states (MovedInCommit) while `follows`.
-    """
+    """The writer thread. `post` is thread-safe and returns at once; answers come on the writer's thread."""
 
     def __init__(
         self,
@@ -114,31 +108,36 @@ class Journal:
         died: Callable[[], None] | None = None,
         moved: Answer | None = None,
     ) -> None:
+        """`deliver`: gets (answer callable, result) of a batch after its commit; exceptions are refusals.
+        `at_end`: called with each batch's transaction after its commands. `died`: called on the writer's thread if it ends
+        other
+        than by `close`. `moved`: delivered with state changes of jobs (MovedInCommit) while `follows`.
+        """
         self._writer = writer
         self._clock = clock
         self._deliver = deliver or _deliver_here
         self._at_end = at_end
         self._died = died
         self._moved = moved
-        # Set by any thread: whether batches that begin from now on keep the changes of jobs' states.
+        # Set by any thread: whether new batches keep the state changes of jobs.
         self.follows = False
         self._queue: queue.SimpleQueue[tuple[Command[Any], Answer] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
-        # Of the server and of its last commit: what the database is asked by after a lost connection.
+        # Of this server and its last commit; they say after a lost connection what was stored.
         self._epoch = self._batch = 0
         self._closed = False
-        # Why it ended, where starting again would not help.
+        # Why it ended, if a restart would not help.
         self.fault: DatabaseGone | None = None
-        # Why the last change was not stored, if the database is the cause; '' as soon as one is.
+        # Why the database did not store the last change; '' once it stores one.
         self.trouble = ""
         self._held: list[tuple[Answer, Any]] = []
         self.commits = 0
         self.commands = 0
-        # How many commands were rolled back by a bug, or since what is stored is not what it must be.
+        # How many commands were rolled back because of a bug or damaged data.
         self.faults = 0
 
     def start(self) -> None:
-        """Open a new epoch and start the writer."""
+        """Begin a new epoch."""
         with self._writer:
             ONE.check(_NEXT_EPOCH, self._writer.change(_NEXT_EPOCH))
         self._epoch, self._batch = self._writer.only(STATE)
@@ -146,17 +145,17 @@ class Journal:
 
     @property
     def is_open(self) -> bool:
-        """Whether the writer takes commands."""
+        """Whether commands are taken."""
         return not self._closed
 
     def post(self, command: Command[Any], answer: Answer) -> None:
-        """Queue a command. Raises Unavailable after `close`, and when the writer ended."""
+        """Queue a command. Raises Unavailable once closed."""
         if self._closed:
             raise self._ending()
         self._queue.put((command, answer))
 
     def call(self, command: Command[R], wait_seconds: float = 60.0) -> R:
-        """Post and wait for the answer (for threads, not for the event loop)."""
+        """Post and wait; for threads, not for the event loop."""
         done: Future[Any] = Future()
         self.post(command, done.set_result)
         try:
@@ -195,7 +194,7 @@ class Journal:
             self._closed = True
 
     def _take(self) -> tuple[Command[Any], Answer] | None:
-        """The next command, None at the end. Raises DatabaseGone while none comes."""
+        """None at the end. Raises DatabaseGone while no command comes."""
         while True:
             try:
                 return self._queue.get(timeout=_IDLE_SECONDS)
@@ -208,7 +207,7 @@ class Journal:
         return Unavailable("The server is shutting down.")
 
     def _end(self, batch: list[tuple[Command[Any], Answer]]) -> None:
-        """Refuse whatever waits for an answer, also what comes while this runs, and inform the server."""
+        """Refuse all that wait, also what comes meanwhile, and inform the server."""
         self._closed = True
         waiting = [answer for _, answer in batch]
         while not self._queue.empty():
@@ -230,7 +229,6 @@ class Journal:
         return batch, False
 
     def _apply(self, batch: list[tuple[Command[Any], Answer]]) -> None:
-        """Apply a batch; on a failing database replay it in halves."""
         tx = Transaction(self._writer, self._clock(), follows=self.follows)
         try:
             self._writer.begin()
@@ -278,10 +276,11 @@ class Journal:
         return ServerFault(words, fault=type(fault).__name__)
 
     def _release(self) -> None:
-        """Hand over the answers of batches that are committed.
+        """Hand over the answers of committed batches.
 
-        While more commands wait, those are applied first: handing over wakes the event loop, which then works
-        while the next batch is on its way to the disk, and not while this thread needs the interpreter.
+        While more commands wait, those are applied first: handing over wakes the event loop, which then works while the
+        next batch
+        is on its way to the disk, and not while this thread needs the interpreter.
         """
         if self._held:
             held, self._held = self._held, []
@@ -319,7 +318,7 @@ class Journal:
         return out
 
     def _commit(self) -> None:
-        """Commit. While it is not known whether that was done, none of the batch is answered."""
+        """Commit. Nothing of the batch is answered until it is known whether that was done."""
         try:
             self._writer.commit()
         except CommitInDoubt:
@@ -328,7 +327,7 @@ class Journal:
         self._batch += 1
 
     def _refuse_next(self, away: Unavailable) -> None:
-        """Wait a second for a command, and refuse it: the database is away. Raises DatabaseGone at the end of the server."""
+        """Wait a second for a command, and refuse it. Raises DatabaseGone at the end of the server."""
         self.trouble = str(away)
         with suppress(queue.Empty):
             item = self._queue.get(timeout=_IDLE_SECONDS)
@@ -339,7 +338,7 @@ class Journal:
 
 
 def _surely(step: Callable[..., object], *values: object) -> None:
-    """Do what follows from a commit. A bug there is logged, and undoes nothing of what is stored."""
+    """A bug in a step after a commit is logged, and undoes nothing."""
     try:
         step(*values)
     except Exception:

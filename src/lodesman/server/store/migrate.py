@@ -1,5 +1,5 @@
-"""The schema of a new database, and migrations of those that are there: numbered SQL files, one transaction each,
-recorded with their checksum (ADR 0086).
+"""The schema of a new database, and migrations of existing ones: numbered SQL files, one transaction each, recorded with
+their checksums (ADR 0086).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 from lodesman.base.errors import Unavailable
 from lodesman.server.store.database import Reader, Writer
 
-# The number of an unfinished copy (`store.copy`) in this table: no server may begin with it.
+# The number that marks an unfinished copy (`store.copy`): no server may begin with it.
 UNFINISHED: Final = 0
-# The migrations up to this one are in the schema alone. A database must have had all of them, as its commit has.
+# Migrations up to this one are in the schema alone; an existing database must have had all of them.
 OLDEST: Final = 42
 _OLDEST_COMMIT: Final = "7f956eda (2026-11-30)"
-# Of what such a database has recorded of them, by dialect. A new one has this in their place.
+# The digest of their records in such a database, by dialect. A new database records it in their place.
 _OLDEST_SHA256: Final = {
     "": "02cd7f82f33e751338b790d25cc6a85866731e453622d1a59d3e593424236347",
     "postgresql": "07866bcd2c76429c41abeb0269548ea5dd88a30c2d79bb862326bfc2d0e1cdbc",
@@ -29,15 +29,15 @@ _NO_CHANGE: Final = "CREATE TABLE IF NOT EXISTS migration (number INTEGER)"
 
 
 class Script(NamedTuple):
-    """A migration, or the schema: its number, the name of its file, its SQL."""
+    """A migration, or the schema."""
 
     number: int
-    name: str
-    text: str
+    name: str  # of its file
+    text: str  # SQL
 
     @property
     def sha256(self) -> str:
-        """The checksum of its SQL."""
+        """Of its SQL."""
         return _sha256(self.text)
 
 
@@ -47,7 +47,7 @@ def _sha256(text: str) -> str:
 
 
 def migrate(db: Writer) -> list[str]:
-    """Apply what is missing, in order; returns the names. Raises Unavailable as `missing`."""
+    """Apply what is missing; returns the names. Raises Unavailable as `missing`."""
     scripts = missing(db)
     if not scripts:  # a database that takes no changes says so now
         db.run_script(_NO_CHANGE)
@@ -60,10 +60,10 @@ def migrate(db: Writer) -> list[str]:
 
 
 def missing(db: Reader, *, unfinished: bool = False) -> list[Script]:
-    """What a database lacks: migrations, or the schema, which has them in it, if there is nothing yet.
+    """The migrations that a database lacks; the schema, which includes all, if it is empty.
 
-    Raises Unavailable if it is of another program, older or newer than what this one knows, an `unfinished` copy where none
-    is meant, or an applied file was edited since.
+    Raises Unavailable if it is of another program, older or newer than this one knows, or an applied file was edited since;
+    or an unfinished copy, unless `unfinished`.
     """
     known, scripts = known_migrations(db), load_scripts(db.dialect)
     if UNFINISHED in known and not unfinished:
@@ -84,7 +84,7 @@ def missing(db: Reader, *, unfinished: bool = False) -> list[Script]:
 
 
 def _check_oldest(db: Reader, known: Mapping[int, str]) -> None:
-    """Raises Unavailable if a database has not had just the migrations that are in the schema alone."""
+    """Raises Unavailable unless a database has had exactly the migrations that are in the schema alone."""
     first = {number: sha256 for number, sha256 in known.items() if UNFINISHED < number <= OLDEST}
     own = _OLDEST_SHA256[db.dialect]
     if first == {OLDEST: own} or digest_of(first.items()) == own:
@@ -100,12 +100,11 @@ def _check_oldest(db: Reader, known: Mapping[int, str]) -> None:
 
 
 def digest_of(records: Iterable[tuple[int, str]]) -> str:
-    """One checksum of numbers and checksums of migrations."""
+    """One checksum of numbers and checksums."""
     return _sha256("".join(f"{number} {sha256}\n" for number, sha256 in sorted(records)))
 
 
 def _records(script: Script, dialect: str) -> list[tuple[int, str, str]]:
-    """What is recorded when a script was applied."""
     if script.number > OLDEST:
         return [(script.number, script.name, script.sha256)]
     later = [(one.number, one.name, one.sha256) for one in load_scripts(dialect)]
@@ -113,7 +112,7 @@ def _records(script: Script, dialect: str) -> list[tuple[int, str, str]]:
 
 
 def known_migrations(db: Reader) -> dict[int, str]:
-    """The numbers and checksums of what was applied. Raises Unavailable for the database of another program."""
+    """Numbers and checksums of what was applied. Raises Unavailable for another program's database."""
     tables = db.tables()
     if tables and "migration" not in tables:
         words = f"{db.database} has tables of another program."
@@ -123,14 +122,14 @@ def known_migrations(db: Reader) -> dict[int, str]:
 
 @cache
 def load_schema(dialect: str = "") -> Script:
-    """The schema, with all migrations in it."""
+    """Includes all migrations."""
     own = f"schema.{dialect}.sql" if dialect else "schema.sql"
     return Script(OLDEST, "schema.sql", (resources.files(_PACKAGE) / own).read_text())
 
 
 @cache
 def load_scripts(dialect: str = "") -> Sequence[Script]:
-    """Every migration, ascending. A database with a dialect has some texts of its own."""
+    """Every migration, ascending, some in the dialect's own text."""
     folder = resources.files(_PACKAGE) / "migrations"
     names = {file.name for file in folder.iterdir() if file.name.endswith(".sql")}
     own = {

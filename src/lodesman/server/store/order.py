@@ -1,4 +1,4 @@
-"""Jobs that wait for other jobs: who waits for whom, and members that leave the run in which they waited."""
+"""Jobs that wait for other jobs, and members that leave the run in which they waited."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INSERT: Final = Statement(
 )
 _OF_JOB: Final = f"""SELECT {_COLUMNS} FROM dependency
 WHERE submission_id = ? AND job_id <= ? AND last_job >= ? ORDER BY job_id, first"""
-# Members that were moved are elsewhere.
+# Moved members are elsewhere.
 _SOMETHING_LEFT: Final = f"""c.stop - c.cursor > coalesce((SELECT sum(h.stop - {greatest("h.start", "c.cursor")}) FROM hole h
   WHERE h.cohort_id = c.id AND h.stop > c.cursor AND h.state = 'Moved'), 0)"""
 _WITHOUT_PARENTS: Final = f"""SELECT j.id, j.id + 1 FROM job j WHERE j.tq_id = ? AND j.queued IS NOT NULL
@@ -31,7 +31,7 @@ LIMIT ?"""
 
 
 class DependencyRow(NamedTuple):
-    """Jobs of one submission that wait for jobs of another one (`parent_id`, whose first job is `base`)."""
+    """Jobs of one submission that wait for jobs of another (`parent_id`, whose first job is `base`)."""
 
     job_id: int
     first: int
@@ -56,7 +56,7 @@ def dependencies_of(db: Reader, submission: int, job_id: int) -> list[Dependency
 
 
 def waiting_without_parents(db: Reader, tq_id: int, *, most: int) -> list[range]:
-    """The jobs of a task queue of those that wait for jobs which wait for none, as far as is stored."""
+    """The jobs of a task queue for dependent jobs that, by what is stored, wait for none."""
     return [range(*row) for row in db.execute(_WITHOUT_PARENTS, (tq_id, tq_id, most))]
 
 
@@ -66,18 +66,18 @@ def insert_dependency(tx: Transaction, row: DependencyRow) -> None:
 
 
 def delete_dependency(tx: Transaction, row: DependencyRow) -> None:
-    """These jobs wait no more. They may have been purged."""
+    """The jobs may have been purged."""
     tx.write("DELETE FROM dependency WHERE job_id = ? AND first = ? AND ok = ?", row[:3], rows=AT_MOST_ONE)
 
 
 def change_queue(tx: Transaction, row: JobRow, tq_id: int) -> None:
-    """A job belongs to another task queue; its reason goes if it waits."""
+    """Move a job to another task queue; clears its reason if it waits."""
     reason = "" if row.state == "Waiting" else row.reason
     tx.write("UPDATE job SET tq_id = ?, reason = ? WHERE id = ?", (tq_id, reason, row.id), rows=ONE)
 
 
 def move_cursor(tx: Transaction, cohort: CohortRow, cursor: int) -> int:
-    """The members of a run before the cursor are elsewhere; returns it as it is then: those behind it may be, too."""
+    """Move a run's cursor, past members behind it that left, too; returns the cursor."""
     behind = "SELECT stop FROM hole WHERE cohort_id = ? AND start = ? AND state = 'Moved'"
     while found := tx.read(behind, (cohort.id, cursor)):
         tx.write("DELETE FROM hole WHERE cohort_id = ? AND start = ?", (cohort.id, cursor), rows=ONE)

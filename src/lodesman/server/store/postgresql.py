@@ -1,6 +1,6 @@
-"""PostgreSQL: connections that come back by themselves, one writer by an advisory lock, faults in words (ADR 0041).
+"""PostgreSQL: connections that come back by themselves, one writer by an advisory lock (ADR 0041).
 
-Only this module knows the library; `store.spelling` translates the statements, which are written as SQLite reads them.
+`store.spelling` translates the statements, which are written as SQLite reads them.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from lodesman.server.store.spelling import set_statement, spelled, spelled_schem
 from lodesman.server.store.statement import Group, Row
 
 _OLDEST: Final = 140_000
-# Between two attempts to connect, at least; after one that took long, this many times as long.
+# The least pause between attempts to connect; after a long attempt, this many times its length.
 _REST_SECONDS: Final = 1.0
 _REST_OF_LONG: Final = 2.0
-# A server that begins waits for the end of one that was killed just now; commands wait for one that comes back.
+# How long a start waits for the end of a killed server, and a command for the lock after a reconnect.
 _SECONDS_AT_START: Final = 3
 _SECONDS_AGAIN: Final = 1
-# The backend of a connection that broke may live on, and even commit. A number may have been given to another since.
+# The backend of a broken connection may live on, and even commit. Its pid may belong to another one since.
 _SELF: Final = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-# One that waits for its standby is not ended: it would be committed here, and perhaps nowhere else.
+# A backend that waits for its standby is not ended: it would commit here, and perhaps nowhere else.
 _END: Final = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE pid = $1 AND backend_start::text = $2 AND wait_event IS DISTINCT FROM 'SyncRep'"""
 _TABLES: Final = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
@@ -58,7 +58,7 @@ _NAMES: Final = {16: "bool", 17: "bytea", 20: "int8", 23: "int4", 25: "text", 70
 
 
 class PostgresReader(Reader):
-    """A read connection of PostgreSQL, or, for `PostgresWriter`, the one that writes."""
+    """A connection that reads; the base of the one that writes."""
 
     __slots__ = ("_depth", "_next_try")
     dialect = "postgresql"
@@ -85,7 +85,7 @@ class PostgresReader(Reader):
                 self.connection.execute("ROLLBACK")
 
     def tables(self) -> set[str]:
-        """The names of all tables."""
+        """Their names."""
         return {name for (name,) in self.execute(_TABLES)}
 
     def _execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
@@ -104,13 +104,13 @@ class PostgresReader(Reader):
         return self.connection.read(spelled(sql), values, goes_on=self._depth > 0)
 
     def _come_back(self) -> None:
-        """After the connection has ended: a new one, unless what is read must be of one moment. Raises ConnectionLost."""
+        """Reconnect, unless reads must be of one snapshot. Raises ConnectionLost."""
         if self._depth:
             raise self.database.lost()
         self._open_again()
 
     def _open_again(self) -> None:
-        """A connection instead of the one that ended. Raises ConnectionLost; it is tried from time to time."""
+        """Reconnect, now and then. Raises ConnectionLost."""
         began = time.monotonic()
         if began < self._next_try:
             raise self.database.lost()
@@ -121,13 +121,13 @@ class PostgresReader(Reader):
             raise self.database.lost(fault) from None
 
     def _rest(self, began: float) -> None:
-        """Try no connection for a while: the last attempt began then, in vain."""
+        """Pause after a failed attempt that began then."""
         now = time.monotonic()
         self._next_try = now + max(_REST_SECONDS, _REST_OF_LONG * (now - began))
 
 
 class PostgresWriter(PostgresReader, Writer):
-    """The write connection of PostgreSQL. Its session holds the lock of the database."""
+    """Its session holds the lock of the database."""
 
     __slots__ = ("_session", "_types")
     nul = NO_NUL
@@ -155,14 +155,14 @@ class PostgresWriter(PostgresReader, Writer):
             self.roll_back()
 
     def _come_back(self) -> None:
-        """A transaction is over with its connection; only `begin` makes another one. Raises ConnectionLost."""
+        """Only `begin` reconnects: a transaction ends with its connection. Raises ConnectionLost."""
         raise self.database.lost()
 
     def _ask(self, sql: str, values: Sequence[Any]) -> psycopg.Cursor[Any]:
         return self.connection.execute(spelled(sql), values)
 
     def open(self, *, migrates: bool) -> Self:
-        """Check what is there, take the lock, and bring the schema up to date if it `migrates`."""
+        """Check the database, take the lock, and migrate if it `migrates`."""
         database, connection = self.database, self.connection
         database.check_version(connection)
         known_migrations(self)
@@ -175,10 +175,7 @@ class PostgresWriter(PostgresReader, Writer):
         return self
 
     def begin(self) -> None:
-        """Begin a transaction, on a new connection if the last one ended.
-
-        Raises ConnectionLost, or DatabaseGone if another server has taken the lock meanwhile.
-        """
+        """Reconnects if necessary. Raises ConnectionLost, DatabaseGone if another server took the lock."""
         if self.connection.closed:
             self._begin_again()
         self.connection.expect_rows(0)
@@ -213,7 +210,7 @@ class PostgresWriter(PostgresReader, Writer):
             raise self.database.lost(fault) from None
 
     def commit(self) -> None:
-        """Commit the transaction. Raises CommitInDoubt if the connection ends meanwhile."""
+        """Raises CommitInDoubt if the connection ends meanwhile."""
         try:
             done = self.connection.execute("COMMIT").statusmessage
         except psycopg.OperationalError as fault:
@@ -225,29 +222,27 @@ class PostgresWriter(PostgresReader, Writer):
             raise Unavailable("The database refused the change; nothing was stored.")
 
     def roll_back(self) -> None:
-        """Roll back the transaction, if one is open."""
+        """Do nothing without an open transaction."""
         if not self.connection.closed and self.connection.info.transaction_status != TransactionStatus.IDLE:
             with suppress(psycopg.OperationalError):  # it is over with its connection
                 self.connection.execute("ROLLBACK")
                 self.connection.patience = None
 
     def run_script(self, sql: str) -> None:
-        """Run the statements of a migration, which may take their time."""
+        """A migration may take its time."""
         self.connection.patience = None
         self.connection.execute(spelled_schema(sql), prepare=False)
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """Run one statement; returns the number of rows changed."""
+        """Returns the number of rows changed."""
         return self._execute(sql, values).rowcount
 
     def change_each(self, sql: str, rows: Sequence[Row]) -> int:
-        """Run one statement for each row, in their order; returns the number of rows changed."""
+        """Returns the number of rows changed."""
         return self._change_all([(sql, rows)])[0]
 
     def change_all(self, groups: Iterable[Group]) -> None:
-        """Run statements one after the other, each for its rows: as a set where that is the same, all of them in one go.
-        Raises WrongRows if one changes more or less than it must.
-        """
+        """Run statements in one pipeline, as sets where that is equivalent. Raises WrongRows."""
         given = list(groups)
         changed = self._change_all([(statement.sql, rows) for statement, rows in given])
         for (statement, rows), count in zip(given, changed, strict=True):
@@ -277,7 +272,7 @@ class PostgresWriter(PostgresReader, Writer):
         return [self.connection.execute(form.text.format(*types), given)]
 
     def _types_of(self, sql: str) -> list[str]:
-        """The types of the values of a statement, as the database infers them."""
+        """The types of a statement's values, as the database infers them."""
         raw = self.connection.pgconn
         raw.send_prepare(b"", spelled(sql).encode())
         self.connection.wait(generators.execute(raw))
@@ -290,14 +285,14 @@ class PostgresWriter(PostgresReader, Writer):
         return openness(self.connection)
 
     def end_copy(self, counted: Sequence[str]) -> None:
-        """After all rows were copied: ids that the database gives are greater, and its planner knows the rows."""
+        """Let new ids follow the copied ones, and tell the planner of the rows."""
         self.connection.patience = None
         for table in counted:
             self.execute(_COUNT_ON.format(table), (table,))
         self.execute("ANALYZE")
 
     def refusal_of(self, fault: Exception) -> Unavailable | None:
-        """What a command is answered with when the database failed; None if `fault` is not of the database."""
+        """None for faults of other origin."""
         return refusal_of(fault)
 
 
@@ -309,11 +304,11 @@ class PostgresDatabase:
     folder: Path
 
     def __str__(self) -> str:
-        """For sentences: its name and where it is."""
+        """Name and place, for sentences."""
         return place(self.url)
 
     def connect(self, *, is_reading: bool = False) -> Connection:
-        """A connection with the settings of the program. Raises psycopg.Error."""
+        """Raises psycopg.Error."""
         return connect(self.url, is_reading=is_reading)
 
     def check_version(self, connection: Connection) -> None:
@@ -327,7 +322,7 @@ class PostgresDatabase:
             raise Unavailable(f"{self} is not in UTF8.", hint="Make it with ENCODING 'UTF8'.")
 
     def loss(self, fault: psycopg.Error | None = None) -> dict[str, str]:
-        """The words and the hint of a lost connection, which may say why there is no new one."""
+        """Message and hint of a lost connection; `fault`: why there is no new one."""
         why = "" if fault is None else f"{refused_start(fault, 'it').message} "
         return {
             "message": f"The connection to {self} is lost.",
@@ -335,15 +330,15 @@ class PostgresDatabase:
         }
 
     def lost(self, fault: psycopg.Error | None = None) -> ConnectionLost:
-        """What is raised when it cannot be reached."""
+        """The exception to raise."""
         return ConnectionLost(**self.loss(fault))
 
     def reader(self) -> PostgresReader:
-        """A read connection."""
+        """Open a read connection."""
         return PostgresReader(self, self.connect(is_reading=True))
 
     def writer(self, *, migrates: bool = True) -> PostgresWriter:
-        """The write connection, schema up to date, or left as it is if not `migrates`. Raises Conflict, Unavailable."""
+        """Open the write connection. Raises Conflict, Unavailable."""
         if migrates:  # for a server
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with ExitStack() as unless_opened:
@@ -354,19 +349,19 @@ class PostgresDatabase:
         return writer
 
     def backup_command(self, file: Path) -> list[str]:
-        """pg_dump; it asks for the password, or takes it from where PostgreSQL's programs do."""
+        """pg_dump asks for the password, or finds it where PostgreSQL's programs do."""
         return ["pg_dump", "--format=custom", f"--file={file}", f"--dbname={without_passwords(self.url)}"]
 
     @contextmanager
     def usable(self) -> Iterator[None]:
-        """Around a start: raises Unavailable in clear words if the database cannot be used."""
+        """Around a start: raises Unavailable in clear words."""
         try:
             yield
         except psycopg.Error as fault:
             raise refused_start(fault, str(self)) from None
 
     def ways_in(self) -> tuple[Path, ...]:
-        """Its sockets, and the files from which the library takes passwords and keys."""
+        """Sockets, and files with passwords and keys."""
         return ways_in(self.url)
 
     def is_empty(self) -> bool:
@@ -378,13 +373,13 @@ class PostgresDatabase:
         return self.folder / f"lode.{name}"
 
     def identity(self, db: Reader) -> int:
-        """The identifier of the cluster and the number of the database in it."""
+        """Of the cluster, and of the database in it."""
         return int(db.only(_IDENTITY)[0])
 
     def made(self) -> int:
-        """Unknown: its identity says enough."""
+        """Unknown: the identity suffices."""
         return 0
 
     def home(self, db: Reader) -> int:
-        """The same: a dump that is restored elsewhere has another one."""
+        """A dump that is restored elsewhere has another one."""
         return self.identity(db)

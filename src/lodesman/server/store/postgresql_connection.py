@@ -18,11 +18,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
 from psycopg.types.numeric import Int8Dumper
 
-# What it warns of is said here, in words.
+# Its warnings are worded here.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 
-# A network that stops is noticed after 2 to 3 s: by what is not acknowledged, and by missing signs of life. With one
-# attempt to connect, what waits is answered within 5 s.
+# A dead network is noticed after 2 to 3 s, by missing acknowledgements and keepalives. With one attempt to connect, what
+# waits is answered within 5 s.
 _CONNECT: Final = {
     "connect_timeout": 2,
     "tcp_user_timeout": 2_000,
@@ -30,17 +30,17 @@ _CONNECT: Final = {
     "keepalives_interval": 1,
     "keepalives_count": 2,
 }
-# The same at the other end: a lost server leaves no session behind that holds the lock. Statements are short: to compile
-# them, or to start processes for them, would take longer than they do.
+# The same at the other end: a lost server leaves no session that holds the lock. Statements are short: compiling them, or
+# starting processes for them, would take longer than they do.
 _SETTINGS: Final = (
     "-c tcp_user_timeout=5000 -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 "
     "-c jit=off -c max_parallel_workers_per_gather=0 "
     "-c timezone=UTC -c client_min_messages=error -c default_transaction_isolation=read\\ committed"
 )
 _READING: Final = " -c default_transaction_read_only=on"
-# A database that hangs keeps its connections. After this many seconds without an answer one is ended from here: of the
-# writer, which gets more for many rows; of a thread for which all requests wait; of any other thread; of a thread that
-# only asks whether the database is there, as it does after a pause.
+# A database that hangs keeps its connections. After this many seconds without an answer one is ended from here: the
+# writer's, with more for many rows; of a thread for which all requests wait; of any other thread; and of a thread that
+# checks, after a pause, whether the database is there.
 _WRITE_SECONDS: Final = 4.0
 _ROWS_A_SECOND: Final = 2_000
 _LOOP_SECONDS: Final = 3.0
@@ -50,8 +50,8 @@ _PAUSE_SECONDS: Final = 1.0
 
 
 class Connection(psycopg.Connection[Any]):
-    """Ends with the last reference to it, without a warning, and when an answer takes longer than `patience` seconds
-    (None: it may take as long as it wants); then `hung` is set.
+    """Closes when an answer takes longer than `patience` seconds (None: no limit), and sets `hung`; or, without a
+    warning, with the last reference to it.
     """
 
     patience: float | None = _WRITE_SECONDS
@@ -59,7 +59,7 @@ class Connection(psycopg.Connection[Any]):
     _heard = 0.0  # by the clock that never jumps
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        """As that of the library."""
+        """As in the library, but with patience."""
         began, patience = time.monotonic(), self.patience
         try:
             return super().wait(gen, interval, patience if timeout is None else timeout)
@@ -70,7 +70,7 @@ class Connection(psycopg.Connection[Any]):
             raise
 
     def read(self, sql: str, values: Sequence[Any], *, goes_on: bool) -> psycopg.Cursor[Any]:
-        """Run a statement that reads; `goes_on`: in a transaction that has begun."""
+        """Run a statement that reads; `goes_on`: inside a transaction."""
         if _all_wait():
             self.patience = _LOOP_SECONDS
         else:
@@ -83,7 +83,7 @@ class Connection(psycopg.Connection[Any]):
         return found
 
     def expect_rows(self, count: int) -> None:
-        """What is written next has this number of rows."""
+        """Be patient for writing that many rows."""
         self.patience = _WRITE_SECONDS + count / _ROWS_A_SECOND
 
     def __del__(self, *_: object) -> None:
@@ -91,7 +91,7 @@ class Connection(psycopg.Connection[Any]):
 
 
 def _all_wait() -> bool:
-    """Whether all requests of the process wait for this thread: it runs their event loop."""
+    """Whether this thread runs the event loop, for which all requests wait."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -100,14 +100,14 @@ def _all_wait() -> bool:
 
 
 def connect(url: str, *, is_reading: bool) -> Connection:
-    """A connection with the settings of the program. Raises psycopg.Error."""
+    """Raises psycopg.Error."""
     given = str(conninfo_to_dict(url).get("options") or "")
     connection = Connection.connect(
         make_conninfo(url, **_CONNECT, options=f"{given} {_SETTINGS}{_READING * is_reading}"),
         autocommit=True,
         cursor_factory=RawCursor,
         prepare_threshold=0,
-        context=ADAPTERS,
+        context=_ADAPTERS,
         application_name="lodesman",
     )
     connection.prepared_max = None
@@ -122,21 +122,17 @@ NO_NUL: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 class _Integer(Int8Dumper):
-    """A number of any width."""
-
     oid = 0
 
 
 class _Float(Dumper):
-    """Not a number is NULL."""
+    """Not a number becomes NULL."""
 
     def dump(self, obj: float) -> bytes | None:
         return None if math.isnan(obj) else repr(obj).encode()
 
 
 class _Flag(Dumper):
-    """0 or 1."""
-
     def dump(self, obj: bool) -> bytes:
         return b"1" if obj else b"0"
 
@@ -169,13 +165,11 @@ def _adapters() -> AdaptersMap:
 
 
 class _Context:
-    """What a new connection takes its adapters from."""
-
     adapters = _adapters()
     connection = None
 
 
-ADAPTERS: Final = _Context()
+_ADAPTERS: Final = _Context()
 
 
 def _numbers(column: Sequence[Any]) -> str:
@@ -201,7 +195,7 @@ _ELEMENTS: Final[dict[str, Callable[[Sequence[Any]], str]]] = {"text": _texts, "
 
 
 def array(kind: str, column: Sequence[Any]) -> str:
-    """A column of values as the text of an array of a type."""
+    """A column of values as the text of an array."""
     return f"{{{_ELEMENTS.get(kind, _numbers)(column)}}}"
 
 
@@ -212,14 +206,14 @@ _FOLDERS: Final = "/var/run/postgresql,/tmp"
 
 
 def place(url: str) -> str:
-    """The database and where it is, for sentences."""
+    """The database and its host, for sentences."""
     known = conninfo_to_dict(url)
     name, host = known.get("dbname") or known.get("user") or "", known.get("host") or "the default socket"
     return f"the database {name} at {host}"
 
 
 def without_passwords(url: str) -> str:
-    """What other programs of PostgreSQL may be given as an argument."""
+    """For command lines of other programs."""
     known = conninfo_to_dict(url)
     return make_conninfo(
         "", **{name: known[name] for name in known if name not in ("password", "sslpassword")}
@@ -227,7 +221,7 @@ def without_passwords(url: str) -> str:
 
 
 def ways_in(url: str) -> tuple[Path, ...]:
-    """The sockets of its server, and the files from which the library takes passwords and keys."""
+    """Sockets of its server, and files with passwords and keys."""
     usual = {one.keyword.decode(): (one.val or b"").decode() for one in Conninfo.get_defaults()}
     known = {name: str(value) for name, value in (usual | conninfo_to_dict(url)).items()}
     files = known["passfile"] or "~/.pgpass", known["sslkey"] or "~/.postgresql"

@@ -1,4 +1,4 @@
-"""Faults of PostgreSQL in words: what is wrong, and what to do. None of them shows a password."""
+"""Faults of PostgreSQL in words: what is wrong, and what to do; never with a password."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _KINDS: Final[tuple[tuple[type[Exception], str, str], ...]] = (
 
 
 def refusal_of(fault: Exception) -> Unavailable | None:
-    """What a command is answered with when the database failed; None if `fault` is not of the database."""
+    """The answer to a command if the database failed; None for other faults."""
     if not isinstance(fault, psycopg.Error):
         return None
     for kind, words, hint in _REFUSALS:
@@ -54,7 +54,7 @@ def refusal_of(fault: Exception) -> Unavailable | None:
 
 
 def refused_start(fault: psycopg.Error, name: str) -> Unavailable:
-    """What is said at a start when a database cannot be used."""
+    """Why a database cannot be used at a start."""
     what, hint = _AWAY
     said = str(fault).lower()
     for kind, words, advice in _KINDS:

@@ -1,7 +1,7 @@
 """Who writes to a database of PostgreSQL: one session of the server's role (ADR 0041).
 
-A writer holds an advisory lock, and its session has a name. Any role that may connect can take such a lock, and any name; so
-only sessions of the same role count. Where a stranger has the lock, the name alone keeps a second writer away.
+A writer holds an advisory lock, and names its session. Any role that may connect can take both, so only sessions of the
+same role count. If a stranger has the lock, the name alone keeps a second writer away.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _IS_OPEN: Final = "SELECT has_database_privilege('public', current_database(), '
 
 
 def become_writer(connection: psycopg.Connection[Any], seconds: int) -> tuple[int, str] | None:
-    """Take the writer's place for this connection. Returns None if all earlier writers are gone. If another one is still
-    there at the end of these `seconds`: the number of its backend and its host; this connection must be closed then.
+    """Take the writer's place; None if all earlier writers are gone within `seconds`. Else the backend and host of
+    the one that is left: then close this connection.
 
-    Two that begin at the same moment without the lock may both be refused.
+    Of two sessions that begin at the same moment without the lock both may be refused.
     """
     connection.execute(_LOCK_WAIT, (f"{seconds}s",))
     try:
@@ -68,7 +68,7 @@ def _other(connection: psycopg.Connection[Any]) -> tuple[int, str] | None:
 
 
 def openness(connection: psycopg.Connection[Any]) -> str:
-    """A sentence if every role of the cluster may connect to the database."""
+    """A sentence if every role of the cluster may connect."""
     is_open, name = connection.execute(_IS_OPEN).fetchone() or (False, "")
     if not is_open:
         return ""

@@ -16,7 +16,7 @@ SET text = excluded.text, changed_at = excluded.changed_at, changed_by = exclude
 
 
 class StoredQuotas(NamedTuple):
-    """One set in its canonical text."""
+    """A quota set in its canonical text."""
 
     name: str
     text: str
@@ -25,15 +25,15 @@ class StoredQuotas(NamedTuple):
 
 
 def quota_sets(db: Reader) -> list[StoredQuotas]:
-    """All sets, in the order in which they were added."""
+    """In the order in which they were added."""
     return [StoredQuotas(*row) for row in db.execute(_ALL)]
 
 
 def put_quotas(tx: Transaction, name: str, text: str, by: str) -> None:
-    """A new set, or another text of one; it keeps its turn."""
+    """Store a set; a changed one keeps its place."""
     tx.write(_PUT, (name, text, tx.now, by), rows=ONE)
 
 
 def drop_quotas(tx: Transaction, name: str) -> None:
-    """The set is no more."""
+    """Delete a set."""
     tx.write("DELETE FROM quota_set WHERE name = ?", (name,), rows=ONE)

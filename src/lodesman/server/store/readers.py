@@ -1,4 +1,4 @@
-"""Who may read submissions without being their owner: what is asked before each answer, so that a change holds at once."""
+"""Who else may read a submission. Asked before each answer, so that a change holds at once."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _FORGET = "DELETE FROM submission_reader WHERE reader = ?"
 
 
 class ReadsAs(NamedTuple):
-    """By which names a user reads what others share: the user's own, and `@` and each group, in one VO; none: nothing."""
+    """The names by which a user reads what others share: the user's own, and `@` and each group."""
 
     vo: str = ""
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # none: the user reads nothing of others
 
     @property
     def condition(self) -> tuple[str, tuple[str, ...]]:
-        """What the submissions `s` have to meet that are shared so, and the values."""
+        """SQL for submissions `s` shared so, and its values."""
         if not self.names:
             return "1 = 0", ()
         marks = ", ".join("?" * len(self.names))
@@ -36,7 +36,7 @@ class ReadsAs(NamedTuple):
 
 
 def shared_with(db: Reader, reads: ReadsAs) -> dict[int, str]:
-    """The submissions that are shared with a user, and who shared each."""
+    """Submissions shared with a user, and by whom."""
     if not reads.names:
         return {}
     sql = _SHARED.format(", ".join("?" * len(reads.names)))
@@ -53,28 +53,28 @@ def is_shared_with(db: Reader, submission: int, reads: ReadsAs) -> bool:
 
 
 def readers_of(db: Reader, submission: int) -> list[SubmissionReader]:
-    """The readers of a submission, by name."""
+    """By name."""
     found = [SubmissionReader(*row) for row in db.execute(_READERS, (submission,))]
     return sorted(found, key=lambda one: one.reader)
 
 
 def ownership_of(db: Reader, submission: int) -> tuple[str, str, str] | None:
-    """Owner, group and VO of a submission; None if there is none."""
+    """Owner, group and VO; None without a submission."""
     return db.execute(_OWNED, (submission,)).fetchone()
 
 
 def insert_readers(tx: Transaction, submission: int, names: Iterable[str], *, by: str) -> None:
-    """Let some read a submission who do not yet."""
+    """None of them may be a reader yet."""
     for name in names:
         tx.write(_INSERT, (submission, name, tx.now, by), rows=ONE)
 
 
 def forget_reader(tx: Transaction, name: str) -> None:
-    """Let one who is removed read nothing of others, also if the name is given again."""
+    """Take all reading rights from a removed user, whose name may be given again."""
     tx.write(_FORGET, (name,), rows=ANY)
 
 
 def delete_readers(tx: Transaction, submission: int, names: Iterable[str]) -> None:
-    """Let some read a submission no more who do."""
+    """All of them must be readers."""
     for name in names:
         tx.write(_DELETE, (submission, name), rows=ONE)

@@ -1,4 +1,4 @@
-"""Input files: which there are, which of them submissions name, what they take."""
+"""Input files and outputs of jobs: which exist, which submissions name them, how much they take."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lodesman.wire.service import FileKey, UnusedInputs
 _OWNER_OF_INPUT = f"""SELECT s.owner FROM attempt a JOIN job j ON j.id = a.job_id
 JOIN template t ON t.id = j.template_id JOIN submission s ON s.id = j.submission_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL AND {holds_text("t.body")} LIMIT 1"""
-# Live, or lost and such that its success would still count (`commands.report`).
+# Live, or lost but able to succeed late (`writer.report`).
 _OPEN_ATTEMPT = """SELECT a.id FROM job j JOIN attempt a ON a.id = j.last_attempt
 WHERE j.id = ? AND j.attempt = ? AND a.pilot_id = ? AND (a.ended_at IS NULL OR a.outcome = 'Released'
 AND a.cause IN ('pilot-lost', 'lease-expired', 'not-named') AND a.stop_reason IS NULL
@@ -48,66 +48,64 @@ WHERE s.id = ?"""
 
 
 class InputUsage(NamedTuple):
-    """What the input files of an owner take, each 4 kB at least, and the outputs of the owner's jobs."""
+    """What an owner's files take; an input file counts at least 4 kB."""
 
     files: int
     bytes: int
-    outputs: int = 0
+    outputs: int = 0  # bytes
 
 
 class InputFacts(NamedTuple):
-    """An input file. `unused_since`: no job names it since then; `is_named`: one does."""
+    """An input file."""
 
     owner: str
     sha256: str
     created_at: float
-    unused_since: float | None
-    is_named: int
+    unused_since: float | None  # since when no job names it
+    is_named: int  # a job names it
 
 
-class OutputFacts(NamedTuple):
-    """The output of an attempt. `size` as it is stored; `is_file`: it is on the shelf, and no other comes."""
-
+class _OutputFacts(NamedTuple):
     attempt_id: int
     job_id: int
     number: int
     owner: str
-    size: int
-    is_file: int
+    size: int  # as stored
+    is_file: int  # it is on the shelf, and no other comes
 
 
 def taken(size: int) -> int:
-    """The bytes that a file of this size counts for: a block at least."""
+    """The bytes that a file counts for: at least a block."""
     return max(size, _BLOCK_BYTES)
 
 
 def owner_of_job(db: Reader, job_id: int) -> str:
-    """Whose job it is, '' if there is none."""
+    """'' without a job."""
     return db.find(str, _OWNER_OF_JOB, (job_id,)) or ""
 
 
 def stored_outputs(db: Reader) -> Iterator[tuple[int, int, int | None]]:
-    """(job, number of the attempt, bytes) of every output archive that was uploaded."""
+    """(job, number of the attempt, bytes) of every uploaded archive."""
     yield from db.execute(_UPLOADED)
 
 
-def outputs_of_portion(db: Reader, after: int, last: int) -> list[OutputFacts]:
-    """The outputs of attempts with after < id <= last."""
-    return [OutputFacts(*row) for row in db.execute(_OUTPUTS, (after, last))]
+def outputs_of_portion(db: Reader, after: int, last: int) -> list[_OutputFacts]:
+    """Of attempts with after < id <= last."""
+    return [_OutputFacts(*row) for row in db.execute(_OUTPUTS, (after, last))]
 
 
 def input_sums(db: Reader) -> dict[str, tuple[int, int]]:
-    """The files of each owner who has any, and what they take."""
+    """(files, bytes) by owner."""
     return {owner: (files, int(size)) for owner, files, size in db.execute(_INPUT_SUMS)}
 
 
 def usages(db: Reader) -> dict[str, InputUsage]:
-    """What counts as taken, by owner."""
+    """What counts as used, by owner."""
     return {owner: InputUsage(*row) for owner, *row in db.execute(_USAGES)}
 
 
 def small_output(db: Reader, attempt_id: int | None) -> bytes | None:
-    """The output archive that came with the report of an attempt."""
+    """The archive that came with an attempt's report."""
     return db.find(bytes, "SELECT content FROM small_output WHERE attempt_id = ?", (attempt_id,))
 
 
@@ -117,32 +115,29 @@ def stored_inputs(db: Reader) -> Iterator[tuple[str, str, int]]:
 
 
 def used_by(db: Reader, owner: str) -> InputUsage:
-    """What the input files of an owner take."""
+    """What counts as used."""
     return db.find(InputUsage, _USED, (owner,)) or InputUsage(0, 0)
 
 
 def uploaded_size(db: Reader, owner: str, sha256: str, *, to_stay: bool = False) -> int | None:
-    """The size of a file that the owner uploaded, None if there is none.
-
-    `to_stay`: a file that is about to be removed, since no job names it, does not count.
-    """
+    """None if the owner uploaded no such file. `to_stay`: nor if it is about to be removed."""
     size, unused_since = db.execute(_SIZE, (owner, sha256)).fetchone() or (None, None)
     return None if to_stay and unused_since is not None else size
 
 
 def owner_of_input(db: Reader, pilot_id: int, sha256: str) -> str | None:
-    """The owner of a file that a pilot may read, since a job that it has names it; None if there is none."""
+    """The owner of a file that a pilot may read for one of its jobs; None if it may not."""
     return db.find(str, _OWNER_OF_INPUT, (pilot_id, sha256))
 
 
 def may_hand_in(db: Reader, pilot_id: int, job_id: int, attempt: int) -> int | None:
-    """The id of an attempt that a pilot has, and whose result can still count; None if it has none such."""
+    """The id of a pilot's attempt whose result can still count; None if there is none."""
     return db.find(int, _OPEN_ATTEMPT, (job_id, attempt, pilot_id))
 
 
 def note_uploads(db: Writer, shelf: Shelf) -> int:
-    """At a start: note the outputs of live attempts that lie on the shelf and are not noted; returns how many. So a server
-    leaves them that was killed between the two, or of an earlier release, which noted them with the report.
+    """At a start, note outputs of live attempts that lie unnoted on the shelf; returns how many. A server that was
+    killed in between, or an earlier release, left them.
     """
     lost = [(number, shelf.output_path(job, n)) for number, job, n in db.execute(_NOT_NOTED)]
     found = [(number, path) for number, path in lost if path.is_file()]
@@ -163,7 +158,7 @@ def input_files(db: Reader, portion: int) -> Iterator[list[InputFacts]]:
 
 
 def owners_of_inputs(db: Reader) -> list[str]:
-    """All owners of input files."""
+    """All of them."""
     return [row[0] for row in db.execute("SELECT owner FROM sandbox_usage")]
 
 
@@ -173,12 +168,12 @@ def known_inputs(db: Reader, owner: str, files: Iterable[str]) -> set[str]:
 
 
 def inputs_of_submission(db: Reader, submission: int) -> set[str]:
-    """The files that a submission names."""
+    """The files that it names."""
     return {row[0] for row in db.execute(_NAMED_BY, (submission,))}
 
 
 def bodies_of_submission(db: Reader, submission: int) -> Iterator[str]:
-    """The templates of a submission, as JSON."""
+    """Its templates as JSON."""
     return (row[0] for row in db.execute(_BODIES, (submission,)))
 
 
@@ -211,31 +206,32 @@ _DROP_SOME = f"DELETE FROM sandbox_use WHERE submission_id = ? AND sha256 IN {GI
 
 
 def correct_usage(tx: Transaction, owner: str, before: Sequence[int], counted: Sequence[int]) -> bool:
-    """Store what an owner's files, their bytes and the outputs are, if they are stored as `before`."""
+    """Store counted files, bytes and outputs of an owner, if they are still as `before`."""
     return bool(tx.write(_CORRECT_USAGE, (*counted, owner, *before), rows=AT_MOST_ONE))
 
 
 def renew_input(tx: Transaction, owner: str, sha256: str) -> bool:
-    """A file was uploaded once more; false if it is not there."""
+    """Note that a file was uploaded again; false if it is not there."""
     return bool(tx.write(_RENEW, (tx.now, owner, sha256), rows=AT_MOST_ONE))
 
 
 def insert_input(tx: Transaction, owner: str, sha256: str, size: int) -> None:
-    """Store that an owner has uploaded a file."""
+    """Store a new upload."""
     tx.write(_INSERT, (owner, sha256, size, tx.now), rows=ONE)
     tx.later(_ADD_USED, (owner, 1, taken(size)))
 
 
 def use_inputs(tx: Transaction, owner: str, files: Iterable[str], submission: int) -> None:
-    """A submission names these files: they stay as long as it does."""
+    """Keep these files as long as the submission."""
     tx.later_many(_USE, [(owner, sha256, submission) for sha256 in files])
 
 
 def tidy_inputs(tx: Transaction, found: UnusedInputs) -> list[FileKey]:
-    """Mark and remove input files that no job names, each checked again. Returns those that are not known any more.
+    """Mark and remove input files that no job names, each checked again; returns the removed ones.
 
-    They are removed some time after the mark: a client asks whether a file is there, and submits a job that names it
-    later. A marked file is not there for who asks; uploading it again takes the mark off.
+    A client asks whether a file is there before it submits a job that names it, so removal follows some time after the
+    mark.
+    A marked file does not count as there; uploading it again takes the mark off.
     """
     tx.write(_DROP_USES, (keys(found.done), _MOST_ROWS), rows=ANY)
     for submission, files in found.some:

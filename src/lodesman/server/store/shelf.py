@@ -1,4 +1,4 @@
-"""The files of sandboxes on disk: input files by their SHA-256, one copy per owner; output archives by attempt."""
+"""The files of sandboxes on disk: input files by SHA-256, one copy per owner; output archives by attempt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PORTION = 1 << 20
 
 
 class Shelf:
-    """Where sandboxes lie: DATA/sandboxes/in/<owner hash>/<sha256> and out/<job>.<attempt>.tar.gz."""
+    """Sandboxes in DATA/sandboxes/in/<owner hash>/<sha256> and out/<job>.<attempt>.tar.gz."""
 
     def __init__(self, root: Path, *, limit_bytes: int) -> None:
         self.root = root
@@ -27,11 +27,11 @@ class Shelf:
         self._moving = threading.Lock()
 
     def input_path(self, owner: str, sha256: str) -> Path:
-        """The place of an input file. Owners' names may hold any character, so their hash is the folder."""
+        """Names of owners may hold any character, so their hash is the folder."""
         return self.root / "in" / hashlib.sha256(owner.encode()).hexdigest()[:32] / sha256
 
     def head(self, owner: str, sha256: str, most: int) -> bytes:
-        """What an input file begins with; nothing of one that cannot be read."""
+        """The beginning of an input file; nothing if it cannot be read."""
         try:
             with self.input_path(owner, sha256).open("rb") as file:
                 return file.read(most)
@@ -39,28 +39,28 @@ class Shelf:
             return b""
 
     def output_path(self, job_id: int, attempt: int) -> Path:
-        """The place of an output archive."""
+        """Of an archive."""
         return self.root / "out" / str(job_id // 1000) / f"{job_id}.{attempt}.tar.gz"
 
     def output_size(self, job_id: int, attempt: int, known: int) -> int | None:
-        """The size of an output archive. Of one that is not there: as `known`, or None if none can be so large."""
+        """On disk; if it is not there, `known`, or None if no output can be so large."""
         try:
             return self.output_path(job_id, attempt).stat().st_size
         except OSError:
             return known if known <= self.limit_bytes or not self.root.is_dir() else None
 
     def next_job(self) -> int:
-        """The first job of which no output lies here, nor of any later one."""
+        """The first id above those of all outputs here."""
         folders = [int(folder.name) for folder in self.root.glob("out/*") if folder.name.isdigit()]
         outputs = self.root.glob(f"out/{max(folders)}/*.tar.gz") if folders else ()
         numbers = (output.name.partition(".")[0] for output in outputs)
         return max((int(number) for number in numbers if number.isdigit()), default=0) + 1
 
     async def store(self, chunks: AsyncIterator[bytes], path: Path, sha256: str) -> int:
-        """Write a file that must have this checksum; on disk before it returns. Returns its size.
+        """Write a file with this checksum and sync it; returns its size.
 
-        The disk is waited for in other threads: the event loop serves others meanwhile. Raises TooLarge over the limit,
-        InvalidRequest for a wrong checksum; then nothing is left behind.
+        Other threads wait for the disk. Raises TooLarge over the limit, InvalidRequest for a wrong checksum; then nothing
+        is left.
         """
         part = _Part(path)
         size, portion = 0, bytearray()
@@ -79,7 +79,7 @@ class Shelf:
         return size
 
     def remove_older(self, path: Path, before: float) -> bool:
-        """Remove a file unless it was stored after that time (UNIX seconds): whoever stored it anew keeps it."""
+        """Remove a file, unless it was stored again since that time (UNIX seconds)."""
         with self._moving:
             try:
                 if path.stat().st_mtime >= before:
@@ -90,13 +90,13 @@ class Shelf:
         return True
 
     def remove_outputs(self, job_id: int, attempts: int) -> None:
-        """Remove the output archives of a job that is forgotten."""
+        """Of a purged job."""
         for attempt in range(1, attempts + 1):
             self.output_path(job_id, attempt).unlink(missing_ok=True)
 
 
 class _Part:
-    """A file on its way to its place, under a name of its own until it is whole. `drop` ends whatever still goes on."""
+    """A file under a name of its own until it is whole. `drop` ends whatever still goes on."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -107,12 +107,11 @@ class _Part:
         self._lock = threading.Lock()
 
     def add(self, data: bytes) -> None:
-        """Write more of it."""
         with self._lock:
             self._write(data)
 
     def finish(self, data: bytes, sha256: str, moving: threading.Lock) -> None:
-        """Write the last of it and put it into its place. Raises InvalidRequest for a wrong checksum."""
+        """Write the rest and move it into place. Raises InvalidRequest for a wrong checksum."""
         with self._lock:
             file = self._write(data)
             file.flush()
@@ -143,7 +142,7 @@ class _Part:
 
 
 def _make_directory(folder: Path) -> None:
-    """Make a directory, and those above it, so that a power cut does not lose them."""
+    """Make a directory and its parents, synced."""
     if not folder.is_dir():
         _make_directory(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)

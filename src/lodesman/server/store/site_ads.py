@@ -1,4 +1,4 @@
-"""What sites have advertised: the newest ad of each, and what the ads of the last day said; and the pilots there."""
+"""What sites have advertised: the newest ad of each, its ads of the last day in short, and the pilots there."""
 
 from __future__ import annotations
 
@@ -38,14 +38,12 @@ _ENTRY: Final = msgspec.json.Decoder(AdEntry)
 
 
 def ad_versions(db: Reader) -> dict[str, AdVersion]:
-    """Which ad each site has, without their texts."""
+    """The newest ad of each site."""
     return {site: _version(*rest) for site, *rest in db.execute(f"SELECT site, {_VERSION} FROM site_ad")}
 
 
 def newest_ad(db: Reader, site: str) -> tuple[AdVersion, str, int | None] | None:
-    """Which ad a site has, its text as it came ('' if its row is damaged), and the jobs of others; None if it never
-    advertised.
-    """
+    """Version, text ('' if its row is damaged), and the jobs of others; None if the site never advertised."""
     row = db.execute(f"SELECT site, entry, text, {_VERSION} FROM site_ad WHERE site = ?", (site,)).fetchone()
     if row is None:
         return None
@@ -55,7 +53,7 @@ def newest_ad(db: Reader, site: str) -> tuple[AdVersion, str, int | None] | None
 
 
 def _version(sequence: int, incarnation: str, *times: Any) -> AdVersion:
-    """Times that are damaged have long gone by: what such an ad says counts no more."""
+    """A damaged time counts as long past: the ad is too old."""
     is_whole = all(isinstance(one, (int, float)) for one in times)
     lifetime_s, received_at = times if is_whole else (0.0, 0.0)
     return AdVersion(
@@ -64,7 +62,7 @@ def _version(sequence: int, incarnation: str, *times: Any) -> AdVersion:
 
 
 def ad_rows(db: Reader, now: float, site: str = "") -> list[SiteAdRow]:
-    """What the newest ads say, by site: of all sites, or of one."""
+    """The newest ads in short, of all sites or of one."""
 
     def row(name: str, lifetime: float, at: float, entry: str) -> SiteAdRow:
         return SiteAdRow(
@@ -78,13 +76,13 @@ def ad_rows(db: Reader, now: float, site: str = "") -> list[SiteAdRow]:
 
 
 def ads_of_the_day(db: Reader, site: str, now: float) -> list[AdEntry]:
-    """What a site said in the last day, the newest first; of one that says more than usual, the newest thousand."""
+    """Newest first, at most a thousand."""
     rows = db.execute(_DAY, (site, now - KEPT_S, _MOST_SHOWN))
     return list(readable(lambda _number, text: _ENTRY.decode(text), rows, "ad"))
 
 
 def live_matches(db: Reader, site: str = "") -> dict[str, list[SiteMatch]]:
-    """The pilots that were sent to each site, or to one, and have not ended."""
+    """Live pilots sent to each site, or to one."""
     found: dict[str, list[SiteMatch]] = {}
     for name, one in readable(_match, db.execute(_LIVE, (site,)), "pilot"):
         if site in ("", name):
@@ -99,13 +97,13 @@ def _match(stamp: str, runs_at: str, sent_to: str, *rest: Any) -> tuple[str, Sit
 
 
 def ended_matches(db: Reader, site: str, since: float) -> list[SiteMatch]:
-    """The pilots that were placed at a site since then, and have ended."""
+    """Pilots placed at a site since then that have ended."""
     rows = db.execute(_ENDED, (site, since))
     return [SiteMatch(stamp=stamp, matched_at=at, ended=True) for stamp, at in rows]
 
 
 def put_ad(tx: Transaction, ad: SiteAd, entry: AdEntry, text: str) -> None:
-    """Store the text of an ad in place of the one before, and what it says in short for a day."""
+    """Replace a site's ad, and keep it in short for a day."""
     short = msgspec.json.encode(entry).decode()
     version = (ad.sequence, ad.incarnation, ad.lifetime_s, ad.received_at)
     tx.write(_PUT, (ad.site, *version, short, text), rows=ONE)
@@ -113,5 +111,5 @@ def put_ad(tx: Transaction, ad: SiteAd, entry: AdEntry, text: str) -> None:
 
 
 def forget_old_ads(tx: Transaction) -> None:
-    """Forget what was said more than a day ago, not too much of it at once."""
+    """Forget a portion of what is older than a day."""
     tx.write(_FORGET, (tx.now - KEPT_S, _MOST_AT_ONCE), rows=ANY)

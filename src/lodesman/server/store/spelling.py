@@ -1,7 +1,7 @@
 """How PostgreSQL spells the statements of the store, which are written as SQLite reads them.
 
-The texts are constants, so each is translated once. Nothing is parsed: what differs is what `store.dialect` writes, and
-the types of the schema.
+The texts are constants, each translated once. Nothing is parsed: only what `store.dialect` writes, and the types of the
+schema, differ.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _UPDATE: Final = re.compile(r"\A(UPDATE \w+ SET .*?)(\bWHERE (?:\w+ = \? AND )*\
 
 @cache
 def spelled(sql: str) -> str:
-    """A statement as PostgreSQL reads it, its values numbered."""
+    """Its values numbered."""
     numbers = count(1)
     return re.sub(r"\?", lambda _: f"${next(numbers)}", _spelled(sql))
 
@@ -80,24 +80,22 @@ def _scalar(found: re.Match[str], sql: str) -> str:
 
 
 def spelled_schema(sql: str) -> str:
-    """A migration as PostgreSQL reads it; what is written for it already stays as it is."""
+    """Text that is PostgreSQL's already stays as it is."""
     for pattern, own in _TYPES:
         sql = pattern.sub(own, sql)
     return _spelled(sql)
 
 
-class SetStatement(NamedTuple):
-    """One statement for many rows, given as an array for each column: `{}` stands for its type. `is_keyed`: no two rows may
-    have one last value.
-    """
+class _SetStatement(NamedTuple):
+    """One statement for many rows, with an array for each column; `{}` stands for its type."""
 
     text: str
-    is_keyed: bool
+    is_keyed: bool  # no two rows may have one last value
 
 
 @cache
-def set_statement(sql: str) -> SetStatement | None:
-    """The form of an INSERT of one row, or of an UPDATE by key, that takes a set of rows; None for any other."""
+def set_statement(sql: str) -> _SetStatement | None:
+    """The set form of an INSERT of one row, or of an UPDATE by key; None for any other."""
     numbers = count(1)
     if found := _INSERT.match(sql):
         # Each column by itself: rows that a FROM gives are first written to a place of their own.
@@ -109,4 +107,4 @@ def set_statement(sql: str) -> SetStatement | None:
         text = f"{changes}FROM unnest({given}) AS rows ({', '.join(f'c{n}' for n in columns)}) {key}"
     else:
         return None
-    return SetStatement(_spelled(text), is_keyed=sql.startswith("UPDATE"))
+    return _SetStatement(_spelled(text), is_keyed=sql.startswith("UPDATE"))

@@ -1,7 +1,7 @@
-"""The embedded database: one write connection, any number of read connections, migrations.
+"""The embedded database: one write connection, any number of read connections.
 
-SQLite in WAL mode with synchronous=FULL: a commit that was answered survives power loss. Only this module and its
-neighbours of the same first name know the library; `store.dialect` has the SQL that only this database understands.
+SQLite in WAL mode with synchronous=FULL: an answered commit survives power loss. Only this module and `sqlite_*` know the
+library; `store.dialect` has the SQL that only this database understands.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _PAGE_CACHE_KIB = 65_536
 _READ_CACHE_KIB = 16_384
 _LOCKED_MS = 100
 
-# Rows of one statement, most first. Few widths, so that the statements stay prepared; below SQLite's 32,766 values.
+# Rows of one statement, most first. Few widths keep the statements prepared; below SQLite's 32,766 values.
 WIDTHS = (64, 16, 4)
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 _VALUES = re.compile(r"\bVALUES\s*(\([^()]*\))\s*\Z")
 
 
 class SqliteReader(Reader):
-    """A read-only connection of SQLite."""
+    """A read-only connection."""
 
     __slots__ = ()
     connection: apsw.Connection
@@ -52,13 +52,15 @@ class SqliteReader(Reader):
         super().__init__(database, connection, connection.execute)
 
     def begin_reading(self, *statement: Any) -> Any:
-        """Run the first statement. Settings read the whole schema, which takes a millisecond: only a reader in use waits."""
+        """The first statement applies the settings. They read the whole schema, a millisecond: only a
+        reader in use pays it.
+        """
         self.execute = self.connection.execute
         _pragmas(self.connection, f"cache_size=-{_READ_CACHE_KIB}", "query_only=ON")
         return self.execute(*statement)
 
     def tables(self) -> set[str]:
-        """The names of all tables."""
+        """Their names."""
         return {name for (name,) in self.execute(_TABLES)}
 
     def __enter__(self) -> Self:
@@ -73,7 +75,7 @@ class SqliteReader(Reader):
 
 
 class SqliteWriter(SqliteReader, Writer):
-    """The write connection of SQLite."""
+    """The write connection."""
 
     __slots__ = ("_checkpointer", "_files", "_lock", "_path")
 
@@ -84,29 +86,29 @@ class SqliteWriter(SqliteReader, Writer):
         self._checkpointer: Checkpointer | None = None
 
     def begin(self) -> None:
-        """Begin a transaction. Raises Unavailable if another program has locked the database."""
+        """Raises Unavailable if another program has locked the database."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             self.connection.set_busy_timeout(BUSY_MS)
         except apsw.BusyError:
-            # What waits behind this is answered soon, too.
+            # Commands behind this one are answered soon, too.
             self.connection.set_busy_timeout(_LOCKED_MS)
             words = f"The database is locked by {lock_holder(self._path)}; nothing was stored."
             hint = "End that program; the server goes on by itself."
             raise Unavailable(words, hint=hint) from None
 
     def roll_back(self) -> None:
-        """Roll back the transaction, if one is open."""
+        """Do nothing without an open transaction."""
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """Run one statement; returns the number of rows changed."""
+        """Returns the number of rows changed."""
         self.connection.execute(sql, values)
         return self.connection.changes()
 
     def change_all(self, groups: Iterable[Group]) -> None:
-        """Run statements one after the other, each for its rows. Raises WrongRows."""
+        """Run statements in order, each for its rows. Raises WrongRows."""
         execute, changes = self.connection.execute, self.connection.changes
         for statement, rows in groups:
             if len(rows) == 1:
@@ -120,11 +122,11 @@ class SqliteWriter(SqliteReader, Writer):
                 statement.rows.check(statement.sql, changed, len(rows))
 
     def change_each(self, sql: str, rows: Sequence[Row]) -> int:
-        """Run one statement for each row, in their order; returns the number of rows changed, those that triggers changed
-        included. An INSERT of one row is widened to take many at a time.
+        """Run a statement for each row, in order; returns the number of rows changed, also by triggers.
 
-        Each step of a statement lets other threads run, and the writer waits until it has the interpreter again: a batch
-        of claims with one step for each row waits longer than it works.
+        An INSERT of one row is widened: each step lets other threads run, and the writer then waits for the interpreter. A
+        batch of
+        claims with a step for each row waits longer than it works.
         """
         before = self.connection.total_changes()
         self._run_each(sql, rows)
@@ -145,19 +147,19 @@ class SqliteWriter(SqliteReader, Writer):
             self.connection.executemany(sql, left)
 
     def check(self) -> None:
-        """Raises DatabaseGone if the files of the database are not where they were opened."""
+        """Raises DatabaseGone if the files are not where they were opened."""
         self._files.check()
 
     def refusal_of(self, fault: Exception) -> Unavailable | None:
-        """What a command is answered with when the database failed; None if `fault` is not of the database."""
+        """None for faults of other origin."""
         return refusal_of(fault, self._path)
 
     def broken_parts(self) -> list[str]:
-        """What is wrong with the pages of the database, in the words of SQLite; all of it is read."""
+        """In the words of SQLite; reads everything."""
         return _broken_pages(self.connection)
 
     def open(self, *, migrates: bool) -> Self:
-        """Check what is there, and bring the schema up to date if it `migrates`. A command has no upkeep."""
+        """Check the file, and migrate if it `migrates`; a command has no upkeep."""
         db = self.connection
         known_migrations(self)
         _check_length(db, self._path)
@@ -176,7 +178,7 @@ class SqliteWriter(SqliteReader, Writer):
         self._checkpointer.start()
 
     def close(self) -> None:
-        """End the connection and its upkeep, and let go of the lock."""
+        """End the connection and its upkeep, and release the lock."""
         if self._checkpointer is not None:
             self._checkpointer.close()
         self.connection.close()
@@ -187,7 +189,7 @@ class SqliteWriter(SqliteReader, Writer):
 
 @lru_cache(maxsize=256)
 def _values_of(sql: str) -> str | None:
-    """The list of values of an INSERT of one row; None for any other statement."""
+    """The value list of an INSERT of one row; None for any other statement."""
     found = _VALUES.search(sql)
     return found[1] if found else None
 
@@ -201,7 +203,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def refusal_of(fault: Exception, path: Path) -> Unavailable | None:
-    """What a command is answered with when the database at `path`, or the disk, failed; None for any other `fault`."""
+    """The answer to a command if the database, or its disk, failed; None for other faults."""
     number = fault.errno if isinstance(fault, OSError) else 0
     if isinstance(fault, apsw.FullError) or number in _FULL:
         return Unavailable("The disk of the server is full.", hint="Nothing was stored; try again later.")
@@ -214,7 +216,7 @@ def refusal_of(fault: Exception, path: Path) -> Unavailable | None:
 
 
 _BACKUP = "Move it away, and put a backup in its place."
-# What a fault at the start says of the file, and what to do.
+# A fault at a start: what it says of the file, and what to do.
 _UNUSABLE: dict[type[Exception], tuple[str, str]] = {
     apsw.NotADBError: ("is not a database", _BACKUP),
     apsw.CorruptError: ("is damaged or cut short", _BACKUP),
@@ -228,7 +230,7 @@ _FULL_BYTES = 1 << 20
 
 @contextmanager
 def _usable(path: Path) -> Iterator[None]:
-    """Around a start: raises Unavailable in clear words if the database, or a file beside it, cannot be used."""
+    """Around a start: raises Unavailable in clear words."""
     try:
         yield
     except apsw.Error as fault:
@@ -258,7 +260,7 @@ class SqliteDatabase(Struct, frozen=True):
     path: Path
 
     def reader(self) -> SqliteReader:
-        """A read-only connection; each thread uses its own."""
+        """Open a read-only connection."""
         db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
         db.set_busy_timeout(BUSY_MS)
         _pragmas(db, "schema_version")  # the first page says whether it is a database
@@ -267,11 +269,10 @@ class SqliteDatabase(Struct, frozen=True):
         return reader
 
     def __str__(self) -> str:
-        """For sentences."""
         return str(self.path)
 
     def writer(self, *, migrates: bool = True) -> SqliteWriter:
-        """The write connection, schema up to date, or left as it is if not `migrates`. Raises Conflict, Unavailable."""
+        """Open the write connection. Raises Conflict, Unavailable."""
         path = self.path
         lock = own(path.with_suffix(".lock"), str(path))
         try:
@@ -287,23 +288,23 @@ class SqliteDatabase(Struct, frozen=True):
         return []
 
     def usable(self) -> AbstractContextManager[None]:
-        """Around a start: raises Unavailable in clear words if the database, or a file beside it, cannot be used."""
+        """Around a start: raises Unavailable in clear words."""
         return _usable(self.path)
 
     def ways_in(self) -> tuple[Path, ...]:
-        """The database and its log, which may be outside of the data folder."""
+        """The database and its log, perhaps outside of the data folder."""
         return self.path, Path(f"{self.path}-wal"), Path(f"{self.path}-shm")
 
     def is_empty(self) -> bool:
-        """Whether the file is missing, or has no content. To open one would remove a log that is left beside it."""
+        """Looks at the file alone: opening it would remove a log that is left beside it."""
         return not self.path.exists() or (self.path.is_file() and not self.path.stat().st_size)
 
     def beside(self, name: str) -> Path:
-        """A file that lies beside the database, and belongs to it."""
+        """A file that belongs to the database."""
         return self.path.with_suffix(f".{name}")
 
     def identity(self, db: Reader) -> int:
-        """The inode of the file: a copy has another one."""
+        """The inode: a copy has another one."""
         return self.path.stat().st_ino
 
     def made(self) -> int:
@@ -311,7 +312,7 @@ class SqliteDatabase(Struct, frozen=True):
         return kernel.birth_of(str(self.path))
 
     def home(self, db: Reader) -> int:
-        """An inode is kept when another content is copied into the file."""
+        """0: the inode stays when other content is copied into the file."""
         return 0
 
 

@@ -12,26 +12,26 @@ from lodesman.server.store.database import Writer
 
 log = logging.getLogger(__name__)
 
-# One batch may wait for a lock before a command and one with it: both are answered within 5 seconds.
+# A command may wait behind one batch that waits for a lock: both are answered within 5 seconds.
 BUSY_MS = 2_000
-# The thread moves the log in pieces of this many pages: a page that was written several times since is moved once.
+# The thread moves the log in pieces of this many pages: a page written several times is moved once.
 CHECKPOINT_PAGES = 1_000
-# SQLite begins its log anew only when a commit finds all of it moved. Under load the thread never gets there. The writer
-# itself moves a log of this many pages (32 MB) to its end, as soon as the thread has left no more than the rest.
+# SQLite restarts its log only when a commit finds all of it moved; under load the thread never gets there. So the writer
+# moves a log of this many pages (32 MB) to its end, once the thread has left no more than the rest.
 LOG_PAGES = 8_000
 REST_PAGES = 500
-# Commits of thousands of pages never leave so little. The writer moves a log of this size (64 MB), whatever is left.
+# Commits of thousands of pages never leave so little: a log of this size (64 MB) the writer moves anyway.
 MOST_PAGES = 16_000
 
 
 class Checkpointer:
-    """Moves SQLite's log into the database on a thread of its own, so that no commit waits for it."""
+    """Moves SQLite's log into the database on its own thread, so that no commit waits for it."""
 
     def __init__(self, writer: Writer, path: Path) -> None:
         self._path = path
         self._wanted = threading.Event()
         self._stop = False
-        # Pages of the present log that are in the database. Too many after a new log has begun; the next commit sees it.
+        # Moved pages of the present log; too many after a new log has begun, until the next commit.
         self._moved = 0
         self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
         writer.connection.set_wal_hook(self._committed)
@@ -48,7 +48,7 @@ class Checkpointer:
             self._thread.join()
 
     def _committed(self, db: apsw.Connection, _name: str, pages: int) -> int:
-        """The log has `pages` pages now. Called by the writer, after each commit."""
+        """Called by the writer after each commit; `pages`: in the log now."""
         if pages < self._moved:
             self._moved = 0
         left = pages - self._moved
@@ -72,7 +72,7 @@ class Checkpointer:
                 return
 
     def _move(self, db: apsw.Connection) -> None:
-        """Move what readers do not need where it is."""
+        """Move what no reader needs in the log."""
         try:
             _, self._moved = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:

@@ -1,7 +1,7 @@
-r"""Rows of SQLite, which keeps whatever bytes a text has: a disk or a hand may leave some that are no UTF-8.
+r"""Rows of SQLite with texts that are no UTF-8, as a disk or a hand may leave them.
 
-The library gives up such a row, and with it the query. Here the bytes stand as `\xff`, so that no text becomes another one
-that is whole, no JSON stays JSON, and each reader finds the damage in the row where it is.
+The library gives up such a row, and with it the query. Here its bytes stand as `\xff`: no text becomes another one that is
+whole, no JSON stays JSON, and each reader finds the damage in the row where it is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ class TextCursor(apsw.Cursor):
     __slots__ = ()
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        """Those that are left."""
         damaged: Iterator[Any] | None = None
         while True:
             try:
@@ -35,7 +34,7 @@ class TextCursor(apsw.Cursor):
             yield next(damaged)
 
     def fetchone(self) -> Any:
-        """The next one, None after the last."""
+        """None after the last."""
         try:
             return super().fetchone()
         except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""Statements that change rows, what each promises of them, and the order in which collected ones are run.
+"""Statements that change rows, what each promises, and the order in which collected ones run.
 
-Two changes may change places unless both touch one row, or one reads what the other inserts. A statement therefore says
-whose rows it touches, and by which key; `Collection` brings a row of it forward only past changes that touch others.
+Two changes may swap places unless both touch one row, or one reads what the other inserts. So a statement says whose rows
+it touches, and by which key; `Collection` moves a row forward only past changes that touch others.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 Row = Sequence[Any]
-"""The values of one run of a statement."""
+"""The values of one run."""
 
 
 class WrongRows(Exception):
-    """A statement changed another number of rows than it must: a fault of this program, or of what is stored."""
+    """A statement changed a wrong number of rows: a bug, or damaged data."""
 
 
 class RowBounds(NamedTuple):
-    """How many rows one run of a statement changes; `most` None: any number."""
+    """How many rows one run of a statement changes."""
 
     least: int
-    most: int | None
+    most: int | None  # None: any number
 
     def check(self, sql: str, changed: int, runs: int = 1) -> int:
-        """Returns `changed`, the rows that all runs together have changed. Raises WrongRows."""
+        """Returns `changed`, the rows changed by all runs. Raises WrongRows."""
         if changed < self.least * runs or (self.most is not None and changed > self.most * runs):
             wanted = self.least if self.least == self.most else f"{self.least} to {self.most}"
             raise WrongRows(f"{changed} rows were changed in {runs} runs, not {wanted} in each: {sql}")
@@ -38,7 +38,7 @@ class RowBounds(NamedTuple):
 
 
 _NUMBERS: Final = count()
-# It costs less to run so many groups one by one than to compare the keys of their rows.
+# Running so many groups one by one costs less than comparing keys of their rows.
 _FEW: Final = 8
 _VERB: Final = re.compile(r"\A(INSERT INTO|UPDATE|DELETE FROM) (\w+)")
 ONE: Final = RowBounds(1, 1)
@@ -47,29 +47,29 @@ ANY: Final = RowBounds(0, None)
 
 
 def exactly(count: int) -> RowBounds:
-    """A number of rows, no more and no fewer."""
+    """No more and no fewer rows."""
     return RowBounds(count, count)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Statement:
-    """A statement that is run once for each of many rows of values, together with others of its kind."""
+    """A statement that runs once for each of many rows of values, collected with others."""
 
     sql: str
-    # Where the primary key of the row that a run changes is among the values; (): it may change any row.
+    # The places of the changed row's primary key among the values; (): it may change any row.
     key: tuple[int, ...] = ()
     rows: RowBounds = ONE
-    # Other tables of which it, or a trigger, reads rows; none that another collected statement changes.
+    # Other tables that it, or a trigger, reads; no other collected statement changes their rows.
     reads: tuple[str, ...] = ()
     # The table that a trigger of it changes.
     fires: str = ""
     # Only the newest row of each key is written (counters, cursors).
     newest: bool = False
-    # Many rows come together with rows of another statement for the same table: their keys are compared from the first.
+    # Its rows often mix with another statement's for the same table: keys are compared from the first.
     mixes: bool = False
     key_of: Callable[[Row], Hashable] = field(init=False, repr=False)
     table: str = field(init=False)
-    # What it touches: rows of tables, and `TABLE+`, which rows there are. Of what is in `whole` it may touch any row.
+    # What it touches: tables (their rows) and `TABLE+` (which rows exist). Of those in `whole` any row.
     touches: frozenset[str] = field(init=False, repr=False)
     whole: frozenset[str] = field(init=False, repr=False)
     mask: int = field(init=False, repr=False)
@@ -88,7 +88,7 @@ class Statement:
         object.__setattr__(self, name, value)
 
     def newest_of(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Those of the rows that are written."""
+        """The rows that are written."""
         if not self.newest or len(rows) == 1:
             return rows
         return [*{self.key_of(row): row for row in rows}.values()]
@@ -96,7 +96,7 @@ class Statement:
 
 @cache
 def _number(_name: str) -> int:
-    """Another one for each name."""
+    """A distinct number for each name."""
     return next(_NUMBERS)
 
 
@@ -105,47 +105,48 @@ def _no_key(_row: Row) -> None:
 
 
 Group = tuple[Statement, Sequence[Row]]
-"""A statement and the rows that it is run for, one after the other."""
+"""A statement and the rows that it runs for, in order."""
 
 
 class _Checked(NamedTuple):
-    """The rows of a statement that touches what others of its segment touch: by key, which of them does."""
+    """A statement that touches what others of its segment touch."""
 
     rows: list[Row]
     key_of: Callable[[Row], Hashable]
-    users: list[dict[Hashable, Statement]]
+    users: list[dict[Hashable, Statement]]  # which statement touches the row with a key
 
 
 class Collection:
-    """Rows that are collected for statements: in few groups, with the effect that they have one by one as they came.
+    """Rows collected for statements: in few groups, with the effect that they have one by one as they came.
 
-    Groups are run segment by segment, in a segment in the order in which their statements came. A row that would pass one of
-    another statement that touches the same row begins the next segment. `apart`: statements of which none touches a table
-    that another one touches; rows of the `_checked` ones are compared by their keys, from when they met.
+    Groups run segment by segment; in a segment in the order in which their statements came. A row that would pass one of
+    another statement that touches the same row begins the next segment.
     """
 
     __slots__ = ("_checked", "_groups", "_kinds", "_newest", "_shared", "apart", "mask")
 
     def __init__(self) -> None:
+        # Statements of which none touches a table that another one touches.
         self.apart: dict[Statement, list[Row]] = {}
+        # Statements whose rows are compared by their keys, since they met.
         self._checked: dict[Statement, _Checked] = {}
-        # What several statements of the segment touch.
+        # What several statements of the segment touch: by table, then by key.
         self._shared: dict[str, dict[Hashable, Statement]] = {}
         # The statements of all segments.
         self._kinds: set[Statement] = set()
         # What the segment touches; 0: nothing is collected.
         self.mask = 0
-        # Those of earlier segments.
+        # The groups of earlier segments.
         self._groups: list[Group] = []
-        # Whether there are statements of which only the newest rows count.
+        # Whether only the newest rows of some statement count.
         self._newest = False
 
     def is_of(self, statements: AbstractSet[Statement]) -> bool:
-        """Whether there are rows of these statements alone."""
+        """Whether only rows of these statements are collected."""
         return self._kinds <= statements
 
     def add(self, statement: Statement, row: Row) -> None:
-        """Add a row of a statement that is not among those apart."""
+        """Add a row of a statement that is not in `apart`."""
         checked = self._checked.get(statement)
         if checked is None and self.mask & statement.mask:
             checked = self._share(statement)
@@ -163,7 +164,7 @@ class Collection:
         self._begin(statement)
 
     def take(self) -> list[Group]:
-        """All groups in their order; the collection is empty afterwards."""
+        """Return all groups in order, and empty the collection."""
         self._end_segment()
         groups, self._groups = self._groups, []
         self._kinds.clear()
@@ -173,14 +174,13 @@ class Collection:
         return groups
 
     def _begin(self, statement: Statement) -> None:
-        """The segment has rows of this statement."""
         self.mask |= statement.mask
         self._kinds.add(statement)
         if statement.newest:
             self._newest = True
 
     def _end_segment(self) -> None:
-        """What comes from now on is run after all that was collected."""
+        """Run what comes next after all that was collected."""
         self._groups += self.apart.items()
         self.apart.clear()
         if self._checked:
@@ -190,8 +190,8 @@ class Collection:
         self.mask = 0
 
     def _share(self, statement: Statement) -> _Checked | None:
-        """Let a statement into the segment, where others touch the same table: the keys of their rows are compared from now
-        on. If that costs more than it saves, or one of them touches all rows, the segment ends: None.
+        """Let a statement into the segment, where others touch the same table: from now on keys of their rows are
+        compared. If that costs more than it saves, or one of them touches all rows, the segment ends: None.
         """
         users = {
             name: [one for one in (*self.apart, *self._checked) if name in one.touches]
@@ -203,7 +203,7 @@ class Collection:
         if touches_all or (len(self._groups) < _FEW and not statement.mixes):
             self._end_segment()
             return None
-        # The rows that are there come first, whatever they touch: those that come later are compared.
+        # Rows collected so far come first, whatever they touch; later ones are compared.
         for name, some in users.items():
             if some and name not in self._shared:
                 keys = self._shared[name] = {}
@@ -215,7 +215,6 @@ class Collection:
         return checked
 
     def _check(self, statement: Statement) -> _Checked:
-        """What is compared of a statement."""
         if statement not in self._checked:
             self._checked[statement] = _Checked(self.apart.pop(statement, []), statement.key_of, [])
         return self._checked[statement]

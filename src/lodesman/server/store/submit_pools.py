@@ -24,7 +24,7 @@ _POOLS = """SELECT id, vo, requirements, queues, created_at, refreshed_at, unuse
 WHERE (? = '' OR vo = ?) AND substr(id, 1, length(?)) = ?"""
 _SERVED_BY = "SELECT site, ce, queue FROM submit_pool_queue WHERE pool_id = ? ORDER BY site, ce, queue"
 _SITES = "SELECT DISTINCT site FROM submit_pool_queue WHERE pool_id = ? ORDER BY site"
-# Jobs by pool and by what they do: waiting or held with their task queue, held by a user, running.
+# Jobs by pool: waiting or held with their task queue, held by a user, running.
 _JOBS = (
     """SELECT q.pool_id, CASE WHEN h.tq_id IS NULL THEN 'waiting' ELSE 'held' END, sum(n.jobs) FROM task_queue q
     JOIN queue_jobs n ON n.tq_id = q.id LEFT JOIN task_queue_hold h ON h.tq_id = q.id
@@ -47,18 +47,15 @@ _FEW_PASSES = 5
 
 
 class PoolRow(NamedTuple):
-    """A stored pool. `queues`: its mask; `unused_since`: UNIX seconds, None while jobs need it.
-
-    `is_evaluated`: false until its queues are known.
-    """
+    """A stored pool."""
 
     id: str
     vo: str
     requirements: str
-    queues: int
+    queues: int  # its mask
     created_at: float
-    unused_since: float | None
-    is_evaluated: bool = True
+    unused_since: float | None  # UNIX seconds, None while jobs need it
+    is_evaluated: bool = True  # false until its queues are known
 
 
 class PassRow(NamedTuple):
@@ -70,32 +67,32 @@ class PassRow(NamedTuple):
 
 
 class PassRequests(NamedTuple):
-    """How many passes were asked for and answered; `version` changes whenever a pool or a queue of one does."""
+    """How many passes were asked for and answered."""
 
     asked: int
     answered: int
-    version: int
+    version: int  # changes whenever a pool, or a queue of one, does
 
     @property
     def is_due(self) -> bool:
-        """A pass was asked for and not made yet."""
+        """Whether a pass was asked for and not made yet."""
         return self.asked > self.answered
 
 
 def stored_pools(db: Reader) -> Iterator[PoolRow]:
-    """Every pool, by id."""
+    """All pools, by id."""
     for number, vo, requirements, queues, created_at, unused_since, evaluated in db.execute(_STORED):
         mask = int.from_bytes(queues, "little")
         yield PoolRow(number, vo, requirements, mask, created_at, unused_since, bool(evaluated))
 
 
 def has_new_pools(db: Reader) -> bool:
-    """Whether the queues of some pool were never evaluated."""
+    """Whether some pool was never evaluated."""
     return bool(db.only("SELECT EXISTS (SELECT 1 FROM submit_pool_bits WHERE evaluated_at IS NULL)")[0])
 
 
 def masks_of_pools(db: Reader) -> dict[str, int]:
-    """The mask of every pool, by id."""
+    """By id."""
     rows = db.execute("SELECT id, queues FROM submit_pool_bits ORDER BY id")
     return {number: int.from_bytes(queues, "little") for number, queues in rows}
 
@@ -106,34 +103,33 @@ def bits_of_queues(db: Reader) -> dict[QueueId, int]:
 
 
 def last_pass(db: Reader) -> PassRow:
-    """The last pass."""
+    """Zeros before the first."""
     return (
         db.find(PassRow, "SELECT id, at, config FROM submit_pool_pass ORDER BY id DESC LIMIT 1") or PassRow()
     )
 
 
 def pass_requests(db: Reader) -> PassRequests:
-    """What is asked for, and the version of all pools."""
+    """Requests, and the version of all pools."""
     return PassRequests(*db.only("SELECT asked, answered, version FROM submit_pool_state"))
 
 
 def pools_of_vo(db: Reader, vo: str) -> set[str]:
-    """The pools of a VO."""
+    """Their ids."""
     return {pool for (pool,) in db.execute("SELECT id FROM submit_pool WHERE vo = ?", (vo,))}
 
 
 def pools_needed(db: Reader) -> set[str]:
-    """The pools of task queues that have jobs: waiting, held or running."""
+    """Pools of task queues with jobs: waiting, held or running."""
     return {row[0] for row in db.execute(_NEEDED)}
 
 
 def _last_passes(db: Reader, limit: int) -> list[PoolPass]:
-    """The last passes, the youngest first, with what each did."""
     return [PoolPass(*row) for row in db.execute(_PASSES, (limit,))]
 
 
 def list_pools(db: Reader, vo: str) -> Pools:
-    """The pools of a VO ('': of all), those that most jobs need first, and the last pass."""
+    """Of a VO ('': of all), those that most jobs need first, and the last pass."""
     jobs = _jobs_by_pool(db)
     pools = [_pool(row, jobs) for row in db.execute(_POOLS, (vo, vo, "", ""))]
     pools.sort(key=lambda one: (-sum(structs.astuple(one.jobs)), -one.created_at, one.id))
@@ -142,7 +138,7 @@ def list_pools(db: Reader, vo: str) -> Pools:
 
 
 def pool_by_prefix(db: Reader, vo: str, prefix: str) -> PoolInFull:
-    """One pool, known by the beginning of its id, with its queues and the last passes. Raises NotFound, Conflict."""
+    """A pool by the beginning of its id, with queues and last passes. Raises NotFound, Conflict."""
     found = list(islice(db.execute(_POOLS, (vo, vo, prefix, prefix)), 2))
     if not found or not prefix:
         raise NotFound(f"There is no SubmitPool {prefix}.", hint="lode pool ls lists them.")
@@ -154,12 +150,12 @@ def pool_by_prefix(db: Reader, vo: str, prefix: str) -> PoolInFull:
 
 
 def sites_of_pool(db: Reader, pool: str) -> list[str]:
-    """The sites that served a pool in the last pass."""
+    """Sites that served it in the last pass."""
     return [site for (site,) in db.execute(_SITES, (pool,))]
 
 
 def _pool(row: tuple[Any, ...], counted: Mapping[str, Counter[str]]) -> Pool:
-    """One that was made again has neither queues nor a time of refresh until a pass found them."""
+    """A pool that was made again has neither queues nor a time of refresh until a pass found them."""
     number, vo, requirements, queues, created_at, refreshed_at, unused_since = row
     required = {
         name: Required(Kind(kind), unit or "", wanted)
@@ -172,7 +168,6 @@ def _pool(row: tuple[Any, ...], counted: Mapping[str, Counter[str]]) -> Pool:
 
 
 def _jobs_by_pool(db: Reader) -> dict[str, Counter[str]]:
-    """How many of each pool are what `PoolJobs` counts."""
     found: dict[str, Counter[str]] = {}
     for sql in _JOBS:
         for pool, what, count in db.execute(sql):
@@ -182,7 +177,7 @@ def _jobs_by_pool(db: Reader) -> dict[str, Counter[str]]:
 
 # --- changes -----------------------------------------------------------------------------------------
 
-# A pool that is known keeps its text. Its queues are those that the writer has in memory, perhaps from this very job.
+# A known pool keeps its text. Its queues are those in the writer's memory.
 _STORE = Statement(
     sql="""INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at, evaluated_at) VALUES (?,?,?,?,?,?)
     ON CONFLICT (id) DO UPDATE SET unused_since = NULL, queues = excluded.queues,
@@ -192,7 +187,7 @@ _STORE = Statement(
     key=(0,),
     rows=AT_MOST_ONE,
 )
-# Made again: its queues are not known before the next pass.
+# A pool that is made again has no known queues before the next pass.
 _STORE_AGAIN = Statement(
     sql=f"""INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at)
     SELECT pool_id, {member("key", "vo")}, requirements, ?, ? FROM task_queue WHERE id = ? AND pool_id != ''
@@ -200,7 +195,7 @@ _STORE_AGAIN = Statement(
     rows=AT_MOST_ONE,
     reads=("task_queue",),
 )
-# One with the new identifier may be there already: it keeps its queues, and is needed as the old one may have been.
+# A pool with the new identifier may exist: it keeps its queues, and counts as needed.
 _RENAME = Statement(
     sql="""INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at, evaluated_at)
     SELECT ?, vo, ?, queues, created_at, evaluated_at FROM submit_pool_bits WHERE id = ?
@@ -251,18 +246,18 @@ _PASSES_KEPT = 1_000
 def store_pool(
     tx: Transaction, pool: str, vo: str, requirements: str, *, mask: int, is_evaluated: bool
 ) -> None:
-    """Store a pool that a job needs, with its queues. `is_evaluated`: if it is new, these are known to serve it."""
+    """Store a pool with its queues. `is_evaluated`: these are known to serve it, if it is new."""
     evaluated_at = tx.now if is_evaluated else None
     tx.later(_STORE, (pool, vo, requirements, _bitmap(mask), tx.now, evaluated_at))
 
 
 def store_pool_of_queue(tx: Transaction, tq_id: int) -> None:
-    """Jobs of a task queue need its pool again."""
+    """Make the pool of a task queue again, for jobs that need it."""
     tx.later(_STORE_AGAIN, (_bitmap(0), tx.now, tq_id))
 
 
 def rename_pools(tx: Transaction, pools: Mapping[str, tuple[str, str]]) -> None:
-    """Store pools under other identifiers: old one -> new one and text of the Requirements."""
+    """From old identifier to new one and text of the Requirements."""
     tx.later_many(_RENAME, [(new, requirements, old) for old, (new, requirements) in pools.items()])
     tx.write(f"DELETE FROM submit_pool_bits WHERE id IN {GIVEN_TEXTS}", (keys(pools),), rows=ANY)
 
@@ -279,7 +274,7 @@ def delete_bits(tx: Transaction, bits: Iterable[int]) -> None:
 
 
 def clean_pools(tx: Transaction, found: Cleaning) -> list[str]:
-    """Mark pools that no job needs, or needs again; returns those that were removed, since they were still marked."""
+    """Mark pools that no job needs, unmark others; returns those removed, since they were still marked."""
     tx.later_many(_MARK, [(tx.now, pool) for pool in found.mark])
     tx.later_many(_UNMARK, [(pool,) for pool in found.unmark])
     return [row[0] for row in tx.read(_REMOVE, (keys(found.remove), found.unused_before), changes=True)]
@@ -291,12 +286,12 @@ def ask_for_pass(tx: Transaction) -> None:
 
 
 def pools_changed(tx: Transaction) -> None:
-    """Let those who keep a copy of the pools read them again."""
+    """Let copies of the pools be read again."""
     tx.later(_NEXT_VERSION, ())
 
 
 def insert_pass(tx: Transaction, number: int, found: Difference, masks: Mapping[str, int]) -> None:
-    """Store a pass and the masks that it changed; the requests that it answers are done, very old passes are deleted."""
+    """Store a pass and changed masks; answers its requests, and deletes very old passes."""
     tx.later_many(_SET_QUEUES, [(_bitmap(mask), tx.now, pool) for pool, mask in masks.items()])
     tx.later(
         _INSERT_PASS, (number, tx.now, found.cause, found.config, found.pools, len(masks), found.seconds)
@@ -306,10 +301,9 @@ def insert_pass(tx: Transaction, number: int, found: Difference, masks: Mapping[
 
 
 def count_judged_jobs(tx: Transaction, pass_id: int, *, held: int, released: int) -> None:
-    """Add jobs that were held and released after a pass."""
+    """Add jobs held and released after a pass."""
     tx.later(_COUNT_JOBS, (held, released, pass_id))
 
 
 def _bitmap(mask: int) -> bytes:
-    """A mask as it is stored."""
     return mask.to_bytes((mask.bit_length() + 7) // 8, "little")

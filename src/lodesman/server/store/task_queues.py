@@ -49,21 +49,18 @@ _kept_key = lru_cache(1 << 15)(key_from_json)
 
 
 class JudgedQueue(NamedTuple):
-    """A task queue that has jobs, is held, or that a job may return to. `held`: the reason, None if its jobs wait.
-
-    `may_return`: a job of it runs, or a user holds one.
-    """
+    """A task queue that has jobs, is held, or to which a job may return."""
 
     id: int
     key: TaskQueueKey
     requirements: str
     jobs: int
-    held: str | None
-    may_return: int = 0
+    held: str | None  # the reason; None: its jobs wait
+    may_return: int = 0  # a job of it runs, or a user holds one
 
 
 def with_groups_and_classes(db: Reader, jobs: Sequence[Job]) -> list[Job]:
-    """The jobs of a list, each with its JobGroup and its class, which it has by its task queue."""
+    """Jobs with the JobGroup and class of their task queues."""
     queues = {job.task_queue for job in jobs}
     by_queue = {
         number: (group, f"{name}.{variant}" if name else "")
@@ -84,8 +81,7 @@ def list_task_queues(
 ) -> list[TaskQueueRow]:
     """Task queues with jobs that wait, or are Held because no configured queue can run them; fullest first.
 
-    `reason`: only those with that pending reason; it is None until the task queue was judged. `vo`: only those of one VO.
-    `after`: only what follows a task queue with this number of jobs and this id.
+    `reason`: None until a task queue was judged. `after`: continue behind this number of jobs and this id.
     """
     jobs, last = after or (MOST_ID, 0)
     rows = db.execute(_LIST, (vo, vo, reason, reason, jobs, jobs, last, limit))
@@ -99,33 +95,31 @@ def list_task_queues(
 
 
 def queues_with_jobs(db: Reader) -> Iterator[tuple[int, TaskQueueKey, int]]:
-    """(id, key, jobs) of every task queue with waiting or held jobs: what the index needs at the start. The log names those
-    whose keys cannot be read; their jobs wait.
-    """
+    """(id, key, jobs), for the index at a start. Queues with unreadable keys are logged; their jobs wait."""
     return readable(
         lambda *row: (row[0], key_from_json(row[1]), row[2]), db.execute(_WITH_JOBS), "task queue"
     )
 
 
 def waiting_by_queue(db: Reader) -> dict[int, int]:
-    """Waiting jobs of each task queue that has some."""
+    """Waiting jobs, by task queue."""
     return dict(db.execute("SELECT tq_id, waiting FROM queue_waiting WHERE waiting > 0"))
 
 
 def held_queues(db: Reader) -> dict[int, str]:
-    """The task queues that no configured queue can run, with the reason."""
+    """Task queues that no configured queue can run, with the reason."""
     return dict(db.execute("SELECT tq_id, reason FROM task_queue_hold"))
 
 
 def queue_with_key(db: Reader, key: TaskQueueKey) -> int | None:
-    """The id of the task queue with this key, if it was ever made."""
+    """None if it was never made."""
     return db.find(int, "SELECT id FROM task_queue WHERE key = ?", (key_to_json(key),))
 
 
 def keys_by_id(
     db: Reader, ids: Iterable[int], damaged: dict[int, Exception] | None = None
 ) -> dict[int, TaskQueueKey]:
-    """The keys of these task queues. `damaged`: where those come that cannot be read. Raises ValueError without it."""
+    """Keys that cannot be read go into `damaged`; without it, raises ValueError."""
     found = {}
     for number, text in db.execute(_KEYS, (keys(ids),)):
         try:
@@ -143,18 +137,18 @@ def keys_version(db: Reader) -> int:
 
 
 def key_and_requirements(db: Reader, tq_id: int) -> tuple[TaskQueueKey, str]:
-    """The key of a task queue and the canonical text of its Requirements."""
+    """The key, and the canonical text of the Requirements."""
     key, requirements = db.only("SELECT key, requirements FROM task_queue WHERE id = ?", (tq_id,))
     return key_from_json(key), requirements
 
 
 def queues_of_vo(db: Reader, vo: str) -> set[int]:
-    """The task queues of a VO."""
+    """Their ids."""
     return {tq_id for (tq_id,) in db.execute(_OF_VO, (vo,))}
 
 
 def queues_to_judge(db: Reader, damaged: dict[int, Exception]) -> Iterator[JudgedQueue]:
-    """What a refresh holds or releases. `damaged`: where those come whose keys cannot be read."""
+    """What a refresh holds or releases. Keys that cannot be read go into `damaged`."""
     for number, text, *more in db.execute(_JUDGED):
         try:
             key = _kept_key(text)
@@ -212,14 +206,14 @@ _NEXT_REKEYED = Statement(
     newest=True,
 )
 
-# Whoever joins a task queue changes its counter and the time when it was emptied.
+# A job that joins a task queue changes its counter and the time when it was emptied.
 _STILL_EMPTY = """SELECT 1 FROM task_queue_count c WHERE c.tq_id = ? AND c.waiting = 0 AND c.emptied_at = ?
 AND NOT EXISTS (SELECT 1 FROM job j WHERE j.tq_id = c.tq_id AND j.queued IS NOT NULL)"""
 
 _OF_POOLS = (
     f"SELECT id, key, pool_id FROM task_queue WHERE pool_id IN {GIVEN_TEXTS} AND pool_id != '' ORDER BY id"
 )
-# What refers to a task queue and is more than history: single jobs, taken members of arrays, runs, what lives.
+# Live references to a task queue: single jobs, taken members of arrays, runs, live attempts and pilots.
 _MOVES = (
     "UPDATE job SET tq_id = ? WHERE tq_id = ? AND queued IS NOT NULL",
     "UPDATE cohort SET tq_id = ? WHERE tq_id = ?",
@@ -232,44 +226,44 @@ _JOIN_CURSORS = f"""UPDATE task_queue_count SET row_cursor = {
 
 
 def insert_queue(tx: Transaction, number: int, key: TaskQueueKey, requirements: str = "") -> None:
-    """Store a new task queue with nothing waiting. `requirements`: the canonical text behind its SubmitPool."""
+    """Store a new, empty task queue. `requirements`: canonical."""
     tx.later(_INSERT_QUEUE, (number, key_to_json(key), tx.now, requirements))
     tx.later(_INSERT_COUNT, (number, 0))
 
 
 def set_waiting(tx: Transaction, tq_id: int, waiting: int, *, as_of: int) -> None:
-    """Store the counter as it is after the claims up to attempt `as_of`; the last of a batch is written."""
+    """Store the counter as of attempt `as_of`; a batch writes the last one."""
     tx.later(_SET_WAITING, (waiting, None if waiting else tx.now, as_of, tq_id))
 
 
 def set_row_cursor(tx: Transaction, tq_id: int, job_id: int) -> None:
-    """No row before this one waits in the task queue."""
+    """No row before this one waits."""
     tx.later(SET_ROW_CURSOR, (job_id, tq_id))
 
 
 def row_came_back(tx: Transaction, tq_id: int, job_id: int) -> None:
-    """A row behind the front is Waiting again: the next read of the front must begin there. The row was read in this
-    transaction, after the last claim: what that has set is written.
+    """Let the front be read again from a row behind it. The row was read in this transaction, so cursors of
+    earlier claims are written.
     """
     tx.later(_LOWER_CURSOR, (job_id, tq_id))
 
 
 def hold_queue(tx: Transaction, event: int | None, tq_id: int, reason: str) -> None:
-    """All waiting jobs of a task queue are Held from now on; without an event if only the reason has changed."""
+    """Hold all waiting jobs; without an event if only the reason changed."""
     tx.later(_HOLD, (tq_id, reason, tx.now))
     if event is not None:
         tx.later(_INSERT_EVENT, (event, tx.now, tq_id, "Held", reason))
 
 
 def release_queue(tx: Transaction, event: int | None, tq_id: int, reason: str) -> None:
-    """Its jobs wait again; without an event if there are none."""
+    """Without an event if there are no jobs."""
     tx.write("DELETE FROM task_queue_hold WHERE tq_id = ?", (tq_id,), rows=AT_MOST_ONE)
     if event is not None:
         tx.later(_INSERT_EVENT, (event, tx.now, tq_id, "Waiting", reason))
 
 
 def store_reasons(tx: Transaction, changed: Mapping[int, Judged | None], facts_at: float | None) -> None:
-    """Store the reasons of task queues that changed, None for one whose jobs wait no more."""
+    """None deletes a reason: the jobs wait no more."""
     for tq_id, reason in changed.items():
         if reason is None:
             tx.later(_DROP_REASON, (tq_id,))
@@ -279,12 +273,12 @@ def store_reasons(tx: Transaction, changed: Mapping[int, Judged | None], facts_a
 
 
 def is_still_empty(tx: Transaction, tq_id: int, emptied_at: float) -> bool:
-    """Whether no job has joined a task queue since it was emptied, and no job of its own names it."""
+    """Whether no job joined since, and no row names the task queue."""
     return bool(tx.read(_STILL_EMPTY, (tq_id, emptied_at)))
 
 
 def delete_queues(tx: Transaction, ids: Iterable[int]) -> None:
-    """Delete task queues with all that is known of them."""
+    """Delete task queues with all that belongs to them."""
     mark_ids(tx, "task_queue", "event")
     given = keys(ids)
     tx.write(f"DELETE FROM task_queue WHERE id IN {GIVEN}", (given,), rows=ANY)
@@ -293,32 +287,32 @@ def delete_queues(tx: Transaction, ids: Iterable[int]) -> None:
 
 
 def queues_of_pools(tx: Transaction, pools: Iterable[str]) -> list[tuple[int, TaskQueueKey, str]]:
-    """(id, key, SubmitPool) of all task queues of these SubmitPools, empty ones too, oldest first."""
+    """(id, key, SubmitPool), empty ones too, oldest first."""
     rows = tx.read(_OF_POOLS, (keys(pools),))
     return [(number, key_from_json(key), pool) for number, key, pool in rows]
 
 
 def queues_with_keys(tx: Transaction, texts: Iterable[str]) -> dict[str, int]:
-    """Key text -> task queue, for those of the keys that one has."""
+    """From text of the key to id."""
     return dict(tx.read(f"SELECT key, id FROM task_queue WHERE key IN {GIVEN_TEXTS}", (keys(texts),)))
 
 
 def set_key(tx: Transaction, tq_id: int, key: str, requirements: str) -> None:
-    """Give a task queue another key, which no other has."""
+    """No other task queue may have it."""
     tx.write(
         "UPDATE task_queue SET key = ?, requirements = ? WHERE id = ?", (key, requirements, tq_id), rows=ONE
     )
 
 
 def keys_changed(tx: Transaction) -> None:
-    """Let those who keep keys of task queues read them again."""
+    """Let copies of keys be read again."""
     tx.later(_NEXT_REKEYED, ())
 
 
 def join_queues(tx: Transaction, gone: int, keep: int) -> None:
-    """Move all that a task queue has to another one, but for the count of waiting jobs, and delete it.
+    """Move all but the count of waiting jobs to another task queue, and delete the old one.
 
-    Counters and cursors must have been written: else they follow from attempts of the old one.
+    Counters and cursors must be written before: else they follow from attempts of the old one.
     """
     for start, stop in tx.read("SELECT base + start, base + stop FROM cohort WHERE tq_id = ?", (gone,)):
         tx.write(

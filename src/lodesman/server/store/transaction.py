@@ -1,4 +1,4 @@
-"""What a command may use while it is applied: the database, and what is done with the commit."""
+"""What a command may use while it is applied: the database, memory that can be undone, and steps after the commit."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ Answer = Callable[[Any], None]
 class Transaction:
     """What a command may use while it is applied.
 
-    `later` collects rows by statement; they are written before anything is read and before the commit, with the effect that
-    they have one by one (`Collection`). `undo` holds inverse operations on memory; `answer` answers a parked claim after the
-    commit, and `afterwards` runs there. `now` is the time of the batch. `moves`: the changes of jobs' states, None if no
-    client waits for jobs; `ended`: the jobs that have ended, as (submission, first, last).
+    `later` collects rows by statement; they are written before any read and before the commit, with the effect that they
+    have
+    one by one (`Collection`).
     """
 
     __slots__ = (
@@ -40,24 +39,28 @@ class Transaction:
 
     def __init__(self, db: Writer, now: float, *, follows: bool = False) -> None:
         self.db = db
-        self.now = now
+        self.now = now  # the time of the batch
+        # State changes of jobs, None if no client waits for jobs.
         self.moves: list[Moved] | None = [] if follows else None
         self._collected = Collection()
         self._apart = self._collected.apart
         # How many rows were collected or changed.
         self.changed = 0
+        # Inverse operations on memory.
         self.undo: list[Callable[[], object]] = []
+        # Answers to parked claims, and steps, after the commit.
         self.answers: list[tuple[Answer, Any]] = []
         self.afterwards: list[Callable[[], None]] = []
+        # Jobs that ended: (submission, first, last).
         self.ended: list[tuple[int, int, int]] = []
 
     def holds_changed(self) -> None:
-        """Jobs that wait in some task queue are Held with it from now on, or not any more."""
+        """Note that jobs are Held with their task queue, or not any more."""
         if self.moves is not None:
             self.moves.append(HOLDS_CHANGED)
 
     def later(self, statement: Statement, row: Row) -> None:
-        """Collect one row for a statement."""
+        """Collect a row."""
         self.changed += 1
         rows = self._apart.get(statement)
         if rows is None:
@@ -66,7 +69,7 @@ class Transaction:
             rows.append(row)
 
     def later_many(self, statement: Statement, rows: Iterable[Row]) -> None:
-        """Collect rows for a statement."""
+        """Collect rows."""
         for row in rows:
             self.later(statement, row)
 
@@ -76,17 +79,18 @@ class Transaction:
             self.db.change_all(self._collected.take())
 
     def reader(self) -> Reader:
-        """The database with all that this transaction has changed so far."""
+        """The database with all changes of this transaction."""
         self.flush()
         return self.db
 
     def read(
         self, sql: str, row: Row = (), *, past: AbstractSet[Statement] = frozenset(), changes: bool = False
     ) -> list[Any]:
-        """All rows of a query, after what was collected has been written.
+        """All rows of a query, after what was collected is written.
 
-        `past`: statements whose rows cannot change what is read. While nothing else was collected, they go on waiting
-        for more of their kind. `changes`: it changes the rows that it returns.
+        `past`: statements that cannot change what is read; alone, they stay collected. `changes`: it changes the rows that
+        it
+        returns.
         """
         if not (past and self._collected.is_of(past)):
             self.flush()
@@ -95,7 +99,7 @@ class Transaction:
         return found
 
     def write(self, sql: str, row: Row = (), *, rows: RowBounds) -> int:
-        """Run one statement now; returns the number of rows changed. Raises WrongRows unless it is one of `rows`."""
+        """Run one statement now; returns the number of rows changed. Raises WrongRows."""
         self.flush()
         changed = rows.check(sql, self.db.change(sql, row))
         self.changed += changed
@@ -112,25 +116,25 @@ class Transaction:
         memory[key] = value
 
     def drop(self, memory: dict[K, V], key: K) -> V | None:
-        """Take a key out of memory; returns its value, None if it was not there."""
+        """Take a key out of memory; returns its value, if any."""
         value = memory.pop(key, None)
         if value is not None:
             self.undo.append(partial(memory.__setitem__, key, value))
         return value
 
     def add(self, memory: set[K], item: K) -> None:
-        """Add an item to a set in memory."""
+        """To a set in memory."""
         if item not in memory:
             memory.add(item)
             self.undo.append(partial(memory.discard, item))
 
     def discard(self, memory: set[K], item: K) -> None:
-        """Take an item out of a set in memory."""
+        """From a set in memory."""
         if item in memory:
             memory.discard(item)
             self.undo.append(partial(memory.add, item))
 
     def roll_back_memory(self) -> None:
-        """Undo the changes in memory, newest first."""
+        """Undo changes in memory, newest first."""
         while self.undo:
             self.undo.pop()()

@@ -46,7 +46,7 @@ from lodesman.wire.jsv import JsvSection
 from lodesman.wire.requests import SubmitBody
 from lodesman.wire.vocabulary import JobState
 
-MOST_KINDS: Final = 100
+_MOST_KINDS: Final = 100
 """Kinds of jobs, each with a description of its own, that are changed at once."""
 _CHANGING: Final = frozenset({JobState.WAITING, JobState.HELD})
 _MEANWHILE: Final = "it was changed at the same time; try again"
@@ -69,13 +69,13 @@ def find_kinds(
     """The kinds of waiting and held jobs in these ranges that the caller may touch. Raises TooLarge."""
     found: dict[ChangeableJobs, None] = {}
     for ids in ranges:
-        kinds = changeable_jobs(db, ids[0], ids[-1], most=MOST_KINDS + 1)
+        kinds = changeable_jobs(db, ids[0], ids[-1], most=_MOST_KINDS + 1)
         found |= dict.fromkeys(one for one in kinds if may(one.owner, one.group, one.vo))
-        if len(kinds) > MOST_KINDS or len(found) > MOST_KINDS:
+        if len(kinds) > _MOST_KINDS or len(found) > _MOST_KINDS:
             raise TooLarge(
-                f"These jobs have more than {MOST_KINDS} descriptions, which are not changed at once.",
+                f"These jobs have more than {_MOST_KINDS} descriptions, which are not changed at once.",
                 hint="Name fewer. All members of an array that are alike have one description.",
-                limit=MOST_KINDS,
+                limit=_MOST_KINDS,
             )
     return list(found)
 

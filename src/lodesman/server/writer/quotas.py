@@ -43,8 +43,8 @@ MOST_NAMED: Final = 5
 MOST_OWNERS: Final = 50
 # Rules whose buckets are gone through at a time.
 PART: Final = 10
-NO_ACCOUNTS: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
-FullBucketKey = tuple[str, ...]
+_NO_ACCOUNTS: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
+_FullBucketKey = tuple[str, ...]
 _Write = Callable[[Transaction], None]
 
 
@@ -88,7 +88,7 @@ class QuotaRules:
 
     def __init__(
         self, live: Live, stored: Iterable[StoredQuotas], vocabulary: Vocabulary,
-        of_places: tuple[PlaceLimit, ...] = (), accounts: Mapping[str, Collection[str]] = NO_ACCOUNTS,
+        of_places: tuple[PlaceLimit, ...] = (), accounts: Mapping[str, Collection[str]] = _NO_ACCOUNTS,
     ) -> None:  # fmt: skip
         self._live = live
         self._configured = vocabulary, of_places, accounts
@@ -290,7 +290,7 @@ def limits_of(
         sample.setdefault(spot, place)
         spots[spot].append(pilot)
     key = jobs if isinstance(jobs, TaskQueueKey) else index.key(jobs)
-    found, everywhere = dict[FullBucketKey, FullBucket](), bool(sample)
+    found, everywhere = dict[_FullBucketKey, FullBucket](), bool(sample)
     limited, kept, never = list[int](), list[QueueId](), list[QueueId]()
     shut = {one.name: (f"{seconds:.0f}", str(one.number)) for one, seconds in index.delays.shut()}
     for spot, place in sample.items():

@@ -34,7 +34,7 @@ UNLIMITED: Final = NO_LIMIT
 # A pilot that was not heard for this time missed several heartbeats: nothing counts on it any more.
 SILENT_SECONDS: Final = 300.0
 # A pilot that was not heard for longer than that may have done much meanwhile.
-GAP_SECONDS: Final = 30.0
+_GAP_SECONDS: Final = 30.0
 _MOST_UNUSED: Final = 2_000  # more than any pilot has to run later, twice
 _KEPT_REQUESTS: Final = 32
 _MB: Final = 1 << 20
@@ -322,7 +322,7 @@ class PilotSession:
 
     def hear(self, now: float) -> None:
         """It is heard now. After a gap it has much to report: of what it had since the gap before."""
-        if now - self.last_seen > GAP_SECONDS:
+        if now - self.last_seen > _GAP_SECONDS:
             self.excused_since, self._gap_ended, self.steady_since = self._gap_ended, now, now
         self.last_seen = now
 

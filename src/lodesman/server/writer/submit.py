@@ -107,7 +107,7 @@ class Submit:
         if what.count < 1:
             raise InvalidRequest("A submission needs at least one job.")
         self._need_room()
-        need_all(tx, what.owner, what.inputs)
+        _need_all(tx, what.owner, what.inputs)
         for memory in (self._templates, self._queues, self._joining, self._never):
             memory.clear()  # a replay begins anew
         number, base = self.live.ids.submission(), self.live.ids.next_job
@@ -299,7 +299,7 @@ def _mb(size: int) -> str:
     return f"{size / (1 << 20):,.1f} MB"
 
 
-def need_all(tx: Transaction, owner: str, inputs: Sequence[str]) -> None:
+def _need_all(tx: Transaction, owner: str, inputs: Sequence[str]) -> None:
     """Raises InvalidJob unless all these files are there: one may have been removed since they were asked for."""
     if inputs and not sandboxes.known_inputs(tx.reader(), owner, inputs).issuperset(inputs):
         raise InvalidJob(

@@ -61,7 +61,7 @@ def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
     return AttemptWork(Payload(*_RUN(spec)), list(inputs.values()), limits, spec.exclusive)
 
 
-class StoredJob(NamedTuple):
+class _StoredJob(NamedTuple):
     """A job as it was checked, placeholders not filled, and its uploaded files."""
 
     spec: JobSpec
@@ -71,7 +71,7 @@ class StoredJob(NamedTuple):
 _IN_KEY = frozenset(TaskQueueKey.__dataclass_fields__) & frozenset(JobSpec.__struct_fields__)
 
 
-def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) -> StoredJob:
+def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) -> _StoredJob:
     """The job that a template and a task queue stand for. Uploaded files are known by the last part of their paths, unless
     placeholders have to be filled.
     """
@@ -79,7 +79,7 @@ def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) 
     given = msgspec.json.decode(body)
     if fill == Fill.ALL:
         uploads = {name: Upload(*file) for name, file in given["uploads"].items()}
-        return StoredJob(spec_from_json(given["spec"]), uploads)
+        return _StoredJob(spec_from_json(given["spec"]), uploads)
     spec = given["spec"]
     wanted, stations = without_stations(given_of(requirements))
     fields = {name: spec[name] for name in spec if name not in _IN_KEY}
@@ -99,7 +99,7 @@ def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) 
         one["name"]: Upload(one["sha256"], one["size"], one.get("executable", False), one.get("modified", 0))
         for one in given["input"]
     }
-    return StoredJob(msgspec.convert(fields, JobSpec), uploads)
+    return _StoredJob(msgspec.convert(fields, JobSpec), uploads)
 
 
 _DEFAULTS = {name: getattr(JobSpec(executable=""), name) for name in JobSpec.__struct_fields__}

@@ -1,8 +1,8 @@
-"""Jobs by their names and by what their descriptions say: what decides where a job can run is in the key of its task queue,
-the rest in its template. Texts of arrays are there as they were written, with their placeholders.
+"""Jobs by name and by what their descriptions say. What decides where a job can run is in the key of its task queue, the
+rest in its template; texts of arrays have their placeholders.
 
-A few plain values of keys are compared by the database, all else here (`Meeting`): no database bounds what it costs to
-find many values, or a long pattern, in a long text.
+The database compares a few plain values of keys, all else happens here (`Meeting`): no database bounds the cost of
+finding many values, or a long pattern, in a long text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CLASS: Final = member("q.key", "job_class")  # NULL without a class
 _VARIANT: Final = f"coalesce({member('q.key', 'variant')}, '')"
 _IS_OF_CLASS: Final = f"({_CLASS} = ? OR ({_CLASS}) || '.' || {_VARIANT} = ?)"
 _IN_KEY: Final = frozenset(one.name for one in fields(TaskQueueKey))
-# Where a template has them. What members differ in is filled in later: such a template is a description (`spec`).
+# Where a template has them. If members differ, the template is a description (`spec`), filled in later.
 _IN_TEMPLATE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = MappingProxyType({
     "wall_seconds": (("limits", "wall_seconds"), ("spec", "wall_seconds")),
     "max_output_mb": (("limits", "output_mb"), ("spec", "max_output_mb")),
@@ -40,7 +40,7 @@ _IN_TEMPLATE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = MappingProxyTyp
 })  # fmt: skip
 _OWN_NAME: Final = ("spec", "name")
 _DEFAULTS: Final = JobSpec(executable="")
-# Conditions on a key in SQL: for each of them a database reads the key again.
+# The most conditions on a key in SQL: for each the database reads the key again.
 _FEW: Final = 3
 _MOST_ITEMS: Final = 100
 
@@ -48,7 +48,7 @@ _Paths = Sequence[tuple[str, ...]]
 
 
 class _Asked(Protocol):
-    """What lists and actions are asked for alike."""
+    """The filters that lists and actions share."""
 
     @property
     def name(self) -> str: ...
@@ -68,13 +68,11 @@ class Condition(NamedTuple):
 
 
 class Test(NamedTuple):
-    """What a description or a key has to meet. `parameter`: of the request, for refusals."""
+    """A condition on a description or a key."""
 
-    is_met: Callable[[StoredText, StepBudget], bool]
-    """Raises SelectionTooDear."""
-    parameter: str
-    sql: Condition | None = None
-    """The same for the database."""
+    is_met: Callable[[StoredText, StepBudget], bool]  # raises SelectionTooDear
+    parameter: str  # of the request, for refusals
+    sql: Condition | None = None  # the same for the database
 
 
 class Conditions(NamedTuple):
@@ -85,7 +83,7 @@ class Conditions(NamedTuple):
 
 
 class Described(Struct, frozen=True):
-    """What the task queues `q` and the templates `t` of the jobs have to meet, and their names; nothing: any."""
+    """Conditions on the task queues `q` and templates `t` of jobs, and on their names."""
 
     queue: Conditions = Conditions()
     template: Conditions = Conditions()
@@ -93,12 +91,12 @@ class Described(Struct, frozen=True):
 
     @property
     def is_judged_here(self) -> bool:
-        """Whether the conditions in SQL leave something to be judged."""
+        """Whether SQL leaves something to judge."""
         name = self.name is not None and not self.name.is_exact
         return name or bool(self.queue.tests or self.template.tests)
 
     def of_job(self) -> Condition | None:
-        """Whether a job `j`, or a run `j` of members, may be one of them, by the conditions in SQL; None: any may."""
+        """Whether SQL admits a job `j`, or a run `j` of members; None: any."""
         found: list[Condition] = []
         if self.queue.exact:
             sql, values = all_of(self.queue.exact)
@@ -110,7 +108,7 @@ class Described(Struct, frozen=True):
         return all_of(found) if found else None
 
     def of_submission(self) -> Condition | None:
-        """Whether a submission `s` has such a job; None: any may have. Rows that are alike are judged once."""
+        """Whether SQL admits a job of a submission `s`; None: any. Equal rows are judged once."""
         found = self.of_job()
         if found is None:
             return None
@@ -125,12 +123,12 @@ ANYTHING: Final = Described()
 
 
 def asks_hidden(where: Sequence[str]) -> bool:
-    """Whether it asks for values that readers of a shared submission are not shown. Raises InvalidRequest."""
+    """Whether it asks for values that readers of a shared submission do not see. Raises InvalidRequest."""
     return any(one.attribute.field == "environment" for one in map(read_condition, where))
 
 
 def described_as(asked: _Asked) -> Described:
-    """Raises InvalidRequest, which names the parameter."""
+    """Raises InvalidRequest, with the parameter."""
     wanted = [read_condition(one) for one in asked.where]
     _check_number(wanted)
     queue, template, columns = list[Test](), list[Test](), list[Condition]()
@@ -164,19 +162,19 @@ def _check_number(wanted: Iterable[AttributeCondition]) -> None:
 
 
 def _apart(tests: Iterable[Test]) -> Conditions:
-    """The first of those that a database can judge are for it."""
+    """The first few that the database can judge go to the database."""
     given = list(tests)
     few = list(islice((one for one in given if one.sql), _FEW))
     return Conditions(tuple(one.sql for one in few if one.sql), tuple(one for one in given if one not in few))
 
 
 def own_name(pattern: Pattern) -> Conditions:
-    """What a template has to meet whose jobs have names of their own."""
+    """For templates of jobs that have names of their own."""
     return Conditions(tests=(_like((_OWN_NAME,), "", pattern),))
 
 
 def _of_class(name: str, parameter: str) -> Test:
-    """A job without a class is of none, whatever the pattern."""
+    """A job without a class never matches."""
     pattern = _pattern(name, parameter)
 
     def is_met(key: StoredText, budget: StepBudget) -> bool:
@@ -188,7 +186,7 @@ def _of_class(name: str, parameter: str) -> Test:
 
 
 def _test(column: str, paths: _Paths, wanted: AttributeCondition) -> Test:
-    """Whether an attribute has a value, which stands at one of these paths, or nowhere if it is the usual one."""
+    """Whether an attribute has a value; `paths`: where it may stand. Absent, it is the default."""
     value, usual = wanted.value, getattr(_DEFAULTS, wanted.attribute.field)
     if isinstance(value, Mapping):
         return Test(_has_pairs(paths[0], value), "where")
@@ -201,7 +199,7 @@ def _test(column: str, paths: _Paths, wanted: AttributeCondition) -> Test:
 
 
 def _of_text(column: str, paths: _Paths, usual: str, text: str, parameter: str) -> Test:
-    """Letter by letter, unless `*` or `?` is among them."""
+    """Letter by letter, unless there is a `*` or `?`."""
     if not is_exact(text):
         return _like(paths, usual, _pattern(text, parameter))
     sql = f"coalesce({_in_sql(column, paths)}, ?) = ?"
@@ -219,7 +217,7 @@ def _in_sql(column: str, paths: _Paths) -> str:
 
 
 def _if_key(column: str, sql: str, *values: str) -> Condition | None:
-    """A database would read a template anew for each job and each condition."""
+    """Not for templates: a database would read them anew for each job and condition."""
     return Condition(sql, values) if column == "q.key" else None
 
 
@@ -234,7 +232,7 @@ def _text(text: StoredText, paths: _Paths, usual: str) -> str:
 
 
 def _has_items(path: tuple[str, ...], wanted: Sequence[str]) -> Callable[[StoredText, StepBudget], bool]:
-    """Whether a list has each of these items; none are wanted: it has none."""
+    """Whether a list has each of these items; none wanted: it is empty."""
     exact = frozenset(filter(is_exact, wanted))
     patterns = [_pattern(one, "where") for one in dict.fromkeys(wanted) if not is_exact(one)]
 
@@ -252,7 +250,7 @@ def _has_items(path: tuple[str, ...], wanted: Sequence[str]) -> Callable[[Stored
 
 
 def _has_pairs(path: tuple[str, ...], wanted: Mapping[str, str]) -> Callable[[StoredText, StepBudget], bool]:
-    """Whether a record has each of these pairs; none are wanted: it has none."""
+    """Whether a record has each of these pairs; none wanted: it is empty."""
     exact = {name: text for name, text in wanted.items() if is_exact(text)}
     patterns = {name: _pattern(text, "where") for name, text in wanted.items() if name not in exact}
 
@@ -274,14 +272,14 @@ def _pattern(text: str, parameter: str) -> Pattern:
 
 
 def check_name(name: str, parameter: str = "name") -> None:
-    """A name with `*` for any text and `?` for any letter. Raises InvalidRequest, which names the parameter."""
+    """Raises InvalidRequest for brackets; `*` and `?` are patterns."""
     if "[" in name or "]" in name:
         hint = "Only * and ? stand for other letters: write ? for a bracket."
         raise InvalidRequest(f"{parameter}: brackets have no meaning here.", hint=hint, parameter=parameter)
 
 
 def all_of(tests: Sequence[Condition]) -> Condition:
-    """All of these conditions."""
+    """Joined by AND."""
     return Condition(
         " AND ".join(one.sql for one in tests), tuple(value for one in tests for value in one.values)
     )

@@ -1,4 +1,4 @@
-"""How many jobs of some ranges are in which state, whose they are, and how those that ended did."""
+"""Jobs in ranges of ids: whose they are, how many are in which state, and how they ended."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ LEFT JOIN attempt a ON a.id = j.last_attempt WHERE j.id BETWEEN ? AND ? AND j.st
 def visible_parts(
     db: Reader, wanted: Iterable[range], may: Callable[[str, str, str], bool], shared: Container[int] = ()
 ) -> list[tuple[range, list[range]]]:
-    """Of each range the ids in submissions that the caller may see, as `may` says of (owner, group, vo), or that are
-    `shared`. Submissions that
-    follow one another are one part. Raises InvalidRequest if they are too many.
+    """The parts of each range that `may` admits by (owner, group, vo), or that are `shared`; adjacent submissions
+    are joined. Raises InvalidRequest for too many submissions.
     """
     found, left = [], _MOST_SUBMISSIONS
     for ids in wanted:
@@ -55,7 +54,7 @@ def visible_parts(
 
 
 def standing(db: Reader, ranges: Sequence[range]) -> CountedJobs:
-    """The states of all these jobs in one snapshot."""
+    """The states of all these jobs, in one snapshot."""
     states, stopped = Counter[JobState](), 0
     with db:
         (batch,) = db.only("SELECT batch FROM leadership")
@@ -73,7 +72,7 @@ def standing(db: Reader, ranges: Sequence[range]) -> CountedJobs:
 
 
 def ended_jobs(db: Reader, ranges: Sequence[range], limit: int) -> list[EndedJob]:
-    """At most `limit` jobs that have ended, by id."""
+    """At most `limit`, by id."""
     found: list[EndedJob] = []
     with db:
         reached = dict(db.execute(REACHED))
@@ -104,7 +103,7 @@ def _ended_rows(db: Reader, ids: range, states: Iterable[JobState], limit: int) 
 
 
 def _members(db: Reader, ids: range, reached: dict[int, int]) -> Iterator[tuple[int, AlikeMembers]]:
-    """Members without a row among these ids, in runs of one state, each with the first id of its submission."""
+    """Members without a row, in runs of one state, each with the first id of its submission."""
     for submission in list(db.execute(_ARRAYS, (ids[0], ids[-1], ids[0]))):
         base, count = submission[1:3]
         start, stop = max(ids.start - base, 0), min(ids.stop - base, count)

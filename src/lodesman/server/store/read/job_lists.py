@@ -1,8 +1,7 @@
 """Lists of jobs by id, owner, state, reason and more: rows and untouched members merged in the order of their ids.
 
 No list reads job by job: rows come from one statement, members from the ranges of their cohorts, and both stop at the
-limit. So a list of an array of a million is as quick as one of ten jobs. A user's own jobs are found from the user's own
-submissions, however many jobs others have.
+limit. A user's own jobs are found from the user's own submissions, however many jobs others have.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from lodesman.wire.job_queries import JobsQuery
 from lodesman.wire.jobs import Job
 from lodesman.wire.requests import MOST_ID
 
-# Where members without a row can be.
+# The states of members without a row.
 _MEMBER_STATES = frozenset({"Waiting", "Held", "Killed", "Deleted"})
-# Blocks of ids never overlap: of those that begin before the range only the last can reach into it.
+# Blocks of ids never overlap: of those before the range only the last can reach into it.
 _BLOCKS = "s.base >= coalesce((SELECT max(base) FROM submission WHERE base <= ?), 0) AND s.base <= ?"
-# One bound on each side: of two the database would take either, and walk on to the jobs of others.
+# One bound on each side: given two, the database might take the wrong one, and walk over the jobs of others.
 _OF_OWN_JOBS = f"""FROM submission s {by_index("submission_owner")}
 {JOIN_IN_ORDER} job j ON {_BLOCKS} AND j.id BETWEEN {greatest("s.base", "?")} AND {least("s.base + s.count - 1", "?")}"""
 _OWN_BLOCKS = f"""SELECT s.base, s.count FROM submission s {by_index("submission_owner")}
@@ -38,18 +37,18 @@ WHERE {_BLOCKS}{{}} AND s.base + s.count > ? ORDER BY s.base {{}} LIMIT ?"""
 _ALIKE = "SELECT j.id, j.tq_id, j.template_id, s.name"
 _BY_IDS = f"""{jobs.JOB_FACTS} {jobs.OF_JOBS} {jobs.WITH_FACTS} WHERE j.id IN {GIVEN} ORDER BY j.id {{}}"""
 MOST_STEPS = 500_000_000
-"""What one list may spend on what jobs say: a few seconds of a thread at most."""
-# Submissions that are read at once, and the jobs of one that is read by itself.
+"""What a list may spend on texts of jobs: a few seconds of a thread."""
+# How many submissions are read at once; a submission with more jobs than `_LARGE` is read by itself.
 _PORTION = 1_000
 _LARGE = 5_000
-# Of attempts that did not end well: an index has these.
+# Attempts that did not end well have an index.
 _OF_CAUSE = f"""FROM attempt a {by_index("attempt_cause")}
 {JOIN_IN_ORDER} job j ON a.outcome != 'Done' AND a.cause = ? AND j.id = a.job_id AND j.last_attempt = a.id
 JOIN submission s ON s.id = j.submission_id"""
 _BY_ID = "j.id >= ? AND j.id <= ?"
 _ARRAYS = f"""SELECT s.id, s.base, s.count, s.owner, s.grp, s.vo, s.name, s.created_at
 FROM submission s {{}} WHERE s.count > 1 AND s.base + s.count > ? AND {_BLOCKS}"""
-# What claims took of cohorts whose cursors are not written yet (`store.claim_log`): read once for a list.
+# How far claims got in cohorts whose cursors are not written yet (`store.claim_log`).
 REACHED = """SELECT a.cohort_id, max(a.job_id) + 1 FROM attempt a
 WHERE a.id > (SELECT claims_at FROM leadership) AND a.cohort_id IS NOT NULL GROUP BY a.cohort_id"""
 _COHORTS = """SELECT c.id, c.tq_id, c.cursor, c.template_id, c.start, c.stop, q.reason, q.since, r.reason,
@@ -61,19 +60,19 @@ WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"""
 
 
 class JobQuery(JobsQuery, frozen=True, kw_only=True):
-    """What a user asks for, at most `limit` jobs, in some `states`. `sight`: what the user may see."""
+    """What a user asks for: at most `limit` jobs."""
 
-    sight: Sight = EVERYTHING
+    sight: Sight = EVERYTHING  # what the user may see
     states: Sequence[str] = ()
 
     @property
     def needs_attempt(self) -> bool:
-        """Whether it asks for jobs with an attempt only."""
+        """Whether only jobs with an attempt match."""
         return bool(self.site or self.cause)
 
     @property
     def order(self) -> str:
-        """That of the ids."""
+        """Of the ids."""
         return "DESC" if self.newest else "ASC"
 
 
@@ -88,7 +87,7 @@ class AlikeMembers(Struct, frozen=True):
 
 
 def list_jobs(db: Reader, query: JobQuery, budget: StepBudget | None = None) -> list[Job]:
-    """The jobs, as `job_by_id` shows each. Raises SelectionTooDear."""
+    """Jobs as `job_by_id` shows each. Raises SelectionTooDear."""
     described = described_as(query)
     meeting = Meeting(described, budget or StepBudget(MOST_STEPS))
     # One snapshot: a member that is claimed meanwhile is shown once, as it was.
@@ -112,7 +111,7 @@ def _with_members(db: Reader, query: JobQuery, rows: list[Job], meeting: Meeting
 
 
 def _rows(db: Reader, query: JobQuery, meeting: Meeting | None) -> Iterator[Job]:
-    """`meeting`: what they have to meet beside the conditions in SQL; None: nothing."""
+    """`meeting`: conditions beyond those in SQL."""
     if query.cause or not query.owner:
         yield from _selected(db, query, meeting)
         return
@@ -120,7 +119,7 @@ def _rows(db: Reader, query: JobQuery, meeting: Meeting | None) -> Iterator[Job]
     for first, last, is_large in _parts(db, query):
         part = structs.replace(query, first=max(first, query.first), last=min(last, query.last), limit=left)
         if is_large:
-            # It is known to meet them; asked for them a database may begin with the submission, and sort all its jobs.
+            # The submission meets these conditions; if they are given, a database may sort all its jobs.
             part = structs.replace(part, owner="", group="", submission=0, since=0, sight=EVERYTHING)
         found = list(_selected(db, part, meeting))
         yield from found
@@ -130,8 +129,8 @@ def _rows(db: Reader, query: JobQuery, meeting: Meeting | None) -> Iterator[Job]
 
 
 def _parts(db: Reader, query: JobQuery) -> Iterator[tuple[int, int, bool]]:
-    """(first id, last id, whether it is one large submission) of the submissions of one owner, in their order: small ones
-    together. A database that sorts what it shows never has more to sort than a part.
+    """(first id, last id, whether it is one large submission) of one owner's submissions, in order, small ones together.
+    So a database that sorts has only a part to sort.
     """
     where, values = conditions(query, query.sight)
     sql, first, last = _OWN_BLOCKS.format(where, query.order), query.first, query.last
@@ -152,7 +151,7 @@ def _parts(db: Reader, query: JobQuery) -> Iterator[tuple[int, int, bool]]:
 
 
 def _selected(db: Reader, query: JobQuery, meeting: Meeting | None) -> Iterator[Job]:
-    """In portions, if some of them are not meant: only those that are meant are read whole."""
+    """In portions, if jobs must be judged here: only matching ones are read whole."""
     if meeting is None:
         yield from _whole(db, query)
         return
@@ -173,7 +172,7 @@ def _selected(db: Reader, query: JobQuery, meeting: Meeting | None) -> Iterator[
 
 
 def _whole(db: Reader, query: JobQuery) -> Iterator[Job]:
-    """Those of which no row is damaged, up to the limit."""
+    """Without damaged rows, up to the limit."""
     while query.limit > 0:
         rows = list(_read(db, query, jobs.JOB_FACTS))
         found = list(readable(jobs.job_of, rows, "job"))
@@ -188,7 +187,7 @@ def _whole(db: Reader, query: JobQuery) -> Iterator[Job]:
 def _read(db: Reader, query: JobQuery, select: str) -> Iterator[tuple[Any, ...]]:
     where, values = conditions(query, query.sight, of_jobs=True)
     if query.states:
-        # The states that are stored, if they say it: of a column a database knows how many rows have which value.
+        # The stored states if they suffice: the database has statistics of a column.
         column = jobs.STATE if {"Waiting", "Held"}.intersection(query.states) else "j.state"
         where += f" AND {column} IN ({', '.join('?' * len(query.states))})"
         values += tuple(query.states)
@@ -204,14 +203,14 @@ def _read(db: Reader, query: JobQuery, select: str) -> Iterator[tuple[Any, ...]]
     if query.cause:
         from_, facts, span = f"{_OF_CAUSE} AND {_BY_ID}", jobs.WITH_QUEUE_FACTS, (query.cause, *span)
     elif query.owner:
-        # Submissions in the order of their blocks, and in each its jobs: that is the order of the jobs.
+        # The order of submissions by their blocks, and of jobs in each, is the order of jobs.
         from_, by, span = _OF_OWN_JOBS, f"s.base {order}, j.id {order}", (*span, *span)
     sql = f"{select} {from_} {facts} WHERE true{where} ORDER BY {by} LIMIT ?"
     return iter(db.execute(sql, (*span, *values, query.limit)))
 
 
 def _members(db: Reader, query: JobQuery, meeting: Meeting, first: int, last: int) -> Iterator[Job]:
-    """Members without a row and with first <= id <= last, submission by submission."""
+    """Members without a row and with first <= id <= last."""
     where, values = conditions(query, query.sight)
     arrays = _ARRAYS.format(by_index("submission_owner" if query.owner else "submission_array"))
     reached = dict(db.execute(REACHED))
@@ -236,7 +235,7 @@ def _members(db: Reader, query: JobQuery, meeting: Meeting, first: int, last: in
 def alike_members(
     db: Reader, submission: tuple[Any, ...], start: int, stop: int, reached: Mapping[int, int]
 ) -> Iterator[AlikeMembers]:
-    """The members [start, stop) that have no row, in runs of one state. `reached`: the next id, by cohort."""
+    """Members [start, stop) without a row, in runs of one state. `reached`: the next id, by cohort."""
     base, created = submission[1], submission[-1]
     for number, tq_id, cursor, template, begin, end, held, since, reason, first, before in db.execute(
         _COHORTS, (submission[0], stop, start)
@@ -255,7 +254,7 @@ def alike_members(
 
 
 def _split(run: AlikeMembers, border: int, soon: jobs.MemberState) -> Iterator[AlikeMembers]:
-    """Members that wait, if there are any: the turn of those before the border is next, for another reason."""
+    """Waiting members; those before the border are next, for another reason."""
     if run.start < min(run.stop, border):
         yield replace(run, stop=min(run.stop, border), state=soon)
     if max(run.start, border) < run.stop:

@@ -1,4 +1,4 @@
-"""Single jobs: state, attempts, events, output, description. Rows and untouched members of arrays read the same here."""
+"""Single jobs: state, attempts, events, output, description. Rows and untouched members of arrays look the same here."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lodesman.server.store.dialect import GIVEN, greatest, keys, least, member_i
 from lodesman.wire.jobs import Attempt, Event, HeldBy, Job, Resolution
 from lodesman.wire.vocabulary import Form, JobState, MainReason
 
-# Jobs that wait in a task queue which no configured queue can run are Held (`q`: its hold).
+# Jobs that wait in a task queue that no configured queue can run are Held (`q`: its hold).
 STATE = "CASE WHEN j.state = 'Waiting' AND q.tq_id IS NOT NULL THEN 'Held' ELSE j.state END"
 _HELD_BY_QUEUE = "j.state = 'Waiting' AND q.tq_id IS NOT NULL"
-# Of waiting jobs, and of those Held with their task queue: the pending reason, NULL if it was not judged yet.
+# The pending reason of jobs that wait, or are Held with their task queue; NULL if not judged yet.
 MAIN_REASON = """CASE WHEN j.state != 'Waiting' THEN NULL WHEN q.tq_id IS NOT NULL THEN 'impossible'
 WHEN j.id < r.next_before THEN r.next_reason ELSE r.reason END"""
-# CE, queue and host of a pilot; the host as the pilot said, else as its batch system did.
+# CE, queue and host of a pilot; the host by its own word, else by its batch system's.
 _PLACE = "p.ce, p.queue, coalesce(nullif(p.node_host, ''), nullif(p.host, ''))"
 # In the order of the members of `Job`.
 JOB_FACTS = f"""SELECT j.id, {STATE}, j.attempt,
@@ -60,8 +60,8 @@ _NAMES = f"SELECT id, {member_if_whole('body', 'spec', 'name')} FROM template WH
 _MEMBERS = "SELECT CASE WHEN length(members) <= ? THEN members END FROM submission WHERE id = ?"
 _CHANGEABLE_ROWS = """SELECT DISTINCT s.id, s.base, s.owner, s.grp, s.vo, j.template_id, j.tq_id FROM job j
 JOIN submission s ON s.id = j.submission_id WHERE j.id BETWEEN ? AND ? AND j.state IN ('Waiting', 'Held') LIMIT ?"""
-# The part [low, high) of a run that is asked about counts if pilots have not reached all of it (from `open`) and holes do
-# not fill the rest, or if members are held there: those that changed, or ended, have left the run.
+# The part [low, high) of a run counts if holes do not fill what pilots have not reached (from `open`), or if members are
+# held there: those that changed, or ended, have left the run.
 _RUN_PARTS = f"""SELECT s.id, s.base, s.owner, s.grp, s.vo, c.template_id, c.tq_id, c.id AS run,
 {greatest("c.start", "? - c.base")} AS low, {greatest("c.cursor", "c.start", "? - c.base")} AS open,
 {least("c.stop", "? - c.base")} AS high FROM submission s JOIN cohort c ON c.submission_id = s.id
@@ -92,26 +92,24 @@ class MemberState(NamedTuple):
 
 
 class _LastOutput(Struct, frozen=True):
-    """The state of a job, and what its last attempt wrote before it `ended`. Without an attempt pilot and tail are None."""
-
     state: JobState
     attempt: int
     submission: int
     owner: str
     group: str
     vo: str
-    pilot: int | None
+    pilot: int | None  # this and the tail are None without an attempt
     tail: str | None
     ended: bool
 
 
 def was_given_out(db: Reader, job_id: int) -> bool:
-    """Whether there ever was a job with this id."""
+    """Whether a job ever had this id."""
     return 0 < job_id < int(db.only("SELECT next_job FROM leadership")[0])
 
 
 def has_submission(db: Reader, first: int, last: int) -> bool:
-    """Whether a submission has one of these ids; purged ones have none."""
+    """Whether a submission, not purged, has one of these ids."""
     end = db.find(
         int, "SELECT base + count FROM submission WHERE base <= ? ORDER BY base DESC LIMIT 1", (last,)
     )
@@ -122,7 +120,7 @@ _MAIN_REASONS: Final = frozenset(MainReason)
 
 
 def job_by_id(db: Reader, job_id: int) -> Job | None:
-    """One job with its last attempt, with or without a row; None if it was never submitted, or is purged."""
+    """With or without a row; None if it was never submitted, or is purged."""
     for read in (_row, _member, _row, _member):  # a member may be taken, or released, between two reads
         found = read(db, job_id)
         if found is not None:
@@ -131,7 +129,7 @@ def job_by_id(db: Reader, job_id: int) -> Job | None:
 
 
 def job_of(*row: Any) -> Job:
-    """A job from the columns of JOB_FACTS. Raises ValueError for a state that is none."""
+    """From the columns of JOB_FACTS. Raises ValueError for an unknown state."""
     values = list(row)
     values[1], values[-1] = JobState(row[1]), _main_reason(row[-1])
     return Job(*values)
@@ -143,7 +141,7 @@ def untaken(job_id: int, state: MemberState, **facts: Any) -> Job:
 
 
 def _main_reason(text: str | None) -> MainReason | None:
-    """A damaged one is as one that is not judged yet: the next pass writes it anew."""
+    """A damaged reason counts as not judged yet: the next pass rewrites it."""
     return None if text not in _MAIN_REASONS else MainReason(text)
 
 
@@ -158,7 +156,7 @@ def _row(db: Reader, job_id: int) -> Job | None:
 
 
 def _member(db: Reader, job_id: int) -> Job | None:
-    """A member without a row; None if it was taken: it has its row now, or is purged."""
+    """None if it was taken: it has a row now, or is purged."""
     found = db.execute(_MEMBER_COHORTS, (job_id,) * 5).fetchone()
     if found is None:
         return None
@@ -174,9 +172,9 @@ def _member(db: Reader, job_id: int) -> Job | None:
 
 
 def run_state(created: float, held: str | None, since: float | None, reason: str | None) -> MemberState:
-    """The state of members that were never touched.
+    """The state of untouched members.
 
-    `held`: why no configured queue can run their task queue, `since` when; `reason`: the pending reason if one can.
+    `held`, `since`: why and since when no configured queue can run them; `reason`: the pending reason if one can.
     """
     if held is None or since is None:
         return MemberState(JobState.WAITING, created, "", None, _main_reason(reason))
@@ -193,7 +191,7 @@ def hole_state(state: str, reason: str, since: float, admin_held: int) -> Member
 
 
 def events_of_job(db: Reader, job: Job) -> list[Event]:
-    """The events of a job, oldest first: its own, those of ranges that hold it, those of its task queue."""
+    """Oldest first: its own, those of ranges with it, those of its task queue."""
     events: list[tuple[int, Event]] = []
     number = job.last_event
     while number is not None:
@@ -206,13 +204,13 @@ def events_of_job(db: Reader, job: Job) -> list[Event]:
 
 
 def _with_task_queue(db: Reader, tq_id: int, events: list[tuple[int, Event]]) -> list[Event]:
-    """Put in what happened to the job's task queue while the job waited in it."""
+    """Insert events of the task queue from while the job waited in it."""
     of_queue = {
         int(number): Event(at, kind, reason=reason, task_queue=tq_id)
         for number, at, kind, reason in db.execute(_QUEUE_EVENTS, (tq_id,))
     }
     out: list[Event] = []
-    # Whether the job waits: Waiting, Held with its task queue, or '' for neither.
+    # Waiting, Held with its task queue, or '' for neither.
     state, held = "", None
     # By number, not by time: clocks jump.
     for number, event in sorted([*events, *of_queue.items()], key=lambda pair: pair[0]):
@@ -240,7 +238,7 @@ def _event(at: float, kind: str, data: str | None) -> Event:
 
 
 def attempts_of_job(db: Reader, job: Job) -> list[Attempt]:
-    """Every attempt of a job, first to last."""
+    """First to last."""
     attempts, number = [], job.last_attempt
     while number is not None:
         number, *values = db.only(_ATTEMPT, (number,))
@@ -249,7 +247,7 @@ def attempts_of_job(db: Reader, job: Job) -> list[Attempt]:
 
 
 def last_output(db: Reader, job_id: int) -> _LastOutput | None:
-    """Of a job with a row; None for a member of an array that no pilot took yet, and for no job."""
+    """None for a member that no pilot took yet, and without a job."""
     row = db.execute(_LAST_OUTPUT, (job_id,)).fetchone()
     if row is None:
         return None
@@ -262,7 +260,7 @@ def last_output(db: Reader, job_id: int) -> _LastOutput | None:
 
 
 class ChangeableJobs(NamedTuple):
-    """Jobs of a submission that wait or are held, and are alike: one template, one task queue."""
+    """Waiting or held jobs of a submission with one template and one task queue."""
 
     submission: int
     base: int
@@ -283,16 +281,14 @@ def changeable_jobs(db: Reader, first: int, last: int, *, most: int) -> list[Cha
 
 
 def description_of(db: Reader, submission: int) -> tuple[Form, str, int, int, int, int]:
-    """(language, description as it was given or '' if none is stored, number of jobs, whether it is parametric, its first
-    and last template: a job with another one was changed).
+    """(language, description or '', number of jobs, whether it is parametric, first and last template; jobs with
+    another template were changed).
     """
     return db.only(_DESCRIPTION, (submission,))
 
 
 def resolution_of(db: Reader, submission: int, template: int, index: int) -> Resolution | None:
-    """What a job class made of a description of a submission, by its index, or of the job of this template, if that was
-    changed.
-    """
+    """What a job class made of a description, by its index in the submission, or of a changed job, by template."""
     changed, text = db.only(_RESOLUTION, (template, submission))
     if changed:
         return msgspec.json.decode(changed, type=Resolution)
@@ -300,7 +296,7 @@ def resolution_of(db: Reader, submission: int, template: int, index: int) -> Res
 
 
 def resolutions_of_kind(db: Reader, kind: ChangeableJobs) -> list[Resolution]:
-    """The same of jobs that are alike, each once: those of a batch may differ in who said what."""
+    """The different resolutions of these jobs: those of a batch may differ in who set what."""
     changed, text = db.only(_RESOLUTION, (kind.template, kind.submission))
     if changed or not text:
         return [msgspec.json.decode(changed, type=Resolution)] if changed else []
@@ -316,45 +312,43 @@ def resolutions_of_kind(db: Reader, kind: ChangeableJobs) -> list[Resolution]:
 
 
 class StoredTemplate(NamedTuple):
-    """What is alike of jobs: `body`, what pilots are given as JSON; `fill` (`store.write.jobs.Fill`): what is filled in
-    there; `retry`: `jobs.retries`; `resolution`: what their class made of changed jobs (`answers.jobs.Resolution`).
-    """
+    """What jobs have in common."""
 
-    fill: int
+    fill: int  # what is filled into the body (`store.write.jobs.Fill`)
     max_attempts: int
-    body: str
-    retry: str | None
-    resolution: str | None = None
+    body: str  # what pilots are given, as JSON
+    retry: str | None  # `jobs.retries`
+    resolution: str | None = None  # what their class made of changed jobs (`wire.jobs.Resolution`)
 
 
 def stored_template(db: Reader, number: int) -> StoredTemplate:
-    """The template of that number."""
+    """By number."""
     columns = "expand, max_attempts, body, retry, resolution"
     return StoredTemplate(*db.only(f"SELECT {columns} FROM template WHERE id = ?", (number,)))
 
 
 def retry_of(db: Reader, template: int) -> str | None:
-    """After which ends the jobs of a template are tried again (`jobs.retries`)."""
+    """After which ends jobs are tried again (`jobs.retries`)."""
     (text,) = db.only("SELECT retry FROM template WHERE id = ?", (template,))
     return text  # type: ignore[no-any-return]
 
 
 def stored_members(db: Reader, submission: int) -> tuple[int, str]:
-    """The first id of a parametric submission and its members as JSON."""
+    """The first id of a parametric submission, and its members as JSON."""
     return db.only("SELECT base, members FROM submission WHERE id = ?", (submission,))
 
 
 def names_in_templates(db: Reader, templates: Collection[int]) -> dict[int, str | None]:
-    """The names of jobs that have a template of their own."""
+    """Of jobs with templates of their own."""
     return dict(db.execute(_NAMES, (keys(sorted(templates)),)))
 
 
 def members_of(db: Reader, submission: int, *, most_bytes: int) -> str | None:
-    """The members of a parametric submission as JSON; None if they take more than that."""
+    """The members of a parametric submission as JSON; None if they are larger."""
     row = db.execute(_MEMBERS, (most_bytes, submission)).fetchone()
     return None if row is None else row[0]
 
 
 def known_jobs(db: Reader, ids: Iterable[int]) -> set[int]:
-    """Those of the ids that a row has."""
+    """Those of the ids that have a row."""
     return {row[0] for row in db.execute(f"SELECT id FROM job WHERE id IN {GIVEN}", (keys(ids),))}

@@ -1,6 +1,6 @@
-"""Which jobs are meant: what no condition in SQL says of their names, task queues and templates is judged here, once each.
+"""Which jobs match: names, task queues and templates that SQL does not judge are judged here, once each.
 
-A task queue and a template never change: what was found out of them stays right, however long a writer waits to use it.
+Task queues and templates never change, so a verdict stays right however long a writer waits to use it.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _OVERLAPPING: Final = (
 
 
 class AlikeJobs(NamedTuple):
-    """Jobs of one task queue with one template. `name`: of their submission, '' if each has a name of its own."""
+    """Jobs of one task queue with one template."""
 
     queue: int
     template: int
-    name: str
+    name: str  # of their submission, '' if each has a name of its own
 
 
 class Meeting:
-    """Which task queues, templates and names meet a description."""
+    """Verdicts on task queues, templates and names."""
 
     def __init__(self, described: Described, budget: StepBudget) -> None:
         self._name, self._budget = described.name, budget
@@ -53,7 +53,7 @@ class Meeting:
         self._names: dict[str, bool] = {}
 
     def learn(self, db: Reader, jobs: Iterable[AlikeJobs]) -> None:
-        """Find out of jobs what is not known yet, in their order. Raises SelectionTooDear; what was found before is kept."""
+        """Judge what is not known yet, in order. Raises SelectionTooDear; earlier verdicts are kept."""
         left = iter(dict.fromkeys(jobs))
         while portion := list(islice(left, _AT_ONCE)):
             named = [one for one in portion if not one.name or self.has_name(one.name)]
@@ -64,7 +64,7 @@ class Meeting:
             self._templates.learn(db, [one.template for one in rest])
 
     def has_name(self, name: str) -> bool:
-        """Whether jobs of a submission with this name may be meant: of one without a name, any. Raises SelectionTooDear."""
+        """Whether jobs of a submission with this name may match; without a name, any. Raises SelectionTooDear."""
         if self._name is None or not name:
             return True
         if name not in self._names:
@@ -72,11 +72,11 @@ class Meeting:
         return self._names[name]
 
     def judge_name(self, name: str) -> bool | None:
-        """The same; None if it is not known."""
+        """As `has_name`; None if not known yet."""
         return True if self._name is None or not name else self._names.get(name)
 
     def judge(self, one: AlikeJobs) -> bool | None:
-        """Whether jobs are meant; None if it is not known. In the order of `learn`, which ends at what is not meant."""
+        """None if not known yet. Follows the order of `learn`, which stops at the first no."""
         for found in (self.judge_name(one.name), self._queues.judge(one.queue)):
             if not found:
                 return found
@@ -84,7 +84,7 @@ class Meeting:
         return self._templates.judge(one.template) if is_named else is_named
 
     def forget(self) -> None:
-        """Keep no more than some of what was found out."""
+        """Forget verdicts beyond a number."""
         if len(self._names) > _MOST_KEPT:
             self._names.clear()
         for rows in (self._queues, self._templates, self._own_names):
@@ -92,13 +92,11 @@ class Meeting:
 
 
 class _MetRows:
-    """Which rows of a table meet all conditions."""
-
     def __init__(self, table: str, column: str, conditions: Conditions, budget: StepBudget) -> None:
         self._tests, self._budget = conditions.tests, budget
         self._asks = bool(conditions.exact or conditions.tests)
         row = f"{table[-1]}.id"
-        # Where all is said in SQL no text is read.
+        # Without tests beyond SQL no text is read.
         text = column if conditions.tests else "''"
         met = " AND ".join((f"{row} IN {GIVEN}", *(one.sql for one in conditions.exact)))
         self._sql = f"SELECT {row}, {text} FROM {table} WHERE {met}"
@@ -113,7 +111,7 @@ class _MetRows:
                 self._met[number] = number in texts and self._is_met(texts.pop(number))
 
     def _is_met(self, text: str) -> bool:
-        """All questions are asked of a text that is read once. One that is damaged meets nothing."""
+        """The text is read once for all tests. A damaged one meets nothing."""
         if not self._tests:
             return True
         self._budget.pay_for_text(len(text), self._tests[0].parameter)
@@ -132,16 +130,14 @@ class _MetRows:
 
 
 def count_between(db: Reader, submission: int, ids: range, most: int) -> tuple[int, int]:
-    """The rows of the first jobs of a part of a submission, at most that number, and its runs; and the last id up to which
-    they are counted.
-    """
+    """Rows of the first jobs of a part of a submission, at most `most`, plus its runs; and the last id counted."""
     rows, last = db.only(_ENOUGH, (ids[0], ids[-1], most))
     end = last if rows == most else ids[-1]
     return rows + db.only(_OVERLAPPING, (submission, end, ids[0]))[0], end
 
 
 def alike_between(db: Reader, parts: Iterable[tuple[int, int]]) -> list[AlikeJobs]:
-    """The kinds of jobs from a first to a last id, each part of one submission, in the order in which they begin."""
+    """The kinds of jobs in parts (first, last) of submissions, in the order in which they begin."""
     given = (keys(parts),)
     found = [row for sql in (_ROWS, _RUNS) for row in db.execute(sql, given)]
     return [AlikeJobs(*row[1:]) for row in sorted(found, key=itemgetter(0))]

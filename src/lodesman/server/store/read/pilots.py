@@ -1,4 +1,4 @@
-"""Pilots: lists, single ones, and those that the census, the director and the lists of sites ask about."""
+"""Pilots: lists, single ones, and what the census, the director and the lists of sites ask."""
 
 from __future__ import annotations
 
@@ -73,18 +73,16 @@ WHERE p.ended_at IS NULL AND p.joined_at IS NULL AND p.backend = ? AND NOT EXIST
 
 
 class PilotRow(Pilot, frozen=True):
-    """One row of `pilot`; `request` and `node` are JSON texts. `drain_reason`: why it leaves, '' if a user said so.
-    `sent_to`: the queue of a forwarding node, as JSON, '' for a pilot that runs where it was sent.
-    """
+    """One row of `pilot`."""
 
-    request: str
-    node: str
-    drain_reason: str = ""
-    sent_to: str = ""
+    request: str  # JSON
+    node: str  # JSON
+    drain_reason: str = ""  # why it leaves, '' if a user said so
+    sent_to: str = ""  # the queue of a forwarding node, as JSON; '': it runs where it was sent
 
     @property
     def queue_id(self) -> QueueId:
-        """Where it was sent, or was forwarded to; parts that are not known are empty."""
+        """Where it was sent, or forwarded to; unknown parts are empty."""
         return QueueId(self.site, self.ce, self.queue)
 
     @property
@@ -94,20 +92,17 @@ class PilotRow(Pilot, frozen=True):
 
 
 class Native(Struct, frozen=True):
-    """A pilot at its batch system, in the queue that it was sent to; `native_id` is None if that never answered."""
+    """A pilot at its batch system, in the queue that it was sent to."""
 
     id: int
     stamp: str
     backend: str
-    native_id: str | None
+    native_id: str | None  # None if the batch system never answered
     queue_id: QueueId
 
 
 class LivePilot(Struct, frozen=True):
-    """What changes of a live pilot, and what it presents; `is_busy`: it has a live attempt.
-    `is_shut`: its host gets no jobs. `bound_job`: the only one that it runs. `sent_to`: as of a row. `host`, `native_seen`:
-    as of a `Pilot`.
-    """
+    """What changes of a live pilot, and what it presents."""
 
     id: int
     state: str
@@ -121,23 +116,23 @@ class LivePilot(Struct, frozen=True):
     last_seen: float | None
     tq_id: int | None
     drain: int
-    is_busy: int
-    is_shut: int = 0
-    bound_job: int | None = None
-    sent_to: str = ""
+    is_busy: int  # it has a live attempt
+    is_shut: int = 0  # its host gets no jobs
+    bound_job: int | None = None  # the only job that it runs
+    sent_to: str = ""  # as in a row
     stamp: str = ""
     backend: str = ""
-    host: str = ""
+    host: str = ""  # this and `native_seen` are as in a `Pilot`
     native_seen: float | None = None
 
     def is_unreached(self, now: float) -> bool:
-        """Whether it runs, by its batch system, and has not reached the server for too long; not if it has to leave."""
+        """Whether its batch system says it runs, and it has not joined for too long; not if it drains."""
         runs = bool(self.host) and self.joined_at is None and not self.drain
         return runs and self.native_seen is not None and now - self.native_seen >= UNREACHED_SECONDS
 
     @property
     def submitted_to(self) -> QueueId:
-        """Where it was sent: its batch system counts it there."""
+        """Where its batch system counts it."""
         return _sent_to(self.sent_to) or self.queue_id
 
 
@@ -162,8 +157,8 @@ def _pilot(number: int, stamp: str, state: str, *more: Any) -> PilotRow:
 def list_pilots(
     db: Reader, *, alive_only: bool, limit: int, vo: str = "", before: int = MOST_ID
 ) -> list[ListedPilot]:
-    """Pilots with ids less than `before`, newest first; `vo`: only those of one VO."""
-    # Those alive are few: sorting them costs less than walking through all that ended.
+    """Newest first, with ids less than `before`."""
+    # Live pilots are few: sorting them costs less than walking through all that ended.
     which = f"{by_index('pilot_live')} WHERE ended_at IS NULL" if alive_only else "WHERE true"
     sql = f"SELECT {_SHOWN}, node_host FROM pilot {which} AND id < ? AND (? = '' OR vo = ?) ORDER BY id DESC LIMIT ?"
     rows = list(db.execute(sql, (before, vo, vo, limit)))
@@ -176,7 +171,7 @@ def _listed(jobs: Mapping[int, list[int]], number: int, stamp: str, state: str, 
 
 
 def jobs_of_pilots(db: Reader, numbers: Sequence[int]) -> dict[int, list[int]]:
-    """The jobs that pilots run now, of those that run any."""
+    """Running jobs, by pilot."""
     found: dict[int, list[int]] = {}
     for pilot_id, job_id in db.execute(_JOBS_OF, (keys(numbers),)):
         found.setdefault(pilot_id, []).append(job_id)
@@ -184,86 +179,84 @@ def jobs_of_pilots(db: Reader, numbers: Sequence[int]) -> dict[int, list[int]]:
 
 
 def pilot_by_id(db: Reader, number: int) -> PilotRow | None:
-    """One pilot; None if there is none."""
+    """None if there is none."""
     return next(starmap(_pilot, _rows(db, "id = ?", number)), None)
 
 
 def pilots_by_id(db: Reader, numbers: Iterable[int]) -> list[PilotRow]:
-    """The rows of these pilots. Raises ValueError if one is damaged."""
+    """Raises ValueError for a damaged row."""
     return list(starmap(_pilot, _rows(db, f"id IN {GIVEN}", keys(numbers))))
 
 
 def pilot_by_stamp(db: Reader, stamp: str) -> PilotRow | None:
-    """One pilot; None if there is none."""
+    """None if there is none."""
     return next(starmap(_pilot, _rows(db, "stamp = ?", stamp)), None)
 
 
 def fate_of(db: Reader, stamp: str) -> Literal["", "ran", "ended"]:
-    """Whether a pilot is known to have run (or to run), or to have ended before it did."""
+    """Whether a pilot is known to have run, or to have ended before it did."""
     sql = "SELECT joined_at IS NOT NULL OR host != '', ended_at IS NOT NULL FROM pilot WHERE stamp = ?"
     has_run, has_ended = db.execute(sql, (stamp,)).fetchone() or (False, False)
     return "ran" if has_run else "ended" if has_ended else ""
 
 
 def pilot_of_join_token(db: Reader, digest: bytes) -> PilotRow | None:
-    """The pilot of a join token, known by its hash; None if the token is unknown."""
+    """By the token's hash; None if unknown."""
     return next(starmap(_pilot, _rows(db, _OF_JOIN_TOKEN, digest)), None)
 
 
 def live_pilots(db: Reader, backend: str = "") -> list[PilotRow]:
-    """All pilots that have not ended; `backend`: only those of one batch system."""
+    """Pilots that have not ended, of one batch system or of all."""
     return _pilots(db, "ended_at IS NULL AND ? IN ('', backend)", backend)
 
 
 def backends_of_pilots(db: Reader) -> set[str]:
-    """The batch systems that have pilots which have not ended."""
+    """Batch systems with live pilots."""
     return {name for (name,) in db.execute("SELECT DISTINCT backend FROM pilot WHERE ended_at IS NULL")}
 
 
 def pilots_in_queues(db: Reader, queues: Iterable[QueueId]) -> list[PilotRow]:
-    """All pilots in these CE queues that have not ended."""
+    """Live ones."""
     return _pilots(db, f"ended_at IS NULL AND (site, ce, queue) IN {GIVEN_TEXT_TRIPLES}", keys(queues))
 
 
 def newest_pilot(db: Reader) -> int:
-    """The largest number of a pilot; 0 if there is none."""
+    """The largest id; 0 if there is none."""
     return int(db.only("SELECT coalesce(max(id), 0) FROM pilot")[0])
 
 
 def left_bad_nodes(db: Reader, backend: str, *, after: int, among: Iterable[int]) -> list[PilotRow]:
-    """Pilots of a batch system that left since their node was of no use, without a job: with numbers above `after`, and
-    `among` others.
-    """
+    """Pilots of a batch system that left a useless node without a job: ids above `after`, and `among` others."""
     left = "backend = ? AND jobs_done = 0 AND ended_at IS NOT NULL AND reason LIKE ?"
     about = (backend, f"{NODE_FAULT}%")
-    # Two questions, each by the key: no planner reads few rows for both in one.
+    # Two statements, each by the key: no planner reads few rows for both in one.
     found = _pilots(db, f"id > ? AND {left}", after, *about)
     others = keys(one for one in among if one <= after)
     return found if others == keys(()) else found + _pilots(db, f"id IN {GIVEN} AND {left}", others, *about)
 
 
 def joined_pilots(db: Reader) -> list[PilotRow]:
-    """All pilots that have joined and not ended."""
+    """Those that have not ended."""
     return _pilots(db, "state = 'Running' AND ended_at IS NULL")
 
 
 def lost_pilots(db: Reader, backend: str, since: float) -> dict[int, Native]:
-    """The pilots of a batch system that were lost after that time, the longest lost first."""
+    """Lost after that time, the longest lost first."""
     return {one.id: one for one in readable(_native, db.execute(_LOST, (since, backend)), "pilot")}
 
 
 def ended_natives(db: Reader, backend: str, *, since: float, before: float) -> list[Native]:
-    """The pilots of a batch system elsewhere that ended in this time."""
+    """Pilots of a remote batch system that ended in this time."""
     return list(readable(_native, db.execute(_ENDED, (backend, since, before)), "pilot"))
 
 
 def ended_without_native(db: Reader, backend: str, since: float) -> set[str]:
-    """The stamps of those that joined, and ended after that time, before their batch system said what it calls them."""
+    """Stamps of pilots that joined, and ended after that time, before their batch system named them."""
     return {stamp for (stamp,) in db.execute(_UNNAMED, (backend, since))}
 
 
 def live_natives(db: Reader) -> list[Native]:
-    """All pilots that have not ended, and those that were lost, where they were submitted."""
+    """Pilots that live or were lost."""
     return list(readable(_native, db.execute(_NATIVES), "pilot"))
 
 
@@ -273,7 +266,7 @@ def _native(number: int, stamp: str, backend: str, native_id: str | None, *place
 
 
 def pilots_in_short(db: Reader) -> list[LivePilot]:
-    """All pilots that have not ended."""
+    """All live pilots."""
     return [
         LivePilot(number, state, vo, QueueId(site, ce, queue), *more)
         for number, state, vo, site, ce, queue, *more in db.execute(_LIVE)
@@ -281,22 +274,22 @@ def pilots_in_short(db: Reader) -> list[LivePilot]:
 
 
 def unstarted_pilots(db: Reader, backend: str, now: float) -> list[int]:
-    """Pilots that have not joined, and cannot any more: their join tokens have expired."""
+    """Pilots whose join tokens expired before they joined."""
     return [number for (number,) in db.execute(_UNSTARTED, (backend, now))]
 
 
-def attempts_by_pilot(db: Reader) -> list[tuple[int, int, int]]:
+def _attempts_by_pilot(db: Reader) -> list[tuple[int, int, int]]:
     """(pilot, task queue, number of live attempts)."""
     return list(db.execute(_HELD))
 
 
 class RunningAttempt(NamedTuple):
-    """A live attempt; `claimed_at` in UNIX seconds."""
+    """A live attempt."""
 
     id: int
     pilot: int
     task_queue: int
-    claimed_at: float
+    claimed_at: float  # UNIX seconds
 
 
 def running_attempts(db: Reader) -> list[RunningAttempt]:
@@ -305,9 +298,9 @@ def running_attempts(db: Reader) -> list[RunningAttempt]:
 
 
 def taken_jobs(db: Reader) -> dict[int, int]:
-    """Live attempts of each submission with `AtMost` that has some, but for those whose task queues cannot be read."""
+    """Live attempts of each submission with `AtMost`. Skips unreadable task queues."""
     found = Counter[int]()
-    for _, tq_id, jobs in attempts_by_pilot(db):
+    for _, tq_id, jobs in _attempts_by_pilot(db):
         found[tq_id] += jobs
     of_keys = keys_by_id(db, found, {})
     taken = Counter[int]()
@@ -318,73 +311,69 @@ def taken_jobs(db: Reader) -> dict[int, int]:
 
 
 def unreached_pilots(db: Reader, before: float) -> int:
-    """How many run, as their batch systems said before then, and have not joined."""
+    """How many run, as seen by their batch systems before then, and have not joined."""
     return int(db.only(_UNREACHED, (before,))[0])
 
 
 def running_jobs(db: Reader) -> int:
-    """Live attempts, but for those that are bound to pilots which have not taken them."""
+    """Live attempts that a pilot has taken."""
     return int(db.only("SELECT count(*) FROM attempt WHERE ended_at IS NULL AND claim_token != ''")[0])
 
 
 def waiting_pilots(db: Reader, ids: Iterable[int]) -> Iterator[Native]:
-    """Those of the pilots that wait at their batch systems now."""
+    """Those that wait at their batch systems now."""
     for number in ids:
         yield from readable(_native, db.execute(_WAITS, (number,)), "pilot")
 
 
 def drained_waiting_pilots(db: Reader, limit: int) -> dict[int, str]:
-    """Pilots that wait at their batch systems and would leave as soon as they start, with the reason; in any order."""
+    """Pilots that wait and would leave at once, with the reason; a random choice."""
     return dict(db.execute(_LEAVING, (limit,)))
 
 
 def pilots_by_queue(db: Reader, vo: str = "") -> list[tuple[QueueId, str, int]]:
-    """(CE queue, state, number) of live pilots; `vo`: of one VO."""
+    """(CE queue, state, number) of live pilots."""
     rows = db.execute(_BY_QUEUE, (vo,))
     return [(QueueId(site, ce, queue), state, n) for site, ce, queue, state, n in rows]
 
 
 def running_jobs_by_site(db: Reader, vo: str = "") -> dict[str, int]:
-    """Live attempts by site, but for those that are bound to pilots on their way; `vo`: of pilots of one VO."""
+    """Live attempts that a pilot has taken."""
     return dict(db.execute(_RUNNING_BY_SITE, (vo,)))
 
 
-class LiveAttempt(NamedTuple):
-    """`attempt`: its job and number. `claimed_at`: UNIX seconds. `place`: site, CE, queue and host of its pilot.
-    `started`: it was reported as Running; `taken`: not bound to a pilot that has yet to claim it.
-    """
-
+class _LiveAttempt(NamedTuple):
     pilot: int
-    attempt: tuple[int, int]
+    attempt: tuple[int, int]  # job and number
     tq_id: int
-    claimed_at: float
-    place: tuple[str, ...]
-    started: bool
-    taken: bool
+    claimed_at: float  # UNIX seconds
+    place: tuple[str, ...]  # site, CE, queue and host of its pilot
+    started: bool  # it was reported as Running
+    taken: bool  # not bound to a pilot that has yet to claim it
 
 
-def live_attempts(db: Reader) -> list[LiveAttempt]:
-    """All live attempts."""
+def live_attempts(db: Reader) -> list[_LiveAttempt]:
+    """All of them."""
     rows = db.execute(_LIVE_ATTEMPTS)
     return [
-        LiveAttempt(pilot, (job, number), tq_id, claimed_at, tuple(place), bool(started), bool(taken))
+        _LiveAttempt(pilot, (job, number), tq_id, claimed_at, tuple(place), bool(started), bool(taken))
         for pilot, job, number, tq_id, claimed_at, started, taken, *place in rows
     ]
 
 
 def live_sums(db: Reader) -> tuple[int, int, int]:
-    """How many attempts live, and the sums of their jobs and of their numbers."""
+    """Number of live attempts, and sums of their jobs and numbers."""
     count, jobs, numbers = db.only(_LIVE_SUMS)
     return int(count), int(jobs), int(numbers)
 
 
 def bound_attempts(db: Reader) -> dict[int, tuple[int, int]]:
-    """Job and number of the attempts that are bound to pilots which have not taken them, by pilot."""
+    """Job and number of attempts bound to pilots that have not taken them, by pilot."""
     return {pilot_id: (job, number) for pilot_id, job, number in db.execute(_BOUND)}
 
 
 def stop_orders(db: Reader) -> list[tuple[int, int, int, str]]:
-    """(pilot, job, number of the attempt, reason) of live attempts that pilots must stop."""
+    """(pilot, job, number of the attempt, reason) of live attempts to stop."""
     return list(db.execute(_ORDERS))
 
 
@@ -394,5 +383,5 @@ def pilots_with_stalled_jobs(db: Reader) -> set[int]:
 
 
 def attempts_of_pilot(db: Reader, pilot_id: int) -> dict[tuple[int, int], float]:
-    """When each live attempt of a pilot was claimed (UNIX seconds), by job and number."""
+    """When each live attempt was claimed (UNIX seconds), by job and number."""
     return {(job, number): claimed_at for job, number, claimed_at in db.execute(_ATTEMPTS, (pilot_id,))}

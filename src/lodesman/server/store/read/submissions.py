@@ -1,7 +1,7 @@
-"""Submissions by owner, group, name and time; their jobs counted, from cohorts and rows together.
+"""Submissions by owner, group, name and time; their jobs counted from cohorts and rows.
 
-Members without a row are counted by cohort, however many they are. Rows are counted in blocks of ids, so that a count can be
-kept for those in which nothing happens (`reads.submission_counts`).
+Members without a row are counted by cohort. Rows are counted in blocks of ids, so that counts of quiet blocks can be kept
+(`reads.submission_counts`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from lodesman.wire.requests import MOST_ID
 from lodesman.wire.vocabulary import MainReason
 
 BLOCK: Final = 4_096
-"""The number of ids whose rows are counted together."""
-# The clock of the server may have been put back by as much.
+"""How many ids are counted together."""
+# How far the server's clock may have been set back.
 _CLOCK_SLACK_SECONDS: Final = 3_600.0
 _LAST_BEFORE = f"""SELECT base FROM submission {by_index("submission_created")} WHERE created_at < ?
 ORDER BY created_at DESC LIMIT 1"""
@@ -58,15 +58,13 @@ WHERE id > ? AND id <= ?"""
 
 
 class Sight(NamedTuple):
-    """Whose jobs a user may see: the user's own, and those of the groups `shared` of the VO, or of the `whole_vo`; all if
-    `user` is None. `reads`: and, as whom, what others share.
-    """
+    """Whose jobs a user may see."""
 
-    user: str | None = None
-    shared: Sequence[str] = ()
+    user: str | None = None  # sees own jobs; None: all jobs
+    shared: Sequence[str] = ()  # groups of the VO whose jobs are seen, too
     vo: str = ""
-    whole_vo: bool = False
-    reads: ReadsAs = ReadsAs()
+    whole_vo: bool = False  # all jobs of the VO are seen
+    reads: ReadsAs = ReadsAs()  # for what others share
 
 
 EVERYTHING: Final = Sight()
@@ -77,7 +75,7 @@ _Filter = JobsQuery | SubmissionsQuery
 
 
 class StoredSubmission(NamedTuple):
-    """A submission; `name` of the first of its jobs, as in the description."""
+    """A submission."""
 
     id: int
     base: int
@@ -85,22 +83,22 @@ class StoredSubmission(NamedTuple):
     owner: str
     group: str
     vo: str
-    name: str
+    name: str  # of the first of its jobs, as in the description
     created_at: float
 
 
 class RowCount(NamedTuple):
-    """Jobs with a row that are alike; site and cause of the last attempt are '' without one."""
+    """Equal jobs with a row."""
 
     tq_id: int
     state: str
-    site: str
+    site: str  # this and the cause are of the last attempt, '' without one
     cause: str
     jobs: int
 
 
 def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[str, tuple[Any, ...]]:
-    """What the submissions `s`, or (`of_jobs`) the jobs `j` of them have to meet, but for patterns; and the values."""
+    """SQL for submissions `s`, or jobs `j` of them (`of_jobs`), without patterns; and its values."""
     found: list[tuple[str, tuple[Any, ...]]] = []
     if asked.owner:
         found.append(("s.owner = ?", (asked.owner,)))
@@ -127,7 +125,7 @@ def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[
 
 
 def _shown(sight: Sight, where: Sequence[str]) -> Sight:
-    """Whose descriptions are shown whole: a search in others would give away what they say."""
+    """Whose descriptions are shown whole: searching others would reveal what they say."""
     return sight._replace(whole_vo=False, reads=ReadsAs() if asks_hidden(where) else sight.reads)
 
 
@@ -146,7 +144,7 @@ def _seen_by(sight: Sight) -> tuple[str, tuple[Any, ...]]:
 
 
 def ids_within(db: Reader, asked: _Filter) -> tuple[int, int]:
-    """The first and the last id that a job of that submission, or of that time, may have."""
+    """The first and last id that jobs of that submission, or time, may have."""
     if asked.submission:
         return db.execute(_IDS, (asked.submission,)).fetchone() or (1, 0)
     first, last = None, None
@@ -160,8 +158,8 @@ def ids_within(db: Reader, asked: _Filter) -> tuple[int, int]:
 def list_submissions(
     db: Reader, asked: _Filter, sight: Sight, *, before: int, most: int, meeting: Meeting | None = None
 ) -> list[StoredSubmission]:
-    """Submissions whose jobs have ids below `before`, the newest first, at most `most`. `meeting`: what their jobs have to
-    meet beside the conditions in SQL; None: nothing. Raises SelectionTooDear.
+    """Newest first, with ids below `before`. `meeting`: conditions on their jobs beyond those in SQL. Raises
+    SelectionTooDear.
     """
     where, values = conditions(asked, sight)
     first, last = ids_within(db, asked)
@@ -189,25 +187,25 @@ def _with_meant_jobs(
 
 
 def count_rows(db: Reader, ids: range) -> list[RowCount]:
-    """The jobs with these ids that have a row."""
+    """Jobs with these ids that have a row."""
     return [RowCount(*row) for row in db.execute(_ROWS, (ids.start, ids.stop))]
 
 
 def waiting_members(db: Reader, submissions: Iterable[int]) -> list[tuple[int, int, int]]:
-    """(submission, task queue, number) of the members without a row that wait."""
+    """(submission, task queue, number) of waiting members without a row."""
     return list(db.execute(_WAITING, (keys(submissions),)))
 
 
 def other_members(db: Reader, submissions: Iterable[int]) -> list[tuple[int, str, int]]:
-    """(submission, state, number) of the other members without a row."""
+    """(submission, state, number) of other members without a row."""
     return list(db.execute(_HOLES, (keys(submissions),)))
 
 
 def judged_queues(db: Reader, queues: Collection[int]) -> tuple[set[int], dict[int, str]]:
-    """Those of the task queues that are held, since nothing can run them; and why jobs wait in them, as far as judged."""
+    """Which task queues are held, and why jobs wait in the others, as far as judged."""
     given = (keys(queues),)
     held = {row[0] for row in db.execute(_HELD_QUEUES, given)}
-    # What is no reason is damaged, and judged anew.
+    # An unknown reason is damaged, and judged anew.
     return held, {tq_id: text for tq_id, text in db.execute(_REASONS, given) if text in frozenset(MainReason)}
 
 
@@ -217,5 +215,5 @@ def last_event(db: Reader) -> int:
 
 
 def changed_blocks(db: Reader, after: int, last: int) -> list[tuple[int, int]]:
-    """Blocks, from and to, with jobs to which something happened after one event, up to the `last`."""
+    """Blocks, first and last, with jobs that have an event after one, up to the `last`."""
     return [(first, end) for first, end in db.execute(_CHANGED, (after, last))]

@@ -1,4 +1,4 @@
-"""What upkeep searches for: suspects of the reconciler, and what is old enough to be purged."""
+"""What upkeep searches for: suspects of the reconciler, and what is old enough to purge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STRAY_ATTEMPTS = f"""SELECT a.id FROM attempt a {by_index("attempt_live")} LEFT
 LEFT JOIN pilot p ON p.id = a.pilot_id WHERE a.ended_at IS NULL AND (j.id IS NULL OR j.last_attempt IS NULL
 OR j.last_attempt != a.id OR j.state IN ({_AT_REST}) OR p.id IS NULL OR p.ended_at IS NOT NULL)
 ORDER BY a.number DESC, a.id LIMIT ?"""
-# What waits in some task queues as rows, and as members of runs that nobody touched.
+# Waiting rows, and waiting members of untouched runs, by task queue.
 _WAITING_ROWS = """SELECT tq_id, count(*) AS n FROM job
 WHERE queued IS NOT NULL AND tq_id BETWEEN ? AND ? AND state = 'Waiting' GROUP BY tq_id"""
 _REACHED = """SELECT a.cohort_id, max(a.job_id) - k.base + 1 AS cursor FROM attempt a JOIN cohort k ON k.id = a.cohort_id
@@ -39,7 +39,7 @@ _WRONG_COUNTS = f"""SELECT q.tq_id, q.jobs, coalesce(n.jobs, 0) FROM queue_jobs 
 def last_of_portion(
     db: Reader, table: Literal["job", "attempt", "task_queue_count"], after: int, portion: int
 ) -> int | None:
-    """The greatest id of the next portion of a table; None if there are no more."""
+    """The greatest id of the next portion; None at the end."""
     column = "tq_id" if table == "task_queue_count" else "id"
     ids = f"SELECT {column} AS id FROM {table} WHERE {column} > ? ORDER BY {column} LIMIT ?"
     number: int | None = db.only(f"SELECT max(id) FROM ({ids}) portion", (after, portion))[0]
@@ -57,19 +57,19 @@ def stray_attempts(db: Reader, limit: int) -> list[int]:
 
 
 def wrong_counts(db: Reader, first: int, last: int) -> list[tuple[int, int, int]]:
-    """(id, stored, counted) of task queues with first <= id <= last whose counter is not what it counts."""
+    """(id, stored, counted) of task queues with first <= id <= last and a wrong counter."""
     return list(db.execute(_WRONG_COUNTS, (first, last) * 3))
 
 
-# Ids and times rise together unless a clock was set back; rows this much beyond the time are read, too.
+# Ids and times rise together unless a clock was set back: rows this much later are read, too.
 _CLOCK_SLACK_SECONDS = 3_600.0
 
 ENDED_STATES = ", ".join(f"'{state.value}'" for state in sorted(TERMINAL))
 _SUBMISSIONS = "SELECT id, base, count, created_at FROM submission WHERE id > ? ORDER BY id LIMIT ?"
-# A job that was killed while it ran has ended before its attempt has: its pilot still speaks of it.
+# A job that was killed while it ran ends before its attempt: its pilot still reports it.
 OLD_JOBS = f"""SELECT j.id, j.attempt, j.last_event, j.last_attempt FROM job j LEFT JOIN attempt a ON a.id = j.last_attempt
 WHERE j.state IN ({ENDED_STATES}) AND j.since < ? AND (j.last_attempt IS NULL OR a.ended_at IS NOT NULL)"""
-# The events or attempts of jobs, given the last of each.
+# The events or attempts of jobs, from the last of each.
 CHAIN = f"""WITH RECURSIVE chain (id) AS (SELECT * FROM {GIVEN} given
 UNION SELECT t.previous FROM chain c JOIN {{0}} t ON t.id = c.id WHERE t.previous IS NOT NULL)"""
 _EVENTS = f"{CHAIN.format('event')} SELECT count(*) FROM event WHERE id IN (SELECT id FROM chain)"
@@ -81,7 +81,7 @@ WHERE c.submission_id BETWEEN ? AND ? AND h.state IN ({ENDED_STATES}) AND h.at <
 _BATCHES = """SELECT s.id, s.base, s.base + s.count - 1, s.first_template, s.last_template FROM submission s
 WHERE s.id BETWEEN ? AND ? AND s.last_template > s.first_template
 AND NOT EXISTS (SELECT 1 FROM cohort c WHERE c.submission_id = s.id)"""
-# No job but in those states has a row, and of the runs nothing is left but holes in those states.
+# All rows, and all that is left of the runs, are in these states.
 _NOTHING_BUT = f"""NOT EXISTS
 (SELECT 1 FROM job j WHERE j.id BETWEEN s.base AND s.base + s.count - 1 AND j.state NOT IN ({{0}}))
 AND NOT EXISTS (SELECT 1 FROM cohort_now c WHERE c.submission_id = s.id AND (
@@ -102,16 +102,16 @@ AND c.tq_id NOT IN (SELECT tq_id FROM pilot WHERE ended_at IS NULL AND tq_id IS 
 
 
 class OldJob(NamedTuple):
-    """A job that ended, with the heads of its chains; its attempts are numbered from 1 to `attempts`."""
+    """An ended job, with the heads of its chains."""
 
     id: int
-    attempts: int
+    attempts: int  # numbered from 1 to this
     last_event: int | None
     last_attempt: int | None
 
 
 class SubmissionSpan(NamedTuple):
-    """Some submissions one after another: their numbers and those of their jobs, first and last."""
+    """Adjacent submissions."""
 
     first: int
     last: int
@@ -120,7 +120,7 @@ class SubmissionSpan(NamedTuple):
 
 
 def _made_before(db: Reader, sql: str, before: float, portion: int) -> Iterator[list[Any]]:
-    """Rows by id, in portions, up to those made after that time; the time is their last column."""
+    """Rows by id, in portions, up to those made after that time, which is their last column."""
     last = 0
     while True:
         rows = list(db.execute(sql, (last, portion)))
@@ -131,7 +131,7 @@ def _made_before(db: Reader, sql: str, before: float, portion: int) -> Iterator[
 
 
 def old_submissions(db: Reader, before: float, portion: int) -> Iterator[SubmissionSpan]:
-    """The submissions made before that time, oldest first. What was made later cannot have ended before."""
+    """Made before that time, oldest first: later ones cannot have ended before."""
     for rows in _made_before(db, _SUBMISSIONS, before, portion):
         old = [row for row in rows if row[-1] < before]
         if old:
@@ -141,7 +141,7 @@ def old_submissions(db: Reader, before: float, portion: int) -> Iterator[Submiss
 def old_jobs(
     db: Reader, span: SubmissionSpan, before: float, portion: int
 ) -> Iterator[list[tuple[int, int]]]:
-    """(job, bytes of output that the database has of it) of those that ended before that time, in portions."""
+    """(job, stored bytes of output) of jobs that ended before that time, in portions."""
     sql, first = f"{OLD_JOBS} AND j.id BETWEEN ? AND ? ORDER BY j.id LIMIT ?", span.first_job
     while True:
         found = db.execute(sql, (before, first, span.last_job, portion))
@@ -162,12 +162,12 @@ def _weighed(db: Reader, jobs: Sequence[OldJob]) -> list[tuple[int, int]]:
 
 
 def old_holes(db: Reader, span: SubmissionSpan, before: float, most: int) -> list[tuple[int, int]]:
-    """(cohort, start) of members that were killed or deleted before that time."""
+    """(cohort, start) of members killed or deleted before that time."""
     return list(db.execute(_HOLES, (span.first, span.last, before, most)))
 
 
 def left_templates(db: Reader, span: SubmissionSpan) -> Iterator[tuple[int, list[int]]]:
-    """(batch, templates) of jobs that were purged while others of their batch are still there."""
+    """(batch, templates) of purged jobs whose batch still has others."""
     for number, first, last, *templates in list(db.execute(_BATCHES, (span.first, span.last))):
         # In this order: no job ever takes up a template that none had.
         there = {row[0] for row in db.execute("SELECT id FROM template WHERE id BETWEEN ? AND ?", templates)}
@@ -178,7 +178,7 @@ def left_templates(db: Reader, span: SubmissionSpan) -> Iterator[tuple[int, list
 
 
 def finished_submissions(db: Reader, span: SubmissionSpan, before: float) -> list[int]:
-    """Submissions of which no job is left. That never changes again."""
+    """Submissions without a job left; they stay so."""
     return [row[0] for row in db.execute(_FINISHED, (span.first, span.last, before))]
 
 
@@ -198,5 +198,5 @@ def old_pilots(db: Reader, before: float, portion: int) -> Iterator[list[int]]:
 
 
 def old_queues(db: Reader, before: float) -> list[tuple[int, float]]:
-    """(number, emptied at) of task queues that have been empty since before that time, and that no job names."""
+    """(id, emptied at) of task queues that have been empty since before that time, and that no job names."""
     return list(db.execute(_QUEUES, (before,)))

@@ -1,4 +1,4 @@
-"""Jobs, attempts and pilots counted: by state, site, group and reason. Each function reads all of them: for a thread."""
+"""Jobs, attempts and pilots counted by state, site, group and reason. Each function reads all of them: for a thread."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ WHERE c.cursor < c.stop AND {{}} GROUP BY 1, 2, 3"""
 _OF_HOLES = """SELECT s.owner, s.grp, h.state, sum(h.stop - h.start) FROM hole h JOIN cohort c ON c.id = h.cohort_id
 JOIN submission s ON s.id = c.submission_id WHERE h.state != 'Moved' AND {} GROUP BY s.owner, s.grp, h.state"""
 
-# The members of `_JobFaults`, the state of the jobs themselves, and how many had an attempt. Reasons of what failed or
-# is held only.
+# The members of `_JobFaults`, the stored state, how many had an attempt. Only failed, killed and held jobs have a reason.
 _REASONS_OF_ROWS = f"""SELECT s.owner, s.grp, s.vo, {STATE} AS shown,
 CASE WHEN j.state IN ('Held', 'Failed', 'Killed') THEN j.reason ELSE '' END AS why, count(*), min(j.id), j.state,
 sum(CASE WHEN j.attempt > 0 THEN 1 ELSE 0 END)
@@ -71,8 +70,8 @@ FROM (SELECT job_id, number FROM attempt ORDER BY id DESC LIMIT ?) newest"""
 _PILOTS = (
     "SELECT site, state, count(*) FROM pilot WHERE ? = '' OR vo = ? GROUP BY site, state ORDER BY site, state"
 )
-# One sum for each time slice. What has not started holds no cores yet, and what has not ended holds them until now. What
-# a pilot gave back is no start.
+# One sum for each time slice. An attempt holds cores from its start until its end, or now. One that its pilot gave back is
+# no start.
 _USED = "SELECT tq_id, {} FROM attempt WHERE id > ? AND id <= ? GROUP BY tq_id"
 _USED_BEFORE = f"""SELECT tq_id, {{}} FROM attempt {by_index("attempt_live")} WHERE ended_at IS NULL AND id <= ?
 GROUP BY tq_id"""
@@ -82,8 +81,7 @@ _SUM_OF: Final[dict[Currency, str]] = {
     "starts": "sum(CASE WHEN claimed_at > ? AND coalesce(cause, '') != 'returned' THEN 1 ELSE 0 END)",
     "core-seconds": f"sum({greatest('0', f'{_HELD_UNTIL} - {_HELD_FROM}')})",
 }
-# Pilots that were there in these days. One that never joined began when it was seen to run; one that was lost is known until
-# it was last heard.
+# Pilots of these days. One that never joined began when it was seen to run; a lost one ended when it was last heard.
 _BEGAN = "coalesce(p.joined_at, CASE WHEN p.host != '' THEN p.native_seen END)"
 _PILOTS_OF_DAYS = f"""SELECT p.id, p.site || '/' || p.ce || '/' || p.queue AS queue, p.site, p.grp, p.vo, p.state,
 p.ended_at, p.native_id, CAST(coalesce({member_if_whole("p.request", "cores")}, '1') AS BIGINT) AS cores, {_BEGAN} AS began,
@@ -113,17 +111,17 @@ _CORES = f"""SELECT id, CAST(coalesce({member("key", "cores")}, '1') AS BIGINT) 
 _HOLDERS: Final[dict[PilotHoursBy, str]] = {
     "queue": "h.queue, ''", "site": "h.site, ''", "group": "h.grp, h.vo", "vo": "h.vo, h.vo",
 }  # fmt: skip
-# The clock of the server may have been put back by as much.
+# How far the server's clock may have been set back.
 _CLOCK_SLACK_SECONDS: Final = 3_600.0
-# Times, and numbers given twice, are sought among this many of the newest attempts.
+# How many of the newest attempts are searched for times and duplicate numbers.
 _NEWEST: Final = 100_000
-# Of one owner's reasons the most frequent are kept, so that the failures of one owner do not hide those of another.
+# The most reasons of one owner, the most frequent: no owner's failures hide another's.
 REASONS_OF_ONE: Final = 200
 _FAULTY = frozenset({"Held", "Failed", "Killed"})
 
 
 class _JobFaults(NamedTuple):
-    """`jobs` of one owner that ended, or are Held, for one reason; `id` is the first of them."""
+    """Jobs of one owner that ended, or are Held, for one reason."""
 
     owner: str
     group: str
@@ -131,27 +129,25 @@ class _JobFaults(NamedTuple):
     state: str
     reason: str
     jobs: int
-    id: int
+    id: int  # of the first
 
 
 class AttemptSums(NamedTuple):
-    """`attempts` at a site that are alike. `outcome` None: they run. `shares`: those of the groups that competed, as JSON,
-    None if not recorded.
-    """
+    """Equal attempts at a site."""
 
     site: str
-    outcome: str | None
+    outcome: str | None  # None: they run
     group: str
-    shares: str | None
+    shares: str | None  # of the groups that competed, as JSON; None: not recorded
     attempts: int
     cpu_seconds: float
 
 
 class UsageFacts(Struct, frozen=True, kw_only=True):
-    """All jobs, attempts and pilots at one moment. `started`: the jobs that had an attempt."""
+    """All jobs, attempts and pilots at one moment."""
 
     states: Counter[str]
-    started: int
+    started: int  # jobs that had an attempt
     faults: Sequence[_JobFaults]
     attempts: Sequence[AttemptSums]
     same_number_twice: int
@@ -165,7 +161,7 @@ _COUNT_WAITING: Final = f"""SELECT count(*), coalesce(sum(w.waiting), 0) FROM qu
 
 
 def count_jobs(db: Reader, owner: str | None = None, *, vo: str = "") -> list[Count]:
-    """Jobs by owner, group and state: of all owners, of one VO, or of one owner."""
+    """By owner, group and state: of all owners, of one VO, or of one owner."""
     where, values = ("s.vo = ?", (vo,)) if vo else ("true", ())
     if owner is not None:
         where, values = "s.owner = ?", (owner,)
@@ -181,7 +177,7 @@ def count_jobs(db: Reader, owner: str | None = None, *, vo: str = "") -> list[Co
 
 
 def count_pilots(db: Reader, vo: str = "") -> list[PilotCount]:
-    """Pilots by site and state, of one VO or of all."""
+    """By site and state."""
     rows = db.execute(_PILOTS, (vo, vo))
     return list(
         readable(lambda site, state, n: PilotCount(site, PilotState(state), n), rows, "pilots of site")
@@ -189,21 +185,21 @@ def count_pilots(db: Reader, vo: str = "") -> list[PilotCount]:
 
 
 def count_waiting(db: Reader, vo: str = "") -> tuple[int, int]:
-    """Task queues with waiting jobs, and these jobs, of one VO or of all."""
+    """Task queues with waiting jobs, and these jobs."""
     return db.only(_COUNT_WAITING, (vo, vo))
 
 
 def used_by_queue(
     db: Reader, currency: Currency, begins: Sequence[float], now: float, *, after: int, last: int
 ) -> list[tuple[int, ...]]:
-    """(task queue, job starts or seconds since each of `begins`) of the attempts that follow one, up to the `last`."""
+    """(task queue, job starts or seconds since each of `begins`) of attempts with after < id <= last."""
     return list(db.execute(*_used(_USED, currency, begins, now, after, last)))
 
 
 def used_by_older(
     db: Reader, currency: Currency, begins: Sequence[float], now: float, *, last: int
 ) -> list[tuple[int, ...]]:
-    """The same of the attempts up to one that have not ended."""
+    """As `used_by_queue`, of attempts up to one that have not ended."""
     return list(db.execute(*_used(_USED_BEFORE, currency, begins, now, last)))
 
 
@@ -216,7 +212,7 @@ def _used(
 
 
 def usage_facts(db: Reader, vo: str = "") -> UsageFacts:
-    """What a summary needs, of all jobs or of those of one VO: one snapshot of the database."""
+    """In one snapshot, of all jobs or of one VO."""
     states: Counter[str] = Counter()
     with db:
         faults, started = _faults(db, states, vo)
@@ -236,7 +232,7 @@ def usage_facts(db: Reader, vo: str = "") -> UsageFacts:
 def _faults(db: Reader, states: Counter[str], of_vo: str) -> tuple[list[_JobFaults], int]:
     """Held, failed and killed jobs by owner and reason, and the number of jobs that had an attempt.
 
-    All jobs are counted by state on the way.
+    Counts all jobs by state on the way.
     """
     found: dict[tuple[str, str, str], list[_JobFaults]] = defaultdict(list)
     total = 0
@@ -259,7 +255,7 @@ def _faults(db: Reader, states: Counter[str], of_vo: str) -> tuple[list[_JobFaul
 
 
 def spread(durations: Iterable[float]) -> Spread:
-    """How long it took, in seconds, by nearest rank: of `count`, half less than `p50`, and so on; None of nothing."""
+    """Percentiles by nearest rank, in seconds."""
     ordered = sorted(value for value in durations if math.isfinite(value))
     count = len(ordered)
 
@@ -272,8 +268,8 @@ def spread(durations: Iterable[float]) -> Spread:
 def pilot_hours(
     db: Reader, by: PilotHoursBy, since: float, until: float, now: float, *, vo: str
 ) -> tuple[list[HeldBy], float]:
-    """What pilots of one VO ('': of all) held from `since` to `until`, or to now (UNIX seconds), those that held most first;
-    and when the last one ended that is purged. Reads the attempts since the first of these pilots joined.
+    """What pilots held from `since` to `until`, or now (UNIX seconds), most first; and when the last purged one
+    ended. Reads the attempts since the first of these pilots joined.
     """
     until, of_days = min(until, now), (now, since, min(until, now), vo)
     with db:
@@ -301,7 +297,7 @@ def _held_by(name: str, vo: str, sums: Sequence[int], used_ms: int) -> HeldBy:
 def _used_of_held(
     db: Reader, by: PilotHoursBy, first: float | None, values: tuple[float | str, ...]
 ) -> Counter[tuple[str, str]]:
-    """The milliseconds of cores that payloads held. Cores that are not known any more are one."""
+    """The milliseconds of cores that payloads held. Unknown cores count as one."""
     found: Counter[tuple[str, str]] = Counter()
     if first is None:
         return found
@@ -314,7 +310,7 @@ def _used_of_held(
 
 
 def _last_attempt_before(db: Reader, at: float) -> int:
-    """A number that no attempt which was claimed since then has or is below: their order is that of time."""
+    """Every attempt claimed since then has a greater id."""
     low, high = 0, int(db.only("SELECT coalesce(max(id), 0) FROM attempt")[0])
     while low < high:
         middle = (low + high) // 2

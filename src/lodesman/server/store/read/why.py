@@ -1,4 +1,4 @@
-"""What explanations read: positions, holders, texts of task queues, the director's last iteration, pilots of a queue."""
+"""What explanations read: positions, holders, Requirements, bindings, pending reasons, pilots of a queue."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_RUNS: Final = 200
 _LONGEST_ID: Final = 18
 _AFTER_ALL: Final = 1 << 53
 _COUNT = "SELECT waiting, row_cursor, as_of FROM task_queue_count WHERE tq_id = ?"
-# Claims that are in the attempts alone so far (store.claim_log): few, and read once.
+# Claims that are in the attempts alone so far (`store.claim_log`): few.
 _CLAIMED = """SELECT cohort_id, max(job_id), sum(CASE WHEN id > ? THEN 1 ELSE 0 END) FROM attempt
 WHERE id > (SELECT claims_at FROM leadership) AND tq_id = ? GROUP BY cohort_id"""
 _ROWS_AHEAD = """SELECT count(*) FROM (SELECT 1 FROM job
@@ -46,7 +46,7 @@ WHERE tq_id = ? AND cursor < stop AND first < ? ORDER BY first LIMIT ?"""
 _HOLES = """SELECT coalesce(sum(CASE WHEN stop < ? THEN stop ELSE ? END - CASE WHEN start > ? THEN start ELSE ? END), 0)
 FROM hole WHERE cohort_id = ? AND stop > ? AND start < ?"""
 _HOLES_OF = "SELECT start, stop FROM hole WHERE cohort_id = ? AND start < ? AND stop > ?"
-# Members without a row: the hole that they are in is as old as the event. Nearest first: ranges are rarely long.
+# The event of a hole is as old as the hole. Nearest first: ranges are rarely long.
 _RANGE_EVENT = """SELECT data FROM event WHERE last_job IS NOT NULL AND job_id BETWEEN ? AND ? AND last_job >= ?
 AND kind = 'Held' AND at = ? ORDER BY job_id DESC, id DESC LIMIT 1"""
 _POOL = "SELECT requirements, refreshed_at FROM submit_pool WHERE id = ?"
@@ -60,7 +60,7 @@ WHERE ended_at IS NULL AND site = ? AND ce = ? AND queue = ? AND ? IN ('', vo)""
 _LAST_SENT = """SELECT id, stamp, state, reason, drain, created_at, joined_at, ended_at, jobs_done,
 coalesce(nullif(node_host, ''), host) FROM (SELECT * FROM pilot ORDER BY id DESC LIMIT ?) sent
 WHERE site = ? AND ce = ? AND queue = ? AND ? IN ('', vo) ORDER BY id DESC LIMIT ?"""
-# Task queues that no configured queue can run are Held, and judged no more: their hold is their reason.
+# Held task queues are not judged any more: their hold is their reason.
 _GROUPED = f"""WITH judged AS (
   SELECT n.jobs, CASE WHEN h.tq_id IS NULL THEN r.reason ELSE 'impossible' END AS why, coalesce(r.detail, '') AS detail,
   coalesce(h.since, r.since) AS since, r.next_reason,
@@ -89,7 +89,7 @@ _RAN_AMONG = f"{_RAN} AND id IN {GIVEN}"
 
 
 def last_attempt_before(db: Reader, at: float) -> int:
-    """The last attempt that was claimed before a time, found by halving: attempts are in the order of their times."""
+    """The last attempt claimed before a time, found by halving."""
     low, high = db.only("SELECT coalesce(min(id), 1) - 1, coalesce(max(id), 0) FROM attempt")
     while low < high:
         middle = (low + high) // 2 + 1
@@ -104,7 +104,7 @@ def last_attempt_before(db: Reader, at: float) -> int:
 def starts_after(
     db: Reader, attempt: int, *, most: int
 ) -> tuple[list[tuple[int, int, int, float, float]], int]:
-    """(task queue, minute, job starts, the first and the last) of the attempts that follow one, and the last of these."""
+    """(task queue, minute, job starts, first, last) of the next attempts, and the last of these."""
     last = db.only(_LAST_OF_SOME, (attempt, most))[0] or attempt
     return list(db.execute(_STARTS_OF_QUEUES, (attempt, last))), int(last)
 
@@ -112,8 +112,8 @@ def starts_after(
 def ended_attempts(
     db: Reader, after: int, last: int, among: Iterable[int], *, most: int
 ) -> list[tuple[int, float, float]]:
-    """(task queue, when it was claimed, when it ended) of the attempts that have ended: of those which follow one, up to
-    another, and of those among some; of each `most` at most, the newest. What pilots gave back is left out.
+    """(task queue, claimed at, ended at) of ended attempts with after < id <= last, and of those `among` some;
+    at most `most` of each, the newest. Without those that pilots gave back.
     """
     some = nlargest(most, among)
     rows = {row[0]: row[1:] for row in db.execute(_RAN_BETWEEN, (after, last, most))}
@@ -123,7 +123,7 @@ def ended_attempts(
 
 
 def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
-    """Where a job stands in its task queue; counting ends early, and then `more_ahead` is set."""
+    """Where a job stands in its task queue; if counting ends early, `more_ahead` is set."""
     found = db.execute(_COUNT, (tq_id,)).fetchone()
     if found is None:
         return QueuePosition(waiting=0, ahead=0, more_ahead=False)
@@ -146,7 +146,7 @@ def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
 
 
 def waiting_job(db: Reader, tq_id: int, number: int) -> int:
-    """The id of a waiting job of a task queue, counted from 0 in the order of claims; if there are fewer, one above all."""
+    """The id of the waiting job with this number (from 0, in the order of claims); above all ids if there are fewer."""
     found = db.execute(_COUNT, (tq_id,)).fetchone()
     first, as_of = (0, 0) if found is None else found[1:]
     claimed = {cohort: last + 1 for cohort, last, _ in db.execute(_CLAIMED, (as_of, tq_id))}
@@ -160,7 +160,7 @@ def waiting_job(db: Reader, tq_id: int, number: int) -> int:
 
 
 def holder_name(db: Reader, job: Job) -> str | None:
-    """The user who holds a job; None if no user does, or the name was not kept."""
+    """The user who holds a job; None if no user does, or no name was kept."""
     if job.held_by not in ("user", "admin"):
         return None
     if job.last_event is not None:
@@ -173,7 +173,7 @@ def holder_name(db: Reader, job: Job) -> str | None:
 
 
 def requirements_of(db: Reader, pool: str, tq_id: int) -> Mapping[str, Any] | None:
-    """The Requirements of a task queue: the text stored with it, or else with its SubmitPool; None if both are gone."""
+    """Those of a task queue, or else of its SubmitPool; None if both are gone."""
     if not pool:
         return {}
     stored = db.execute("SELECT requirements FROM task_queue WHERE id = ?", (tq_id,)).fetchone() or ("",)
@@ -182,32 +182,32 @@ def requirements_of(db: Reader, pool: str, tq_id: int) -> Mapping[str, Any] | No
 
 
 def evaluated_at(db: Reader, pool: str) -> float | None:
-    """When the queues of a SubmitPool were evaluated; None if they are not known, or it is gone."""
+    """When a SubmitPool's queues were evaluated; None if they are unknown, or it is gone."""
     return db.find(lambda _, at: at, _POOL, (pool,))
 
 
 def queues_of_pool(db: Reader, pool: str) -> frozenset[QueueId]:
-    """The CE queues that serve a SubmitPool."""
+    """The CE queues that serve it."""
     rows = db.execute("SELECT site, ce, queue FROM submit_pool_queue WHERE pool_id = ?", (pool,))
     return frozenset(QueueId(*row) for row in rows)
 
 
 class Binding(NamedTuple):
-    """The pilot that a job is bound to and that has not claimed it, the queue that it was sent to, since when."""
+    """The pilot that a job is bound to and that has not claimed it."""
 
     id: int
-    queue: QueueId
+    queue: QueueId  # where it was sent
     since: float
     joined_at: float | None
 
 
 def binding_of(db: Reader, job_id: int) -> Binding | None:
-    """The pilot that a job waits for, None if it waits for none in particular."""
+    """None if the job waits for no particular pilot."""
     return db.find(lambda number, *more: Binding(number, QueueId(*more[:3]), *more[3:]), _BINDING, (job_id,))
 
 
 def stored_reasons(db: Reader) -> dict[int, Judged]:
-    """The stored reason of each task queue."""
+    """By task queue."""
     rows = db.execute(
         "SELECT tq_id, reason, detail, next_reason, next_jobs, next_before FROM task_queue_reason"
     )
@@ -219,7 +219,7 @@ def _judged(tq_id: int, reason: str, detail: str, following: str | None, *rest: 
 
 
 def waiting_by_reason(db: Reader, vo: str = "") -> WaitingReasons:
-    """Why jobs wait, most jobs first: all of them, or those of one VO."""
+    """Most jobs first, of all VOs or of one."""
     at, facts_at = db.execute("SELECT at, facts_at FROM reason_pass").fetchone() or (None, None)
     rows = [
         WaitingFor(
@@ -233,12 +233,12 @@ def waiting_by_reason(db: Reader, vo: str = "") -> WaitingReasons:
 
 
 def starts_by_vo(db: Reader, *, most: int, after: float) -> list[tuple[str, int, int, float]]:
-    """(VO, job starts, those by private pilots, the first of all) after a time, among the last `most` starts."""
+    """(VO, job starts, those by private pilots, first start) after a time, among the last `most`."""
     return list(db.execute(_STARTS, (most - 1, after)))
 
 
 def pilot_facts(db: Reader, name: str, vo: str = "") -> PilotFacts:
-    """A pilot by its number or its stamp; `vo`: one of that VO. Raises NotFound, ServerFault if its row is damaged."""
+    """By number or stamp. Raises NotFound, ServerFault if the row is damaged."""
     is_id = name.isascii() and name.isdigit() and len(name) <= _LONGEST_ID
     try:
         row = (pilot_by_id(db, int(name)) if is_id else None) or pilot_by_stamp(db, name)
@@ -246,7 +246,7 @@ def pilot_facts(db: Reader, name: str, vo: str = "") -> PilotFacts:
         raise damaged(f"pilot {name[:100]}", fault) from None
     if row is None or vo not in ("", row.vo):
         raise NotFound(f"There is no pilot {name[:100]}.", hint="See: lode pilot ls --all.", pilot=name[:100])
-    said = node_of(row.node)
+    said = _node_of(row.node)
     node = said or {}
     pools, host = node.get("submit_pools"), HostName(row.site, reported_host(node.get("host")))
     record = record_of(db, host) if host.host else None
@@ -263,26 +263,26 @@ def pilot_facts(db: Reader, name: str, vo: str = "") -> PilotFacts:
 
 
 def node_of_pilot(db: Reader, number: int) -> dict[str, Any]:
-    """What a pilot said of its machine when it joined."""
-    return node_of(*db.only("SELECT node FROM pilot WHERE id = ?", (number,))) or {}
+    """What a pilot reported of its machine."""
+    return _node_of(*db.only("SELECT node FROM pilot WHERE id = ?", (number,))) or {}
 
 
-def node_of(text: str) -> dict[str, Any] | None:
-    """What a pilot said of its machine, as it is stored; None if that is damaged."""
+def _node_of(text: str) -> dict[str, Any] | None:
+    """None for a damaged text."""
     with suppress(*UNREADABLE):
         return dict(msgspec.json.decode(text, type=dict[str, Any]))
     return None
 
 
 def pilots_of_queue(db: Reader, place: QueueId, vo: str = "") -> list[tuple[str, float]]:
-    """Our live pilots in a CE queue, or those of one VO: the state of each, and when it was submitted."""
+    """State and submission time of each live pilot in a CE queue."""
     return list(db.execute(_OF_QUEUE, (*place, vo)))
 
 
 def last_sent(
     db: Reader, place: QueueId, now: float, *, among: int, most: int, vo: str = ""
 ) -> list[SentPilot]:
-    """The last pilots, or those of one VO, sent to a CE queue, newest first, if they are among the last sent anywhere."""
+    """The last pilots sent to a CE queue, newest first, `among` the last sent anywhere."""
     rows = db.execute(_LAST_SENT, (among, *place, vo, most))
     return list(readable(partial(_sent, now), rows, "pilot"))
 

@@ -38,10 +38,9 @@ _INSERT_ATTEMPT = Statement(
 )
 _OF_CLAIM = """SELECT a.job_id, a.number, j.template_id, j.submission_id FROM attempt a JOIN job j ON j.id = a.job_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
-# Where the clock of a node is ahead, the report of the end has the better time: that of the start was cut. NULL only if
-# neither is known.
+# If a node's clock is ahead, the report of the end has the better start time: the first was cut. NULL if both are unknown.
 _STARTED = least("coalesce(started_at, ?)", "coalesce(?, started_at)")
-# Triggers add up what the outputs of a user take.
+# Triggers add up the size of a user's outputs.
 _END = Statement(
     sql=f"""UPDATE attempt SET ended_at = {greatest("?", "coalesce(started_at, 0)")}, outcome = ?, cause = ?,
     exit_code = ?, signal = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?,
@@ -95,16 +94,16 @@ AND (cause = 'node-fault' OR (started_at IS NULL AND cause NOT IN ('not-taken', 
 
 MAX_TEXT = 2_000
 NOT_KEPT: Final = ""
-"""In the place of the SHA-256 of an output: there was one, and it is not stored."""
+"""In place of the SHA-256 of an output that is not stored."""
 ALONE: Final = "{}"
-"""The groups that compete for a private pilot: it serves one."""
+"""The groups that compete for a private pilot: none beside its own."""
 
-# What a claim collects: it changes nothing that is read for claims from other task queues.
+# What a claim collects: no claim from another task queue reads it.
 CLAIM_STATEMENTS = frozenset({_CLAIM_MEMBER, _CLAIM_ROW, _INSERT_ATTEMPT, INSERT_EVENT, SET_ROW_CURSOR})
 
 
 class Claimed(NamedTuple):
-    """One attempt handed to a pilot; the template says what to run."""
+    """An attempt handed to a pilot; the template says what to run."""
 
     job_id: int
     attempt: int
@@ -113,7 +112,7 @@ class Claimed(NamedTuple):
 
 
 class AttemptRow(NamedTuple):
-    """What the judgement of a report needs of its attempt. `output_sha256`: of the archive that was uploaded."""
+    """What judging a report needs of its attempt."""
 
     id: int
     pilot_id: int
@@ -122,25 +121,23 @@ class AttemptRow(NamedTuple):
     outcome: str | None
     cause: str | None
     stop_reason: str | None
-    output_sha256: str | None
+    output_sha256: str | None  # of the uploaded archive
 
 
-class PilotAttempt(NamedTuple):
-    """A live attempt, by its id, and as its pilot knows it."""
-
+class _PilotAttempt(NamedTuple):
     id: int
-    job_id: int
+    job_id: int  # its pilot knows it by job and number
     number: int
 
 
 class Stray(NamedTuple):
-    """A live attempt that may be stray. `started`: it was reported as Running."""
+    """A live attempt that may be stray."""
 
     id: int
     job_id: int
     number: int
     pilot_id: int
-    started: bool
+    started: bool  # it was reported as Running
     pilot_lives: bool
 
 
@@ -152,9 +149,7 @@ class WithLast(NamedTuple):
 
 
 class AttemptReport(Struct, frozen=True, kw_only=True):
-    """What a pilot reports of one attempt: times in UNIX seconds, durations in seconds, memory in MB; None: not known.
-    `output`: its archive, if that came with the report. `output_sha256`: of its output, wherever that is; NOT_KEPT: nowhere.
-    """
+    """What a pilot reports of an attempt: times in UNIX seconds, durations in seconds; None: unknown."""
 
     id: int
     attempt: int
@@ -164,24 +159,22 @@ class AttemptReport(Struct, frozen=True, kw_only=True):
     signal: int | None = None
     cpu_seconds: float | None = None
     wall_seconds: float | None = None
-    max_rss_mb: float | None = None
+    max_rss_mb: float | None = None  # MB
     started: float | None = None
     ended: float | None = None
-    output_sha256: str | None = None
-    output: bytes | None = None
+    output_sha256: str | None = None  # wherever the output is; NOT_KEPT: nowhere
+    output: bytes | None = None  # the archive, if it came with the report
     tail: str = ""
     message: str = ""
 
 
 class ClaimFacts(NamedTuple):
-    """What an attempt stores of its claim. `shares`: those of the groups that competed as JSON, None if not recorded.
-    `token`: '' while the attempt is bound to a pilot that has not claimed yet.
-    """
+    """What an attempt stores of its claim."""
 
     pilot_id: int
-    token: str
+    token: str  # '' while bound to a pilot that has not claimed yet
     site: str
-    shares: str | None
+    shares: str | None  # of the groups that competed, as JSON; None: not recorded
 
 
 def append_claim(tx: Transaction, ids: Ids, claim: ClaimFacts, tq_id: int, job: WaitingJob) -> int:
@@ -207,12 +200,12 @@ def append_claim(tx: Transaction, ids: Ids, claim: ClaimFacts, tq_id: int, job: 
 
 
 def claimed_with(tx: Transaction, pilot_id: int, token: str) -> list[Claimed]:
-    """The live attempts that a pilot claimed with this token."""
+    """A pilot's live attempts with this claim token."""
     return [Claimed(*row) for row in tx.read(_OF_CLAIM, (pilot_id, token), past=CLAIM_STATEMENTS)]
 
 
 def attempt_by_number(tx: Transaction, job: JobRow, number: int) -> AttemptRow | None:
-    """The attempt of a job with this number, None if it has none."""
+    """None if the job has none."""
     if job.last_attempt is None or number > job.attempt:
         return None
     if number == job.attempt:
@@ -221,7 +214,7 @@ def attempt_by_number(tx: Transaction, job: JobRow, number: int) -> AttemptRow |
 
 
 def with_last(tx: Transaction, job_ids: Iterable[int]) -> dict[int, WithLast]:
-    """The rows of jobs, each with its last attempt, in one read."""
+    """Jobs with their last attempts, in one read."""
     found = tx.read(_WITH_LAST, (keys(job_ids),))
     return {
         row[0]: WithLast(row_of(*row[:_OF_JOB]), None if row[_OF_JOB] is None else AttemptRow(*row[_OF_JOB:]))
@@ -230,17 +223,17 @@ def with_last(tx: Transaction, job_ids: Iterable[int]) -> dict[int, WithLast]:
 
 
 def last_attempt(tx: Transaction, job: JobRow) -> AttemptRow | None:
-    """The last attempt of a job, None if it has none."""
+    """None without one."""
     return tx.reader().find(AttemptRow, _BY_ID, (job.last_attempt,))
 
 
-def live_attempts_of(tx: Transaction, pilot_id: int) -> list[PilotAttempt]:
-    """The attempts that a pilot has."""
-    return [PilotAttempt(*row) for row in tx.read(_LIVE_OF, (pilot_id,))]
+def live_attempts_of(tx: Transaction, pilot_id: int) -> list[_PilotAttempt]:
+    """Of a pilot."""
+    return [_PilotAttempt(*row) for row in tx.read(_LIVE_OF, (pilot_id,))]
 
 
 def strays(tx: Transaction, ids: Iterable[int]) -> list[Stray]:
-    """Those of these attempts that live; of one job the last number first, and of one number that of a pilot that lives."""
+    """Those that live; of a job the last number first, of a number that of a live pilot."""
     return [Stray(*row) for row in tx.read(_STRAYS, (keys(ids),))]
 
 
@@ -252,22 +245,22 @@ def delete_attempt(tx: Transaction, attempt_id: int) -> None:
 
 
 def hand_out(tx: Transaction, attempt_id: int | None, token: str) -> None:
-    """A bound attempt is taken by its pilot, with this claim token."""
+    """Let a pilot take its bound attempt, with this claim token."""
     tx.later(_HAND_OUT, (token, attempt_id))
 
 
 def set_site(tx: Transaction, attempt_id: int | None, site: str) -> None:
-    """The pilot of a bound attempt runs at this site."""
+    """Where the pilot of a bound attempt runs."""
     tx.later(_SET_SITE, (site, attempt_id))
 
 
 def start_attempt(tx: Transaction, attempt_id: int | None, at: float) -> None:
-    """The payload of an attempt runs."""
+    """Its payload runs."""
     tx.later(_START, (at, attempt_id))
 
 
 def end_attempt(tx: Transaction, attempt_id: int | None, end: AttemptReport, *, again: bool = False) -> None:
-    """Store the end of a live attempt. `again`: that of a lost one is replaced by what its pilot reports after all."""
+    """End a live attempt. `again`: replace the end of a lost one by what its pilot reports."""
     if again:
         tx.write("UPDATE attempt SET ended_at = NULL WHERE id = ?", (attempt_id,), rows=ONE)
         tx.write(_DROP_OUTPUT, (attempt_id,), rows=AT_MOST_ONE)
@@ -282,24 +275,24 @@ def end_attempt(tx: Transaction, attempt_id: int | None, end: AttemptReport, *, 
 
 
 def store_output(tx: Transaction, attempt_id: int, sha256: str, size: int) -> None:
-    """The archive of an attempt is on the shelf: it counts from now on, whatever its pilot reports."""
+    """Count an archive on the shelf from now on, whatever the pilot reports."""
     tx.later(_STORE_OUTPUT, (sha256, size, attempt_id))
 
 
 def correct_output(tx: Transaction, attempt_id: int, before: int, size: int | None) -> bool:
-    """An output has another size than is stored; None: it is not there."""
+    """Store the real size; None: the output is lost."""
     lost = NOT_KEPT if size is None else None
     return bool(tx.write(_CORRECT_OUTPUT, (size, lost, attempt_id, before), rows=AT_MOST_ONE))
 
 
 def note_late_report(tx: Transaction, attempt_id: int, late: AttemptReport) -> None:
-    """Keep what a refused report says, if nothing was known of the end of its attempt."""
+    """Keep a refused report, if nothing was known of the attempt's end."""
     message = f"{late.state} was reported when it no longer counted"
     tx.later(_NOTE_LATE, (message, late.cpu_seconds, late.wall_seconds, late.max_rss_mb, attempt_id))
 
 
 def lost_before_start(tx: Transaction, job: JobRow) -> int:
-    """How many attempts of a job went back with their pilots before they started, or since the node was of no use."""
+    """How many attempts went back with their pilots before they started, or from a useless node."""
     return int(tx.read(_BEFORE_START, (keys([job.last_attempt]),))[0][0])
 
 

@@ -1,4 +1,4 @@
-"""Members of arrays that have no row: the cohorts in which they wait, and the holes of those that do not."""
+"""Members of arrays without rows: cohorts, in which they wait, and holes, for those that do not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _INSERT_COHORT = Statement(
 
 
 class CohortRow(Struct, frozen=True):
-    """One run of members [start, stop); those from `cursor` on wait, except in holes."""
+    """A run of members [start, stop); those from `cursor` on wait, except in holes."""
 
     id: int
     submission_id: int
@@ -44,28 +44,28 @@ class CohortRow(Struct, frozen=True):
 
 
 class Hole(Struct, frozen=True):
-    """Members [start, stop) of a cohort in one state other than waiting, since `at`; `admin_held` as of a row."""
+    """Members [start, stop) of a cohort in one state other than waiting."""
 
     start: int
     stop: int
     state: str
     reason: str
-    at: float
-    admin_held: int = 0
+    at: float  # since when
+    admin_held: int = 0  # as in a row
 
 
 def cohorts_between(tx: Transaction, submission_id: int, run: range) -> list[CohortRow]:
-    """The cohorts of a submission that have one of these members."""
+    """Cohorts of a submission that overlap the run."""
     return [CohortRow(*row) for row in tx.read(_OVERLAPPING, (submission_id, run.stop, run.start))]
 
 
 def holes_between(tx: Transaction, cohort_id: int, run: range) -> list[Hole]:
-    """The holes of a cohort that have one of these members, ascending."""
+    """Holes of a cohort that overlap the run, ascending."""
     return [Hole(*row) for row in tx.read(_HOLES, (cohort_id, run.stop, run.start))]
 
 
 def waiting_runs(cohort: CohortRow, holes: list[Hole], run: range) -> list[range]:
-    """The parts of a run that still wait in this cohort. `holes` are those in the run, ascending."""
+    """The parts of a run that still wait. `holes`: those in the run, ascending."""
     at, end = max(cohort.cursor, run.start), min(cohort.stop, run.stop)
     runs = []
     for hole in holes:
@@ -85,7 +85,7 @@ def add_hole(
 
 
 def change_hole(tx: Transaction, cohort_id: int, hole: Hole, run: range, **new: Any) -> None:
-    """Give a part of a hole another state (`new`: as `add_hole`); the rest on both sides stays what it is."""
+    """Give a part of a hole another state (`new`: as `add_hole`); the rest stays."""
     if (hole.start, hole.stop) == (run.start, run.stop):
         changed = (new["state"], new["reason"], tx.now, new.get("admin_held", 0))
         tx.later(_CHANGE_HOLE, (*changed, cohort_id, hole.start))
@@ -101,7 +101,7 @@ def change_hole(tx: Transaction, cohort_id: int, hole: Hole, run: range, **new: 
 def insert_run(
     tx: Transaction, ids: Ids, run: range, *, submission: int, tq_id: int, base: int, template: int
 ) -> int:
-    """Members that wait as one; returns the number of their cohort."""
+    """Store members that wait as one; returns the id of their cohort."""
     number = ids.cohort()
     tx.later(_INSERT_COHORT, (number, submission, tq_id, base, run.start, run.stop, run.start, template))
     return number

@@ -1,4 +1,4 @@
-"""Jobs: rows and their chains of events, submissions with templates, members of arrays without rows."""
+"""Jobs: rows and their chains of events, submissions with templates."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _ADOPT = Statement(
     key=(-1,),
 )
 _SET_LAST_EVENT = Statement(sql="UPDATE job SET last_event = ? WHERE id = ?", key=(-1,))
-# What was added for attempts that never began (`allow_another`) stays.
+# Attempts added by `allow_another` stay.
 _CHANGE_ROW = """UPDATE job SET tq_id = ?, template_id = ?, max_attempts = ? + max_attempts
 - coalesce((SELECT t.max_attempts FROM template t WHERE t.id = job.template_id), max_attempts), last_event = ?
 WHERE id = ?"""
-# Of a submission's own templates others may have need; those of its runs are kept with them.
+# Other jobs may need the templates of the submission and of its runs.
 _DROP_CHANGED = """DELETE FROM template WHERE id = ? AND NOT EXISTS (SELECT 1 FROM submission s
 WHERE s.id = ? AND template.id BETWEEN s.first_template AND s.last_template)
 AND NOT EXISTS (SELECT 1 FROM cohort c WHERE c.submission_id = ? AND c.template_id = template.id)"""
@@ -71,7 +71,7 @@ _INSERT_TEMPLATE = Statement(
 )
 _OF_REQUEST = """SELECT id, base, count, held, grp, name, record, members FROM submission
 WHERE owner = ? AND request_id = ?"""
-# Blocks of ids never overlap: of those that begin before the range only the last can reach into it.
+# Blocks of ids never overlap: of those before the range only the last can reach into it.
 _SUBMISSIONS_IN = """SELECT id, base, count, owner, grp, vo, name FROM submission {}
 WHERE base >= coalesce((SELECT max(base) FROM submission WHERE base <= ?), 0) AND base <= ? AND base + count > ?{}
 ORDER BY base"""
@@ -80,9 +80,7 @@ _SUBMISSIONS_OF_ONE = _SUBMISSIONS_IN.format(by_index("submission_owner"), " AND
 
 
 class JobRow(Struct, frozen=True, gc=False):
-    """One row of `job` with its owner. `last_event`, `last_attempt` head the chains of the job. `admin_held`: an
-    administrator held it, and none has released it.
-    """
+    """One row of `job` with its owner."""
 
     id: int
     submission_id: int
@@ -92,18 +90,18 @@ class JobRow(Struct, frozen=True, gc=False):
     attempt: int
     pilot_id: int | None
     since: float
-    last_event: int | None
+    last_event: int | None  # this and the next head the chains of the job
     last_attempt: int | None
     max_attempts: int
     reason: str
     owner: str
     group: str
     vo: str
-    admin_held: int = 0
+    admin_held: int = 0  # an administrator held it, and none has released it
 
 
 class WaitingJob(Struct, frozen=True, gc=False):
-    """A job that waits. `cohort_id`: it is a member of this cohort and has no row; None: it has one."""
+    """A job that waits."""
 
     id: int
     submission_id: int
@@ -112,11 +110,11 @@ class WaitingJob(Struct, frozen=True, gc=False):
     last_event: int | None
     last_attempt: int | None
     max_attempts: int
-    cohort_id: int | None = None
+    cohort_id: int | None = None  # it is a member without a row
 
 
 class NewSubmission(Struct, frozen=True, kw_only=True):
-    """What is known of a submission before it is stored."""
+    """A submission before it is stored."""
 
     owner: str
     group: str
@@ -131,8 +129,6 @@ class NewSubmission(Struct, frozen=True, kw_only=True):
 
 
 class _EarlierSubmission(Struct, frozen=True):
-    """A submission that had the same request id."""
-
     id: int
     base: int
     count: int
@@ -144,30 +140,30 @@ class _EarlierSubmission(Struct, frozen=True):
 
 
 class IdBlock(Struct, frozen=True):
-    """The ids of a submission, from `base`, and whose they are. `name` '': each job has one of its own, or none."""
+    """The ids of a submission, and whose they are."""
 
     submission: int
-    base: int
+    base: int  # the first id
     count: int
     owner: str
     group: str
     vo: str
-    name: str
+    name: str  # '': each job has one of its own, or none
 
 
 def row_by_id(tx: Transaction, job_id: int) -> JobRow | None:
-    """The row of a job, None if it has none (never submitted, or an untouched member)."""
+    """None if it was never submitted, or is an untouched member."""
     return tx.reader().find(row_of, f"{SELECT_ROW} WHERE j.id = ?", (job_id,))
 
 
 def rows_between(tx: Transaction, first: int, last: int, *, most: int) -> list[JobRow]:
-    """The rows with first <= id <= last, ascending, at most `most`."""
+    """Ascending, at most `most`."""
     found = tx.read(f"{SELECT_ROW} WHERE j.id BETWEEN ? AND ? ORDER BY j.id LIMIT ?", (first, last, most))
     return [row_of(*row) for row in found]
 
 
 def need_row(tx: Transaction, job_id: int) -> JobRow:
-    """The row of a job. Raises NotFound."""
+    """Raises NotFound."""
     row = row_by_id(tx, job_id)
     if row is None:
         raise NotFound(f"There is no job {job_id}.", job=job_id)
@@ -175,12 +171,12 @@ def need_row(tx: Transaction, job_id: int) -> JobRow:
 
 
 def row_of(job_id: int, submission: int, tq_id: int, template: int, state: str, *more: Any) -> JobRow:
-    """The row that these columns (`ROW`) are."""
+    """From the columns `ROW`."""
     return JobRow(job_id, submission, tq_id, template, JobState(state), *more)
 
 
 def insert_waiting(tx: Transaction, tq_id: int, job: WaitingJob) -> None:
-    """Store a new job that waits as a row of its own."""
+    """Store a new waiting row."""
     tx.later(
         _INSERT_WAITING,
         (job.id, job.submission_id, tq_id, job.template_id, tx.now, job.last_event, job.max_attempts),
@@ -188,7 +184,7 @@ def insert_waiting(tx: Transaction, tq_id: int, job: WaitingJob) -> None:
 
 
 def insert_member(tx: Transaction, tq_id: int, job: WaitingJob, state: JobState, reason: str) -> None:
-    """Give a member of an array a row, in this state."""
+    """Give a member of an array a row."""
     tx.later(
         _INSERT_MEMBER,
         (job.id, job.submission_id, tq_id, job.template_id, state.value, tx.now, job.max_attempts, reason),
@@ -196,18 +192,18 @@ def insert_member(tx: Transaction, tq_id: int, job: WaitingJob, state: JobState,
 
 
 def requeue_row(tx: Transaction, job_id: int) -> bool:
-    """Let a waiting row join its task queue; false if it is in it already, or waits no more."""
+    """Let a waiting row join its task queue; false if it is there, or waits no more."""
     return bool(tx.write(_REQUEUE, (job_id,), rows=AT_MOST_ONE))
 
 
 def allow_another(tx: Transaction, row: JobRow) -> JobRow:
-    """The last attempt of a job never began: it does not count among those that the job may have."""
+    """Do not count the last attempt, which never began."""
     tx.later(_ALLOW_ANOTHER, (row.id,))
     return msgspec.structs.replace(row, max_attempts=row.max_attempts + 1)
 
 
 def clear_last_attempt(tx: Transaction, job_id: int) -> None:
-    """The last attempt that a row names does not exist."""
+    """The attempt that the row names does not exist."""
     tx.write("UPDATE job SET last_attempt = NULL WHERE id = ?", (job_id,), rows=ONE)
 
 
@@ -215,7 +211,7 @@ def clear_last_attempt(tx: Transaction, job_id: int) -> None:
 
 
 def add_event(tx: Transaction, ids: Ids, job_id: int, kind: str, *, previous: int | None, **data: Any) -> int:
-    """Append one event of one job; returns its id, to be stored as the job's last event."""
+    """Append an event of one job; returns its id, the job's next `last_event`."""
     number = ids.event()
     body = msgspec.json.encode(data).decode() if data else None
     tx.later(INSERT_EVENT, (number, tx.now, job_id, None, previous, kind, body))
@@ -223,28 +219,28 @@ def add_event(tx: Transaction, ids: Ids, job_id: int, kind: str, *, previous: in
 
 
 def move_range(tx: Transaction, ids: Ids, jobs: range, old: JobState, new: JobState, **data: Any) -> None:
-    """Append the event of members without a row that came into another state (`add_hole`, `change_hole`)."""
+    """Append the event of members without a row that changed state (`add_hole`, `change_hole`)."""
     add_range_event(tx, ids, jobs, new.value, **data)
     if tx.moves is not None:
         tx.moves.append(Moved(jobs[0], jobs[-1], old, new, data))
 
 
 def add_range_event(tx: Transaction, ids: Ids, jobs: range, kind: str, **data: Any) -> None:
-    """Append one event that holds for all these ids."""
+    """Append one event for all these ids."""
     body = msgspec.json.encode(data).decode() if data else None
     tx.later(INSERT_EVENT, (ids.event(), tx.now, jobs[0], jobs[-1], None, kind, body))
 
 
 def note_event(tx: Transaction, ids: Ids, row: JobRow, kind: str, **data: Any) -> None:
-    """Append an event of a job that stays in its state."""
+    """Append an event without a change of state."""
     event = add_event(tx, ids, row.id, kind, previous=row.last_event, **data)
     tx.later(_SET_LAST_EVENT, (event, row.id))
 
 
 def move(tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, reason: str = "", **data: Any) -> None:
-    """Move a row to a new state and append the event. Raises Conflict if the table of moves forbids it.
+    """Move a row to a new state with an event. Raises Conflict if the table of moves forbids it.
 
-    The caller keeps counters and fronts (see `commands.live`).
+    The caller keeps counters and fronts (see `writer.live`).
     """
     if not may_move(row.state, new):
         raise Conflict(
@@ -263,8 +259,8 @@ def force_move(
     admin: bool = False,
     **data: Any,
 ) -> None:
-    """As `move`, for a move that is not in the table: a lost attempt's success, and an administrator's hold of a job that a
-    user holds. `admin`: an administrator does it.
+    """As `move`, for moves outside the table: the late success of a lost attempt, and an administrator's hold
+    (`admin`) of a job that a user holds.
     """
     if reason:
         data["reason"] = reason
@@ -280,13 +276,13 @@ def force_move(
 
 
 def name_attempt(tx: Transaction, row: JobRow, number: int, attempt_id: int) -> JobRow:
-    """The last attempt of a job is this one: it lived, and the job did not name it."""
+    """Let a job name a live attempt as its last."""
     tx.later(_NAME_ATTEMPT, (number, attempt_id, row.id))
     return msgspec.structs.replace(row, attempt=number, last_attempt=attempt_id)
 
 
 def adopt(tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, pilot_id: int) -> None:
-    """A waiting job goes on with its last attempt, which a pilot has."""
+    """Let a waiting job go on with its last attempt, which a pilot has."""
     data = {"attempt": row.attempt, "pilot": pilot_id, "by": "reconciler"}
     event = add_event(tx, ids, row.id, new.value, previous=row.last_event, **data)
     tx.later(_ADOPT, (new.value, pilot_id, tx.now, event, row.id))
@@ -297,14 +293,14 @@ def adopt(tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, pilot_id: in
 def change_row(
     tx: Transaction, ids: Ids, row: JobRow, *, tq_id: int, template: int, max_attempts: int, **data: Any
 ) -> None:
-    """A job that waits or is held is another one from now on. A template that was made for it alone goes."""
+    """Give a waiting or held job another task queue and template; a template of its own is deleted."""
     event = add_event(tx, ids, row.id, "Changed", previous=row.last_event, **data)
     tx.write(_CHANGE_ROW, (tq_id, template, max_attempts, event, row.id), rows=ONE)
     tx.write(_DROP_CHANGED, (row.template_id, row.submission_id, row.submission_id), rows=AT_MOST_ONE)
 
 
 def forget_name(tx: Transaction, submission_id: int) -> None:
-    """Jobs of a submission have names of their own from now on: those in their templates."""
+    """Let jobs have the names in their templates."""
     tx.write("UPDATE submission SET name = '' WHERE id = ?", (submission_id,), rows=ONE)
 
 
@@ -314,7 +310,7 @@ def forget_name(tx: Transaction, submission_id: int) -> None:
 def insert_submission(
     tx: Transaction, new: NewSubmission, *, number: int, base: int, held: int, templates: Collection[int]
 ) -> None:
-    """Store the row of a submission. `templates`: the numbers of its own."""
+    """`templates`: the numbers of its own."""
     tx.later(
         _INSERT_SUBMISSION,
         (number, base, new.count, new.owner, new.group, new.vo, new.name, tx.now, new.form, new.record,
@@ -323,7 +319,7 @@ def insert_submission(
 
 
 class Fill(IntEnum):
-    """What is filled in at a claim: nothing; the placeholders of a member of an array and its index; its index alone."""
+    """What a claim fills in: nothing; placeholders of a member of an array and its index; its index alone."""
 
     NOTHING = 0
     ALL = 1
@@ -331,23 +327,21 @@ class Fill(IntEnum):
 
 
 def insert_template(tx: Transaction, number: int, new: StoredTemplate) -> None:
-    """Store what is alike of jobs."""
+    """Store what jobs have in common."""
     tx.later(_INSERT_TEMPLATE, (number, int(new.fill), *new[1:]))
 
 
 def submission_of_request(tx: Transaction, owner: str, request_id: str) -> _EarlierSubmission | None:
-    """The submission that this owner made with this request id."""
+    """The owner's submission with this request id."""
     return tx.reader().find(_EarlierSubmission, _OF_REQUEST, (owner, request_id))
 
 
 def submissions_between(tx: Transaction, first: int, last: int, *, owner: str = "") -> Iterator[IdBlock]:
-    """The submissions that have one of these ids, in their order; `owner`: of one user. There may be many; they are read one
-    by one.
-    """
+    """In order, of one user or of all, read one by one: there may be many."""
     return stored_between(tx.reader(), first, last, owner=owner)
 
 
 def stored_between(db: Reader, first: int, last: int, *, owner: str = "") -> Iterator[IdBlock]:
-    """The same, as far as it is committed."""
+    """As `submissions_between`, of what is committed."""
     sql, values = (_SUBMISSIONS_OF_ONE, (owner,)) if owner else (_SUBMISSIONS_OF_ALL, ())
     return (IdBlock(*row) for row in db.execute(sql, (first, last, first, *values)))

@@ -1,4 +1,4 @@
-"""Pilot rows and their states, and the tokens that pilots join with and work with."""
+"""Pilot rows and their states, and the tokens with which pilots join and work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lodesman.wire.vocabulary import PilotState
 
 _P = PilotState
 _PILOT_MOVES: dict[PilotState, frozenset[PilotState]] = {
-    # A pilot may join before its native reference is stored: the batch system can be faster than we are.
+    # A pilot may join before its native id is stored.
     _P.PREPARED: frozenset({_P.SUBMITTED, _P.RUNNING, _P.ABORTED, _P.LOST}),
     _P.SUBMITTED: frozenset({_P.RUNNING, _P.ABORTED, _P.LOST}),
     _P.RUNNING: frozenset({_P.DONE, _P.ABORTED, _P.LOST}),
@@ -33,7 +33,7 @@ _INSERT_PILOT = Statement(
     VALUES (?,?,'Prepared',?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
     key=(0,),
 )
-# A pilot that was purged meanwhile is not there.
+# The pilot may have been purged.
 _SET_NATIVE = Statement(
     sql="UPDATE pilot SET host = ?, held_since = ?, native_seen = ? WHERE id = ?",
     key=(-1,),
@@ -72,7 +72,7 @@ _LIMIT_PILOT_TOKEN = "UPDATE token SET expires_at = ? WHERE pilot_id = ? AND kin
 
 
 def need_pilot(tx: Transaction, *, pilot_id: int | None = None, stamp: str = "") -> PilotRow:
-    """One pilot by id or stamp. Raises NotFound."""
+    """By id or stamp. Raises NotFound."""
     db = tx.reader()
     row = pilot_by_stamp(db, stamp) if pilot_id is None else pilot_by_id(db, pilot_id)
     if row is None:
@@ -83,7 +83,7 @@ def need_pilot(tx: Transaction, *, pilot_id: int | None = None, stamp: str = "")
 def insert_pilot(
     tx: Transaction, number: int, new: NewPilot, request: Mapping[str, Any], *, bound_job: int | None = None
 ) -> None:
-    """Store a pilot with its join token; `request` is what it presents in truth, `bound_job` the only job that it runs."""
+    """Store a pilot with its join token. `request`: what it presents in truth; `bound_job`: the only job it runs."""
     sent_to = msgspec.json.encode((new.site, new.ce, new.queue)).decode() if new.forwards else ""
     tx.later(
         _INSERT_PILOT,
@@ -95,7 +95,7 @@ def insert_pilot(
 
 
 def set_state(tx: Transaction, row: PilotRow, new: PilotState, reason: str = "") -> bool:
-    """Move a pilot if the table of moves allows it; says whether it moved."""
+    """False if the table of moves forbids it."""
     if new not in _PILOT_MOVES[row.state]:
         return False
     ended = tx.now if new in PILOT_ENDED else None
@@ -104,7 +104,7 @@ def set_state(tx: Transaction, row: PilotRow, new: PilotState, reason: str = "")
 
 
 def set_native_id(tx: Transaction, pilot_id: int, native_id: str) -> None:
-    """Its batch system has accepted a pilot, before it joined."""
+    """Its batch system accepted the pilot."""
     tx.write(_SET_ID, (native_id, tx.now, pilot_id), rows=ONE)
 
 
@@ -121,9 +121,7 @@ def set_place(tx: Transaction, row: PilotRow) -> None:
 def live_offers(
     tx: Transaction, differ_by_host: Callable[[str, QueueId], bool]
 ) -> dict[tuple[str, QueueId, str | None, str], list[int]]:
-    """The live pilots, by VO, queue, host and what they present, as JSON. The host: of those that joined, where queues
-    differ by host.
-    """
+    """Live pilots by VO, queue, host and request (JSON). The host: of joined pilots, where queues differ by host."""
     found: dict[tuple[str, QueueId, str | None, str], list[int]] = {}
     for number, vo, site, ce, queue, request, host in tx.read(_OFFERS):
         place = QueueId(site, ce, queue)
@@ -133,56 +131,55 @@ def live_offers(
 
 
 def set_requests(tx: Transaction, pilots: Iterable[int], request: str) -> None:
-    """These pilots present something else from now on."""
+    """What these pilots present from now on."""
     tx.later_many(_SET_REQUEST, [(request, pilot_id) for pilot_id in pilots])
 
 
 def set_last_seen(tx: Transaction, seen: Mapping[int, float]) -> None:
-    """When pilots were last heard of."""
+    """UNIX seconds, by pilot."""
     tx.later_many(_SET_SEEN, [(at, pilot_id) for pilot_id, at in seen.items()])
 
 
 def count_job(tx: Transaction, pilot_id: int) -> None:
-    """One more job ended in a pilot by itself."""
+    """Count a job that ended by itself."""
     tx.later(_COUNT_JOB, (pilot_id,))
 
 
 def drain_pilot(tx: Transaction, pilot_id: int, reason: str = "") -> bool:
-    """A pilot takes no more jobs; says whether it was still there. Without a reason, an administrator said so."""
+    """Let a pilot take no more jobs; false if it is gone. Without a reason, an administrator said so."""
     return bool(tx.write(_DRAIN, (reason, pilot_id), rows=AT_MOST_ONE))
 
 
 def set_drain_reasons(tx: Transaction, reasons: Mapping[int, str]) -> None:
-    """Why pilots leave now; those without a reason do not leave any more."""
+    """An empty reason lets a pilot stay."""
     tx.later_many(_SET_DRAIN, [(int(bool(why)), why, number) for number, why in reasons.items()])
 
 
 def drain_pilots_for(tx: Transaction, pilots: Sequence[int], reason: str) -> None:
-    """Pilots take no more jobs, for a reason; those that were drained before keep theirs."""
+    """Pilots that drain already keep their reason."""
     tx.later_many(_DRAIN_FOR, [(reason, pilot_id) for pilot_id in pilots])
 
 
 def join_token(tx: Transaction, digest: bytes) -> tuple[int, float, bool, str] | None:
-    """(pilot, until when it is good, whether a pilot has joined with it, and the nonce which that gave) of a join token."""
+    """(pilot, expiry, whether it was used, nonce of that use)."""
     return tx.reader().execute(_JOIN_TOKEN, (digest,)).fetchone()
 
 
 def set_joined(tx: Transaction, pilot_id: int, *, node: str, host: str) -> None:
-    """A pilot has joined, and reports this of its node."""
+    """`node`: its report."""
     tx.write(_SET_JOINED, (tx.now, tx.now, node, host, pilot_id), rows=ONE)
 
 
 def exchange_token(tx: Transaction, pilot_id: int, *, digest: bytes, nonce: str, token: bytes) -> None:
-    """A pilot has exchanged the join token `digest` for another one (`token` is its hash)."""
+    """Replace the join token `digest` by the token with hash `token`."""
     tx.write("UPDATE token SET kind = 'joined', nonce = ? WHERE hash = ?", (nonce, digest), rows=ONE)
     tx.write("DELETE FROM token WHERE pilot_id = ? AND kind = 'pilot'", (pilot_id,), rows=ANY)
     tx.later(_INSERT_PILOT_TOKEN, (token, pilot_id, tx.now))
 
 
 def end_tokens(tx: Transaction, pilot_id: int, *, keep_working: bool, expires_at: float | None) -> None:
-    """Delete the tokens of a pilot that has ended; `keep_working`: but for the one that it works with.
-
-    `expires_at`: that one is good until then (UNIX seconds); None: as before.
+    """Delete the tokens of an ended pilot; `keep_working`: but for its working token, which then expires at
+    `expires_at` (UNIX seconds; None: unchanged).
     """
     tx.write(_DELETE_OTHER_TOKENS, (pilot_id, "pilot" if keep_working else ""), rows=ANY)
     if expires_at is not None:

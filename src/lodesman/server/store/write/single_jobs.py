@@ -1,4 +1,4 @@
-"""What a command that names single jobs, one by one, reads of them: all together, before it changes any."""
+"""Reads all jobs that a command names one by one together, before it changes any."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ AND h.start = (SELECT max(start) FROM hole WHERE cohort_id = given.cohort_id AND
 
 
 class SingleJobs(Struct, frozen=True, kw_only=True):
-    """Jobs by id, as they were before the command; what is not among them is read. What is done to one of them changes none
-    of the others; but a hole that several of them `shared` is another one after the first, and is read again.
+    """Jobs by id, as they were before the command; others are read from the database. Changing one of them leaves
+    the others as they are, except for holes that several share: those are read again.
     """
 
     ids: frozenset[int] = frozenset()
@@ -40,7 +40,7 @@ class SingleJobs(Struct, frozen=True, kw_only=True):
     _rows: Mapping[int, JobRow] = field(default_factory=dict)
     _cohorts: Mapping[int, list[CohortRow]] = field(default_factory=dict)
     _holes: Mapping[_Member, list[Hole]] = field(default_factory=dict)
-    _shared: Collection[_Member] = frozenset()
+    _shared: Collection[_Member] = frozenset()  # members of holes that several of the jobs share
 
     def blocks(self, tx: Transaction, ids: range, owner: str) -> Iterable[IdBlock]:
         """As `jobs.submissions_between`."""
@@ -78,7 +78,7 @@ def _ids(base: int, run: range) -> range:
 
 
 def single_jobs(tx: Transaction, ids: Sequence[int]) -> SingleJobs:
-    """Read them. What was collected is written before, and nothing is collected meanwhile."""
+    """Read them. Collected rows are written first; none are collected meanwhile."""
     if not ids:
         return SingleJobs()
     given = (keys(ids),)

@@ -21,7 +21,7 @@ _PILOTS_PURGED = f"UPDATE usage_fold SET pilots_purged = {greatest('pilots_purge
 _CHANGED = f"""DELETE FROM template WHERE id IN (SELECT j.template_id FROM job j JOIN submission s ON s.id = j.submission_id
 WHERE j.id IN {GIVEN} AND j.template_id NOT BETWEEN s.first_template AND s.last_template
 AND NOT EXISTS (SELECT 1 FROM cohort c WHERE c.submission_id = s.id AND c.template_id = j.template_id))"""
-# What belongs to a submission, in the order in which it goes; a limited number of rows at once.
+# What belongs to a submission, in the order of deletion, a limited number of rows at once.
 _BELONGINGS = (
     f"""DELETE FROM hole WHERE (cohort_id, start) IN (SELECT h.cohort_id, h.start FROM cohort c
     JOIN hole h ON h.cohort_id = c.id WHERE c.submission_id IN {GIVEN} LIMIT ?)""",
@@ -42,12 +42,12 @@ _BELONGINGS = (
 
 
 def old_jobs(tx: Transaction, ids: Sequence[int], before: float) -> list[OldJob]:
-    """Those of the jobs that ended before that time, and their attempts, too."""
+    """Jobs that ended before that time, together with their attempts."""
     return [OldJob(*row) for row in tx.read(f"{OLD_JOBS} AND j.id IN {GIVEN}", (before, keys(ids)))]
 
 
 def delete_jobs(tx: Transaction, jobs: Sequence[OldJob]) -> None:
-    """Delete jobs with all their events and attempts."""
+    """With all their events and attempts."""
     mark_ids(tx, "event", "attempt", "template")
     last = {"event": [job.last_event for job in jobs], "attempt": [job.last_attempt for job in jobs]}
     accounting.add_before_purge(tx, [head for head in last["attempt"] if head is not None])
@@ -65,8 +65,8 @@ def delete_jobs(tx: Transaction, jobs: Sequence[OldJob]) -> None:
 
 
 def delete_left(tx: Transaction, old: Old) -> None:
-    """Purge members that were killed or deleted before they were taken, templates that nothing refers to any more,
-    and pilots that ended before that time, with tokens that they never used. Old entries of the audit trail go, too.
+    """Purge members killed or deleted before they were taken, unreferenced templates, pilots that ended before that
+    time with their unused tokens, and old audit entries.
     """
     audit.delete_old(tx, old.before)
     if old.holes:
@@ -86,14 +86,14 @@ def delete_left(tx: Transaction, old: Old) -> None:
 
 
 def those_gone(tx: Transaction, ids: Sequence[int]) -> set[int]:
-    """Those of the submissions that are not there any more."""
+    """Submissions that no longer exist."""
     return {*ids} - {
         row[0] for row in tx.read(f"SELECT id FROM submission WHERE id IN {GIVEN}", (keys(ids),))
     }
 
 
 def delete_submissions(tx: Transaction, ids: Sequence[int], most: int) -> bool:
-    """Delete submissions of which no job is left, with all that belongs to them; false if there is more to delete.
+    """Delete submissions without jobs and all that belongs to them; false if there is more to delete.
 
     Deletes at most `most` rows of each table; the submissions themselves go last.
     """
