@@ -124,8 +124,8 @@ class UsageOfSome(NamedTuple):
 _NOTHING: Final = UsageSums(0, 0, 0, 0, 0, 0)
 
 
-def _plus(one: UsageSums, other: UsageSums) -> UsageSums:
-    return UsageSums(*map(sum, zip(one, other, strict=True)))
+def _plus(sums: UsageSums, other: UsageSums) -> UsageSums:
+    return UsageSums(*map(sum, zip(sums, other, strict=True)))
 
 
 class _Ended(NamedTuple):
@@ -164,21 +164,21 @@ class _Ended(NamedTuple):
         """An attempt that never started used nothing; a payload has at least one core."""
         wall = 0.0 if self.started_at is None else max(0.0, self.ended_at - self.started_at)
         core_ms = round(wall * int(self.cores or 1) * _MS)
-        known, cpu = self.cpu_seconds is not None, self.cpu_seconds or 0.0
+        is_measured, cpu = self.cpu_seconds is not None, self.cpu_seconds or 0.0
         return UsageSums(
             int(not self.is_none),
             int(self.number == 1),
             round(wall * _MS),
             core_ms,
             round(cpu * _MS),
-            core_ms if known else 0,
+            core_ms if is_measured else 0,
         )
 
 
 def _added(ended: Iterable[_Ended]) -> dict[UsageKey, UsageSums]:
     alike: dict[UsageKey, list[UsageSums]] = defaultdict(list)
-    for one in ended:
-        alike[one.key].append(one.sums)
+    for attempt in ended:
+        alike[attempt.key].append(attempt.sums)
     return {key: UsageSums(*map(sum, zip(*some, strict=True))) for key, some in alike.items()}
 
 
@@ -201,27 +201,32 @@ def _next(db: Reader, portion: int) -> UsageAdded:
     sums = list(_added([*closed, *new]).items())
     opened = [row[0] for row in db.execute(_STILL_OPEN, (done, last))]
     return UsageAdded(
-        done=done, changes=changes, last=last, sums=sums, opened=opened, closed=[one.id for one in closed]
+        done=done,
+        changes=changes,
+        last=last,
+        sums=sums,
+        opened=opened,
+        closed=[attempt.id for attempt in closed],
     )
 
 
-def add_usage(tx: Transaction, found: UsageAdded) -> None:
+def add_usage(tx: Transaction, portion: UsageAdded) -> None:
     """Store a portion once. Raises Conflict if the attempts have changed since it was added up."""
     now = usage_state(tx.reader())
-    if (now.done, now.changes) != (found.done, found.changes):
+    if (now.done, now.changes) != (portion.done, portion.changes):
         raise Conflict("The usage of these attempts was added up, or changed, in between.")
-    _put(tx, dict(found.sums))
-    tx.later_many(_INSERT_OPEN, [(one,) for one in found.opened])
-    if found.closed:
-        tx.write(f"DELETE FROM usage_open WHERE attempt_id IN {GIVEN}", (keys(found.closed),), rows=ANY)
-    tx.write(_DONE, (found.last,), rows=ONE)
+    _put(tx, dict(portion.sums))
+    tx.later_many(_INSERT_OPEN, [(attempt_id,) for attempt_id in portion.opened])
+    if portion.closed:
+        tx.write(f"DELETE FROM usage_open WHERE attempt_id IN {GIVEN}", (keys(portion.closed),), rows=ANY)
+    tx.write(_DONE, (portion.last,), rows=ONE)
 
 
 def take_out(tx: Transaction, attempt_id: int) -> None:
     """Take an attempt out before it changes; it is added up again afterwards."""
     if tx.read(_IS_IN, (attempt_id, attempt_id))[0][0]:
         sums = _added(_by_id(tx, [attempt_id]))
-        _put(tx, {key: UsageSums(*(-one for one in amounts)) for key, amounts in sums.items()})
+        _put(tx, {key: UsageSums(*(-amount for amount in amounts)) for key, amounts in sums.items()})
         tx.later(_INSERT_OPEN, (attempt_id,))
         for key in sums:
             tx.write(f"DELETE FROM usage_day WHERE {_KEY} AND attempts = 0", key, rows=AT_MOST_ONE)
@@ -230,12 +235,12 @@ def take_out(tx: Transaction, attempt_id: int) -> None:
 
 def add_before_purge(tx: Transaction, heads: Sequence[int]) -> None:
     """Add up the rest of the attempts that are about to be deleted. `heads`: the last of each chain."""
-    given = (keys(heads),)
-    if missing := [row[0] for row in tx.read(_NOT_IN, given)]:
+    values = (keys(heads),)
+    if missing := [row[0] for row in tx.read(_NOT_IN, values)]:
         _put(tx, _added(_by_id(tx, missing)))
         tx.write(f"DELETE FROM usage_open WHERE attempt_id IN {GIVEN}", (keys(missing),), rows=ANY)
         tx.write("UPDATE usage_fold SET changes = changes + 1", rows=ONE)
-    (last,) = tx.read(_LAST_END, given)[0]
+    (last,) = tx.read(_LAST_END, values)[0]
     if last is not None:
         tx.write(f"UPDATE usage_fold SET purged = {greatest('purged', '?')}", (last,), rows=ONE)
 
@@ -271,8 +276,8 @@ def wrong_usage(db: Reader, portion: int = 20_000) -> list[UsageKey]:
     after = 0
     while (last := last_of_portion(db, "attempt", after, portion)) is not None and after < state.done:
         ended = [_Ended(*row) for row in db.execute(_OF_ATTEMPTS + _BETWEEN, (after, min(last, state.done)))]
-        counted = [one for one in ended if one.id not in still_open]
-        unsure.update(one.key.day for one in counted if one.cores is None)
+        counted = [attempt for attempt in ended if attempt.id not in still_open]
+        unsure.update(attempt.key.day for attempt in counted if attempt.cores is None)
         for key, amounts in _added(counted).items():
             sums[key] = _plus(sums.get(key, _NOTHING), amounts)
         after = last
@@ -295,17 +300,17 @@ def _as_far_as_known(
 ) -> list[dict[UsageKey, UsageSums]]:
     """The sums, merged where the class, or the JobGroup, of some is not known."""
     unknown = {key for sums in all_sums for key in sums if less(key) == key}
-    found: list[dict[UsageKey, UsageSums]] = []
+    merged: list[dict[UsageKey, UsageSums]] = []
     for sums in all_sums:
-        found.append({})
+        merged.append({})
         for key, amounts in sums.items():
             of_any = less(key)
-            known = of_any if of_any in unknown else key
-            found[-1][known] = _plus(found[-1].get(known, _NOTHING), amounts)
-    return found
+            merged_key = of_any if of_any in unknown else key
+            merged[-1][merged_key] = _plus(merged[-1].get(merged_key, _NOTHING), amounts)
+    return merged
 
 
 def _agree(stored: UsageSums, counted: UsageSums, *, exactly: bool) -> bool:
     if exactly:
         return stored == counted
-    return all(one >= other for one, other in zip(stored, counted, strict=True))
+    return all(amount >= other for amount, other in zip(stored, counted, strict=True))

@@ -282,8 +282,8 @@ def shares_version(db: Reader) -> int:
 
 def shares_set(db: Reader, now: float) -> dict[str, GroupChange]:
     """Shares by command that hold now, by group."""
-    found = {group: _change(row) for group, *row in db.execute(_SHARES)}
-    return {group: one for group, one in found.items() if one.until is UNSET or now < one.until}
+    changes = {group: _change(row) for group, *row in db.execute(_SHARES)}
+    return {group: change for group, change in changes.items() if change.until is UNSET or now < change.until}
 
 
 def _change(row: Sequence[Any]) -> GroupChange:

@@ -27,9 +27,16 @@ _OLD = "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < ? LIMIT 1
 _MOST_SUBJECT = 1_000
 
 
-def note(tx: Transaction, one: AuditNote) -> None:
+def note(tx: Transaction, entry: AuditNote) -> None:
     """Append an entry; it is logged once committed."""
-    row = (one.action, one.subject[:_MOST_SUBJECT], one.by, one.origin, one.count, one.detail[:_MOST_SUBJECT])
+    row = (
+        entry.action,
+        entry.subject[:_MOST_SUBJECT],
+        entry.by,
+        entry.origin,
+        entry.count,
+        entry.detail[:_MOST_SUBJECT],
+    )
     tx.later(_INSERT, (tx.now, *row))
     fields = dict(zip(("action", "subject", "by", "origin", "count", "detail"), row, strict=True))
     tx.afterwards.append(partial(log.info, "audit", extra=fields))
@@ -37,8 +44,8 @@ def note(tx: Transaction, one: AuditNote) -> None:
 
 def note_all(tx: Transaction, notes: Iterable[AuditNote]) -> None:
     """Append entries."""
-    for one in notes:
-        note(tx, one)
+    for entry in notes:
+        note(tx, entry)
 
 
 class Audited(Struct, Generic[R], frozen=True):

@@ -50,10 +50,10 @@ class _StoredTable(NamedTuple):
         """The bytes of the texts of a row."""
         return " + ".join(f"coalesce(octet_length({name}), 0)" for name in self.texts) or "0"
 
-    def select(self, what: str, *, is_first: bool) -> str:
+    def select(self, columns: str, *, is_first: bool) -> str:
         """Of the first rows, or of those after a key, in the order of the key."""
         after = "" if is_first else f"WHERE ({self.key}) > ({', '.join('?' * self.keys)})"
-        return f"SELECT {what} FROM {self.name} {after} ORDER BY {self.key} LIMIT ?"
+        return f"SELECT {columns} FROM {self.name} {after} ORDER BY {self.key} LIMIT ?"
 
     @property
     def insert(self) -> str:
@@ -107,7 +107,9 @@ def check_source(source: Writer) -> None:
     if not source.tables():
         raise Unavailable(f"There is nothing in {source.database}.", hint="Name the database of a server.")
     if lacking := missing(source):
-        words = f"Migrations are missing in {source.database}: {', '.join(one.name for one in lacking)}."
+        words = (
+            f"Migrations are missing in {source.database}: {', '.join(script.name for script in lacking)}."
+        )
         raise Unavailable(words, hint="Bring it up to date: lode db migrate.")
 
 
@@ -117,10 +119,10 @@ def begin(source: Writer, target: Writer) -> int:
     Raises Conflict for any other target.
     """
     mark = hashlib.sha256(_ENCODER.encode(source.only("SELECT * FROM leadership"))).hexdigest()
-    known = known_migrations(target)
-    if UNFINISHED not in known:
+    applied = known_migrations(target)
+    if UNFINISHED not in applied:
         _make_target(target, mark)
-    elif known[UNFINISHED] != mark or missing(target, unfinished=True):  # begun by an older program
+    elif applied[UNFINISHED] != mark or missing(target, unfinished=True):  # begun by an older program
         words = (
             f"In {target.database} is an unfinished copy of another database, or of what this one was before."
         )
@@ -129,10 +131,10 @@ def begin(source: Writer, target: Writer) -> int:
 
 
 def _make_target(target: Writer, mark: str) -> None:
-    there = target.tables()
+    existing = target.tables()
     for table in tables():
-        found = list(target.execute(f"SELECT 1 FROM {table.name} LIMIT 2")) if table.name in there else []
-        if len(found) > table.seeds:
+        rows = list(target.execute(f"SELECT 1 FROM {table.name} LIMIT 2")) if table.name in existing else []
+        if len(rows) > table.seeds:
             words = f"There are rows in {table.name} of {target.database}; a copy needs an empty database."
             raise Conflict(words, hint="Nothing was changed: name another one.")
     migrate(target)
@@ -172,12 +174,12 @@ def _compare_table(
 ) -> CopiedTable:
     digest, count, replaced, after = hashlib.sha256(), 0, 0, None
     for rows in _portions(source, table):
-        wanted, copied = _as_stored(rows, target.nul), _rows(target, table, after, len(rows))
-        if wanted != copied:
-            raise _difference(table, wanted, copied)
+        expected, copied = _as_stored(rows, target.nul), _rows(target, table, after, len(rows))
+        if expected != copied:
+            raise _difference(table, expected, copied)
         digest.update(_ENCODER.encode_lines(copied))
         count += len(rows)
-        if wanted is not rows:
+        if expected is not rows:
             replaced += sum(isinstance(v, str) and _NUL in v for row in rows for v in row)
         after = rows[-1][: table.keys]
         advance(len(rows))
@@ -188,7 +190,7 @@ def _compare_table(
 
 def _difference(table: _StoredTable, rows: list[_Row], copied: list[_Row]) -> Conflict:
     pairs = zip_longest(rows, copied, fillvalue=())
-    row = next(one or other for one, other in pairs if one != other)
+    row = next(expected or other for expected, other in pairs if expected != other)
     words = f"The copy differs: in {table.name}, at {', '.join(map(repr, row[: table.keys]))}."
     return Conflict(
         words, hint="Did something else write to one of the two? Remove the copy, and begin again."
@@ -214,9 +216,9 @@ def _rows(db: Reader, table: _StoredTable, after: _Row | None, limit: int) -> li
     return _some(db, table, ", ".join(table.columns), after, limit)
 
 
-def _some(db: Reader, table: _StoredTable, what: str, after: _Row | None, limit: int) -> list[_Row]:
+def _some(db: Reader, table: _StoredTable, columns: str, after: _Row | None, limit: int) -> list[_Row]:
     with db.database.usable():
-        return list(db.execute(table.select(what, is_first=after is None), (*(after or ()), limit)))
+        return list(db.execute(table.select(columns, is_first=after is None), (*(after or ()), limit)))
 
 
 def _as_stored(rows: list[_Row], nul: str) -> list[_Row]:

@@ -37,10 +37,10 @@ def readable(make: Callable[..., _T], rows: Iterable[Sequence[Any]], noun: str) 
             yield made
 
 
-def damaged(what: str, fault: Exception) -> ServerFault:
+def damaged(noun: str, fault: Exception) -> ServerFault:
     """The answer to a request for a row that cannot be read."""
     return ServerFault(
-        f"What is stored of {what} is damaged: {fault}.",
+        f"What is stored of {noun} is damaged: {fault}.",
         hint="An administrator may restore a backup (lode db check).",
     )
 

@@ -40,12 +40,12 @@ def iteration_at(db: Reader) -> float | None:
 
 def iteration(db: Reader, number: int) -> tuple[float, dict[str, Any]]:
     """Time and record (JSON values). Raises NotFound."""
-    found = db.execute("SELECT at, plan FROM director_iteration WHERE id = ?", (number,)).fetchone()
-    if found is None:
+    row = db.execute("SELECT at, plan FROM director_iteration WHERE id = ?", (number,)).fetchone()
+    if row is None:
         first, last = db.only("SELECT min(id), max(id) FROM director_iteration")
         hint = "None is stored yet." if first is None else f"Those from {first} to {last} are stored."
         raise NotFound(f"There is no iteration {number}.", hint=hint)
-    at, plan = found
+    at, plan = row
     return at, msgspec.json.decode(plan)
 
 
@@ -56,10 +56,10 @@ def last_iteration(
 
     `vo`: without task queues of other VOs, and of CE queues only these.
     """
-    found = iteration_after(db, 0)
-    if found is None:
+    row = iteration_after(db, 0)
+    if row is None:
         return None, None, None
-    number, at, plan = found
+    number, at, plan = row
     with suppress(*UNREADABLE):
         if not vo:
             return number, at, msgspec.json.decode(plan.encode(), type=msgspec.Raw)
@@ -74,12 +74,12 @@ def closings(db: Reader, site: str = "") -> SiteMask:
 
 def _closing(*row: Any) -> Closing:
     """A damaged closing sends no pilots, and keeps those there, until it is closed again or opened."""
-    said = dict(zip(Closing.__struct_fields__, row, strict=True))
-    said["keep_pilots"] = bool(said["keep_pilots"])
-    if said["begins"] is None:
-        del said["begins"]
+    fields = dict(zip(Closing.__struct_fields__, row, strict=True))
+    fields["keep_pilots"] = bool(fields["keep_pilots"])
+    if fields["begins"] is None:
+        del fields["begins"]
     try:
-        return msgspec.convert(said, Closing)
+        return msgspec.convert(fields, Closing)
     except msgspec.ValidationError:
         site, ce, queue, *_ = row
         return Closing(
@@ -96,14 +96,14 @@ def _closing(*row: Any) -> Closing:
 
 def breakers(db: Reader, damaged: dict[QueueId, Exception] | None = None) -> dict[QueueId, Breaker]:
     """Those that are open or have failures. Rows that cannot be read go into `damaged`."""
-    found = {}
+    by_queue = {}
     for *place, record in db.execute("SELECT site, ce, queue, record FROM breaker"):
         try:
-            found[QueueId(*place)] = msgspec.json.decode(record, type=Breaker)
+            by_queue[QueueId(*place)] = msgspec.json.decode(record, type=Breaker)
         except UNREADABLE as fault:
             if damaged is not None:
                 damaged[QueueId(*place)] = fault
-    return found
+    return by_queue
 
 
 def breaker_orders(db: Reader) -> dict[QueueId, BreakerOrder]:
@@ -163,19 +163,19 @@ def insert_iteration(tx: Transaction, plan: str) -> int:
     """Store an iteration (JSON); returns its number. Deletes the oldest beyond the limits."""
     number: int = tx.read(_INSERT, (tx.now, len(plan.encode()), plan), changes=True)[0][0]
     size = 0
-    for kept, (one, plan_bytes) in enumerate(tx.read(_SIZES)):
+    for kept, (stored_id, plan_bytes) in enumerate(tx.read(_SIZES)):
         size += plan_bytes
         if kept >= KEEP_ITERATIONS or (size > KEEP_BYTES and kept >= _KEEP_ANYWAY):
-            tx.write("DELETE FROM director_iteration WHERE id <= ?", (one,), rows=ANY)
+            tx.write("DELETE FROM director_iteration WHERE id <= ?", (stored_id,), rows=ANY)
             break
     return number
 
 
 def put_breakers(tx: Transaction, changed: Sequence[StoredBreaker]) -> None:
     """An empty record deletes a breaker."""
-    gone = [one[:3] for one in changed if not one.record]
+    gone = [breaker[:3] for breaker in changed if not breaker.record]
     tx.later_many(_DROP_BREAKER, gone)
-    tx.later_many(_PUT_BREAKER, [tuple(one) for one in changed if one.record])
+    tx.later_many(_PUT_BREAKER, [tuple(breaker) for breaker in changed if breaker.record])
 
 
 def put_breaker_order(tx: Transaction, order: BreakerOrder) -> None:

@@ -20,8 +20,8 @@ _WRITE_LOCK: Final = 120
 _RESTORE = "Put the data folder back, from a backup if it is lost, and start the server again."
 
 
-def own(lock: Path, what: str) -> int:
-    """Take a server's lock for `what`; returns the descriptor that holds it. Raises Conflict."""
+def own(lock: Path, place: str) -> int:
+    """Take a server's lock for a `place`; returns the descriptor that holds it. Raises Conflict."""
     lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -29,7 +29,7 @@ def own(lock: Path, what: str) -> int:
     except BlockingIOError:
         os.close(descriptor)
         raise Conflict(
-            f"Another server already owns {what}.",
+            f"Another server already owns {place}.",
             hint="Stop it first, or give this one its own data directory with --data.",
         ) from None
     return descriptor
@@ -67,8 +67,8 @@ class DatabaseFiles:
         ends = ("", "-wal", "-shm") if path.is_file() else ()
         self._files = {Path(f"{path}{end}"): (0, 0) for end in ends}
         for file in self._files:
-            found = file.stat()
-            self._files[file] = (found.st_dev, found.st_ino)
+            status = file.stat()
+            self._files[file] = (status.st_dev, status.st_ino)
         self._path, self._size = path, 0
         self._due = 0.0
 
@@ -78,18 +78,18 @@ class DatabaseFiles:
         if now < self._due:
             return
         self._due = now + _CHECK_SECONDS
-        for file, known in self._files.items():
+        for file, identity in self._files.items():
             try:
-                found = file.stat()
+                status = file.stat()
             except (FileNotFoundError, NotADirectoryError):
                 raise DatabaseGone(
                     f"{file} was deleted or moved while the server ran.", hint=_RESTORE
                 ) from None
             except OSError:
                 continue  # nothing is known now; the next write finds out
-            if (found.st_dev, found.st_ino) != known or not found.st_nlink:
+            if (status.st_dev, status.st_ino) != identity or not status.st_nlink:
                 raise DatabaseGone(f"{file} was replaced while the server ran.", hint=_RESTORE)
             if file == self._path:
-                if found.st_size < self._size:
+                if status.st_size < self._size:
                     raise DatabaseGone(f"{file} was overwritten while the server ran.", hint=_RESTORE)
-                self._size = found.st_size
+                self._size = status.st_size

@@ -109,8 +109,8 @@ class Fronts:
             _add_rows(tx, tq_id, front, tx.read(_ROWS, _rows_of(tq_id), past=past))
         # An unread run may begin before the head of those that were read.
         while front.more_runs and (not front.runs or front.runs[0][0] > front.last_run[0]):
-            found = tx.read(_RUNS, _runs_of(tq_id, front), past=past)
-            _add_runs(tx, front, found, self._claims, past)
+            rows = tx.read(_RUNS, _runs_of(tq_id, front), past=past)
+            _add_runs(tx, front, rows, self._claims, past)
         if front.runs and (not front.rows or front.runs[0][0] < front.rows[0].id):
             return _take_member(tx, front, self._claims)
         return front.rows.popleft() if front.rows else None
@@ -143,23 +143,23 @@ def _runs_of(tq_id: int, front: _Front) -> tuple[int, ...]:
 def _read_first(
     tx: Transaction, tq_id: int, front: _Front, claims: ClaimLog, past: frozenset[Statement]
 ) -> None:
-    found = tx.read(_FIRST, (*_rows_of(tq_id), *_runs_of(tq_id, front)), past=past)
-    rows = [row[:-1] for row in found if row[-1] is None]
+    both = tx.read(_FIRST, (*_rows_of(tq_id), *_runs_of(tq_id, front)), past=past)
+    rows = [row[:-1] for row in both if row[-1] is None]
     _add_rows(tx, tq_id, front, rows)
-    _add_runs(tx, front, found[len(rows) :], claims, past)
+    _add_runs(tx, front, both[len(rows) :], claims, past)
 
 
-def _add_rows(tx: Transaction, tq_id: int, front: _Front, found: list[Any]) -> None:
-    front.rows.extend(WaitingJob(*row[:-1]) for row in found)
-    front.more_rows = len(found) == _ROW_CHUNK
-    if found and found[0][0] > found[0][-1]:
-        set_row_cursor(tx, tq_id, found[0][0])
+def _add_rows(tx: Transaction, tq_id: int, front: _Front, rows: list[Any]) -> None:
+    front.rows.extend(WaitingJob(*row[:-1]) for row in rows)
+    front.more_rows = len(rows) == _ROW_CHUNK
+    if rows and rows[0][0] > rows[0][-1]:
+        set_row_cursor(tx, tq_id, rows[0][0])
 
 
 def _add_runs(
-    tx: Transaction, front: _Front, found: list[Any], claims: ClaimLog, past: frozenset[Statement]
+    tx: Transaction, front: _Front, rows: list[Any], claims: ClaimLog, past: frozenset[Statement]
 ) -> None:
-    for *row, has_holes in found:
+    for *row, has_holes in rows:
         run = _OpenRun(row)
         front.last_run = (run.first, run.cohort_id)
         # The stored cursor may be older: writing all cursors before each read would dirty a page for each.
@@ -172,4 +172,4 @@ def _add_runs(
             front.add_run(run)
         else:
             claims.moved(tx, run.cohort_id, run.stop)
-    front.more_runs = len(found) == _RUN_CHUNK
+    front.more_runs = len(rows) == _RUN_CHUNK

@@ -66,15 +66,15 @@ def failures(db: Reader) -> list[tuple[int, Failure]]:
 
 def tried(db: Reader, task_queues: Iterable[int], now: float, *, outlived_s: float) -> list[Tried]:
     """Recent outcomes of attempts of these task queues, by host; a live one counts once it has run for `outlived_s`."""
-    given = keys(task_queues)
-    found = []
-    for tq_id, site, host, outcome, cause, n in db.execute(_ENDED, (_MOST_ATTEMPTS, now - WINDOW_S, given)):
+    queues = keys(task_queues)
+    outcomes = []
+    for tq_id, site, host, outcome, cause, n in db.execute(_ENDED, (_MOST_ATTEMPTS, now - WINDOW_S, queues)):
         is_failure = failed(outcome, cause)
         if is_failure or outcome == "Done":
-            found.append(Tried(tq_id, HostName(site, host), n, n * is_failure))
-    for tq_id, site, host, n in db.execute(_RUNNING, (now - outlived_s, given)):
-        found.append(Tried(tq_id, HostName(site, host), n, 0))
-    return found
+            outcomes.append(Tried(tq_id, HostName(site, host), n, n * is_failure))
+    for tq_id, site, host, n in db.execute(_RUNNING, (now - outlived_s, queues)):
+        outcomes.append(Tried(tq_id, HostName(site, host), n, 0))
+    return outcomes
 
 
 def pilots_by_host(db: Reader, vo: str = "") -> dict[HostName, int]:

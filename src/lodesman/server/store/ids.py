@@ -31,18 +31,18 @@ def given_ids(db: Reader) -> dict[str, int]:
     return {table: max(db.only(f"SELECT {_greatest(table)}")[0], marks.get(table, 0)) for table in _TABLES}
 
 
-def raise_marks(db: Writer, given: Mapping[str, int]) -> None:
+def raise_marks(db: Writer, last_ids: Mapping[str, int]) -> None:
     """Count identifiers up to these as given out."""
-    db.change_each(_MARK.format("?"), list(given.items()))
+    db.change_each(_MARK.format("?"), list(last_ids.items()))
 
 
 class Ids:
     """One counter per table. Rolled-back batches and deleted rows leave gaps, never doubles."""
 
     def __init__(self, db: Reader) -> None:
-        given = given_ids(db)
+        last_ids = given_ids(db)
         self.submission, self.task_queue, self.cohort, self.template, self.attempt, self.event, self.pilot = (
-            itertools.count(given[table] + 1).__next__ for table in _TABLES
+            itertools.count(last_ids[table] + 1).__next__ for table in _TABLES
         )
         self.next_job: int
         self.incarnation: str  # the state of the data to which the identifiers belong (`store.incarnation`)

@@ -90,10 +90,10 @@ def begin(db: Writer, *, next_job: int = 1) -> bool:
     incarnation, commits, own_next = db.only(_STATE)
     home = db.database.home(db)
     if newest is not None:
-        known = newest.incarnation == incarnation and newest.commits <= commits and _is_of(db, newest)
+        is_known = newest.incarnation == incarnation and newest.commits <= commits and _is_of(db, newest)
     else:  # a server on another machine takes over
-        known = bool(incarnation) and home != 0 and db.only(_HOME)[0] == home
-    if known:
+        is_known = bool(incarnation) and home != 0 and db.only(_HOME)[0] == home
+    if is_known:
         return False
     is_other = bool(incarnation or newest)
     with db:
@@ -118,10 +118,10 @@ def note(db: Reader) -> None:
     database = db.database
     with db:
         incarnation, commits, next_job = db.only(_STATE)
-        given = given_ids(db)
+        last_ids = given_ids(db)
     seen = Seen(
         incarnation=incarnation, inode=database.identity(db), made=database.made(), commits=commits,
-        next_job=next_job, given=given,
+        next_job=next_job, given=last_ids,
     )  # fmt: skip
     # Its name is new, so the newest note survives a restore over the folder.
     file = database.beside(f"seen-{commits:015}")

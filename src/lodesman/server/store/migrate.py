@@ -51,12 +51,12 @@ def migrate(db: Writer) -> list[str]:
     scripts = missing(db)
     if not scripts:  # a database that takes no changes says so now
         db.run_script(_NO_CHANGE)
-    for one in scripts:
+    for script in scripts:
         with db:
-            db.run_script(one.text)
-            for record in _records(one, db.dialect):
+            db.run_script(script.text)
+            for record in _records(script, db.dialect):
                 db.change(_RECORD, record)
-    return [one.name for one in scripts]
+    return [script.name for script in scripts]
 
 
 def missing(db: Reader, *, unfinished: bool = False) -> list[Script]:
@@ -65,36 +65,36 @@ def missing(db: Reader, *, unfinished: bool = False) -> list[Script]:
     Raises Unavailable if it is of another program, older or newer than this one knows, or an applied file was edited since;
     or an unfinished copy, unless `unfinished`.
     """
-    known, scripts = known_migrations(db), load_scripts(db.dialect)
-    if UNFINISHED in known and not unfinished:
+    applied, scripts = known_migrations(db), load_scripts(db.dialect)
+    if UNFINISHED in applied and not unfinished:
         hint = "Finish it with the same lode db copy, or remove it."
         raise Unavailable(f"There is an unfinished copy in {db.database}.", hint=hint)
-    if not known:
+    if not applied:
         return [load_schema(db.dialect)]
-    if unknown := {number for number in known if number > OLDEST} - {one.number for one in scripts}:
+    if unknown := {number for number in applied if number > OLDEST} - {script.number for script in scripts}:
         raise Unavailable(
             f"The database has migration {max(unknown)}, which this program does not know.",
             hint="It was written by a newer Lodesman: use that version.",
         )
-    _check_oldest(db, known)
-    for one in scripts:
-        if known.get(one.number, one.sha256) != one.sha256:
-            raise Unavailable(f"Migration {one.name} was changed after it was applied.", name=one.name)
-    return [one for one in scripts if one.number not in known]
+    _check_oldest(db, applied)
+    for script in scripts:
+        if applied.get(script.number, script.sha256) != script.sha256:
+            raise Unavailable(f"Migration {script.name} was changed after it was applied.", name=script.name)
+    return [script for script in scripts if script.number not in applied]
 
 
-def _check_oldest(db: Reader, known: Mapping[int, str]) -> None:
+def _check_oldest(db: Reader, applied: Mapping[int, str]) -> None:
     """Raises Unavailable unless a database has had exactly the migrations that are in the schema alone."""
-    first = {number: sha256 for number, sha256 in known.items() if UNFINISHED < number <= OLDEST}
+    first = {number: sha256 for number, sha256 in applied.items() if UNFINISHED < number <= OLDEST}
     own = _OLDEST_SHA256[db.dialect]
     if first == {OLDEST: own} or digest_of(first.items()) == own:
         return
     oldest = f"the oldest that this program opens is that of commit {_OLDEST_COMMIT}, with migration {OLDEST}"
-    if max(known) < OLDEST:
-        words = f"{db.database} is too old: its last migration is {max(known)}; {oldest}."
+    if max(applied) < OLDEST:
+        words = f"{db.database} is too old: its last migration is {max(applied)}; {oldest}."
         hint = f"Make a backup, give lode db migrate of commit {_OLDEST_COMMIT}, then start this program."
     else:
-        words = f"{db.database} has migrations up to {max(known)}, but not those of this program; {oldest}."
+        words = f"{db.database} has migrations up to {max(applied)}, but not those of this program; {oldest}."
         hint = "Use the version that made it, or put a backup in its place."
     raise Unavailable(words, hint=hint)
 
@@ -107,7 +107,7 @@ def digest_of(records: Iterable[tuple[int, str]]) -> str:
 def _records(script: Script, dialect: str) -> list[tuple[int, str, str]]:
     if script.number > OLDEST:
         return [(script.number, script.name, script.sha256)]
-    later = [(one.number, one.name, one.sha256) for one in load_scripts(dialect)]
+    later = [(migration.number, migration.name, migration.sha256) for migration in load_scripts(dialect)]
     return [(OLDEST, script.name, _OLDEST_SHA256[dialect]), *later]
 
 

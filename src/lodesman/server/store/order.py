@@ -79,8 +79,8 @@ def change_queue(tx: Transaction, row: JobRow, tq_id: int) -> None:
 def move_cursor(tx: Transaction, cohort: CohortRow, cursor: int) -> int:
     """Move a run's cursor, past members behind it that left, too; returns the cursor."""
     behind = "SELECT stop FROM hole WHERE cohort_id = ? AND start = ? AND state = 'Moved'"
-    while found := tx.read(behind, (cohort.id, cursor)):
+    while rows := tx.read(behind, (cohort.id, cursor)):
         tx.write("DELETE FROM hole WHERE cohort_id = ? AND start = ?", (cohort.id, cursor), rows=ONE)
-        ((cursor,),) = found
+        ((cursor,),) = rows
     tx.write("UPDATE cohort SET cursor = ? WHERE id = ?", (cursor, cohort.id), rows=ONE)
     return cursor

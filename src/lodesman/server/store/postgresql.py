@@ -243,9 +243,9 @@ class PostgresWriter(PostgresReader, Writer):
 
     def change_all(self, groups: Iterable[Group]) -> None:
         """Run statements in one pipeline, as sets where that is equivalent. Raises WrongRows."""
-        given = list(groups)
-        changed = self._change_all([(statement.sql, rows) for statement, rows in given])
-        for (statement, rows), count in zip(given, changed, strict=True):
+        collected = list(groups)
+        changed = self._change_all([(statement.sql, rows) for statement, rows in collected])
+        for (statement, rows), count in zip(collected, changed, strict=True):
             statement.rows.check(statement.sql, count, len(rows))
 
     def _change_all(self, changes: Sequence[tuple[str, Sequence[Row]]]) -> list[int]:
@@ -268,8 +268,8 @@ class PostgresWriter(PostgresReader, Writer):
         if form is None or (form.is_keyed and len({row[-1] for row in rows}) < len(rows)):
             return [self.connection.execute(spelled(sql), row) for row in rows]
         types = self._types[sql]
-        given = [array(kind, column) for kind, column in zip(types, zip(*rows, strict=True), strict=True)]
-        return [self.connection.execute(form.text.format(*types), given)]
+        arrays = [array(kind, column) for kind, column in zip(types, zip(*rows, strict=True), strict=True)]
+        return [self.connection.execute(form.text.format(*types), arrays)]
 
     def _types_of(self, sql: str) -> list[str]:
         """The types of a statement's values, as the database infers them."""
@@ -277,8 +277,8 @@ class PostgresWriter(PostgresReader, Writer):
         raw.send_prepare(b"", spelled(sql).encode())
         self.connection.wait(generators.execute(raw))
         raw.send_describe_prepared(b"")
-        (found,) = self.connection.wait(generators.execute(raw))
-        return [_NAMES[found.param_type(n)] for n in range(found.nparams)]
+        (description,) = self.connection.wait(generators.execute(raw))
+        return [_NAMES[description.param_type(n)] for n in range(description.nparams)]
 
     def openness(self) -> str:
         """A sentence if every role of the cluster may connect."""

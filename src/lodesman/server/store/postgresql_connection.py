@@ -78,9 +78,9 @@ class Connection(psycopg.Connection[Any]):
                 self.patience = _THERE_SECONDS
                 self.execute("SELECT 1")
             self.patience = _READ_SECONDS
-        found = self.execute(sql, values)
+        cursor = self.execute(sql, values)
         self._heard = time.monotonic()
-        return found
+        return cursor
 
     def expect_rows(self, count: int) -> None:
         """Be patient for writing that many rows."""
@@ -101,9 +101,9 @@ def _all_wait() -> bool:
 
 def connect(url: str, *, is_reading: bool) -> Connection:
     """Raises psycopg.Error."""
-    given = str(conninfo_to_dict(url).get("options") or "")
+    options = str(conninfo_to_dict(url).get("options") or "")
     connection = Connection.connect(
-        make_conninfo(url, **_CONNECT, options=f"{given} {_SETTINGS}{_READING * is_reading}"),
+        make_conninfo(url, **_CONNECT, options=f"{options} {_SETTINGS}{_READING * is_reading}"),
         autocommit=True,
         cursor_factory=RawCursor,
         prepare_threshold=0,
@@ -156,12 +156,12 @@ class _LoadedNumber(Loader):
 
 
 def _adapters() -> AdaptersMap:
-    found = AdaptersMap(adapters)
+    adapters_map = AdaptersMap(adapters)
     for kind, dumper in ((int, _Integer), (float, _Float), (bool, _Flag), (str, _Text)):
-        found.register_dumper(kind, dumper)
-    found.register_loader("bool", _LoadedFlag)
-    found.register_loader("numeric", _LoadedNumber)
-    return found
+        adapters_map.register_dumper(kind, dumper)
+    adapters_map.register_loader("bool", _LoadedFlag)
+    adapters_map.register_loader("numeric", _LoadedNumber)
+    return adapters_map
 
 
 class _Context:
@@ -178,7 +178,7 @@ def _numbers(column: Sequence[Any]) -> str:
 
 
 def _texts(column: Sequence[str | None]) -> str:
-    return ",".join("NULL" if one is None else f'"{_quoted(one)}"' for one in column)
+    return ",".join("NULL" if text is None else f'"{_quoted(text)}"' for text in column)
 
 
 def _quoted(text: str) -> str:
@@ -188,7 +188,7 @@ def _quoted(text: str) -> str:
 
 
 def _blobs(column: Sequence[bytes | None]) -> str:
-    return ",".join("NULL" if one is None else f'"\\\\x{one.hex()}"' for one in column)
+    return ",".join("NULL" if blob is None else f'"\\\\x{blob.hex()}"' for blob in column)
 
 
 _ELEMENTS: Final[dict[str, Callable[[Sequence[Any]], str]]] = {"text": _texts, "bytea": _blobs}
@@ -207,25 +207,31 @@ _FOLDERS: Final = "/var/run/postgresql,/tmp"
 
 def place(url: str) -> str:
     """The database and its host, for sentences."""
-    known = conninfo_to_dict(url)
-    name, host = known.get("dbname") or known.get("user") or "", known.get("host") or "the default socket"
+    parameters = conninfo_to_dict(url)
+    name, host = (
+        parameters.get("dbname") or parameters.get("user") or "",
+        parameters.get("host") or "the default socket",
+    )
     return f"the database {name} at {host}"
 
 
 def without_passwords(url: str) -> str:
     """For command lines of other programs."""
-    known = conninfo_to_dict(url)
+    parameters = conninfo_to_dict(url)
     return make_conninfo(
-        "", **{name: known[name] for name in known if name not in ("password", "sslpassword")}
+        "", **{name: parameters[name] for name in parameters if name not in ("password", "sslpassword")}
     )
 
 
 def ways_in(url: str) -> tuple[Path, ...]:
     """Sockets of its server, and files with passwords and keys."""
-    usual = {one.keyword.decode(): (one.val or b"").decode() for one in Conninfo.get_defaults()}
-    known = {name: str(value) for name, value in (usual | conninfo_to_dict(url)).items()}
-    files = known["passfile"] or "~/.pgpass", known["sslkey"] or "~/.postgresql"
-    return (*_sockets(known["host"] or _FOLDERS, known["port"]), *(Path(file).expanduser() for file in files))
+    usual = {option.keyword.decode(): (option.val or b"").decode() for option in Conninfo.get_defaults()}
+    parameters = {name: str(value) for name, value in (usual | conninfo_to_dict(url)).items()}
+    files = parameters["passfile"] or "~/.pgpass", parameters["sslkey"] or "~/.postgresql"
+    return (
+        *_sockets(parameters["host"] or _FOLDERS, parameters["port"]),
+        *(Path(file).expanduser() for file in files),
+    )
 
 
 def _sockets(hosts: str, ports: str) -> Iterator[Path]:

@@ -55,15 +55,15 @@ def refusal_of(fault: Exception) -> Unavailable | None:
 
 def refused_start(fault: psycopg.Error, name: str) -> Unavailable:
     """Why a database cannot be used at a start."""
-    what, hint = _AWAY
-    said = str(fault).lower()
+    predicate, hint = _AWAY
+    text = str(fault).lower()
     for kind, words, advice in _KINDS:
         if isinstance(fault, kind):
             return Unavailable(
                 f"{name[0].upper()}{name[1:]} {words}.", hint=advice, fault=type(fault).__name__
             )
     for part, words, advice in _SAYINGS:
-        if part in said:
-            what, hint = words, advice
+        if part in text:
+            predicate, hint = words, advice
             break
-    return Unavailable(f"{name[0].upper()}{name[1:]} {what}.", hint=hint, fault=type(fault).__name__)
+    return Unavailable(f"{name[0].upper()}{name[1:]} {predicate}.", hint=hint, fault=type(fault).__name__)

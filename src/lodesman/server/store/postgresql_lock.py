@@ -63,8 +63,8 @@ def become_writer(connection: psycopg.Connection[Any], seconds: int) -> tuple[in
 
 
 def _other(connection: psycopg.Connection[Any]) -> tuple[int, str] | None:
-    found: tuple[int, str] | None = connection.execute(_OTHER, (_KEY,)).fetchone()
-    return found
+    session: tuple[int, str] | None = connection.execute(_OTHER, (_KEY,)).fetchone()
+    return session
 
 
 def openness(connection: psycopg.Connection[Any]) -> str:

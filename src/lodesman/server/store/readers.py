@@ -54,8 +54,8 @@ def is_shared_with(db: Reader, submission: int, reads: ReadsAs) -> bool:
 
 def readers_of(db: Reader, submission: int) -> list[SubmissionReader]:
     """By name."""
-    found = [SubmissionReader(*row) for row in db.execute(_READERS, (submission,))]
-    return sorted(found, key=lambda one: one.reader)
+    readers = [SubmissionReader(*row) for row in db.execute(_READERS, (submission,))]
+    return sorted(readers, key=lambda reader: reader.reader)
 
 
 def ownership_of(db: Reader, submission: int) -> tuple[str, str, str] | None:

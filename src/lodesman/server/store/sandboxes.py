@@ -140,13 +140,13 @@ def note_uploads(db: Writer, shelf: Shelf) -> int:
     killed in between, or an earlier release, left them.
     """
     lost = [(number, shelf.output_path(job, n)) for number, job, n in db.execute(_NOT_NOTED)]
-    found = [(number, path) for number, path in lost if path.is_file()]
+    outputs = [(number, path) for number, path in lost if path.is_file()]
     with db:
-        for number, path in found:
+        for number, path in outputs:
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             ONE.check(_NOTE, db.change(_NOTE, (digest, path.stat().st_size, number)))
-    return len(found)
+    return len(outputs)
 
 
 def input_files(db: Reader, portion: int) -> Iterator[list[InputFacts]]:
@@ -226,21 +226,23 @@ def use_inputs(tx: Transaction, owner: str, files: Iterable[str], submission: in
     tx.later_many(_USE, [(owner, sha256, submission) for sha256 in files])
 
 
-def tidy_inputs(tx: Transaction, found: UnusedInputs) -> list[FileKey]:
+def tidy_inputs(tx: Transaction, unused: UnusedInputs) -> list[FileKey]:
     """Mark and remove input files that no job names, each checked again; returns the removed ones.
 
     A client asks whether a file is there before it submits a job that names it, so removal follows some time after the
     mark.
     A marked file does not count as there; uploading it again takes the mark off.
     """
-    tx.write(_DROP_USES, (keys(found.done), _MOST_ROWS), rows=ANY)
-    for submission, files in found.some:
+    tx.write(_DROP_USES, (keys(unused.done), _MOST_ROWS), rows=ANY)
+    for submission, files in unused.some:
         tx.write(_DROP_SOME, (submission, keys(files)), rows=ANY)
-    tx.write(_MARK, (tx.now, keys(found.mark), found.before), rows=ANY)
+    tx.write(_MARK, (tx.now, keys(unused.mark), unused.before), rows=ANY)
     tx.write(
-        f"UPDATE sandbox SET unused_since = NULL WHERE {_THESE} AND {_NAMED}", (keys(found.unmark),), rows=ANY
+        f"UPDATE sandbox SET unused_since = NULL WHERE {_THESE} AND {_NAMED}",
+        (keys(unused.unmark),),
+        rows=ANY,
     )
-    gone = tx.read(_REMOVE, (keys(found.remove), found.before), changes=True)
+    gone = tx.read(_REMOVE, (keys(unused.remove), unused.before), changes=True)
     for owner, _, size in gone:
         tx.later(_ADD_USED, (owner, -1, -taken(size)))
     return [(owner, sha256) for owner, sha256, _ in gone]

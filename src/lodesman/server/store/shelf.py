@@ -42,12 +42,12 @@ class Shelf:
         """Of an archive."""
         return self.root / "out" / str(job_id // 1000) / f"{job_id}.{attempt}.tar.gz"
 
-    def output_size(self, job_id: int, attempt: int, known: int) -> int | None:
-        """On disk; if it is not there, `known`, or None if no output can be so large."""
+    def output_size(self, job_id: int, attempt: int, stored: int) -> int | None:
+        """On disk; if it is not there, `stored`, or None if no output can be so large."""
         try:
             return self.output_path(job_id, attempt).stat().st_size
         except OSError:
-            return known if known <= self.limit_bytes or not self.root.is_dir() else None
+            return stored if stored <= self.limit_bytes or not self.root.is_dir() else None
 
     def next_job(self) -> int:
         """The first id above those of all outputs here."""

@@ -48,13 +48,13 @@ def newest_ad(db: Reader, site: str) -> tuple[AdVersion, str, int | None] | None
     if row is None:
         return None
     _, _, text, *version = row
-    found = next(readable(lambda _site, entry, *_: _ENTRY.decode(entry), [row], "the ad of"), None)
-    return (_version(*version), "", None) if found is None else (_version(*version), text, found.others)
+    entry = next(readable(lambda _site, entry, *_: _ENTRY.decode(entry), [row], "the ad of"), None)
+    return (_version(*version), "", None) if entry is None else (_version(*version), text, entry.others)
 
 
 def _version(sequence: int, incarnation: str, *times: Any) -> AdVersion:
     """A damaged time counts as long past: the ad is too old."""
-    is_whole = all(isinstance(one, (int, float)) for one in times)
+    is_whole = all(isinstance(time, (int, float)) for time in times)
     lifetime_s, received_at = times if is_whole else (0.0, 0.0)
     return AdVersion(
         sequence=sequence, incarnation=incarnation, lifetime_s=lifetime_s, received_at=received_at
@@ -83,11 +83,11 @@ def ads_of_the_day(db: Reader, site: str, now: float) -> list[AdEntry]:
 
 def live_matches(db: Reader, site: str = "") -> dict[str, list[SiteMatch]]:
     """Live pilots sent to each site, or to one."""
-    found: dict[str, list[SiteMatch]] = {}
-    for name, one in readable(_match, db.execute(_LIVE, (site,)), "pilot"):
+    by_site: dict[str, list[SiteMatch]] = {}
+    for name, match in readable(_match, db.execute(_LIVE, (site,)), "pilot"):
         if site in ("", name):
-            found.setdefault(name, []).append(one)
-    return found
+            by_site.setdefault(name, []).append(match)
+    return by_site
 
 
 def _match(stamp: str, runs_at: str, sent_to: str, *rest: Any) -> tuple[str, SiteMatch]:

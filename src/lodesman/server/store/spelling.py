@@ -62,21 +62,21 @@ def _spelled(sql: str) -> str:
     for text, own in _GIVEN.items():
         sql = sql.replace(text, own)
     sql = _BY_INDEX.sub("", sql).replace(JOIN_IN_ORDER, "JOIN").replace("instr(", "strpos(")
-    sql = _MEMBER.sub(lambda found: f"({found[1]}::json #>> '{{{found[2].replace('.', ',')}}}')", sql)
+    sql = _MEMBER.sub(lambda match: f"({match[1]}::json #>> '{{{match[2].replace('.', ',')}}}')", sql)
     sql = _VALID.sub("true", sql)
-    return _SCALAR.sub(lambda found: _scalar(found, sql), sql)
+    return _SCALAR.sub(lambda match: _scalar(match, sql), sql)
 
 
-def _scalar(found: re.Match[str], sql: str) -> str:
+def _scalar(call: re.Match[str], sql: str) -> str:
     """`max(a, b)` is another function than `max(a)`."""
     depth = 1
-    for sign in sql[found.end() :]:
+    for sign in sql[call.end() :]:
         depth += (sign == "(") - (sign == ")")
         if not depth:
             break
         if sign == "," and depth == 1:
-            return f"{_SCALAR_NAMES[found[1].lower()]}("
-    return found[0]
+            return f"{_SCALAR_NAMES[call[1].lower()]}("
+    return call[0]
 
 
 def spelled_schema(sql: str) -> str:
@@ -97,14 +97,14 @@ class _SetStatement(NamedTuple):
 def set_statement(sql: str) -> _SetStatement | None:
     """The set form of an INSERT of one row, or of an UPDATE by key; None for any other."""
     numbers = count(1)
-    if found := _INSERT.match(sql):
+    if match := _INSERT.match(sql):
         # Each column by itself: rows that a FROM gives are first written to a place of their own.
-        text = f"{found[1]}SELECT {re.sub(r'[?]', lambda _: f'unnest(${next(numbers)}::{{}}[])', found[2])}"
-    elif found := _UPDATE.match(sql):
-        changes, key = (re.sub(r"[?]", lambda _: f"rows.c{next(numbers)}", part) for part in found.groups())
+        text = f"{match[1]}SELECT {re.sub(r'[?]', lambda _: f'unnest(${next(numbers)}::{{}}[])', match[2])}"
+    elif match := _UPDATE.match(sql):
+        changes, key = (re.sub(r"[?]", lambda _: f"rows.c{next(numbers)}", part) for part in match.groups())
         columns = range(1, next(numbers))
-        given = ", ".join(f"${n}::{{}}[]" for n in columns)
-        text = f"{changes}FROM unnest({given}) AS rows ({', '.join(f'c{n}' for n in columns)}) {key}"
+        arrays = ", ".join(f"${n}::{{}}[]" for n in columns)
+        text = f"{changes}FROM unnest({arrays}) AS rows ({', '.join(f'c{n}' for n in columns)}) {key}"
     else:
         return None
     return _SetStatement(_spelled(text), is_keyed=sql.startswith("UPDATE"))

@@ -190,8 +190,8 @@ class SqliteWriter(SqliteReader, Writer):
 @lru_cache(maxsize=256)
 def _values_of(sql: str) -> str | None:
     """The value list of an INSERT of one row; None for any other statement."""
-    found = _VALUES.search(sql)
-    return found[1] if found else None
+    match = _VALUES.search(sql)
+    return match[1] if match else None
 
 
 @lru_cache(maxsize=1024)
@@ -235,16 +235,16 @@ def _usable(path: Path) -> Iterator[None]:
         yield
     except apsw.Error as fault:
         words = next((words for kind, words in _UNUSABLE.items() if isinstance(fault, kind)), None)
-        what, hint = words or (f"cannot be used ({fault})", "Check its disk.")
+        predicate, hint = words or (f"cannot be used ({fault})", "Check its disk.")
         if path.is_dir():
-            what, hint = "is a folder, not a database", "Move it away."
+            predicate, hint = "is a folder, not a database", "Move it away."
         elif isinstance(fault, apsw.CantOpenError) and not path.exists():
-            what, hint = "is not there", "A server makes it at its first start."
+            predicate, hint = "is not there", "A server makes it at its first start."
         elif isinstance(fault, apsw.BusyError):
-            what, hint = f"is locked by {lock_holder(path)}", "End that program."
+            predicate, hint = f"is locked by {lock_holder(path)}", "End that program."
         elif isinstance(fault, apsw.IOError) and shutil.disk_usage(path.parent).free < _FULL_BYTES:
-            what, hint = _UNUSABLE[apsw.FullError]
-        raise Unavailable(f"{path} {what}.", hint=hint, fault=type(fault).__name__) from None
+            predicate, hint = _UNUSABLE[apsw.FullError]
+        raise Unavailable(f"{path} {predicate}.", hint=hint, fault=type(fault).__name__) from None
     except OSError as fault:
         hint = _UNUSABLE[apsw.FullError][1] if fault.errno in _FULL else ""
         refusal = f"{fault.filename or path} cannot be used: {fault.strerror or fault}."

@@ -50,15 +50,17 @@ def _damaged(cursor: apsw.Cursor) -> list[tuple[Any, ...]]:
         f"typeof({name}) = 'text', CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END"
         for name in names
     )
-    asked = f"WITH damaged({', '.join(names)}) AS ({cursor.expanded_sql}) SELECT {values} FROM damaged"
-    found = []
-    for row in list(cursor.connection.execute(asked)):
-        texts = [(one, is_text) for is_text, one in zip(row[::2], row[1::2], strict=True)]
-        if any(is_text and not _is_whole(one) for one, is_text in texts):
-            found.append(
-                tuple(one.decode(errors="backslashreplace") if is_text else one for one, is_text in texts)
+    query = f"WITH damaged({', '.join(names)}) AS ({cursor.expanded_sql}) SELECT {values} FROM damaged"
+    damaged = []
+    for row in list(cursor.connection.execute(query)):
+        texts = [(value, is_text) for is_text, value in zip(row[::2], row[1::2], strict=True)]
+        if any(is_text and not _is_whole(value) for value, is_text in texts):
+            damaged.append(
+                tuple(
+                    value.decode(errors="backslashreplace") if is_text else value for value, is_text in texts
+                )
             )
-    return found
+    return damaged
 
 
 def _is_whole(text: bytes) -> bool:

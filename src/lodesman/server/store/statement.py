@@ -32,8 +32,8 @@ class RowBounds(NamedTuple):
     def check(self, sql: str, changed: int, runs: int = 1) -> int:
         """Returns `changed`, the rows changed by all runs. Raises WrongRows."""
         if changed < self.least * runs or (self.most is not None and changed > self.most * runs):
-            wanted = self.least if self.least == self.most else f"{self.least} to {self.most}"
-            raise WrongRows(f"{changed} rows were changed in {runs} runs, not {wanted} in each: {sql}")
+            bounds = self.least if self.least == self.most else f"{self.least} to {self.most}"
+            raise WrongRows(f"{changed} rows were changed in {runs} runs, not {bounds} in each: {sql}")
         return changed
 
 
@@ -184,7 +184,9 @@ class Collection:
         self._groups += self.apart.items()
         self.apart.clear()
         if self._checked:
-            self._groups += [(statement, one.rows) for statement, one in self._checked.items() if one.rows]
+            self._groups += [
+                (statement, checked.rows) for statement, checked in self._checked.items() if checked.rows
+            ]
             self._checked.clear()
             self._shared.clear()
         self.mask = 0
@@ -194,11 +196,11 @@ class Collection:
         compared. If that costs more than it saves, or one of them touches all rows, the segment ends: None.
         """
         users = {
-            name: [one for one in (*self.apart, *self._checked) if name in one.touches]
+            name: [user for user in (*self.apart, *self._checked) if name in user.touches]
             for name in statement.touches
         }
         touches_all = any(
-            name in one.whole for name, some in users.items() for one in (statement, *some) if some
+            name in user.whole for name, some in users.items() for user in (statement, *some) if some
         )
         if touches_all or (len(self._groups) < _FEW and not statement.mixes):
             self._end_segment()
@@ -207,8 +209,8 @@ class Collection:
         for name, some in users.items():
             if some and name not in self._shared:
                 keys = self._shared[name] = {}
-                for one in some:
-                    self._check(one).users.append(keys)
+                for user in some:
+                    self._check(user).users.append(keys)
         checked = self._check(statement)
         checked.users.extend(self._shared[name] for name, some in users.items() if some)
         self._begin(statement)

@@ -132,20 +132,20 @@ def list_pools(db: Reader, vo: str) -> Pools:
     """Of a VO ('': of all), those that most jobs need first, and the last pass."""
     jobs = _jobs_by_pool(db)
     pools = [_pool(row, jobs) for row in db.execute(_POOLS, (vo, vo, "", ""))]
-    pools.sort(key=lambda one: (-sum(structs.astuple(one.jobs)), -one.created_at, one.id))
+    pools.sort(key=lambda pool: (-sum(structs.astuple(pool.jobs)), -pool.created_at, pool.id))
     passes = _last_passes(db, 1)
     return Pools(pools, len(pools), passes[0] if passes else None)
 
 
 def pool_by_prefix(db: Reader, vo: str, prefix: str) -> PoolInFull:
     """A pool by the beginning of its id, with queues and last passes. Raises NotFound, Conflict."""
-    found = list(islice(db.execute(_POOLS, (vo, vo, prefix, prefix)), 2))
-    if not found or not prefix:
+    rows = list(islice(db.execute(_POOLS, (vo, vo, prefix, prefix)), 2))
+    if not rows or not prefix:
         raise NotFound(f"There is no SubmitPool {prefix}.", hint="lode pool ls lists them.")
-    if len(found) > 1:
+    if len(rows) > 1:
         raise Conflict(f"Several SubmitPools begin with {prefix}.", hint="Give more characters.")
-    served_by = [Place(*place) for place in db.execute(_SERVED_BY, (found[0][0],))]
-    pool = _pool(found[0], _jobs_by_pool(db))
+    served_by = [Place(*place) for place in db.execute(_SERVED_BY, (rows[0][0],))]
+    pool = _pool(rows[0], _jobs_by_pool(db))
     return PoolInFull(**structs.asdict(pool), served_by=served_by, passes=_last_passes(db, _FEW_PASSES))
 
 
@@ -158,21 +158,21 @@ def _pool(row: tuple[Any, ...], counted: Mapping[str, Counter[str]]) -> Pool:
     """A pool that was made again has neither queues nor a time of refresh until a pass found them."""
     number, vo, requirements, queues, created_at, refreshed_at, unused_since = row
     required = {
-        name: Required(Kind(kind), unit or "", wanted)
-        for name, (kind, _, unit, wanted) in msgspec.json.decode(requirements).items()
+        name: Required(Kind(kind), unit or "", value)
+        for name, (kind, _, unit, value) in msgspec.json.decode(requirements).items()
     }
     served = None if refreshed_at is None else int.from_bytes(queues, "little").bit_count()
-    found = counted.get(number, Counter())
-    jobs = PoolJobs(found["waiting"], found["held"], found["running"])
+    counts = counted.get(number, Counter())
+    jobs = PoolJobs(counts["waiting"], counts["held"], counts["running"])
     return Pool(number, vo, required, served, created_at, refreshed_at, unused_since, jobs)
 
 
 def _jobs_by_pool(db: Reader) -> dict[str, Counter[str]]:
-    found: dict[str, Counter[str]] = {}
+    by_pool: dict[str, Counter[str]] = {}
     for sql in _JOBS:
-        for pool, what, count in db.execute(sql):
-            found.setdefault(pool, Counter())[what] += count
-    return found
+        for pool, kind, count in db.execute(sql):
+            by_pool.setdefault(pool, Counter())[kind] += count
+    return by_pool
 
 
 # --- changes -----------------------------------------------------------------------------------------
@@ -273,11 +273,11 @@ def delete_bits(tx: Transaction, bits: Iterable[int]) -> None:
     tx.write(f"DELETE FROM pool_queue WHERE bit IN {GIVEN}", (keys(bits),), rows=ANY)
 
 
-def clean_pools(tx: Transaction, found: Cleaning) -> list[str]:
+def clean_pools(tx: Transaction, cleaning: Cleaning) -> list[str]:
     """Mark pools that no job needs, unmark others; returns those removed, since they were still marked."""
-    tx.later_many(_MARK, [(tx.now, pool) for pool in found.mark])
-    tx.later_many(_UNMARK, [(pool,) for pool in found.unmark])
-    return [row[0] for row in tx.read(_REMOVE, (keys(found.remove), found.unused_before), changes=True)]
+    tx.later_many(_MARK, [(tx.now, pool) for pool in cleaning.mark])
+    tx.later_many(_UNMARK, [(pool,) for pool in cleaning.unmark])
+    return [row[0] for row in tx.read(_REMOVE, (keys(cleaning.remove), cleaning.unused_before), changes=True)]
 
 
 def ask_for_pass(tx: Transaction) -> None:
@@ -290,14 +290,23 @@ def pools_changed(tx: Transaction) -> None:
     tx.later(_NEXT_VERSION, ())
 
 
-def insert_pass(tx: Transaction, number: int, found: Difference, masks: Mapping[str, int]) -> None:
+def insert_pass(tx: Transaction, number: int, difference: Difference, masks: Mapping[str, int]) -> None:
     """Store a pass and changed masks; answers its requests, and deletes very old passes."""
     tx.later_many(_SET_QUEUES, [(_bitmap(mask), tx.now, pool) for pool, mask in masks.items()])
     tx.later(
-        _INSERT_PASS, (number, tx.now, found.cause, found.config, found.pools, len(masks), found.seconds)
+        _INSERT_PASS,
+        (
+            number,
+            tx.now,
+            difference.cause,
+            difference.config,
+            difference.pools,
+            len(masks),
+            difference.seconds,
+        ),
     )
     tx.later(_FORGET_PASSES, (number - _PASSES_KEPT,))
-    tx.later(_ANSWER, (found.answers,))
+    tx.later(_ANSWER, (difference.answers,))
 
 
 def count_judged_jobs(tx: Transaction, pass_id: int, *, held: int, released: int) -> None:

@@ -69,11 +69,11 @@ def with_groups_and_classes(db: Reader, jobs: Sequence[Job]) -> list[Job]:
         )
         if group or name
     }
-    found = []
+    shown = []
     for job in jobs:
         group, job_class = by_queue.get(job.task_queue, ("", ""))
-        found.append(replace(job, job_group=group, job_class=job_class) if group or job_class else job)
-    return found
+        shown.append(replace(job, job_group=group, job_class=job_class) if group or job_class else job)
+    return shown
 
 
 def list_task_queues(
@@ -120,15 +120,15 @@ def keys_by_id(
     db: Reader, ids: Iterable[int], damaged: dict[int, Exception] | None = None
 ) -> dict[int, TaskQueueKey]:
     """Keys that cannot be read go into `damaged`; without it, raises ValueError."""
-    found = {}
+    by_id = {}
     for number, text in db.execute(_KEYS, (keys(ids),)):
         try:
-            found[number] = key_from_json(text)
+            by_id[number] = key_from_json(text)
         except ValueError as fault:
             if damaged is None:
                 raise
             damaged[number] = fault
-    return found
+    return by_id
 
 
 def keys_version(db: Reader) -> int:
@@ -280,10 +280,10 @@ def is_still_empty(tx: Transaction, tq_id: int, emptied_at: float) -> bool:
 def delete_queues(tx: Transaction, ids: Iterable[int]) -> None:
     """Delete task queues with all that belongs to them."""
     mark_ids(tx, "task_queue", "event")
-    given = keys(ids)
-    tx.write(f"DELETE FROM task_queue WHERE id IN {GIVEN}", (given,), rows=ANY)
-    for what in ("count", "hold", "event", "reason"):
-        tx.write(f"DELETE FROM task_queue_{what} WHERE tq_id IN {GIVEN}", (given,), rows=ANY)
+    values = keys(ids)
+    tx.write(f"DELETE FROM task_queue WHERE id IN {GIVEN}", (values,), rows=ANY)
+    for suffix in ("count", "hold", "event", "reason"):
+        tx.write(f"DELETE FROM task_queue_{suffix} WHERE tq_id IN {GIVEN}", (values,), rows=ANY)
 
 
 def queues_of_pools(tx: Transaction, pools: Iterable[str]) -> list[tuple[int, TaskQueueKey, str]]:

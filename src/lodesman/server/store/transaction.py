@@ -94,9 +94,9 @@ class Transaction:
         """
         if not (past and self._collected.is_of(past)):
             self.flush()
-        found = list(self.db.execute(sql, row))
-        self.changed += len(found) if changes else 0
-        return found
+        rows = list(self.db.execute(sql, row))
+        self.changed += len(rows) if changes else 0
+        return rows
 
     def write(self, sql: str, row: Row = (), *, rows: RowBounds) -> int:
         """Run one statement now; returns the number of rows changed. Raises WrongRows."""

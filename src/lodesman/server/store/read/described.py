@@ -31,7 +31,7 @@ from lodesman.server.store.dialect import member
 _CLASS: Final = member("q.key", "job_class")  # NULL without a class
 _VARIANT: Final = f"coalesce({member('q.key', 'variant')}, '')"
 _IS_OF_CLASS: Final = f"({_CLASS} = ? OR ({_CLASS}) || '.' || {_VARIANT} = ?)"
-_IN_KEY: Final = frozenset(one.name for one in fields(TaskQueueKey))
+_IN_KEY: Final = frozenset(field.name for field in fields(TaskQueueKey))
 # Where a template has them. If members differ, the template is a description (`spec`), filled in later.
 _IN_TEMPLATE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = MappingProxyType({
     "wall_seconds": (("limits", "wall_seconds"), ("spec", "wall_seconds")),
@@ -97,25 +97,25 @@ class Described(Struct, frozen=True):
 
     def of_job(self) -> Condition | None:
         """Whether SQL admits a job `j`, or a run `j` of members; None: any."""
-        found: list[Condition] = []
+        conditions: list[Condition] = []
         if self.queue.exact:
             sql, values = all_of(self.queue.exact)
-            found.append(Condition(f"j.tq_id IN (SELECT q.id FROM task_queue q WHERE {sql})", values))
+            conditions.append(Condition(f"j.tq_id IN (SELECT q.id FROM task_queue q WHERE {sql})", values))
         if self.template.exact:
             sql, values = all_of(self.template.exact)
-            one = f"EXISTS (SELECT 1 FROM template t WHERE t.id = j.template_id AND {sql})"
-            found.append(Condition(one, values))
-        return all_of(found) if found else None
+            exists = f"EXISTS (SELECT 1 FROM template t WHERE t.id = j.template_id AND {sql})"
+            conditions.append(Condition(exists, values))
+        return all_of(conditions) if conditions else None
 
     def of_submission(self) -> Condition | None:
         """Whether SQL admits a job of a submission `s`; None: any. Equal rows are judged once."""
-        found = self.of_job()
-        if found is None:
+        condition = self.of_job()
+        if condition is None:
             return None
         alike = "SELECT DISTINCT r.tq_id, r.template_id FROM job r WHERE r.id >= s.base AND r.id < s.base + s.count"
-        members = f"EXISTS (SELECT 1 FROM cohort j WHERE j.submission_id = s.id AND {found.sql})"
+        members = f"EXISTS (SELECT 1 FROM cohort j WHERE j.submission_id = s.id AND {condition.sql})"
         return Condition(
-            f"({members} OR EXISTS (SELECT 1 FROM ({alike}) j WHERE {found.sql}))", found.values * 2
+            f"({members} OR EXISTS (SELECT 1 FROM ({alike}) j WHERE {condition.sql}))", condition.values * 2
         )
 
 
@@ -124,38 +124,38 @@ ANYTHING: Final = Described()
 
 def asks_hidden(where: Sequence[str]) -> bool:
     """Whether it asks for values that readers of a shared submission do not see. Raises InvalidRequest."""
-    return any(one.attribute.field == "environment" for one in map(read_condition, where))
+    return any(item.attribute.field == "environment" for item in map(read_condition, where))
 
 
-def described_as(asked: _Asked) -> Described:
+def described_as(query: _Asked) -> Described:
     """Raises InvalidRequest, with the parameter."""
-    wanted = [read_condition(one) for one in asked.where]
-    _check_number(wanted)
+    items = [read_condition(text) for text in query.where]
+    _check_number(items)
     queue, template, columns = list[Test](), list[Test](), list[Condition]()
-    if asked.job_group:
-        check_name(asked.job_group, "job_group")
-        queue.append(_of_text("q.key", (("project",),), "", asked.job_group, "job_group"))
-    if asked.job_class:
-        queue.append(_of_class(asked.job_class, "job_class"))
-    for one in wanted:
-        field = one.attribute.field
-        if field == "job_class" and one.value:
-            queue.append(_of_class(one.value, "where"))
+    if query.job_group:
+        check_name(query.job_group, "job_group")
+        queue.append(_of_text("q.key", (("project",),), "", query.job_group, "job_group"))
+    if query.job_class:
+        queue.append(_of_class(query.job_class, "job_class"))
+    for item in items:
+        field = item.attribute.field
+        if field == "job_class" and item.value:
+            queue.append(_of_class(item.value, "where"))
         elif field in _IN_KEY:
-            queue.append(_test("q.key", ((field,),), one))
+            queue.append(_test("q.key", ((field,),), item))
         elif field == "max_attempts":
-            columns.append(Condition("t.max_attempts = ?", (one.value,)))
+            columns.append(Condition("t.max_attempts = ?", (item.value,)))
         else:
-            template.append(_test("t.body", _IN_TEMPLATE.get(field, (("spec", field),)), one))
-    name = _pattern(asked.name, "name") if asked.name else None
+            template.append(_test("t.body", _IN_TEMPLATE.get(field, (("spec", field),)), item))
+    name = _pattern(query.name, "name") if query.name else None
     return Described(_apart(queue), Conditions(tuple(columns), tuple(template)), name)
 
 
-def _check_number(wanted: Iterable[AttributeCondition]) -> None:
-    found = sum(max(1, len(one.value)) if isinstance(one.value, (tuple, Mapping)) else 1 for one in wanted)
-    if found > _MOST_ITEMS:
+def _check_number(items: Iterable[AttributeCondition]) -> None:
+    count = sum(max(1, len(item.value)) if isinstance(item.value, (tuple, Mapping)) else 1 for item in items)
+    if count > _MOST_ITEMS:
         raise InvalidRequest(
-            f"where: {found:,} values are asked for; one request may have {_MOST_ITEMS}.",
+            f"where: {count:,} values are asked for; one request may have {_MOST_ITEMS}.",
             hint="Give fewer items of lists, or ask in several requests.",
             parameter="where",
         )
@@ -163,9 +163,11 @@ def _check_number(wanted: Iterable[AttributeCondition]) -> None:
 
 def _apart(tests: Iterable[Test]) -> Conditions:
     """The first few that the database can judge go to the database."""
-    given = list(tests)
-    few = list(islice((one for one in given if one.sql), _FEW))
-    return Conditions(tuple(one.sql for one in few if one.sql), tuple(one for one in given if one not in few))
+    all_tests = list(tests)
+    few = list(islice((test for test in all_tests if test.sql), _FEW))
+    return Conditions(
+        tuple(test.sql for test in few if test.sql), tuple(test for test in all_tests if test not in few)
+    )
 
 
 def own_name(pattern: Pattern) -> Conditions:
@@ -180,14 +182,14 @@ def _of_class(name: str, parameter: str) -> Test:
     def is_met(key: StoredText, budget: StepBudget) -> bool:
         job_class, variant = key.value(("job_class",)), key.value(("variant",)) or ""
         names = () if job_class is None else (job_class, f"{job_class}.{variant}")
-        return any(pattern.is_met(one, budget) for one in names)
+        return any(pattern.is_met(class_name, budget) for class_name in names)
 
     return Test(is_met, parameter, Condition(_IS_OF_CLASS, (name, name)) if pattern.is_exact else None)
 
 
-def _test(column: str, paths: _Paths, wanted: AttributeCondition) -> Test:
+def _test(column: str, paths: _Paths, item: AttributeCondition) -> Test:
     """Whether an attribute has a value; `paths`: where it may stand. Absent, it is the default."""
-    value, usual = wanted.value, getattr(_DEFAULTS, wanted.attribute.field)
+    value, usual = item.value, getattr(_DEFAULTS, item.attribute.field)
     if isinstance(value, Mapping):
         return Test(_has_pairs(paths[0], value), "where")
     if isinstance(value, tuple):
@@ -204,12 +206,12 @@ def _of_text(column: str, paths: _Paths, usual: str, text: str, parameter: str) 
         return _like(paths, usual, _pattern(text, parameter))
     sql = f"coalesce({_in_sql(column, paths)}, ?) = ?"
     return Test(
-        lambda found, _: _text(found, paths, usual) == text, parameter, _if_key(column, sql, usual, text)
+        lambda stored, _: _text(stored, paths, usual) == text, parameter, _if_key(column, sql, usual, text)
     )
 
 
 def _like(paths: _Paths, usual: str, pattern: Pattern) -> Test:
-    return Test(lambda found, budget: pattern.is_met(_text(found, paths, usual), budget), pattern.parameter)
+    return Test(lambda stored, budget: pattern.is_met(_text(stored, paths, usual), budget), pattern.parameter)
 
 
 def _in_sql(column: str, paths: _Paths) -> str:
@@ -222,45 +224,47 @@ def _if_key(column: str, sql: str, *values: str) -> Condition | None:
 
 
 def _first(text: StoredText, paths: _Paths) -> Any:
-    found = map(text.value, paths)
-    return next((one for one in found if one is not None), None)
+    values = map(text.value, paths)
+    return next((value for value in values if value is not None), None)
 
 
 def _text(text: StoredText, paths: _Paths, usual: str) -> str:
-    found = _first(text, paths)
-    return usual if found is None else str(found)
+    value = _first(text, paths)
+    return usual if value is None else str(value)
 
 
-def _has_items(path: tuple[str, ...], wanted: Sequence[str]) -> Callable[[StoredText, StepBudget], bool]:
+def _has_items(path: tuple[str, ...], required: Sequence[str]) -> Callable[[StoredText, StepBudget], bool]:
     """Whether a list has each of these items; none wanted: it is empty."""
-    exact = frozenset(filter(is_exact, wanted))
-    patterns = [_pattern(one, "where") for one in dict.fromkeys(wanted) if not is_exact(one)]
+    exact = frozenset(filter(is_exact, required))
+    patterns = [_pattern(item, "where") for item in dict.fromkeys(required) if not is_exact(item)]
 
     def is_met(text: StoredText, budget: StepBudget) -> bool:
         encoded = text.encoded(path)
-        if not all(one.may_be_in(encoded, budget) for one in patterns):
+        if not all(pattern.may_be_in(encoded, budget) for pattern in patterns):
             return False
         budget.pay_for_text(len(encoded), "where")
         items = text.items(path)
-        if not wanted:
+        if not required:
             return not items
-        return exact.issubset(items) and all(one.is_met_by_any(items, budget) for one in patterns)
+        return exact.issubset(items) and all(pattern.is_met_by_any(items, budget) for pattern in patterns)
 
     return is_met
 
 
-def _has_pairs(path: tuple[str, ...], wanted: Mapping[str, str]) -> Callable[[StoredText, StepBudget], bool]:
+def _has_pairs(
+    path: tuple[str, ...], required: Mapping[str, str]
+) -> Callable[[StoredText, StepBudget], bool]:
     """Whether a record has each of these pairs; none wanted: it is empty."""
-    exact = {name: text for name, text in wanted.items() if is_exact(text)}
-    patterns = {name: _pattern(text, "where") for name, text in wanted.items() if name not in exact}
+    exact = {name: text for name, text in required.items() if is_exact(text)}
+    patterns = {name: _pattern(text, "where") for name, text in required.items() if name not in exact}
 
     def is_met(text: StoredText, budget: StepBudget) -> bool:
         budget.pay_for_text(len(text.encoded(path)), "where")
-        found = text.value(path) or {}
-        if not wanted:
-            return not found
-        return all(found.get(name) == value for name, value in exact.items()) and all(
-            name in found and one.is_met(str(found[name]), budget) for name, one in patterns.items()
+        pairs = text.value(path) or {}
+        if not required:
+            return not pairs
+        return all(pairs.get(name) == value for name, value in exact.items()) and all(
+            name in pairs and pattern.is_met(str(pairs[name]), budget) for name, pattern in patterns.items()
         )
 
     return is_met
@@ -281,5 +285,5 @@ def check_name(name: str, parameter: str = "name") -> None:
 def all_of(tests: Sequence[Condition]) -> Condition:
     """Joined by AND."""
     return Condition(
-        " AND ".join(one.sql for one in tests), tuple(value for one in tests for value in one.values)
+        " AND ".join(test.sql for test in tests), tuple(value for test in tests for value in test.values)
     )

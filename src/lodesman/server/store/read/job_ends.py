@@ -28,13 +28,13 @@ LEFT JOIN attempt a ON a.id = j.last_attempt WHERE j.id BETWEEN ? AND ? AND j.st
 
 
 def visible_parts(
-    db: Reader, wanted: Iterable[range], may: Callable[[str, str, str], bool], shared: Container[int] = ()
+    db: Reader, ranges: Iterable[range], may: Callable[[str, str, str], bool], shared: Container[int] = ()
 ) -> list[tuple[range, list[range]]]:
     """The parts of each range that `may` admits by (owner, group, vo), or that are `shared`; adjacent submissions
     are joined. Raises InvalidRequest for too many submissions.
     """
-    found, left = [], _MOST_SUBMISSIONS
-    for ids in wanted:
+    visible, left = [], _MOST_SUBMISSIONS
+    for ids in ranges:
         parts: list[range] = []
         for number, base, count, *whose in db.execute(_BLOCKS, (ids[0], ids[-1], ids[0], left + 1)):
             left -= 1
@@ -49,8 +49,8 @@ def visible_parts(
             if parts and parts[-1].stop == part.start:
                 part = range(parts.pop().start, part.stop)
             parts.append(part)
-        found.append((ids, parts))
-    return found
+        visible.append((ids, parts))
+    return visible
 
 
 def standing(db: Reader, ranges: Sequence[range]) -> CountedJobs:
@@ -73,30 +73,30 @@ def standing(db: Reader, ranges: Sequence[range]) -> CountedJobs:
 
 def ended_jobs(db: Reader, ranges: Sequence[range], limit: int) -> list[EndedJob]:
     """At most `limit`, by id."""
-    found: list[EndedJob] = []
+    ended: list[EndedJob] = []
     with db:
         reached = dict(db.execute(REACHED))
         for ids in ranges:
-            left = limit - len(found)
+            left = limit - len(ended)
             if left <= 0:
                 break
             part = [*_ended_rows(db, ids, TERMINAL, left)]
             for base, run in _members(db, ids, reached):
                 if run.state.state in TERMINAL:
                     numbers = islice(range(base + run.start, base + run.stop), left)
-                    part += [EndedJob(one, run.state.state, run.state.since) for one in numbers]
-            found += sorted(part, key=lambda one: one.id)[:left]
-    return found
+                    part += [EndedJob(number, run.state.state, run.state.since) for number in numbers]
+            ended += sorted(part, key=lambda job: job.id)[:left]
+    return ended
 
 
 def first_failed(db: Reader, ranges: Sequence[range]) -> EndedJob | None:
     """The Failed job with the lowest id."""
-    found = (one for ids in ranges for one in _ended_rows(db, ids, (JobState.FAILED,), 1))
-    return next(found, None)
+    failed = (job for ids in ranges for job in _ended_rows(db, ids, (JobState.FAILED,), 1))
+    return next(failed, None)
 
 
 def _ended_rows(db: Reader, ids: range, states: Iterable[JobState], limit: int) -> Iterator[EndedJob]:
-    words = [one.value for one in states]
+    words = [job_state.value for job_state in states]
     sql = _ENDED.format(", ".join("?" * len(words)))
     for job, state, *more in db.execute(sql, (ids[0], ids[-1], *words, limit)):
         yield EndedJob(job, JobState(state), *more)

@@ -121,9 +121,9 @@ def _rows(db: Reader, query: JobQuery, meeting: Meeting | None) -> Iterator[Job]
         if is_large:
             # The submission meets these conditions; if they are given, a database may sort all its jobs.
             part = structs.replace(part, owner="", group="", submission=0, since=0, sight=EVERYTHING)
-        found = list(_selected(db, part, meeting))
-        yield from found
-        left -= len(found)
+        selected = list(_selected(db, part, meeting))
+        yield from selected
+        left -= len(selected)
         if left <= 0:
             return
 
@@ -157,16 +157,16 @@ def _selected(db: Reader, query: JobQuery, meeting: Meeting | None) -> Iterator[
         return
     left, portion = query.limit, structs.replace(query, limit=_PORTION)
     while left > 0:
-        found = [(number, AlikeJobs(*one)) for number, *one in _read(db, portion, _ALIKE)]
+        candidates = [(number, AlikeJobs(*columns)) for number, *columns in _read(db, portion, _ALIKE)]
         meeting.forget()
-        meeting.learn(db, (one for _, one in found))
-        meant = [number for number, one in found if meeting.judge(one)][:left]
+        meeting.learn(db, (alike for _, alike in candidates))
+        meant = [number for number, alike in candidates if meeting.judge(alike)][:left]
         if meant:
             yield from readable(jobs.job_of, db.execute(_BY_IDS.format(query.order), (keys(meant),)), "job")
         left -= len(meant)
-        if len(found) < _PORTION:
+        if len(candidates) < _PORTION:
             return
-        reached = found[-1][0]
+        reached = candidates[-1][0]
         ids = (portion.first, reached - 1) if query.newest else (reached + 1, portion.last)
         portion = structs.replace(portion, first=ids[0], last=ids[1])
 
@@ -175,11 +175,11 @@ def _whole(db: Reader, query: JobQuery) -> Iterator[Job]:
     """Without damaged rows, up to the limit."""
     while query.limit > 0:
         rows = list(_read(db, query, jobs.JOB_FACTS))
-        found = list(readable(jobs.job_of, rows, "job"))
-        yield from found
+        whole = list(readable(jobs.job_of, rows, "job"))
+        yield from whole
         if len(rows) < query.limit:
             return
-        reached, left = rows[-1][0], query.limit - len(found)
+        reached, left = rows[-1][0], query.limit - len(whole)
         first, last = (query.first, reached - 1) if query.newest else (reached + 1, query.last)
         query = structs.replace(query, first=first, last=last, limit=left)
 
@@ -223,12 +223,12 @@ def _members(db: Reader, query: JobQuery, meeting: Meeting, first: int, last: in
         meeting.forget()
         meeting.learn(db, (AlikeJobs(run.task_queue, run.template, name) for run in runs))
         for run in sorted(runs, key=lambda run: run.start, reverse=query.newest):
-            found = run.state
-            if query.states and found.state not in query.states:
+            state = run.state
+            if query.states and state.state not in query.states:
                 continue
             if not meeting.judge(AlikeJobs(run.task_queue, run.template, name)):
                 continue
-            if not query.reason or found.main_reason == query.reason:
+            if not query.reason or state.main_reason == query.reason:
                 yield from _each(submission, run, newest=query.newest)
 
 

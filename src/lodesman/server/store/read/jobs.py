@@ -122,9 +122,9 @@ _MAIN_REASONS: Final = frozenset(MainReason)
 def job_by_id(db: Reader, job_id: int) -> Job | None:
     """With or without a row; None if it was never submitted, or is purged."""
     for read in (_row, _member, _row, _member):  # a member may be taken, or released, between two reads
-        found = read(db, job_id)
-        if found is not None:
-            return found
+        job = read(db, job_id)
+        if job is not None:
+            return job
     return None
 
 
@@ -157,10 +157,10 @@ def _row(db: Reader, job_id: int) -> Job | None:
 
 def _member(db: Reader, job_id: int) -> Job | None:
     """None if it was taken: it has a row now, or is purged."""
-    found = db.execute(_MEMBER_COHORTS, (job_id,) * 5).fetchone()
-    if found is None:
+    row = db.execute(_MEMBER_COHORTS, (job_id,) * 5).fetchone()
+    if row is None:
         return None
-    cohort, cursor, tq_id, template, owner, group, vo, name, created, base, submission, *hold = found
+    cohort, cursor, tq_id, template, owner, group, vo, name, created, base, submission, *hold = row
     hole = db.execute(_HOLE_AT, (cohort, job_id - base, job_id - base)).fetchone()
     if hole[0] == "Moved" if hole else job_id - base < cursor:
         return None
@@ -274,10 +274,10 @@ class ChangeableJobs(NamedTuple):
 def changeable_jobs(db: Reader, first: int, last: int, *, most: int) -> list[ChangeableJobs]:
     """The kinds of waiting and held jobs with first <= id <= last, at most `most`."""
     rows = db.execute(_CHANGEABLE_ROWS, (first, last, most))
-    found = {ChangeableJobs(*row): None for row in rows}
+    kinds = {ChangeableJobs(*row): None for row in rows}
     end = last + 1
     runs = db.execute(_CHANGEABLE_RUNS, (first, first, end, end, first, end, first, most))
-    return [*found | {ChangeableJobs(*row): None for row in runs}]
+    return [*kinds | {ChangeableJobs(*row): None for row in runs}]
 
 
 def description_of(db: Reader, submission: int) -> tuple[Form, str, int, int, int, int]:
@@ -300,14 +300,14 @@ def resolutions_of_kind(db: Reader, kind: ChangeableJobs) -> list[Resolution]:
     changed, text = db.only(_RESOLUTION, (kind.template, kind.submission))
     if changed or not text:
         return [msgspec.json.decode(changed, type=Resolution)] if changed else []
-    found = _RESOLUTIONS.decode(text)
+    by_index = _RESOLUTIONS.decode(text)
     if description_of(db, kind.submission)[3]:
-        return list(found.values())
+        return list(by_index.values())
     out: list[Resolution] = []
     for start, stop in db.execute(_PLACES, (kind.submission, kind.template, kind.tq_id) * 2):
-        for one in filter(None, map(found.get, range(start, stop))):
-            if one not in out:
-                out.append(one)
+        for resolution in filter(None, map(by_index.get, range(start, stop))):
+            if resolution not in out:
+                out.append(resolution)
     return out
 
 

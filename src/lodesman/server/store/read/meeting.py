@@ -56,12 +56,12 @@ class Meeting:
         """Judge what is not known yet, in order. Raises SelectionTooDear; earlier verdicts are kept."""
         left = iter(dict.fromkeys(jobs))
         while portion := list(islice(left, _AT_ONCE)):
-            named = [one for one in portion if not one.name or self.has_name(one.name)]
-            self._queues.learn(db, [one.queue for one in named])
-            rest = [one for one in named if self._queues.judge(one.queue)]
-            self._own_names.learn(db, [one.template for one in rest if not one.name])
-            rest = [one for one in rest if one.name or self._own_names.judge(one.template)]
-            self._templates.learn(db, [one.template for one in rest])
+            named = [kind for kind in portion if not kind.name or self.has_name(kind.name)]
+            self._queues.learn(db, [kind.queue for kind in named])
+            rest = [kind for kind in named if self._queues.judge(kind.queue)]
+            self._own_names.learn(db, [kind.template for kind in rest if not kind.name])
+            rest = [kind for kind in rest if kind.name or self._own_names.judge(kind.template)]
+            self._templates.learn(db, [kind.template for kind in rest])
 
     def has_name(self, name: str) -> bool:
         """Whether jobs of a submission with this name may match; without a name, any. Raises SelectionTooDear."""
@@ -75,13 +75,13 @@ class Meeting:
         """As `has_name`; None if not known yet."""
         return True if self._name is None or not name else self._names.get(name)
 
-    def judge(self, one: AlikeJobs) -> bool | None:
+    def judge(self, kind: AlikeJobs) -> bool | None:
         """None if not known yet. Follows the order of `learn`, which stops at the first no."""
-        for found in (self.judge_name(one.name), self._queues.judge(one.queue)):
-            if not found:
-                return found
-        is_named = True if one.name else self._own_names.judge(one.template)
-        return self._templates.judge(one.template) if is_named else is_named
+        for verdict in (self.judge_name(kind.name), self._queues.judge(kind.queue)):
+            if not verdict:
+                return verdict
+        is_named = True if kind.name else self._own_names.judge(kind.template)
+        return self._templates.judge(kind.template) if is_named else is_named
 
     def forget(self) -> None:
         """Forget verdicts beyond a number."""
@@ -98,13 +98,13 @@ class _MetRows:
         row = f"{table[-1]}.id"
         # Without tests beyond SQL no text is read.
         text = column if conditions.tests else "''"
-        met = " AND ".join((f"{row} IN {GIVEN}", *(one.sql for one in conditions.exact)))
+        met = " AND ".join((f"{row} IN {GIVEN}", *(condition.sql for condition in conditions.exact)))
         self._sql = f"SELECT {row}, {text} FROM {table} WHERE {met}"
-        self._values = tuple(value for one in conditions.exact for value in one.values)
+        self._values = tuple(value for condition in conditions.exact for value in condition.values)
         self._met: dict[int, bool] = {}
 
     def learn(self, db: Reader, ids: Sequence[int]) -> None:
-        new = [one for one in dict.fromkeys(ids) if one not in self._met] if self._asks else []
+        new = [row_id for row_id in dict.fromkeys(ids) if row_id not in self._met] if self._asks else []
         if new:
             texts = dict(db.execute(self._sql, (keys(new), *self._values)))
             for number in new:
@@ -116,8 +116,8 @@ class _MetRows:
             return True
         self._budget.pay_for_text(len(text), self._tests[0].parameter)
         try:
-            found = StoredText(text)
-            return all(one.is_met(found, self._budget) for one in self._tests)
+            stored = StoredText(text)
+            return all(test.is_met(stored, self._budget) for test in self._tests)
         except DAMAGED:
             return False
 
@@ -138,6 +138,6 @@ def count_between(db: Reader, submission: int, ids: range, most: int) -> tuple[i
 
 def alike_between(db: Reader, parts: Iterable[tuple[int, int]]) -> list[AlikeJobs]:
     """The kinds of jobs in parts (first, last) of submissions, in the order in which they begin."""
-    given = (keys(parts),)
-    found = [row for sql in (_ROWS, _RUNS) for row in db.execute(sql, given)]
-    return [AlikeJobs(*row[1:]) for row in sorted(found, key=itemgetter(0))]
+    values = (keys(parts),)
+    rows = [row for sql in (_ROWS, _RUNS) for row in db.execute(sql, values)]
+    return [AlikeJobs(*row[1:]) for row in sorted(rows, key=itemgetter(0))]

@@ -172,10 +172,10 @@ def _listed(jobs: Mapping[int, list[int]], number: int, stamp: str, state: str, 
 
 def jobs_of_pilots(db: Reader, numbers: Sequence[int]) -> dict[int, list[int]]:
     """Running jobs, by pilot."""
-    found: dict[int, list[int]] = {}
+    by_pilot: dict[int, list[int]] = {}
     for pilot_id, job_id in db.execute(_JOBS_OF, (keys(numbers),)):
-        found.setdefault(pilot_id, []).append(job_id)
-    return found
+        by_pilot.setdefault(pilot_id, []).append(job_id)
+    return by_pilot
 
 
 def pilot_by_id(db: Reader, number: int) -> PilotRow | None:
@@ -230,9 +230,9 @@ def left_bad_nodes(db: Reader, backend: str, *, after: int, among: Iterable[int]
     left = "backend = ? AND jobs_done = 0 AND ended_at IS NOT NULL AND reason LIKE ?"
     about = (backend, f"{NODE_FAULT}%")
     # Two statements, each by the key: no planner reads few rows for both in one.
-    found = _pilots(db, f"id > ? AND {left}", after, *about)
-    others = keys(one for one in among if one <= after)
-    return found if others == keys(()) else found + _pilots(db, f"id IN {GIVEN} AND {left}", others, *about)
+    pilots = _pilots(db, f"id > ? AND {left}", after, *about)
+    others = keys(number for number in among if number <= after)
+    return pilots if others == keys(()) else pilots + _pilots(db, f"id IN {GIVEN} AND {left}", others, *about)
 
 
 def joined_pilots(db: Reader) -> list[PilotRow]:
@@ -242,7 +242,7 @@ def joined_pilots(db: Reader) -> list[PilotRow]:
 
 def lost_pilots(db: Reader, backend: str, since: float) -> dict[int, Native]:
     """Lost after that time, the longest lost first."""
-    return {one.id: one for one in readable(_native, db.execute(_LOST, (since, backend)), "pilot")}
+    return {pilot.id: pilot for pilot in readable(_native, db.execute(_LOST, (since, backend)), "pilot")}
 
 
 def ended_natives(db: Reader, backend: str, *, since: float, before: float) -> list[Native]:
@@ -299,15 +299,15 @@ def running_attempts(db: Reader) -> list[RunningAttempt]:
 
 def taken_jobs(db: Reader) -> dict[int, int]:
     """Live attempts of each submission with `AtMost`. Skips unreadable task queues."""
-    found = Counter[int]()
+    by_queue = Counter[int]()
     for _, tq_id, jobs in _attempts_by_pilot(db):
-        found[tq_id] += jobs
-    of_keys = keys_by_id(db, found, {})
-    taken = Counter[int]()
+        by_queue[tq_id] += jobs
+    of_keys = keys_by_id(db, by_queue, {})
+    by_submission = Counter[int]()
     for tq_id, key in of_keys.items():
         if key.at_most:
-            taken[key.submission] += found[tq_id]
-    return taken
+            by_submission[key.submission] += by_queue[tq_id]
+    return by_submission
 
 
 def unreached_pilots(db: Reader, before: float) -> int:
@@ -356,8 +356,8 @@ def live_attempts(db: Reader) -> list[_LiveAttempt]:
     """All of them."""
     rows = db.execute(_LIVE_ATTEMPTS)
     return [
-        _LiveAttempt(pilot, (job, number), tq_id, claimed_at, tuple(place), bool(started), bool(taken))
-        for pilot, job, number, tq_id, claimed_at, started, taken, *place in rows
+        _LiveAttempt(pilot, (job, number), tq_id, claimed_at, tuple(place), bool(started), bool(is_taken))
+        for pilot, job, number, tq_id, claimed_at, started, is_taken, *place in rows
     ]
 
 

@@ -97,31 +97,31 @@ class RowCount(NamedTuple):
     jobs: int
 
 
-def conditions(asked: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[str, tuple[Any, ...]]:
+def conditions(query: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[str, tuple[Any, ...]]:
     """SQL for submissions `s`, or jobs `j` of them (`of_jobs`), without patterns; and its values."""
-    found: list[tuple[str, tuple[Any, ...]]] = []
-    if asked.owner:
-        found.append(("s.owner = ?", (asked.owner,)))
-    if sight.user is not None and sight.user != asked.owner:
-        found.append(_seen_by(sight))
-        found += [_seen_by(_shown(sight, asked.where))] if asked.where else []
-    if asked.shared:
-        found.append(sight.reads.condition)
-    if asked.group:
-        found.append(("s.grp = ?", (asked.group,)))
-    if asked.name and is_exact(asked.name):
-        found.append((_HAS_NAME if of_jobs else _IS_NAMED, (asked.name, asked.name)))
-    described = described_as(asked)
+    parts: list[tuple[str, tuple[Any, ...]]] = []
+    if query.owner:
+        parts.append(("s.owner = ?", (query.owner,)))
+    if sight.user is not None and sight.user != query.owner:
+        parts.append(_seen_by(sight))
+        parts += [_seen_by(_shown(sight, query.where))] if query.where else []
+    if query.shared:
+        parts.append(sight.reads.condition)
+    if query.group:
+        parts.append(("s.grp = ?", (query.group,)))
+    if query.name and is_exact(query.name):
+        parts.append((_HAS_NAME if of_jobs else _IS_NAMED, (query.name, query.name)))
+    described = described_as(query)
     if test := described.of_job() if of_jobs else described.of_submission():
-        found.append(test)
-    if asked.since:
-        found.append(("s.created_at >= ?", (float(asked.since),)))
-    if asked.until < MOST_ID:
-        found.append(("s.created_at <= ?", (float(asked.until),)))
-    if asked.submission:
-        found.append(("s.id = ?", (asked.submission,)))
-    text = "".join(f" AND {words}" for words, _ in found)
-    return text, tuple(value for _, values in found for value in values)
+        parts.append(test)
+    if query.since:
+        parts.append(("s.created_at >= ?", (float(query.since),)))
+    if query.until < MOST_ID:
+        parts.append(("s.created_at <= ?", (float(query.until),)))
+    if query.submission:
+        parts.append(("s.id = ?", (query.submission,)))
+    text = "".join(f" AND {words}" for words, _ in parts)
+    return text, tuple(value for _, values in parts for value in values)
 
 
 def _shown(sight: Sight, where: Sequence[str]) -> Sight:
@@ -143,47 +143,47 @@ def _seen_by(sight: Sight) -> tuple[str, tuple[Any, ...]]:
     return f"(s.owner = ?{others})", (sight.user, *more)
 
 
-def ids_within(db: Reader, asked: _Filter) -> tuple[int, int]:
+def ids_within(db: Reader, query: _Filter) -> tuple[int, int]:
     """The first and last id that jobs of that submission, or time, may have."""
-    if asked.submission:
-        return db.execute(_IDS, (asked.submission,)).fetchone() or (1, 0)
+    if query.submission:
+        return db.execute(_IDS, (query.submission,)).fetchone() or (1, 0)
     first, last = None, None
-    if asked.since:
-        first = db.find(int, _LAST_BEFORE, (asked.since - _CLOCK_SLACK_SECONDS,))
-    if asked.until < MOST_ID:
-        last = db.find(int, _FIRST_AFTER, (asked.until + _CLOCK_SLACK_SECONDS,))
+    if query.since:
+        first = db.find(int, _LAST_BEFORE, (query.since - _CLOCK_SLACK_SECONDS,))
+    if query.until < MOST_ID:
+        last = db.find(int, _FIRST_AFTER, (query.until + _CLOCK_SLACK_SECONDS,))
     return first or 1, last or MOST_ID
 
 
 def list_submissions(
-    db: Reader, asked: _Filter, sight: Sight, *, before: int, most: int, meeting: Meeting | None = None
+    db: Reader, query: _Filter, sight: Sight, *, before: int, most: int, meeting: Meeting | None = None
 ) -> list[StoredSubmission]:
     """Newest first, with ids below `before`. `meeting`: conditions on their jobs beyond those in SQL. Raises
     SelectionTooDear.
     """
-    where, values = conditions(asked, sight)
-    first, last = ids_within(db, asked)
-    index = by_index("submission_owner") if asked.owner else ""
+    where, values = conditions(query, sight)
+    first, last = ids_within(db, query)
+    index = by_index("submission_owner") if query.owner else ""
     sql, before = _SUBMISSIONS.format(index, where), min(before, last + 1)
-    found: list[StoredSubmission] = []
+    listed: list[StoredSubmission] = []
     while True:
         rows = [StoredSubmission(*row) for row in db.execute(sql, (first, before, *values, most))]
-        found += rows if meeting is None else _with_meant_jobs(db, rows, meeting)
-        if len(rows) < most or len(found) >= most:
-            return found[:most]
+        listed += rows if meeting is None else _with_meant_jobs(db, rows, meeting)
+        if len(rows) < most or len(listed) >= most:
+            return listed[:most]
         before = rows[-1].base
 
 
 def _with_meant_jobs(
     db: Reader, stored: Sequence[StoredSubmission], meeting: Meeting
 ) -> list[StoredSubmission]:
-    given, jobs = (keys([one.id for one in stored]),), dict[int, list[AlikeJobs]]()
+    values, jobs = (keys([submission.id for submission in stored]),), dict[int, list[AlikeJobs]]()
     for sql in (_ALIKE_ROWS, _ALIKE_MEMBERS):
-        for number, *row in db.execute(sql, given):
+        for number, *row in db.execute(sql, values):
             jobs.setdefault(number, []).append(AlikeJobs(*row))
     meeting.forget()
-    meeting.learn(db, (job for one in stored for job in jobs.get(one.id, ())))
-    return [one for one in stored if any(map(meeting.judge, jobs.get(one.id, ())))]
+    meeting.learn(db, (job for submission in stored for job in jobs.get(submission.id, ())))
+    return [submission for submission in stored if any(map(meeting.judge, jobs.get(submission.id, ())))]
 
 
 def count_rows(db: Reader, ids: range) -> list[RowCount]:
@@ -203,10 +203,12 @@ def other_members(db: Reader, submissions: Iterable[int]) -> list[tuple[int, str
 
 def judged_queues(db: Reader, queues: Collection[int]) -> tuple[set[int], dict[int, str]]:
     """Which task queues are held, and why jobs wait in the others, as far as judged."""
-    given = (keys(queues),)
-    held = {row[0] for row in db.execute(_HELD_QUEUES, given)}
+    values = (keys(queues),)
+    held = {row[0] for row in db.execute(_HELD_QUEUES, values)}
     # An unknown reason is damaged, and judged anew.
-    return held, {tq_id: text for tq_id, text in db.execute(_REASONS, given) if text in frozenset(MainReason)}
+    return held, {
+        tq_id: text for tq_id, text in db.execute(_REASONS, values) if text in frozenset(MainReason)
+    }
 
 
 def last_event(db: Reader) -> int:

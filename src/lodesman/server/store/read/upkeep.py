@@ -144,8 +144,8 @@ def old_jobs(
     """(job, stored bytes of output) of jobs that ended before that time, in portions."""
     sql, first = f"{OLD_JOBS} AND j.id BETWEEN ? AND ? ORDER BY j.id LIMIT ?", span.first_job
     while True:
-        found = db.execute(sql, (before, first, span.last_job, portion))
-        rows = [OldJob(*row) for row in found]
+        cursor = db.execute(sql, (before, first, span.last_job, portion))
+        rows = [OldJob(*row) for row in cursor]
         if rows:
             yield _weighed(db, rows)
         if len(rows) < portion:
@@ -170,9 +170,11 @@ def left_templates(db: Reader, span: SubmissionSpan) -> Iterator[tuple[int, list
     """(batch, templates) of purged jobs whose batch still has others."""
     for number, first, last, *templates in list(db.execute(_BATCHES, (span.first, span.last))):
         # In this order: no job ever takes up a template that none had.
-        there = {row[0] for row in db.execute("SELECT id FROM template WHERE id BETWEEN ? AND ?", templates)}
+        existing = {
+            row[0] for row in db.execute("SELECT id FROM template WHERE id BETWEEN ? AND ?", templates)
+        }
         named = db.execute("SELECT DISTINCT template_id FROM job WHERE id BETWEEN ? AND ?", (first, last))
-        left = there - {row[0] for row in named}
+        left = existing - {row[0] for row in named}
         if left:
             yield number, sorted(left)
 

@@ -234,24 +234,24 @@ def _faults(db: Reader, states: Counter[str], of_vo: str) -> tuple[list[_JobFaul
 
     Counts all jobs by state on the way.
     """
-    found: dict[tuple[str, str, str], list[_JobFaults]] = defaultdict(list)
+    by_owner: dict[tuple[str, str, str], list[_JobFaults]] = defaultdict(list)
     total = 0
     for sql in (_REASONS_OF_ROWS, _REASONS_OF_HOLES, _HELD_QUEUES):
         for *row, state, started in db.execute(sql):
-            one = _JobFaults(*row)
-            if of_vo and one.vo != of_vo:
+            fault = _JobFaults(*row)
+            if of_vo and fault.vo != of_vo:
                 continue
             if sql is not _HELD_QUEUES:  # its jobs are counted with the rows and runs
-                states[one.state] += one.jobs
+                states[fault.state] += fault.jobs
             total += started
             # Jobs that are Held with their task queue are named with it.
             if state in _FAULTY:
-                found[one.owner, one.group, one.vo].append(one)
+                by_owner[fault.owner, fault.group, fault.vo].append(fault)
     where, values = ("s.vo = ?", (of_vo,)) if of_vo else ("true", ())
     for _, _, state, n in db.execute(_OF_RUNS.format(where), values):
         states[state] += n
-    kept = [sorted(rows, key=lambda one: -one.jobs)[:REASONS_OF_ONE] for rows in found.values()]
-    return [one for rows in kept for one in rows], total
+    kept = [sorted(rows, key=lambda fault: -fault.jobs)[:REASONS_OF_ONE] for rows in by_owner.values()]
+    return [fault for rows in kept for fault in rows], total
 
 
 def spread(durations: Iterable[float]) -> Spread:
@@ -281,7 +281,7 @@ def pilot_hours(
         used = _used_of_held(db, by, first, (now, until, since, *of_days))
         (purged,) = db.only("SELECT pilots_purged FROM usage_fold")
     rows = [_held_by(*who, tuple(map(int, sums)), used[who]) for who, sums in held.items()]
-    return sorted(rows, key=lambda one: (-one.held_core_seconds, one.name, one.vo)), purged
+    return sorted(rows, key=lambda holder: (-holder.held_core_seconds, holder.name, holder.vo)), purged
 
 
 def _held_by(name: str, vo: str, sums: Sequence[int], used_ms: int) -> HeldBy:
@@ -298,15 +298,15 @@ def _used_of_held(
     db: Reader, by: PilotHoursBy, first: float | None, values: tuple[float | str, ...]
 ) -> Counter[tuple[str, str]]:
     """The milliseconds of cores that payloads held. Unknown cores count as one."""
-    found: Counter[tuple[str, str]] = Counter()
+    used: Counter[tuple[str, str]] = Counter()
     if first is None:
-        return found
+        return used
     after = _last_attempt_before(db, first - _CLOCK_SLACK_SECONDS)
     rows = list(db.execute(_USED_OF_HELD.format(_HOLDERS[by]), (*values, after)))
     cores = dict(db.execute(_CORES, (keys({row[2] for row in rows}),)))
     for name, vo, queue, used_ms in rows:
-        found[name, vo] += int(used_ms) * cores.get(queue, 1)
-    return found
+        used[name, vo] += int(used_ms) * cores.get(queue, 1)
+    return used
 
 
 def _last_attempt_before(db: Reader, at: float) -> int:

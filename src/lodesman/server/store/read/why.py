@@ -93,11 +93,11 @@ def last_attempt_before(db: Reader, at: float) -> int:
     low, high = db.only("SELECT coalesce(min(id), 1) - 1, coalesce(max(id), 0) FROM attempt")
     while low < high:
         middle = (low + high) // 2 + 1
-        found = db.execute(_CLAIMED_AT, (middle, high)).fetchone()
-        if found is None or found[1] >= at:
+        row = db.execute(_CLAIMED_AT, (middle, high)).fetchone()
+        if row is None or row[1] >= at:
             high = middle - 1
         else:
-            low = found[0]
+            low = row[0]
     return int(low)
 
 
@@ -124,10 +124,10 @@ def ended_attempts(
 
 def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
     """Where a job stands in its task queue; if counting ends early, `more_ahead` is set."""
-    found = db.execute(_COUNT, (tq_id,)).fetchone()
-    if found is None:
+    row = db.execute(_COUNT, (tq_id,)).fetchone()
+    if row is None:
         return QueuePosition(waiting=0, ahead=0, more_ahead=False)
-    waiting, first, as_of = found
+    waiting, first, as_of = row
     claimed = {cohort: (last, n) for cohort, last, n in db.execute(_CLAIMED, (as_of, tq_id))}
     rows = db.only(_ROWS_AHEAD, (tq_id, first, job_id, MOST_ROWS))[0]
     runs = list(db.execute(_RUNS_AHEAD, (tq_id, job_id, _MOST_RUNS)))
@@ -147,13 +147,15 @@ def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
 
 def waiting_job(db: Reader, tq_id: int, number: int) -> int:
     """The id of the waiting job with this number (from 0, in the order of claims); above all ids if there are fewer."""
-    found = db.execute(_COUNT, (tq_id,)).fetchone()
-    first, as_of = (0, 0) if found is None else found[1:]
+    row = db.execute(_COUNT, (tq_id,)).fetchone()
+    first, as_of = (0, 0) if row is None else row[1:]
     claimed = {cohort: last + 1 for cohort, last, _ in db.execute(_CLAIMED, (as_of, tq_id))}
-    runs: list[Iterable[int]] = [(one for (one,) in db.execute(_ROWS, (tq_id, first, number + 1)))]
+    runs: list[Iterable[int]] = [(job_id for (job_id,) in db.execute(_ROWS, (tq_id, first, number + 1)))]
     for cohort, base, cursor, stop in db.execute(_RUNS_AHEAD, (tq_id, _AFTER_ALL, _MOST_RUNS)):
         start = max(base + cursor, claimed.get(cohort, 0))
-        holes = {base + n for one in db.execute(_HOLES_OF, (cohort, stop, start - base)) for n in range(*one)}
+        holes = {
+            base + n for hole in db.execute(_HOLES_OF, (cohort, stop, start - base)) for n in range(*hole)
+        }
         members = range(start, min(base + stop, start + number + 1 + len(holes)))
         runs.append(filterfalse(holes.__contains__, members))
     return next(islice(merge(*runs), number, None), _AFTER_ALL)
@@ -246,8 +248,8 @@ def pilot_facts(db: Reader, name: str, vo: str = "") -> PilotFacts:
         raise damaged(f"pilot {name[:100]}", fault) from None
     if row is None or vo not in ("", row.vo):
         raise NotFound(f"There is no pilot {name[:100]}.", hint="See: lode pilot ls --all.", pilot=name[:100])
-    said = _node_of(row.node)
-    node = said or {}
+    report = _node_of(row.node)
+    node = report or {}
     pools, host = node.get("submit_pools"), HostName(row.site, reported_host(node.get("host")))
     record = record_of(db, host) if host.host else None
     keys = [key_from_json(key) for (key,) in db.execute(_RUNNING, (row.id,))]
@@ -257,7 +259,7 @@ def pilot_facts(db: Reader, name: str, vo: str = "") -> PilotFacts:
         host=host,
         shut=record if record is not None and record.shut else None,
         promised=[(key.cores, key.memory_mb) for key in keys],
-        is_damaged=said is None,
+        is_damaged=report is None,
         stale_pools=pools.get("stale") or 0 if isinstance(pools, dict) else 0,
     )
 

@@ -215,10 +215,10 @@ def attempt_by_number(tx: Transaction, job: JobRow, number: int) -> AttemptRow |
 
 def with_last(tx: Transaction, job_ids: Iterable[int]) -> dict[int, WithLast]:
     """Jobs with their last attempts, in one read."""
-    found = tx.read(_WITH_LAST, (keys(job_ids),))
+    rows = tx.read(_WITH_LAST, (keys(job_ids),))
     return {
         row[0]: WithLast(row_of(*row[:_OF_JOB]), None if row[_OF_JOB] is None else AttemptRow(*row[_OF_JOB:]))
-        for row in found
+        for row in rows
     }
 
 

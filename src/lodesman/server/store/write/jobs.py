@@ -158,8 +158,8 @@ def row_by_id(tx: Transaction, job_id: int) -> JobRow | None:
 
 def rows_between(tx: Transaction, first: int, last: int, *, most: int) -> list[JobRow]:
     """Ascending, at most `most`."""
-    found = tx.read(f"{SELECT_ROW} WHERE j.id BETWEEN ? AND ? ORDER BY j.id LIMIT ?", (first, last, most))
-    return [row_of(*row) for row in found]
+    rows = tx.read(f"{SELECT_ROW} WHERE j.id BETWEEN ? AND ? ORDER BY j.id LIMIT ?", (first, last, most))
+    return [row_of(*row) for row in rows]
 
 
 def need_row(tx: Transaction, job_id: int) -> JobRow:

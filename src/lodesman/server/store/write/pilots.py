@@ -110,7 +110,7 @@ def set_native_id(tx: Transaction, pilot_id: int, native_id: str) -> None:
 
 def set_seen_there(tx: Transaction, seen: Mapping[int, PilotSeen]) -> None:
     """What batch systems said of pilots."""
-    tx.later_many(_SET_NATIVE, [(*one, pilot_id) for pilot_id, one in seen.items()])
+    tx.later_many(_SET_NATIVE, [(*facts, pilot_id) for pilot_id, facts in seen.items()])
 
 
 def set_place(tx: Transaction, row: PilotRow) -> None:
@@ -122,12 +122,12 @@ def live_offers(
     tx: Transaction, differ_by_host: Callable[[str, QueueId], bool]
 ) -> dict[tuple[str, QueueId, str | None, str], list[int]]:
     """Live pilots by VO, queue, host and request (JSON). The host: of joined pilots, where queues differ by host."""
-    found: dict[tuple[str, QueueId, str | None, str], list[int]] = {}
+    by_offer: dict[tuple[str, QueueId, str | None, str], list[int]] = {}
     for number, vo, site, ce, queue, request, host in tx.read(_OFFERS):
         place = QueueId(site, ce, queue)
         kind = (vo, place, host if differ_by_host(vo, place) else None, request)
-        found.setdefault(kind, []).append(number)
-    return found
+        by_offer.setdefault(kind, []).append(number)
+    return by_offer
 
 
 def set_requests(tx: Transaction, pilots: Iterable[int], request: str) -> None:

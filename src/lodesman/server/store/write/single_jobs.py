@@ -46,15 +46,15 @@ class SingleJobs(Struct, frozen=True, kw_only=True):
         """As `jobs.submissions_between`."""
         if not self._has(ids):
             return jobs.submissions_between(tx, ids[0], ids[-1], owner=owner)
-        found = self._blocks.get(ids[0])
-        return [found] if found is not None else []
+        block = self._blocks.get(ids[0])
+        return [block] if block is not None else []
 
     def rows(self, tx: Transaction, ids: range, *, most: int) -> list[JobRow]:
         """As `jobs.rows_between`."""
         if not self._has(ids):
             return jobs.rows_between(tx, ids[0], ids[-1], most=most)
-        found = self._rows.get(ids[0])
-        return [found] if found is not None else []
+        row = self._rows.get(ids[0])
+        return [row] if row is not None else []
 
     def cohorts(self, tx: Transaction, block: IdBlock, run: range) -> list[CohortRow]:
         """As `cohorts.cohorts_between`."""
@@ -81,22 +81,24 @@ def single_jobs(tx: Transaction, ids: Sequence[int]) -> SingleJobs:
     """Read them. Collected rows are written first; none are collected meanwhile."""
     if not ids:
         return SingleJobs()
-    given = (keys(ids),)
+    values = (keys(ids),)
     touched: dict[int, list[CohortRow]] = {}
-    for job_id, *row in tx.read(_COHORTS, given):
+    for job_id, *row in tx.read(_COHORTS, values):
         touched.setdefault(job_id, []).append(CohortRow(*row))
     holes: dict[_Member, list[Hole]] = {}
     users: Counter[tuple[int, int]] = Counter()
-    bases = {one.id: one.base for found in touched.values() for one in found}
-    members = [(one.id, job_id - one.base) for job_id, found in touched.items() for one in found]
+    bases = {cohort.id: cohort.base for touching in touched.values() for cohort in touching}
+    members = [
+        (cohort.id, job_id - cohort.base) for job_id, touching in touched.items() for cohort in touching
+    ]
     for at, cohort, *row in tx.read(_HOLES, (keys(members),)) if members else ():
         hole = Hole(*row)
         holes[bases[cohort] + at, cohort] = [hole]
         users[cohort, hole.start] += 1
     return SingleJobs(
         ids=frozenset(ids),
-        _blocks={job_id: IdBlock(*row) for job_id, *row in tx.read(_BLOCKS, given)},
-        _rows={row[0]: jobs.row_of(*row) for row in tx.read(_ROWS, given)},
+        _blocks={job_id: IdBlock(*row) for job_id, *row in tx.read(_BLOCKS, values)},
+        _rows={row[0]: jobs.row_of(*row) for row in tx.read(_ROWS, values)},
         _cohorts=touched,
         _holes=holes,
         _shared={at for at, (hole,) in holes.items() if users[at[1], hole.start] > 1},
