@@ -60,23 +60,23 @@ def add_account(
     put_account(tx, AccountBody(name, vo, list(groups), admin, vo_admin), by=by, reach=reach)
 
 
-def put_account(tx: Transaction, one: AccountBody, *, by: str, reach: Reach) -> None:
+def put_account(tx: Transaction, body: AccountBody, *, by: str, reach: Reach) -> None:
     """Make or change a user: its VO, its groups, and whether it administers this server or its VO.
 
     Raises InvalidRequest for a user without a group, Forbidden for one who is not in `reach`, or would not be, Conflict for
     a name under which there is something of a user who was removed, unless it is the same person.
     """
-    before = _admit(tx, one, reach)
-    _check_administrators(one, _last_administrator(tx, [one]))
-    _put_user(tx, one, before, by=by, reach=reach)
+    before = _admit(tx, body, reach)
+    _check_administrators(body, _last_administrator(tx, [body]))
+    _put_user(tx, body, before, by=by, reach=reach)
 
 
-def _admit(tx: Transaction, one: AccountBody, reach: Reach) -> UserRow | None:
+def _admit(tx: Transaction, body: AccountBody, reach: Reach) -> UserRow | None:
     """The user as it is now."""
-    name = one.name
-    if not one.groups:
+    name = body.name
+    if not body.groups:
         raise InvalidRequest(f"User {name} needs at least one group.")
-    if reach.vo and (one.vo != reach.vo or one.admin or one.vo_admin):
+    if reach.vo and (body.vo != reach.vo or body.admin or body.vo_admin):
         raise _out_of_reach(reach)
     before = accounts.user_named(tx.reader(), name)
     if before is not None and reach.vo and before.vo != reach.vo:
@@ -84,46 +84,46 @@ def _admit(tx: Transaction, one: AccountBody, reach: Reach) -> UserRow | None:
     if before is not None:
         check_reach(before, reach)
     else:
-        _check_name_is_free(tx, one, reach)
+        _check_name_is_free(tx, body, reach)
     return before
 
 
-def _check_name_is_free(tx: Transaction, one: AccountBody, reach: Reach) -> None:
-    left = remains_of(tx.reader(), one.name)
+def _check_name_is_free(tx: Transaction, body: AccountBody, reach: Reach) -> None:
+    left = remains_of(tx.reader(), body.name)
     if not left.is_anything:
         return
     # Of which VO files are that no submission has is not known.
-    if one.same_person and (not reach.vo or left.vos == {reach.vo}):
+    if body.same_person and (not reach.vo or left.vos == {reach.vo}):
         return
     counts = {"submission": left.submissions, "input file": left.files, "job class text": left.classes}
     things = ", ".join(counted(count, noun) for noun, count in counts.items() if count)
     hint = "Choose another name, or wait until they are forgotten. The same person gets them back: --same-person."
-    if one.same_person:
+    if body.same_person:
         hint = f"Not all of that is of VO {reach.vo}: an administrator of the server can give it back."
-    raise Conflict(f"There was a user {one.name} before, of whom there is still: {things}.", hint=hint)
+    raise Conflict(f"There was a user {body.name} before, of whom there is still: {things}.", hint=hint)
 
 
-def _check_administrators(one: AccountBody, last: str) -> None:
+def _check_administrators(body: AccountBody, last: str) -> None:
     """Raises Conflict if it is the last one who administers the server."""
-    if one.name == last:
+    if body.name == last:
         hint = "Make another one first: lode user add NAME --admin"
-        raise Conflict(f"{one.name} is the only administrator.", hint=hint)
+        raise Conflict(f"{body.name} is the only administrator.", hint=hint)
 
 
 def _last_administrator(tx: Transaction, changed: Sequence[AccountBody]) -> str:
     """Who must stay an administrator, since these changes together would leave none who may come in; '' if none must."""
     now = {user.name: user for user in accounts.list_users(tx.reader())}
-    after = {name: user.admin for name, user in now.items()} | {one.name: one.admin for one in changed}
-    ended = [one.name for one in changed if one.name in now and now[one.name].admin and not one.admin]
+    after = {name: user.admin for name, user in now.items()} | {body.name: body.admin for body in changed}
+    ended = [body.name for body in changed if body.name in now and now[body.name].admin and not body.admin]
     left = any(admin and (name not in now or now[name].disabled_at is None) for name, admin in after.items())
     return "" if left else next(iter(ended), "")
 
 
-def _put_user(tx: Transaction, one: AccountBody, before: UserRow | None, *, by: str, reach: Reach) -> None:
+def _put_user(tx: Transaction, body: AccountBody, before: UserRow | None, *, by: str, reach: Reach) -> None:
     # Who administers a VO stays who they are.
-    vo_admin = one.vo_admin or (bool(reach.vo) and one.name == reach.user)
-    accounts.put_user(tx, one.name, one.vo, one.groups, admin=one.admin, vo_admin=vo_admin)
-    note_members(tx, one.name, [] if before is None else before.groups, one.groups, by=by, reason="")
+    vo_admin = body.vo_admin or (bool(reach.vo) and body.name == reach.user)
+    accounts.put_user(tx, body.name, body.vo, body.groups, admin=body.admin, vo_admin=vo_admin)
+    note_members(tx, body.name, [] if before is None else before.groups, body.groups, by=by, reason="")
 
 
 def _out_of_reach(reach: Reach) -> Forbidden:
@@ -212,10 +212,10 @@ def disable_user(
     return UserDisabled(name, disabled)
 
 
-def _other_user(tx: Transaction, name: str, what: str, *, by: str, reach: Reach) -> UserRow:
+def _other_user(tx: Transaction, name: str, verb: str, *, by: str, reach: Reach) -> UserRow:
     """Raises NotFound, Conflict for oneself, Forbidden."""
     if name == by:
-        raise Conflict(f"You cannot {what} yourself.", hint="Another administrator can.")
+        raise Conflict(f"You cannot {verb} yourself.", hint="Another administrator can.")
     user = accounts.user_named(tx.reader(), name)
     if user is None:
         raise NotFound(f"There is no user {name}.", hint="See: lode user ls")
@@ -233,11 +233,11 @@ def remove_user(
     user = _other_user(tx, name, "remove", by=by, reach=reach)
     live: Counter[str] = Counter()
     ended = 0
-    for one in count_jobs(tx.reader(), name):
-        if one.state in FINAL:
-            ended += one.jobs
+    for row in count_jobs(tx.reader(), name):
+        if row.state in FINAL:
+            ended += row.jobs
         else:
-            live[one.state.value] += one.jobs
+            live[row.state.value] += row.jobs
     if live and not dry_run:
         states = ", ".join(f"{count:,} {state}" for state, count in sorted(live.items()))
         hint = f"Kill them: lode user rm {name} --kill; or wait, and let no new ones come: lode user disable {name}"
@@ -273,7 +273,7 @@ class UserFaults:
             (number, fault), *others = self._found[:_MOST_FAULTS]
             fault.data["user"] = number
             if others:
-                fault.data["others"] = [{"user": one, "message": why.message} for one, why in others]
+                fault.data["others"] = [{"user": other, "message": why.message} for other, why in others]
             raise fault
 
 
@@ -283,37 +283,37 @@ def import_users(
     """Make users, all or none. Those who are there as they shall be stay; others are changed only by `update`. Raises what
     `add_account` does, and Conflict, with the numbers of users in the list (`UserFaults`).
     """
-    found: list[tuple[ImportedUser, UserRow | None]] = []
+    outcomes: list[tuple[ImportedUser, UserRow | None]] = []
     seen: set[str] = set()
     faults, last = UserFaults(), _last_administrator(tx, users)
-    for number, one in enumerate(users):
+    for number, user in enumerate(users):
         with faults.of(number):
-            if one.name in seen:
-                raise InvalidRequest(f"User {one.name} comes twice.")
-            seen.add(one.name)
-            before = _admit(tx, one, reach)
-            found.append((_imported(one, before, update=update), before))
-            _check_administrators(one, last)
+            if user.name in seen:
+                raise InvalidRequest(f"User {user.name} comes twice.")
+            seen.add(user.name)
+            before = _admit(tx, user, reach)
+            outcomes.append((_imported(user, before, update=update), before))
+            _check_administrators(user, last)
     faults.refuse()
-    for body, (done, before) in zip(users, found, strict=True):
+    for body, (done, before) in zip(users, outcomes, strict=True):
         if done.change != "same" and not dry_run:
             _put_user(tx, body, before, by=by, reach=reach)
-    return [done for done, _ in found]
+    return [done for done, _ in outcomes]
 
 
-def _imported(one: AccountBody, before: UserRow | None, *, update: bool) -> ImportedUser:
+def _imported(body: AccountBody, before: UserRow | None, *, update: bool) -> ImportedUser:
     if before is None:
-        return ImportedUser(one.name, "new")
+        return ImportedUser(body.name, "new")
     if (before.vo, before.groups, before.admin, before.vo_admin) == (
-        one.vo, one.groups, one.admin, one.vo_admin,
+        body.vo, body.groups, body.admin, body.vo_admin,
     ):  # fmt: skip
-        return ImportedUser(one.name, "same")
+        return ImportedUser(body.name, "same")
     if not update:
         is_one = f"VO {before.vo}, groups {', '.join(before.groups)}"
         raise Conflict(
-            f"User {one.name} is there already, otherwise: {is_one}.", hint="To change such users: --update."
+            f"User {body.name} is there already, otherwise: {is_one}.", hint="To change such users: --update."
         )
-    return ImportedUser(one.name, "changed")
+    return ImportedUser(body.name, "changed")
 
 
 def delete_expired_tokens(tx: Transaction) -> tuple[bytes, ...]:
@@ -329,12 +329,12 @@ def revoke_token(
 
     Raises NotFound, or Conflict if several begin like that.
     """
-    found = accounts.tokens_with_prefix(tx, prefix, account, reach) if prefix.isalnum() else []
-    if not found:
+    hashes = accounts.tokens_with_prefix(tx, prefix, account, reach) if prefix.isalnum() else []
+    if not hashes:
         raise NotFound(f"There is no token {prefix}.")
-    if len(found) > 1:
-        raise Conflict(f"{len(found)} tokens begin with {prefix}.", hint="Give more characters.")
-    return accounts.delete_token(tx, found[0], with_others=with_others)
+    if len(hashes) > 1:
+        raise Conflict(f"{len(hashes)} tokens begin with {prefix}.", hint="Give more characters.")
+    return accounts.delete_token(tx, hashes[0], with_others=with_others)
 
 
 # A name that no configuration tells, so that a slip of the keyboard does not make one.
@@ -354,15 +354,15 @@ def check_membership(
     vos = set(known_vos(config))
     if vos and vo not in vos:
         raise InvalidRequest(f"The configuration has no VO {vo}.", hint=_nearest("VOs", vo, vos))
-    known = {name for name, group in config.groups.items() if group.vo in ("", vo)}
+    vo_groups = {name for name, group in config.groups.items() if group.vo in ("", vo)}
     for name in groups:
-        if name in config.groups and name not in known and not reach.vo:
+        if name in config.groups and name not in vo_groups and not reach.vo:
             message = f"Group {name} belongs to VO {config.groups[name].vo}, not to {vo}."
-            raise InvalidRequest(message, hint=_nearest("Groups", name, known))
-        if (known or name in config.groups) and name not in known:
-            raise InvalidRequest(f"VO {vo} has no group {name}.", hint=_nearest("Groups", name, known))
+            raise InvalidRequest(message, hint=_nearest("Groups", name, vo_groups))
+        if (vo_groups or name in config.groups) and name not in vo_groups:
+            raise InvalidRequest(f"VO {vo} has no group {name}.", hint=_nearest("Groups", name, vo_groups))
     for name in (vo, *groups):
-        if name not in vos and name not in known and not NAME.fullmatch(name):
+        if name not in vos and name not in vo_groups and not NAME.fullmatch(name):
             raise InvalidRequest(
                 f"{name!r} is no name of a VO or a group.", hint="Write letters, digits and . _ @ - only."
             )
@@ -379,7 +379,7 @@ def known_vos(config: ResourceConfig) -> Iterator[str]:
                 yield from (text for text in map(as_text, as_scalars(value)) if text and text != ANY)
 
 
-def _nearest(kind: str, name: str, known: Collection[str]) -> str:
+def _nearest(kind: str, name: str, names: Collection[str]) -> str:
     """All of them, the most similar first."""
-    near = difflib.get_close_matches(name, sorted(known), SHOWN, 0.0)
+    near = difflib.get_close_matches(name, sorted(names), SHOWN, 0.0)
     return f"{kind}: {', '.join(near)}." if near else ""

@@ -63,7 +63,7 @@ def may_hoard(live: Live, pilot_id: int, cores: int) -> bool:
 def others_wait(_tx: Transaction, live: Live, pilot_id: int) -> bool:
     """Whether the claim of another pilot waits that fits a job which this one has ahead."""
     held = live.pilots.held.get(pilot_id, {}).values()
-    keys = {id(one[2]): one[2] for one in held if one[0] == AHEAD}
+    keys = {id(hold[2]): hold[2] for hold in held if hold[0] == AHEAD}
     # One that waits itself has nothing to give.
     return live.parked.of_pilot(pilot_id) is None and live.parked.could_take(keys.values())
 
@@ -72,19 +72,19 @@ def take_back(tx: Transaction, live: Live, pilots: Mapping[int, HeardPilot]) -> 
     """End what these pilots have ahead and have not started, if other claims wait for it; the jobs wait again, as if given
     back. The oldest stay, as many as a pilot has cores: it may prepare them. What it says it runs beyond its size goes, too.
     """
-    left, found = _MOST_AT_ONCE, dict[int, list[Attempt]]()
+    left, by_pilot = _MOST_AT_ONCE, dict[int, list[Attempt]]()
     for number, heard in pilots.items():
         if not left:
             break
         held = live.pilots.held.get(number, {})
-        gone = found[number] = _hoarded(tx, live, number, heard)[:left]
+        gone = by_pilot[number] = _hoarded(tx, live, number, heard)[:left]
         left -= len(gone)
         for job_id, attempt in gone:
             row = jobs.allow_another(tx, jobs.need_row(tx, job_id))
             why = BEYOND_SIZE if held[job_id, attempt][0] == BEYOND else TAKEN_BACK
             end = AttemptReport(id=job_id, attempt=attempt, state="Released", cause=RETURNED, message=why)
             end_attempt(live, tx, row, end, pilot_id=number)
-    return {number: gone for number, gone in found.items() if gone}
+    return {number: gone for number, gone in by_pilot.items() if gone}
 
 
 def _hoarded(tx: Transaction, live: Live, pilot_id: int, heard: HeardPilot) -> list[Attempt]:
@@ -97,28 +97,28 @@ def _hoarded(tx: Transaction, live: Live, pilot_id: int, heard: HeardPilot) -> l
     live.pilots.fit(tx, pilot_id, heard.cores, heard.memory_mb)
     held = live.pilots.held.get(pilot_id, {})
     # In the order of the claims.
-    ahead = [attempt for attempt, one in held.items() if one[0] == AHEAD][heard.cores :]
-    beyond = [attempt for attempt, one in held.items() if one[0] == BEYOND]
+    ahead = [attempt for attempt, hold in held.items() if hold[0] == AHEAD][heard.cores :]
+    beyond = [attempt for attempt, hold in held.items() if hold[0] == BEYOND]
     before = max(min(tx.now, heard.at) - _UNSTARTED_SECONDS, tx.now - _SILENT_SECONDS)
     # What it ran before may have ended: it names that as handed in.
     named = max(heard.named_at, heard.at - _UNNAMED_SECONDS) - _UNSTARTED_SECONDS
     gone = [
         *_claimed_before(tx, beyond, min(before, named), heard), *_claimed_before(tx, ahead, before, heard)
     ]  # fmt: skip
-    return [one for one in gone if live.parked.could_take([held[one][2]])]
+    return [attempt for attempt in gone if live.parked.could_take([held[attempt][2]])]
 
 
 def _claimed_before(tx: Transaction, names: list[Attempt], before: float, heard: HeardPilot) -> list[Attempt]:
     """Those of these attempts, in the order of their claims, that live, were claimed before, and are not excused."""
     if len(names) > 1 and not _claimed_before(tx, names[:1], before, _NEVER_AWAY):
         return []
-    found = attempts.with_last(tx, [job_id for job_id, _ in names])
+    stored = attempts.with_last(tx, [job_id for job_id, _ in names])
     return [
         (job_id, number)
         for job_id, number in names
-        if job_id in found
-        and (last := found[job_id].attempt) is not None
-        and (found[job_id].row.attempt, last.ended_at) == (number, None)
+        if job_id in stored
+        and (last := stored[job_id].attempt) is not None
+        and (stored[job_id].row.attempt, last.ended_at) == (number, None)
         and last.claimed_at <= before
         and not heard.excuses(last.claimed_at, tx.now)
     ]

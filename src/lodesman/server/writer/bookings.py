@@ -61,18 +61,18 @@ class _Next:
     stale: set[_Name]
     delays: DelayRules
     is_proof: bool
-    taken: dict[_Name, _Booked] = field(default_factory=dict)
+    booked: dict[_Name, _Booked] = field(default_factory=dict)
 
 
 def _places_of_pilots(db: Reader) -> Iterator[RunPlace]:
     """Where pilots have joined: where claims will come from."""
-    return (RunPlace(one.site, one.ce, one.queue, host_of(one.node)) for one in known_pilots(db))
+    return (RunPlace(pilot.site, pilot.ce, pilot.queue, host_of(pilot.node)) for pilot in known_pilots(db))
 
 
 def _used(limits: RunLimits) -> dict[tuple[str, ...], Number]:
     """What is used, by rule, values of the bucket, and resource."""
     return {
-        (one.rule, *one.of_key, *one.of_place, one.resource): one.used for one, _ in limits.uses() if one.used
+        (use.rule, *use.of_key, *use.of_place, use.resource): use.used for use, _ in limits.uses() if use.used
     }
 
 
@@ -89,17 +89,17 @@ def fitting(held: Mapping[Attempt, Held], cores: int, memory_mb: float) -> dict[
     """The attempts that a pilot of that size (0 MB: unknown) reported as Running beyond it and that fit now, as it holds
     them then. One alone always fits: the matcher let it in.
     """
-    beyond = [name for name, one in held.items() if one[0] == BEYOND]
+    beyond = [name for name, hold in held.items() if hold[0] == BEYOND]
     if not beyond:
         return {}
     whole = cores, int(memory_mb) or UNLIMITED
-    runs, found = [one[:2] for one in held.values() if one[0] > 0], dict[Attempt, Held]()
+    runs, fits = [hold[:2] for hold in held.values() if hold[0] > 0], dict[Attempt, Held]()
     for name in beyond:
         _, memory, key, place = held[name]
         if not runs or min(left_of(*whole, [*runs, (key.cores, memory)])) >= 0:
             runs.append((key.cores, memory))
-            found[name] = key.cores, memory, key, place
-    return found
+            fits[name] = key.cores, memory, key, place
+    return fits
 
 
 class Bookings:
@@ -115,20 +115,20 @@ class Bookings:
 
     def read(self, db: Reader) -> None:
         """Take the attempts that are stored as live for those that live."""
-        found = live_attempts(db)
-        keys = keys_by_id(db, {one.tq_id for one in found}, {})
+        attempts = live_attempts(db)
+        keys = keys_by_id(db, {live.tq_id for live in attempts}, {})
         before = {name: self._held[name[0]][name[1]] for name in self._names()}
         self._held.clear()
-        for one in found:
-            key = keys.get(one.tq_id)
+        for live in attempts:
+            key = keys.get(live.tq_id)
             if key is None:  # damaged, or purged with the job: such attempts are mended after the start
                 continue
-            of_pilot = self._held.setdefault(one.pilot, {})
-            known = before.get((one.pilot, one.attempt))  # it may be handed in
+            of_pilot = self._held.setdefault(live.pilot, {})
+            hold = before.get((live.pilot, live.attempt))  # it may be handed in
             # Which attempts were given ahead is not stored: of those that have not started the pilot knows.
-            cores = BEYOND if one.started else AHEAD if one.taken else key.cores
-            of_pilot[one.attempt] = known or (cores, key.memory_mb, key, RunPlace(*one.place))
-        for pilot in known_pilots(db) if found else ():
+            cores = BEYOND if live.started else AHEAD if live.taken else key.cores
+            of_pilot[live.attempt] = hold or (cores, key.memory_mb, key, RunPlace(*live.place))
+        for pilot in known_pilots(db) if attempts else ():
             if held := self._held.get(pilot.id):
                 offer = presented_by(pilot.request, pilot.node, pilot.queue_id, joined_at=None, now=0.0)
                 held.update(fitting(held, offer.cores, offer.memory_mb))
@@ -142,8 +142,8 @@ class Bookings:
 
     def _booked(self, name: _Name) -> _Booked | None:
         pilot, attempt = name
-        found = self._held.get(pilot, {}).get(attempt)
-        return found and found[2:]
+        hold = self._held.get(pilot, {}).get(attempt)
+        return hold and hold[2:]
 
     # --- rules -----------------------------------------------------------------------------------------------
 
@@ -170,32 +170,32 @@ class Bookings:
 
     def go_on(self, tx: Transaction | None, seconds: float = _HELD_SECONDS) -> bool:
         """Prepare a portion more; true if the rules that were given last are in use."""
-        found = self._next
-        if found is None:
+        rules = self._next
+        if rules is None:
             return True
         until = perf_counter() + seconds
-        while self._step(found):
+        while self._step(rules):
             if perf_counter() >= until:
                 return False
-        if found.is_proof and not self._count_wrong(found.limits):
+        if rules.is_proof and not self._count_wrong(rules.limits):
             if tx is not None:
-                tx.undo.append(partial(self._set_next, found))
+                tx.undo.append(partial(self._set_next, rules))
             self._set_next(None)
             return True
         if tx is not None:
-            tx.undo.append(partial(self._go_back, found, self._index.limits, self._index.delays.rules))
+            tx.undo.append(partial(self._go_back, rules, self._index.limits, self._index.delays.rules))
         self._set_next(None)
-        self._index.limits, self._index.delays.rules = found.limits, found.delays
+        self._index.limits, self._index.delays.rules = rules.limits, rules.delays
         return True
 
-    def _step(self, found: _Next) -> bool:
+    def _step(self, rules: _Next) -> bool:
         """Let the next rules know of one thing more; false if they know all."""
-        if found.places:
-            found.limits.spot(found.places.pop())
-        elif found.queues:
-            self._index.prepare(found.limits, found.queues.pop())
-        elif found.stale:
-            self._catch_up(found, found.stale.pop())
+        if rules.places:
+            rules.limits.spot(rules.places.pop())
+        elif rules.queues:
+            self._index.prepare(rules.limits, rules.queues.pop())
+        elif rules.stale:
+            self._catch_up(rules, rules.stale.pop())
         else:
             return False
         return True
@@ -206,9 +206,9 @@ class Bookings:
         """
         stored = live_sums(tx.reader())
         before = self._names()
-        known = len(before), sum(job for _, (job, _) in before), sum(n for _, (_, n) in before)
-        if known != stored:
-            log.error("limits counted other attempts than live", extra={"counted": known, "stored": stored})
+        counted = len(before), sum(job for _, (job, _) in before), sum(n for _, (_, n) in before)
+        if counted != stored:
+            log.error("limits counted other attempts than live", extra={"counted": counted, "stored": stored})
             tx.undo.append(partial(self._held_again, dict(self._held)))
             self.read(tx.reader())
             if self._next is not None:
@@ -232,23 +232,23 @@ class Bookings:
         self._held.update(before)
         self._recount()
 
-    def _catch_up(self, found: _Next, name: _Name) -> None:
-        taken, now = found.taken.pop(name, None), self._booked(name)
-        if taken is not None:
-            found.limits.give(*taken)
+    def _catch_up(self, rules: _Next, name: _Name) -> None:
+        booked, now = rules.booked.pop(name, None), self._booked(name)
+        if booked is not None:
+            rules.limits.give(*booked)
         if now is not None:
-            found.limits.take(*now)
-            found.taken[name] = now
+            rules.limits.take(*now)
+            rules.booked[name] = now
 
-    def _set_next(self, found: _Next | None) -> None:
-        self._next = found
-        self._index.next_limits = None if found is None else found.limits
+    def _set_next(self, rules: _Next | None) -> None:
+        self._next = rules
+        self._index.next_limits = None if rules is None else rules.limits
 
-    def _go_back(self, found: _Next, before: RunLimits, delays: DelayRules = NO_DELAYS) -> None:
+    def _go_back(self, rules: _Next, before: RunLimits, delays: DelayRules = NO_DELAYS) -> None:
         """Undo a replacement; nothing is lost of what is prepared."""
         self._index.limits, self._index.delays.rules = before, delays
-        found.limits.are_new = True
-        self._set_next(found)
+        rules.limits.are_new = True
+        self._set_next(rules)
 
     # --- attempts --------------------------------------------------------------------------------------------
 
@@ -266,10 +266,10 @@ class Bookings:
         """An attempt lives no more: its pilot is about to hold it no more."""
         name = pilot, attempt
         self._changes(tx, name)
-        found = self._booked(name)
-        if found is not None:
-            self._index.ends(*found)
-            tx.undo.append(partial(self._index.lives, *found))
+        booking = self._booked(name)
+        if booking is not None:
+            self._index.ends(*booking)
+            tx.undo.append(partial(self._index.lives, *booking))
 
     def moved(self, tx: Transaction, pilot: int, attempt: Attempt, tq_id: int, place: RunPlace) -> bool:
         """A live attempt will run there, not where it was booked; false, and it stays booked, if limits are full there."""

@@ -100,7 +100,7 @@ def claim_bound(
 
 def unbind(tx: Transaction, live: Live, pilot_ids: Iterable[int], why: str) -> int:
     """Pilots that have not taken their jobs never will: these wait again, and the pilots leave. Returns how many."""
-    found = [number for number in pilot_ids if take_back(live, tx, number, why)]
-    if found:
-        pilots.drain_pilots_for(tx, found, why)
-    return len(found)
+    unbound = [number for number in pilot_ids if take_back(live, tx, number, why)]
+    if unbound:
+        pilots.drain_pilots_for(tx, unbound, why)
+    return len(unbound)

@@ -67,28 +67,28 @@ def find_kinds(
     db: Reader, ranges: Iterable[range], may: Callable[[str, str, str], bool]
 ) -> list[ChangeableJobs]:
     """The kinds of waiting and held jobs in these ranges that the caller may touch. Raises TooLarge."""
-    found: dict[ChangeableJobs, None] = {}
+    touchable: dict[ChangeableJobs, None] = {}
     for ids in ranges:
         kinds = changeable_jobs(db, ids[0], ids[-1], most=_MOST_KINDS + 1)
-        found |= dict.fromkeys(one for one in kinds if may(one.owner, one.group, one.vo))
-        if len(kinds) > _MOST_KINDS or len(found) > _MOST_KINDS:
+        touchable |= dict.fromkeys(kind for kind in kinds if may(kind.owner, kind.group, kind.vo))
+        if len(kinds) > _MOST_KINDS or len(touchable) > _MOST_KINDS:
             raise TooLarge(
                 f"These jobs have more than {_MOST_KINDS} descriptions, which are not changed at once.",
                 hint="Name fewer. All members of an array that are alike have one description.",
                 limit=_MOST_KINDS,
             )
-    return list(found)
+    return list(touchable)
 
 
 class ChangePreparation:
     """Other values of attributes, judged for each kind of jobs; None takes an attribute away."""
 
     def __init__(
-        self, given: jobs.Record, policy: Policy, db: Reader, classes: Classes, jsv: JsvSection, *,
+        self, values: jobs.Record, policy: Policy, db: Reader, classes: Classes, jsv: JsvSection, *,
         hold_if_impossible: bool, by: str,
     ) -> None:  # fmt: skip
         """`jsv`: the server's, which does not verify changes. `by`: who gives other values. Raises InvalidJob."""
-        self._change = OtherValues(given, db, classes, jsv, by=by)
+        self._change = OtherValues(values, db, classes, jsv, by=by)
         self._policy = policy
         self._db = db
         self._classes = classes
@@ -109,7 +109,7 @@ class ChangePreparation:
         return PreparedChange(
             attributes=tuple(sorted(self._change.given)),
             kinds=made,
-            owners={(one.submission, one.template, one.tq_id): one.owner for one in kinds},
+            owners={(kind.submission, kind.template, kind.tq_id): kind.owner for kind in kinds},
             pools=tuple(self._pools.values()),
             config=self._policy.digest,
         )
@@ -172,7 +172,7 @@ class ChangeJobs(RangeAction):
         change, queues = self.change, self.live.queues
         self._runs.clear()  # a replay begins anew
         for owner in set(change.owners.values()):
-            keys = [one.key for kind, one in change.kinds.items() if change.owners[kind] == owner]
+            keys = [cohort.key for kind, cohort in change.kinds.items() if change.owners[kind] == owner]
             need_task_queues(self.live, owner, keys, self.most)
         if self.dry_run:
             return RangeAction.apply(self, tx)
@@ -180,10 +180,10 @@ class ChangeJobs(RangeAction):
         if queues.held:
             tx.holds_changed()
         out = RangeAction.apply(self, tx)
-        for one in change.kinds.values():
-            tq_id = queues.index.find(one.key)
-            if one.held and tq_id is not None:
-                queues.hold(tx, tq_id, one.held)
+        for cohort in change.kinds.values():
+            tq_id = queues.index.find(cohort.key)
+            if cohort.held and tq_id is not None:
+                queues.hold(tx, tq_id, cohort.held)
         if change.config != self.live.pools.last_pass.config:
             submit_pools.ask_for_pass(tx)
         return out

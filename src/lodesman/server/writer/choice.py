@@ -44,10 +44,10 @@ class Choice:
         object.__setattr__(self, "_meeting", Meeting(self.described, self.budget))
 
     @classmethod
-    def of(cls, asked: Selection, user: str) -> Choice:
+    def of(cls, selection: Selection, user: str) -> Choice:
         """What a user asks for. Raises InvalidRequest."""
-        states = frozenset(map(str, asked.states))
-        return cls(asked.owner or user, frozenset(asked.submissions), states, described_as(asked))
+        states = frozenset(map(str, selection.states))
+        return cls(selection.owner or user, frozenset(selection.submissions), states, described_as(selection))
 
     def learn(self, db: Reader, ranges: Iterable[range]) -> None:
         """Find out what the next command needs to know. Raises SelectionTooDear if that is too much for its first job."""
@@ -85,10 +85,10 @@ class Choice:
                 if passed_over:
                     room -= PASSED_OVER
                 else:
-                    found = 1
+                    count = 1
                     if first < last:
-                        found, last = count_between(db, block.submission, range(first, last + 1), MOST_ROWS)
-                    room -= 1 + found
+                        count, last = count_between(db, block.submission, range(first, last + 1), MOST_ROWS)
+                    room -= 1 + count
                     yield first, last
                 if room <= 0:
                     return
@@ -105,14 +105,21 @@ class Choice:
     ) -> tuple[list[JobRow], list[CohortRow], int]:
         """Which of these are chosen by name and description, as far as that is known; and where in the run it is not."""
         of_rows = [self._judge(block, row) for row in rows]
-        of_runs = [self._judge(block, one) for one in touched]
-        begins = [*(row.id - block.base for row in rows), *(max(one.start, run.start) for one in touched)]
+        of_runs = [self._judge(block, cohort) for cohort in touched]
+        begins = [
+            *(row.id - block.base for row in rows),
+            *(max(cohort.start, run.start) for cohort in touched),
+        ]
         stop = min(
             (at for at, is_met in zip(begins, (*of_rows, *of_runs), strict=True) if is_met is None),
             default=run.stop,
         )
         chosen = [row for row in compress(rows, of_rows) if row.id < block.base + stop]
-        return chosen, [one for one in compress(touched, of_runs) if max(one.start, run.start) < stop], stop
+        return (
+            chosen,
+            [cohort for cohort in compress(touched, of_runs) if max(cohort.start, run.start) < stop],
+            stop,
+        )
 
     def _judge(self, block: IdBlock, job: JobRow | CohortRow) -> bool | None:
         return self._meeting.judge(AlikeJobs(job.tq_id, job.template_id, block.name))

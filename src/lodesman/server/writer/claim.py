@@ -158,10 +158,10 @@ class Claim:
     ) -> list[Claimed]:
         site = self.request.site
         return [
-            found
+            claimed
             for tq_id, of_draw in zip(chosen, shares, strict=False)
             if (
-                found := take_job(
+                claimed := take_job(
                     tx, self.live, ClaimFacts(self.pilot_id, self.claim_token, site, of_draw), tq_id, self.place,
                     ahead=ahead,
                 )
@@ -183,20 +183,20 @@ class Claim:
         """
         if not self.subtracts:
             return (), self.count, UNLIMITED
-        offer, asked = self.session.offer, self.request
+        offer, request = self.session.offer, self.request
         every = self.live.pilots.held.get(self.pilot_id, {})
-        held = [one[:2] for one in every.values() if one[0] >= 0]
+        held = [hold[:2] for hold in every.values() if hold[0] >= 0]
         if len(every) > offer.cores + MOST_HANDED_IN + MOST_AHEAD:
             return (), 0, 0
         if not held:
-            return (), min(self.count, asked.cores + self.prefetched), asked.cores
+            return (), min(self.count, request.cores + self.prefetched), request.cores
         cores, memory_mb = left_of(offer.cores, offer.memory_mb, held)
         if cores < 0 or len(held) > offer.cores + MOST_HANDED_IN:
             return (), 0, 0
         if not cores:
             return (), min(self.count, self.prefetched), 0
-        cores = min(cores, asked.cores)
-        numbers = [cores, min(max(0, memory_mb), asked.memory_mb), asked.norm_cpu_seconds]
+        cores = min(cores, request.cores)
+        numbers = [cores, min(max(0, memory_mb), request.memory_mb), request.norm_cpu_seconds]
         return numbers, min(self.count, cores + self.prefetched), cores
 
     def _shared(self, tx: Transaction, cores: int) -> SharedSlot | None:
@@ -259,7 +259,7 @@ def asked_before(tx: Transaction, live: Live, pilot_id: int, token: str) -> list
         if last[0] != token:
             return None
         held = live.pilots.held.get(pilot_id, {})
-        left = [one for one in last[1] if (one.job_id, one.attempt) in held]
+        left = [job for job in last[1] if (job.job_id, job.attempt) in held]
         # The list itself if it is whole: the end of this batch may add to it what comes ahead.
         return left if len(left) < len(last[1]) else last[1]
     # The first claim of this pilot since the server started: the answer may predate the start.
@@ -301,20 +301,20 @@ def examine_pilot(
     """
     claim = live.parked.of_pilot(session.id)
     end = live.mask.end_of_jobs(session.queue, tx.now)
-    whole, asked = session.whole(tx.now, end), session.last_claim
+    whole, last_claim = session.whole(tx.now, end), session.last_claim
     if claim is not None:
         request, free_by = claim.request, FreeBy.WAITING
     else:
-        free_by = FreeBy.ASKED if asked and not promised else FreeBy.RECKONED
-        request = session.request(reckon(whole, asked, promised), live.pools)
+        free_by = FreeBy.ASKED if last_claim and not promised else FreeBy.RECKONED
+        request = session.request(reckon(whole, last_claim, promised), live.pools)
     return PilotNow(
         at=tx.now,
         joined=joined,
         whole=amounts(whole.cores, whole.memory_mb, whole.norm_cpu_seconds),
         request=request,
         free_by=free_by,
-        asked_at=None if asked is None else asked.at,
-        asked_jobs=None if asked is None else asked.jobs,
+        asked_at=None if last_claim is None else last_claim.at,
+        asked_jobs=None if last_claim is None else last_claim.jobs,
         waits_since=None if claim is None else claim.since,
         silent_seconds=silent_seconds,
         is_silent=(silent_seconds or 0.0) > SILENT_SECONDS,
@@ -323,16 +323,16 @@ def examine_pilot(
 
 
 def reckon(
-    whole: FreeResources, asked: LastClaim | None, promised: Sequence[tuple[int, int]]
+    whole: FreeResources, last_claim: LastClaim | None, promised: Sequence[tuple[int, int]]
 ) -> FreeResources:
     """What a pilot has free that does not wait for jobs, as it reckons itself (`pilot.life.room`).
 
     Its last claim counts while nothing runs; what is left of its life is less than it said then.
     """
     left = whole.norm_cpu_seconds
-    if asked is not None:
-        left = min(left, asked.free.norm_cpu_seconds)
+    if last_claim is not None:
+        left = min(left, last_claim.free.norm_cpu_seconds)
         if not promised:
-            return asked.free._replace(norm_cpu_seconds=left)
+            return last_claim.free._replace(norm_cpu_seconds=left)
     cores, memory_mb = left_of(whole.cores, whole.memory_mb, promised)
     return FreeResources(max(0, cores), max(0, memory_mb), left)

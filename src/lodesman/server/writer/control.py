@@ -55,13 +55,13 @@ _KEPT = "an administrator held it, and only an administrator lets it run"
 
 def apart(ranges: Iterable[tuple[int, int]]) -> tuple[range, ...]:
     """Ranges of ids, ascending; those that have ids in common are one."""
-    found: list[range] = []
+    joined: list[range] = []
     for first, last in sorted(ranges):
-        if found and first < found[-1].stop:
-            found[-1] = range(found[-1].start, max(found[-1].stop, last + 1))
+        if joined and first < joined[-1].stop:
+            joined[-1] = range(joined[-1].start, max(joined[-1].stop, last + 1))
         else:
-            found.append(range(first, last + 1))
-    return tuple(found)
+            joined.append(range(first, last + 1))
+    return tuple(joined)
 
 
 @dataclass(slots=True)
@@ -92,8 +92,8 @@ class RangeAction:
             if not at % _AT_ONCE and self.choice is None:
                 portion = self.ranges[at : at + _AT_ONCE]
                 # What a range changes is read after it.
-                are_single = all(len(one) == 1 for one in portion)
-                self._singles = single_jobs(tx, [one[0] for one in portion] if are_single else [])
+                are_single = all(len(span) == 1 for span in portion)
+                self._singles = single_jobs(tx, [span[0] for span in portion] if are_single else [])
             out.ranges.append(RangeOutcome(ids[0], ids[-1]))
             done, room = self._in_range(tx, out, ids, room)
             if done < ids.stop:
@@ -105,22 +105,22 @@ class RangeAction:
     def _in_range(self, tx: Transaction, out: ControlOutcome, ids: range, room: float) -> tuple[int, float]:
         """Returns the first id that is not done, and how many more rows may be read."""
         owner = self.choice.owner if self.choice is not None else ""
-        for one in self._singles.blocks(tx, ids, owner):
-            first, last = max(ids[0], one.base), min(ids[-1], one.base + one.count - 1)
+        for block in self._singles.blocks(tx, ids, owner):
+            first, last = max(ids[0], block.base), min(ids[-1], block.base + block.count - 1)
             if room <= 0:
                 return first, room
-            meant = self.choice is None or self.choice.judge_block(one)
+            meant = self.choice is None or self.choice.judge_block(block)
             if meant is None:
                 return first, room
-            if not meant or not self.may(one.owner, one.group, one.vo):
+            if not meant or not self.may(block.owner, block.group, block.vo):
                 room -= PASSED_OVER
                 continue
             out.own.add(ids[-1])
-            self._owner = one.owner
+            self._owner = block.owner
             rows = self._singles.rows(tx, range(first, last + 1), most=ceil(room))
             room -= 1 + len(rows)
             done = rows[-1].id if room < 0 else last
-            done = self._in_block(tx, out, one, rows, range(first - one.base, done + 1 - one.base))
+            done = self._in_block(tx, out, block, rows, range(first - block.base, done + 1 - block.base))
             if done < last:
                 return done + 1, room
         return ids.stop, room

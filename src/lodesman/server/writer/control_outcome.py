@@ -45,10 +45,10 @@ class ControlOutcome:
 
     def refuse(self, job_id: int, why: str, *, count: int = 1, of: RangeOutcome | None = None) -> None:
         """Count jobs that the action does not apply to, `of` a range; else of the last one."""
-        one = of or self.ranges[-1]
+        outcome = of or self.ranges[-1]
         self.refused += count
-        one.refused += count
-        one.reason = one.reason or why
+        outcome.refused += count
+        outcome.reason = outcome.reason or why
         if len(self.examples) < _MOST_EXAMPLES:
             self.examples.append(NotChanged(job_id, why))
 
@@ -74,5 +74,6 @@ class ControlOutcome:
     def each(self) -> list[RangeControlled]:
         """What became of each range, for the answer."""
         return [
-            RangeControlled(one.first, one.last, one.changed, one.refused, one.reason) for one in self.ranges
+            RangeControlled(part.first, part.last, part.changed, part.refused, part.reason)
+            for part in self.ranges
         ]

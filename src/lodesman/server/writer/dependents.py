@@ -97,13 +97,13 @@ class Dependents:
         if not self._of_parent:
             return
         for submission, first, last in ended:
-            for one in self._of_parent.get(submission, ()):
-                if one.note(tx, first, last):
-                    tx.put(self.due, one, True)
+            for dependency in self._of_parent.get(submission, ()):
+                if dependency.note(tx, first, last):
+                    tx.put(self.due, dependency, True)
 
-    def beside(self, one: Dependency) -> list[Dependency]:
+    def beside(self, dependency: Dependency) -> list[Dependency]:
         """All that the same jobs wait for."""
-        return list(self._of_waiter[one.row.job_id])
+        return list(self._of_waiter[dependency.row.job_id])
 
     def end(self, tx: Transaction, gone: Dependency) -> None:
         """No job waits by it any more."""
@@ -112,10 +112,10 @@ class Dependents:
 
     def forget(self, tx: Transaction, submissions: Collection[int]) -> None:
         """The jobs of these submissions were purged: they wait for nothing."""
-        waiters = [one for some in self._of_waiter.values() for one in some] if self._of_waiter else []
-        for one in waiters:
-            if one.row.submission_id in submissions:
-                self.end(tx, one)
+        waiters = [dependency for some in self._of_waiter.values() for dependency in some]
+        for dependency in waiters:
+            if dependency.row.submission_id in submissions:
+                self.end(tx, dependency)
 
     def _enter(self, new: Dependency) -> None:
         self._of_parent.setdefault(new.row.parent_id, {})[new] = True

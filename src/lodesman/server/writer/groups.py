@@ -36,9 +36,9 @@ def know_shares(db: Reader, policy: Policy, now: float) -> None:
     """
     version = shares_version(db)
     if policy.shares_version != version or now >= policy.shares_until:
-        found = shares_set(db, now)
-        shares = {group: one.share for group, one in found.items() if one.share is not None}
-        ends = (one.until for one in found.values() if one.until is not UNSET)
+        changes = shares_set(db, now)
+        shares = {group: change.share for group, change in changes.items() if change.share is not None}
+        ends = (change.until for change in changes.values() if change.until is not UNSET)
         policy.know_shares(version, shares, min(ends, default=inf))
 
 
@@ -48,39 +48,39 @@ def known_groups(policy: Policy, users: Iterable[UserRow]) -> dict[str, NamedGro
     for user in users:
         for name in user.groups:
             members.setdefault(name, []).append(user)
-    found = {}
+    groups = {}
     for name in sorted({*policy.config.groups, *policy.set_by_command, *members}):
         configured, some = policy.config.groups.get(name), members.get(name, [])
         vos = {user.vo for user in some} if configured is None else {configured.vo} - {""}
-        found[name] = NamedGroup(name, frozenset(vos), tuple(some))
-    return found
+        groups[name] = NamedGroup(name, frozenset(vos), tuple(some))
+    return groups
 
 
-def group_named(known: Mapping[str, NamedGroup], name: str) -> NamedGroup:
+def group_named(groups: Mapping[str, NamedGroup], name: str) -> NamedGroup:
     """A group. Raises NotFound, with those whose names are most alike."""
-    if name not in known:
-        near = difflib.get_close_matches(name, known, _SHOWN, 0.0)
+    if name not in groups:
+        near = difflib.get_close_matches(name, groups, _SHOWN, 0.0)
         raise NotFound(f"There is no group {name[:80]}.", hint=f"Groups: {', '.join(near)}." if near else "")
-    return known[name]
+    return groups[name]
 
 
 def group_rows(db: Reader, policy: Policy, some: Iterable[NamedGroup], now: float) -> list[GroupRow]:
     """Groups with their shares, and where these come from."""
     by_command, rows = shares_set(db, now), []
-    for one in some:
-        given, configured = by_command.get(one.name), policy.config.groups.get(one.name)
+    for group in some:
+        change, configured = by_command.get(group.name), policy.config.groups.get(group.name)
         rows.append(
             GroupRow(
-                group=one.name,
-                vo=", ".join(sorted(one.vos)),
-                share=policy.share_of(one.name),
+                group=group.name,
+                vo=", ".join(sorted(group.vos)),
+                share=policy.share_of(group.name),
                 file_share=None if configured is None else configured.share,
                 job_sharing=configured is not None and configured.job_sharing,
-                set_by="" if given is None else given.by,
-                set_at=None if given is None else given.at,
-                reason="" if given is None else given.reason,
-                users=[user.name for user in one.users],
-                until=UNSET if given is None else given.until,
+                set_by="" if change is None else change.by,
+                set_at=None if change is None else change.at,
+                reason="" if change is None else change.reason,
+                users=[user.name for user in group.users],
+                until=UNSET if change is None else change.until,
             )
         )
     return rows
@@ -128,7 +128,7 @@ def remove_members(
         if user.groups == [group]:
             raise Conflict(f"User {user.name} needs at least one group.", hint="Add another one before.")
     for user in members:
-        _put(tx, user, [one for one in user.groups if one != group], by=by, reason=reason)
+        _put(tx, user, [name for name in user.groups if name != group], by=by, reason=reason)
 
 
 def _put(tx: Transaction, user: UserRow, after: Collection[str], *, by: str, reason: str) -> None:
@@ -137,9 +137,9 @@ def _put(tx: Transaction, user: UserRow, after: Collection[str], *, by: str, rea
 
 
 def _users(tx: Transaction, names: Sequence[str], reach: Reach) -> list[UserRow]:
-    known = {one.name: one for one in accounts.list_users(tx.reader())}
+    by_name = {user.name: user for user in accounts.list_users(tx.reader())}
     for name in names:
-        if name not in known:
+        if name not in by_name:
             raise NotFound(f"There is no user {name}.", hint="See: lode user ls")
-        check_reach(known[name], reach)
-    return [known[name] for name in dict.fromkeys(names)]
+        check_reach(by_name[name], reach)
+    return [by_name[name] for name in dict.fromkeys(names)]

@@ -51,14 +51,14 @@ def load_classes(db: Reader, vocabulary: Vocabulary, section: JobClassSection) -
 
 
 def _stored(db: Reader) -> Iterator[JobClass]:
-    for one in job_classes(db):
+    for row in job_classes(db):
         # Keys that have become two names of one resource do not take a class away.
-        said = read_class(one.text, canonical=lambda _, key: key)
-        if said.job_class is None:
-            faults = "; ".join(map(str, said.faults))
-            log.error("a job class does not hold: %s", faults, extra={"job_class": one.name})
+        parsed = read_class(row.text, canonical=lambda _, key: key)
+        if parsed.job_class is None:
+            faults = "; ".join(map(str, parsed.faults))
+            log.error("a job class does not hold: %s", faults, extra={"job_class": row.name})
         else:
-            yield replace(said.job_class, disabled=one.disabled, revision=one.revision)
+            yield replace(parsed.job_class, disabled=row.disabled, revision=row.revision)
 
 
 class ClassRules:
@@ -96,8 +96,8 @@ def set_classes(tx: Transaction, rules: ClassRules, edit: ClassEdit, by: Author,
                 hint="Remove some, or ask an administrator for more: job_classes in [limits].",
                 limit=most, size=count,
             )  # fmt: skip
-    for name, one in edit.changed.items():
-        put_class(tx, one, edit.texts[name], by.name)
+    for name, job_class in edit.changed.items():
+        put_class(tx, job_class, edit.texts[name], by.name)
     rules.use(tx, edit.after)
 
 
@@ -121,12 +121,12 @@ def remove_classes(
     faults: list[LodesmanError] = []
     gone = dict.fromkeys(names)
     for name in gone:
-        found = rules.latest.find(name) if "." not in name else None
-        if isinstance(found, tuple):
-            refusal = refuse_edit(found[0], by.name, is_manager=by.is_manager)
+        result = rules.latest.find(name) if "." not in name else None
+        if isinstance(result, tuple):
+            refusal = refuse_edit(result[0], by.name, is_manager=by.is_manager)
             refusal = refusal or refuse_delete(name, _places(name, rules.latest, quotas, tree))
         else:
-            refusal = found or ClassRefusal(
+            refusal = result or ClassRefusal(
                 reason=RefusalReason.UNKNOWN, sentence=_VARIANT.format(shown(name, 80))
             )
         if refusal:
@@ -147,8 +147,8 @@ def _places(name: str, classes: Classes, quotas: QuotaRules, tree: ResourceTree)
         yield "default_jc of the configuration"
     for quota_set in {**quotas.in_use, **quotas.sets}.values():
         filters = (rule.filters.get(FilterTag.JCS) for rule in quota_set.rules)
-        named = {one for found in filters if found for one in (*found.names, *found.excluded)}
-        if any(one.partition(".")[0] == name for one in named):
+        named = {listed for held in filters if held for listed in (*held.names, *held.excluded)}
+        if any(listed.partition(".")[0] == name for listed in named):
             yield f"the quota set {quota_set.name}"
     named_by = (place for place, _, lists in written_jc_lists(tree) if lists.names_class(name))
     yield from (f"the jc_list of {place}" for place in dict.fromkeys(named_by))
@@ -167,8 +167,8 @@ def unknown_classes(tree: ResourceTree, classes: Classes) -> Iterator[Fault]:
     for place, source, lists in written_jc_lists(tree):
         for name in lists.classes():
             job_class, _, variant = name.partition(".")
-            known = classes.by_name.get(job_class)
-            if known is None or (variant and variant not in known.variants):
+            existing = classes.by_name.get(job_class)
+            if existing is None or (variant and variant not in existing.variants):
                 yield Fault(
                     message=f'JcList of {place}: no job class or job class variant "{name}"', source=source
                 )
@@ -179,10 +179,10 @@ def switch_classes(tx: Transaction, rules: ClassRules, names: Iterable[str], by:
     faults: list[LodesmanError] = []
     changed: dict[str, JobClass] = {}
     refusals: dict[str, ClassRefusal | None] = {}
-    for wanted in dict.fromkeys(names):
-        found = rules.latest.find(wanted)
-        if isinstance(found, tuple):
-            job_class, variants = found
+    for class_name in dict.fromkeys(names):
+        result = rules.latest.find(class_name)
+        if isinstance(result, tuple):
+            job_class, variants = result
             if job_class.name not in refusals:
                 refusals[job_class.name] = refuse_edit(job_class, by.name, is_manager=by.is_manager)
             refusal = refusals[job_class.name]
@@ -190,16 +190,16 @@ def switch_classes(tx: Transaction, rules: ClassRules, names: Iterable[str], by:
                 sentence = "The job class template has no jobs: there is nothing to enable or disable."
                 refusal = ClassRefusal(reason=RefusalReason.TEMPLATE, sentence=sentence)
         else:
-            refusal = found
+            refusal = result
         if refusal:
-            faults.append(error_of(refusal, job_class=wanted))
-        elif isinstance(found, tuple):
+            faults.append(error_of(refusal, job_class=class_name))
+        elif isinstance(result, tuple):
             before = changed.get(job_class.name) or job_class
             changed[job_class.name] = before.switched(variants, on=on)
     if faults:
         raise one_error(faults)
-    for name, one in changed.items():
-        switch_class(tx, name, one.disabled, by.name)
+    for name, changed_class in changed.items():
+        switch_class(tx, name, changed_class.disabled, by.name)
     rules.use(tx, rules.latest.with_states(changed))
 
 

@@ -53,11 +53,11 @@ class _LivePools(PoolMap):
 
     def number(self, tx: Transaction, queues: Iterable[QueueId]) -> None:
         """Give each of these queues a bit; those that have one keep it."""
-        before, found = self.bits, numbered(queues, self.bits)
-        if len(found) > len(before):
+        before, after = self.bits, numbered(queues, self.bits)
+        if len(after) > len(before):
             tx.undo.append(partial(setattr, self, "bits", before))
-            self.bits = found
-            submit_pools.insert_bits(tx, {queue: found[queue] for queue in found.keys() - before})
+            self.bits = after
+            submit_pools.insert_bits(tx, {queue: after[queue] for queue in after.keys() - before})
 
     def forget_pools(self, tx: Transaction, gone: Iterable[str]) -> None:
         """No job needs these SubmitPools any more."""
@@ -115,11 +115,11 @@ class _LivePilots:
 
     def ahead_of(self, pilot_id: int) -> int:
         """How many attempts a pilot has ahead, with those that it says it runs beyond its size. Any thread may ask."""
-        return sum(one[0] < 0 for one in list(self.held.get(pilot_id, {}).values()))
+        return sum(hold[0] < 0 for hold in list(self.held.get(pilot_id, {}).values()))
 
     def runs_beyond(self, pilot_id: int) -> bool:
         """Whether a pilot says that it runs more than it can at once. Any thread may ask."""
-        return any(one[0] == BEYOND for one in list(self.held.get(pilot_id, {}).values()))
+        return any(hold[0] == BEYOND for hold in list(self.held.get(pilot_id, {}).values()))
 
     def note_ended(self, tx: Transaction, pilot_id: int, count: int) -> None:
         """Count attempts of a pilot that ended now by themselves."""
@@ -148,15 +148,15 @@ class _LivePilots:
         as ahead: the end of what ran before may be on its way.
         """
         held = self.held.get(pilot_id, {})
-        for attempt, one in fitting(held, cores, memory_mb).items():
-            tx.put(held, attempt, one)
+        for attempt, hold in fitting(held, cores, memory_mb).items():
+            tx.put(held, attempt, hold)
 
     def handed_in(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
         """The payload of a live attempt has ended: it holds nothing."""
         held = self.held.get(pilot_id, {})
         # One that nobody said was started is handed in only as one of few.
         is_late = attempt in held and held[attempt][0] == AHEAD
-        if is_late and sum(one[0] == 0 for one in held.values()) >= MOST_HANDED_IN:
+        if is_late and sum(hold[0] == 0 for hold in held.values()) >= MOST_HANDED_IN:
             return
         if attempt in held:
             tx.put(held, attempt, (0, 0, *held[attempt][2:]))
@@ -222,10 +222,10 @@ class Live:
 
     def note_repaired(self, tx: Transaction, repaired: Repaired) -> None:
         """Count what was mended, when it is committed."""
-        found = asdict(repaired)
-        if any(found.values()):
-            tx.afterwards.append(partial(self.repaired.update, found))
+        counts = asdict(repaired)
+        if any(counts.values()):
+            tx.afterwards.append(partial(self.repaired.update, counts))
 
-    def attempts(self, wanted: int) -> int:
+    def attempts(self, requested: int) -> int:
         """How many attempts a job may have that asks for `wanted`."""
-        return min(wanted, self.limits.attempts or wanted)
+        return min(requested, self.limits.attempts or requested)

@@ -16,10 +16,10 @@ _FEW_PROJECTS: Final = 10
 
 def check_owner(description: jobs.Description, who: Principal) -> None:
     """Whoever a description is for is who sends it. Raises InvalidJob."""
-    for attribute, wanted, own in (("Owner", description.owner, who.name), ("VO", description.vo, who.vo)):
-        if wanted and wanted != own:
+    for attribute, value, own in (("Owner", description.owner, who.name), ("VO", description.vo, who.vo)):
+        if value and value != own:
             raise InvalidJob(
-                f"{attribute}: {shown(wanted)} is not yours; by your token it is {own}.",
+                f"{attribute}: {shown(value)} is not yours; by your token it is {own}.",
                 hint="Leave it out, or submit with the token of that owner.",
                 attribute=attribute,
             )
@@ -32,20 +32,20 @@ def check_project(project: str, who: Principal, policy: Policy) -> None:
     if not problem:
         return
     own = vocabulary.projects_of(who.name, who.groups)
-    there = ", ".join(own[:_FEW_PROJECTS]) + (", ..." if len(own) > _FEW_PROJECTS else "")
+    names = ", ".join(own[:_FEW_PROJECTS]) + (", ..." if len(own) > _FEW_PROJECTS else "")
     hint = (
-        f"Yours: {there}. Write JobGroup = {own[0]}."
+        f"Yours: {names}. Write JobGroup = {own[0]}."
         if own
         else "There is none for you; ask an administrator."
     )
     raise InvalidJob(f"JobGroup: {problem}.", hint=hint, attribute="JobGroup")
 
 
-def group_of(who: Principal, policy: Policy, wanted: str) -> GroupConfig:
+def group_of(who: Principal, policy: Policy, requested: str) -> GroupConfig:
     """The group that a submission counts for. Raises Forbidden, InvalidJob."""
     if not who.groups:
         raise Forbidden(f"User {who.name} is in no group.")
-    name = wanted or who.groups[0]
+    name = requested or who.groups[0]
     if name not in who.groups:
         hint = f"Your groups: {', '.join(who.groups)}."
         if name in policy.vocabulary.projects:

@@ -11,14 +11,18 @@ from lodesman.server.writer.control_outcome import ControlOutcome
 def name_missing(db: Reader, out: ControlOutcome) -> None:
     """Say of each range without a job that the caller may touch that it has none. Raises NotFound if all are such."""
     faults = []
-    for one in out.ranges:
-        if not one.changed + one.refused:
-            if one.last in out.own:
-                out.refuse(one.first, "it was purged", count=one.last - one.first + 1, of=one)
+    for outcome in out.ranges:
+        if not outcome.changed + outcome.refused:
+            if outcome.last in out.own:
+                out.refuse(outcome.first, "it was purged", count=outcome.last - outcome.first + 1, of=outcome)
                 continue
-            known = has_submission(db, one.first, one.last) or not was_given_out(db, one.last)
-            faults.append(unseen(one.first, one.last) if known else no_longer_known(one.first, one.last))
-            one.reason = faults[-1].message
+            is_unseen = has_submission(db, outcome.first, outcome.last) or not was_given_out(db, outcome.last)
+            faults.append(
+                unseen(outcome.first, outcome.last)
+                if is_unseen
+                else no_longer_known(outcome.first, outcome.last)
+            )
+            outcome.reason = faults[-1].message
     if len(faults) == len(out.ranges):
         raise faults[0]
 

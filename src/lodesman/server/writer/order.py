@@ -56,8 +56,8 @@ def waits_of(spec: JobSpec, run: range) -> WaitsFor:
     """What the members of a description wait for. Raises InvalidJob."""
     after, after_ok = parent_ranges(spec.after), parent_ranges(spec.after_ok)
     both = [*after, *after_ok]
-    name = "After" if any(one.by_index for one in after) else "AfterOk"
-    if any(one.by_index for one in both):
+    name = "After" if any(parents_range.by_index for parents_range in after) else "AfterOk"
+    if any(parents_range.by_index for parents_range in both):
         if len(both) > 1:
             raise InvalidJob(
                 f"{name}: a range with :index is the only one.",
@@ -79,33 +79,33 @@ def rows_of(
 ) -> list[DependencyRow]:
     """Who waits for whom. They exist already, so that no jobs wait for each other. Raises TooLarge, InvalidJob."""
     rows = []
-    for one in waits:
-        found: list[DependencyRow] = []
-        for ok, ranges in enumerate((one.after, one.after_ok)):
+    for wait in waits:
+        own_rows: list[DependencyRow] = []
+        for ok, ranges in enumerate((wait.after, wait.after_ok)):
             for parents in ranges:
                 for block in _blocks(tx, parents, owner, base, _NAMES[ok]):
                     first, last = (
                         max(parents.first, block.base),
                         min(parents.last, block.base + block.count - 1),
                     )
-                    found.append(DependencyRow(
-                        base + one.start, first, ok, base + one.stop - 1, last, parents.by_index, one.cancel, number,
+                    own_rows.append(DependencyRow(
+                        base + wait.start, first, ok, base + wait.stop - 1, last, parents.by_index, wait.cancel, number,
                         block.submission, block.base,
                     ))  # fmt: skip
-        if len(found) > MOST_PARENTS:
+        if len(own_rows) > MOST_PARENTS:
             raise TooLarge(
-                f"A job would wait for jobs of {len(found):,} submissions; it may for those of {MOST_PARENTS:,}.",
+                f"A job would wait for jobs of {len(own_rows):,} submissions; it may for those of {MOST_PARENTS:,}.",
                 hint="Submit the jobs that it waits for together, as one array or batch.",
                 limit=MOST_PARENTS,
-                size=len(found),
+                size=len(own_rows),
             )
-        if len(found) > 1 and any(row.by_index for row in found):
+        if len(own_rows) > 1 and any(row.by_index for row in own_rows):
             raise InvalidJob(
                 "A range with :index has jobs of several submissions.",
                 hint="Name members of one array.",
                 attribute="AfterOk",
             )
-        rows += found
+        rows += own_rows
     return rows
 
 
@@ -128,9 +128,9 @@ def _blocks(
 
 
 def _not_there(first: int, last: int, name: str) -> InvalidJob:
-    found = unseen(first, last)
+    refusal = unseen(first, last)
     return InvalidJob(
-        f"{name}: {found.message}", hint="A job waits for jobs of its owner that are submitted before it.",
+        f"{name}: {refusal.message}", hint="A job waits for jobs of its owner that are submitted before it.",
         attribute=name, first=first, last=last,
     )  # fmt: skip
 
@@ -164,44 +164,44 @@ def free_forgotten(tx: Transaction, live: Live) -> int:
             live.queues.claims.write_cursors(tx)
             ids = waiting_without_parents(tx.reader(), tq_id, most=_MOST_ROWS)
             if ids:
-                apart_ids = apart((one[0], one[-1]) for one in ids)
+                apart_ids = apart((span[0], span[-1]) for span in ids)
                 freed += _settle(tx, live, apart_ids, JobState.WAITING, _FORGOTTEN).changed
                 log.error("jobs waited for none", extra={"task_queue": tq_id, "first": ids[0][0]})
     return freed
 
 
-def _judge(tx: Transaction, live: Live, one: Dependency, room: int) -> int:
+def _judge(tx: Transaction, live: Live, dependency: Dependency, room: int) -> int:
     """Judge the parents of a dependency that may have ended; returns how many rows were read."""
-    one.keep(tx)
+    dependency.keep(tx)
     live.queues.claims.write_cursors(tx)
     used = 1
-    while one.todo and used < room:
-        run = one.todo.pop()
-        spans, stop, read = _look(tx, one.row, run, most=room)
+    while dependency.todo and used < room:
+        run = dependency.todo.pop()
+        spans, stop, read = _look(tx, dependency.row, run, most=room)
         used += read
         if stop < run.stop:
-            one.todo.append(range(stop, run.stop))
-        fault = _take(tx, live, one.row, spans)
+            dependency.todo.append(range(stop, run.stop))
+        fault = _take(tx, live, dependency.row, spans)
         if fault:
-            _free(tx, live, one, _on_failure(one.row), fault)
+            _free(tx, live, dependency, _on_failure(dependency.row), fault)
             return used
-    return used if one.todo else used + _search(tx, live, one, room - used)
+    return used if dependency.todo else used + _search(tx, live, dependency, room - used)
 
 
-def _search(tx: Transaction, live: Live, one: Dependency, room: int) -> int:
+def _search(tx: Transaction, live: Live, dependency: Dependency, room: int) -> int:
     """Find the first parent that has not ended; returns how many rows were read."""
     used, portion = 0, _FEW_ROWS
-    while one.search is not None and used < room:
-        if one.search > one.row.last:
-            _complete(tx, live, one)
+    while dependency.search is not None and used < room:
+        if dependency.search > dependency.row.last:
+            _complete(tx, live, dependency)
             return used
-        run = range(one.search, one.row.last + 1)
-        spans, stop, read = _look(tx, one.row, run, most=portion)
+        run = range(dependency.search, dependency.row.last + 1)
+        spans, stop, read = _look(tx, dependency.row, run, most=portion)
         used, portion = used + read, min(2 * portion, _MOST_ROWS)
         pending = next((span.start for span in spans if not span.ended), None)
-        one.search, one.watched = (stop, 0) if pending is None else (None, pending)
-    if one.search is None:
-        tx.drop(live.order.due, one)
+        dependency.search, dependency.watched = (stop, 0) if pending is None else (None, pending)
+    if dependency.search is None:
+        tx.drop(live.order.due, dependency)
     return used
 
 
@@ -225,19 +225,19 @@ def _on_failure(row: DependencyRow) -> JobState:
     return JobState.KILLED if row.cancel else JobState.HELD
 
 
-def _complete(tx: Transaction, live: Live, one: Dependency) -> None:
+def _complete(tx: Transaction, live: Live, dependency: Dependency) -> None:
     """All parents have ended as wanted."""
-    if one.row.by_index or len(live.order.beside(one)) > 1:
-        delete_dependency(tx, one.row)
-        live.order.end(tx, one)
+    if dependency.row.by_index or len(live.order.beside(dependency)) > 1:
+        delete_dependency(tx, dependency.row)
+        live.order.end(tx, dependency)
     else:
-        _free(tx, live, one, JobState.WAITING, FREE)
+        _free(tx, live, dependency, JobState.WAITING, FREE)
 
 
-def _free(tx: Transaction, live: Live, one: Dependency, new: JobState, reason: str) -> None:
+def _free(tx: Transaction, live: Live, dependency: Dependency, new: JobState, reason: str) -> None:
     """The jobs wait for nothing any more. They are moved in portions; the rows of who waits go when that is done."""
-    book, ids = live.order, range(one.row.job_id, one.row.last_job + 1)
-    waiter = book.beside(one)
+    book, ids = live.order, range(dependency.row.job_id, dependency.row.last_job + 1)
+    waiter = book.beside(dependency)
     tx.put(book.settling, ids[0], Settling((ids,), new, reason, [gone.row for gone in waiter]))
     for gone in waiter:
         book.end(tx, gone)
@@ -246,13 +246,13 @@ def _free(tx: Transaction, live: Live, one: Dependency, new: JobState, reason: s
 def _go_on(tx: Transaction, live: Live) -> int:
     """Move a portion of the jobs that wait no more; returns how many rows that was."""
     settling = live.order.settling
-    job_id, found = next(iter(settling.items()))
-    out = _settle(tx, live, found.rest, found.new, found.reason)
+    job_id, batch = next(iter(settling.items()))
+    out = _settle(tx, live, batch.rest, batch.new, batch.reason)
     if out.rest:
-        tx.put(settling, job_id, found._replace(rest=out.rest))
+        tx.put(settling, job_id, batch._replace(rest=out.rest))
         return _MOST_ROWS
     tx.drop(settling, job_id)
-    for row in found.rows:
+    for row in batch.rows:
         delete_dependency(tx, row)
     return 1 + min(out.changed, _MOST_ROWS // 10)
 
@@ -279,13 +279,13 @@ def _look(tx: Transaction, row: DependencyRow, run: range, *, most: int) -> tupl
     """The parents in a range, ascending; where it stopped, and how many rows were read. What is purged has ended well: of a
     failure its dependents heard when it happened.
     """
-    found = jobs.rows_between(tx, run.start, run.stop - 1, most=most)
-    stop = found[-1].id + 1 if len(found) >= most else run.stop
-    spans = [_of_row(tx, one) for one in found]
-    if len(found) < stop - run.start:
+    parents = jobs.rows_between(tx, run.start, run.stop - 1, most=most)
+    stop = parents[-1].id + 1 if len(parents) >= most else run.stop
+    spans = [_of_row(tx, parent) for parent in parents]
+    if len(parents) < stop - run.start:
         spans += _without_rows(tx, row, range(run.start, stop))
         spans.sort()
-    return list(_filled(spans, run.start, stop)), stop, 1 + len(found)
+    return list(_filled(spans, run.start, stop)), stop, 1 + len(parents)
 
 
 def _of_row(tx: Transaction, row: JobRow) -> _Span:
@@ -303,8 +303,8 @@ def _without_rows(tx: Transaction, row: DependencyRow, ids: range) -> Iterator[_
     run = range(ids.start - row.base, ids.stop - row.base)
     for cohort in cohorts.cohorts_between(tx, row.parent_id, run):
         holes = cohorts.holes_between(tx, cohort.id, run)
-        for one in cohorts.waiting_runs(cohort, holes, run):
-            yield _Span(row.base + one.start, row.base + one.stop, ended=False)
+        for part in cohorts.waiting_runs(cohort, holes, run):
+            yield _Span(row.base + part.start, row.base + part.stop, ended=False)
         for hole in holes:
             start, stop = max(hole.start, run.start) + row.base, min(hole.stop, run.stop) + row.base
             if hole.state == JobState.HELD:
@@ -317,14 +317,14 @@ def _filled(spans: Iterable[_Span], start: int, stop: int) -> Iterator[_Span]:
     """The spans, those that are alike as one, with what is missing between them."""
     last = _Span(start, start, ended=True)
     for span in (*spans, _Span(stop, stop, ended=True)):
-        for one in (_Span(last.stop, span.start, ended=True), span):
-            if one.start >= one.stop:
+        for part in (_Span(last.stop, span.start, ended=True), span):
+            if part.start >= part.stop:
                 continue
-            if one.ended == last.ended and not (one.fault or last.fault):
-                last = last._replace(stop=one.stop)
+            if part.ended == last.ended and not (part.fault or last.fault):
+                last = last._replace(stop=part.stop)
                 continue
             if last.start < last.stop:
                 yield last
-            last = one
+            last = part
     if last.start < last.stop:
         yield last

@@ -46,9 +46,11 @@ _VARIANT: Final = "Variant"
 class OtherValues:
     """The values that a request gives to jobs that wait; None takes an attribute away."""
 
-    def __init__(self, given: jobs.Record, db: Reader, classes: Classes, jsv: JsvSection, *, by: str) -> None:
+    def __init__(
+        self, values: jobs.Record, db: Reader, classes: Classes, jsv: JsvSection, *, by: str
+    ) -> None:
         """`jsv`: the server's, which does not verify changes. `by`: who gives them. Raises InvalidJob."""
-        self.given = {_attribute_of(name).name: one for name, one in given.items()}
+        self.given = {_attribute_of(name).name: value for name, value in values.items()}
         self._spec = _read(self.given)
         self._db = db
         self._classes = classes
@@ -56,16 +58,16 @@ class OtherValues:
         self._by = by
 
     def of_job(
-        self, kind: ChangeableJobs, before: jobs.JobSpec, known: Sequence[Resolution]
+        self, kind: ChangeableJobs, before: jobs.JobSpec, resolutions: Sequence[Resolution]
     ) -> tuple[jobs.JobSpec, Resolution | None]:
         """The job with these values, judged by its class as it was when the job got it, or by the class that it gets now;
         and what that made of it. `known`: what classes made of these jobs before. Raises InvalidJob, Forbidden.
         """
         old, complexes = record_of_spec(before, kind.group), self._classes.vocabulary.complexes
         names = [name for name in self.given if name not in (_CLASS, _VARIANT)]
-        after, refusal, made = _with_values(before, self._spec, names), None, next(iter(known), None)
+        after, refusal, made = _with_values(before, self._spec, names), None, next(iter(resolutions), None)
         if self._is_other_class(before):
-            self._need_same_origins(known)
+            self._need_same_origins(resolutions)
             after, made = self._of_class(kind, after, made)
         else:
             snapshot = snapshot_from_json(made.snapshot) if made and made.snapshot else None
@@ -80,11 +82,14 @@ class OtherValues:
             raise InvalidJob("Executable is missing.", attribute="Executable")
         return after, made
 
-    def _need_same_origins(self, known: Sequence[Resolution]) -> None:
+    def _need_same_origins(self, resolutions: Sequence[Resolution]) -> None:
         """Raises InvalidJob for jobs that have one value, which is the own one of some and from the class of others."""
-        paths = [{(path, origin in FROM_CLASS) for path, origin in one.origins.items()} for one in known]
+        paths = [
+            {(path, origin in FROM_CLASS) for path, origin in resolution.origins.items()}
+            for resolution in resolutions
+        ]
         differing = sorted({path for other in paths for path, _ in paths[0] ^ other})
-        path = next((one for one in differing if one.partition(".")[0] not in self.given), "")
+        path = next((name for name in differing if name.partition(".")[0] not in self.given), "")
         if path:
             raise InvalidJob(
                 f"JobClass: of these jobs, which are alike, some say {path} themselves, and others have it of their class.",
@@ -102,34 +107,36 @@ class OtherValues:
         if not {_CLASS, _VARIANT} & self.given.keys():
             return False
         name, variant = self._class(job)
-        asked = asked_class(with_class({}, name, variant)) or self._classes.default_jc
+        requested = asked_class(with_class({}, name, variant)) or self._classes.default_jc
         now = full_name(f"{job.job_class}.{job.variant}" if job.job_class else "")
-        return full_name(asked) != now or bool(variant and not name)
+        return full_name(requested) != now or bool(variant and not name)
 
     def _of_class(
         self, kind: ChangeableJobs, job: jobs.JobSpec, made: Resolution | None
     ) -> tuple[jobs.JobSpec, Resolution | None]:
         """The job as if it were submitted now, with this class and what of it is its own. Raises InvalidJob, Forbidden."""
         whole, origins = record_of_spec(job, kind.group), made.origins if made else {}
-        said = {name for name, one in self.given.items() if one is not None}
-        said |= set() if made else self._described(kind)
-        own = own_record(whole, origins, said, usual_values())
-        usual_name = "JobName" not in said and origins.get("JobName") == str(ValueSource.DEFAULT)
+        explicit = {name for name, value in self.given.items() if value is not None}
+        explicit |= set() if made else self._described(kind)
+        own = own_record(whole, origins, explicit, usual_values())
+        usual_name = "JobName" not in explicit and origins.get("JobName") == str(ValueSource.DEFAULT)
         if usual_name:
             own["JobName"] = job.name
         draft = DraftRecord(record=with_class(own, *self._class(job)), usual_name=usual_name)
         resolver = Resolver(self._classes, kind.owner, groups_of(self._db, kind.owner))
-        record, found = resolver.resolve_waiting(draft, ASKED)
-        known = (name for name in {**whole, **record} if jobs.by_name(name) or name in PARAMETERS)
+        record, resolution = resolver.resolve_waiting(draft, ASKED)
+        names = (name for name in {**whole, **record} if jobs.by_name(name) or name in PARAMETERS)
         changes = {
             _attribute_of(name).name: record.get(name)
-            for name in known
+            for name in names
             if whole.get(name) != record.get(name)
         }
         after = _with_values(job, _read(changes), changes)
-        if found is not None:
-            found = replace(found, origins=origins_of_new_class(found.origins, origins, self.given, self._by))
-        return after, found
+        if resolution is not None:
+            resolution = replace(
+                resolution, origins=origins_of_new_class(resolution.origins, origins, self.given, self._by)
+            )
+        return after, resolution
 
     def _described(self, kind: ChangeableJobs) -> set[str]:
         """What the description says of jobs without origins that were not changed yet, and this request does not; that of
@@ -138,14 +145,14 @@ class OtherValues:
         _, text, count, is_array, first, last = description_of(self._db, kind.submission)
         if not text or not first <= kind.template <= last or not (is_array or count == 1):
             return set()
-        known = map(jobs.by_name, msgspec.json.decode(text))
-        return {one.name for one in known if one} - self.given.keys()
+        attributes = map(jobs.by_name, msgspec.json.decode(text))
+        return {attribute.name for attribute in attributes if attribute} - self.given.keys()
 
 
-def _read(given: jobs.Record) -> jobs.JobSpec:
+def _read(values: jobs.Record) -> jobs.JobSpec:
     """The values as a job has them; usual ones where there is None. Raises InvalidJob."""
-    said = {name: one for name, one in given.items() if one is not None}
-    return jobs.read_job(said, whole=False).spec if said else jobs.JobSpec(executable="")
+    present = {name: value for name, value in values.items() if value is not None}
+    return jobs.read_job(present, whole=False).spec if present else jobs.JobSpec(executable="")
 
 
 def _with_values(job: jobs.JobSpec, values: jobs.JobSpec, names: Iterable[str]) -> jobs.JobSpec:
@@ -153,7 +160,7 @@ def _with_values(job: jobs.JobSpec, values: jobs.JobSpec, names: Iterable[str]) 
     deferred = {
         name: raw
         for name, raw in job.deferred.items()
-        if not (one := jobs.by_name(name)) or one.field not in spelled
+        if not (attribute := jobs.by_name(name)) or attribute.field not in spelled
     }
     return replace(job, **{field: getattr(values, field) for field in spelled}, deferred=deferred)
 

@@ -47,15 +47,15 @@ def prepare_pilots(tx: Transaction, live: Live, new: Sequence[NewPilot]) -> list
     pilots than one of them wants there.
     """
     numbers = []
-    places = {QueueId(one.site, one.ce, one.queue) for one in new}
+    places = {QueueId(new_pilot.site, new_pilot.ce, new_pilot.queue) for new_pilot in new}
     _check_room(tx, new)
     leaving = {place: why_drained(tx, place) for place in places}
     for pilot in new:
         number, job = live.ids.pilot(), None
         place = QueueId(pilot.site, pilot.ce, pilot.queue)
         # As its queue is now, which the director may not know yet.
-        known = None if live.pilots.offers is None else live.pilots.offers(pilot.vo, place, None)
-        request = pilot.request if known is None else {**pilot.request, **configured_part(known)}
+        offer = None if live.pilots.offers is None else live.pilots.offers(pilot.vo, place, None)
+        request = pilot.request if offer is None else {**pilot.request, **configured_part(offer)}
         if pilot.bound:
             job = None if leaving[place] else bind(tx, live, number, pilot, request)
             if job is None:
@@ -71,14 +71,18 @@ def prepare_pilots(tx: Transaction, live: Live, new: Sequence[NewPilot]) -> list
 
 def _check_room(tx: Transaction, new: Sequence[NewPilot]) -> None:
     """What was found when they were made may not be so any more."""
-    most = {QueueId(one.site, one.ce, one.queue): one.most_there for one in new if one.most_there is not None}
+    most = {
+        QueueId(pilot.site, pilot.ce, pilot.queue): pilot.most_there
+        for pilot in new
+        if pilot.most_there is not None
+    }
     for queue, limit in most.items():
-        there = len(pilots_of_queue(tx.reader(), queue))
-        if there + sum(queue == (one.site, one.ce, one.queue) for one in new) > limit:
-            words = f"{there} {'is' if there == 1 else 'are'} there or may still be started"
+        count = len(pilots_of_queue(tx.reader(), queue))
+        if count + sum(queue == (pilot.site, pilot.ce, pilot.queue) for pilot in new) > limit:
+            words = f"{count} {'is' if count == 1 else 'are'} there or may still be started"
             words = f"{queue} takes {counted(limit, 'pilot')}, and {words}."
             hint = "Others were made at the same time; see: lode pilot ls"
-            raise Conflict(words, hint=hint, room=max(0, limit - there))
+            raise Conflict(words, hint=hint, room=max(0, limit - count))
 
 
 def pilots_submitted(tx: Transaction, live: Live, outcome: Mapping[str, tuple[str | None, str]]) -> None:
@@ -131,10 +135,10 @@ def join_pilot(
     join token, Conflict if the pilot ended.
     """
     digest = hash_token(token)
-    found = pilots.join_token(tx, digest)
-    if found is None:
+    stored = pilots.join_token(tx, digest)
+    if stored is None:
         raise unknown_join_token()
-    pilot_id, expires_at, is_used, used_nonce = found
+    pilot_id, expires_at, is_used, used_nonce = stored
     if is_used and (not nonce or used_nonce != nonce):
         raise Unauthorized("This join token was used before by another process.")
     if expires_at < tx.now:

@@ -50,10 +50,10 @@ class PoolMap:
     @classmethod
     def load(cls, db: Reader) -> Self:
         """All pools of a database."""
-        found = cls()
-        found.bits = bits_of_queues(db)
-        found._masks = masks_of_pools(db)
-        return found
+        pools = cls()
+        pools.bits = bits_of_queues(db)
+        pools._masks = masks_of_pools(db)
+        return pools
 
     @property
     def known(self) -> KeysView[str]:
@@ -75,9 +75,9 @@ class PoolMap:
 
     def of_queue(self, place: QueueId) -> ServedPools:
         """getSubmitPoolsForQueue: the pools that a pilot in this queue may take jobs of."""
-        known = self._served.get(place)
-        if known is not None and known[0] == self._age:
-            return known[1]
+        served = self._served.get(place)
+        if served is not None and served[0] == self._age:
+            return served[1]
         with self._lock:
             return self._serve(place)
 
@@ -109,27 +109,27 @@ class PoolMap:
             self._masks[pool] = mask
         if lost:
             self._served = {
-                place: known
-                for place, known in self._served.items()
+                place: served
+                for place, served in self._served.items()
                 if not lost >> self.bits.get(place, 0) & 1
             }
 
     def _serve(self, place: QueueId) -> ServedPools:
-        known = self._served.get(place)
+        served = self._served.get(place)
         pools = self._pools_of(place)
-        if known is None or known[1].pools != pools:
-            known = self._age, ServedPools(pools, next(self._versions))
-        self._served[place] = self._age, known[1]
-        return known[1]
+        if served is None or served[1].pools != pools:
+            served = self._age, ServedPools(pools, next(self._versions))
+        self._served[place] = self._age, served[1]
+        return served[1]
 
     def _pools_of(self, place: QueueId) -> tuple[str, ...]:
-        bit, known = self.bits.get(place), self._served.get(place)
+        bit, served = self.bits.get(place), self._served.get(place)
         if bit is None:
             return ()
-        missing = _FEW_NEW + 1 if known is None else self._age - known[0]
-        if known is not None and missing <= min(_FEW_NEW, len(self._new)):
+        missing = _FEW_NEW + 1 if served is None else self._age - served[0]
+        if served is not None and missing <= min(_FEW_NEW, len(self._new)):
             youngest = self._new[len(self._new) - missing :]
-            merged = list(known[1].pools)
+            merged = list(served[1].pools)
             for pool in youngest:
                 if self._masks[pool] >> bit & 1:
                     insort(merged, pool)
@@ -166,8 +166,8 @@ class KnownPools:
 
     def serving(self, pool: str, version: int) -> PoolQueues | None:
         """The queues of a pool as of the last reading; None if the pools have changed since. Any thread may ask."""
-        known, pools = self._known
-        return PoolQueues(pools.mask(pool) or 0, pools.bits) if known == version else None
+        read_version, pools = self._known
+        return PoolQueues(pools.mask(pool) or 0, pools.bits) if read_version == version else None
 
     def look(self) -> PoolMap:
         """The pools as they are now. What was given out before is not changed."""

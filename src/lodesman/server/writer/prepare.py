@@ -113,21 +113,21 @@ class Preparation:
         """A description as the six steps make it, where its attributes stand in the text, and its language. `verified`: what
         they made of it before the server's JSV.
         """
-        given, places, form = read_entry(self.body, entry)
-        found = verified or self._resolver.resolve(given, places, self.body)
-        self.notices.extend(found.notices)
-        if found.resolution is not None:
-            self.resolutions[index] = found.resolution
-        record = given if found.record is None else found.record
-        self._hold(index, hold_of(record), found.resolution)
+        original, places, form = read_entry(self.body, entry)
+        resolved = verified or self._resolver.resolve(original, places, self.body)
+        self.notices.extend(resolved.notices)
+        if resolved.resolution is not None:
+            self.resolutions[index] = resolved.resolution
+        record = original if resolved.record is None else resolved.record
+        self._hold(index, hold_of(record), resolved.resolution)
         try:
             description = jobs.read_job(record, places, ignore_unknown=self.body.ignore_unknown)
             jobs.check_program(description.spec, description.members)
         except InvalidJob as wrong:
-            name_writer(wrong, found.resolution)
+            name_writer(wrong, resolved.resolution)
             raise
         # What is kept is what the user wrote.
-        kept = description if record is given else msgspec.structs.replace(description, record=given)
+        kept = description if record is original else msgspec.structs.replace(description, record=original)
         return kept, places, form
 
     def _hold(self, index: int, letters: str, resolution: Resolution | None) -> None:
@@ -212,16 +212,18 @@ class Preparation:
     def _say_default(self, wrong: Impossible, record: Record, offset: int) -> None:
         """A time that the user did not give is not the user's: say so, and how to give one."""
         resolution = self.resolutions.get(offset)
-        given = jobs.spelled(_TIME, record) in record or (
+        is_given = jobs.spelled(_TIME, record) in record or (
             resolution is not None and _TIME in resolution.origins
         )
-        if given or wrong.data.get("attribute") != _TIME:
+        if is_given or wrong.data.get("attribute") != _TIME:
             return
         steps = wrong.data["queues"]["nearest"][0]["steps"]
-        longest = next((one["instead"] for one in steps if one["criterion"] == _TIME), None)
-        asked = jobs.JobSpec(executable="").norm_cpu_seconds
+        longest = next((step["instead"] for step in steps if step["criterion"] == _TIME), None)
+        default_s = jobs.JobSpec(executable="").norm_cpu_seconds
         how = f", as by lode submit --cpu-time {longest // 60}m" if longest and longest >= 60 else ""
-        wrong.hint = f"It says no CPUTime, which then is {asked} s: say how long it needs{how}. {wrong.hint}"
+        wrong.hint = (
+            f"It says no CPUTime, which then is {default_s} s: say how long it needs{how}. {wrong.hint}"
+        )
 
     def _warn_of_bans(
         self, sites: Collection[str], config: VOConfig, record: Record, places: PositionMap
@@ -242,17 +244,19 @@ class Preparation:
         """The key of a cohort, and why no queue can run it; '' if one can. Raises Impossible."""
         judged = self._judge(cohort.spec, config)
         if judged.never and not self.body.hold_if_impossible:
-            found = find_exclusions(judged.key, judged.requirements.criteria, config, self._resolver.usable)
-            raise _refusal(judged.never, cohort.runs, members, found)
+            exclusions = find_exclusions(
+                judged.key, judged.requirements.criteria, config, self._resolver.usable
+            )
+            raise _refusal(judged.never, cohort.runs, members, exclusions)
         return judged.key, judged.never
 
     def _judge(self, spec: jobs.JobSpec, config: VOConfig) -> JudgedJob:
         """What was found about a spec. Jobs that can be matched alike share it, those of later submissions, too, while the
         configuration is the same.
         """
-        wanted = _ENCODER.encode(spec.requirements) if spec.requirements else b""
+        requirements = _ENCODER.encode(spec.requirements) if spec.requirements else b""
         owner, vo, hold = self.who.name, self.who.vo, self.body.hold_if_impossible
-        alike = (owner, self.group, vo, hold, *_KEY_VALUES(spec), wanted)
+        alike = (owner, self.group, vo, hold, *_KEY_VALUES(spec), requirements)
         judged = self._judged.get(alike) or self.policy.verdicts.get(alike)
         if judged is None:
             draft = JobDraft(
@@ -317,12 +321,16 @@ def prepare(
     work = Preparation(body, who, policy, db, Resolver(classes, who.name, who.groups, room=room))
     work.few_kinds, work.shelf = room is not None, shelf
     entries = entries_of(body)
-    known = [None] * len(entries) if verified is None else verified
+    all_verified = [None] * len(entries) if verified is None else verified
     single, places, form = None, NO_POSITIONS, body.form if body.texts else ""
     if len(entries) == 1:
-        single, places, form = work.read(0, entries[0], known[0])
+        single, places, form = work.read(0, entries[0], all_verified[0])
     try:
-        parts = _batch(work, entries, known) if single is None else list(work.cohorts_of(single, 0, places))
+        parts = (
+            _batch(work, entries, all_verified)
+            if single is None
+            else list(work.cohorts_of(single, 0, places))
+        )
     except LodesmanError as wrong:
         job = wrong.data.get("job")
         if body.texts is not None and job is not None and "attribute" in wrong.data:
@@ -343,7 +351,7 @@ def prepare(
         count=len(entries) if members is None else members.count,
         cohorts=tuple(parts),
         pools=tuple(work.pools.values()),
-        inputs=tuple({one.sha256 for one in work.uploads.values()}),
+        inputs=tuple({upload.sha256 for upload in work.uploads.values()}),
         request_id=body.request_id,
         resolution=_ENCODER.encode(work.resolutions).decode() if work.resolutions else None,
         config=policy.digest,
@@ -353,11 +361,11 @@ def prepare(
 
 
 def _batch(
-    work: Preparation, entries: Sequence[str | jobs.Record], known: Sequence[VerifiedJob | None]
+    work: Preparation, entries: Sequence[str | jobs.Record], all_verified: Sequence[VerifiedJob | None]
 ) -> list[PreparedCohort]:
     """The cohorts of several descriptions, each read as it comes."""
     parts: list[PreparedCohort] = []
-    for position, (entry, verified) in enumerate(zip(entries, known, strict=True)):
+    for position, (entry, verified) in enumerate(zip(entries, all_verified, strict=True)):
         with in_batch(position):
             description = work.read(position, entry, verified)[0]
             if description.members is not None:
@@ -370,7 +378,9 @@ def _batch(
     return parts
 
 
-def _refusal(never: str, runs: Runs, members: jobs.ParametricMembers | None, found: Exclusions) -> Impossible:
+def _refusal(
+    never: str, runs: Runs, members: jobs.ParametricMembers | None, exclusions: Exclusions
+) -> Impossible:
     """What a submission is refused with of which no queue can run these members."""
     lost = sum(stop - start for start, stop in runs)
     who = "The job"
@@ -382,13 +392,13 @@ def _refusal(never: str, runs: Runs, members: jobs.ParametricMembers | None, fou
         who = f"Member{'' if lost == 1 else 's'} {shown}{more} ({lost} of {members.count})"
         which = {"members": ranges, "jobs": lost}
     # What the smallest change begins with, as a description calls it.
-    best = found.job_changes(1)
+    best = exclusions.job_changes(1)
     criterion = best[0].steps[0].criterion if best else ""
     attribute = without_clause(_OF_JOBS.get(criterion, criterion))
     return Impossible(
         f"{who} can never run: {never}.",
         hint="Change it, or submit it with --hold-if-impossible to keep it Held until a queue appears.",
-        queues=msgspec.to_builtins(found.summary()),
+        queues=msgspec.to_builtins(exclusions.summary()),
         **which,
         **({"attribute": attribute} if attribute else {}),
     )

@@ -50,13 +50,16 @@ _Write = Callable[[Transaction], None]
 
 def sets_stored(stored: Iterable[StoredQuotas], vocabulary: Vocabulary) -> dict[str, QuotaSet]:
     """The sets by name, as they are read now."""
-    found: dict[str, QuotaSet] = {}
+    sets: dict[str, QuotaSet] = {}
     for row in stored:
         faults: list[SyntaxFault] = []
-        found |= {one.name: one for one in read_quota_sets(row.text, vocabulary.complexes, faults=faults)}
+        sets |= {
+            quota_set.name: quota_set
+            for quota_set in read_quota_sets(row.text, vocabulary.complexes, faults=faults)
+        }
         for fault in faults:
             log.error("a quota set does not hold: %s", fault, extra={"quota_set": row.name})
-    return found
+    return sets
 
 
 def limit_rules(
@@ -73,7 +76,7 @@ def vocabulary_of(
     sets: Iterable[QuotaSet], vocabulary: Vocabulary, accounts: Mapping[str, Collection[str]]
 ) -> Vocabulary:
     """What sets are about. `accounts`: their groups, which count if any set names a list of users."""
-    users = (rule.filters.get(FilterTag.USERS) for one in sets for rule in one.rules)
+    users = (rule.filters.get(FilterTag.USERS) for quota_set in sets for rule in quota_set.rules)
     is_asked = any(name.startswith("@") for held in users if held for name in (*held.names, *held.excluded))
     return vocabulary.with_accounts(accounts) if is_asked else vocabulary
 
@@ -122,11 +125,11 @@ class QuotaRules:
         """These sets are to be so; None: there is to be no such set any more. `write` stores that. Returns as `go_on`."""
         tx.undo.append(partial(setattr, self, "_writes", self._writes))
         self._writes = [*self._writes, write]
-        for name, one in changed.items():
-            if one is None:
+        for name, quota_set in changed.items():
+            if quota_set is None:
                 tx.drop(self.sets, name)
             else:
-                tx.put(self.sets, name, one)
+                tx.put(self.sets, name, quota_set)
         self._prepare(tx)
         return self.go_on(tx)
 
@@ -194,7 +197,7 @@ def set_quotas(
 
     Raises Conflict, NotFound.
     """
-    changed = {one.name: one for one in sets}
+    changed = {quota_set.name: quota_set for quota_set in sets}
     for name in changed:
         if new and name in rules.sets:
             raise Conflict(
@@ -204,8 +207,8 @@ def set_quotas(
             raise _no_set(name)
 
     def write(tx: Transaction) -> None:
-        for name, one in changed.items():
-            put_quotas(tx, name, write_quota_sets([one]), note.by)
+        for name, quota_set in changed.items():
+            put_quotas(tx, name, write_quota_sets([quota_set]), note.by)
         noted(tx, note)
 
     return rules.put(tx, changed, write)
@@ -230,48 +233,48 @@ def _no_set(name: str) -> NotFound:
     return NotFound(f"There is no quota set {name}.", hint="lode quota ls lists them.")
 
 
-def places(asked: LimitsAt) -> set[RunPlace]:
+def places(limits_at: LimitsAt) -> set[RunPlace]:
     """Where pilots that are sent to these CE queues will be: on hosts that are not known yet, but for those of one host."""
-    here = {*asked.here}
-    return {RunPlace(*queue, asked.host if queue in here else "") for queue in asked.queues}
+    here = {*limits_at.here}
+    return {RunPlace(*queue, limits_at.host if queue in here else "") for queue in limits_at.queues}
 
 
-def alike_places(_tx: Transaction, live: Live, there: Iterable[RunPlace]) -> list[list[RunPlace]]:
+def alike_places(_tx: Transaction, live: Live, run_places: Iterable[RunPlace]) -> list[list[RunPlace]]:
     """Those places that some limit is about, in groups that limits see alike; reads memory only."""
-    limits, found = live.queues.index.limits, defaultdict[Spot, list[RunPlace]](list)
-    for place in there:
-        found[limits.spot(place)].append(place)
-    return [some for spot, some in found.items() if spot.sets]
+    limits, by_spot = live.queues.index.limits, defaultdict[Spot, list[RunPlace]](list)
+    for place in run_places:
+        by_spot[limits.spot(place)].append(place)
+    return [some for spot, some in by_spot.items() if spot.sets]
 
 
 def limited_there(_tx: Transaction, live: Live, place: RunPlace) -> tuple[list[int], list[int]]:
     """The task queues that are limited there, and those of them that would be if nothing ran; reads memory only."""
     index = live.queues.index
     shut, never = index.limits.shut(place), index.limits.never(place)
-    found, vain = list[int](), list[int]()
+    limited_ids, vain = list[int](), list[int]()
     for group in index.groups():
-        found += (queue.tq_id for queue in group.queues(shut[group.number] & group.alive))
+        limited_ids += (queue.tq_id for queue in group.queues(shut[group.number] & group.alive))
         vain += (queue.tq_id for queue in group.queues(never.get(group.number, 0) & group.alive))
-    return found, vain
+    return limited_ids, vain
 
 
-def limited(_tx: Transaction, live: Live, there: Iterable[RunPlace]) -> list[int]:
+def limited(_tx: Transaction, live: Live, run_places: Iterable[RunPlace]) -> list[int]:
     """The task queues that are limited at all of these places; reads memory only."""
     index = live.queues.index
     if not index.limits.active:
         return []
-    spots = {index.limits.spot(place): place for place in there}
+    spots = {index.limits.spot(place): place for place in run_places}
     shut = [index.limits.shut(place) for place in spots.values()]
     return [
         queue.tq_id
         for group in index.groups()
-        if shut and (mask := reduce(and_, (one[group.number] for one in shut), group.alive))
+        if shut and (mask := reduce(and_, (masks[group.number] for masks in shut), group.alive))
         for queue in group.queues(mask)
     ]
 
 
 def limits_of(
-    _tx: Transaction, live: Live, there: Iterable[RunPlace], pilots: Mapping[int, RunPlace],
+    _tx: Transaction, live: Live, run_places: Iterable[RunPlace], pilots: Mapping[int, RunPlace],
     jobs: int | TaskQueueKey,
 ) -> Limited:  # fmt: skip
     """The buckets that keep jobs of a task queue, or with that key, from starting where pilots will be and where `pilots`
@@ -282,17 +285,17 @@ def limits_of(
         return Limited()
     spots = defaultdict[Spot, list[int]](list)
     queues = defaultdict[Spot, list[QueueId]](list)
-    for place in there:
+    for place in run_places:
         queues[index.limits.spot(place)].append(QueueId(place.site, place.ce, place.queue))
-    sample = {index.limits.spot(place): place for place in there}
+    sample = {index.limits.spot(place): place for place in run_places}
     for pilot, place in pilots.items():
         spot = index.limits.spot(place)
         sample.setdefault(spot, place)
         spots[spot].append(pilot)
     key = jobs if isinstance(jobs, TaskQueueKey) else index.key(jobs)
-    found, everywhere = dict[_FullBucketKey, FullBucket](), bool(sample)
+    by_name, everywhere = dict[_FullBucketKey, FullBucket](), bool(sample)
     limited, kept, never = list[int](), list[QueueId](), list[QueueId]()
-    shut = {one.name: (f"{seconds:.0f}", str(one.number)) for one, seconds in index.delays.shut()}
+    shut = {delay.name: (f"{seconds:.0f}", str(delay.number)) for delay, seconds in index.delays.shut()}
     for spot, place in sample.items():
         refusals = index.limits.refusals(key, place)
         everywhere &= bool(refusals)
@@ -306,10 +309,10 @@ def limits_of(
                 rule=use.rule, of=[*of], resource=use.resource, used=used, limit=most, need=shown(need),
                 hopeless=use.never,
             )  # fmt: skip
-            found.setdefault((use.rule, *of, use.resource), bucket)
+            by_name.setdefault((use.rule, *of, use.resource), bucket)
     # Where all wait in vain, that is said first; else what time opens.
     is_vain = sum(map(len, queues.values())) == len(never)
-    first = sorted(found.values(), key=lambda one: one.hopeless is not is_vain)
+    first = sorted(by_name.values(), key=lambda row: row.hopeless is not is_vain)
     return Limited(
         buckets=first[:_MOST_SHOWN], pilots=sorted(limited), queues=sorted(kept), never=sorted(never),
         everywhere=everywhere,
@@ -343,11 +346,11 @@ def _behind(use: BucketUse, waiting: Sequence[tuple[int, TaskQueueKey, int]], *,
 def _delays(live: Live) -> Iterator[BehindBucket]:
     """The matching delays that are shut, with the seconds until they open as what is used."""
     index = live.queues.index
-    for one, seconds in index.delays.shut():
-        use = BucketUse(one.rule, (), (str(one.path),), NEXT_START, round(seconds), one.number)
+    for delay, seconds in index.delays.shut():
+        use = BucketUse(delay.rule, (), (str(delay.path),), NEXT_START, round(seconds), delay.number)
         waiting = [
             (tq_id, key, jobs) for tq_id, key, jobs in index.queues()
-            if jobs and not key.waits_for_jobs and concerns(one, key)
+            if jobs and not key.waits_for_jobs and concerns(delay, key)
         ]  # fmt: skip
         yield _behind(use, waiting, full=True)
 
@@ -369,7 +372,7 @@ def waiters(
     jobs = Counter[tuple[str, str]]()
     for key, count in waiting:
         jobs[key.owner, key.vo] += count
-    first = sorted(jobs.items(), key=lambda one: (-one[1], one[0]))[:most]
+    first = sorted(jobs.items(), key=lambda item: (-item[1], item[0]))[:most]
     return [Waiter(vo, owner, count) for (owner, vo), count in first], len(jobs) - len(first)
 
 

@@ -12,11 +12,11 @@ from lodesman.wire.job_queries import MOST_READERS
 
 def own_submission(db: Reader, submission: int, user: str | None) -> tuple[str, str]:
     """Owner and VO of a submission of this user; None: of anybody. Raises NotFound."""
-    found = readers.ownership_of(db, submission)
-    if found is None or user not in (None, found[0]):
+    ownership = readers.ownership_of(db, submission)
+    if ownership is None or user not in (None, ownership[0]):
         words = "you may see" if user is None else "is yours"
         raise NotFound(f"There is no submission {submission} that {words}.", hint="See: lode status")
-    return found[0], found[2]
+    return ownership[0], ownership[2]
 
 
 def add_readers(tx: Transaction, submission: int, names: Sequence[str], user: str | None, *, by: str) -> None:
@@ -25,7 +25,7 @@ def add_readers(tx: Transaction, submission: int, names: Sequence[str], user: st
     Raises NotFound, InvalidRequest for its owner, or too many.
     """
     owner, vo = own_submission(tx.reader(), submission, user)
-    before = {one.reader for one in readers.readers_of(tx.reader(), submission)}
+    before = {reader.reader for reader in readers.readers_of(tx.reader(), submission)}
     new = [name for name in dict.fromkeys(names) if name not in before]
     if owner in new:
         raise InvalidRequest(
@@ -43,7 +43,7 @@ def add_readers(tx: Transaction, submission: int, names: Sequence[str], user: st
 def remove_readers(tx: Transaction, submission: int, names: Sequence[str], user: str | None) -> None:
     """Let them read it no more: all or none. Raises NotFound, also for one who does not."""
     own_submission(tx.reader(), submission, user)
-    before = [one.reader for one in readers.readers_of(tx.reader(), submission)]
+    before = [reader.reader for reader in readers.readers_of(tx.reader(), submission)]
     for name in names:
         if name not in before:
             now = f"It is shared with {', '.join(before)}." if before else "It is not shared."

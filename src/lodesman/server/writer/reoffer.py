@@ -39,39 +39,39 @@ class Offers:
         """What is configured of a queue, on a host (None: on any of them); None if the place is not a whole queue."""
         if not all(place):
             return None
-        known, by_host = self._find(vo, place)
+        offer, by_host = self._find(vo, place)
         if by_host is None or host is None:
-            return known
-        return replace(known, job_classes=by_host.classes_on(host, self.policy.vocabulary))
+            return offer
+        return replace(offer, job_classes=by_host.classes_on(host, self.policy.vocabulary))
 
     def differ_by_host(self, vo: str, place: QueueId) -> bool:
         """Whether a queue offers one thing on some of its hosts, and another one on others."""
         return self._find(vo, place)[1] is not None
 
     def _find(self, vo: str, place: QueueId) -> _OfQueue:
-        known = self._known.get(vo)
-        if known is None:
-            known = self._known[vo] = self._of(vo)
-        return known.get(place, (NOTHING, None))
+        by_queue = self._known.get(vo)
+        if by_queue is None:
+            by_queue = self._known[vo] = self._of(vo)
+        return by_queue.get(place, (NOTHING, None))
 
     def _of(self, vo: str) -> dict[QueueId, _OfQueue]:
-        found: dict[QueueId, _OfQueue] = {}
+        by_queue: dict[QueueId, _OfQueue] = {}
         for offer in self.policy.vo_config(vo).offers:
             lists = offer.settings.jc_lists
             by_host = offer if lists is not None and (lists.hosts or lists.groups) else None
-            found[offer.queue] = ConfiguredOffer(**configured_part(offer.request)), by_host
-        return found
+            by_queue[offer.queue] = ConfiguredOffer(**configured_part(offer.request)), by_host
+        return by_queue
 
 
 def offer_sessions(sessions: Iterable[PilotSession], offers: Offers) -> list[tuple[PilotSession, Made]]:
     """Let pilots offer what their queues are; returns those that change, with what undoes it."""
-    found = []
+    changed = []
     for session in sessions:
-        known = offers(session.vo, session.queue, session.host.host)
-        made = None if known is None else session.offer_anew(known)
+        offer = offers(session.vo, session.queue, session.host.host)
+        made = None if offer is None else session.offer_anew(offer)
         if made is not None:
-            found.append((session, made))
-    return found
+            changed.append((session, made))
+    return changed
 
 
 def set_offers(tx: Transaction, live: Live, sessions: Mapping[int, PilotSession], offers: Offers) -> int:
@@ -83,8 +83,8 @@ def set_offers(tx: Transaction, live: Live, sessions: Mapping[int, PilotSession]
     live.pilots.offers = offers
     # Many pilots are alike: each kind is judged once.
     for (vo, place, host, request), numbers in pilots.live_offers(tx, offers.differ_by_host).items():
-        known = offers(vo, place, host)
-        text = None if known is None else rewritten(request, known)
+        offer = offers(vo, place, host)
+        text = None if offer is None else rewritten(request, offer)
         if text is not None:
             pilots.set_requests(tx, numbers, text)
     changed: list[int] = []

@@ -113,27 +113,29 @@ def take_reports(
     """Apply the reports of one pilot that has these `cores`, and this memory (0: unknown), in order: each is accepted or
     refused on its own. `host`: where it runs, if that is known.
     """
-    said: dict[str, list[Mapping[str, object]]] = {_TOO_LATE: [], _TAKEN_WITHOUT: []}
+    unusual: dict[str, list[Mapping[str, object]]] = {_TOO_LATE: [], _TAKEN_WITHOUT: []}
     results = []
-    given = list(reports)
+    all_reports = list(reports)
     # Read once for all of them: what each changes is written with the others, but before a job is judged again.
-    known, seen = attempts.with_last(tx, {one.id for one in given}), set[int]()
+    jobs_by_id, seen = attempts.with_last(tx, {sent.id for sent in all_reports}), set[int]()
     bound = partial(_possible, cores=cores, memory_mb=memory_mb, now=tx.now)
-    for report in given:
+    for report in all_reports:
         if report.id in seen:
-            known |= attempts.with_last(tx, [report.id])
+            jobs_by_id |= attempts.with_last(tx, [report.id])
         seen.add(report.id)
-        job = known.get(report.id)
-        results.append(_take_report(tx, live, pilot_id, report, job=job, bound=bound, host=host, said=said))
+        job = jobs_by_id.get(report.id)
+        results.append(
+            _take_report(tx, live, pilot_id, report, job=job, bound=bound, host=host, unusual=unusual)
+        )
     ended = sum(
-        one.state in ("Done", "Failed") and result.accepted and result.reason is UNSET
-        for one, result in zip(given, results, strict=True)
+        sent.state in ("Done", "Failed") and result.accepted and result.reason is UNSET
+        for sent, result in zip(all_reports, results, strict=True)
     )
     if ended:
         live.pilots.note_ended(tx, pilot_id, ended)
     # In whatever order starts and ends came: what has ended makes room.
     live.pilots.fit(tx, pilot_id, cores, memory_mb)
-    for words, of in said.items():
+    for words, of in unusual.items():
         if of:
             log.warning(words, extra={**of[0], "reports": len(of)})
     return results
@@ -148,7 +150,7 @@ def _take_report(
     job: WithLast | None,
     bound: Callable[[AttemptReport, AttemptRow], AttemptReport],
     host: HostName | None,
-    said: Mapping[str, list[Mapping[str, object]]],
+    unusual: Mapping[str, list[Mapping[str, object]]],
 ) -> ReportResult:
     """`bound` makes what a report says possible; `said` gets what the log says of an unusual one, by its words."""
     row, attempt = job or (None, None)
@@ -166,10 +168,10 @@ def _take_report(
     if attempt.ended_at is not None:
         result = _after_end(tx, live, row, report, attempt)
         if not result.accepted and report.state != "Running":
-            said[_TOO_LATE].append(details)
+            unusual[_TOO_LATE].append(details)
         return result
     if report.output_sha256 == NOT_KEPT:
-        said[_TAKEN_WITHOUT].append(details)
+        unusual[_TAKEN_WITHOUT].append(details)
     if report.state == "Running":
         attempts.start_attempt(tx, row.last_attempt, report.started or tx.now)
         live.pilots.started(tx, pilot_id, (row.id, row.attempt))
@@ -292,8 +294,8 @@ def _reason(report: AttemptReport) -> str:
         .removeprefix(". ")
         .rstrip(".")
     )
-    said = message if report.cause == "exit" else report.message
-    return f"{words}: {said}"[:MAX_TEXT] if said else words
+    text = message if report.cause == "exit" else report.message
+    return f"{words}: {text}"[:MAX_TEXT] if text else words
 
 
 def take_back(live: Live, tx: Transaction, pilot_id: int, why: str) -> bool:
@@ -361,14 +363,14 @@ def note_silence(tx: Transaction, live: Live, since: Mapping[int, float]) -> int
     return stalled
 
 
-def note_heartbeat(tx: Transaction, live: Live, pilot_id: int, there: Mapping[Attempt, bool]) -> int:
+def note_heartbeat(tx: Transaction, live: Live, pilot_id: int, reported: Mapping[Attempt, bool]) -> int:
     """A pilot reports its attempts: attempt -> whether the payload has ended and its output is being handed in.
 
     Stalled jobs go on, and what is handed in is Completing; returns how many jobs moved.
     """
     moved = left = 0
     for row in _rows(tx, pilot_id):
-        hands_in = there.get((row.id, row.attempt))
+        hands_in = reported.get((row.id, row.attempt))
         if hands_in:
             live.pilots.handed_in(tx, pilot_id, (row.id, row.attempt))
         if row.state is JobState.STALLED and hands_in is None:
@@ -385,5 +387,7 @@ def note_heartbeat(tx: Transaction, live: Live, pilot_id: int, there: Mapping[At
 
 def _rows(tx: Transaction, pilot_id: int) -> list[JobRow]:
     """The jobs of a pilot's live attempts."""
-    found = attempts.with_last(tx, [one.job_id for one in attempts.live_attempts_of(tx, pilot_id)])
-    return [row for row, _ in found.values()]
+    with_last = attempts.with_last(
+        tx, [attempt.job_id for attempt in attempts.live_attempts_of(tx, pilot_id)]
+    )
+    return [row for row, _ in with_last.values()]

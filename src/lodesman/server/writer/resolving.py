@@ -66,29 +66,29 @@ class Resolver:
         """What a description of this submission is to be. Raises InvalidJob and Forbidden, with the place in the text where
         it is known.
         """
-        given, record = record, with_attributes(record, self._classes.vocabulary.complexes)
+        original, record = record, with_attributes(record, self._classes.vocabulary.complexes)
         if self._is_plain and not (body.client_jsv or body.edits or names_class(record)):
-            return _AS_GIVEN if record is given else VerifiedJob(record, None, [])
+            return _AS_GIVEN if record is original else VerifiedJob(record, None, [])
         draft = DraftRecord(
             record=record, edits=changes_of(body.edits), client_jsv=body.client_jsv, usual_name=body.usual_name,
             hold=body.hold,
         )  # fmt: skip
-        found = self._steps(draft)
-        if isinstance(found, NotResolved):
-            wrong = found.error
+        result = self._steps(draft)
+        if isinstance(result, NotResolved):
+            wrong = result.error
             jobs.locate(wrong, places)
             raise wrong
-        same = found.record is given
-        return VerifiedJob(None if same else found.record, _stored_resolution(found), list(found.notices))
+        same = result.record is original
+        return VerifiedJob(None if same else result.record, _stored_resolution(result), list(result.notices))
 
-    def resolve_waiting(self, draft: DraftRecord, asked: str) -> tuple[jobs.Record, Resolution | None]:
+    def resolve_waiting(self, draft: DraftRecord, subject: str) -> tuple[jobs.Record, Resolution | None]:
         """What a job becomes that gets another class while it waits: steps 1 to 4, and 6. `asked`: what errors refuse.
         Raises InvalidJob, Forbidden.
         """
-        found = self._steps(draft)
-        if isinstance(found, NotResolved):
-            raise replace(found, asked=asked).error
-        return found.record, _stored_resolution(found)
+        result = self._steps(draft)
+        if isinstance(result, NotResolved):
+            raise replace(result, asked=subject).error
+        return result.record, _stored_resolution(result)
 
     def _steps(self, draft: DraftRecord) -> Resolved | NotResolved:
         classes = self._classes
@@ -106,18 +106,18 @@ class Resolver:
                 assert self._ask is not None  # noqa: S101 - the rules name a JSV
                 view = steps.send(self._ask(view))
         except StopIteration as end:
-            found: Resolved | NotResolved = end.value
-            return found
+            result: Resolved | NotResolved = end.value
+            return result
 
     def usable(self, listed: str) -> str | None:
         """As `ClassesOfUser.usable`, for this user."""
         return self._own.usable(listed)
 
-    def _derive(self, wanted: str) -> ClassSnapshot | ClassRefusal:
+    def _derive(self, name: str) -> ClassSnapshot | ClassRefusal:
         """What a job gets of a class. Raises TakesLong, TooLarge."""
-        found = self._own.get(wanted)
-        if isinstance(found, ClassSnapshot):
-            self._given += found.size
+        derived = self._own.get(name)
+        if isinstance(derived, ClassSnapshot):
+            self._given += derived.size
             if self._room is not None and self._given > self._room:
                 raise TakesLong
             if self._given > _MOST_GIVEN:
@@ -126,26 +126,26 @@ class Resolver:
                     hint="Submit them in parts, or as one description with Parameters.",
                     limit=_MOST_GIVEN,
                 )
-        return found
+        return derived
 
     def resolve_all(self, body: PlanJobBody) -> list[VerifiedJob]:
         """Every description of a submission. Raises what reading and `resolve` raise; of a batch with the `job`."""
         entries = entries_of(body)
         if len(entries) == 1:
             return [self._resolve_entry(body, entries[0])]
-        found = []
+        verified = []
         for position, entry in enumerate(entries):
             with in_batch(position):
-                found.append(self._resolve_entry(body, entry))
-        return found
+                verified.append(self._resolve_entry(body, entry))
+        return verified
 
     def _resolve_entry(self, body: PlanJobBody, entry: str | jobs.Record) -> VerifiedJob:
-        given, places, _ = read_entry(body, entry)
-        return self.resolve(given, places, body)
+        record, places, _ = read_entry(body, entry)
+        return self.resolve(record, places, body)
 
 
-def _stored_resolution(found: Resolved) -> Resolution | None:
-    snapshot, origins = found.snapshot, {name: str(origin) for name, origin in found.origins.items()}
+def _stored_resolution(resolved: Resolved) -> Resolution | None:
+    snapshot, origins = resolved.snapshot, {name: str(origin) for name, origin in resolved.origins.items()}
     if snapshot is None:
         return Resolution(origins=origins) if origins else None
     return Resolution(
@@ -156,10 +156,10 @@ def _stored_resolution(found: Resolved) -> Resolution | None:
 
 def entries_of(body: PlanJobBody) -> Sequence[str | jobs.Record]:
     """The descriptions as they were given. Raises InvalidRequest."""
-    given = [x for x in (body.text, body.texts, body.jobs) if x is not None]
-    if len(given) != 1:
+    forms = [x for x in (body.text, body.texts, body.jobs) if x is not None]
+    if len(forms) != 1:
         raise InvalidRequest("Give exactly one of text, texts and jobs.")
-    if not given[0] and body.text is None:
+    if not forms[0] and body.text is None:
         raise InvalidRequest("The batch is empty.")
     return [body.text] if body.text is not None else body.texts or body.jobs or []
 
@@ -186,14 +186,14 @@ def value_problem(complexes: Complexes, attribute: str, value: JobValue) -> str:
         return ""
     if requests:  # free memory is Memory, too
         value = {
-            MEMORY if complexes.canonical(name) in FREE_MEMORY else name: one
-            for name, one in requests.items()
+            MEMORY if complexes.canonical(name) in FREE_MEMORY else name: amount
+            for name, amount in requests.items()
         }
     try:
         jobs.read_job(record_of({}, {attribute: value}, complexes)[0] if value else {}, whole=False)
     except LodesmanError as wrong:
-        said = ", ".join(f"{name}={one}" for name, one in requests.items())
-        return f"{said}: {wrong.message} {wrong.hint}".strip(": ")
+        request = ", ".join(f"{name}={amount}" for name, amount in requests.items())
+        return f"{request}: {wrong.message} {wrong.hint}".strip(": ")
     return ""
 
 

@@ -36,11 +36,11 @@ def after_failure(
     if report.cause == MEMORY and rule.memory_factor > 1.0:
         key, _ = key_and_requirements(tx.reader(), row.tq_id)
         most_mb = live.limits.retry_memory_mb
-        wanted = rule.more_memory(key.memory_mb, report.max_rss_mb, most_mb)
-        if wanted <= key.memory_mb:
+        memory_mb = rule.more_memory(key.memory_mb, report.max_rss_mb, most_mb)
+        if memory_mb <= key.memory_mb:
             words = f"{reason}; a retry may ask for at most {most_mb} MB of memory"
             return row, JobState.FAILED, words if most_mb else reason
-        return _with_memory(tx, live, row, wanted), JobState.WAITING, f"{again}; now with {wanted} MB"
+        return _with_memory(tx, live, row, memory_mb), JobState.WAITING, f"{again}; now with {memory_mb} MB"
     return row, JobState.WAITING, again
 
 

@@ -141,11 +141,11 @@ class HostLoads:
 
 def _load_of(node: str) -> tuple[str, Mapping[str, Number]]:
     report = _REPORT.decode(node)
-    found = {"num_proc": (report.cores_total, 1), "mem_total": (report.memory_total_mb, _MB)}
+    facts = {"num_proc": (report.cores_total, 1), "mem_total": (report.memory_total_mb, _MB)}
     host = reported_host(report.host)
     return host, {
         name: value * unit
-        for name, (value, unit) in found.items()
+        for name, (value, unit) in facts.items()
         if host and type(value) is int and 0 < value < UNLIMITED
     }
 
@@ -155,11 +155,11 @@ def configured_part(offer: ConfiguredOffer | ResourceRequest) -> Mapping[str, An
     return {name: getattr(offer, name) for name in _CONFIGURED}
 
 
-def rewritten(request: str, known: ConfiguredOffer) -> str | None:
+def rewritten(request: str, configured: ConfiguredOffer) -> str | None:
     """A stored request with what is configured now; None if that is the same, or the request is damaged."""
-    if not _is_whole(request) or configured_part(OFFER.decode(request)) == configured_part(known):
+    if not _is_whole(request) or configured_part(OFFER.decode(request)) == configured_part(configured):
         return None
-    return msgspec.json.encode({**msgspec.json.decode(request), **configured_part(known)}).decode()
+    return msgspec.json.encode({**msgspec.json.decode(request), **configured_part(configured)}).decode()
 
 
 def _offer_of(offer: ConfiguredOffer, node: _NodeReport, queue: QueueId, **who: Any) -> ResourceRequest:
@@ -364,10 +364,10 @@ class PilotSession:
 
     def offer_anew(self, offer: ConfiguredOffer) -> Made | None:
         """Its queue is configured otherwise from now on. Returns what `put_back` takes, None if nothing changes."""
-        found, before = self._offer(offer), self._made
-        if found == before[0]:
+        new_offer, before = self._offer(offer), self._made
+        if new_offer == before[0]:
             return None
-        self._made = (found, {})
+        self._made = (new_offer, {})
         return before
 
     def put_back(self, made: Made) -> None:

@@ -40,19 +40,19 @@ class Settle(RangeAction):
 
     def _queue_of(self, tx: Transaction, tq_id: int) -> int:
         """The task queue of jobs like these that wait for none; 0 if these wait for none."""
-        known = self._open.get(tq_id)
-        if known is None:
+        open_id = self._open.get(tq_id)
+        if open_id is None:
             queues = self.live.queues
             key, requirements = key_and_requirements(tx.reader(), tq_id)
-            known = 0
+            open_id = 0
             if key.waits_for_jobs:
-                known = queues.queue_for(tx, replace(key, waits_for_jobs=False), requirements)
-                if not queues.index.waiting(known) and known not in queues.held:
+                open_id = queues.queue_for(tx, replace(key, waits_for_jobs=False), requirements)
+                if not queues.index.waiting(open_id) and open_id not in queues.held:
                     submit_pools.ask_for_pass(
                         tx
                     )  # while it was empty no pass has judged whether it is possible
-            self._open[tq_id] = known
-        return known
+            self._open[tq_id] = open_id
+        return open_id
 
     def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:
         queues, tq_id = self.live.queues, self._queue_of(tx, row.tq_id)

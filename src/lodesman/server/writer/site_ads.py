@@ -46,8 +46,8 @@ def entry_of(ad: SiteAd) -> AdEntry:
 
 def advertise(tx: Transaction, ad: SiteAd, entry: AdEntry, text: str) -> None:
     """Store an ad with its text. Raises Conflict if it does not replace the one that is stored."""
-    found = newest_ad(tx.reader(), ad.site)
-    old = found[0] if found else None
+    newest = newest_ad(tx.reader(), ad.site)
+    old = newest[0] if newest else None
     if old is not None and not replaces(ad, old):
         raise _not_newer(ad, old)
     put_ad(tx, ad, entry, text)
@@ -78,24 +78,24 @@ class KnownAds:
         with self._reading:
             for site, version in ad_versions(db).items():
                 if site not in self._known or self._known[site][0] != version:
-                    found = newest_ad(db, site)
-                    if found:
-                        self._known[site] = found[0], _read(site, *found)
+                    newest = newest_ad(db, site)
+                    if newest:
+                        self._known[site] = newest[0], _read(site, *newest)
             return {site: ad for site, (_, ad) in self._known.items()}
 
 
 def others_before(db: Reader, ad: SiteAd) -> int | None:
     """The jobs of others as the ad before it had them; None if that says nothing any more."""
-    found = newest_ad(db, ad.site)
-    if found is None or found[0].incarnation != ad.incarnation or found[0].is_too_old(ad.received_at):
+    newest = newest_ad(db, ad.site)
+    if newest is None or newest[0].incarnation != ad.incarnation or newest[0].is_too_old(ad.received_at):
         return None
-    return found[2]
+    return newest[2]
 
 
 def stored_ad(db: Reader, site: str) -> SiteAd | None:
     """The newest ad of a site; None if it never advertised."""
-    found = newest_ad(db, site)
-    return None if found is None else _read(site, *found)
+    newest = newest_ad(db, site)
+    return None if newest is None else _read(site, *newest)
 
 
 def _read(site: str, version: AdVersion, text: str, others: int | None) -> SiteAd:

@@ -51,8 +51,8 @@ class KnownMask:
 
 def why_drained(tx: Transaction, place: NodePath) -> str:
     """Why pilots of a queue have to leave now; '' if they may stay."""
-    found = closings(tx.reader(), place[0]).drains(place, tx.now)
-    return "" if found is None else leaving(found)
+    closing = closings(tx.reader(), place[0]).drains(place, tx.now)
+    return "" if closing is None else leaving(closing)
 
 
 def leaving(closing: Closing) -> str:
@@ -107,14 +107,14 @@ def close_site(tx: Transaction, live: Live, closing: Closing, *, dry_run: bool =
     if before is not None and before.is_ahead(tx.now) and not closing.is_ahead(tx.now):
         before, replaced = None, before
     closing = replace(closing, since=_since(tx, before))
-    there = director.pilots_there(tx, closing.node)
-    drained = tuple(there) if closing.empties(tx.now) else ()
+    pilots = director.pilots_there(tx, closing.node)
+    drained = tuple(pilots) if closing.empties(tx.now) else ()
     if not dry_run:
         director.put_closing(tx, closing)
         _know_mask(tx, live)
         _drain(tx, live, drained, leaving(closing))
         if closing.is_ahead(tx.now):
-            for pilot_id in there:
+            for pilot_id in pilots:
                 live.parked.end_of_pilot(tx, pilot_id)
         details = {**asdict(closing), "drained": len(drained)}
         tx.afterwards.append(partial(log.info, "a site was closed", extra=details))
@@ -153,8 +153,8 @@ def open_site(tx: Transaction, live: Live, node: NodePath, opened_by: str) -> Op
 
     Raises Conflict if it is not closed, nor going to be.
     """
-    known = closings(tx.reader(), node[0]).known(tx.now)
-    others = tuple(one for one in known if one.concerns(node) and one.node != node)
+    known_closings = closings(tx.reader(), node[0]).known(tx.now)
+    others = tuple(other for other in known_closings if other.concerns(node) and other.node != node)
     before = _known(tx, node)
     if before is None:
         raise not_closed(str(node), others)
@@ -175,39 +175,41 @@ class Tended(Struct, frozen=True):
 
 def tend_closings(tx: Transaction, live: Live) -> Tended:
     """Forget the closings whose time has passed; let pilots leave where one that was announced begins within a minute."""
-    known = closings(tx.reader()).closings
-    gone = [one.node for one in known if one.is_over(tx.now)]
+    all_closings = closings(tx.reader()).closings
+    gone = [closing.node for closing in all_closings if closing.is_over(tx.now)]
     for node in gone:
         director.delete_closing(tx, node)
     if gone:
         _know_mask(tx, live)
     staying = tuple(pilot for node in gone for pilot in _let_stay(tx, node))
     leave: list[int] = []
-    for one in known:
-        if one.begins is not UNSET and one.empties(tx.now):
-            there = director.pilots_there(tx, one.node)
-            _drain(tx, live, there, leaving(one))
-            leave += there
+    for closing in all_closings:
+        if closing.begins is not UNSET and closing.empties(tx.now):
+            pilots = director.pilots_there(tx, closing.node)
+            _drain(tx, live, pilots, leaving(closing))
+            leave += pilots
     return Tended(staying, tuple(leave))
 
 
 def _let_stay(tx: Transaction, node: NodePath) -> tuple[int, ...]:
     """Pilots of a node that leave because of a closing stay, unless another one holds; those that stay."""
-    found = {
+    reasons = {
         number: why_drained(tx, place)
         for number, place, why in director.leaving_there(tx, node)
-        if any(why.startswith(f"{one} is {CLOSED_BY} ") for one in around(place))
+        if any(why.startswith(f"{path} is {CLOSED_BY} ") for path in around(place))
     }
-    set_drain_reasons(tx, found)
-    return tuple(number for number, why in found.items() if not why)
+    set_drain_reasons(tx, reasons)
+    return tuple(number for number, why in reasons.items() if not why)
 
 
 def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
     """The refusal to open what is not closed: it names what is closed there, or anywhere."""
-    shown = ", ".join(str(one.node) for one in others[:_MOST_SHOWN])
+    shown = ", ".join(str(closing.node) for closing in others[:_MOST_SHOWN])
     more = f" and {len(others) - _MOST_SHOWN} more" if len(others) > _MOST_SHOWN else ""
     hint = f"Closed there: {shown}{more}." if others else "Nothing is closed there; see: lode site ls."
-    return Conflict(f"{path[:200]} is not closed.", hint=hint, closed=[list(one.node) for one in others])
+    return Conflict(
+        f"{path[:200]} is not closed.", hint=hint, closed=[list(closing.node) for closing in others]
+    )
 
 
 def order_breaker(tx: Transaction, place: QueueId, order: BreakerOrder | None) -> BreakerOrder | None:
@@ -235,5 +237,5 @@ def check_reason(reason: str) -> str:
 
 def _known(tx: Transaction, node: NodePath) -> Closing | None:
     """The closing of exactly this node, if it holds or is announced."""
-    found = closings(tx.reader(), node[0])
-    return next((one for one in found.known(tx.now) if one.node == node), None)
+    mask = closings(tx.reader(), node[0])
+    return next((closing for closing in mask.known(tx.now) if closing.node == node), None)

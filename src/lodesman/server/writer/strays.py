@@ -31,16 +31,16 @@ def end_all_attempts(live: Live, tx: Transaction, pilot_id: int, cause: str, *, 
     """End every live attempt of a pilot that is gone; their jobs go back. `why`: for the one bound to it, if it was not
     taken. Returns how many.
     """
-    found = attempts.live_attempts_of(tx, pilot_id)
-    known = attempts.with_last(tx, [one.job_id for one in found])
-    for one in found:
-        job = known.get(one.job_id)
-        if job is None or job.row.last_attempt != one.id:
-            live.note_repaired(tx, mend_strays(tx, live, [one.id]))
+    pilot_attempts = attempts.live_attempts_of(tx, pilot_id)
+    jobs_by_id = attempts.with_last(tx, [attempt.job_id for attempt in pilot_attempts])
+    for attempt in pilot_attempts:
+        job = jobs_by_id.get(attempt.job_id)
+        if job is None or job.row.last_attempt != attempt.id:
+            live.note_repaired(tx, mend_strays(tx, live, [attempt.id]))
         else:
             _end(tx, live, pilot_id, job.row, cause, why=why)
     live.pilots.ended(tx, pilot_id)
-    return len(found)
+    return len(pilot_attempts)
 
 
 def mend_strays(tx: Transaction, live: Live, attempt_ids: Iterable[int]) -> Repaired:

@@ -100,76 +100,85 @@ class Submit:
 
     def apply(self, tx: Transaction) -> Submission:
         """Store all or nothing."""
-        what = self.prepared
+        prepared = self.prepared
         before = self._before(tx)
         if before is not None:
             return before
-        if what.count < 1:
+        if prepared.count < 1:
             raise InvalidRequest("A submission needs at least one job.")
         self._need_room()
-        _need_all(tx, what.owner, what.inputs)
+        _need_all(tx, prepared.owner, prepared.inputs)
         for memory in (self._templates, self._queues, self._joining, self._never):
             memory.clear()  # a replay begins anew
         number, base = self.live.ids.submission(), self.live.ids.next_job
-        waits = rows_of(tx, what.waits, what.owner, base=base, number=number) if what.waits else ()
-        self.live.ids.jobs(tx, what.count)
-        ids = range(base, base + what.count)
-        if what.count > 1:
-            jobs.add_range_event(tx, self.live.ids, ids, "Submitted", submission=number)
-        self._requirements = store_pools(tx, self.live, what.pools)
-        held = sum([self._store_cohort(tx, cohort, number, base) for cohort in what.cohorts])
-        jobs.insert_submission(
-            tx, what, number=number, base=base, held=held, templates=self._templates.values()
+        waits = (
+            rows_of(tx, prepared.waits, prepared.owner, base=base, number=number) if prepared.waits else ()
         )
-        use_inputs(tx, what.owner, what.inputs, number)
+        self.live.ids.jobs(tx, prepared.count)
+        ids = range(base, base + prepared.count)
+        if prepared.count > 1:
+            jobs.add_range_event(tx, self.live.ids, ids, "Submitted", submission=number)
+        self._requirements = store_pools(tx, self.live, prepared.pools)
+        held = sum([self._store_cohort(tx, cohort, number, base) for cohort in prepared.cohorts])
+        jobs.insert_submission(
+            tx, prepared, number=number, base=base, held=held, templates=self._templates.values()
+        )
+        use_inputs(tx, prepared.owner, prepared.inputs, number)
         for tq_id, joining in self._joining.items():
-            if what.count > 1:  # of one row the front has been given
+            if prepared.count > 1:  # of one row the front has been given
                 self.live.queues.forget_front(tx, tq_id)
             self.live.queues.joined(tx, tq_id, joining)
         if waits:
             self.live.order.add(tx, waits)
         self._hold(tx, base)
-        if what.config != self.live.pools.last_pass.config:
+        if prepared.config != self.live.pools.last_pass.config:
             # It was judged by another configuration than all others: judge them together.
             submit_pools.ask_for_pass(tx)
-        return Submission(number, base, what.count, held, repeated=False, notices=[])
+        return Submission(number, base, prepared.count, held, repeated=False, notices=[])
 
     def _before(self, tx: Transaction) -> Submission | None:
         """What was answered to the same request before. Raises Conflict if that was about something else."""
-        what = self.prepared
-        if what.request_id is None:
+        prepared = self.prepared
+        if prepared.request_id is None:
             return None
-        found = jobs.submission_of_request(tx, what.owner, what.request_id)
-        if found is None:
+        earlier = jobs.submission_of_request(tx, prepared.owner, prepared.request_id)
+        if earlier is None:
             return None
-        first, count = found.base, found.count
+        first, count = earlier.base, earlier.count
         names = ("record", "members", "group", "count")  # a name may have changed, and is in the record
-        alike = all(getattr(found, name) == getattr(what, name) for name in names)
-        files = inputs_of_submission(tx.reader(), found.id)
-        if not alike or (files and not files.issuperset(what.inputs)):
+        alike = all(getattr(earlier, name) == getattr(prepared, name) for name in names)
+        files = inputs_of_submission(tx.reader(), earlier.id)
+        if not alike or (files and not files.issuperset(prepared.inputs)):
             raise Conflict(
-                f"The request id {what.request_id!r} was used for other jobs: {first} to {first + count - 1}.",
+                f"The request id {prepared.request_id!r} was used for other jobs: {first} to {first + count - 1}.",
                 hint="Nothing was submitted. Use the same id only to repeat the same submission.",
                 first=first,
                 count=count,
             )
-        return Submission(found.id, first, count, found.held, repeated=True, notices=[])
+        return Submission(earlier.id, first, count, earlier.held, repeated=True, notices=[])
 
     def _need_room(self) -> None:
         """Raises TooLarge if the owner would have more than the limits."""
-        what, limits, index = self.prepared, self.limits, self.live.queues.index
+        prepared, limits, index = self.prepared, self.limits, self.live.queues.index
         if limits is None:
             return
-        _need(what.owner, "waiting_jobs", index.load(what.owner).waiting + what.count, limits.waiting_jobs)
-        need_task_queues(self.live, what.owner, (one.key for one in what.cohorts), limits.task_queues)
+        _need(
+            prepared.owner,
+            "waiting_jobs",
+            index.load(prepared.owner).waiting + prepared.count,
+            limits.waiting_jobs,
+        )
+        need_task_queues(
+            self.live, prepared.owner, (cohort.key for cohort in prepared.cohorts), limits.task_queues
+        )
 
     def _store_cohort(self, tx: Transaction, cohort: PreparedCohort, number: int, base: int) -> int:
         """Store one cohort; returns how many of its members are held."""
         tq_id = self._queues.get(id(cohort.key))
         if tq_id is None:
             key = replace(cohort.key, submission=number) if cohort.key.at_most else cohort.key
-            wanted = self._requirements.get(key.submit_pool, "")
-            tq_id = self._queues[id(cohort.key)] = self.live.queues.queue_for(tx, key, wanted)
+            requirements = self._requirements.get(key.submit_pool, "")
+            tq_id = self._queues[id(cohort.key)] = self.live.queues.queue_for(tx, key, requirements)
         template = self._template(tx, cohort)
         members = cohort.jobs
         if members == 1:
@@ -203,21 +212,23 @@ class Submit:
         for tq_id, reason in self._never.items():
             self.live.queues.hold(tx, tq_id, reason)
         owner = self.prepared.owner
-        for one in self.prepared.cohorts:
-            if not one.hold:
+        for cohort in self.prepared.cohorts:
+            if not cohort.hold:
                 continue
-            rest = tuple(range(base + start, base + stop) for start, stop in one.runs)
+            rest = tuple(range(base + start, base + stop) for start, stop in cohort.runs)
             while rest:
-                order = Control(self.live, "hold", rest, one.hold, lambda who, _grp, _vo: who == owner, owner)
+                order = Control(
+                    self.live, "hold", rest, cohort.hold, lambda who, _grp, _vo: who == owner, owner
+                )
                 rest = order.apply(tx).rest
 
     def _template(self, tx: Transaction, cohort: PreparedCohort) -> int:
         body = StoredTemplate(
             cohort.fill, self.live.attempts(cohort.max_attempts), cohort.template, cohort.retry
         )
-        known = self._templates.get(body)
-        if known is not None:
-            return known
+        existing = self._templates.get(body)
+        if existing is not None:
+            return existing
         number = self._templates[body] = self.live.ids.template()
         jobs.insert_template(tx, number, body)
         return number
@@ -230,10 +241,10 @@ def store_pools(tx: Transaction, live: Live, pools: Iterable[NewPool]) -> dict[s
     requirements = {}
     for pool in pools:
         requirements[pool.id] = pool.requirements
-        known = live.pools.mask(pool.id)
+        known_mask = live.pools.mask(pool.id)
         # 0: made again by a job that came back, and not evaluated since; or the ads of sites exclude all queues.
-        mask = known or (0 if pool.asks_ads else pool.queues)
-        if mask != known:
+        mask = known_mask or (0 if pool.asks_ads else pool.queues)
+        if mask != known_mask:
             live.queues.serve(tx, {pool.id: mask})
         submit_pools.store_pool(
             tx, pool.id, pool.vo, pool.requirements, mask=mask, is_evaluated=not pool.asks_ads
@@ -277,14 +288,14 @@ def need_room(owner: str, used: InputUsage, size: int, *, quota: int, most_files
     """Raises StorageFull if a file of this size does not fit into the owner's quota of bytes, TooLarge if it is a file too
     many (0: there is no such limit).
     """
-    would, there = used.bytes + used.outputs + taken(size), used.bytes + used.outputs
+    would, present = used.bytes + used.outputs + taken(size), used.bytes + used.outputs
     if quota and would > quota:
         raise StorageFull(
-            f"The input files and outputs of user {owner} would take {_mb(would)}: {_mb(there)} are there, "
+            f"The input files and outputs of user {owner} would take {_mb(would)}: {_mb(present)} are there, "
             f"{_mb(quota)} allowed.",
             hint=f"{_DELETE} Or ask an administrator for a larger sandbox_quota_mb.",
             limit=quota,
-            used=there,
+            used=present,
             size=size,
         )
     if most_files and used.files >= most_files:

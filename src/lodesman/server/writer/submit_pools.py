@@ -38,52 +38,52 @@ def number_queues(tx: Transaction, live: Live, queues: Iterable[QueueId]) -> Map
 
 def number_at_start(tx: Transaction, queues: Collection[QueueId]) -> None:
     """Number the configured queues before a server starts, and free the bits of others that no SubmitPool has."""
-    known, configured = submit_pools.bits_of_queues(tx.reader()), set(queues)
+    stored_bits, configured = submit_pools.bits_of_queues(tx.reader()), set(queues)
     in_use = reduce(or_, submit_pools.masks_of_pools(tx.reader()).values(), 0)
-    kept = {queue: bit for queue, bit in known.items() if queue in configured or in_use >> bit & 1}
-    submit_pools.delete_bits(tx, set(known.values()) - set(kept.values()))
-    found = numbered(queues, kept)
-    submit_pools.insert_bits(tx, {queue: found[queue] for queue in found.keys() - kept})
+    kept = {queue: bit for queue, bit in stored_bits.items() if queue in configured or in_use >> bit & 1}
+    submit_pools.delete_bits(tx, set(stored_bits.values()) - set(kept.values()))
+    bits = numbered(queues, kept)
+    submit_pools.insert_bits(tx, {queue: bits[queue] for queue in bits.keys() - kept})
 
 
-def refresh_pools(tx: Transaction, live: Live, found: Difference, config: str) -> PassRow:
+def refresh_pools(tx: Transaction, live: Live, difference: Difference, config: str) -> PassRow:
     """Swap the mapping of SubmitPools to queues: one pass, with one time stamp for all, even if nothing changed.
 
     Writes only what changed. Raises Conflict if the difference is one to something else.
     """
-    if found.previous != live.pools.last_pass.id:
+    if difference.previous != live.pools.last_pass.id:
         raise Conflict(f"Refresh {live.pools.last_pass.id} of the SubmitPools came between.")
-    if found.config != config:
+    if difference.config != config:
         raise _other_configuration("evaluated", config)
     # A pool that was removed meanwhile stays removed.
-    masks = {pool: int(text, 16) for pool, text in found.masks.items() if pool in live.pools.known}
+    masks = {pool: int(text, 16) for pool, text in difference.masks.items() if pool in live.pools.known}
     if masks:
         live.queues.serve(tx, masks)
-    row = live.pools.passed(tx, found.config)
-    submit_pools.insert_pass(tx, row.id, found, masks)
+    row = live.pools.passed(tx, difference.config)
+    submit_pools.insert_pass(tx, row.id, difference, masks)
     return row
 
 
-def judge_queues(tx: Transaction, live: Live, found: Judgement) -> dict[str, int]:
+def judge_queues(tx: Transaction, live: Live, judgement: Judgement) -> dict[str, int]:
     """Hold and release whole task queues, by what the last pass found; returns how many jobs each way.
 
     Raises Conflict if another pass came between.
     """
-    if found.number != live.pools.last_pass.id:
+    if judgement.number != live.pools.last_pass.id:
         raise Conflict(f"Refresh {live.pools.last_pass.id} of the SubmitPools came between.")
-    held = sum([live.queues.hold(tx, tq_id, reason) for tq_id, reason in found.hold])
-    released = sum([live.queues.release(tx, tq_id, reason) for tq_id, reason in found.release])
-    submit_pools.count_judged_jobs(tx, found.number, held=held, released=released)
+    held = sum([live.queues.hold(tx, tq_id, reason) for tq_id, reason in judgement.hold])
+    released = sum([live.queues.release(tx, tq_id, reason) for tq_id, reason in judgement.release])
+    submit_pools.count_judged_jobs(tx, judgement.number, held=held, released=released)
     return {"held": held, "released": released}
 
 
-def clean_pools(tx: Transaction, live: Live, found: Cleaning) -> int:
+def clean_pools(tx: Transaction, live: Live, cleaning: Cleaning) -> int:
     """Remove SubmitPools that no job has needed for the grace time (RFC #7: by an agent, at regular intervals).
 
     A job that takes a pool into use clears its mark in its own transaction: what is still marked is not needed.
     Returns how many were removed.
     """
-    gone = submit_pools.clean_pools(tx, found)
+    gone = submit_pools.clean_pools(tx, cleaning)
     if gone:
         live.pools.forget_pools(tx, gone)
     return len(gone)
@@ -105,7 +105,7 @@ class PoolIds:
         """Sets that the types cannot read any more keep their identifier: no queue fulfils them."""
         if self._version != types.version:
             self._version, self._ids = types.version, set()
-        found = []
+        renewals = []
         for pool in pools:
             if pool.id in self._ids:
                 continue
@@ -116,19 +116,19 @@ class PoolIds:
             if new in ("", pool.id):
                 self._ids.add(pool.id)
             else:
-                found.append((pool.id, new, text))
-        return found
+                renewals.append((pool.id, new, text))
+        return renewals
 
 
-def rekey_pools(tx: Transaction, live: Live, found: Renewals, config: str) -> int:
+def rekey_pools(tx: Transaction, live: Live, renewals: Renewals, config: str) -> int:
     """Give SubmitPools, and the task queues that need them, the keys that they have under the types of today.
 
     All or nothing; returns how many task queues got another key. Raises Conflict if another configuration has come.
     """
-    if found.config != config:
+    if renewals.config != config:
         raise _other_configuration("read", config)
     # A pool that was removed meanwhile stays removed; it is read again when a job needs it again.
-    pools = {old: (new, text) for old, new, text in found.pools if old in live.pools.known}
+    pools = {old: (new, text) for old, new, text in renewals.pools if old in live.pools.known}
     if not pools:
         return 0
     masks: dict[str, int] = {}
@@ -144,15 +144,17 @@ def rekey_pools(tx: Transaction, live: Live, found: Renewals, config: str) -> in
 
 def _rekey_queues(tx: Transaction, queues: TaskQueues, pools: Mapping[str, tuple[str, str]]) -> int:
     """Two task queues that have one key now become one with all jobs: that with waiting jobs, else the older."""
-    found = task_queues.queues_of_pools(tx, pools)
-    keys = [replace(key, submit_pool=pools[pool][0]) for _, key, pool in found]
+    rows = task_queues.queues_of_pools(tx, pools)
+    keys = [replace(key, submit_pool=pools[pool][0]) for _, key, pool in rows]
     texts = list(map(key_to_json, keys))
-    taken = task_queues.queues_with_keys(tx, texts)
-    for (tq_id, _, pool), key, text in zip(found, keys, texts, strict=True):
-        other = taken.get(text)
+    by_key = task_queues.queues_with_keys(tx, texts)
+    for (tq_id, _, pool), key, text in zip(rows, keys, texts, strict=True):
+        other = by_key.get(text)
         keep, waiting = tq_id, 0
         if other is not None:
-            keep, gone = sorted((tq_id, other), key=lambda one: (not queues.index.waiting(one), one))
+            keep, gone = sorted(
+                (tq_id, other), key=lambda queue_id: (not queues.index.waiting(queue_id), queue_id)
+            )
             queues.write_claims(tx)
             queues.forget_front(tx, keep)
             waiting = queues.remove(tx, gone)
@@ -163,6 +165,6 @@ def _rekey_queues(tx: Transaction, queues: TaskQueues, pools: Mapping[str, tuple
         if waiting:
             queues.known_again(tx, keep)
             queues.joined(tx, keep, waiting)
-        taken[text] = keep
+        by_key[text] = keep
     task_queues.keys_changed(tx)
-    return len(found)
+    return len(rows)

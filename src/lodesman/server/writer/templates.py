@@ -56,8 +56,10 @@ def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
         is_folder = name.endswith("/")
         file = name.rstrip("/").rpartition("/")[2] + ("/" if is_folder else "")
         url = f"/v1/sandboxes/{sha256}"
-        one = PayloadFile(file, url, sha256, size, is_folder, executable, 0 if is_folder else modified)
-        inputs.setdefault(file, one)
+        payload_file = PayloadFile(
+            file, url, sha256, size, is_folder, executable, 0 if is_folder else modified
+        )
+        inputs.setdefault(file, payload_file)
     return AttemptWork(Payload(*_RUN(spec)), list(inputs.values()), limits, spec.exclusive)
 
 
@@ -76,28 +78,30 @@ def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) 
     placeholders have to be filled.
     """
     fill, max_attempts, body, retry, _ = stored_template(db, template)
-    given = msgspec.json.decode(body)
+    content = msgspec.json.decode(body)
     if fill == Fill.ALL:
-        uploads = {name: Upload(*file) for name, file in given["uploads"].items()}
-        return _StoredJob(spec_from_json(given["spec"]), uploads)
-    spec = given["spec"]
-    wanted, stations = without_stations(given_of(requirements))
+        uploads = {name: Upload(*file) for name, file in content["uploads"].items()}
+        return _StoredJob(spec_from_json(content["spec"]), uploads)
+    spec = content["spec"]
+    rest, stations = without_stations(given_of(requirements))
     fields = {name: spec[name] for name in spec if name not in _IN_KEY}
     fields |= {name: getattr(key, name) for name in _IN_KEY}
     fields |= {
-        "input_sandbox": tuple(one["name"] for one in given["input"]),
-        "wall_seconds": given["limits"]["wall_seconds"],
-        "max_output_mb": given["limits"]["output_mb"],
-        "exclusive": given["exclusive"],
+        "input_sandbox": tuple(file["name"] for file in content["input"]),
+        "wall_seconds": content["limits"]["wall_seconds"],
+        "max_output_mb": content["limits"]["output_mb"],
+        "exclusive": content["exclusive"],
         "max_attempts": max_attempts,
         "retry_on": (rule := read_retry(retry)).on,
         "retry_memory_factor": rule.memory_factor,
-        "requirements": wanted,
+        "requirements": rest,
         "stations": stations,
     }
     uploads = {
-        one["name"]: Upload(one["sha256"], one["size"], one.get("executable", False), one.get("modified", 0))
-        for one in given["input"]
+        file["name"]: Upload(
+            file["sha256"], file["size"], file.get("executable", False), file.get("modified", 0)
+        )
+        for file in content["input"]
     }
     return _StoredJob(msgspec.convert(fields, JobSpec), uploads)
 
@@ -112,7 +116,7 @@ def record_of_spec(spec: JobSpec, group: str) -> Record:
         value = group if attribute.field == "group" else getattr(spec, attribute.field, None)
         value = list(value) if isinstance(value, tuple) else value
         if isinstance(value, Mapping):
-            value = {name: list(one) if isinstance(one, tuple) else one for name, one in value.items()}
+            value = {name: list(item) if isinstance(item, tuple) else item for name, item in value.items()}
         if value not in (None, [], _DEFAULTS.get(attribute.field)):
             record[attribute.name] = value
     return {**record, **spec.deferred}
@@ -120,8 +124,8 @@ def record_of_spec(spec: JobSpec, group: str) -> Record:
 
 def usual_values() -> Record:
     """What a job has of which nothing is said."""
-    found = {one.name: _DEFAULTS.get(one.field) for one in ATTRIBUTES}
-    return {name: value for name, value in found.items() if isinstance(value, (bool, int, str)) and value}
+    values = {attribute.name: _DEFAULTS.get(attribute.field) for attribute in ATTRIBUTES}
+    return {name: value for name, value in values.items() if isinstance(value, (bool, int, str)) and value}
 
 
 # Bytes of text: of templates, and of the members of arrays (which take several times as much when they are read).
@@ -148,13 +152,13 @@ class Kept(Generic[V]):
 
     def get(self, number: int) -> V:
         """The value, from memory if it is still there."""
-        known = self._values.get(number)
-        if known is not None:
+        entry = self._values.get(number)
+        if entry is not None:
             self._values.move_to_end(number)
-            return known[0]
-        known = self._values[number] = self._make(number)
-        self._count(known[1] + OVERHEAD)
-        return known[0]
+            return entry[0]
+        entry = self._values[number] = self._make(number)
+        self._count(entry[1] + OVERHEAD)
+        return entry[0]
 
     def grew(self, number: int, by: int) -> None:
         """The value that was asked for last takes more room."""
@@ -190,37 +194,37 @@ class Templates:
 
     def render(self, claimed: list[Claimed], *, drain: bool) -> bytes:
         """The body of the answer to a claim."""
-        jobs = b",".join([self._job(one) for one in claimed])
+        jobs = b",".join([self._job(job) for job in claimed])
         return b'{"jobs":[' + jobs + b'],"drain":' + (b"true}" if drain else b"false}")
 
-    def _job(self, one: Claimed) -> bytes:
-        fill, body = self._bodies.get(one.template_id)
+    def _job(self, claimed: Claimed) -> bytes:
+        fill, body = self._bodies.get(claimed.template_id)
         if not fill:
-            return b'{"id":%d,"attempt":%d,' % (one.job_id, one.attempt) + body[1:]
-        array = self._arrays.get(one.submission_id)
-        index = one.job_id - array.base
+            return b'{"id":%d,"attempt":%d,' % (claimed.job_id, claimed.attempt) + body[1:]
+        array = self._arrays.get(claimed.submission_id)
+        index = claimed.job_id - array.base
         if array.is_numbered:
             index = value_at(array.members, index)
         if fill == Fill.ALL:
-            body = self._filled(one, array, body)
-        return b'{"id":%d,"attempt":%d,"index":%d,' % (one.job_id, one.attempt, index) + body[1:]
+            body = self._filled(claimed, array, body)
+        return b'{"id":%d,"attempt":%d,"index":%d,' % (claimed.job_id, claimed.attempt, index) + body[1:]
 
-    def _filled(self, one: Claimed, array: _Array, body: bytes) -> bytes:
-        known = array.fillers.get(one.template_id)
-        if known is None:
+    def _filled(self, claimed: Claimed, array: _Array, body: bytes) -> bytes:
+        filler = array.fillers.get(claimed.template_id)
+        if filler is None:
             stored = msgspec.json.decode(body)
             files = {name: Upload(*file) for name, file in stored["uploads"].items()}
-            known = Template(spec_from_json(stored["spec"]), array.members), files
-            array.fillers[one.template_id] = known
-            self._arrays.grew(one.submission_id, len(body) + OVERHEAD)
-        template, uploads = known
-        spec = template.expand(one.job_id - array.base, one.job_id)
+            filler = Template(spec_from_json(stored["spec"]), array.members), files
+            array.fillers[claimed.template_id] = filler
+            self._arrays.grew(claimed.submission_id, len(body) + OVERHEAD)
+        template, uploads = filler
+        spec = template.expand(claimed.job_id - array.base, claimed.job_id)
         return msgspec.json.encode(payload(spec, uploads))
 
     def _read_body(self, template_id: int) -> tuple[tuple[int, bytes], int]:
-        found = stored_template(self._db, template_id)
-        body = found.body.encode()
-        return (found.fill, body), len(body)
+        template = stored_template(self._db, template_id)
+        body = template.body.encode()
+        return (template.fill, body), len(body)
 
     def _read_array(self, submission_id: int) -> tuple[_Array, int]:
         base, text = stored_members(self._db, submission_id)

@@ -135,13 +135,13 @@ _MOST_ROWS = 500
 
 def purge(tx: Transaction, live: Live, old: Old) -> Purged:
     """Delete what is old. What is not old any more, or was not, stays. Files are removed by the caller, after the commit."""
-    found = upkeep.old_jobs(tx, old.jobs, old.before) if old.jobs else []
-    if found:
-        newest = max((job.last_attempt for job in found if job.last_attempt is not None), default=0)
+    ended = upkeep.old_jobs(tx, old.jobs, old.before) if old.jobs else []
+    if ended:
+        newest = max((job.last_attempt for job in ended if job.last_attempt is not None), default=0)
         if newest > claim_log.claims_at(tx.reader()):
             # Counters and cursors follow from these attempts: write them while the attempts are there.
             live.queues.write_claims(tx)
-        upkeep.delete_jobs(tx, found)
+        upkeep.delete_jobs(tx, ended)
     upkeep.delete_left(tx, old)
     done = not old.submissions or upkeep.delete_submissions(tx, old.submissions, _MOST_ROWS)
     if old.submissions and done:
@@ -156,4 +156,4 @@ def purge(tx: Transaction, live: Live, old: Old) -> Purged:
         live.queues.fronts.forget(tq_id)
     if gone:
         task_queues.delete_queues(tx, gone)
-    return Purged(jobs=[(job.id, job.attempts) for job in found], queues=len(gone), more=not done)
+    return Purged(jobs=[(job.id, job.attempts) for job in ended], queues=len(gone), more=not done)

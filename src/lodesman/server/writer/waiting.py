@@ -102,12 +102,12 @@ class _ParkedClaims:
     def present_anew(self, pilot_ids: Iterable[int]) -> list[_ParkedClaim]:
         """These pilots offer something else than before: those that wait do so by that; longest waiting first."""
         self._pools.version += 1  # claims on their way, too, present anew
-        found = [claim for number in pilot_ids if (claim := self._claims.get(number)) is not None]
-        for claim in found:
+        waiting = [claim for number in pilot_ids if (claim := self._claims.get(number)) is not None]
+        for claim in waiting:
             self._leave(claim)
             claim.refresh_pools()
             self._enter(claim)
-        return sorted(found, key=lambda claim: claim.since)
+        return sorted(waiting, key=lambda claim: claim.since)
 
     def serve(self, tx: Transaction, claims: Iterable[_ParkedClaim]) -> None:
         """Let parked claims choose jobs now; those that find some are answered."""
@@ -182,9 +182,9 @@ class TaskQueues:
 
     def queue_for(self, tx: Transaction, key: TaskQueueKey, requirements: str = "") -> int:
         """The task queue with this key, made if it is new. `requirements`: what its SubmitPool stands for."""
-        known = self.index.find(key)
-        if known is not None:
-            return known
+        indexed = self.index.find(key)
+        if indexed is not None:
+            return indexed
         tq_id = task_queues.queue_with_key(tx.reader(), key)
         if tq_id is None:
             tq_id = self._ids.task_queue()
