@@ -1,4 +1,4 @@
-"""Users, their tokens and those of sites: made, changed, revoked; and which VOs and groups a user may be in."""
+"""Users, their tokens and those of sites: made, changed, revoked; and the VOs and groups that a user may be in."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ from lodesman.wire.vocabulary import JobState
 JOINING = "join"
 # The kind of a site that advertises itself; its tokens are of the site, not of a user.
 SITE = "site"
-# Of jobs that no pilot has, nor will have.
+# States of jobs that no pilot will have.
 FINAL: Final = frozenset({JobState.DONE, JobState.FAILED, JobState.KILLED, JobState.DELETED})
-# A token that expired is listed for a week.
+# An expired token is listed for a week.
 _KEEP_EXPIRED_SECONDS = 7 * 86_400.0
 _MOST_FAULTS: Final = 10
 
@@ -56,15 +56,15 @@ def add_account(
     tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admin: bool = False, vo_admin: bool = False,
     by: str = "server", reach: Reach = EVERYBODY,
 ) -> None:  # fmt: skip
-    """Make or change a user, as `put_account`."""
+    """As `put_account`."""
     put_account(tx, AccountBody(name, vo, list(groups), admin, vo_admin), by=by, reach=reach)
 
 
 def put_account(tx: Transaction, body: AccountBody, *, by: str, reach: Reach) -> None:
-    """Make or change a user: its VO, its groups, and whether it administers this server or its VO.
+    """Make or change a user.
 
-    Raises InvalidRequest for a user without a group, Forbidden for one who is not in `reach`, or would not be, Conflict for
-    a name under which there is something of a user who was removed, unless it is the same person.
+    Raises InvalidRequest without a group, Forbidden if the user is, or would be, out of `reach`, Conflict if a removed user
+    left something under this name, unless it is the same person.
     """
     before = _admit(tx, body, reach)
     _check_administrators(body, _last_administrator(tx, [body]))
@@ -72,7 +72,7 @@ def put_account(tx: Transaction, body: AccountBody, *, by: str, reach: Reach) ->
 
 
 def _admit(tx: Transaction, body: AccountBody, reach: Reach) -> UserRow | None:
-    """The user as it is now."""
+    """Returns the user as stored now."""
     name = body.name
     if not body.groups:
         raise InvalidRequest(f"User {name} needs at least one group.")
@@ -92,7 +92,7 @@ def _check_name_is_free(tx: Transaction, body: AccountBody, reach: Reach) -> Non
     left = remains_of(tx.reader(), body.name)
     if not left.is_anything:
         return
-    # Of which VO files are that no submission has is not known.
+    # The VO of files without a submission is unknown.
     if body.same_person and (not reach.vo or left.vos == {reach.vo}):
         return
     counts = {"submission": left.submissions, "input file": left.files, "job class text": left.classes}
@@ -104,14 +104,14 @@ def _check_name_is_free(tx: Transaction, body: AccountBody, reach: Reach) -> Non
 
 
 def _check_administrators(body: AccountBody, last: str) -> None:
-    """Raises Conflict if it is the last one who administers the server."""
+    """Raises Conflict for the last administrator of the server."""
     if body.name == last:
         hint = "Make another one first: lode user add NAME --admin"
         raise Conflict(f"{body.name} is the only administrator.", hint=hint)
 
 
 def _last_administrator(tx: Transaction, changed: Sequence[AccountBody]) -> str:
-    """Who must stay an administrator, since these changes together would leave none who may come in; '' if none must."""
+    """The administrator who must stay one, since these changes would leave none; '' if some are left."""
     now = {user.name: user for user in accounts.list_users(tx.reader())}
     after = {name: user.admin for name, user in now.items()} | {body.name: body.admin for body in changed}
     ended = [body.name for body in changed if body.name in now and now[body.name].admin and not body.admin]
@@ -131,7 +131,7 @@ def _out_of_reach(reach: Reach) -> Forbidden:
 
 
 def check_reach(user: UserRow, reach: Reach) -> None:
-    """Raises NotFound for a user of another VO than the caller administers, Forbidden for another administrator."""
+    """Raises NotFound for a user of another VO than the caller's, Forbidden for another administrator."""
     if not reach.vo:
         return
     if user.vo != reach.vo:
@@ -146,11 +146,12 @@ def issue_token(
     tx: Transaction, account: str, scopes: Collection[str] = USER_SCOPES, *, note: str = "",
     seconds: float | None = 30 * 86_400.0, parent: bytes | None = None, most: int = 0, reach: Reach = EVERYBODY,
 ) -> str:  # fmt: skip
-    """Make a token for a user; answers its text, which is stored nowhere. `parent`: the hash of the one that is used;
-    `most`: tokens that a user may have (0: any number), those that expired go first.
+    """Make a token for a user; returns its text, which is stored nowhere. `parent`: the hash of the token in use.
+    `most`: how many tokens the user may have (0: any number); expired ones go first.
 
-    Raises NotFound for an unknown user, InvalidRequest for an unknown scope, Conflict for admin rights, Forbidden for a user
-    who is not in `reach`, TooLarge for a token too many, Unauthorized if the parent was revoked meanwhile.
+    Raises NotFound, InvalidRequest for an unknown scope, Conflict for admin rights, Forbidden out of `reach`, TooLarge
+    beyond
+    `most`, Unauthorized if the parent was revoked.
     """
     unknown = set(scopes) - set(SCOPES)
     if unknown:
@@ -179,8 +180,8 @@ def issue_token(
 def issue_site_token(
     tx: Transaction, site: str, *, note: str = "", seconds: float | None = None, parent: bytes | None = None
 ) -> str:
-    """Make a token with which a site may advertise itself; answers its text, which is stored nowhere. `parent`: the hash of
-    the one that is used. Raises Unauthorized if that was revoked meanwhile.
+    """Make a token with which a site advertises itself; returns its text, which is stored nowhere. Raises
+    Unauthorized if the parent was revoked.
     """
     _check_parent(tx, parent)
     return _insert(tx, site, (), kind=SITE, note=note, seconds=seconds, parent=parent)
@@ -206,7 +207,7 @@ def _insert(
 def disable_user(
     tx: Transaction, name: str, *, disabled: bool, by: str, reach: Reach = EVERYBODY
 ) -> UserDisabled:
-    """From now on no token of a user opens anything; or they do again. Raises NotFound, Conflict for oneself, Forbidden."""
+    """Shut out a user with all tokens, or no longer. Raises NotFound, Conflict for oneself, Forbidden."""
     _other_user(tx, name, "disable", by=by, reach=reach)
     accounts.set_disabled(tx, name, disabled=disabled)
     return UserDisabled(name, disabled)
@@ -226,9 +227,8 @@ def _other_user(tx: Transaction, name: str, verb: str, *, by: str, reach: Reach)
 def remove_user(
     tx: Transaction, name: str, *, by: str, reach: Reach = EVERYBODY, dry_run: bool = False
 ) -> UserRemoved:
-    """Remove a user and its tokens. Jobs that ended, files and usage stay under the name, which only the same person gets
-    again while there are such. `dry_run`: say what would be done. Raises NotFound, Forbidden, Conflict for oneself, and for
-    a user with jobs that have not ended.
+    """Remove a user with all tokens. Ended jobs, files and usage stay under the name, which only the same person gets
+    again meanwhile. Raises NotFound, Forbidden, Conflict for oneself and for a user with live jobs.
     """
     user = _other_user(tx, name, "remove", by=by, reach=reach)
     live: Counter[str] = Counter()
@@ -254,21 +254,21 @@ def remove_user(
 
 
 class UserFaults:
-    """What refuses users of a list, the first ten of them."""
+    """Refusals of users of a list, the first ten."""
 
     def __init__(self) -> None:
         self._found: list[tuple[int, LodesmanError]] = []
 
     @contextmanager
     def of(self, number: int) -> Iterator[None]:
-        """A refusal is kept, and the next user follows."""
+        """Keep a refusal; the next user follows."""
         try:
             yield
         except LodesmanError as fault:
             self._found.append((number, fault))
 
     def refuse(self) -> None:
-        """Raises the first refusal, with the number of the user, and `others`, if there is any."""
+        """Raises the first refusal, if any, with the user's number, and `others`."""
         if self._found:
             (number, fault), *others = self._found[:_MOST_FAULTS]
             fault.data["user"] = number
@@ -280,8 +280,8 @@ class UserFaults:
 def import_users(
     tx: Transaction, users: Sequence[AccountBody], *, update: bool, dry_run: bool, by: str, reach: Reach
 ) -> list[ImportedUser]:
-    """Make users, all or none. Those who are there as they shall be stay; others are changed only by `update`. Raises what
-    `add_account` does, and Conflict, with the numbers of users in the list (`UserFaults`).
+    """Make users, all or none; existing ones are changed only by `update`. Raises as `put_account`, and Conflict,
+    with numbers of users (`UserFaults`).
     """
     outcomes: list[tuple[ImportedUser, UserRow | None]] = []
     seen: set[str] = set()
@@ -317,17 +317,15 @@ def _imported(body: AccountBody, before: UserRow | None, *, update: bool) -> Imp
 
 
 def delete_expired_tokens(tx: Transaction) -> tuple[bytes, ...]:
-    """Forget what expired long ago; returns the hashes."""
+    """Delete what expired long ago; returns hashes."""
     return accounts.delete_expired(tx, tx.now - _KEEP_EXPIRED_SECONDS)
 
 
 def revoke_token(
     tx: Transaction, prefix: str, *, account: str = "", with_others: bool = False, reach: Reach = EVERYBODY
 ) -> RevokedTokens:
-    """Forget a token, or one of one user, named by the first characters of its hash as `lode token ls` shows them, and all
-    that it made for the same user. What an administrator gave to others with it is theirs, and stays unless `with_others`.
-
-    Raises NotFound, or Conflict if several begin like that.
+    """Delete a token, named by the beginning of its hash, and all that it made for the same user; `with_others`:
+    also what an administrator gave to others with it. Raises NotFound, Conflict if several hashes begin so.
     """
     hashes = accounts.tokens_with_prefix(tx, prefix, account, reach) if prefix.isalnum() else []
     if not hashes:
@@ -337,7 +335,7 @@ def revoke_token(
     return accounts.delete_token(tx, hashes[0], with_others=with_others)
 
 
-# A name that no configuration tells, so that a slip of the keyboard does not make one.
+# Names outside the configuration: a slip of the keyboard does not make one.
 NAME = re.compile(r"[A-Za-z0-9._@-]+")
 SHOWN = 20
 
@@ -345,9 +343,8 @@ SHOWN = 20
 def check_membership(
     config: ResourceConfig, vo: str, groups: Collection[str], reach: Reach = EVERYBODY
 ) -> None:
-    """Raises InvalidRequest for a VO that the configuration does not know and for a group that is not one of the VO,
-    with those that it knows, the nearest first; Forbidden for a VO out of reach, of which it says nothing. What the
-    configuration says nothing of only needs to be a name.
+    """Raises InvalidRequest for an unknown VO, or a group that is not the VO's, with the nearest names; Forbidden
+    out of reach. What the configuration does not list only needs to be a name.
     """
     if reach.vo and vo != reach.vo:
         raise _out_of_reach(reach)
@@ -369,7 +366,7 @@ def check_membership(
 
 
 def known_vos(config: ResourceConfig) -> Iterator[str]:
-    """The VOs of groups, of sections and of access lists; some several times."""
+    """VOs of groups, sections and access lists; some several times."""
     yield from config.vos
     tree = config.tree
     for node in (tree.ce_defaults, *tree.ce_types.values(), *(node for _, node in tree.nodes())):
@@ -380,6 +377,5 @@ def known_vos(config: ResourceConfig) -> Iterator[str]:
 
 
 def _nearest(kind: str, name: str, names: Collection[str]) -> str:
-    """All of them, the most similar first."""
     near = difflib.get_close_matches(name, sorted(names), SHOWN, 0.0)
     return f"{kind}: {', '.join(near)}." if near else ""

@@ -1,4 +1,4 @@
-"""What pilots have ahead: jobs to run later, which another pilot may be able to run now (ADR 0077)."""
+"""Jobs that pilots have ahead, to run later, while another pilot may be able to run them now (ADR 0077)."""
 
 from __future__ import annotations
 
@@ -14,33 +14,31 @@ from lodesman.server.writer.bookings import AHEAD, BEYOND, Attempt
 from lodesman.server.writer.live import Live
 from lodesman.server.writer.report import BEYOND_SIZE, TAKEN_BACK, end_attempt
 
-# What a pilot has not started for so long goes back while others wait. It gives it back by itself long before.
+# What a pilot has not started for so long goes back while others wait; it gives it back itself long before.
 _UNSTARTED_SECONDS: Final = 10.0
-# A pilot that was not heard for a while, as by a server that was away, reports first what it did meanwhile.
+# After a gap, as of a server that was away, a pilot first reports what it did meanwhile.
 _STEADY_SECONDS: Final = 60.0
-# A pilot that runs payloads names what it has several times in this time; what one names never is judged without.
+# A running pilot names what it has several times in this time; if it never does, it is judged without.
 _UNNAMED_SECONDS: Final = 60.0
-# A pilot that was not heard for so long has no word for what it claimed last: while others wait it is judged without.
+# A pilot silent for so long is judged without its word on what it claimed last, while others wait.
 _SILENT_SECONDS: Final = 120.0
-# In one command; the rest follows soon.
+# The most in one command; the rest follows soon.
 _MOST_AT_ONCE: Final = 200
 
 
 class HeardPilot(NamedTuple):
-    """The cores of a pilot, when it was heard last (UNIX seconds), and since when without a gap. `memory_mb` 0: unknown.
-    `excused_since`: the end of the gap before that one; `named_at`: when it named last what it has.
-    """
+    """A pilot and when it was heard; times in UNIX seconds."""
 
     cores: int
-    at: float
-    steady_since: float
-    memory_mb: float = 0
-    excused_since: float = -inf
-    named_at: float = inf
+    at: float  # when it was heard last
+    steady_since: float  # since when it is heard without a gap
+    memory_mb: float = 0  # 0: unknown
+    excused_since: float = -inf  # the end of the gap before the last one
+    named_at: float = inf  # when it last named what it has
 
     def excuses(self, claimed_at: float, now: float) -> bool:
-        """Whether a pilot may have run meanwhile what it had before a gap, and be about to report it. A gap excuses what was
-        claimed since the one before: else a word every half minute would excuse all for ever.
+        """Whether a pilot may have run this before a gap, and be about to report it. A gap excuses only claims
+        since the gap before it: else a word every half minute would excuse all.
         """
         return (
             self.excused_since <= claimed_at < self.steady_since and now - self.steady_since < _STEADY_SECONDS
@@ -51,17 +49,17 @@ _NEVER_AWAY: Final = HeardPilot(0, inf, -inf)
 
 
 def has_much_ahead(live: Live, pilot_id: int, cores: int) -> bool:
-    """Whether a pilot has more attempts ahead than it could run at once, while claims wait. Any thread may ask."""
+    """Whether a pilot has more ahead than it could run at once, while claims wait. For any thread."""
     return bool(live.parked) and live.pilots.ahead_of(pilot_id) > cores
 
 
 def may_hoard(live: Live, pilot_id: int, cores: int) -> bool:
-    """Whether there may be something to take back from a pilot. Any thread may ask."""
+    """Whether there may be something to take back. For any thread."""
     return has_much_ahead(live, pilot_id, cores) or (bool(live.parked) and live.pilots.runs_beyond(pilot_id))
 
 
 def others_wait(_tx: Transaction, live: Live, pilot_id: int) -> bool:
-    """Whether the claim of another pilot waits that fits a job which this one has ahead."""
+    """Whether another pilot's claim waits that fits a job which this one has ahead."""
     held = live.pilots.held.get(pilot_id, {}).values()
     keys = {id(hold[2]): hold[2] for hold in held if hold[0] == AHEAD}
     # One that waits itself has nothing to give.
@@ -69,8 +67,8 @@ def others_wait(_tx: Transaction, live: Live, pilot_id: int) -> bool:
 
 
 def take_back(tx: Transaction, live: Live, pilots: Mapping[int, HeardPilot]) -> dict[int, list[Attempt]]:
-    """End what these pilots have ahead and have not started, if other claims wait for it; the jobs wait again, as if given
-    back. The oldest stay, as many as a pilot has cores: it may prepare them. What it says it runs beyond its size goes, too.
+    """Release what these pilots have ahead unstarted, if other claims wait for it. The oldest stay, as many as a pilot
+    has cores: it may prepare them. What runs beyond the pilot's size goes, too.
     """
     left, by_pilot = _MOST_AT_ONCE, dict[int, list[Attempt]]()
     for number, heard in pilots.items():
@@ -88,9 +86,7 @@ def take_back(tx: Transaction, live: Live, pilots: Mapping[int, HeardPilot]) -> 
 
 
 def _hoarded(tx: Transaction, live: Live, pilot_id: int, heard: HeardPilot) -> list[Attempt]:
-    """What a pilot has ahead for too long. What it may have started since it was heard last is left to it for two minutes:
-    its jobs were Stalled long before.
-    """
+    """What a pilot has ahead for too long. What it may have started since it was last heard it keeps for two minutes."""
     waits = live.parked.of_pilot(pilot_id) is not None
     if len(live.parked) <= waits:
         return []
@@ -100,7 +96,7 @@ def _hoarded(tx: Transaction, live: Live, pilot_id: int, heard: HeardPilot) -> l
     ahead = [attempt for attempt, hold in held.items() if hold[0] == AHEAD][heard.cores :]
     beyond = [attempt for attempt, hold in held.items() if hold[0] == BEYOND]
     before = max(min(tx.now, heard.at) - _UNSTARTED_SECONDS, tx.now - _SILENT_SECONDS)
-    # What it ran before may have ended: it names that as handed in.
+    # What it ran may have ended: it names that as handed in.
     named = max(heard.named_at, heard.at - _UNNAMED_SECONDS) - _UNSTARTED_SECONDS
     gone = [
         *_claimed_before(tx, beyond, min(before, named), heard), *_claimed_before(tx, ahead, before, heard)
@@ -109,7 +105,7 @@ def _hoarded(tx: Transaction, live: Live, pilot_id: int, heard: HeardPilot) -> l
 
 
 def _claimed_before(tx: Transaction, names: list[Attempt], before: float, heard: HeardPilot) -> list[Attempt]:
-    """Those of these attempts, in the order of their claims, that live, were claimed before, and are not excused."""
+    """Those that live, were claimed before then, and are not excused. `names`: in the order of claims."""
     if len(names) > 1 and not _claimed_before(tx, names[:1], before, _NEVER_AWAY):
         return []
     stored = attempts.with_last(tx, [job_id for job_id, _ in names])

@@ -1,8 +1,8 @@
-"""What live attempts take of the limits: booked by the claim, given back when the attempt ends.
+"""What live attempts take of the limits: booked by the claim, released when the attempt ends.
 
-No counter is stored: at the start, and when rules change, all of it follows from the live attempts. Other rules are prepared
-in portions, so that the writer is not held for long, and replace those in use when nothing is missing. From time to time
-the same rules are prepared once more, and what is used by them is compared with what is used by those in use.
+No counter is stored: at a start, and when rules change, all follows from the live attempts. New rules are prepared in
+portions, to hold the writer only briefly, and replace the old ones when complete. Now and then the same rules are prepared
+again, as a proof of what those in use count.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ log = logging.getLogger(__name__)
 Attempt = tuple[int, int]
 """Job and number."""
 Held = tuple[int, int, TaskQueueKey, RunPlace]
-"""What a live attempt holds: cores and MB of its pilot (0: its cores' part), nothing any more if it is handed in, `AHEAD`
-or `BEYOND` cores; and what limits count: its task queue and its place.
+"""What a live attempt holds: cores (0: it is handed in; or `AHEAD`, `BEYOND`) and MB (0: its cores' part) of its pilot; and
+what limits count: key and place.
 """
 AHEAD: Final = -1
-"""An attempt that a pilot has ahead takes nothing of what is free: not before it is reported as Running."""
+"""Cores of an attempt that a pilot has ahead: it takes nothing before it is reported as Running."""
 MOST_HANDED_IN: Final = 64
 """Results that a pilot may hand in while it runs others (`pilot.decisions`)."""
 BEYOND: Final = -2
-"""One that was ahead, and is reported as Running beyond what the pilot can run at once: it still counts as ahead."""
+"""Cores of an attempt reported as Running beyond the pilot's size: it still counts as ahead."""
 _Booked = tuple[TaskQueueKey, RunPlace]
 # A live attempt, and the pilot that has it.
 _Name = tuple[int, Attempt]
@@ -50,22 +50,19 @@ _MOST_SAID: Final = 20
 
 @dataclass(slots=True, eq=False)
 class _Next:
-    """Rules that are prepared: the places and task queues that they do not know yet, the attempts whose booking may be
-    another than `taken` has. Places come first: how they divide the task queues is then found one by one. `delays`: the
-    limits in time among them. `is_proof`: they are those in use once more, and replace these only if they find another use.
-    """
+    """Rules that are being prepared. Places come first: dividing the task queues by them is then found one by one."""
 
     limits: RunLimits
-    places: list[RunPlace]
-    queues: list[int]
-    stale: set[_Name]
+    places: list[RunPlace]  # not known to the rules yet
+    queues: list[int]  # task queues not known to the rules yet
+    stale: set[_Name]  # attempts whose booking may differ from `booked`
     delays: DelayRules
-    is_proof: bool
+    is_proof: bool  # the rules in use once more, to replace these only if they find another use
     booked: dict[_Name, _Booked] = field(default_factory=dict)
 
 
 def _places_of_pilots(db: Reader) -> Iterator[RunPlace]:
-    """Where pilots have joined: where claims will come from."""
+    """Where pilots have joined: claims will come from there."""
     return (RunPlace(pilot.site, pilot.ce, pilot.queue, host_of(pilot.node)) for pilot in known_pilots(db))
 
 
@@ -77,7 +74,7 @@ def _used(limits: RunLimits) -> dict[tuple[str, ...], Number]:
 
 
 def left_of(cores: int, memory_mb: int, promised: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """The cores and MB that jobs leave, below 0 if they were promised more than there is."""
+    """Cores and MB that jobs leave; below 0 if more was promised than there is."""
     all_cores, all_mb = max(1, cores), memory_mb
     for held, mb in promised:
         cores -= held
@@ -86,8 +83,8 @@ def left_of(cores: int, memory_mb: int, promised: Iterable[tuple[int, int]]) -> 
 
 
 def fitting(held: Mapping[Attempt, Held], cores: int, memory_mb: float) -> dict[Attempt, Held]:
-    """The attempts that a pilot of that size (0 MB: unknown) reported as Running beyond it and that fit now, as it holds
-    them then. One alone always fits: the matcher let it in.
+    """Attempts reported as Running beyond the size of their pilot (0 MB: unknown) that fit now, as it holds them then. A
+    single one always fits: the matcher admitted it.
     """
     beyond = [name for name, hold in held.items() if hold[0] == BEYOND]
     if not beyond:
@@ -103,18 +100,16 @@ def fitting(held: Mapping[Attempt, Held], cores: int, memory_mb: float) -> dict[
 
 
 class Bookings:
-    """What live attempts take of the limits; `held` has them by pilot. `wrong`: how many buckets were found to have another
-    use.
-    """
+    """What live attempts take of the limits."""
 
     def __init__(self, index: Index, held: dict[int, dict[Attempt, Held]]) -> None:
         self._index = index
-        self._held = held
+        self._held = held  # by pilot
         self._next: _Next | None = None
-        self.wrong = 0
+        self.wrong = 0  # buckets found with another use
 
     def read(self, db: Reader) -> None:
-        """Take the attempts that are stored as live for those that live."""
+        """Take the stored live attempts for those that live."""
         attempts = live_attempts(db)
         keys = keys_by_id(db, {live.tq_id for live in attempts}, {})
         before = {name: self._held[name[0]][name[1]] for name in self._names()}
@@ -125,7 +120,7 @@ class Bookings:
                 continue
             of_pilot = self._held.setdefault(live.pilot, {})
             hold = before.get((live.pilot, live.attempt))  # it may be handed in
-            # Which attempts were given ahead is not stored: of those that have not started the pilot knows.
+            # The database does not say which attempts are ahead; the pilot knows those that have not started.
             cores = BEYOND if live.started else AHEAD if live.taken else key.cores
             of_pilot[live.attempt] = hold or (cores, key.memory_mb, key, RunPlace(*live.place))
         for pilot in known_pilots(db) if attempts else ():
@@ -155,9 +150,8 @@ class Bookings:
         *,
         is_proof: bool = False,
     ) -> None:
-        """Limit by these rules as soon as `go_on` is through. What runs goes on, also beyond a limit that is lower then.
-
-        As a proof: only if these find another use than those in use, which are the same.
+        """Begin to prepare rules; `go_on` puts them into use. What runs goes on, even beyond a lower limit.
+        `is_proof`: the rules in use once more, to replace these only if they count otherwise.
         """
         if tx is not None:
             tx.undo.append(partial(self._set_next, self._next))
@@ -169,7 +163,7 @@ class Bookings:
         self._set_next(_Next(RunLimits(book), [*places], queues, set(names), delays, is_proof))
 
     def go_on(self, tx: Transaction | None, seconds: float = _HELD_SECONDS) -> bool:
-        """Prepare a portion more; true if the rules that were given last are in use."""
+        """Prepare a portion; true if the newest rules are in use."""
         rules = self._next
         if rules is None:
             return True
@@ -189,7 +183,7 @@ class Bookings:
         return True
 
     def _step(self, rules: _Next) -> bool:
-        """Let the next rules know of one thing more; false if they know all."""
+        """Add one thing to the next rules; false if they are complete."""
         if rules.places:
             rules.limits.spot(rules.places.pop())
         elif rules.queues:
@@ -201,8 +195,8 @@ class Bookings:
         return True
 
     def check_attempts(self, tx: Transaction) -> bool:
-        """Compare the attempts known here with those stored, and read them anew if they differ. Returns whether the rules in
-        use can be proved now: no others are prepared.
+        """Compare known with stored attempts, and read them anew if they differ; true if a proof of the rules
+        in use may begin.
         """
         stored = live_sums(tx.reader())
         before = self._names()
@@ -218,7 +212,7 @@ class Bookings:
         return self._next is None
 
     def _count_wrong(self, proof: RunLimits) -> int:
-        """Report the buckets with another use than a proof has, which is from the live attempts."""
+        """Log the buckets that a proof counts otherwise; returns their number."""
         counted, live = _used(self._index.limits), _used(proof)
         wrong = {name for name in counted.keys() | live.keys() if counted.get(name, 0) != live.get(name, 0)}
         for name in sorted(wrong)[:_MOST_SAID]:
@@ -245,7 +239,7 @@ class Bookings:
         self._index.next_limits = None if rules is None else rules.limits
 
     def _go_back(self, rules: _Next, before: RunLimits, delays: DelayRules = NO_DELAYS) -> None:
-        """Undo a replacement; nothing is lost of what is prepared."""
+        """Undo a replacement, keeping what is prepared."""
         self._index.limits, self._index.delays.rules = before, delays
         rules.limits.are_new = True
         self._set_next(rules)
@@ -253,17 +247,17 @@ class Bookings:
     # --- attempts --------------------------------------------------------------------------------------------
 
     def claimed(self, tx: Transaction, pilot: int, attempt: Attempt) -> None:
-        """An attempt lives from now on, as its pilot holds it; the matcher has booked it."""
+        """An attempt lives from now on; the matcher has booked it."""
         if self._next is not None:
             self._changes(tx, (pilot, attempt))
 
     def not_claimed(self, tx: Transaction, key: TaskQueueKey, place: RunPlace) -> None:
-        """A job that the matcher has booked is not there."""
+        """A booked job does not exist."""
         self._index.starts_not(key, place)
         tx.undo.append(partial(self._index.starts, key, place))
 
     def ended(self, tx: Transaction, pilot: int, attempt: Attempt) -> None:
-        """An attempt lives no more: its pilot is about to hold it no more."""
+        """An attempt ends; its pilot still holds it."""
         name = pilot, attempt
         self._changes(tx, name)
         booking = self._booked(name)
@@ -272,7 +266,7 @@ class Bookings:
             tx.undo.append(partial(self._index.lives, *booking))
 
     def moved(self, tx: Transaction, pilot: int, attempt: Attempt, tq_id: int, place: RunPlace) -> bool:
-        """A live attempt will run there, not where it was booked; false, and it stays booked, if limits are full there."""
+        """Book a live attempt at another place; false, and it stays booked, if limits are full there."""
         of_pilot = self._held[pilot]
         cores, memory_mb, key, before = of_pilot[attempt]
         self._index.limits.give(key, before)

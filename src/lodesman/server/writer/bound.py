@@ -1,9 +1,9 @@
 """Bound pilots (push): each is sent for one job, and runs that alone (ADR 0060).
 
-The job is bound in the transaction that stores the pilot, before it is submitted: a pilot is never sent without a job, and
-no job waits for a pilot that is not there. It is Matched then, its attempt is counted, and limits count it; no lease runs
-before the pilot joins. The first claim of the pilot takes the attempt with its claim token. Until then the job goes back
-whenever the pilot ends, is to leave, waits too long or would not fit, and the attempt does not count (`report.take_back`).
+The transaction that stores the pilot binds the job, before the pilot is submitted: no pilot is sent without a job. The job
+is Matched then, and limits count it; no lease runs before the pilot joins. The pilot's first claim takes the attempt. Until
+then the job goes back whenever the pilot ends, is to leave, waits too long or would not fit; that attempt does not count
+(`report.take_back`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ from lodesman.wire.service import NewPilot
 
 
 def bind(tx: Transaction, live: Live, pilot_id: int, new: NewPilot, request: Mapping[str, Any]) -> int | None:
-    """Give the next job of its task queue to a pilot that is about to be stored, which presents `request`; the job, None if
-    none may start there now.
-    """
+    """Give the next job of its task queue to a pilot that is about to be stored; returns the job, None if none may start."""
     tq_id, index, queue = new.tq_id, live.queues.index, QueueId(new.site, new.ce, new.queue)
     place = RunPlace(*queue, "")
     if tq_id is None or not index.is_open(tq_id) or index.is_shut(tq_id, place):
@@ -54,9 +52,7 @@ def bind(tx: Transaction, live: Live, pilot_id: int, new: NewPilot, request: Map
 
 
 def settle(tx: Transaction, live: Live, row: PilotRow) -> None:
-    """A bound pilot has joined, perhaps elsewhere than it was sent: what it has must fit the job, and the limits of its host
-    must have room; else the job waits again.
-    """
+    """Check the job of a bound pilot that joined, perhaps elsewhere: if job or limits do not fit there, it waits again."""
     attempt = live.pilots.bound.get(row.id)
     if attempt is None:
         return
@@ -79,8 +75,8 @@ def settle(tx: Transaction, live: Live, row: PilotRow) -> None:
 def claim_bound(
     tx: Transaction, live: Live, pilot_id: int, claim_token: str, refused: str = ""
 ) -> list[Claimed]:
-    """A bound pilot takes its attempt: once; with the same token again it gets the same answer. `refused`: why it may not.
-    Raises Unauthorized if the pilot has ended.
+    """Let a bound pilot take its attempt once; the same token gets the same answer. `refused`: why it may not. Raises
+    Unauthorized if the pilot has ended.
     """
     if pilot_id not in live.pilots.running:
         raise Unauthorized("This pilot has ended.", pilot=pilot_id)
@@ -99,7 +95,7 @@ def claim_bound(
 
 
 def unbind(tx: Transaction, live: Live, pilot_ids: Iterable[int], why: str) -> int:
-    """Pilots that have not taken their jobs never will: these wait again, and the pilots leave. Returns how many."""
+    """Let the jobs of pilots that never took them wait again, and the pilots leave; returns how many."""
     unbound = [number for number in pilot_ids if take_back(live, tx, number, why)]
     if unbound:
         pilots.drain_pilots_for(tx, unbound, why)

@@ -1,7 +1,6 @@
-"""Change jobs that wait or are held: attributes are read and judged as at submission, and the jobs change their task queue.
+"""Change jobs that wait or are held: attributes are judged as at submission, and the jobs change their task queue.
 
-What a job is follows from its template and its task queue, so both are made anew; ids, attempts and history stay. Members of
-arrays that no pilot took stay a run, however many they are.
+Template and task queue are made anew; ids, attempts and history stay. Untouched members of arrays stay a run.
 """
 
 from __future__ import annotations
@@ -47,17 +46,17 @@ from lodesman.wire.requests import SubmitBody
 from lodesman.wire.vocabulary import JobState
 
 _MOST_KINDS: Final = 100
-"""Kinds of jobs, each with a description of its own, that are changed at once."""
+"""Kinds of jobs, each with its own description, that one request may change."""
 _CHANGING: Final = frozenset({JobState.WAITING, JobState.HELD})
 _MEANWHILE: Final = "it was changed at the same time; try again"
 _Kind = tuple[int, int, int]  # submission, template, task queue
 
 
 class PreparedChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What each kind of jobs becomes (`runs` mean nothing), by submission, template and task queue. `owners` by the same."""
+    """What each kind of jobs becomes, by submission, template and task queue."""
 
     attributes: tuple[str, ...]
-    kinds: Mapping[_Kind, PreparedCohort]
+    kinds: Mapping[_Kind, PreparedCohort]  # without `runs`
     owners: Mapping[_Kind, str]
     pools: tuple[NewPool, ...]
     config: str
@@ -66,7 +65,7 @@ class PreparedChange(msgspec.Struct, frozen=True, kw_only=True):
 def find_kinds(
     db: Reader, ranges: Iterable[range], may: Callable[[str, str, str], bool]
 ) -> list[ChangeableJobs]:
-    """The kinds of waiting and held jobs in these ranges that the caller may touch. Raises TooLarge."""
+    """Kinds of waiting and held jobs in these ranges that the caller may touch. Raises TooLarge."""
     touchable: dict[ChangeableJobs, None] = {}
     for ids in ranges:
         kinds = changeable_jobs(db, ids[0], ids[-1], most=_MOST_KINDS + 1)
@@ -81,13 +80,13 @@ def find_kinds(
 
 
 class ChangePreparation:
-    """Other values of attributes, judged for each kind of jobs; None takes an attribute away."""
+    """New values of attributes, judged for each kind of jobs; None takes an attribute away."""
 
     def __init__(
         self, values: jobs.Record, policy: Policy, db: Reader, classes: Classes, jsv: JsvSection, *,
         hold_if_impossible: bool, by: str,
     ) -> None:  # fmt: skip
-        """`jsv`: the server's, which does not verify changes. `by`: who gives other values. Raises InvalidJob."""
+        """`jsv`: the server's, which does not verify changes. `by`: who changes. Raises InvalidJob."""
         self._change = OtherValues(values, db, classes, jsv, by=by)
         self._policy = policy
         self._db = db
@@ -96,7 +95,7 @@ class ChangePreparation:
         self._pools: dict[str, NewPool] = {}
 
     def prepare(self, kinds: Sequence[ChangeableJobs]) -> PreparedChange:
-        """Raises InvalidJob, Impossible, Forbidden, naming the submission if there are several kinds."""
+        """Raises InvalidJob, Impossible, Forbidden, with the submission if there are several kinds."""
         made = {}
         for kind in kinds:
             try:
@@ -135,7 +134,7 @@ class ChangePreparation:
         resolver = Resolver(self._classes, kind.owner, groups_of(self._db, kind.owner))
         work = Preparation(self._body, who, self._policy, self._db, resolver)
         config = work.config("")
-        # One: what members differ in beside text was filled in before.
+        # One cohort: values other than texts that members differ in were filled in before.
         (cohort,) = jobs.cohorts(jobs.Description(record={}, spec=after, members=members))
         was = key
         key, never = work.judge(cohort, members, config)
@@ -159,9 +158,7 @@ class ChangePreparation:
 
 @dataclass(slots=True)
 class ChangeJobs(RangeAction):
-    """Give jobs other values. `most`: of task queues. A job that is no more what `change` was prepared for is refused by
-    name.
-    """
+    """Give jobs new values. `most`: of task queues. Jobs that are not of a prepared kind any more are refused."""
 
     change: PreparedChange = field(kw_only=True)
     _requirements: dict[str, str] = field(init=False, default_factory=dict)
@@ -230,7 +227,7 @@ class ChangeJobs(RangeAction):
     def _move(
         self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range, *, waits: bool = False
     ) -> int | None:
-        """Members without rows become a run of their own; returns its cohort, None if they are refused, or only counted."""
+        """Make members without rows a run of their own; returns its cohort, None if refused or only counted."""
         kind = (cohort.submission_id, cohort.template_id, cohort.tq_id)
         new = self.change.kinds.get(kind)
         first, queues, ids = cohort.base + run.start, self.live.queues, self.live.ids
@@ -264,7 +261,7 @@ class ChangeJobs(RangeAction):
         return self.live.queues.queue_for(tx, new.key, self._requirements.get(new.key.submit_pool, ""))
 
     def _template(self, tx: Transaction, new: PreparedCohort) -> int:
-        """A template of its own for each row: it goes when the row is changed again, or purged."""
+        """A new template for each row: it goes when the row is changed again, or purged."""
         number = self.live.ids.template()
         most = self.live.attempts(new.max_attempts)
         stored.insert_template(
@@ -277,6 +274,6 @@ class ChangeJobs(RangeAction):
             stored.forget_name(tx, submission)
 
     def _data(self) -> dict[str, Any]:
-        """What the history says of it."""
+        """For the event."""
         reason = {"reason": self.reason} if self.reason else {}
         return {**self._by(), **reason, "attributes": list(self.change.attributes)}

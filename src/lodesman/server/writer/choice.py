@@ -1,4 +1,4 @@
-"""Which jobs of a range an action is about: by owner, name, submission, state and what their descriptions say."""
+"""Which jobs of a range an action is about: by owner, name, submission, state and description."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from lodesman.server.store.write.cohorts import CohortRow
 from lodesman.server.store.write.jobs import IdBlock, JobRow, stored_between
 from lodesman.wire.job_queries import Selection
 
-# In one command: tens of milliseconds of the writer's time.
+# The most in one command: tens of milliseconds of the writer's time.
 MOST_ROWS: Final = 1_000
 PASSED_OVER: Final = 0.05
-"""What it costs to pass over a submission of others, of what a row costs."""
-# Kinds of jobs that are judged before others have their turn: a few hundredths of a second if they have long texts.
+"""The cost of passing over a submission of others, in rows."""
+# Kinds of jobs judged in one go: a few hundredths of a second with long texts.
 _AT_ONCE: Final = 20
-# Of one request, for what jobs say: a second of a thread at most. What it leaves is for the next one.
+# What one request may spend on texts of jobs: a second of a thread. The rest is for the next one.
 _MOST_STEPS: Final = 50_000_000
 
 
 @dataclass(frozen=True)
 class Choice:
-    """All jobs that are not chosen are passed over: they are neither changed nor refused.
+    """Jobs that are not chosen are passed over: neither changed nor refused.
 
-    What names and descriptions say is found out beside the writer (`learn`), which only finds it here (`meant`): to read the
-    texts of a thousand jobs takes long. Jobs of which it is not known, or that were changed since, are for the next command.
+    Names and descriptions are judged beside the writer (`learn`), which only looks verdicts up (`meant`): reading the texts
+    of
+    a thousand jobs takes long. Jobs without a verdict, or changed since, wait for the next command.
     """
 
     owner: str
@@ -45,17 +46,17 @@ class Choice:
 
     @classmethod
     def of(cls, selection: Selection, user: str) -> Choice:
-        """What a user asks for. Raises InvalidRequest."""
+        """From a user's selection. Raises InvalidRequest."""
         states = frozenset(map(str, selection.states))
         return cls(selection.owner or user, frozenset(selection.submissions), states, described_as(selection))
 
     def learn(self, db: Reader, ranges: Iterable[range]) -> None:
-        """Find out what the next command needs to know. Raises SelectionTooDear if that is too much for its first job."""
+        """Judge what the next command needs. Raises SelectionTooDear if its first job is too much."""
         for _ in self.learn_in_portions(db, ranges):
             pass
 
     def learn_in_portions(self, db: Reader, ranges: Iterable[range]) -> Iterator[Literal[False]]:
-        """The same, where others may use the connection between two portions. What is there of one stays right."""
+        """As `learn`; others may use the connection between portions."""
         self._meeting.forget()
         with db:
             jobs = list(dict.fromkeys(alike_between(db, list(self._parts(db, ranges)))))
@@ -71,7 +72,7 @@ class Choice:
             yield False
 
     def _parts(self, db: Reader, ranges: Iterable[range]) -> Iterator[tuple[int, int]]:
-        """The parts of submissions, from and to, that one command may reach."""
+        """Parts of submissions, first and last id, that one command may reach."""
         room = float(MOST_ROWS)
         for ids in ranges:
             for block in stored_between(db, ids[0], ids[-1], owner=self.owner):
@@ -97,13 +98,13 @@ class Choice:
         return not self.submissions or block.submission in self.submissions
 
     def judge_block(self, block: IdBlock) -> bool | None:
-        """Whether jobs of a submission may be chosen; None: that is not known yet."""
+        """Whether jobs of a submission may be chosen; None: not known yet."""
         return self._has(block) and self._meeting.judge_name(block.name)
 
     def meant(
         self, block: IdBlock, rows: Sequence[JobRow], touched: Sequence[CohortRow], run: range
     ) -> tuple[list[JobRow], list[CohortRow], int]:
-        """Which of these are chosen by name and description, as far as that is known; and where in the run it is not."""
+        """The chosen rows and runs, as far as known; and where in the run that ends."""
         of_rows = [self._judge(block, row) for row in rows]
         of_runs = [self._judge(block, cohort) for cohort in touched]
         begins = [

@@ -1,4 +1,4 @@
-"""Claims: a pilot's request becomes attempts, in one transaction; and what a claim of a pilot would find."""
+"""Claims: a pilot's request becomes attempts in one transaction; and what a claim would find."""
 
 from __future__ import annotations
 
@@ -25,22 +25,20 @@ from lodesman.wire.vocabulary import FreeBy, Waking
 
 log = logging.getLogger(__name__)
 
-# A pilot may have so many ahead.
+# The most that a pilot may have ahead.
 MOST_AHEAD = 1_000
-# Of a claim that brought nothing: no token is empty.
+# The last claim if it brought nothing: no token is empty.
 _NOTHING: tuple[str, list[Claimed]] = "", []
 
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """A pilot asks for up to `count` jobs that fit what its session has free. If it `subtracts`, no more is free than what
-    its live attempts leave, whatever it says.
+    """A pilot asks for up to `count` jobs that fit what its session has free.
 
-    Up to `ahead` more are for later: each fits the whole pilot, so that it may run them one after another. It gets those at
-    the end of the batch, when no other pilot could start them now (ADR 0077).
-
-    Answered with a list of Claimed. If nothing fits and `wait` is set, the command parks and is answered by
-    a later batch, or by `unpark`; one that asks for jobs ahead alone (`count` 0) never parks.
+    Up to `ahead` more are for later: each fits the whole pilot. It gets them at the end of the batch, if no other pilot
+    could
+    start them now (ADR 0077). The answer is a list of Claimed. If nothing fits and `wait` is set, the claim parks and is
+    answered by a later batch, or by `unpark`; with `count` 0 it never parks.
     """
 
     brief = True
@@ -51,7 +49,7 @@ class Claim:
     claim_token: str
     wait: bool
     answer: Callable[[Any], None]
-    subtracts: bool = False
+    subtracts: bool = False  # at most what its live attempts leave is free, whatever it says
     ahead: int = 0
     since: float = 0.0
     pilot_id: int = field(init=False)
@@ -71,7 +69,7 @@ class Claim:
         """Claim, or park. Raises Unauthorized if the pilot has ended, which its session may not know yet."""
         if self.pilot_id not in self.live.pilots.running:
             raise Unauthorized("This pilot has ended.", pilot=self.pilot_id)
-        # The pilot does not wait for its earlier claim any more, which must win no job.
+        # The pilot waits for its earlier claim no more: that must win no job.
         self.live.parked.end_of_pilot(tx, self.pilot_id)
         before = asked_before(tx, self.live, self.pilot_id, self.claim_token)
         if before is not None:
@@ -84,21 +82,21 @@ class Claim:
         return claimed
 
     def refresh_pools(self) -> None:
-        """Present what the queue serves now: the SubmitPools may have changed since the request was made."""
+        """Present the SubmitPools that the queue serves now."""
         pools = self.live.pools
         if self.pools_version != pools.version:
             self.pools_version = pools.version
             self.request = self.session.request(self.free, pools)
 
     def _end_in_time(self, now: float) -> None:
-        """Of its life present only what is left until nothing may run there; and ask for no job that would begin later."""
+        """Present only the life that is left until nothing may run there; ask for no job that would begin later."""
         end = self.live.mask.end_of_jobs(self.session.queue, now)
         if end is not None:
             free = self.session.until(self.free, now, end)
             self.request, self.prefetched, self.ahead = self.session.request(free, self.live.pools), 0, 0
 
     def claim(self, tx: Transaction) -> list[Claimed]:
-        """Choose and claim now; writes attempt, event and job rows. What comes ahead is added to this list later."""
+        """Choose and claim now. Jobs ahead are added to this list later."""
         live = self.live
         self.refresh_pools()
         if live.mask.closings:
@@ -119,14 +117,14 @@ class Claim:
         return claimed
 
     def _go_ahead(self, claimed: list[Claimed], tx: Transaction) -> None:
-        """Claim for later, too: no more than it ended lately. Its pilot may have ended in this batch."""
+        """Claim for later, no more than the pilot ended lately. It may have ended in this batch."""
         if self.pilot_id not in self.live.pilots.running:
             return
         offer, held = self.session.offer, self.live.pilots.held.get(self.pilot_id, {})
         pilots, most = self.live.pilots, offer.cores + MOST_HANDED_IN
         ahead = pilots.ahead_of(self.pilot_id)
         room = min(most + MOST_AHEAD - len(held), pilots.ended_lately(self.pilot_id, tx.now) - ahead)
-        # What it says it hands in takes no cores: it has no more of that than it may have without anything ahead.
+        # Attempts being handed in take no cores: their number is limited, as without anything ahead.
         if room > 0 and len(held) - ahead <= most:
             whole = self.free._replace(cores=offer.cores, memory_mb=offer.memory_mb)
             request = self.session.request(whole, self.live.pools)
@@ -170,16 +168,15 @@ class Claim:
         ]  # fmt: skip
 
     def can_take(self, key: TaskQueueKey) -> bool:
-        """Whether what its attempts leave is enough for such a job, as far as cores and memory go."""
+        """Whether cores and memory that its attempts leave are enough for such a job."""
         numbers, count, _ = self._allowed()
         return count > 0 and (not numbers or (key.cores <= numbers[0] and key.memory_mb <= numbers[1]))
 
     def _allowed(self) -> tuple[Sequence[int], int, int]:
-        """What may be claimed now: what is left of the resource (as `Matcher.choose` takes it), how many jobs, and the cores
-        that they may hold but for the last of them.
+        """What is left of the resource (as `Matcher.choose` takes it), how many jobs may be claimed, and the cores
+        for all but the last of them.
 
-        A pilot that is full gets one job to prefetch: the report of one that has just ended may be on its way. What it has
-        ahead takes nothing: the pilot asks for what is free beside it.
+        A full pilot gets one job to prefetch: the report of one that just ended may be on its way. Jobs ahead take nothing.
         """
         if not self.subtracts:
             return (), self.count, UNLIMITED
@@ -200,8 +197,8 @@ class Claim:
         return numbers, min(self.count, cores + self.prefetched), cores
 
     def _shared(self, tx: Transaction, cores: int) -> SharedSlot | None:
-        """What jobs are packed into; None if they are drawn. So is the first job of a pilot that runs nothing, which leaves
-        no less waste in the end if it is a short one.
+        """What jobs are packed into; None if they are drawn. So is the first job of an idle pilot: a short one would
+        leave no less waste in the end.
         """
         last_end_s, queues, in_all = self.free.last_end_s, self.live.queues, self.session.offer.cores
         if (
@@ -232,12 +229,10 @@ class Claim:
 def take_job(
     tx: Transaction, live: Live, facts: ClaimFacts, tq_id: int, place: RunPlace, *, ahead: bool = False
 ) -> Claimed | None:
-    """The next job of a task queue goes to a pilot, if there is one; index and limits count it already. `ahead`: to run
-    later.
-    """
+    """Give a pilot the next job of a task queue, if there is one; index and limits count it already."""
     key, job = live.queues.index.key(tq_id), live.queues.fronts.take(tx, tq_id)
     if job is None:
-        # The counter says that a job waits and there is none: nothing may be claimed.
+        # The counter was wrong: no job waits, nothing may be claimed.
         surplus = live.queues.index.waiting(tq_id)
         log.error(
             "a task queue counted jobs that do not exist", extra={"task_queue": tq_id, "surplus": surplus}
@@ -253,27 +248,27 @@ def take_job(
 
 
 def asked_before(tx: Transaction, live: Live, pilot_id: int, token: str) -> list[Claimed] | None:
-    """What was answered to the same claim token, if this pilot used it before."""
+    """The earlier answer to the same claim token, if there is one."""
     last = live.pilots.last_claims.get(pilot_id)
     if last is not None:
         if last[0] != token:
             return None
         held = live.pilots.held.get(pilot_id, {})
         left = [job for job in last[1] if (job.job_id, job.attempt) in held]
-        # The list itself if it is whole: the end of this batch may add to it what comes ahead.
+        # The list itself if it is whole: the end of this batch may add jobs ahead to it.
         return left if len(left) < len(last[1]) else last[1]
-    # The first claim of this pilot since the server started: the answer may predate the start.
+    # The pilot's first claim since the server started: the answer may be older.
     return claimed_with(tx, pilot_id, token) or None
 
 
 def unpark(tx: Transaction, claim: Claim) -> None:
-    """The pilot waits no longer, or went away: answer its claim with nothing, if that is parked."""
+    """Answer a parked claim with nothing: its pilot waits no longer."""
     if claim.live.parked.unpark(tx, claim):
         tx.answers.append((claim.answer, []))
 
 
 def serve_parked(live: Live, tx: Transaction) -> None:
-    """Let parked requests claim what this batch brought, and announce what is left; called at the end of each batch."""
+    """At the end of a batch, let parked claims take what it brought, and announce what is left."""
     freed, live.pilots.freed = live.pilots.freed, set()
     waiting = [claim for pilot_id in sorted(freed) if (claim := live.parked.of_pilot(pilot_id)) is not None]
     live.parked.serve(tx, waiting)
@@ -282,7 +277,7 @@ def serve_parked(live: Live, tx: Transaction) -> None:
     while live.queues.filled:
         filled, live.queues.filled = live.queues.filled, {}
         live.parked.serve(tx, live.parked.woken(filled))
-    # Now that each has what it can run: no pilot that waits could start what is left.
+    # Now each has what it can run: no waiting pilot could start what is left.
     going, live.ahead = live.ahead, []
     for go_ahead in going:
         go_ahead(tx)
@@ -295,9 +290,9 @@ def examine_pilot(
     tx: Transaction, live: Live, session: PilotSession, promised: Sequence[tuple[int, int]], *,
     joined: bool, silent_seconds: float | None,
 ) -> PilotNow:  # fmt: skip
-    """A pilot as it is now, with the request that its next claim would make; reads memory only.
+    """A pilot as it is now, with the request of its next claim; reads memory only.
 
-    `promised`: (cores, memory_mb; 0: its cores' part) of each job that the pilot has.
+    `promised`: (cores, memory_mb; 0: its cores' part) of each job that it has.
     """
     claim = live.parked.of_pilot(session.id)
     end = live.mask.end_of_jobs(session.queue, tx.now)
@@ -325,9 +320,8 @@ def examine_pilot(
 def reckon(
     whole: FreeResources, last_claim: LastClaim | None, promised: Sequence[tuple[int, int]]
 ) -> FreeResources:
-    """What a pilot has free that does not wait for jobs, as it reckons itself (`pilot.life.room`).
-
-    Its last claim counts while nothing runs; what is left of its life is less than it said then.
+    """What a pilot that does not wait has free, as it reckons itself (`pilot.life.room`). Its last claim counts while
+    nothing runs.
     """
     left = whole.norm_cpu_seconds
     if last_claim is not None:

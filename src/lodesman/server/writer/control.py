@@ -1,7 +1,7 @@
-"""Kill, hold, release, reschedule and delete: of single jobs, slices and whole arrays.
+"""Kill, hold, release, reschedule and delete single jobs, slices and whole arrays.
 
-Range operations: rows are moved one by one, members without a row by holes, however many they are. One command reads a
-limited number of rows, so that nothing waits for long behind it; what it left is for the next one.
+Rows are moved one by one, members without a row by holes, however many they are. One command reads a limited number of
+rows, so that nothing waits long behind it; the rest is for the next one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lodesman.server.writer.control_outcome import ControlOutcome, RangeOutcome
 from lodesman.server.writer.live import Live
 from lodesman.wire.vocabulary import JobState
 
-# Ranges of which the single jobs are read together.
+# Ranges whose single jobs are read together.
 _AT_ONCE = MOST_ROWS // 2
 
 TARGET = {
@@ -38,7 +38,7 @@ TARGET = {
     "reschedule": JobState.WAITING,
     "delete": JobState.DELETED,
 }
-# From which states of members without a row each action takes; '' is waiting.
+# The states of members without a row to which each action applies; '' is waiting.
 _MEMBER_FROM = {
     "kill": frozenset({"", "Held"}),
     "hold": frozenset({""}),
@@ -47,14 +47,14 @@ _MEMBER_FROM = {
     "delete": frozenset({"", "Held", "Killed"}),
 }
 
-# What is done to a bound job as to one that waits.
+# Actions that treat a bound job as one that waits.
 _TAKE_BACK = frozenset({"kill", "hold", "delete"})
 
 _KEPT = "an administrator held it, and only an administrator lets it run"
 
 
 def apart(ranges: Iterable[tuple[int, int]]) -> tuple[range, ...]:
-    """Ranges of ids, ascending; those that have ids in common are one."""
+    """Ranges of ids, ascending, overlapping ones joined."""
     joined: list[range] = []
     for first, last in sorted(ranges):
         if joined and first < joined[-1].stop:
@@ -66,32 +66,29 @@ def apart(ranges: Iterable[tuple[int, int]]) -> tuple[range, ...]:
 
 @dataclass(slots=True)
 class RangeAction:
-    """Do something to ranges of job ids, which `apart` gave, or another command left. `may` decides on (owner, group, vo).
-    `name`: the user, for the events. `most`: a limit of each owner, 0: none. `choice`: which of the jobs; None: all.
-    `dry_run`: only count.
-    """
+    """An action on ranges of job ids that `apart` gave, or another command left."""
 
     live: Live
     action: str
     ranges: tuple[range, ...]
     reason: str
-    may: Callable[[str, str, str], bool]
-    name: str = ""
-    most: int = 0
-    choice: Choice | None = None
-    dry_run: bool = False
+    may: Callable[[str, str, str], bool]  # decides on (owner, group, VO)
+    name: str = ""  # of the user, for events
+    most: int = 0  # a limit of each owner, 0: none
+    choice: Choice | None = None  # None: all jobs
+    dry_run: bool = False  # only count
     _owner: str = field(init=False, default="")
     _singles: SingleJobs = field(init=False, default_factory=SingleJobs)
 
     def apply(self, tx: Transaction) -> ControlOutcome:
-        """The jobs in each range that the caller may touch are changed, or refused with a reason."""
+        """Change the jobs that the caller may touch, or refuse them with a reason."""
         began = perf_counter()
         self.live.queues.claims.write_cursors(tx)
         out, room = ControlOutcome(), float(MOST_ROWS)
         for at, ids in enumerate(self.ranges):
             if not at % _AT_ONCE and self.choice is None:
                 portion = self.ranges[at : at + _AT_ONCE]
-                # What a range changes is read after it.
+                # A range is read after the changes of the previous one.
                 are_single = all(len(span) == 1 for span in portion)
                 self._singles = single_jobs(tx, [span[0] for span in portion] if are_single else [])
             out.ranges.append(RangeOutcome(ids[0], ids[-1]))
@@ -128,7 +125,7 @@ class RangeAction:
     def _in_block(
         self, tx: Transaction, out: ControlOutcome, block: IdBlock, rows: list[JobRow], run: range
     ) -> int:
-        """Jobs of a submission: those with a row, and those of its members that have none. Returns the last id done."""
+        """Act on rows and members of a submission; returns the last id done."""
         touched = self._singles.cohorts(tx, block, run)
         if self.choice is not None:
             rows, touched, stop = self.choice.meant(block, rows, touched, run)
@@ -158,31 +155,26 @@ class RangeAction:
         return (JobState.HELD if held else state) in self.choice.states
 
     @abstractmethod
-    def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:
-        """Do it to a job that has a row."""
+    def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None: ...
 
     @abstractmethod
     def _in_hole(
         self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, hole: Hole, run: range
     ) -> None:
-        """Do it to members that were held, killed or deleted."""
+        """For members that were held, killed or deleted."""
 
     @abstractmethod
-    def _waiting(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
-        """Do it to members that wait."""
+    def _waiting(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None: ...
 
     def _by(self) -> dict[str, str]:
-        """Who did it, for the events."""
         return {"by": "user", "name": self.name} if self.name else {"by": "user"}
 
 
 @dataclass(slots=True)
 class Control(RangeAction):
-    """Kill, hold, release, reschedule or delete. `admin`: what it holds, only an administrator lets run again. `most`: of
-    jobs that wait.
-    """
+    """Kill, hold, release, reschedule or delete. `most`: of jobs that wait."""
 
-    admin: bool = False
+    admin: bool = False  # what an administrator holds, only an administrator lets run again
     # The first job that came back to each task queue.
     _came_back: dict[int, int] = field(init=False, default_factory=dict)
 
@@ -199,7 +191,7 @@ class Control(RangeAction):
         return out
 
     def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:
-        # A bound job that its pilot has not taken is as one that waits: it is taken back first.
+        # A bound job that its pilot has not taken counts as waiting: it is taken back first.
         is_bound = self._is_bound(row)
         waits = is_bound and self.action in _TAKE_BACK
         refusal = self._refusal(tx, replace(row, state=JobState.WAITING) if waits else row) or self._too_many(
@@ -234,13 +226,13 @@ class Control(RangeAction):
         return self.live.pilots.bound.get(row.pilot_id or 0) == (row.id, row.attempt)
 
     def _let_judge(self, tx: Transaction, tq_id: int) -> None:
-        """Jobs that had ended come back: while their task queue was empty no pass judged whether it is possible."""
+        """Ended jobs come back: while their task queue was empty no pass judged whether it is possible."""
         empty = not self.live.queues.index.waiting(tq_id) and tq_id not in self.live.queues.held
         if empty and self.action == "reschedule":
             submit_pools.ask_for_pass(tx)
 
     def _refusal(self, tx: Transaction, row: JobRow) -> str:
-        """Why the action does not apply to a row, '' if it does."""
+        """Why the action does not apply to a row, or ''."""
         if self._is_kept(row.admin_held):
             return _KEPT
         if self._takes_over(row.state, row.admin_held):
@@ -251,7 +243,7 @@ class Control(RangeAction):
             return self._waits(row.tq_id) if row.state is JobState.WAITING else f"it is {row.state}"
         if self.action != "reschedule":
             return ""
-        # Between attempts at most one runs: the next may not begin before this one is gone.
+        # At most one attempt of a job runs: the next may not begin before this one is gone.
         attempt = attempts.last_attempt(tx, row)
         if attempt is None or attempt.ended_at is not None:
             return ""
@@ -262,7 +254,7 @@ class Control(RangeAction):
         return ""
 
     def _too_many(self, more: int) -> str:
-        """Why no more jobs of this owner may wait, '' if they may, or need not."""
+        """Why no more jobs of this owner may wait, or ''."""
         if not self.most or TARGET[self.action] is not JobState.WAITING:
             return ""
         would = self.live.queues.index.load(self._owner).waiting + more
@@ -272,7 +264,7 @@ class Control(RangeAction):
         return f"{words}: do it when some have run"
 
     def _stop_attempt(self, tx: Transaction, row: JobRow) -> None:
-        """Order its pilot to stop a running job. The events of a job that will go back say so at once."""
+        """Order its pilot to stop a running job. Jobs that will go back have an event at once."""
         reason = self.reason or self.action
         if self.action == "reschedule":
             reason = f"rescheduled: {self.reason}" if self.reason else "rescheduled"
@@ -287,7 +279,6 @@ class Control(RangeAction):
     def _in_hole(
         self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, hole: Hole, run: range
     ) -> None:
-        """Members that were held, killed or deleted."""
         if hole.state == "Moved":
             return
         takes_over = self._takes_over(hole.state, hole.admin_held)
@@ -326,7 +317,7 @@ class Control(RangeAction):
         self._changed(tx, out, cohort, run, JobState.WAITING)
 
     def _is_kept(self, admin_held: int) -> bool:
-        """Whether the action would let a job run that an administrator held, and the caller is none."""
+        """Whether someone else would release a job that an administrator held."""
         return bool(admin_held) and not self.admin and TARGET[self.action] is JobState.WAITING
 
     def _takes_over(self, state: str, admin_held: int) -> bool:
@@ -334,7 +325,7 @@ class Control(RangeAction):
         return self.admin and self.action == "hold" and state == JobState.HELD and not admin_held
 
     def _waits(self, tq_id: int) -> str:
-        """The state of a job that no user holds: Waiting, or Held with its whole task queue."""
+        """The state of a job that no user holds: Waiting, or Held with its task queue."""
         reason = self.live.queues.held.get(tq_id)
         if reason is None:
             return "it is Waiting"

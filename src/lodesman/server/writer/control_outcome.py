@@ -1,4 +1,4 @@
-"""What actions on jobs did, counted job by job and range by range."""
+"""What actions did to jobs, counted job by job and range by range."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _MOST_EXAMPLES = 20
 
 @dataclass(slots=True)
 class RangeOutcome:
-    """What has become of the jobs from `first` to `last` so far; `reason`: why of one of them that was not changed."""
+    """What became of the jobs from `first` to `last` so far."""
 
     first: int
     last: int
     changed: int = 0
     refused: int = 0
-    reason: str = ""
+    reason: str = ""  # why one of them was not changed
 
     def go_on(self, more: RangeOutcome) -> None:
-        """Add what became of the rest of it."""
+        """Add what became of the rest."""
         self.changed += more.changed
         self.refused += more.refused
         self.reason = self.reason or more.reason
@@ -28,23 +28,18 @@ class RangeOutcome:
 
 @dataclass(slots=True)
 class ControlOutcome:
-    """How many jobs an action changed, and which it did not, with the reason (the first few are named).
-
-    `ranges`: what became of each range, as far as it was reached. `rest`: the ids that were not reached, since there was
-    too much for one command. `own`: the last ids of ranges in which the caller has submissions. `seconds`: the time that
-    it took of the writer.
-    """
+    """How many jobs an action changed and refused, with a few examples."""
 
     changed: int = 0
     refused: int = 0
     examples: list[NotChanged] = field(default_factory=list)
-    ranges: list[RangeOutcome] = field(default_factory=list)
-    rest: tuple[range, ...] = ()
-    own: set[int] = field(default_factory=set)
-    seconds: float = 0.0
+    ranges: list[RangeOutcome] = field(default_factory=list)  # as far as they were reached
+    rest: tuple[range, ...] = ()  # ids that were too much for one command
+    own: set[int] = field(default_factory=set)  # the last ids of ranges in which the caller has submissions
+    seconds: float = 0.0  # of the writer
 
     def refuse(self, job_id: int, why: str, *, count: int = 1, of: RangeOutcome | None = None) -> None:
-        """Count jobs that the action does not apply to, `of` a range; else of the last one."""
+        """Count jobs to which the action does not apply, `of` a range, else of the last one."""
         outcome = of or self.ranges[-1]
         self.refused += count
         outcome.refused += count
@@ -53,7 +48,7 @@ class ControlOutcome:
             self.examples.append(NotChanged(job_id, why))
 
     def change(self, count: int = 1) -> None:
-        """Count jobs that the action has changed."""
+        """Count changed jobs."""
         self.changed += count
         self.ranges[-1].changed += count
 
@@ -72,7 +67,7 @@ class ControlOutcome:
         self.rest = more.rest
 
     def each(self) -> list[RangeControlled]:
-        """What became of each range, for the answer."""
+        """For the answer."""
         return [
             RangeControlled(part.first, part.last, part.changed, part.refused, part.reason)
             for part in self.ranges

@@ -1,7 +1,6 @@
 """Who waits for whom, in the writer's memory (ADR 0070).
 
-It is read from the database at the start. How far a job is in its waiting follows from the states of the jobs, is found out
-anew then, and is stored nowhere.
+It is read from the database at a start. How far a wait has come follows from the states of jobs, and is not stored.
 """
 
 from __future__ import annotations
@@ -19,13 +18,11 @@ from lodesman.wire.vocabulary import JobState
 
 @dataclass(slots=True, eq=False)
 class Dependency:
-    """`todo`: ranges of parents that may have ended since they were judged. `search`: from where on the first one that has
-    not ended is to be found; None while that one is `watched`.
-    """
+    """Jobs that wait for a range of jobs."""
 
     row: DependencyRow
-    todo: list[range] = field(default_factory=list)
-    search: int | None = None
+    todo: list[range] = field(default_factory=list)  # parents that may have ended since they were judged
+    search: int | None = None  # from where to find the first parent that has not ended; None: it is `watched`
     watched: int = 0
 
     def __post_init__(self) -> None:
@@ -35,11 +32,11 @@ class Dependency:
 
     @property
     def judges_all(self) -> bool:
-        """Whether the end of each parent may change something, not only that of the last one."""
+        """Whether each parent's end may change something, not only the last one's."""
         return bool(self.row.ok or self.row.by_index)
 
     def note(self, tx: Transaction, first: int, last: int) -> bool:
-        """Jobs have ended; says whether that may change something."""
+        """Jobs have ended; true if that may change something."""
         row = self.row
         hit = self.search is None and first <= self.watched <= last
         if last < row.first or first > row.last or not (hit or self.judges_all):
@@ -52,7 +49,7 @@ class Dependency:
         return True
 
     def keep(self, tx: Transaction) -> None:
-        """It is as now again if the batch fails."""
+        """Restore the present state if the batch fails."""
         tx.undo.append(partial(self._put_back, self.todo.copy(), self.search, self.watched))
 
     def _put_back(self, todo: list[range], search: int | None, watched: int) -> None:
@@ -60,22 +57,20 @@ class Dependency:
 
 
 class Settling(NamedTuple):
-    """Jobs that wait no more, as far as they are not moved yet, and what becomes of them."""
+    """Jobs that wait no more, and what becomes of them."""
 
-    rest: tuple[range, ...]
+    rest: tuple[range, ...]  # not moved yet
     new: JobState
     reason: str
     rows: list[DependencyRow]
 
 
 class Dependents:
-    """Used from the writer's thread only. `due`: what is to be judged; `settling`: jobs that are being moved, by the first
-    of them.
-    """
+    """All dependencies. For the writer's thread only."""
 
     def __init__(self, db: Reader) -> None:
-        self.due: dict[Dependency, bool] = {}
-        self.settling: dict[int, Settling] = {}
+        self.due: dict[Dependency, bool] = {}  # to be judged
+        self.settling: dict[int, Settling] = {}  # being moved, by first job
         self._of_parent: dict[int, dict[Dependency, bool]] = {}
         self._of_waiter: dict[int, dict[Dependency, bool]] = {}
         for row in dependencies(db):
@@ -102,7 +97,7 @@ class Dependents:
                     tx.put(self.due, dependency, True)
 
     def beside(self, dependency: Dependency) -> list[Dependency]:
-        """All that the same jobs wait for."""
+        """All dependencies of the same jobs."""
         return list(self._of_waiter[dependency.row.job_id])
 
     def end(self, tx: Transaction, gone: Dependency) -> None:
@@ -111,7 +106,7 @@ class Dependents:
         tx.undo.append(partial(self._enter, gone))
 
     def forget(self, tx: Transaction, submissions: Collection[int]) -> None:
-        """The jobs of these submissions were purged: they wait for nothing."""
+        """The jobs of these submissions were purged."""
         waiters = [dependency for some in self._of_waiter.values() for dependency in some]
         for dependency in waiters:
             if dependency.row.submission_id in submissions:

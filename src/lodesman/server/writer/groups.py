@@ -23,17 +23,15 @@ _SHOWN = 20
 
 
 class NamedGroup(NamedTuple):
-    """A group that is configured, has members, or got a share by command. `vos`: it is of one of them; none: of any."""
+    """A group that is configured, has members, or got a share by command."""
 
     name: str
-    vos: frozenset[str]
+    vos: frozenset[str]  # it is of one of these; none: of any VO
     users: tuple[UserRow, ...]
 
 
 def know_shares(db: Reader, policy: Policy, now: float) -> None:
-    """Let a policy have the shares that were set by command, read anew only if something was done to a group, or such a
-    share has ended.
-    """
+    """Let a policy have the shares set by command; reads them only if a group was changed, or a share has ended."""
     version = shares_version(db)
     if policy.shares_version != version or now >= policy.shares_until:
         changes = shares_set(db, now)
@@ -43,7 +41,7 @@ def know_shares(db: Reader, policy: Policy, now: float) -> None:
 
 
 def known_groups(policy: Policy, users: Iterable[UserRow]) -> dict[str, NamedGroup]:
-    """All groups by name."""
+    """By name."""
     members: dict[str, list[UserRow]] = {}
     for user in users:
         for name in user.groups:
@@ -57,7 +55,7 @@ def known_groups(policy: Policy, users: Iterable[UserRow]) -> dict[str, NamedGro
 
 
 def group_named(groups: Mapping[str, NamedGroup], name: str) -> NamedGroup:
-    """A group. Raises NotFound, with those whose names are most alike."""
+    """Raises NotFound, with the most similar names."""
     if name not in groups:
         near = difflib.get_close_matches(name, groups, _SHOWN, 0.0)
         raise NotFound(f"There is no group {name[:80]}.", hint=f"Groups: {', '.join(near)}." if near else "")
@@ -89,9 +87,9 @@ def group_rows(db: Reader, policy: Policy, some: Iterable[NamedGroup], now: floa
 def set_share(
     tx: Transaction, group: str, share: float | None, *, by: str, reason: str, until: float | None = None
 ) -> None:
-    """Give a group a share that holds instead of that of the files, `until` a time; None: that of the files again.
+    """Give a group a share in place of that of the files, `until` a time; None: that of the files again.
 
-    Raises InvalidRequest without a reason, or for a time that makes no sense, Conflict if there is nothing to take back.
+    Raises InvalidRequest without a reason or for a senseless time, Conflict if there is nothing to take back.
     """
     reason = check_reason(reason)
     if until is not None and (share is None or until <= tx.now):
@@ -109,7 +107,7 @@ def set_share(
 def add_members(
     tx: Transaction, group: str, users: Sequence[str], *, by: str, reason: str, reach: Reach = EVERYBODY
 ) -> None:
-    """Let users be in a group, too: all or none. Raises NotFound, Forbidden for a user out of reach."""
+    """Add users to a group, all or none. Raises NotFound, Forbidden out of reach."""
     for user in _users(tx, users, reach):
         if group not in user.groups:
             _put(tx, user, [*user.groups, group], by=by, reason=reason)
@@ -118,8 +116,8 @@ def add_members(
 def remove_members(
     tx: Transaction, group: str, users: Sequence[str], *, by: str, reason: str, reach: Reach = EVERYBODY
 ) -> None:
-    """Take users out of a group: all or none. Their jobs stay. Raises NotFound, Conflict for the only group of a user,
-    Forbidden for a user out of reach.
+    """Take users out of a group, all or none; their jobs stay. Raises NotFound, Conflict for a user's only group,
+    Forbidden out of reach.
     """
     members = _users(tx, users, reach)
     for user in members:

@@ -1,4 +1,4 @@
-"""Hosts that get no jobs: what the writer stores of them, and which claims the hot process lets pass (ADR 0044)."""
+"""Hosts that get no jobs: their records, and which claims the event loop lets pass (ADR 0044)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lodesman.wire.hosts import HostName, HostRecord, HostState
 def set_hosts(
     tx: Transaction, live: Live, changed: Collection[HostState], pilots: Iterable[int], *, forget: int = 0
 ) -> None:
-    """Store these records. The claims of these `pilots`, whose hosts are shut now, wait no longer."""
+    """Store these records, and answer the claims of these `pilots`, whose hosts are shut now."""
     put_records(tx, changed)
     for pilot_id in pilots:
         live.parked.end_of_pilot(tx, pilot_id)
@@ -27,18 +27,17 @@ def set_hosts(
 
 @dataclass(slots=True, eq=False)
 class ShutHost:
-    """A shut host, and the probe there: the `pilot` that asks for it (0: none) and, as soon as it has one, its `attempt`.
-
-    `resting`: what ends the polls that get nothing meanwhile.
-    """
+    """A shut host and its probe."""
 
     record: HostRecord
-    pilot: int = 0
-    attempt: Attempt | None = None
-    resting: set[Callable[[], None]] = field(default_factory=set)
+    pilot: int = 0  # the pilot that asks for the probe, 0: none
+    attempt: Attempt | None = None  # the probe, once the pilot has it
+    resting: set[Callable[[], None]] = field(
+        default_factory=set
+    )  # each ends a poll that gets nothing meanwhile
 
     def answered(self, jobs: Iterable[Attempt]) -> None:
-        """The claim for the probe got these jobs: one or none."""
+        """The claim for the probe got one job or none."""
         self.attempt = next(iter(jobs), None)
         if self.attempt is None:
             self.pilot = 0
@@ -46,14 +45,14 @@ class ShutHost:
 
 @dataclass(slots=True, eq=False)
 class HostGate:
-    """The hosts that are shut, as the hot process knows them. Belongs to the event loop; a claim costs one lookup."""
+    """The shut hosts. For the event loop; a claim costs one lookup."""
 
     live: Live
     sessions: Mapping[int, PilotSession]
     shut: dict[HostName, ShutHost] = field(default_factory=dict)
 
     def take(self, changed: Iterable[HostState]) -> None:
-        """From now on these hosts are shut, or not."""
+        """Shut or open these hosts."""
         for host, record in changed:
             before = self.shut.pop(host, None)
             resting = set() if before is None else before.resting
@@ -64,7 +63,7 @@ class HostGate:
                     end()
 
     def probe(self, host: ShutHost, pilot_id: int, now: float) -> bool:
-        """Whether a pilot of a shut host may ask for one job now: as the only one until something is known of that job."""
+        """Whether a pilot of a shut host may ask for one job now: the only one until its fate is known."""
         if host.pilot and not self._is_there(host):
             host.pilot, host.attempt = 0, None
         if host.pilot or not may_probe(host.record, now):
@@ -73,11 +72,11 @@ class HostGate:
         return True
 
     def has_probe(self, session: PilotSession, attempt: Attempt) -> ShutHost | None:
-        """The shut host of a pilot, if this attempt is the probe there."""
+        """The shut host of a pilot, if this attempt is its probe."""
         host = self.shut.get(session.host)
         return host if host is not None and (host.pilot, host.attempt) == (session.id, attempt) else None
 
     def _is_there(self, host: ShutHost) -> bool:
-        """Whether the probe may still come or go on: its pilot lives, and has it."""
+        """Whether the probe may still come or go on."""
         lives = host.pilot in self.sessions
         return lives and (host.attempt is None or host.attempt in self.live.pilots.held.get(host.pilot, ()))

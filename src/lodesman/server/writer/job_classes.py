@@ -42,17 +42,17 @@ log = logging.getLogger(__name__)
 
 
 class ClassesMoved(Conflict):
-    """Classes were changed after a change was judged: it has to be judged again."""
+    """Classes changed after a change was judged: judge it again."""
 
 
 def load_classes(db: Reader, vocabulary: Vocabulary, section: JobClassSection) -> Classes:
-    """All classes as they are stored, under this configuration."""
+    """The stored classes under this configuration."""
     return replace(classes_of(_stored(db), vocabulary).under(vocabulary, section), version=0)
 
 
 def _stored(db: Reader) -> Iterator[JobClass]:
     for row in job_classes(db):
-        # Keys that have become two names of one resource do not take a class away.
+        # A class survives keys that have become two names of one resource.
         parsed = read_class(row.text, canonical=lambda _, key: key)
         if parsed.job_class is None:
             faults = "; ".join(map(str, parsed.faults))
@@ -62,15 +62,14 @@ def _stored(db: Reader) -> Iterator[JobClass]:
 
 
 class ClassRules:
-    """The classes of this moment: `now` as of the last commit, for any thread; `latest` with what the writer has not
-    committed yet, for the writer's thread alone.
-    """
+    """The classes of this moment."""
 
     def __init__(self, classes: Classes) -> None:
+        # As of the last commit, for any thread; and with what is not committed yet, for the writer's thread.
         self.now = self.latest = classes
 
     def use(self, tx: Transaction, classes: Classes) -> None:
-        """From the commit on these are the classes."""
+        """Use these classes from the commit on."""
         tx.undo.append(partial(setattr, self, "latest", self.latest))
         self.latest = classes
         tx.afterwards.append(partial(setattr, self, "now", classes))
@@ -83,9 +82,9 @@ def configure_classes(tx: Transaction, rules: ClassRules, classes: Classes) -> N
 
 
 def set_classes(tx: Transaction, rules: ClassRules, edit: ClassEdit, by: Author, *, most: int) -> None:
-    """Store new classes, or changes of some: all or none. `most`: of one user; 0: unlimited. Raises ClassesMoved, TooLarge.
+    """Store new or changed classes, all or none. `most`: of one user; 0: unlimited. Raises ClassesMoved, TooLarge.
 
-    The classes of a user are those of which the last change was the user's: owners can be anybody.
+    A class counts for the user who changed it last: owners can be anybody.
     """
     _need(rules, edit.after)
     if most and not by.is_manager:
@@ -115,8 +114,8 @@ def remove_classes(
     *,
     tree: ResourceTree,
 ) -> None:
-    """Remove classes: all or none, and none that a jc_list in `tree` names. Jobs that were made of them stay. Raises what
-    `one_error` makes of all refusals.
+    """Remove classes, all or none; none that a jc_list in `tree` names. Their jobs stay. Raises `one_error` of all
+    refusals.
     """
     faults: list[LodesmanError] = []
     gone = dict.fromkeys(names)
@@ -155,8 +154,8 @@ def _places(name: str, classes: Classes, quotas: QuotaRules, tree: ResourceTree)
 
 
 def unknown_classes(tree: ResourceTree, classes: Classes) -> Iterator[Fault]:
-    """The classes and variants that do not exist (any more): of default_jc, which refuses jobs without a class, and of each
-    jc_list, which lets no job in by that name.
+    """Missing classes and variants: of default_jc, which refuses jobs without a class, and of each jc_list,
+    which admits no job by that name.
     """
     usual = classes.default_jc
     if usual and usual.upper() != "NONE" and isinstance(classes.find(usual), ClassRefusal):
@@ -175,7 +174,7 @@ def unknown_classes(tree: ResourceTree, classes: Classes) -> Iterator[Fault]:
 
 
 def switch_classes(tx: Transaction, rules: ClassRules, names: Iterable[str], by: Author, *, on: bool) -> None:
-    """Enable or disable classes and variants: all or none. Raises what `one_error` makes of all refusals."""
+    """Enable or disable classes and variants, all or none. Raises `one_error` of all refusals."""
     faults: list[LodesmanError] = []
     changed: dict[str, JobClass] = {}
     refusals: dict[str, ClassRefusal | None] = {}
@@ -204,13 +203,13 @@ def switch_classes(tx: Transaction, rules: ClassRules, names: Iterable[str], by:
 
 
 def groups_of(db: Reader, owner: str) -> tuple[str, ...]:
-    """The groups of an account; none if it is gone."""
+    """None for a removed account."""
     account = user_named(db, owner)
     return tuple(account.groups) if account else ()
 
 
 def usable_by(db: Reader, owner: str, classes: Callable[[], Classes]) -> UsableClass:
-    """The classes that may be suggested to this user. Nothing is read before one is."""
+    """The classes that may be suggested to a user, read once one is."""
 
     @cache
     def own() -> ClassesOfUser:

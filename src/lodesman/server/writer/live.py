@@ -1,7 +1,7 @@
 """What the writer's thread keeps in memory: task queues, SubmitPools, pilots, parked claims.
 
-All of it is derived from the database, and is undone with a batch that fails. Every method that changes it takes the
-transaction and registers its inverse.
+All of it is derived from the database, and undone with a batch that fails: every method that changes it registers its
+inverse with the transaction.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from lodesman.wire.accounts import LimitSection
 from lodesman.wire.service import Repaired
 from lodesman.wire.vocabulary import Waking
 
-# A pilot has no more jobs ahead than it ended in this time: what it runs within a second, and what is on its way.
+# A pilot has at most as many jobs ahead as it ended in this time: those of a second, and those on their way.
 AHEAD_SECONDS: Final = 1.5
 
 
 class _LivePools(PoolMap):
-    """SubmitPools, the bits of CE queues, and the last pass over them."""
+    """SubmitPools, the bits of CE queues, and the last pass."""
 
     last_pass: PassRow
 
@@ -72,25 +72,26 @@ class _LivePools(PoolMap):
 
 
 class _LivePilots:
-    """Pilots that have joined and not ended, and what they are to do.
-
-    `running`: only these are given jobs; `silent`: of them, those whose silence was noted. `stop_orders`: pilot -> attempt
-    -> reason: live attempts whose payload the pilot must stop. `last_claims`: pilot -> (claim token, answer), so that a
-    lost answer can be asked for again. `held`: pilot -> live attempt -> what it holds. `freed`: pilots that hold less since
-    this batch. `offers`: what a queue offers a VO on a host (None: on any), by the configuration; None at the start.
-    `bound`: pilot -> the live attempt that waits for it alone (`commands.bound`).
-    """
+    """Pilots that have joined and not ended, and their orders."""
 
     def __init__(self, db: Reader) -> None:
+        # Only these are given jobs.
         self.running = {pilot.id for pilot in joined_pilots(db)}
+        # Those of them whose silence was noted.
         self.silent = pilots_with_stalled_jobs(db)
+        # Pilot -> live attempt whose payload it must stop -> reason.
         self.stop_orders: dict[int, dict[Attempt, str]] = {}
+        # Pilot -> (claim token, answer): a lost answer can be asked for again.
         self.last_claims: dict[int, tuple[str, list[Claimed]]] = {}
+        # What a queue offers a VO on a host (None: on any) by the configuration; None at the start.
         self.offers: Callable[[str, QueueId, str | None], ConfiguredOffer | None] | None = None
+        # Pilot -> live attempt -> what it holds.
         self.held: dict[int, dict[Attempt, Held]] = {}
+        # Pilots that hold less since this batch.
         self.freed: set[int] = set()
         # By pilot: when attempts ended, and how many.
         self._ended: dict[int, deque[tuple[float, int]]] = {}
+        # Pilot -> the live attempt that waits for it alone (`writer.bound`).
         self.bound = bound_attempts(db)
         for pilot, job, number, reason in stop_orders(db):
             self.stop_orders.setdefault(pilot, {})[job, number] = reason
@@ -98,7 +99,7 @@ class _LivePilots:
     def order_stop(
         self, tx: Transaction, pilot_id: int, attempt: Attempt, *, attempt_id: int, reason: str
     ) -> None:
-        """Let a pilot stop a live attempt when it is next heard. The order is stored: a restart does not lose it."""
+        """Let a pilot stop a live attempt when it is next heard. The order is stored."""
         tx.put(self.stop_orders.setdefault(pilot_id, {}), attempt, reason)
         attempts.order_stop(tx, attempt_id, reason)
 
@@ -106,7 +107,7 @@ class _LivePilots:
         self, tx: Transaction, pilot_id: int, attempt: Attempt, key: TaskQueueKey, place: RunPlace, *,
         ahead: bool = False,
     ) -> None:  # fmt: skip
-        """A pilot has a live attempt from now on; `ahead`: to run later."""
+        """Let a pilot have a live attempt; `ahead`: to run later."""
         held = self.held.get(pilot_id)
         if held is None:
             held = self.held[pilot_id] = {}
@@ -114,15 +115,15 @@ class _LivePilots:
         tx.undo.append(partial(held.pop, attempt, None))
 
     def ahead_of(self, pilot_id: int) -> int:
-        """How many attempts a pilot has ahead, with those that it says it runs beyond its size. Any thread may ask."""
+        """How many attempts a pilot has ahead, including those that run beyond its size. For any thread."""
         return sum(hold[0] < 0 for hold in list(self.held.get(pilot_id, {}).values()))
 
     def runs_beyond(self, pilot_id: int) -> bool:
-        """Whether a pilot says that it runs more than it can at once. Any thread may ask."""
+        """Whether a pilot reports more running than fits. For any thread."""
         return any(hold[0] == BEYOND for hold in list(self.held.get(pilot_id, {}).values()))
 
     def note_ended(self, tx: Transaction, pilot_id: int, count: int) -> None:
-        """Count attempts of a pilot that ended now by themselves."""
+        """Count attempts that ended by themselves now."""
         tx.afterwards.append(partial(self._count_ended, pilot_id, tx.now, count))
 
     def _count_ended(self, pilot_id: int, at: float, count: int) -> None:
@@ -131,21 +132,21 @@ class _LivePilots:
         self.ended_lately(pilot_id, at)
 
     def ended_lately(self, pilot_id: int, now: float) -> int:
-        """How many attempts of a pilot ended by themselves in the last `AHEAD_SECONDS`."""
+        """How many attempts ended by themselves in the last `AHEAD_SECONDS`."""
         ends = self._ended.get(pilot_id, deque())
         while ends and not 0 <= now - ends[0][0] <= AHEAD_SECONDS:
             ends.popleft()
         return sum(count for _, count in ends)
 
     def started(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
-        """The payload of a live attempt runs, by its pilot's word: `fit` says whether there is room for it."""
+        """The pilot reports the payload as running; `fit` says whether there is room."""
         held = self.held.get(pilot_id, {})
         if attempt in held and held[attempt][0] == AHEAD:
             tx.put(held, attempt, (BEYOND, *held[attempt][1:]))
 
     def fit(self, tx: Transaction, pilot_id: int, cores: int, memory_mb: float) -> None:
-        """What a pilot of that size (0 MB: unknown) runs holds what it asked for, as far as that fits. The rest still counts
-        as ahead: the end of what ran before may be on its way.
+        """Let what a pilot of that size (0 MB: unknown) runs hold what it asked for, as far as that fits. The rest
+        still counts as ahead: the end of what ran before may be on its way.
         """
         held = self.held.get(pilot_id, {})
         for attempt, hold in fitting(held, cores, memory_mb).items():
@@ -163,7 +164,7 @@ class _LivePilots:
             self.freed.add(pilot_id)
 
     def stopped(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> str | None:
-        """A live attempt has ended: the reason of the order to stop it, None if there was none."""
+        """A live attempt has ended; returns the reason of the order to stop it, if any."""
         held = self.held.get(pilot_id)
         if held:
             tx.drop(held, attempt)
@@ -174,7 +175,7 @@ class _LivePilots:
         return tx.drop(orders, attempt) if orders else None
 
     def ended(self, tx: Transaction, pilot_id: int) -> None:
-        """A pilot has ended with all its attempts: it may claim no more, there is nothing to order or to repeat."""
+        """A pilot has ended with all its attempts."""
         tx.discard(self.running, pilot_id)
         tx.discard(self.silent, pilot_id)
         tx.afterwards.append(partial(self._forget, pilot_id))
@@ -187,26 +188,27 @@ class _LivePilots:
 
 
 class Live:
-    """The writer's memory, read from the database. `ticks`: seconds of a clock that is never set. `announce`: how
-    the background process hears of what may bring work, after the commit; `go_on`: what begins another batch, if this one
-    leaves something to do.
-    """
+    """The writer's memory."""
 
     def __init__(
         self, db: Writer, *, rng: random.Random, now: float, packs: bool = True,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """`packs`: whether jobs are packed into pilots that run several at once."""
+        """`packs`: whether jobs are packed into pilots that run several at once. `ticks`: a clock that is never set,
+        seconds.
+        """
         replay(db)
         self.rng = rng
         self.limits = LimitSection()
+        # Tells the background process, after the commit, of what may bring work.
         self.announce: Callable[[Waking], None] = lambda _: None
+        # Begins another batch, if this one leaves something to do.
         self.go_on: Callable[[object], None] = lambda _: None
         self.ids = Ids(db)
         self.pools = _LivePools.load(db)
         self.pools.last_pass = last_pass(db)
         self.pilots = _LivePilots(db)
-        # What claims of this batch take beyond what is free, when all others have what they can run now.
+        # Claims of this batch for jobs ahead, served once all others have what they can run now.
         self.ahead: list[Callable[[Transaction], None]] = []
         self.queues = TaskQueues(db, self.ids, self.pools, now=now)
         self.queues.packs = packs
@@ -216,16 +218,16 @@ class Live:
         self.mask = closings(db)
         self.order = Dependents(db)
         self.bookings = Bookings(self.queues.index, self.pilots.held)
-        # What was found wrong in what is stored, and mended, since the start: by kind.
+        # Repairs since the start, by kind.
         self.repaired: Counter[str] = Counter()
         self.bookings.read(db)
 
     def note_repaired(self, tx: Transaction, repaired: Repaired) -> None:
-        """Count what was mended, when it is committed."""
+        """Count repairs, once committed."""
         counts = asdict(repaired)
         if any(counts.values()):
             tx.afterwards.append(partial(self.repaired.update, counts))
 
     def attempts(self, requested: int) -> int:
-        """How many attempts a job may have that asks for `wanted`."""
+        """How many attempts a job may have that asks for this number."""
         return min(requested, self.limits.attempts or requested)

@@ -15,7 +15,7 @@ _FEW_PROJECTS: Final = 10
 
 
 def check_owner(description: jobs.Description, who: Principal) -> None:
-    """Whoever a description is for is who sends it. Raises InvalidJob."""
+    """Raises InvalidJob for a description in another's name."""
     for attribute, value, own in (("Owner", description.owner, who.name), ("VO", description.vo, who.vo)):
         if value and value != own:
             raise InvalidJob(
@@ -26,7 +26,7 @@ def check_owner(description: jobs.Description, who: Principal) -> None:
 
 
 def check_project(project: str, who: Principal, policy: Policy) -> None:
-    """Whether a job of this user may have this project ("": none). Raises InvalidJob."""
+    """Raises InvalidJob if a user's job may not have this project ("": none)."""
     vocabulary = policy.vocabulary
     problem = vocabulary.project_problem(project, who.name, who.groups)
     if not problem:

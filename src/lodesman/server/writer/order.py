@@ -1,5 +1,4 @@
-"""Jobs that wait for other jobs: who may wait for whom, and what follows at the end of a batch from the jobs that ended in
-it (ADR 0070).
+"""Jobs that wait for other jobs: who may wait for whom, and what the end of a batch frees (ADR 0070).
 
 While no job waits for others, the end of a job costs a test for an empty dictionary.
 """
@@ -29,9 +28,9 @@ from lodesman.server.writer.settling import FREE, Settle
 from lodesman.wire.vocabulary import JobState
 
 MOST_PARENTS: Final = 1_000
-"""Submissions that one job waits for."""
+"""The most submissions that one job waits for."""
 _MOST_ROWS: Final = 1_000
-"""Rows that are read at the end of one batch."""
+"""The most rows read at the end of one batch."""
 _FEW_ROWS: Final = 16
 _FEW_MEMBERS: Final = 64
 _NAMES: Final = ("After", "AfterOk")
@@ -41,15 +40,13 @@ log = logging.getLogger(__name__)
 
 
 class WaitsFor(Struct, frozen=True, gc=False):
-    """Members [start, stop) of a submission wait for jobs: `after` until they have ended, `after_ok` until they are Done.
-    `cancel`: they are killed if one fails, else held.
-    """
+    """Members [start, stop) of a submission wait for jobs."""
 
     start: int
     stop: int
-    after: Sequence[ParentRange]
-    after_ok: Sequence[ParentRange]
-    cancel: bool
+    after: Sequence[ParentRange]  # until these have ended
+    after_ok: Sequence[ParentRange]  # until these are Done
+    cancel: bool  # if one fails they are killed, else held
 
 
 def waits_of(spec: JobSpec, run: range) -> WaitsFor:
@@ -77,7 +74,7 @@ def waits_of(spec: JobSpec, run: range) -> WaitsFor:
 def rows_of(
     tx: Transaction, waits: Iterable[WaitsFor], owner: str, *, base: int, number: int
 ) -> list[DependencyRow]:
-    """Who waits for whom. They exist already, so that no jobs wait for each other. Raises TooLarge, InvalidJob."""
+    """Who waits for whom. Parents exist already, so no cycle is possible. Raises TooLarge, InvalidJob."""
     rows = []
     for wait in waits:
         own_rows: list[DependencyRow] = []
@@ -112,7 +109,7 @@ def rows_of(
 def _blocks(
     tx: Transaction, parents: ParentRange, owner: str, base: int, name: str
 ) -> Iterator[jobs.IdBlock]:
-    """The submissions of jobs, which must be there, the user's own, and older. Raises InvalidJob."""
+    """The submissions of these jobs, which must exist, be the user's own, and older. Raises InvalidJob."""
     at, left = parents.first, MOST_PARENTS
     if parents.last >= base:
         raise _not_there(max(parents.first, base), parents.last, name)
@@ -136,14 +133,14 @@ def _not_there(first: int, last: int, name: str) -> InvalidJob:
 
 
 def end_batch(live: Live, tx: Transaction) -> None:
-    """Free jobs that waited for those that have ended, then let parked claims choose; called at the end of each batch."""
+    """At the end of each batch, free jobs that waited for ended ones, then serve parked claims."""
     if _step(tx, live):
         tx.answers.append((live.go_on, None))
     serve_parked(live, tx)
 
 
 def _step(tx: Transaction, live: Live) -> bool:
-    """Judge what has ended in this batch, a limited number of jobs; true if there is more to do."""
+    """Judge a limited number of ended jobs; true if there is more to do."""
     book, seen, room = live.order, 0, _MOST_ROWS
     while True:
         book.note(tx, tx.ended[seen:])
@@ -157,7 +154,7 @@ def _step(tx: Transaction, live: Live) -> bool:
 
 
 def free_forgotten(tx: Transaction, live: Live) -> int:
-    """Of the reconciler: no job waits for others of which nothing is stored. Returns how many were freed."""
+    """Free jobs that wait for others of which nothing is stored; returns how many."""
     freed = 0
     for tq_id, key, waiting in list(live.queues.index.queues()):
         if key.waits_for_jobs and waiting:
@@ -171,7 +168,7 @@ def free_forgotten(tx: Transaction, live: Live) -> int:
 
 
 def _judge(tx: Transaction, live: Live, dependency: Dependency, room: int) -> int:
-    """Judge the parents of a dependency that may have ended; returns how many rows were read."""
+    """Judge parents that may have ended; returns how many rows were read."""
     dependency.keep(tx)
     live.queues.claims.write_cursors(tx)
     used = 1
@@ -206,7 +203,7 @@ def _search(tx: Transaction, live: Live, dependency: Dependency, room: int) -> i
 
 
 def _take(tx: Transaction, live: Live, row: DependencyRow, spans: Iterable[_Span]) -> str:
-    """Free, hold or cancel members by index; of other dependencies the first failure is returned."""
+    """Free, hold or cancel members by index; for other dependencies return the first failure."""
     for span in spans:
         fault = span.fault if row.ok else ""
         if fault and not row.by_index:
@@ -226,7 +223,6 @@ def _on_failure(row: DependencyRow) -> JobState:
 
 
 def _complete(tx: Transaction, live: Live, dependency: Dependency) -> None:
-    """All parents have ended as wanted."""
     if dependency.row.by_index or len(live.order.beside(dependency)) > 1:
         delete_dependency(tx, dependency.row)
         live.order.end(tx, dependency)
@@ -235,7 +231,7 @@ def _complete(tx: Transaction, live: Live, dependency: Dependency) -> None:
 
 
 def _free(tx: Transaction, live: Live, dependency: Dependency, new: JobState, reason: str) -> None:
-    """The jobs wait for nothing any more. They are moved in portions; the rows of who waits go when that is done."""
+    """Let jobs wait no more. They move in portions; the rows of their dependencies go when that is done."""
     book, ids = live.order, range(dependency.row.job_id, dependency.row.last_job + 1)
     waiter = book.beside(dependency)
     tx.put(book.settling, ids[0], Settling((ids,), new, reason, [gone.row for gone in waiter]))
@@ -244,7 +240,7 @@ def _free(tx: Transaction, live: Live, dependency: Dependency, new: JobState, re
 
 
 def _go_on(tx: Transaction, live: Live) -> int:
-    """Move a portion of the jobs that wait no more; returns how many rows that was."""
+    """Move a portion of the jobs that wait no more; returns how many rows."""
     settling = live.order.settling
     job_id, batch = next(iter(settling.items()))
     out = _settle(tx, live, batch.rest, batch.new, batch.reason)
@@ -267,17 +263,18 @@ def _settle(
 
 
 class _Span(NamedTuple):
-    """Jobs with start <= id < stop: whether they have ended, and if so why that is a failure ('' if it is none)."""
+    """Jobs with start <= id < stop in one state."""
 
     start: int
     stop: int
     ended: bool
-    fault: str = ""
+    fault: str = ""  # why their end is a failure, if it is one
 
 
 def _look(tx: Transaction, row: DependencyRow, run: range, *, most: int) -> tuple[list[_Span], int, int]:
-    """The parents in a range, ascending; where it stopped, and how many rows were read. What is purged has ended well: of a
-    failure its dependents heard when it happened.
+    """Parents in a range, ascending; where it stopped; how many rows were read. Purged parents ended well: dependents
+    heard
+    of a failure when it happened.
     """
     parents = jobs.rows_between(tx, run.start, run.stop - 1, most=most)
     stop = parents[-1].id + 1 if len(parents) >= most else run.stop
@@ -314,7 +311,7 @@ def _without_rows(tx: Transaction, row: DependencyRow, ids: range) -> Iterator[_
 
 
 def _filled(spans: Iterable[_Span], start: int, stop: int) -> Iterator[_Span]:
-    """The spans, those that are alike as one, with what is missing between them."""
+    """The spans, equal ones joined, with the gaps between them."""
     last = _Span(start, start, ended=True)
     for span in (*spans, _Span(stop, stop, ended=True)):
         for part in (_Span(last.stop, span.start, ended=True), span):

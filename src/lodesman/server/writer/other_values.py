@@ -1,4 +1,4 @@
-"""What a job that waits becomes by other values of its attributes, by another job class among them."""
+"""What a waiting job becomes by new values of its attributes, another job class among them."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _VARIANT: Final = "Variant"
 
 
 class OtherValues:
-    """The values that a request gives to jobs that wait; None takes an attribute away."""
+    """New values for waiting jobs; None takes an attribute away."""
 
     def __init__(
         self, values: jobs.Record, db: Reader, classes: Classes, jsv: JsvSection, *, by: str
     ) -> None:
-        """`jsv`: the server's, which does not verify changes. `by`: who gives them. Raises InvalidJob."""
+        """`jsv`: the server's, which does not verify changes. `by`: who changes. Raises InvalidJob."""
         self.given = {_attribute_of(name).name: value for name, value in values.items()}
         self._spec = _read(self.given)
         self._db = db
@@ -60,8 +60,8 @@ class OtherValues:
     def of_job(
         self, kind: ChangeableJobs, before: jobs.JobSpec, resolutions: Sequence[Resolution]
     ) -> tuple[jobs.JobSpec, Resolution | None]:
-        """The job with these values, judged by its class as it was when the job got it, or by the class that it gets now;
-        and what that made of it. `known`: what classes made of these jobs before. Raises InvalidJob, Forbidden.
+        """The changed job, judged by its class as of when it got it, or by its new class; and what that made of
+        it. `resolutions`: of these jobs before. Raises InvalidJob, Forbidden.
         """
         old, complexes = record_of_spec(before, kind.group), self._classes.vocabulary.complexes
         names = [name for name in self.given if name not in (_CLASS, _VARIANT)]
@@ -83,7 +83,9 @@ class OtherValues:
         return after, made
 
     def _need_same_origins(self, resolutions: Sequence[Resolution]) -> None:
-        """Raises InvalidJob for jobs that have one value, which is the own one of some and from the class of others."""
+        """Raises InvalidJob for equal jobs of which some set a value themselves, and others have it of
+        their class.
+        """
         paths = [
             {(path, origin in FROM_CLASS) for path, origin in resolution.origins.items()}
             for resolution in resolutions
@@ -98,12 +100,12 @@ class OtherValues:
             )
 
     def _class(self, job: jobs.JobSpec) -> tuple[str, str]:
-        """The class and the variant that a job is to have, each "" if it is not named."""
+        """The class and variant that a job is to have, each "" if not named."""
         name = self._spec.job_class if _CLASS in self.given else job.job_class
         return name, self._spec.variant
 
     def _is_other_class(self, job: jobs.JobSpec) -> bool:
-        """Whether the job is to have another class, or another variant of it, than it has."""
+        """Whether the job is to have another class or variant."""
         if not {_CLASS, _VARIANT} & self.given.keys():
             return False
         name, variant = self._class(job)
@@ -114,7 +116,7 @@ class OtherValues:
     def _of_class(
         self, kind: ChangeableJobs, job: jobs.JobSpec, made: Resolution | None
     ) -> tuple[jobs.JobSpec, Resolution | None]:
-        """The job as if it were submitted now, with this class and what of it is its own. Raises InvalidJob, Forbidden."""
+        """The job as if submitted now with this class and its own values. Raises InvalidJob, Forbidden."""
         whole, origins = record_of_spec(job, kind.group), made.origins if made else {}
         explicit = {name for name, value in self.given.items() if value is not None}
         explicit |= set() if made else self._described(kind)
@@ -139,8 +141,8 @@ class OtherValues:
         return after, resolution
 
     def _described(self, kind: ChangeableJobs) -> set[str]:
-        """What the description says of jobs without origins that were not changed yet, and this request does not; that of
-        jobs in a batch is not kept.
+        """What the description sets, of jobs without origins that were never changed; that of jobs in a batch
+        is not kept.
         """
         _, text, count, is_array, first, last = description_of(self._db, kind.submission)
         if not text or not first <= kind.template <= last or not (is_array or count == 1):
@@ -150,7 +152,7 @@ class OtherValues:
 
 
 def _read(values: jobs.Record) -> jobs.JobSpec:
-    """The values as a job has them; usual ones where there is None. Raises InvalidJob."""
+    """Values as a job has them, defaults for None. Raises InvalidJob."""
     present = {name: value for name, value in values.items() if value is not None}
     return jobs.read_job(present, whole=False).spec if present else jobs.JobSpec(executable="")
 

@@ -32,7 +32,7 @@ from lodesman.wire.vocabulary import PilotState, Waking
 
 log = logging.getLogger(__name__)
 
-# How long a pilot that was lost may still hand in what it had: seconds.
+# How long a lost pilot may still hand in what it had, seconds.
 LATE_SECONDS = 7 * 86_400.0
 
 
@@ -42,9 +42,8 @@ def hash_token(token: str) -> bytes:
 
 
 def prepare_pilots(tx: Transaction, live: Live, new: Sequence[NewPilot]) -> list[int]:
-    """Store pilots and their join tokens before they are submitted; answers their ids. Of bound ones those for which there
-    are jobs: the first that gets none, and those after it, are not stored. Raises Conflict if a queue had more live
-    pilots than one of them wants there.
+    """Store pilots and their join tokens before they are submitted; returns their ids. Bound pilots are stored up
+    to the first that gets no job. Raises Conflict if a queue has more live pilots than one of them allows.
     """
     numbers = []
     places = {QueueId(new_pilot.site, new_pilot.ce, new_pilot.queue) for new_pilot in new}
@@ -53,7 +52,7 @@ def prepare_pilots(tx: Transaction, live: Live, new: Sequence[NewPilot]) -> list
     for pilot in new:
         number, job = live.ids.pilot(), None
         place = QueueId(pilot.site, pilot.ce, pilot.queue)
-        # As its queue is now, which the director may not know yet.
+        # The present configuration, which the director may not know yet.
         offer = None if live.pilots.offers is None else live.pilots.offers(pilot.vo, place, None)
         request = pilot.request if offer is None else {**pilot.request, **configured_part(offer)}
         if pilot.bound:
@@ -70,7 +69,7 @@ def prepare_pilots(tx: Transaction, live: Live, new: Sequence[NewPilot]) -> list
 
 
 def _check_room(tx: Transaction, new: Sequence[NewPilot]) -> None:
-    """What was found when they were made may not be so any more."""
+    """Checked again: others may have been made meanwhile."""
     most = {
         QueueId(pilot.site, pilot.ce, pilot.queue): pilot.most_there
         for pilot in new
@@ -88,8 +87,8 @@ def _check_room(tx: Transaction, new: Sequence[NewPilot]) -> None:
 def pilots_submitted(tx: Transaction, live: Live, outcome: Mapping[str, tuple[str | None, str]]) -> None:
     """Store the batch system's answers: stamp -> native id, or None with the reason of a refusal.
 
-    A refusal aborts only a pilot of which nothing else was heard: a submission that took too long is taken for refused,
-    and its pilot may be there all the same.
+    A refusal aborts only a pilot that was not heard of otherwise: a slow submission counts as refused, and its pilot may
+    exist.
     """
     for stamp, (native_id, reason) in outcome.items():
         row = pilot_by_stamp(tx.reader(), stamp)
@@ -106,10 +105,10 @@ def pilots_submitted(tx: Transaction, live: Live, outcome: Mapping[str, tuple[st
 
 
 class _FoundQueue(NamedTuple):
-    """The queue (site, CE, queue) of a pilot that found it out itself, and what is configured of it, as JSON."""
+    """The queue that a pilot found itself in, and its configuration as JSON."""
 
     place: QueueId
-    request: str
+    request: str  # JSON
 
 
 class Joined(NamedTuple):
@@ -120,7 +119,7 @@ class Joined(NamedTuple):
 
 
 def unknown_join_token() -> Unauthorized:
-    """The refusal of a pilot that presents what no pilot has."""
+    """The refusal of an unknown token."""
     return Unauthorized("This join token is unknown.", hint="It was used up, or the pilot is an old one.")
 
 
@@ -128,11 +127,11 @@ def join_pilot(
     tx: Transaction, live: Live, token: str, nonce: str, node: Mapping[str, Any], *,
     found_queue: _FoundQueue | None = None,
 ) -> Joined:  # fmt: skip
-    """A pilot exchanges its one-time join token for a token bound to its lease.
+    """Exchange a pilot's one-time join token for a token bound to its lease.
 
-    The same join token with the same nonce may be used again: the answer was lost. `found_queue`: the queue that it
-    found itself in, for a pilot that was sent to none, or forwarded. Raises Unauthorized for an unknown, used or expired
-    join token, Conflict if the pilot ended.
+    The same token with the same nonce works again: the answer was lost. `found_queue`: for a pilot that was sent to no
+    queue, or
+    forwarded. Raises Unauthorized for an unknown, used or expired join token, Conflict if the pilot ended.
     """
     digest = hash_token(token)
     stored = pilots.join_token(tx, digest)
@@ -146,11 +145,11 @@ def join_pilot(
     row = pilots.need_pilot(tx, pilot_id=pilot_id)
     if row.state is not PilotState.RUNNING and not pilots.set_state(tx, row, PilotState.RUNNING):
         raise Conflict(f"Pilot {row.stamp} is {row.state} already.", pilot=row.id)
-    # A database that is restored can see that it did not make this one.
+    # The token names the incarnation: a restored database knows that it did not make it.
     bound_token = f"{live.ids.incarnation}.{secrets.token_urlsafe(32)}"
     report = msgspec.json.encode(node).decode()
     pilots.set_joined(tx, row.id, node=report, host=reported_host(node.get("host")))
-    # With an earlier token of its own it wins nothing more.
+    # A claim with its earlier token wins nothing more.
     live.parked.end_of_pilot(tx, row.id)
     pilots.exchange_token(tx, row.id, digest=digest, nonce=nonce, token=hash_token(bound_token))
     tx.add(live.pilots.running, row.id)
@@ -178,11 +177,12 @@ def join_pilot(
 def end_pilot(
     tx: Transaction, live: Live, pilot_id: int, state: PilotState, reason: str, *, cause: str = LOST
 ) -> int:
-    """A pilot is gone: it left, its batch system says so, or its lease ended. Its live attempts go back.
+    """A pilot is gone: it left, its batch system says so, or its lease ended. Its live attempts go back; returns how
+    many.
 
-    One that was lost with attempts may be alive behind a broken network: its token stays good for a while, for the
-    results of these attempts (`report.take_reports`, `sandboxes.check_attempt`) and nothing else. One that had ended
-    before stays as it ended; leftovers from then are searched for once more. Returns how many attempts were ended.
+    A lost one with attempts may be alive behind a broken network: its token stays good for a while, for results of these
+    attempts only (`report.take_reports`). One that had ended before stays as it ended, but leftovers are searched for
+    again.
     """
     row = pilots.need_pilot(tx, pilot_id=pilot_id)
     before = row.state in PILOT_ENDED
@@ -198,9 +198,8 @@ def end_pilot(
 
 
 def drain_pilots(tx: Transaction, live: Live, pilot_ids: Iterable[int], reason: str = "") -> int:
-    """Ask pilots to finish what they run and leave; those that wait for jobs are answered now.
-
-    Without a reason an administrator said so, and nothing takes it back. Returns how many were still there.
+    """Let pilots finish what they run and leave; waiting claims are answered now. Without a reason an administrator
+    said so, and nothing takes it back. Returns how many were still there.
     """
     changed = 0
     for pilot_id in pilot_ids:
@@ -211,9 +210,7 @@ def drain_pilots(tx: Transaction, live: Live, pilot_ids: Iterable[int], reason: 
 
 
 def believed(row: PilotRow, told: QueueId, policy: Policy) -> _FoundQueue | None:
-    """The queue that a pilot named, if it is believed; None if not, or if the pilot was sent to a queue that does not
-    forward.
-    """
+    """The queue that a pilot named, if it is believed; None if not, or if the pilot's queue does not forward."""
     if not row.sent_to and (all(row.queue_id) or not row.queue_id.covers(told)):
         return None
     offer = policy.vo_config(row.vo).offer(told)

@@ -1,7 +1,7 @@
 """Which SubmitPools each CE queue serves, in memory (RFC #7): `getSubmitPoolsForQueue`.
 
-Pools are masks of queues, one bit a queue. What a single queue serves is read off all masks at once when it is asked
-for, and kept until it changes. Changed by the writer, read by all threads.
+Pools are masks of queues, one bit a queue. What one queue serves is read off all masks when it is asked for, and kept until
+it changes. Changed by the writer, read by all threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MANY_NEW = 10_000
 
 
 class ServedPools(NamedTuple):
-    """The pools that a queue serves, sorted; other ones have another `version` in the same map."""
+    """The pools that a queue serves, sorted; `version` differs for other pools."""
 
     pools: tuple[str, ...]
     version: int
@@ -32,7 +32,7 @@ NO_POOLS = ServedPools((), 0)
 
 
 class PoolMap:
-    """`version` changes whenever a pool comes, goes, or is served by other queues."""
+    """All pools with their masks, and the bits of CE queues."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -41,7 +41,7 @@ class PoolMap:
         """The bits of CE queues."""
         self._masks: dict[str, int] = {}
         self._matrix: tuple[list[str], Transposed] | None = None
-        # Queue -> (the age of the map when it was read, what it serves). Each new pool makes the map older by one.
+        # Queue -> (the map's age when this was read, what it serves). Each new pool adds one to the age.
         self._served: dict[QueueId, tuple[int, ServedPools]] = {}
         self._versions = count(1)
         self._age = 0
@@ -61,7 +61,7 @@ class PoolMap:
         return self._masks.keys()
 
     def mask(self, pool: str) -> int | None:
-        """The queues that serve a pool; None if it is not known."""
+        """The queues that serve a pool; None if it is unknown."""
         return self._masks.get(pool)
 
     def serves(self, pool: str, place: QueueId) -> bool:
@@ -70,11 +70,11 @@ class PoolMap:
         return bit is not None and bool(self._masks.get(pool, 0) >> bit & 1)
 
     def bit(self, place: QueueId) -> int | None:
-        """The bit of a queue; None if it has none."""
+        """None if the queue has none."""
         return self.bits.get(place)
 
     def of_queue(self, place: QueueId) -> ServedPools:
-        """getSubmitPoolsForQueue: the pools that a pilot in this queue may take jobs of."""
+        """getSubmitPoolsForQueue: pools whose jobs a pilot in this queue may take."""
         served = self._served.get(place)
         if served is not None and served[0] == self._age:
             return served[1]
@@ -82,7 +82,7 @@ class PoolMap:
             return self._serve(place)
 
     def put(self, masks: Mapping[str, int | None]) -> dict[str, int | None]:
-        """These pools are served by these queues and no others; None: the pool is gone. Returns what undoes it."""
+        """Let exactly these queues serve these pools; None: the pool is gone. Returns what undoes it."""
         before = {pool: self._masks.get(pool) for pool in masks}
         with self._lock:
             gone = [pool for pool, mask in masks.items() if mask is None and pool in self._masks]
@@ -158,19 +158,19 @@ class PoolQueues:
 
 
 class KnownPools:
-    """The pools of a database, read anew only when they have changed. Holds a connection: for one thread."""
+    """The pools of a database, read again only after a change. Holds a connection: for one thread."""
 
     def __init__(self, db: Reader) -> None:
         self._db = db
         self._known = -1, PoolMap()
 
     def serving(self, pool: str, version: int) -> PoolQueues | None:
-        """The queues of a pool as of the last reading; None if the pools have changed since. Any thread may ask."""
+        """The queues of a pool as last read; None if pools have changed since. For any thread."""
         read_version, pools = self._known
         return PoolQueues(pools.mask(pool) or 0, pools.bits) if read_version == version else None
 
     def look(self) -> PoolMap:
-        """The pools as they are now. What was given out before is not changed."""
+        """The pools as they are now; earlier results stay as they were."""
         version = pass_requests(self._db).version
         if version != self._known[0]:
             self._known = version, PoolMap.load(self._db)

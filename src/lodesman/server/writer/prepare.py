@@ -1,6 +1,6 @@
 """From the body of a submission to what the writer stores: parse, check, optimize, once per cohort.
 
-Nothing is stored before all of it is good; a batch with one bad job names that job and stores nothing.
+Nothing is stored unless all of it is good; a refusal names the bad job of a batch.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _FEW_RUNS = 5
 _TIME = "CPUTime"
 _MOST_BANS = 100
 _VERDICTS_KEPT = 100_000
-# Characters of what decides a verdict, above which it is not kept.
+# A verdict with a longer key is not kept.
 _LARGE_KEY = 16 << 10
 Runs = tuple[tuple[int, int], ...]
 _ON_HOLD = "submitted on hold"
 _BY_USER = "command line"
 _ENCODER = msgspec.json.Encoder()
-# What stands in the way at a queue -> the attribute of a job that would have to change.
+# An obstacle at a queue -> the attribute of a job that would have to change.
 _OF_JOBS = {"RequiredTag": "Tag", "GenericPilots": "PilotType"}
 # The fields of a spec that decide its task queue, but for the Requirements.
 _KEY_VALUES = attrgetter(
@@ -64,7 +64,7 @@ _KEY_VALUES = attrgetter(
 
 
 class Preparation:
-    """One submission being prepared: who, where to, and what was found so far."""
+    """One submission being prepared."""
 
     def __init__(
         self, body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, resolver: Resolver
@@ -110,8 +110,8 @@ class Preparation:
     def read(
         self, index: int, entry: str | jobs.Record, verified: VerifiedJob | None
     ) -> tuple[jobs.Description, PositionMap, Form]:
-        """A description as the six steps make it, where its attributes stand in the text, and its language. `verified`: what
-        they made of it before the server's JSV.
+        """A description as the six steps make it, where its attributes stand in the text, and its language.
+        `verified`: what they made of it before the server's JSV.
         """
         original, places, form = read_entry(self.body, entry)
         resolved = verified or self._resolver.resolve(original, places, self.body)
@@ -131,7 +131,7 @@ class Preparation:
         return kept, places, form
 
     def _hold(self, index: int, letters: str, resolution: Resolution | None) -> None:
-        """By the letters of `h`, which also stand for the option of the user where class or JSV may have changed them."""
+        """By the letters of `h`, which also stand for the user's option where class or JSV may have changed them."""
         origin = _BY_USER if resolution is None else resolution.origins.get("Held", "")
         if self.body.hold and (resolution is None or (letters and origin == _BY_USER)):
             self.holds[index] = _ON_HOLD
@@ -146,7 +146,7 @@ class Preparation:
     def cohorts_of(
         self, description: jobs.Description, offset: int, places: PositionMap = NO_POSITIONS
     ) -> Iterator[PreparedCohort]:
-        """The cohorts of one description whose first member has index `offset` in the submission."""
+        """The cohorts of a description whose first member has index `offset` in the submission."""
         check_owner(description, self.who)
         if description.warnings:
             self.notices.extend(description.warnings)
@@ -183,8 +183,8 @@ class Preparation:
             self._check_programs(description, self.shelf)
 
     def _check_programs(self, description: jobs.Description, shelf: Shelf) -> None:
-        """Raises InvalidJob for an uploaded file that jobs execute, though no node has its interpreter; a notice if a shell
-        will read it, since it could not be executed where it was.
+        """Raises InvalidJob for an uploaded program whose interpreter no node has; adds a notice if a
+        shell will read it.
         """
         programs = jobs.programs(description.spec, description.members)
         for name in jobs.input_names(description.spec, description.members):
@@ -210,7 +210,7 @@ class Preparation:
             raise
 
     def _say_default(self, wrong: Impossible, record: Record, offset: int) -> None:
-        """A time that the user did not give is not the user's: say so, and how to give one."""
+        """Say that a default time is refused, and how to give another one."""
         resolution = self.resolutions.get(offset)
         is_given = jobs.spelled(_TIME, record) in record or (
             resolution is not None and _TIME in resolution.origins
@@ -228,7 +228,7 @@ class Preparation:
     def _warn_of_bans(
         self, sites: Collection[str], config: VOConfig, record: Record, places: PositionMap
     ) -> None:
-        """Of sites that are not configured, each once, whatever many cohorts ban it."""
+        """Of sites that are not configured, each once."""
         for name in sites:
             if name in self._bans or len(self._bans) >= _MOST_BANS:
                 continue
@@ -241,7 +241,7 @@ class Preparation:
     def judge(
         self, cohort: jobs.CohortSpec, members: jobs.ParametricMembers | None, config: VOConfig
     ) -> tuple[TaskQueueKey, str]:
-        """The key of a cohort, and why no queue can run it; '' if one can. Raises Impossible."""
+        """The key of a cohort, and why no queue can run it, or ''. Raises Impossible."""
         judged = self._judge(cohort.spec, config)
         if judged.never and not self.body.hold_if_impossible:
             exclusions = find_exclusions(
@@ -251,9 +251,7 @@ class Preparation:
         return judged.key, judged.never
 
     def _judge(self, spec: jobs.JobSpec, config: VOConfig) -> JudgedJob:
-        """What was found about a spec. Jobs that can be matched alike share it, those of later submissions, too, while the
-        configuration is the same.
-        """
+        """Jobs that match alike share a verdict, also across submissions of one configuration."""
         requirements = _ENCODER.encode(spec.requirements) if spec.requirements else b""
         owner, vo, hold = self.who.name, self.who.vo, self.body.hold_if_impossible
         alike = (owner, self.group, vo, hold, *_KEY_VALUES(spec), requirements)
@@ -279,7 +277,7 @@ class Preparation:
     def _stored(
         self, spec: jobs.JobSpec, members: jobs.ParametricMembers | None, runs: Runs
     ) -> tuple[str, bool]:
-        """The template as it is stored, and whether it must be filled in at the claim."""
+        """The stored template, and whether a claim must fill it in."""
         if members is None or not jobs.Template(spec, members).varies:
             return _ENCODER.encode(payload(spec, self._uploads_of(spec.input_sandbox))).decode(), False
         names = jobs.input_names(spec, members, runs)
@@ -287,7 +285,7 @@ class Preparation:
         return _ENCODER.encode(stored).decode(), True
 
     def _uploads_of(self, names: Collection[str]) -> dict[str, Upload]:
-        """The uploaded files of these names. Raises InvalidJob for one that is not there."""
+        """Raises InvalidJob for a file that was not uploaded."""
         if self.db is None:
             return dict.fromkeys(names, Upload("", 0))
         for name in names:
@@ -310,27 +308,22 @@ def prepare(
     body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes,
     *, verified: Sequence[VerifiedJob] | None = None, room: int | None = None, shelf: Shelf | None = None,
 ) -> tuple[PreparedSubmission, Sequence[Notice]]:  # fmt: skip
-    """Check a submission; without a database whether its input files were uploaded is not asked (nor stored). `classes`: the
-    job classes of this moment. `verified`: what the server's JSV left of each description; None: there is no JSV.
-    `shelf`: where input files lie.
+    """Check a submission. Without a database input files are not checked. `verified`: what the server's JSV left of each
+    description; None: there is no JSV. `shelf`: where input files lie.
 
-    Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest; if there is `room` for this number of
-    letters of job classes, TakesLong where they have more, or where members may be of many kinds, each to be held against
-    all queues.
+    Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest. With `room` for that many letters of
+    job
+    classes, raises TakesLong if they have more, or if members may be of many kinds.
     """
     work = Preparation(body, who, policy, db, Resolver(classes, who.name, who.groups, room=room))
     work.few_kinds, work.shelf = room is not None, shelf
     entries = entries_of(body)
-    all_verified = [None] * len(entries) if verified is None else verified
+    checked = [None] * len(entries) if verified is None else verified
     single, places, form = None, NO_POSITIONS, body.form if body.texts else ""
     if len(entries) == 1:
-        single, places, form = work.read(0, entries[0], all_verified[0])
+        single, places, form = work.read(0, entries[0], checked[0])
     try:
-        parts = (
-            _batch(work, entries, all_verified)
-            if single is None
-            else list(work.cohorts_of(single, 0, places))
-        )
+        parts = _batch(work, entries, checked) if single is None else list(work.cohorts_of(single, 0, places))
     except LodesmanError as wrong:
         job = wrong.data.get("job")
         if body.texts is not None and job is not None and "attribute" in wrong.data:
@@ -338,7 +331,7 @@ def prepare(
         jobs.locate(wrong, places)
         raise
     members = None if single is None else single.members
-    # Of a batch only odd descriptions, by their indexes: the others follow from what else is stored of its jobs.
+    # Of a batch only odd descriptions are kept, by index: others follow from what is stored of the jobs.
     record = work.odd if single is None else single.record
     prepared = PreparedSubmission(
         owner=who.name,
@@ -361,11 +354,11 @@ def prepare(
 
 
 def _batch(
-    work: Preparation, entries: Sequence[str | jobs.Record], all_verified: Sequence[VerifiedJob | None]
+    work: Preparation, entries: Sequence[str | jobs.Record], checked: Sequence[VerifiedJob | None]
 ) -> list[PreparedCohort]:
     """The cohorts of several descriptions, each read as it comes."""
     parts: list[PreparedCohort] = []
-    for position, (entry, verified) in enumerate(zip(entries, all_verified, strict=True)):
+    for position, (entry, verified) in enumerate(zip(entries, checked, strict=True)):
         with in_batch(position):
             description = work.read(position, entry, verified)[0]
             if description.members is not None:
@@ -381,7 +374,7 @@ def _batch(
 def _refusal(
     never: str, runs: Runs, members: jobs.ParametricMembers | None, exclusions: Exclusions
 ) -> Impossible:
-    """What a submission is refused with of which no queue can run these members."""
+    """The refusal of members that no queue can run."""
     lost = sum(stop - start for start, stop in runs)
     who = "The job"
     which: Mapping[str, object] = {}
@@ -391,7 +384,7 @@ def _refusal(
         more = ", ..." if len(runs) > _FEW_RUNS else ""
         who = f"Member{'' if lost == 1 else 's'} {shown}{more} ({lost} of {members.count})"
         which = {"members": ranges, "jobs": lost}
-    # What the smallest change begins with, as a description calls it.
+    # The first step of the smallest change, as a description calls it.
     best = exclusions.job_changes(1)
     criterion = best[0].steps[0].criterion if best else ""
     attribute = without_clause(_OF_JOBS.get(criterion, criterion))

@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 
 _MOST_SHOWN = 20
 MOST_NAMED: Final = 5
-# More than are named, since who asks may see those of one VO only.
+# More than are named, since a reader may see those of one VO only.
 MOST_OWNERS: Final = 50
-# Rules whose buckets are gone through at a time.
+# How many rules are shown at a time.
 PART: Final = 10
 _NO_ACCOUNTS: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
 _FullBucketKey = tuple[str, ...]
@@ -66,27 +66,24 @@ def limit_rules(
     sets: Iterable[QuotaSet], vocabulary: Vocabulary, of_places: Iterable[PlaceLimit], hosts: HostLoads,
     is_open: Callable[[str], bool] = lambda _: True,
 ) -> RuleBook:  # fmt: skip
-    """All that limits what runs: quota sets, and limits of sites. `is_open`: whether a job may start by a delay.
-    `vocabulary`: with the accounts of its lists (`vocabulary_of`).
-    """
+    """All that limits what runs: quota sets and limits of sites. `is_open`: whether a job may start by a delay."""
     return joined([QuotaBook(sets, vocabulary, hosts.of), PlaceBook(of_places, is_open)])
 
 
 def vocabulary_of(
     sets: Iterable[QuotaSet], vocabulary: Vocabulary, accounts: Mapping[str, Collection[str]]
 ) -> Vocabulary:
-    """What sets are about. `accounts`: their groups, which count if any set names a list of users."""
+    """The vocabulary, with the groups of `accounts` if a set names a list of users."""
     users = (rule.filters.get(FilterTag.USERS) for quota_set in sets for rule in quota_set.rules)
     is_asked = any(name.startswith("@") for held in users if held for name in (*held.names, *held.excluded))
     return vocabulary.with_accounts(accounts) if is_asked else vocabulary
 
 
 class QuotaRules:
-    """The sets as they were read, and the configuration: their vocabulary, and the limits of sites. Belongs to the writer's
-    thread, like the limits that follow. `accounts`: the groups of each, as `use` read them last.
+    """The sets, their vocabulary, and the limits of sites. For the writer's thread.
 
-    `sets` hold as soon as they are prepared; `in_use` hold now. Changes are stored with the commit from which they hold, so
-    that whoever reads the database finds no claim against a limit that is stored.
+    Changes are stored with the commit from which they hold: whoever reads the database finds no claim against a stored
+    limit.
     """
 
     def __init__(
@@ -95,7 +92,9 @@ class QuotaRules:
     ) -> None:  # fmt: skip
         self._live = live
         self._configured = vocabulary, of_places, accounts
+        # These hold as soon as they are prepared.
         self.sets = sets_stored(stored, vocabulary)
+        # These hold now.
         self.in_use: Mapping[str, QuotaSet] = dict(self.sets)
         learn(self.sets.values())
         self._writes: list[_Write] = []
@@ -105,8 +104,8 @@ class QuotaRules:
         live.queues.index.delays.start_all()
 
     def use(self, tx: Transaction, vocabulary: Vocabulary, of_places: tuple[PlaceLimit, ...]) -> bool:
-        """The configuration may have other complexes, groups or lists, or other limits of sites, and accounts other groups.
-        Returns as `go_on`.
+        """Use another configuration: its vocabulary and limits of sites, and the groups of accounts. Returns as
+        `go_on`.
         """
         new = vocabulary, of_places, groups_by_user(tx.reader())
         if new != self._configured:
@@ -122,7 +121,7 @@ class QuotaRules:
         return vocabulary_of(self.sets.values(), vocabulary, accounts), of_places
 
     def put(self, tx: Transaction, changed: Mapping[str, QuotaSet | None], write: _Write) -> bool:
-        """These sets are to be so; None: there is to be no such set any more. `write` stores that. Returns as `go_on`."""
+        """Set or remove (None) these sets; `write` stores that. Returns as `go_on`."""
         tx.undo.append(partial(setattr, self, "_writes", self._writes))
         self._writes = [*self._writes, write]
         for name, quota_set in changed.items():
@@ -134,14 +133,14 @@ class QuotaRules:
         return self.go_on(tx)
 
     def check(self, tx: Transaction) -> bool:
-        """Prove that the limits count what lives; if not, it is reported and mended. Returns as `go_on`."""
+        """Prove that the limits count what lives; else it is logged and mended. Returns as `go_on`."""
         bookings = self._live.bookings
         if bookings.check_attempts(tx) and self._live.queues.index.limits.active:
             self._prepare(tx, is_proof=True)
         return self.go_on(tx)
 
     def go_on(self, tx: Transaction) -> bool:
-        """Prepare a portion more of rules that changed; true if they are in use, and stored."""
+        """Prepare a portion of changed rules; true if they are in use, and stored."""
         if not self._live.bookings.go_on(tx):
             return False
         if self._writes:
@@ -167,36 +166,31 @@ class QuotaRules:
 def use_limits(
     tx: Transaction, rules: QuotaRules, vocabulary: Vocabulary, of_places: tuple[PlaceLimit, ...] = ()
 ) -> bool:
-    """Judge by the vocabulary and the limits of sites of a new configuration, and by the groups that accounts have now.
-    Returns as `go_on`.
-    """
+    """As `QuotaRules.use`."""
     return rules.use(tx, vocabulary, of_places)
 
 
 def check_limits(tx: Transaction, rules: QuotaRules) -> bool:
-    """Compare what limits count with the live attempts. Returns as `go_on`."""
+    """As `QuotaRules.check`."""
     return rules.check(tx)
 
 
 def open_delays(tx: Transaction, live: Live) -> None:
-    """Open the matching delays whose time has come; claims that wait for them are asked again with this batch."""
+    """Open due matching delays; claims that wait for them are asked again with this batch."""
     delays = live.queues.index.delays
     for delay, until in delays.open_due():
         tx.undo.append(partial(delays.shut_until, delay, until))
 
 
 def go_on(tx: Transaction, rules: QuotaRules) -> bool:
-    """A portion more of what changed rules need; true if they are in use."""
+    """As `QuotaRules.go_on`."""
     return rules.go_on(tx)
 
 
 def set_quotas(
     tx: Transaction, rules: QuotaRules, sets: Iterable[QuotaSet], *, new: bool, note: AuditNote
 ) -> bool:
-    """Have new sets, or others in the place of those that there are: all or none. Returns as `go_on`.
-
-    Raises Conflict, NotFound.
-    """
+    """Store new sets, or replace existing ones, all or none. Returns as `go_on`. Raises Conflict, NotFound."""
     changed = {quota_set.name: quota_set for quota_set in sets}
     for name in changed:
         if new and name in rules.sets:
@@ -215,7 +209,7 @@ def set_quotas(
 
 
 def remove_quotas(tx: Transaction, rules: QuotaRules, names: Iterable[str], note: AuditNote) -> bool:
-    """Have these sets no more: all or none. Returns as `go_on`. Raises NotFound."""
+    """Remove sets, all or none. Returns as `go_on`. Raises NotFound."""
     gone = dict.fromkeys(names)
     for name in gone:
         if name not in rules.sets:
@@ -234,13 +228,13 @@ def _no_set(name: str) -> NotFound:
 
 
 def places(limits_at: LimitsAt) -> set[RunPlace]:
-    """Where pilots that are sent to these CE queues will be: on hosts that are not known yet, but for those of one host."""
+    """Where pilots sent to these CE queues will be; hosts are unknown yet, but for queues of one host."""
     here = {*limits_at.here}
     return {RunPlace(*queue, limits_at.host if queue in here else "") for queue in limits_at.queues}
 
 
 def alike_places(_tx: Transaction, live: Live, run_places: Iterable[RunPlace]) -> list[list[RunPlace]]:
-    """Those places that some limit is about, in groups that limits see alike; reads memory only."""
+    """Places that some limit concerns, grouped as limits see them; reads memory only."""
     limits, by_spot = live.queues.index.limits, defaultdict[Spot, list[RunPlace]](list)
     for place in run_places:
         by_spot[limits.spot(place)].append(place)
@@ -248,7 +242,7 @@ def alike_places(_tx: Transaction, live: Live, run_places: Iterable[RunPlace]) -
 
 
 def limited_there(_tx: Transaction, live: Live, place: RunPlace) -> tuple[list[int], list[int]]:
-    """The task queues that are limited there, and those of them that would be if nothing ran; reads memory only."""
+    """Task queues limited there, and those limited even if nothing ran; reads memory only."""
     index = live.queues.index
     shut, never = index.limits.shut(place), index.limits.never(place)
     limited_ids, vain = list[int](), list[int]()
@@ -259,7 +253,7 @@ def limited_there(_tx: Transaction, live: Live, place: RunPlace) -> tuple[list[i
 
 
 def limited(_tx: Transaction, live: Live, run_places: Iterable[RunPlace]) -> list[int]:
-    """The task queues that are limited at all of these places; reads memory only."""
+    """Task queues limited at all of these places; reads memory only."""
     index = live.queues.index
     if not index.limits.active:
         return []
@@ -277,8 +271,8 @@ def limits_of(
     _tx: Transaction, live: Live, run_places: Iterable[RunPlace], pilots: Mapping[int, RunPlace],
     jobs: int | TaskQueueKey,
 ) -> Limited:  # fmt: skip
-    """The buckets that keep jobs of a task queue, or with that key, from starting where pilots will be and where `pilots`
-    are, and which of these; reads memory only.
+    """The buckets that keep jobs of a task queue, or with this key, from starting at the places and in the `pilots`,
+    and in which; reads memory only.
     """
     index = live.queues.index
     if not index.limits.active or not (isinstance(jobs, TaskQueueKey) or index.has(jobs)):
@@ -310,7 +304,7 @@ def limits_of(
                 hopeless=use.never,
             )  # fmt: skip
             by_name.setdefault((use.rule, *of, use.resource), bucket)
-    # Where all wait in vain, that is said first; else what time opens.
+    # First what never opens, if all queues wait in vain; else what time opens.
     is_vain = sum(map(len, queues.values())) == len(never)
     first = sorted(by_name.values(), key=lambda row: row.hopeless is not is_vain)
     return Limited(
@@ -320,7 +314,7 @@ def limits_of(
 
 
 def buckets(_tx: Transaction, live: Live, first: int) -> tuple[list[BehindBucket], bool]:
-    """What is used of limits, and who waits behind them somewhere: a part, and whether there is more; reads memory only."""
+    """A part of the use of limits and who waits behind them, and whether there is more; reads memory only."""
     index = live.queues.index
     groups = {group.number: group for group in index.groups()}
     rows = []
@@ -344,7 +338,7 @@ def _behind(use: BucketUse, waiting: Sequence[tuple[int, TaskQueueKey, int]], *,
 
 
 def _delays(live: Live) -> Iterator[BehindBucket]:
-    """The matching delays that are shut, with the seconds until they open as what is used."""
+    """Shut matching delays; the seconds until they open count as used."""
     index = live.queues.index
     for delay, seconds in index.delays.shut():
         use = BucketUse(delay.rule, (), (str(delay.path),), NEXT_START, round(seconds), delay.number)
@@ -356,7 +350,7 @@ def _delays(live: Live) -> Iterator[BehindBucket]:
 
 
 def bucket_row(use: BucketUse, waiting: Collection[tuple[TaskQueueKey, int]], *, full: bool) -> BucketRow:
-    """A bucket, with the task queues that it keeps from starting and the number of their jobs."""
+    """A bucket, with the jobs that it keeps from starting."""
     owners, more = waiters(waiting, MOST_OWNERS)
     return BucketRow(
         rule=use.rule, of=[*values_shown(use.of_key, use.of_place)], resource=use.resource, used=shown(use.used),

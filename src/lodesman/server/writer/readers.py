@@ -11,7 +11,7 @@ from lodesman.wire.job_queries import MOST_READERS
 
 
 def own_submission(db: Reader, submission: int, user: str | None) -> tuple[str, str]:
-    """Owner and VO of a submission of this user; None: of anybody. Raises NotFound."""
+    """Owner and VO of this user's submission; None: anybody's. Raises NotFound."""
     ownership = readers.ownership_of(db, submission)
     if ownership is None or user not in (None, ownership[0]):
         words = "you may see" if user is None else "is yours"
@@ -20,9 +20,8 @@ def own_submission(db: Reader, submission: int, user: str | None) -> tuple[str, 
 
 
 def add_readers(tx: Transaction, submission: int, names: Sequence[str], user: str | None, *, by: str) -> None:
-    """Let users and groups of its VO read a submission: all or none. Who reads it already stays as before.
-
-    Raises NotFound, InvalidRequest for its owner, or too many.
+    """Let users and groups of its VO read a submission, all or none. Raises NotFound, InvalidRequest for its owner,
+    or too many.
     """
     owner, vo = own_submission(tx.reader(), submission, user)
     before = {reader.reader for reader in readers.readers_of(tx.reader(), submission)}
@@ -41,7 +40,7 @@ def add_readers(tx: Transaction, submission: int, names: Sequence[str], user: st
 
 
 def remove_readers(tx: Transaction, submission: int, names: Sequence[str], user: str | None) -> None:
-    """Let them read it no more: all or none. Raises NotFound, also for one who does not."""
+    """All or none. Raises NotFound, also for one who does not read it."""
     own_submission(tx.reader(), submission, user)
     before = [reader.reader for reader in readers.readers_of(tx.reader(), submission)]
     for name in names:
@@ -52,7 +51,7 @@ def remove_readers(tx: Transaction, submission: int, names: Sequence[str], user:
 
 
 def _check_known(db: Reader, names: Sequence[str], vo: str) -> None:
-    """Raises NotFound for what is no user of the VO: it says the same of users of another one."""
+    """Raises NotFound for names that are no users of the VO, whether others have them or not."""
     for name in names:
         user = accounts.user_named(db, name)
         if user is None or user.vo != vo:

@@ -1,9 +1,8 @@
-"""A changed configuration reaches the pilots that are there: what a queue is now counts, not what it was when they were
-sent (ADR 0024).
+"""A changed configuration reaches existing pilots: what a queue is now counts, not what it was when they were sent
+(ADR 0024).
 
-What a pilot presents is stored with it, so that every process knows it. Here it is made equal to the configuration: for
-all live pilots whenever the configuration changes, and for each new pilot when it is stored. Claims of the batches after
-that are made by it; claims that wait are matched with the task queues once more.
+What a pilot presents is stored, so that every process knows it. It follows the configuration: for all live pilots when that
+changes, and for each new pilot when it is stored. Later claims use it; waiting claims are matched again.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ from lodesman.server.store.write import pilots
 from lodesman.server.writer.live import Live
 from lodesman.server.writer.sessions import ConfiguredOffer, Made, PilotSession, configured_part, rewritten
 
-# What a queue offers that is configured no more, or not for this VO: no job asks for no core.
+# The offer of a queue that is not configured, or not for this VO: no job asks for no core.
 NOTHING: Final = ConfiguredOffer(platforms=(), cores=0, memory_mb=0, norm_cpu_seconds=0)
-# What it offers, and the queue itself if that is not the same on all hosts.
+# What a queue offers, and the queue itself if hosts differ.
 _OfQueue = tuple[ConfiguredOffer, QueueOffer | None]
 
 
 class Offers:
-    """What each queue offers a VO, by a configuration. `vos` are worked out at once, others when they are asked for."""
+    """What each queue offers a VO. `vos` are computed at once, others on demand."""
 
     def __init__(self, policy: Policy, vos: Iterable[str] = ()) -> None:
         self.policy = policy
         self._known = {vo: self._of(vo) for vo in vos}
 
     def __call__(self, vo: str, place: QueueId, host: str | None = None) -> ConfiguredOffer | None:
-        """What is configured of a queue, on a host (None: on any of them); None if the place is not a whole queue."""
+        """What is configured of a queue, on a host (None: on any); None for a place that is no whole queue."""
         if not all(place):
             return None
         offer, by_host = self._find(vo, place)
@@ -45,7 +44,7 @@ class Offers:
         return replace(offer, job_classes=by_host.classes_on(host, self.policy.vocabulary))
 
     def differ_by_host(self, vo: str, place: QueueId) -> bool:
-        """Whether a queue offers one thing on some of its hosts, and another one on others."""
+        """Whether a queue offers different things on its hosts."""
         return self._find(vo, place)[1] is not None
 
     def _find(self, vo: str, place: QueueId) -> _OfQueue:
@@ -64,7 +63,7 @@ class Offers:
 
 
 def offer_sessions(sessions: Iterable[PilotSession], offers: Offers) -> list[tuple[PilotSession, Made]]:
-    """Let pilots offer what their queues are; returns those that change, with what undoes it."""
+    """Let pilots offer what their queues are; returns the changed ones, with what undoes it."""
     changed = []
     for session in sessions:
         offer = offers(session.vo, session.queue, session.host.host)
@@ -75,9 +74,8 @@ def offer_sessions(sessions: Iterable[PilotSession], offers: Offers) -> list[tup
 
 
 def set_offers(tx: Transaction, live: Live, sessions: Mapping[int, PilotSession], offers: Offers) -> int:
-    """Pilots offer what their queues are now, from the next claim on. `sessions` are those that joined.
-
-    Returns how many pilots that joined are concerned. Of those that wait, whom a job fits now gets it.
+    """Let pilots offer what their queues are now, from the next claim on; waiting ones are served. `sessions`: joined
+    pilots. Returns how many of them changed.
     """
     tx.undo.append(partial(setattr, live.pilots, "offers", live.pilots.offers))
     live.pilots.offers = offers

@@ -36,13 +36,13 @@ log = logging.getLogger(__name__)
 # The clocks of nodes differ, and CPU time is measured in ticks.
 _CLOCKS_DIFFER = 1.1
 _MOST_MB = 1 << 30
-# Why an attempt ended of which its pilot said nothing.
+# Causes of attempts that ended without their pilot's word.
 LOST = "pilot-lost"
 _LEASE_EXPIRED = "lease-expired"
 UNNAMED = "not-named"
 _SHUTDOWN = "pilot-shutdown"
 NOT_TAKEN = "not-taken"
-"""Why an attempt ended that was bound to a pilot which never claimed it."""
+"""The cause of an attempt that its bound pilot never claimed."""
 _TOO_LATE = "a report came too late and was refused"
 _TAKEN_WITHOUT = "a report named an output that is not stored, and was taken without it"
 _LACKS_OUTPUT = "Its output is not stored."
@@ -52,14 +52,12 @@ BEYOND_SIZE = (
 TAKEN_BACK = "it had not started for long in a pilot that had it to run later, while others waited for it"
 # A job that ends its node before it is reported as Running looks like one that never started.
 _MOST_LOST_BEFORE_START = 20
-# Where the job may be whose lost attempt turns out to have succeeded.
+# The states in which a job can still take a lost attempt's success.
 _STILL_OPEN = frozenset({JobState.WAITING, JobState.HELD, JobState.FAILED})
 
 
 def most_mb(memory_mb: float) -> float:
-    """The most memory that a payload can be seen with in a pilot that has `memory_mb` (0: unknown): over its own it is
-    ended, and the kernel gives a process no more than this.
-    """
+    """The most memory that a payload can be seen with in a pilot of `memory_mb` (0: unknown)."""
     return min(_MOST_MB, 2 * memory_mb + 4_096) if memory_mb else _MOST_MB
 
 
@@ -72,10 +70,10 @@ def possible(cpu_seconds: float, wall_seconds: float, *, life: float, cores: int
 def _possible(
     report: AttemptReport, attempt: AttemptRow, *, cores: int, memory_mb: float, now: float
 ) -> AttemptReport:
-    """The report with numbers that can be; its times lie inside the attempt. A time of 0 is not known."""
+    """The report with possible numbers and times inside the attempt. A time of 0 is unknown."""
     life = now - attempt.claimed_at
     cpu, wall = possible(report.cpu_seconds or 0.0, report.wall_seconds or 0.0, life=life, cores=cores)
-    # The clock of a node may be hours ahead or behind: how long the payload ran is right all the same.
+    # The clock of a node may be hours off: the duration of the payload is right all the same.
     times = [at for at in (report.started, report.ended) if at] or [now]
     shift = min(0.0, now - max(times)) or max(0.0, attempt.claimed_at - min(times))
     start = None if not report.started else max(attempt.claimed_at, min(report.started + shift, now))
@@ -85,7 +83,7 @@ def _possible(
 
 
 def _with_stored(report: AttemptReport, attempt: AttemptRow) -> AttemptReport:
-    """The report with the output that there is: what was uploaded, else what came with it."""
+    """The report with the output that exists: uploaded, else as it came."""
     if attempt.output_sha256:
         return replace(report, output_sha256=attempt.output_sha256, output=None)
     if report.output is not None or report.output_sha256 is None:
@@ -99,7 +97,7 @@ def not_handed_in(job: int, attempt: int) -> Forbidden:
 
 
 def register_output(tx: Transaction, stored: UploadedOutput) -> None:
-    """An output is on the shelf. Raises Forbidden if the result of its attempt does not count any more."""
+    """An output is on the shelf. Raises Forbidden if its attempt does not count any more."""
     attempt = may_hand_in(tx.reader(), stored.pilot, stored.job, stored.attempt)
     if attempt is None:
         raise not_handed_in(stored.job, stored.attempt)
@@ -110,13 +108,13 @@ def take_reports(
     tx: Transaction, live: Live, pilot_id: int, reports: Iterable[AttemptReport], *, cores: int,
     memory_mb: float = 0, host: HostName | None = None,
 ) -> list[ReportResult]:  # fmt: skip
-    """Apply the reports of one pilot that has these `cores`, and this memory (0: unknown), in order: each is accepted or
-    refused on its own. `host`: where it runs, if that is known.
+    """Apply a pilot's reports in order; each is accepted or refused on its own. `cores`, `memory_mb` (0: unknown),
+    `host`: of the pilot.
     """
     unusual: dict[str, list[Mapping[str, object]]] = {_TOO_LATE: [], _TAKEN_WITHOUT: []}
     results = []
     all_reports = list(reports)
-    # Read once for all of them: what each changes is written with the others, but before a job is judged again.
+    # Read once for all: changes are written together, but before a job is judged again.
     jobs_by_id, seen = attempts.with_last(tx, {sent.id for sent in all_reports}), set[int]()
     bound = partial(_possible, cores=cores, memory_mb=memory_mb, now=tx.now)
     for report in all_reports:
@@ -133,7 +131,7 @@ def take_reports(
     )
     if ended:
         live.pilots.note_ended(tx, pilot_id, ended)
-    # In whatever order starts and ends came: what has ended makes room.
+    # Whatever the order of starts and ends: what has ended makes room.
     live.pilots.fit(tx, pilot_id, cores, memory_mb)
     for words, of in unusual.items():
         if of:
@@ -152,7 +150,7 @@ def _take_report(
     host: HostName | None,
     unusual: Mapping[str, list[Mapping[str, object]]],
 ) -> ReportResult:
-    """`bound` makes what a report says possible; `said` gets what the log says of an unusual one, by its words."""
+    """`bound` makes numbers possible; `unusual` collects what is logged, by message."""
     row, attempt = job or (None, None)
     if row is not None and report.attempt != row.attempt:
         attempt = attempts.attempt_by_number(tx, row, report.attempt)
@@ -183,7 +181,7 @@ def _take_report(
 
 
 def _charged(tx: Transaction, row: JobRow, report: AttemptReport) -> JobRow:
-    """A job whose attempt ends: with one more that it may have, if this was none of its own."""
+    """The job whose attempt ends, with one more attempt if this one does not count."""
     cause = report.cause if report.state == "Released" else ""
     if cause == RETURNED and row.state is JobState.MATCHED:
         return jobs.allow_another(tx, row)
@@ -195,7 +193,7 @@ def _charged(tx: Transaction, row: JobRow, report: AttemptReport) -> JobRow:
 def _after_end(
     tx: Transaction, live: Live, row: JobRow, report: AttemptReport, attempt: AttemptRow
 ) -> ReportResult:
-    """The attempt has ended already: the same report again, a late success, or one that comes too late."""
+    """The attempt has ended already: a repeated report, a late success, or one too late."""
     is_lost = attempt.outcome == "Released" and attempt.cause in (LOST, _LEASE_EXPIRED, UNNAMED)
     if report.state == attempt.outcome or (report.state == "Running" and not is_lost):
         return _accepted(report, "already ended")
@@ -232,8 +230,8 @@ def end_attempt(
     pilot_id: int,
     host: HostName | None = None,
 ) -> None:
-    """End the live attempt of a job and move the job to where the cause, or an order of its owner, sends it. What fails at
-    once, without an order, is held against the `host`.
+    """End a job's live attempt, and move the job where the cause, or an order of its owner, sends it. An immediate
+    failure without an order counts against the `host`.
     """
     attempts.end_attempt(tx, row.last_attempt, report)
     live.bookings.ended(tx, pilot_id, (row.id, row.attempt))
@@ -244,7 +242,7 @@ def end_attempt(
     ran = 0.0 if report.started is None else (report.ended or tx.now) - report.started
     if host is not None and host.host and ordered is None and failed_at_once(report.state, report.cause, ran):
         note_failure(tx, Failure(tx.now, host, row.tq_id, row.id, ran))
-    # An order to stop a job that has not ended is one to run it again, whatever became of this attempt.
+    # An order to stop a job that has not ended means to run it again, whatever became of this attempt.
     row, new, reason = _after(tx, live, row, report) if ordered is None else (row, JobState.WAITING, ordered)
     exit_code = {} if report.exit_code is None else {"exit_code": report.exit_code}
     jobs.move(tx, live.ids, row, new, reason=reason, attempt=row.attempt, cause=report.cause, **exit_code)
@@ -255,7 +253,7 @@ def end_attempt(
 
 
 def _after(tx: Transaction, live: Live, row: JobRow, report: AttemptReport) -> tuple[JobRow, JobState, str]:
-    """The job after the end of an attempt, the state that this leads to, and the reason that users see."""
+    """The job after the end of an attempt, its new state, and the reason for users."""
     if report.state == "Done":
         return row, JobState.DONE, ""
     reason = _reason(report)
@@ -299,8 +297,8 @@ def _reason(report: AttemptReport) -> str:
 
 
 def take_back(live: Live, tx: Transaction, pilot_id: int, why: str) -> bool:
-    """The job that is bound to a pilot which has not claimed it waits again, with the reason; says whether there was one.
-    That attempt never began: it is not one of those that the job may have.
+    """Let the job bound to a pilot that has not claimed it wait again; false if there is none. The attempt does not
+    count.
     """
     bound = live.pilots.bound.get(pilot_id)
     if bound is None:
@@ -312,14 +310,12 @@ def take_back(live: Live, tx: Transaction, pilot_id: int, why: str) -> bool:
 
 
 def never_started(tx: Transaction, row: JobRow) -> JobRow:
-    """A job whose pilot is gone or gave it back: an attempt that was not reported as Running is not one of those that it may
-    have, but only some of them.
-    """
+    """The pilot is gone or gave the job back: an attempt that never ran does not count, up to a number of them."""
     return _uncharged(tx, row) if row.state is JobState.MATCHED else row
 
 
 def _uncharged(tx: Transaction, row: JobRow) -> JobRow:
-    """A job that may have one more attempt for the one that ends, unless too many ended so."""
+    """Allow one more attempt, unless too many ended so."""
     free = row.attempt <= _MOST_LOST_BEFORE_START or (
         attempts.lost_before_start(tx, row) < _MOST_LOST_BEFORE_START
     )
@@ -330,7 +326,7 @@ _ON_A_NODE = frozenset({JobState.RUNNING, JobState.COMPLETING})
 
 
 def give_back(tx: Transaction, live: Live, pilot_id: int, unnamed: Iterable[Attempt]) -> int:
-    """A pilot does not have these attempts: they end, and their jobs go back. Returns how many were live."""
+    """End attempts that a pilot does not have; their jobs go back. Returns how many were live."""
     ended = 0
     for job_id, number in unnamed:
         row, held = jobs.row_by_id(tx, job_id), live.pilots.held.get(pilot_id, {})
@@ -345,10 +341,7 @@ def give_back(tx: Transaction, live: Live, pilot_id: int, unnamed: Iterable[Atte
 
 
 def note_silence(tx: Transaction, live: Live, since: Mapping[int, float]) -> int:
-    """These pilots have said nothing for long. `since`: when each spoke last, in UNIX seconds.
-
-    Returns how many jobs are Stalled now that were not.
-    """
+    """Stall the jobs of silent pilots; `since`: when each spoke last (UNIX seconds). Returns how many jobs."""
     stalled = 0
     for pilot_id, at in since.items():
         if pilot_id not in live.pilots.running:
@@ -364,9 +357,8 @@ def note_silence(tx: Transaction, live: Live, since: Mapping[int, float]) -> int
 
 
 def note_heartbeat(tx: Transaction, live: Live, pilot_id: int, reported: Mapping[Attempt, bool]) -> int:
-    """A pilot reports its attempts: attempt -> whether the payload has ended and its output is being handed in.
-
-    Stalled jobs go on, and what is handed in is Completing; returns how many jobs moved.
+    """`reported`: attempt -> whether its output is being handed in. Stalled jobs go on, handed-in ones are
+    Completing; returns how many jobs moved.
     """
     moved = left = 0
     for row in _rows(tx, pilot_id):
@@ -379,7 +371,7 @@ def note_heartbeat(tx: Transaction, live: Live, pilot_id: int, reported: Mapping
             new = JobState.COMPLETING if hands_in else JobState.RUNNING
             jobs.move(tx, live.ids, row, new, attempt=row.attempt)
             moved += 1
-    # What it did not speak of may come in its next word.
+    # What it did not name may come in its next word.
     if not left:
         tx.discard(live.pilots.silent, pilot_id)
     return moved

@@ -1,5 +1,5 @@
-"""Descriptions through the six steps: with the server's verifier (JSV) in the background process, without it wherever
-they are prepared.
+"""Descriptions through the six steps: with the server's JSV in the background process, without it wherever they are
+prepared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Ask = Callable[[JsvView], JsvView]
 
 
 _AS_GIVEN: Final = VerifiedJob(None, None, [])
-# Of all descriptions of a submission: what classes give takes microseconds for each letter.
+# The most letters that classes give a submission: each takes microseconds.
 _MOST_GIVEN: Final = 8_000_000
 
 
@@ -47,15 +47,15 @@ class TakesLong(Exception):
 
 
 class Resolver:
-    """The six steps for the submissions of one user. `jsv`: the name of the server's JSV, which `ask` asks.
-
-    `room`: the letters that classes may give, None: any number; where they give more, `resolve` raises TakesLong.
-    """
+    """The six steps for the submissions of one user."""
 
     def __init__(
         self, classes: Classes, user: str, groups: Sequence[str], *, jsv: str = "", ask: Ask | None = None,
         room: int | None = None,
     ) -> None:  # fmt: skip
+        """`jsv`: the name of the server's JSV, which `ask` asks. `room`: the letters that classes may give, None:
+        any number; `resolve` raises TakesLong beyond.
+        """
         self._classes = classes
         self._own = classes.of(user, groups)
         self._jsv, self._ask = jsv, ask
@@ -63,9 +63,7 @@ class Resolver:
         self._is_plain = not (classes.default_jc or classes.enforce_jc or classes.defaults or jsv)
 
     def resolve(self, record: jobs.Record, places: PositionMap, body: PlanJobBody) -> VerifiedJob:
-        """What a description of this submission is to be. Raises InvalidJob and Forbidden, with the place in the text where
-        it is known.
-        """
+        """What a description becomes. Raises InvalidJob and Forbidden, with the place in the text if known."""
         original, record = record, with_attributes(record, self._classes.vocabulary.complexes)
         if self._is_plain and not (body.client_jsv or body.edits or names_class(record)):
             return _AS_GIVEN if record is original else VerifiedJob(record, None, [])
@@ -82,8 +80,8 @@ class Resolver:
         return VerifiedJob(None if same else result.record, _stored_resolution(result), list(result.notices))
 
     def resolve_waiting(self, draft: DraftRecord, subject: str) -> tuple[jobs.Record, Resolution | None]:
-        """What a job becomes that gets another class while it waits: steps 1 to 4, and 6. `asked`: what errors refuse.
-        Raises InvalidJob, Forbidden.
+        """What a waiting job becomes that gets another class: steps 1 to 4, and 6. `subject`: what errors
+        refuse. Raises InvalidJob, Forbidden.
         """
         result = self._steps(draft)
         if isinstance(result, NotResolved):
@@ -110,7 +108,7 @@ class Resolver:
             return result
 
     def usable(self, listed: str) -> str | None:
-        """As `ClassesOfUser.usable`, for this user."""
+        """As `ClassesOfUser.usable`."""
         return self._own.usable(listed)
 
     def _derive(self, name: str) -> ClassSnapshot | ClassRefusal:
@@ -129,7 +127,7 @@ class Resolver:
         return derived
 
     def resolve_all(self, body: PlanJobBody) -> list[VerifiedJob]:
-        """Every description of a submission. Raises what reading and `resolve` raise; of a batch with the `job`."""
+        """Every description of a submission. Raises as reading and `resolve`; of a batch with the `job`."""
         entries = entries_of(body)
         if len(entries) == 1:
             return [self._resolve_entry(body, entries[0])]
@@ -155,7 +153,7 @@ def _stored_resolution(resolved: Resolved) -> Resolution | None:
 
 
 def entries_of(body: PlanJobBody) -> Sequence[str | jobs.Record]:
-    """The descriptions as they were given. Raises InvalidRequest."""
+    """The descriptions as given. Raises InvalidRequest."""
     forms = [x for x in (body.text, body.texts, body.jobs) if x is not None]
     if len(forms) != 1:
         raise InvalidRequest("Give exactly one of text, texts and jobs.")
@@ -175,7 +173,7 @@ def read_entry(body: PlanJobBody, entry: str | jobs.Record) -> tuple[jobs.Record
 
 
 def value_problem(complexes: Complexes, attribute: str, value: JobValue) -> str:
-    """Why no job can have this value of a class or a system default, in whole sentences; "" if jobs can."""
+    """Why no job can have this value of a class or default, in sentences, or ""."""
     if attribute not in _JUDGED or "%" in str(value):
         return ""  # members of an array have values of their own
     requests = parts_of(attribute, value) if attribute in REQUESTS else {}
@@ -198,7 +196,7 @@ def value_problem(complexes: Complexes, attribute: str, value: JobValue) -> str:
 
 
 def default_faults(defaults: Mapping[str, str], complexes: Complexes) -> Iterator[tuple[str, str]]:
-    """The system defaults that no job could have, each with the reason, without a full stop."""
+    """System defaults that no job could have, with the reason, without a full stop."""
     for name, text in defaults.items():
         if name not in KINDS:
             yield name, "jobs have no such attribute in Grid Engine"
@@ -214,7 +212,7 @@ def default_faults(defaults: Mapping[str, str], complexes: Complexes) -> Iterato
 
 
 def name_writer(wrong: InvalidJob, resolution: Resolution | None) -> None:
-    """Say which JSV wrote a value that is refused: the user does not know it."""
+    """Say which JSV wrote a refused value: the user does not know it."""
     attribute = str(wrong.data.get("attribute", ""))
     writer = "" if resolution is None else resolution.origins.get(attribute, "")
     if "JSV" in writer:

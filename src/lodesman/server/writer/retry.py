@@ -1,6 +1,4 @@
-"""Another attempt after a payload has failed by itself: what its description asks for, within what the administrator allows
-(ADR 0070).
-"""
+"""Another attempt after a payload failed: as its description asks, within the administrator's limits (ADR 0070)."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from lodesman.wire.vocabulary import JobState
 def after_failure(
     tx: Transaction, live: Live, row: JobRow, report: AttemptReport, reason: str
 ) -> tuple[JobRow, JobState, str]:
-    """The job as it is then, its state, and the reason that users see. `reason`: why the attempt ended."""
+    """The job, its new state, and the reason for users. `reason`: why the attempt ended."""
     rule = languages.read_retry(retry_of(tx.reader(), row.template_id))
     if not rule.covers(report.cause, report.exit_code):
         return row, JobState.FAILED, reason
@@ -53,7 +51,7 @@ def all_had(tx: Transaction, row: JobRow) -> str:
 
 
 def _with_memory(tx: Transaction, live: Live, row: JobRow, memory_mb: int) -> JobRow:
-    """The job asks for that much memory from now on: it has another task queue, and a template of its own."""
+    """Give the job that much memory: another task queue, and a template of its own."""
     key, requirements = key_and_requirements(tx.reader(), row.tq_id)
     queues = live.queues
     tq_id = queues.queue_for(tx, replace(key, memory_mb=memory_mb), requirements)

@@ -1,8 +1,8 @@
-"""Pilots that joined, as the hot process keeps them: when each was heard, what it may match, who it is.
+"""Pilots that joined, as the event loop keeps them: when each was heard, what it may match, who it is.
 
-What a pilot presents is worked out here alone, for claims, for `why` and for the director: what is configured of its
-queue, at most what its node has, and of that what is free. Leases live in memory only: the time that a server was down
-never counts, and after a start every pilot gets a full term.
+What a pilot presents is computed here alone, for claims, `why` and the director: what is configured of its queue, at most
+what its node has, and of that what is free. Leases live in memory only: downtime of the server never counts, and after a
+start every pilot gets a full term.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from lodesman.server.writer.pool_map import NO_POOLS, PoolMap, ServedPools
 from lodesman.wire.hosts import HostName, reported_host
 
 UNLIMITED: Final = NO_LIMIT
-# A pilot that was not heard for this time missed several heartbeats: nothing counts on it any more.
+# A pilot silent for this long missed several heartbeats: nothing counts on it any more.
 SILENT_SECONDS: Final = 300.0
-# A pilot that was not heard for longer than that may have done much meanwhile.
+# After a longer silence a pilot may have done much meanwhile.
 _GAP_SECONDS: Final = 30.0
 _MOST_UNUSED: Final = 2_000  # more than any pilot has to run later, twice
 _KEPT_REQUESTS: Final = 32
@@ -43,30 +43,27 @@ _NO_POOL_MAP: Final = PoolMap()
 
 
 class FreeResources(NamedTuple):
-    """What a pilot has free now. `norm_cpu_seconds` is what is left of its life; `last_end_s` until the last of
-    its payloads is expected to end, None if unknown.
-    """
+    """What a pilot has free now."""
 
     cores: int
     memory_mb: int
-    norm_cpu_seconds: int
-    last_end_s: float | None = None
+    norm_cpu_seconds: int  # left of its life
+    last_end_s: float | None = None  # until the last payload is expected to end, None if unknown
 
 
 class LastClaim(NamedTuple):
-    """A claim as it came, whatever became of it; `at` in UNIX seconds."""
+    """A claim as it came, whatever became of it."""
 
-    at: float
+    at: float  # UNIX seconds
     free: FreeResources
     jobs: int
 
 
 class ConfiguredOffer(Struct, frozen=True, kw_only=True):
-    """What is stored of a pilot before it starts: a ResourceRequest as the director made it from the configuration.
+    """What is stored of a pilot before it starts: a ResourceRequest as the director made it.
 
-    None: nothing is known, so what the node reports counts (of `job_types` and `job_classes`: all may enter). Only pilots
-    that were sent to no known queue have it otherwise. `described`: what the node reports counts where it reports
-    something; its queue forwards pilots to one that is not configured.
+    None: unknown, so what the node reports counts (of `job_types` and `job_classes`: all may enter); only pilots sent to no
+    known queue have it.
     """
 
     vo: str = ""
@@ -82,15 +79,11 @@ class ConfiguredOffer(Struct, frozen=True, kw_only=True):
     cores: int | None = None
     memory_mb: int | None = None
     norm_cpu_seconds: int | None = None
-    described: bool = False
+    described: bool = False  # what the node reports counts: its queue forwards to one that is not configured
 
 
 class _NodeReport(Struct, frozen=True, kw_only=True):
-    """What a node reports of itself when its pilot joins. It is not trusted: anything may stand in it.
-
-    `life_s`: seconds that were left for payloads then, None if no end is known. `cpu_scaling_factor`: norm_cpu_seconds
-    for each of them.
-    """
+    """What a node reports when its pilot joins. It is not trusted: anything may stand in it."""
 
     host: Any = None
     platform: Any = None
@@ -98,11 +91,11 @@ class _NodeReport(Struct, frozen=True, kw_only=True):
     memory_mb: Any = None
     cores_total: Any = None
     memory_total_mb: Any = None
-    life_s: Any = None
-    cpu_scaling_factor: Any = None
+    life_s: Any = None  # seconds left for payloads then, None if no end is known
+    cpu_scaling_factor: Any = None  # norm_cpu_seconds for each of them
 
 
-# The part of a request that the configuration says; the rest is whom the pilot serves.
+# The configured part of a request; the rest is whom the pilot serves.
 _CONFIGURED = (
     "platforms", "tags", "required_tags", "job_types", "job_classes", "cores", "memory_mb", "norm_cpu_seconds",
 )  # fmt: skip
@@ -113,8 +106,9 @@ _NO_OFFER: Final = '{"platforms":[],"cores":0,"memory_mb":0,"norm_cpu_seconds":0
 
 
 class HostLoads:
-    """The load values of hosts, as quota sets name them: `num_proc`, the cores of the machine, and `mem_total`, its memory
-    in bytes. Pilots report both when they join; the last one counts, also after its end. What none reported is unknown.
+    """Load values of hosts, as quota sets name them: `num_proc` (cores) and `mem_total` (bytes) of the machine.
+
+    Pilots report both when they join; the last report counts, even after the pilot's end.
     """
 
     def __init__(self, nodes: Iterable[str]) -> None:
@@ -129,7 +123,7 @@ class HostLoads:
         return self._of_host.get(host, {})
 
     def joined(self, tx: Transaction, node: str, changed: Callable[[str], object]) -> None:
-        """A pilot has joined with this report; `changed` is called with its host if that has other values now."""
+        """A pilot joined with this report; `changed` is called with its host if values differ."""
         host, values = _load_of(node)
         if values and values != self._of_host.get(host):
             tx.undo.append(partial(changed, host))  # undone last: then the values are those of before
@@ -163,9 +157,8 @@ def rewritten(request: str, configured: ConfiguredOffer) -> str | None:
 
 
 def _offer_of(offer: ConfiguredOffer, node: _NodeReport, queue: QueueId, **who: Any) -> ResourceRequest:
-    """All that a pilot can ever present, but for the SubmitPools that its queue serves.
-
-    Configuration says what the queue is (ADR 0023); of cores and memory there is no more than the node has.
+    """All that a pilot can ever present, but for SubmitPools. Configuration says what the queue is (ADR 0023); cores
+    and memory are at most the node's.
     """
     facts = msgspec.structs.asdict(offer) | queue._asdict() | who
     is_name = isinstance(node.platform, str) and node.platform != ""
@@ -183,7 +176,7 @@ def _offer_of(offer: ConfiguredOffer, node: _NodeReport, queue: QueueId, **who: 
 
 
 def _whole(offer: ResourceRequest, node: _NodeReport, joined_at: float | None, now: float) -> FreeResources:
-    """What a pilot has free while nothing runs in it. Before it joins: all that it will have."""
+    """What a pilot has free while nothing runs in it; before it joins: all that it will have."""
     life, scaling = _positive(node.life_s), _positive(node.cpu_scaling_factor)
     left = offer.norm_cpu_seconds
     if life is not None and joined_at is not None:
@@ -200,7 +193,7 @@ def _cut(free: FreeResources, seconds: float, scaling: float) -> FreeResources:
 def _presented(
     offer: ResourceRequest, free: FreeResources, served: ServedPools = NO_POOLS
 ) -> ResourceRequest:
-    """The request that a pilot makes with that much free; `served` are the SubmitPools of its queue."""
+    """The request of a pilot with that much free; `served`: SubmitPools of its queue."""
     return replace(
         offer,
         submit_pools=served.pools,
@@ -212,16 +205,14 @@ def _presented(
 
 
 def host_of(node: str) -> str:
-    """The host that a node reported, as it is stored; '' if it reported none."""
+    """The host in a stored report, or ''."""
     return reported_host(_REPORT.decode(node).host)
 
 
 def presented_by(
     request: str, node: str, queue: QueueId, *, joined_at: float | None, now: float, end_of_jobs: float | None = None
 ) -> ResourceRequest:  # fmt: skip
-    """The request of a stored pilot at a time while nothing runs in it; `request` and `node` as they are stored.
-    `end_of_jobs`: as of `PilotSession.whole`.
-    """
+    """The request of a stored pilot while nothing runs in it. `end_of_jobs`: as of `PilotSession.whole`."""
     report = _REPORT.decode(node)
     offer = _offer_of(OFFER.decode(request), report, queue)
     free = _whole(offer, report, joined_at, now)
@@ -231,29 +222,29 @@ def presented_by(
 
 
 def takes_jobs(pilot: PilotRow | LivePilot, now: float) -> bool:
-    """Whether a live pilot takes jobs, now or as soon as it has joined: it is not about to leave, nor silent, nor bound."""
+    """Whether a live pilot takes jobs, now or once it has joined: not draining, silent or bound."""
     if pilot.bound_job is not None:
         return False
     return not pilot.drain and not (pilot.joined_at is not None and is_silent(pilot.last_seen, now))
 
 
 def is_silent(last_seen: float | None, now: float) -> bool:
-    """Whether a pilot that joined was not heard for long; both in UNIX seconds."""
+    """Whether a pilot was not heard for long; times in UNIX seconds."""
     return last_seen is not None and now - last_seen > SILENT_SECONDS
 
 
 def silent_seconds(lease_seconds: float) -> float:
-    """The silence after which the jobs of a pilot are Stalled: well before its lease ends."""
+    """The silence after which jobs of a pilot are Stalled: well before its lease ends."""
     return min(SILENT_SECONDS, lease_seconds / 2)
 
 
 def _steps(left: int, offer: ResourceRequest) -> int:
-    """Whole steps of what is left of a life; one that is longer than the queue allows is no limit."""
+    """Whole steps of what is left of a life, at most the queue's limit."""
     return offer.norm_cpu_seconds if left >= offer.norm_cpu_seconds else left - left % CPU_STEP
 
 
 def _least(configured: int | None, reported: Any, *, neither: int) -> int:
-    """The less of what is configured and what the node reports, if that is a whole number and not 0."""
+    """The less of what is configured and what the node reports, if that is a positive whole number."""
     number = min(reported, UNLIMITED) if type(reported) is int and reported > 0 else 0
     if configured is None:
         return number or neither
@@ -261,7 +252,7 @@ def _least(configured: int | None, reported: Any, *, neither: int) -> int:
 
 
 def _positive(value: Any) -> float | None:
-    """A number that is no less than 0; None for anything else."""
+    """A number that is not negative; None for anything else."""
     return float(min(value, UNLIMITED)) if type(value) in (int, float) and value >= 0 else None
 
 
@@ -287,20 +278,20 @@ class PilotSession:
         self.place = RunPlace(row.site, row.ce, row.queue, self.host.host)
         self.joined_at = row.joined_at
         self.scaling = _positive(self._node.cpu_scaling_factor) or 1.0
-        # The offer, and the requests that were made of it: always changed together, by whichever thread.
+        # The offer and the requests made of it, always replaced together, by any thread.
         offer = OFFER.decode(row.request)
         self._described = offer.described
         self._made: Made = (self._offer(offer), {})
         self.last_seen = self.steady_since = now
-        """When it was heard last; and since when without a gap, or since the server runs. Of the clock that never jumps."""
+        """When it was heard last, and since when without a gap, by the clock that never jumps."""
         self.excused_since = self._gap_ended = self.named_at = -inf
-        """The end of the gap before the last one; and when it last named what it has. Of the same clock."""
+        """The end of the gap before the last one, and when it last named what it has, by the same clock."""
         self.drain = bool(row.drain)
         self.last_claim: LastClaim | None = None
         # Live news of running payloads: (job, attempt) -> last output in UTF-8, and usage.
         self.tails: dict[tuple[int, int], bytes] = {}
         self.usage: dict[tuple[int, int], dict[str, float]] = {}
-        # Live attempts that its last heartbeats did not name, with their number; and those that went back for that.
+        # Live attempts -> how many last heartbeats did not name them; and those that went back for that.
         self.unnamed: dict[tuple[int, int], int] = {}
         self.given_back: set[tuple[int, int]] = set()
         self.unused = 0  # attempts that it has handed back since a payload of it ended
@@ -309,19 +300,19 @@ class PilotSession:
         )  # what it hands in, as far as that was noted
 
     def hands_back(self, ends: Iterable[tuple[str, str]]) -> bool:
-        """Note how attempts of it ended (state and cause); whether it has handed back all of very many: it gets no more."""
+        """Record ends of attempts (state, cause); true if the pilot handed back too many in a row."""
         for state, cause in ends:
             if state != "Running":
                 self.unused = self.unused + 1 if cause == RETURNED else 0
         return self.unused > _MOST_UNUSED and not self.drain
 
     def follow(self, before: PilotSession) -> None:
-        """It has joined anew, which is a gap like others."""
+        """The pilot joined anew, which is a gap like others."""
         self.excused_since, self._gap_ended = before.steady_since, self.steady_since
         self.unnamed, self.given_back = before.unnamed, before.given_back
 
     def hear(self, now: float) -> None:
-        """It is heard now. After a gap it has much to report: of what it had since the gap before."""
+        """The pilot is heard now."""
         if now - self.last_seen > _GAP_SECONDS:
             self.excused_since, self._gap_ended, self.steady_since = self._gap_ended, now, now
         self.last_seen = now
@@ -337,13 +328,13 @@ class PilotSession:
         return self._made[0]
 
     def whole(self, now: float, end_of_jobs: float | None = None) -> FreeResources:
-        """What it has free at a time (UNIX seconds) while nothing runs in it. `end_of_jobs`: when nothing may run there any
-        more, None if that is not known.
+        """What it has free at a time (UNIX seconds) while nothing runs in it. `end_of_jobs`: when nothing may run
+        there any more, if known.
         """
         return self.until(_whole(self.offer, self._node, self.joined_at, now), now, end_of_jobs)
 
     def empty(self, now: float, end_of_jobs: float | None = None) -> ResourceRequest:
-        """What it presents while nothing runs in it, but for SubmitPools."""
+        """Its request while nothing runs in it, without SubmitPools."""
         return self.request(self.whole(now, end_of_jobs), _NO_POOL_MAP)
 
     def until(self, free: FreeResources, now: float, end_of_jobs: float | None) -> FreeResources:
@@ -351,7 +342,7 @@ class PilotSession:
         return free if end_of_jobs is None else _cut(free, end_of_jobs - now, self.scaling)
 
     def request(self, free: FreeResources, pools: PoolMap) -> ResourceRequest:
-        """The resource that this pilot is now, as the matcher takes it."""
+        """The resource that this pilot is now, for the matcher."""
         offer, made = self._made
         key = (free.cores, free.memory_mb, _steps(free.norm_cpu_seconds, offer))
         served = pools.of_queue(self.queue)
@@ -363,7 +354,7 @@ class PilotSession:
         return request
 
     def offer_anew(self, offer: ConfiguredOffer) -> Made | None:
-        """Its queue is configured otherwise from now on. Returns what `put_back` takes, None if nothing changes."""
+        """Its queue is configured otherwise. Returns what `put_back` takes, None if nothing changes."""
         new_offer, before = self._offer(offer), self._made
         if new_offer == before[0]:
             return None
@@ -381,12 +372,12 @@ class PilotSession:
 
 
 def load_sessions(db: Reader, *, now: float) -> dict[int, PilotSession]:
-    """The pilots that had joined and not ended when the server stopped; each gets a full lease."""
+    """Pilots that had joined and not ended when the server stopped."""
     return {row.id: PilotSession(row, now=now) for row in known_pilots(db)}
 
 
 def known_pilots(db: Reader) -> Iterator[PilotRow]:
-    """Pilots that have joined and not ended. One whose row is damaged offers nothing, until its queue is configured anew."""
+    """Joined live pilots. A damaged row offers nothing, until its queue is configured anew."""
     for row in joined_pilots(db):
         is_whole = _is_whole(row.request, row.node)
         yield row if is_whole else msgspec.structs.replace(row, request=_NO_OFFER, node="{}")

@@ -1,4 +1,4 @@
-"""What a site advertises takes the place of its last ad, if it is newer; what processes know of the ads."""
+"""A newer ad replaces a site's last one; and what processes know of the ads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NUMBERS: Final = {
 
 
 def entry_of(ad: SiteAd) -> AdEntry:
-    """What an ad says in short."""
+    """An ad in short."""
     run = Run(now=ad.received_at)
     values = {member: evaluate(name, ad.ad, run=run) for name, member in _NUMBERS.items()}
     numbers = {
@@ -45,7 +45,7 @@ def entry_of(ad: SiteAd) -> AdEntry:
 
 
 def advertise(tx: Transaction, ad: SiteAd, entry: AdEntry, text: str) -> None:
-    """Store an ad with its text. Raises Conflict if it does not replace the one that is stored."""
+    """Store an ad with its text. Raises Conflict if it does not replace the stored one."""
     newest = newest_ad(tx.reader(), ad.site)
     old = newest[0] if newest else None
     if old is not None and not replaces(ad, old):
@@ -54,7 +54,7 @@ def advertise(tx: Transaction, ad: SiteAd, entry: AdEntry, text: str) -> None:
 
 
 def _not_newer(ad: SiteAd, old: AdVersion) -> Conflict:
-    """It names a number that comes of a wrong clock as such; the number counts no longer than its ad."""
+    """Names a number that comes of a wrong clock; a number counts no longer than its ad."""
     ahead, hint = old.ahead_s(ad), "Numbers must grow; with another Incarnation they may begin again."
     by_clock = f", by a clock that was {ahead:,.0f} s ahead" if ahead else ""
     if ahead:
@@ -67,14 +67,14 @@ def _not_newer(ad: SiteAd, old: AdVersion) -> Conflict:
 
 
 class KnownAds:
-    """The ads as they are stored, each read once. Any thread may ask."""
+    """The stored ads, each read once. For any thread."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[AdVersion, SiteAd]] = {}
         self._reading = Lock()
 
     def look(self, db: Reader) -> Mapping[str, SiteAd]:
-        """The newest ad of each site that ever advertised: the same object until there is another."""
+        """The newest ad of each site; the same object until there is another."""
         with self._reading:
             for site, version in ad_versions(db).items():
                 if site not in self._known or self._known[site][0] != version:
@@ -85,7 +85,7 @@ class KnownAds:
 
 
 def others_before(db: Reader, ad: SiteAd) -> int | None:
-    """The jobs of others as the ad before it had them; None if that says nothing any more."""
+    """The jobs of others by the previous ad; None if that says nothing any more."""
     newest = newest_ad(db, ad.site)
     if newest is None or newest[0].incarnation != ad.incarnation or newest[0].is_too_old(ad.received_at):
         return None
@@ -99,7 +99,7 @@ def stored_ad(db: Reader, site: str) -> SiteAd | None:
 
 
 def _read(site: str, version: AdVersion, text: str, others: int | None) -> SiteAd:
-    """A stored ad. One that this release cannot read has no attributes, so the gate is shut."""
+    """An unreadable ad has no attributes, so the gate is shut."""
     try:
         ad = read_site_ad(text, site=site, now=version.received_at, lifetime_s=version.lifetime_s)
         return replace(ad, others=others)

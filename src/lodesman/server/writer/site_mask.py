@@ -1,7 +1,7 @@
 """Closing and opening sites, CEs and queues without touching the configuration (ADR 0025).
 
-What is closed stands in the database: the director, `why` and the lists read it there, and so does a pilot that is stored
-or joins. Pilots that are there are drained by the command that closes, so that no claim has to ask.
+Closings are in the database, where the director, `why`, lists, and new or joining pilots find them. The command that closes
+drains existing pilots, so that no claim has to ask.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from lodesman.wire.service import StoredBreaker
 log = logging.getLogger(__name__)
 
 _MOST_REASON: Final = 1_000
-# A moment that a person meant as now.
+# How long ago a person may still mean now.
 _MOST_LATE_SECONDS: Final = 60.0
 _MOST_SHOWN: Final = 5
 
 
 class KnownMask:
-    """The mask as it is now, read anew only if it has changed. Any thread may read it, with a connection of its own."""
+    """The mask, read again only after a change. For any thread, with its own connection."""
 
     def __init__(self) -> None:
         self._known: tuple[int, SiteMask] = -1, SiteMask()
@@ -50,18 +50,18 @@ class KnownMask:
 
 
 def why_drained(tx: Transaction, place: NodePath) -> str:
-    """Why pilots of a queue have to leave now; '' if they may stay."""
+    """Why pilots of a queue have to leave now, or ''."""
     closing = closings(tx.reader(), place[0]).drains(place, tx.now)
     return "" if closing is None else leaving(closing)
 
 
 def leaving(closing: Closing) -> str:
-    """The reason given to a pilot that leaves because its queue was closed."""
+    """The reason given to a pilot whose queue was closed."""
     return f"{closing.node} is {closing.text}"
 
 
 def check_closing(closing: Closing, now: float) -> Closing:
-    """The closing, its reason without blanks around it. Raises InvalidRequest: no reason, or times that make no sense."""
+    """The closing with its reason stripped. Raises InvalidRequest without a reason, or for senseless times."""
     reason = check_reason(closing.reason)
     if closing.is_over(now):
         raise InvalidRequest("The time until which it shall be closed has passed.", parameter="until")
@@ -81,22 +81,19 @@ def check_closing(closing: Closing, now: float) -> Closing:
 
 
 class Closed(Struct, frozen=True, kw_only=True):
-    """What closing did: `drained` pilots leave since; `renewed`: it was closed before, and `since` is from then; `replaced`:
-    what was announced, and is no more, since it is closed now.
-    """
+    """What closing did."""
 
     closing: Closing
-    drained: tuple[int, ...]
-    renewed: bool
-    replaced: Closing | None = None
+    drained: tuple[int, ...]  # pilots that leave since
+    renewed: bool  # it was closed before, and keeps its `since`
+    replaced: Closing | None = None  # an announced closing that this one replaced
 
 
 def close_site(tx: Transaction, live: Live, closing: Closing, *, dry_run: bool = False) -> Closed:
-    """Close a site, CE or queue, and drain the pilots that are there, unless they may stay. One that is announced drains
-    them when it is about to begin; those that wait for jobs ask anew. Raises InvalidRequest; Conflict if what is closed now
-    would be announced, since that would open it until then.
+    """Close a site, CE or queue, and drain its pilots, unless they may stay. An announced closing drains them just
+    before it begins; waiting pilots ask anew. A node that is closed keeps its `since`. `dry_run`: change nothing.
 
-    Of one that is closed already `since` stays, all else is as this one says. `dry_run`: change nothing.
+    Raises InvalidRequest; Conflict if what is closed would be announced, since that would open it until then.
     """
     closing = check_closing(closing, tx.now)
     before = _known(tx, closing.node)
@@ -135,23 +132,22 @@ def _drain(tx: Transaction, live: Live, pilots: Sequence[int], why: str) -> None
 
 
 def _know_mask(tx: Transaction, live: Live) -> None:
-    """Claims obey what is stored now."""
+    """Let claims obey what is stored now."""
     tx.undo.append(partial(setattr, live, "mask", live.mask))
     live.mask = closings(tx.reader())
 
 
 class Opened(Struct, frozen=True, kw_only=True):
-    """What opening did: the closing that ended, those that still concern the same queues, and the pilots that stay."""
+    """What opening did."""
 
-    closing: Closing
-    others: tuple[Closing, ...]
-    staying: tuple[int, ...]
+    closing: Closing  # that ended
+    others: tuple[Closing, ...]  # that still concern the same queues
+    staying: tuple[int, ...]  # pilots
 
 
 def open_site(tx: Transaction, live: Live, node: NodePath, opened_by: str) -> Opened:
-    """Open exactly what was closed, or is to be; pilots that were to leave for it, and are still there, stay (ADR 0063).
-
-    Raises Conflict if it is not closed, nor going to be.
+    """Open exactly what was closed or announced; pilots that still leave for it stay (ADR 0063). Raises Conflict if it
+    is neither.
     """
     known_closings = closings(tx.reader(), node[0]).known(tx.now)
     others = tuple(other for other in known_closings if other.concerns(node) and other.node != node)
@@ -167,14 +163,14 @@ def open_site(tx: Transaction, live: Live, node: NodePath, opened_by: str) -> Op
 
 
 class Tended(Struct, frozen=True):
-    """The pilots that stay since a closing is over, and those that leave since an announced one begins."""
+    """What the passage of time did to closings."""
 
-    staying: tuple[int, ...]
-    leaving: tuple[int, ...]
+    staying: tuple[int, ...]  # pilots, since a closing is over
+    leaving: tuple[int, ...]  # pilots, since an announced closing begins
 
 
 def tend_closings(tx: Transaction, live: Live) -> Tended:
-    """Forget the closings whose time has passed; let pilots leave where one that was announced begins within a minute."""
+    """Forget closings whose time has passed; drain pilots where an announced one begins within a minute."""
     all_closings = closings(tx.reader()).closings
     gone = [closing.node for closing in all_closings if closing.is_over(tx.now)]
     for node in gone:
@@ -192,7 +188,7 @@ def tend_closings(tx: Transaction, live: Live) -> Tended:
 
 
 def _let_stay(tx: Transaction, node: NodePath) -> tuple[int, ...]:
-    """Pilots of a node that leave because of a closing stay, unless another one holds; those that stay."""
+    """Let pilots stay that leave because of a closing, unless another one holds; returns them."""
     reasons = {
         number: why_drained(tx, place)
         for number, place, why in director.leaving_there(tx, node)
@@ -203,7 +199,7 @@ def _let_stay(tx: Transaction, node: NodePath) -> tuple[int, ...]:
 
 
 def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
-    """The refusal to open what is not closed: it names what is closed there, or anywhere."""
+    """Names what is closed there, or anywhere."""
     shown = ", ".join(str(closing.node) for closing in others[:_MOST_SHOWN])
     more = f" and {len(others) - _MOST_SHOWN} more" if len(others) > _MOST_SHOWN else ""
     hint = f"Closed there: {shown}{more}." if others else "Nothing is closed there; see: lode site ls."
@@ -213,8 +209,8 @@ def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
 
 
 def order_breaker(tx: Transaction, place: QueueId, order: BreakerOrder | None) -> BreakerOrder | None:
-    """Give an order for the breaker of a queue, or take it back (None): then it begins anew, closed. Answers the order
-    before.
+    """Order the breaker of a queue, or take the order back (None): then it begins anew, closed. Returns the earlier
+    order.
     """
     before = director.breaker_orders(tx.reader()).get(place)
     if order is None:
@@ -226,7 +222,7 @@ def order_breaker(tx: Transaction, place: QueueId, order: BreakerOrder | None) -
 
 
 def check_reason(reason: str) -> str:
-    """Without blanks around it. Raises InvalidRequest: none is given, or it is too long."""
+    """The reason, stripped. Raises InvalidRequest if it is empty or too long."""
     reason = reason.strip()
     if not reason:
         raise InvalidRequest("Say why (--reason TEXT): everybody will see it.", parameter="reason")
@@ -236,6 +232,6 @@ def check_reason(reason: str) -> str:
 
 
 def _known(tx: Transaction, node: NodePath) -> Closing | None:
-    """The closing of exactly this node, if it holds or is announced."""
+    """The closing of exactly this node, in force or announced."""
     mask = closings(tx.reader(), node[0])
     return next((closing for closing in mask.known(tx.now) if closing.node == node), None)

@@ -1,7 +1,7 @@
-"""Attempts whose pilot is gone, and stray attempts: those that live while their job names another one, or none.
+"""Attempts whose pilot is gone, and stray attempts, which live while their job names another one, or none.
 
-What is written is checked, so there should be no strays; a data folder may have them from before. Whatever becomes of
-one, its number is not given out again, and no payload runs a second time unless a user says so.
+Writes are checked, so there should be no strays; an old data folder may have some. Their numbers are never reused, and no
+payload runs twice unless a user says so.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _HELD: Final = "a fault of the server lost the result of attempt {}, and its pil
 
 
 def end_all_attempts(live: Live, tx: Transaction, pilot_id: int, cause: str, *, why: str = "") -> int:
-    """End every live attempt of a pilot that is gone; their jobs go back. `why`: for the one bound to it, if it was not
-    taken. Returns how many.
+    """End every live attempt of a gone pilot; their jobs go back. `why`: for its bound job, if not taken. Returns
+    how many.
     """
     pilot_attempts = attempts.live_attempts_of(tx, pilot_id)
     jobs_by_id = attempts.with_last(tx, [attempt.job_id for attempt in pilot_attempts])
@@ -44,10 +44,9 @@ def end_all_attempts(live: Live, tx: Transaction, pilot_id: int, cause: str, *, 
 
 
 def mend_strays(tx: Transaction, live: Live, attempt_ids: Iterable[int]) -> Repaired:
-    """Give stray attempts back to their jobs, or end them; those that are none any more are left alone.
+    """Give stray attempts back to their jobs, or end them; returns how many.
 
-    A waiting job goes on with an attempt whose pilot lives; otherwise it is Held, since its payload may have run. Returns
-    how many there were.
+    A waiting job goes on with an attempt whose pilot lives; otherwise it is Held, since its payload may have run.
     """
     changed, without_job, not_named, of_ended = set[int](), 0, 0, 0
     for stray in attempts.strays(tx, attempt_ids):
@@ -89,7 +88,7 @@ def _forget(tx: Transaction, live: Live, stray: Stray) -> None:
 
 
 def _name(tx: Transaction, live: Live, stray: Stray, row: JobRow) -> JobState:
-    """The job names the attempt from now on, unless it has had a later one; returns the state of the job."""
+    """Let the job name the attempt, unless it had a later one; returns the state of the job."""
     is_last = row.last_attempt == stray.id or (stray.number > row.attempt and row.state not in ACTIVE)
     if is_last:
         row = jobs.name_attempt(tx, row, stray.number, stray.id)
@@ -110,7 +109,7 @@ def _name(tx: Transaction, live: Live, stray: Stray, row: JobRow) -> JobState:
 
 
 def _recount(tx: Transaction, live: Live, queues: Iterable[int]) -> None:
-    """Whether the jobs that wait no more were counted as waiting is not known."""
+    """Whether jobs that wait no more were counted as waiting is unknown."""
     live.queues.write_claims(tx)
     for tq_id in queues:
         live.queues.forget_front(tx, tq_id)
@@ -120,6 +119,5 @@ def _recount(tx: Transaction, live: Live, queues: Iterable[int]) -> None:
 
 
 def _let_go(tx: Transaction, live: Live, stray: Stray) -> None:
-    """Its pilot does not hold it any more."""
     live.bookings.ended(tx, stray.pilot_id, (stray.job_id, stray.number))
     live.pilots.stopped(tx, stray.pilot_id, (stray.job_id, stray.number))

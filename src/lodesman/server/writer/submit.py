@@ -1,4 +1,4 @@
-"""Storing a submission: one row for the whole, cohorts for arrays, rows for single jobs; and the input files of users."""
+"""Storing a submission: one row for the whole, cohorts for arrays, rows for single jobs; and input files of users."""
 
 from __future__ import annotations
 
@@ -26,72 +26,59 @@ _DELETE = "Delete jobs that you need no more (lode delete JOB): files that no jo
 
 
 class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
-    """Members of a submission with one key and one template. `runs` are index ranges [start, stop).
-
-    `expand`: placeholders of the template are filled at the claim. `numbered`: they are members of an array, and know their
-    indexes. `retry`: after which ends they are tried again (`jobs.retries`). `held`: why no configured queue can run them;
-    '' if one can. `hold`: why they are Held until they are released. `resolution`: of jobs that are changed, what their job
-    class made of them (`answers.jobs.Resolution`).
-    """
+    """Members of a submission with one key and one template."""
 
     key: TaskQueueKey
     template: str
-    expand: bool
+    expand: bool  # claims fill in placeholders of the template
     max_attempts: int
-    retry: str | None = None
-    runs: tuple[tuple[int, int], ...]
-    held: str = ""
-    hold: str = ""
-    numbered: bool = False
-    resolution: str | None = None
+    retry: str | None = None  # after which ends they are tried again (`jobs.retries`)
+    runs: tuple[tuple[int, int], ...]  # index ranges [start, stop)
+    held: str = ""  # why no configured queue can run them, '' if one can
+    hold: str = ""  # why they are Held until they are released
+    numbered: bool = False  # they are members of an array, and know their indexes
+    resolution: str | None = None  # what their class made of changed jobs (`wire.jobs.Resolution`)
 
     @property
     def fill(self) -> Fill:
-        """What is filled in at the claims of its members."""
+        """What claims of its members fill in."""
         return Fill.ALL if self.expand else Fill.INDEX if self.numbered else Fill.NOTHING
 
     @property
     def jobs(self) -> int:
-        """How many members it has."""
+        """The number of members."""
         return sum([stop - start for start, stop in self.runs])
 
 
 class NewPool(Struct, frozen=True, kw_only=True):
-    """A SubmitPool that a submission brings: its requirements as canonical JSON and its eligible queues, a mask.
-
-    `asks_ads`: the ads of sites exclude some of them; which, the next refresh finds out.
-    """
+    """A SubmitPool that a submission brings."""
 
     id: str
-    requirements: str
+    requirements: str  # canonical JSON
     vo: str
-    queues: int
-    asks_ads: bool = False
+    queues: int  # the mask of eligible queues
+    asks_ads: bool = False  # ads of sites exclude some of them; the next refresh finds out which
 
 
 class PreparedSubmission(NewSubmission, frozen=True, kw_only=True):
-    """A checked submission, ready to be stored.
-
-    `inputs`: the checksums of the uploaded files that its jobs take along. `config`: the digest of the configuration
-    that it was checked by. `waits`: what its jobs wait for.
-    """
+    """A checked submission, ready to be stored."""
 
     cohorts: tuple[PreparedCohort, ...]
     pools: tuple[NewPool, ...] = ()
-    inputs: tuple[str, ...] = ()
-    config: str = ""
-    waits: tuple[WaitsFor, ...] = ()
+    inputs: tuple[str, ...] = ()  # checksums of uploaded files that its jobs take along
+    config: str = ""  # the digest of the configuration that checked it
+    waits: tuple[WaitsFor, ...] = ()  # what its jobs wait for
 
 
 @dataclass(slots=True)
 class Submit:
-    """Store a prepared submission. A request id that this owner used before gets the first answer again."""
+    """Store a prepared submission. A repeated request id of this owner gets the first answer."""
 
     live: Live
     prepared: PreparedSubmission
     limits: LimitSection | None = None
     _templates: dict[StoredTemplate, int] = field(default_factory=dict)
-    # Of this submission: its keys by identity (equal jobs share the object), and what joins each queue.
+    # The task queues of its keys, by identity (equal jobs share the object), and how many jobs join each.
     _queues: dict[int, int] = field(default_factory=dict)
     _joining: dict[int, int] = field(default_factory=dict)
     # Task queues that no configured queue can run, with the reason.
@@ -132,12 +119,12 @@ class Submit:
             self.live.order.add(tx, waits)
         self._hold(tx, base)
         if prepared.config != self.live.pools.last_pass.config:
-            # It was judged by another configuration than all others: judge them together.
+            # Another configuration judged it than all others: judge them together.
             submit_pools.ask_for_pass(tx)
         return Submission(number, base, prepared.count, held, repeated=False, notices=[])
 
     def _before(self, tx: Transaction) -> Submission | None:
-        """What was answered to the same request before. Raises Conflict if that was about something else."""
+        """The answer to the same request before. Raises Conflict if that was about something else."""
         prepared = self.prepared
         if prepared.request_id is None:
             return None
@@ -158,7 +145,7 @@ class Submit:
         return Submission(earlier.id, first, count, earlier.held, repeated=True, notices=[])
 
     def _need_room(self) -> None:
-        """Raises TooLarge if the owner would have more than the limits."""
+        """Raises TooLarge beyond the owner's limits."""
         prepared, limits, index = self.prepared, self.limits, self.live.queues.index
         if limits is None:
             return
@@ -173,7 +160,7 @@ class Submit:
         )
 
     def _store_cohort(self, tx: Transaction, cohort: PreparedCohort, number: int, base: int) -> int:
-        """Store one cohort; returns how many of its members are held."""
+        """Returns how many of its members are held."""
         tq_id = self._queues.get(id(cohort.key))
         if tq_id is None:
             key = replace(cohort.key, submission=number) if cohort.key.at_most else cohort.key
@@ -183,7 +170,7 @@ class Submit:
         members = cohort.jobs
         if members == 1:
             job_id = base + cohort.runs[0][0]
-            # A single job has an event of its own; those of a batch have one together, unless they are held.
+            # A single job has its own event; jobs of a batch share one, unless they are held.
             event = None
             if cohort.held:
                 event = jobs.add_event(tx, self.live.ids, job_id, "Held", previous=None, reason=cohort.held)
@@ -208,7 +195,7 @@ class Submit:
         return 0
 
     def _hold(self, tx: Transaction, base: int) -> None:
-        """Task queues that nothing can run, and what is to be held: as if its owner did it before any pilot can ask."""
+        """Hold task queues that nothing can run, and jobs to be held, before any pilot can ask."""
         for tq_id, reason in self._never.items():
             self.live.queues.hold(tx, tq_id, reason)
         owner = self.prepared.owner
@@ -235,14 +222,12 @@ class Submit:
 
 
 def store_pools(tx: Transaction, live: Live, pools: Iterable[NewPool]) -> dict[str, str]:
-    """Store pools that are new; returns the requirements of all. One that is known keeps its queues, which its last pass has
-    found.
-    """
+    """Store new pools; returns the requirements of all. A known pool keeps its queues."""
     requirements = {}
     for pool in pools:
         requirements[pool.id] = pool.requirements
         known_mask = live.pools.mask(pool.id)
-        # 0: made again by a job that came back, and not evaluated since; or the ads of sites exclude all queues.
+        # 0: made again for a job that came back, and not evaluated yet; or ads exclude all queues.
         mask = known_mask or (0 if pool.asks_ads else pool.queues)
         if mask != known_mask:
             live.queues.serve(tx, {pool.id: mask})
@@ -253,7 +238,7 @@ def store_pools(tx: Transaction, live: Live, pools: Iterable[NewPool]) -> dict[s
 
 
 def need_task_queues(live: Live, owner: str, keys: Iterable[TaskQueueKey], most: int) -> None:
-    """Raises TooLarge if an owner would have more task queues with waiting jobs; 0: there is no such limit."""
+    """Raises TooLarge if an owner would have more task queues with waiting jobs; 0: unlimited."""
     if not most:
         return
     index = live.queues.index
@@ -278,16 +263,14 @@ def _need(owner: str, name: str, would: int, most: int) -> None:
 def register_input(
     tx: Transaction, owner: str, sha256: str, size: int, *, quota: int = 0, most_files: int = 0
 ) -> None:
-    """Record that an owner has uploaded a file; idempotent. Raises TooLarge as `need_room`."""
+    """Record an uploaded file; idempotent. Raises as `need_room`."""
     if not sandboxes.renew_input(tx, owner, sha256):
         need_room(owner, used_by(tx.reader(), owner), size, quota=quota, most_files=most_files)
         sandboxes.insert_input(tx, owner, sha256, size)
 
 
 def need_room(owner: str, used: InputUsage, size: int, *, quota: int, most_files: int = 0) -> None:
-    """Raises StorageFull if a file of this size does not fit into the owner's quota of bytes, TooLarge if it is a file too
-    many (0: there is no such limit).
-    """
+    """Raises StorageFull if a file exceeds the owner's quota of bytes, TooLarge if it is one too many (0: unlimited)."""
     would, present = used.bytes + used.outputs + taken(size), used.bytes + used.outputs
     if quota and would > quota:
         raise StorageFull(
@@ -311,7 +294,7 @@ def _mb(size: int) -> str:
 
 
 def _need_all(tx: Transaction, owner: str, inputs: Sequence[str]) -> None:
-    """Raises InvalidJob unless all these files are there: one may have been removed since they were asked for."""
+    """Raises InvalidJob unless all files are there: one may have been removed meanwhile."""
     if inputs and not sandboxes.known_inputs(tx.reader(), owner, inputs).issuperset(inputs):
         raise InvalidJob(
             "InputSandbox: a file that was uploaded long ago is not there any more.",

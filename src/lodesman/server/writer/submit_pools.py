@@ -21,11 +21,11 @@ from lodesman.server.writer.waiting import TaskQueues
 from lodesman.wire.service import Cleaning, Difference, Judgement, Renewal, Renewals
 
 CONFIG: Final = "config"
-"""In the data of a refusal: the configuration was another one."""
+"""The key in a refusal's data: the configuration differed."""
 
 
 def _other_configuration(done: str, config: str) -> Conflict:
-    """What is refused when the two processes have not read the same configuration; `config`: the digest of the writer's."""
+    """Refuses what another process judged by another configuration. `config`: the writer's digest."""
     text = f"The SubmitPools were {done} by another configuration than this process has."
     return Conflict(text, **{CONFIG: config})
 
@@ -37,7 +37,7 @@ def number_queues(tx: Transaction, live: Live, queues: Iterable[QueueId]) -> Map
 
 
 def number_at_start(tx: Transaction, queues: Collection[QueueId]) -> None:
-    """Number the configured queues before a server starts, and free the bits of others that no SubmitPool has."""
+    """Number the configured queues, and free bits that neither they nor a SubmitPool have."""
     stored_bits, configured = submit_pools.bits_of_queues(tx.reader()), set(queues)
     in_use = reduce(or_, submit_pools.masks_of_pools(tx.reader()).values(), 0)
     kept = {queue: bit for queue, bit in stored_bits.items() if queue in configured or in_use >> bit & 1}
@@ -47,9 +47,8 @@ def number_at_start(tx: Transaction, queues: Collection[QueueId]) -> None:
 
 
 def refresh_pools(tx: Transaction, live: Live, difference: Difference, config: str) -> PassRow:
-    """Swap the mapping of SubmitPools to queues: one pass, with one time stamp for all, even if nothing changed.
-
-    Writes only what changed. Raises Conflict if the difference is one to something else.
+    """Swap the mapping of SubmitPools to queues: one pass with one time stamp, even without changes. Raises
+    Conflict if the difference is to another mapping.
     """
     if difference.previous != live.pools.last_pass.id:
         raise Conflict(f"Refresh {live.pools.last_pass.id} of the SubmitPools came between.")
@@ -65,9 +64,8 @@ def refresh_pools(tx: Transaction, live: Live, difference: Difference, config: s
 
 
 def judge_queues(tx: Transaction, live: Live, judgement: Judgement) -> dict[str, int]:
-    """Hold and release whole task queues, by what the last pass found; returns how many jobs each way.
-
-    Raises Conflict if another pass came between.
+    """Hold and release task queues as the last pass found; returns how many jobs each way. Raises Conflict if another
+    pass came between.
     """
     if judgement.number != live.pools.last_pass.id:
         raise Conflict(f"Refresh {live.pools.last_pass.id} of the SubmitPools came between.")
@@ -78,10 +76,9 @@ def judge_queues(tx: Transaction, live: Live, judgement: Judgement) -> dict[str,
 
 
 def clean_pools(tx: Transaction, live: Live, cleaning: Cleaning) -> int:
-    """Remove SubmitPools that no job has needed for the grace time (RFC #7: by an agent, at regular intervals).
+    """Remove SubmitPools unused for the grace time (RFC #7: by an agent, at regular intervals); returns how many.
 
-    A job that takes a pool into use clears its mark in its own transaction: what is still marked is not needed.
-    Returns how many were removed.
+    A job that uses a pool clears its mark in its own transaction: what is still marked is not needed.
     """
     gone = submit_pools.clean_pools(tx, cleaning)
     if gone:
@@ -90,12 +87,12 @@ def clean_pools(tx: Transaction, live: Live, cleaning: Cleaning) -> int:
 
 
 def set_shares(_tx: Transaction, live: Live, shares: Mapping[str, GroupShare]) -> None:
-    """Use these shares from the next claim on. Changes memory only: shares live in the configuration."""
+    """Use these shares from the next claim on; in memory only, since shares live in the configuration."""
     live.queues.matcher.lottery.set_shares(shares)
 
 
 class PoolIds:
-    """Finds the pools with another identifier. Those that have theirs are remembered as long as the types are these."""
+    """Finds pools whose identifier has changed; remembers unchanged ones as long as the types are the same."""
 
     def __init__(self) -> None:
         self._version = ""
@@ -121,9 +118,8 @@ class PoolIds:
 
 
 def rekey_pools(tx: Transaction, live: Live, renewals: Renewals, config: str) -> int:
-    """Give SubmitPools, and the task queues that need them, the keys that they have under the types of today.
-
-    All or nothing; returns how many task queues got another key. Raises Conflict if another configuration has come.
+    """Give SubmitPools and their task queues their keys under today's types, all or nothing; returns how many task
+    queues changed. Raises Conflict if another configuration has come.
     """
     if renewals.config != config:
         raise _other_configuration("read", config)
@@ -143,7 +139,7 @@ def rekey_pools(tx: Transaction, live: Live, renewals: Renewals, config: str) ->
 
 
 def _rekey_queues(tx: Transaction, queues: TaskQueues, pools: Mapping[str, tuple[str, str]]) -> int:
-    """Two task queues that have one key now become one with all jobs: that with waiting jobs, else the older."""
+    """Two task queues that get one key are joined into the one with waiting jobs, else the older."""
     rows = task_queues.queues_of_pools(tx, pools)
     keys = [replace(key, submit_pool=pools[pool][0]) for _, key, pool in rows]
     texts = list(map(key_to_json, keys))

@@ -29,7 +29,7 @@ from lodesman.wire.pilots import AttemptWork, Limits, Payload, PayloadFile
 
 
 class Upload(NamedTuple):
-    """A file of an input sandbox as it was uploaded."""
+    """An uploaded input file."""
 
     sha256: str
     size: int
@@ -42,7 +42,7 @@ _RUN = attrgetter(*Payload.__struct_fields__)
 
 
 def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
-    """The job as pilots get it, but for id and attempt. `uploads`: by name in InputSandbox, complete."""
+    """The job as pilots get it, without id and attempt. `uploads`: by name in InputSandbox, complete."""
     limits = Limits(
         norm_cpu_seconds=spec.norm_cpu_seconds,
         cpu_seconds=0,
@@ -74,8 +74,8 @@ _IN_KEY = frozenset(TaskQueueKey.__dataclass_fields__) & frozenset(JobSpec.__str
 
 
 def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) -> _StoredJob:
-    """The job that a template and a task queue stand for. Uploaded files are known by the last part of their paths, unless
-    placeholders have to be filled.
+    """The job that a template and a task queue stand for. Uploads are known by the last part of their paths, unless
+    there are placeholders.
     """
     fill, max_attempts, body, retry, _ = stored_template(db, template)
     content = msgspec.json.decode(body)
@@ -110,7 +110,7 @@ _DEFAULTS = {name: getattr(JobSpec(executable=""), name) for name in JobSpec.__s
 
 
 def record_of_spec(spec: JobSpec, group: str) -> Record:
-    """The description of a job, without what is as if it were not given; placeholders are not filled."""
+    """The description of a job, without defaults; placeholders are not filled."""
     record: Record = {}
     for attribute in ATTRIBUTES:
         value = group if attribute.field == "group" else getattr(spec, attribute.field, None)
@@ -123,12 +123,12 @@ def record_of_spec(spec: JobSpec, group: str) -> Record:
 
 
 def usual_values() -> Record:
-    """What a job has of which nothing is said."""
+    """Defaults of a job."""
     values = {attribute.name: _DEFAULTS.get(attribute.field) for attribute in ATTRIBUTES}
     return {name: value for name, value in values.items() if isinstance(value, (bool, int, str)) and value}
 
 
-# Bytes of text: of templates, and of the members of arrays (which take several times as much when they are read).
+# Bytes of text of templates, and of members of arrays (which take several times as much in memory).
 _BODY_BYTES = 32 << 20
 ARRAY_BYTES = 64 << 20
 # What a value takes besides its text.
@@ -138,20 +138,19 @@ V = TypeVar("V")
 
 
 class Kept(Generic[V]):
-    """The values that were used last, by number, made by `make` when they are asked for.
-
-    `make` gives a value and its size in bytes; at most a number of bytes is kept, but always the newest value: what is
-    larger than all that there is room for is at least not made again for each claim.
-    """
+    """Recently used values, by number."""
 
     def __init__(self, make: Callable[[int], tuple[V, int]], *, most_bytes: int) -> None:
+        """`make` gives a value and its size in bytes. `most_bytes` are kept, but always the newest value, so that a
+        large one is not made again for each claim.
+        """
         self._make = make
         self._most_bytes = most_bytes
         self._values: OrderedDict[int, tuple[V, int]] = OrderedDict()
         self.bytes = 0
 
     def get(self, number: int) -> V:
-        """The value, from memory if it is still there."""
+        """From memory, or made."""
         entry = self._values.get(number)
         if entry is not None:
             self._values.move_to_end(number)
@@ -174,18 +173,16 @@ class Kept(Generic[V]):
 
 
 class _Array(NamedTuple):
-    """A parametric submission: its first id, its members, whether their values are their indexes, and its templates that are
-    ready to be filled.
-    """
+    """A parametric submission."""
 
-    base: int
+    base: int  # the first id
     members: ParametricMembers
-    is_numbered: bool
-    fillers: dict[int, tuple[Template, Uploads]]
+    is_numbered: bool  # their values are their indexes
+    fillers: dict[int, tuple[Template, Uploads]]  # templates ready to be filled
 
 
 class Templates:
-    """Renders claimed attempts as JSON. Holds a read connection, so it belongs to one thread."""
+    """Renders claimed attempts as JSON. Holds a read connection: for one thread."""
 
     def __init__(self, db: Reader) -> None:
         self._db = db

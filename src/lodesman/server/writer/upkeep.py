@@ -28,11 +28,13 @@ _GHOST = "it was active without a live attempt"
 
 
 def reconcile(tx: Transaction, live: Live, suspects: Suspects) -> Repaired:
-    """Repair what is wrong with the suspects, and report it: no job waits without a task queue, none is
-    active without a live attempt, counters are what they count, no attempt lives that its job does not name, or that is of a
-    pilot that has ended. Returns how many of each fault were repaired.
+    """Repair and log what is wrong with the suspects; returns how many of each fault.
+
+    No job waits without a task queue or is active without a live attempt, counters are right, and no attempt lives that its
+    job
+    does not name, or whose pilot has ended.
     """
-    # Claims that are in the attempts alone so far: counters are compared after them.
+    # Counters are compared after claims that are only in the attempts so far.
     live.queues.write_claims(tx)
     strays, queues = mend_strays(tx, live, suspects.attempts), set(suspects.queues)
     came_back = revived = corrected = 0
@@ -64,8 +66,8 @@ def reconcile(tx: Transaction, live: Live, suspects: Suspects) -> Repaired:
 
 
 def _correct_sizes(tx: Transaction, suspects: Suspects) -> tuple[int, int]:
-    """What files take is what lies there; what has changed since it was counted is left for the next time. Returns for how
-    many outputs and for how many users it was wrong.
+    """Files take what lies on disk; sizes that changed since they were counted wait for the next time. Returns the
+    numbers of wrong outputs and users.
     """
     outputs = usage = 0
     for attempt, stored, size in suspects.outputs:
@@ -86,7 +88,7 @@ def _correct_sizes(tx: Transaction, suspects: Suspects) -> tuple[int, int]:
 
 
 def _revive(tx: Transaction, live: Live, row: JobRow) -> bool:
-    """An active job without a live attempt goes where the end of that attempt should have sent it."""
+    """An active job without a live attempt goes where that attempt's end should have sent it."""
     attempt = attempts.last_attempt(tx, row)
     if attempt is not None and attempt.ended_at is None:
         return False
@@ -104,7 +106,7 @@ def _revive(tx: Transaction, live: Live, row: JobRow) -> bool:
 
 
 def _after(row: JobRow, attempt: AttemptRow | None) -> JobState:
-    """The state that the recorded end of the last attempt leads to (`report`); without one, the job goes back."""
+    """The state to which the recorded end of the last attempt leads (`report`); without one, the job goes back."""
     if attempt is not None and attempt.outcome == "Done":
         return JobState.DONE
     if attempt is not None and attempt.cause in (NOT_TAKEN, RETURNED):
@@ -115,8 +117,8 @@ def _after(row: JobRow, attempt: AttemptRow | None) -> JobState:
 
 
 def forget_idle_queues(tx: Transaction, live: Live) -> None:
-    """Free the index slots of task queues that have been empty for long (their rows stay), and write down what follows
-    from the last claims: since when they have been empty, too. And free what waits for no job, if there is any.
+    """Free the index slots of task queues that have long been empty (their rows stay), write what follows from
+    the last claims, and free jobs that wait for none.
     """
 
     def forget() -> None:
@@ -129,12 +131,12 @@ def forget_idle_queues(tx: Transaction, live: Live) -> None:
     tx.afterwards.append(forget)
 
 
-# Rows of one table that the end of a submission deletes at once.
+# The most rows of a table that one command deletes of submissions.
 _MOST_ROWS = 500
 
 
 def purge(tx: Transaction, live: Live, old: Old) -> Purged:
-    """Delete what is old. What is not old any more, or was not, stays. Files are removed by the caller, after the commit."""
+    """Delete what is still old. The caller removes files after the commit."""
     ended = upkeep.old_jobs(tx, old.jobs, old.before) if old.jobs else []
     if ended:
         newest = max((job.last_attempt for job in ended if job.last_attempt is not None), default=0)

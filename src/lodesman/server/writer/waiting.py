@@ -24,7 +24,7 @@ from lodesman.wire.vocabulary import MainReason
 
 _FEW_GROUPS = 4
 _SHARE_SAMPLE = 64
-# The limit of the index that keeps task queues apart which no configured queue can run.
+# The index's limit for task queues that no configured queue can run.
 _IMPOSSIBLE = "impossible"
 
 
@@ -38,17 +38,13 @@ class _ParkedClaim(Hashable, Protocol):
     place: RunPlace
 
     @property
-    def answer(self) -> Callable[[Any], None]:
-        """How it is answered, after the commit."""
+    def answer(self) -> Callable[[Any], None]: ...
 
-    def can_take(self, key: TaskQueueKey) -> bool:
-        """Whether its pilot has room for such a job, as far as the server knows."""
+    def can_take(self, key: TaskQueueKey) -> bool: ...
 
-    def claim(self, tx: Transaction) -> list[Claimed]:
-        """Choose and claim now."""
+    def claim(self, tx: Transaction) -> list[Claimed]: ...
 
-    def refresh_pools(self) -> None:
-        """Present what the queue serves now."""
+    def refresh_pools(self) -> None: ...
 
 
 class _ParkedClaims:
@@ -64,43 +60,42 @@ class _ParkedClaims:
         return len(self._claims)
 
     def park(self, tx: Transaction, claim: _ParkedClaim) -> None:
-        """Let a claim wait."""
         self._enter(claim)
         tx.undo.append(partial(self._leave, claim))
 
     def unpark(self, tx: Transaction, claim: _ParkedClaim) -> bool:
-        """Let a claim wait no longer; false if it did not wait."""
+        """False if it did not wait."""
         if not self._leave(claim):
             return False
         tx.undo.append(partial(self._enter, claim))
         return True
 
     def end_of_pilot(self, tx: Transaction, pilot_id: int) -> None:
-        """A pilot is gone, drained, or claims anew: its waiting claim is answered with nothing."""
+        """A pilot is gone, drained, or claims anew: its waiting claim gets nothing."""
         claim = self._claims.get(pilot_id)
         if claim is not None and self.unpark(tx, claim):
             tx.answers.append((claim.answer, []))
 
     def could_take(self, keys: Iterable[TaskQueueKey]) -> bool:
-        """Whether a claim waits that fits jobs with one of these keys."""
+        """Whether a waiting claim fits jobs with one of these keys."""
         return bool(self._claims) and any(map(self._parked.fits, keys))
 
     def of_pilot(self, pilot_id: int) -> _ParkedClaim | None:
-        """The claim of a pilot that waits, with the SubmitPools that its queue serves now."""
+        """The waiting claim of a pilot, with the SubmitPools that its queue serves now."""
         claim = self._claims.get(pilot_id)
         if claim is not None:
             claim.refresh_pools()
         return claim
 
     def woken(self, filled: Mapping[int, int]) -> Iterator[_ParkedClaim]:
-        """The claims to serve for task queues that filled, longest waiting first (see `Parked.wake`)."""
+        """The claims to serve for task queues that filled, longest waiting first (`Parked.wake`)."""
         return cast("Iterator[_ParkedClaim]", self._parked.wake(filled, self._is_shut))
 
     def _is_shut(self, tq_id: int, claim: _ParkedClaim) -> bool:
         return self._index.is_shut(tq_id, claim.place) or not claim.can_take(self._index.key(tq_id))
 
     def present_anew(self, pilot_ids: Iterable[int]) -> list[_ParkedClaim]:
-        """These pilots offer something else than before: those that wait do so by that; longest waiting first."""
+        """These pilots offer something else: returns those that wait, longest first."""
         self._pools.version += 1  # claims on their way, too, present anew
         waiting = [claim for number in pilot_ids if (claim := self._claims.get(number)) is not None]
         for claim in waiting:
@@ -110,16 +105,16 @@ class _ParkedClaims:
         return sorted(waiting, key=lambda claim: claim.since)
 
     def serve(self, tx: Transaction, claims: Iterable[_ParkedClaim]) -> None:
-        """Let parked claims choose jobs now; those that find some are answered."""
+        """Let claims choose jobs; those that find some are answered."""
         for claim in claims:
             claimed = claim.claim(tx)
             if claimed and self.unpark(tx, claim):
                 tx.answers.append((claim.answer, claimed))
 
     def serve_freed(self, tx: Transaction, matcher: Matcher) -> None:
-        """Limits have room again, or are others: let claims that wait there choose, longest waiting first.
+        """Limits have room again, or changed: let claims there choose, longest waiting first.
 
-        Requests that are alike at places that are alike find the same: the first that finds nothing speaks for all.
+        Equal requests at equal places find the same: the first that finds nothing speaks for all.
         """
         limits = matcher.index.limits
         was_freed = limits.take_freed()
@@ -148,40 +143,37 @@ class _ParkedClaims:
 
 
 class TaskQueues:
-    """Task queues: the index of those with jobs, their fronts and counters, and which are held.
-
-    `packs`: whether jobs are packed into pilots that run several at once. `held`: those that no configured queue can run,
-    with the reason. `filled`: those that got jobs in this batch, for
-    claims that wait; `begun`: those of them that had none.
-    """
+    """The index of task queues with jobs, their fronts and counters, and which are held."""
 
     def __init__(self, db: Reader, ids: Ids, pools: PoolMap, *, now: float) -> None:
         self._ids = ids
         self._pools = pools
         self.matcher = Matcher()
+        # Whether jobs are packed into pilots that run several at once.
         self.packs = True
         self.index = self.matcher.index
         self.parked = _ParkedClaims(self.index, pools)
         self.claims = ClaimLog(claims_at(db))
         self.fronts = Fronts(self.claims)
+        # Those that no configured queue can run, with the reason.
         self.held = task_queues.held_queues(db)
+        # Those that got jobs in this batch, for claims that wait; and those of them that had none.
         self.filled: dict[int, int] = {}
         self.begun: set[int] = set()
         for tq_id, key, waiting in task_queues.queues_with_jobs(db):
             self._enter(tq_id, key, waiting, now)
 
     def records_shares(self, rng: random.Random) -> bool:
-        """Whether it is recorded which groups compete for this claim: for each one with few groups, else for a sample.
+        """Whether to record which groups compete for this claim: always with few groups, else for a sample.
 
-        Asking every group what it has costs more than the choice itself when there are many. The sample is drawn: pilots
-        may ask in a fixed order.
+        Asking many groups costs more than the choice itself. The sample is drawn: pilots may ask in a fixed order.
         """
         return self.index.group_numbers() <= _FEW_GROUPS or rng.random() * _SHARE_SAMPLE < 1
 
     # --- jobs come and go ------------------------------------------------------------------------------------
 
     def queue_for(self, tx: Transaction, key: TaskQueueKey, requirements: str = "") -> int:
-        """The task queue with this key, made if it is new. `requirements`: what its SubmitPool stands for."""
+        """The task queue with this key, made if new. `requirements`: what its SubmitPool stands for."""
         indexed = self.index.find(key)
         if indexed is not None:
             return indexed
@@ -193,7 +185,7 @@ class TaskQueues:
         return tq_id
 
     def joined(self, tx: Transaction, tq_id: int, count: int) -> None:
-        """`count` jobs became Waiting in a task queue."""
+        """Jobs became Waiting."""
         if not self.index.waiting(tq_id) and not self.index.key(tq_id).waits_for_jobs:
             self.begun.add(tq_id)
         self.index.add_waiting(tq_id, count, now=tx.now)
@@ -203,25 +195,25 @@ class TaskQueues:
             self.filled[tq_id] = self.filled.get(tq_id, 0) + count
 
     def note_eased(self) -> None:
-        """Jobs of submissions with `AtMost` ended: others may start, of claims that wait or of pilots that are to come."""
+        """Jobs of submissions with `AtMost` ended: others may start."""
         for queue, room in self.index.caps.take_eased():
             self.filled[queue.tq_id] = room
             self.begun.add(queue.tq_id)
 
     def take_begun(self) -> bool:
-        """Whether jobs still wait in one of those that had none before this batch."""
+        """Whether jobs still wait where none did before this batch."""
         begun, self.begun = self.begun, set()
         return any(self.index.waiting(tq_id) for tq_id in begun)
 
     def left(self, tx: Transaction, tq_id: int, count: int) -> None:
-        """`count` waiting jobs left a task queue other than by a claim (killed, held)."""
+        """Waiting jobs left other than by a claim (killed, held)."""
         self.index.take(tq_id, count, now=tx.now)
         tx.undo.append(partial(self.index.add_waiting, tq_id, count, now=tx.now))
         self.set_waiting(tx, tq_id)
         self.forget_front(tx, tq_id)
 
     def row_joined(self, tx: Transaction, tq_id: int, job: WaitingJob) -> None:
-        """A new row is at the end of a task queue."""
+        """A new row is at the end."""
         self.fronts.joined(tq_id, job)
         tx.undo.append(partial(self.fronts.forget, tq_id))
 
@@ -237,14 +229,14 @@ class TaskQueues:
         self.joined(tx, tq_id, count)
 
     def forget_front(self, tx: Transaction, tq_id: int) -> None:
-        """The jobs of a task queue are others than those that its front has read."""
+        """The jobs differ from those that the front has read."""
         self.fronts.forget(tq_id)
         tx.undo.append(partial(self.fronts.forget, tq_id))
 
     def known_again(self, tx: Transaction, tq_id: int) -> None:
-        """Jobs come back to a task queue: put it into the index if it left it while it was empty.
+        """Put a task queue back into the index, if it left while empty.
 
-        Its SubmitPool is made again if it was removed meanwhile; the next pass, which is asked for, finds its queues.
+        Its SubmitPool is made again if it was removed; the next pass, which is asked for, finds its queues.
         """
         if not self.index.has(tq_id):
             self._put(tx, tq_id, task_queues.key_and_requirements(tx.reader(), tq_id)[0])
@@ -256,7 +248,7 @@ class TaskQueues:
                 submit_pools.ask_for_pass(tx)
 
     def serve(self, tx: Transaction, masks: Mapping[str, int]) -> None:
-        """These SubmitPools are served by these queues from now on; what waits on either side sees it at once."""
+        """Let these queues serve these SubmitPools; waiting jobs and claims see it at once."""
         pools = self._pools
         winners = {pool for pool, mask in masks.items() if mask & ~(pools.mask(pool) or 0)}
         tx.undo.append(partial(pools.put, pools.put(masks)))
@@ -270,18 +262,18 @@ class TaskQueues:
     # --- counters --------------------------------------------------------------------------------------------
 
     def set_waiting(self, tx: Transaction, tq_id: int) -> None:
-        """Store the counter of a task queue as the index has it now."""
+        """Store the counter as the index has it."""
         task_queues.set_waiting(tx, tq_id, self.index.waiting(tq_id), as_of=self.claims.last_attempt)
 
     def write_claims(self, tx: Transaction, *, only_if_due: bool = False) -> None:
-        """Write the counters and cursors that follow from claims (see `store.claim_log`)."""
+        """Write counters and cursors that follow from claims (`store.claim_log`)."""
         if not only_if_due or self.claims.is_due():
             index = self.index
             counts = {tq_id: index.waiting(tq_id) for tq_id in self.claims.queues() if index.has(tq_id)}
             self.claims.write(tx, counts)
 
     def correct_count(self, tx: Transaction, tq_id: int, counted: int) -> None:
-        """Let the index count `counted` waiting jobs, and read the front anew."""
+        """Let the index count this many waiting jobs, and read the front anew."""
         difference = counted - self.index.waiting(tq_id)
         if difference > 0:
             self.joined(tx, tq_id, difference)
@@ -293,7 +285,7 @@ class TaskQueues:
     # --- task queues that no configured queue can run ----------------------------------------------------------
 
     def hold(self, tx: Transaction, tq_id: int, reason: str) -> int:
-        """Hold the waiting jobs of a task queue. Returns how many were not held before."""
+        """Hold the waiting jobs; returns how many were not held before."""
         is_new = tq_id not in self.held
         if is_new:
             tx.holds_changed()
@@ -305,9 +297,9 @@ class TaskQueues:
         return self.index.waiting(tq_id) if is_new else 0
 
     def release(self, tx: Transaction, tq_id: int, reason: str) -> int:
-        """A queue can run the task queue again; returns how many jobs wait in it now.
+        """A queue can run the jobs again; returns how many wait.
 
-        Without a `reason` only because it was empty: if jobs have joined it since, the next pass judges it anew.
+        Without a `reason` the task queue was merely empty: if jobs have joined since, the next pass judges it.
         """
         jobs = self.index.waiting(tq_id)
         if tq_id not in self.held or (jobs and not reason):
@@ -324,7 +316,7 @@ class TaskQueues:
     # --- keys ------------------------------------------------------------------------------------------------
 
     def rekey(self, tx: Transaction, tq_id: int, key: TaskQueueKey) -> None:
-        """Move a task queue to where its new key belongs; its jobs count as new for parked claims."""
+        """Give a task queue another key; its jobs count as new for parked claims."""
         if not self.index.has(tq_id):
             return
         waiting, before = self.index.waiting(tq_id), self.index.key(tq_id)
@@ -334,7 +326,7 @@ class TaskQueues:
             self.filled[tq_id] = waiting
 
     def remove(self, tx: Transaction, tq_id: int) -> int:
-        """Take a task queue out of memory; returns how many jobs wait in it."""
+        """Take a task queue out of memory; returns how many jobs wait."""
         self.forget_front(tx, tq_id)
         waiting = self.index.waiting(tq_id)
         if self.index.has(tq_id):
@@ -350,7 +342,7 @@ class TaskQueues:
         tx.undo.append(partial(self.index.remove, tq_id))
 
     def _enter(self, tq_id: int, key: TaskQueueKey, waiting: int, now: float) -> None:
-        """Put a task queue into the index, in the place of what it was there, with what blocks it."""
+        """Put a task queue into the index, replacing it, with what blocks it."""
         if self.index.has(tq_id):
             self.index.remove(tq_id)
         self.index.put(tq_id, key, waiting, now=now)
