@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _remove(directory: Path, code: int) -> None:
-    """Remove the pilot's directory; on a node of no use the disk may hang, and what it keeps then stays."""
+    """On a node of no use the disk may hang, and what it keeps then stays."""
     import shutil  # noqa: PLC0415 - as below
 
     from lodesman.pilot.loop import EXIT_NODE  # noqa: PLC0415
@@ -82,7 +82,7 @@ def _remove(directory: Path, code: int) -> None:
 def _run(
     text: Callable[[], str], directory: Path, nursery: Nursery | OSError, *, copy: int, notice_s: int
 ) -> int:
-    """The rest of the pilot is imported here: processes that the nursery forks are small without it, and start sooner."""
+    """The rest of the pilot is imported here: what the nursery forks is small without it, and starts sooner."""
     from lodesman.base.errors import InvalidConfig  # noqa: PLC0415
     from lodesman.pilot.context import Log, PilotContext, parse_pilot_file  # noqa: PLC0415
     from lodesman.pilot.features import FeatureReader, reading_s  # noqa: PLC0415
@@ -139,7 +139,7 @@ def _leave_home(directory: Path, log: Log, *, writable: bool) -> tuple[str, ...]
 
 
 def _to_be_kept(homes: Sequence[str], directory: Path) -> tuple[str, ...]:
-    """Those of these homes where a payload could leave something for the next pilot; none that is for all accounts."""
+    """The homes where a payload could leave something for the next pilot, but for those of all accounts."""
     found = []
     for home in dict.fromkeys(os.path.realpath(one) for one in homes if one.startswith("/")):
         with contextlib.suppress(OSError):
@@ -149,7 +149,7 @@ def _to_be_kept(homes: Sequence[str], directory: Path) -> tuple[str, ...]:
 
 
 def _account_home() -> str:
-    """The home that the system knows of this account, whatever $HOME says; '' if it knows none."""
+    """The system's home of this account, whatever $HOME says."""
     import pwd  # noqa: PLC0415 - as in `_run`
 
     with contextlib.suppress(KeyError):
@@ -158,8 +158,8 @@ def _account_home() -> str:
 
 
 def _fault_at_start(directory: Path, nursery: Nursery | OSError) -> str:
-    """Why nothing can be made in the directory, if that is a fault of the node, which is reported; '' if all is well. Raises
-    OSError for a directory that cannot be used.
+    """Why nothing can be made in the directory by a fault of the node, which is reported. Raises OSError for a directory
+    that cannot be used.
     """
     import tempfile  # noqa: PLC0415
 
@@ -178,7 +178,6 @@ def _fault_at_start(directory: Path, nursery: Nursery | OSError) -> str:
 
 
 def _obey(pilot: PilotProcess, notice_s: int) -> None:
-    """Take signals for what they mean."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: pilot.terminate())
     if notice_s:
@@ -191,7 +190,7 @@ def _made(folder: Path) -> str:
 
 
 def _open_nursery(work: str, outbox: str) -> Nursery:
-    """Before the pilot has a secret: descriptors and memory of it are none of its payloads' business. Raises OSError."""
+    """Before the pilot has a secret: its payloads must find none in descriptors and memory. Raises OSError."""
     os.closerange(3, 4096)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not kernel.set_attribute(kernel.CHILD_SUBREAPER, 1):
@@ -202,7 +201,7 @@ def _open_nursery(work: str, outbox: str) -> Nursery:
 
 
 def _own_text() -> str:
-    """The pilot's own file in the archive that runs. Its join token is good once, so it stays. Raises OSError."""
+    """The pilot's file in the archive that runs. Its join token is good once, so it stays. Raises OSError."""
     loader: Any = globals().get("__loader__")
     if not hasattr(loader, "archive"):
         raise OSError(errno.EINVAL, "--file is needed, for this is no pilot file")

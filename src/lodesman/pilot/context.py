@@ -1,4 +1,4 @@
-"""What all parts of a pilot share: its file, its node, its log, its clocks."""
+"""What all parts of a pilot share: its file, folder, node, log and clocks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ _CHANGED = "Its folder was locked or changed by a job"
 
 
 class OwnFolder:
-    """Gives the pilot back what it needs of its folder. `unlock` may be called by any thread."""
+    """Gives the pilot back what it needs of its folder, which others of its account can lock: payloads without namespaces,
+    and those of other pilots. Any thread may `unlock`.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -40,7 +42,7 @@ class OwnFolder:
         self.changes = 0
 
     def __str__(self) -> str:
-        """What is wrong with it, in words."""
+        """What is wrong with it."""
         return f"{_CHANGED}: {self._directory}"
 
     def unlock(self, *more: Path) -> None:
@@ -76,61 +78,48 @@ class OwnFolder:
 
 @dataclass(frozen=True)
 class PilotOptions:
-    """How this pilot behaves; 0 and the empty text mean: find out.
-
-    life_seconds: from the pilot's start. cpu_scaling_factor: norm_cpu_seconds per cpu_seconds.
-    idle_s: leave after this time without a payload. jobs_at_once: most payloads at a time (0: one per core).
-    kill_grace_s: between SIGTERM and SIGKILL. join_patience_s: timeout of the join.
-    flush_s: timeout for the last results. watch_s: between two checks of the payloads. features_s: between two readings of
-    the Machine/Job Features. retire_s: no jobs are asked for this long before a shutdown that the site announced.
-    jobstatus_directory: where the pilot makes its $JOBSTATUS if the site gives it none; empty: nowhere.
-    home_writable: payloads may write in the home of the account.
-    """
+    """How this pilot behaves; 0 and the empty text mean: find out."""
 
     cores: int = 0
     memory_mb: int = 0
-    life_seconds: int = 0
-    cpu_scaling_factor: float = 1.0
-    idle_s: float = 120.0
+    life_seconds: int = 0  # from the pilot's start
+    cpu_scaling_factor: float = 1.0  # norm_cpu_seconds per cpu_seconds
+    idle_s: float = 120.0  # it leaves after this time without a payload
     heartbeat_s: float = 60.0
-    jobs_at_once: int = 0
+    jobs_at_once: int = 0  # most payloads at a time, 0: one per core
     platform: str = ""
-    kill_grace_s: float = 10.0
-    join_patience_s: float = 600.0
-    flush_s: float = 10.0
-    watch_s: float = 1.0
-    features_s: float = 0.0
-    retire_s: float = 1800.0
-    jobstatus_directory: str = ""
-    home_writable: bool = False
+    kill_grace_s: float = 10.0  # between SIGTERM and SIGKILL
+    join_patience_s: float = 600.0  # timeout of the join
+    flush_s: float = 10.0  # timeout for the last results
+    watch_s: float = 1.0  # between two checks of the payloads
+    features_s: float = 0.0  # between two readings of the Machine/Job Features
+    retire_s: float = 1800.0  # no jobs are asked for this long before an announced shutdown
+    jobstatus_directory: str = ""  # for its own $JOBSTATUS if the site gives none
+    home_writable: bool = False  # payloads may write in the home of the account
 
 
 @dataclass(frozen=True)
 class PilotFile:
-    """The servers, the pilot's identity and its options. The join token is good once.
-
-    `url_file`: where the server writes its address, if it is of this machine. `submit_pools`: what its queue served in
-    the server's pass `pools_pass`, when it was submitted; None: ask for them.
-    """
+    """The servers, the pilot's identity and its options."""
 
     servers: tuple[str, ...]
-    join_token: str
+    join_token: str  # good once
     stamp: str
     options: PilotOptions
     site: str = ""
     ce: str = ""
     queue: str = ""
-    submit_pools: tuple[str, ...] | None = None
-    pools_pass: int = 0
+    submit_pools: tuple[str, ...] | None = None  # what its queue served at the submission; None: ask
+    pools_pass: int = 0  # the server's pass that they are from
     ca_file: str | None = None
-    url_file: str | None = None
+    url_file: str | None = None  # where a server of this machine writes its address
 
 
 def parse_pilot_file(text: str, copy: int = 0) -> PilotFile:
-    """Read the file's JSON text; unknown names are ignored. Raises InvalidConfig.
+    """Read its JSON; unknown names are ignored. Raises InvalidConfig.
 
-    The copies of a submission share one file, with `submission` and `secret`: `copy` is the number of this one, and from
-    these follow its stamp and its join token (`batch.backend`).
+    The copies of a submission share a file with `submission` and `secret`: stamp and join token follow from these and the
+    number `copy` (`engines.backend`).
     """
     try:
         record = read_record(json.loads(text), "it")
@@ -154,30 +143,25 @@ def parse_pilot_file(text: str, copy: int = 0) -> PilotFile:
 
 
 def _identity(submission: str, secret: str, copy: int) -> dict[str, str]:
-    """The stamp and the join token of a copy."""
     token = hmac.new(secret.encode(), str(copy).encode(), hashlib.sha256).hexdigest()
     return {"stamp": f"{submission}-{copy}", "join_token": token}
 
 
 @dataclass(frozen=True)
 class PilotContext:
-    """One pilot and where it runs. `clock` gives UNIX seconds, `ticker` monotonic ones.
-
-    `features` gives what the site declares now, and `read_features` has it read again. `nursery` makes the wardens of
-    payloads.
-    """
+    """One pilot and where it runs."""
 
     pilot_file: PilotFile
     node: WorkerNode
     directory: Path
     environment: Mapping[str, str]
     log: Callable[..., Any]
-    nursery: Nursery = field(default_factory=Nursery)
+    nursery: Nursery = field(default_factory=Nursery)  # makes the wardens of payloads
     rng: random.Random = field(default_factory=random.SystemRandom)
-    features: Callable[[], Features] = Features
-    read_features: Callable[[], object] = Features
-    clock: Callable[[], float] = time.time
-    ticker: Callable[[], float] = time.monotonic
+    features: Callable[[], Features] = Features  # what the site declares now
+    read_features: Callable[[], object] = Features  # has that read again
+    clock: Callable[[], float] = time.time  # UNIX seconds
+    ticker: Callable[[], float] = time.monotonic  # monotonic seconds
 
     @property
     def options(self) -> PilotOptions:
@@ -190,12 +174,12 @@ class PilotContext:
         return OwnFolder(self.directory)
 
     def delay(self, failures: int) -> float:
-        """Seconds to wait after this number of failures in a row, with jitter."""
+        """Seconds to wait after so many failures in a row, with jitter."""
         return Retry().delay(failures, self.rng)
 
 
 class Log:
-    """Writes one JSON line per event: `{"time": ..., "event": ..., facts}`. It never gets tokens or job contents."""
+    """Writes one JSON line per event: `{"time": ..., "event": ..., facts}`, without tokens and job contents."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float], **always: Any) -> None:
         self._stream = stream
@@ -204,7 +188,7 @@ class Log:
         self._lock = threading.Lock()
 
     def __call__(self, event: str, **facts: Any) -> None:
-        """Write one event; `facts` are JSON values."""
+        """`facts` are JSON values."""
         line = {"time": round(self._clock(), 3), "event": event, **self._always, **facts}
         text = json.dumps(line, default=str) + "\n"
         # The batch system may close the stream; the pilot goes on.

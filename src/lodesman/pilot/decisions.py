@@ -1,6 +1,6 @@
-"""What a pilot decides: when to claim, wait or leave; whether a payload is over a limit; why an attempt ended. Pure.
+"""What a pilot decides: when to claim, wait or leave; whether a limit is passed; why an attempt ended. Pure.
 
-Times are monotonic seconds. Limits hold for the whole process tree; the kernel's, per process, lie above them (`launch`).
+Times are monotonic seconds. Limits hold for the process tree; the kernel's, per process, lie above them (`launch`).
 """
 
 from __future__ import annotations
@@ -51,23 +51,19 @@ _NOT_FOUND = {126: "it or its interpreter cannot be executed", 127: "it or its i
 
 @dataclass(frozen=True)
 class Slot:
-    """What the batch system gave. `memory_mb` 0: unknown. `ends`: None when no end is known.
-
-    `shutdown`: the end that the site announced after the pilot's start, None if it announced none; from `retires` on the
-    pilot asks for nothing more because of it.
-    """
+    """What the batch system gave."""
 
     cores: int
-    memory_mb: int
+    memory_mb: int  # 0: unknown
     jobs_at_once: int
     scaling: float = 1.0
-    ends: float | None = None
+    ends: float | None = None  # None: no end is known
     reserve_s: float = 0.0
-    shutdown: float | None = None
-    retires: float | None = None
+    shutdown: float | None = None  # the end that the site announced after the pilot's start
+    retires: float | None = None  # from then on the pilot asks for nothing more because of it
 
     def seconds_left(self, now: float) -> float:
-        """For payloads: without the time that is reserved for the last results."""
+        """For payloads: without the time for the last results."""
         return float(_ENDLESS_S) if self.ends is None else self.ends - self.reserve_s - now
 
     def life_left(self, now: float) -> float | None:
@@ -79,59 +75,53 @@ class Slot:
         return None if self.ends is None else self.ends - now
 
     def is_over(self, now: float) -> bool:
-        """Whether nothing more is asked for because of its end."""
+        """Whether its end lets the pilot ask for nothing more."""
         return self.seconds_left(now) < _LEAST_LIFE_S or (self.retires is not None and now >= self.retires)
 
     def has_time_for(self, job: AssignedJob, now: float) -> bool:
-        """Whether a payload that starts now ends before an announced shutdown, as far as that is expected."""
+        """Whether a payload that starts now is expected to end before an announced shutdown."""
         if self.shutdown is None:
             return True  # the matcher knew the end of the slot
         return 0 < job.expected_seconds <= self.seconds_left(now)
 
     def memory_of(self, job: AssignedJob) -> int:
-        """The memory that a job takes: what it declares, else its cores' part."""
+        """What a job declares, else its cores' part."""
         return job.memory_mb or self.memory_mb * job.cores // self.cores
 
 
 class Load(NamedTuple):
-    """What the pilot has in hand. `no_job_fits`: since `idle_since` the server has answered so. `held`: nothing may start
-    for some time, but it does not leave. `expected_end`: of the last payload, None if unknown. `ahead`: how many jobs it
-    will start within AHEAD_S.
-    """
+    """What the pilot has in hand."""
 
     running: int = 0
     cores: int = 0
-    expected_end: float | None = None
+    expected_end: float | None = None  # of the last payload, None: unknown
     memory_mb: int = 0
     backlog: int = 0
-    ahead: int = 0
+    ahead: int = 0  # how many jobs it will start within AHEAD_S
     unsent: int = 0
     held_up: int = 0
     idle_since: float = 0.0
-    no_job_fits: bool = False
+    no_job_fits: bool = False  # the server's answer since `idle_since`
     draining: bool = False
-    held: bool = False
+    held: bool = False  # nothing may start for some time, but the pilot does not leave
     stopping: bool = False
 
 
 @dataclass(frozen=True)
 class ClaimRequest:
-    """Asks for at most `count` jobs that fit into the free capacity, and for `ahead` more that can be run after them; 0
-    means unknown, never nothing, but for these two. `last_end_s`: until the last payload is expected to end, 0 if none runs,
-    None if unknown.
-    """
+    """Asks for jobs that fit into the free capacity; 0 means unknown, but for `count` and `ahead`."""
 
     count: int
     cores: int
     memory_mb: int
     norm_cpu_seconds: int
     wait_s: float
-    last_end_s: float | None = None
-    ahead: int = 0
+    last_end_s: float | None = None  # until the last payload is expected to end; 0: none runs, None: unknown
+    ahead: int = 0  # more that can be run after them
 
 
 def reserve_s(life_s: float) -> float:
-    """The part of a life of that length that is kept for packing and reporting: 2 %, 2 s to a minute."""
+    """The part of a life of that length kept for packing and reporting: 2 %, 2 s to a minute."""
     return min(60.0, max(2.0, 0.02 * life_s))
 
 
@@ -146,7 +136,7 @@ def fits(slot: Slot, load: Load, job: AssignedJob) -> bool:
 def jobs_ahead(ends: Sequence[float], now: float) -> int:
     """How many jobs will start within AHEAD_S: as many as payloads ended in that time. `ends`: when they did, in order.
 
-    One or two may have run for long; then, and when nothing is known, no job is claimed before there is room for it.
+    After one or two, which may have run long, no job is claimed before there is room for it.
     """
     recent = [end for end in ends if now - end <= AHEAD_S]
     if len(recent) <= 2:
@@ -156,12 +146,12 @@ def jobs_ahead(ends: Sequence[float], now: float) -> int:
 
 
 def is_overdue(claimed: float, now: float) -> bool:
-    """Whether a job that has not started since it was claimed has waited too long: others may run it."""
+    """Whether a claimed job has waited too long for its start: others may run it."""
     return now - claimed > _OVERDUE_S
 
 
 def next_claim(slot: Slot, load: Load, now: float, *, idle_s: float) -> ClaimRequest | None:
-    """What to ask the server for now; None for nothing."""
+    """What to ask the server for now, if anything."""
     left = slot.seconds_left(now)
     if load.stopping or load.draining or load.held or load.unsent > _MAX_UNSENT:
         return None
@@ -186,8 +176,8 @@ def next_claim(slot: Slot, load: Load, now: float, *, idle_s: float) -> ClaimReq
 
 
 def why_leave(slot: Slot, load: Load, now: float, *, idle_s: float) -> str:
-    """The reason to leave now, or "" to stay. No payload and no unsent result is left behind, but those that are `held_up`
-    since the server has no space for them.
+    """The reason to leave now, or "" to stay. Payloads and unsent results keep the pilot, those `held_up` by the server's
+    lack of space do not.
     """
     if load.running or load.backlog or load.unsent > load.held_up:
         return ""
@@ -200,9 +190,8 @@ def why_leave(slot: Slot, load: Load, now: float, *, idle_s: float) -> str:
 
 
 def contact_lost(now: float, *, last_contact: float, last_end: float, lease_s: float) -> bool:
-    """Whether results are given up, and with them the slot: no server was found for a lease.
-
-    A server that comes back gives its pilots a whole new lease, so less silence loses nothing.
+    """Whether no server was found for a lease: results and slot are given up. Less silence loses nothing: a server that
+    comes back gives a whole new lease.
     """
     return now - max(last_contact, last_end) > lease_s
 
@@ -222,15 +211,13 @@ _OF_NODE = frozenset({
 
 @dataclass(frozen=True)
 class StepResult:
-    """How a step of the trial in the folder `place` ended: with an error of the system by its `number` (0: none that is
-    known), or with the `status` of the program, as `judge` has it. `no_inodes`: its file system takes no more files.
-    """
+    """How a step of the trial in the folder `place` ended."""
 
     step: str
     place: str
-    number: int = 0
-    status: int | None = None
-    no_inodes: bool = False
+    number: int = 0  # an error of the system, 0: none that is known
+    status: int | None = None  # of the program, as `judge` has it
+    no_inodes: bool = False  # its file system takes no more files
 
 
 def judge_step(met: StepResult) -> str:
@@ -252,14 +239,15 @@ def judge_step(met: StepResult) -> str:
 
 
 def is_of_node(number: int | None) -> bool:
-    """Whether an error of the system says more of the node than of the job that met with it."""
+    """Whether an error of the system says more of the node than of the job."""
     return number in _OF_NODE
 
 
 def cause_of(number: int | None, *, size: int, again: bool, otherwise: str) -> str:
-    """Why an attempt ends that met with an error of the system on a node that passes its trial. `size`: bytes of its input;
-    `again`: another one did so shortly before; `otherwise`: the cause if the error says nothing of the node. Jobs that bring
-    little meet with what others will meet.
+    """Why an attempt ends that met with an error of the system on a node that passes its trial.
+
+    `size`: bytes of its input; jobs that bring little meet with what others will meet. `again`: another one did so shortly
+    before. `otherwise`: if the error says nothing of the node.
     """
     if not is_of_node(number):
         return otherwise
@@ -279,7 +267,7 @@ def smells_of_node(end: PayloadReport) -> bool:
 
 @dataclass(frozen=True)
 class Stop:
-    """The pilot's own decision to end a payload; the first one counts."""
+    """The pilot's decision to end a payload; the first one counts."""
 
     cause: str
     message: str
@@ -317,9 +305,7 @@ def next_check_s(used: PayloadUsage, limits: PayloadLimits, *, cores: int, usual
 
 
 def judge(job: AssignedJob, status: int | None, *, stop: Stop | None, cpu_seconds: float) -> PayloadReport:
-    """From how the first process ended (an exit code, or minus a signal; None: its warden was killed) and the CPU time of
-    the tree.
-    """
+    """The report of an end. `status`: exit code, or minus a signal; None: its warden was killed."""
     if status is None:
         end = stop or Stop(protocol.WARDEN_LOST, "The warden above it was killed, and the payload with it.")
         return protocol.report_end(job.key, end.cause, end.message)

@@ -1,4 +1,4 @@
-"""What happens in a warden: it starts payloads, one after the other, answers for them, and clears up after each."""
+"""What happens in a warden: it starts payloads one after the other, answers for them, and clears up after each."""
 
 from __future__ import annotations
 
@@ -46,18 +46,16 @@ _NOTICES = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Recipe(NamedTuple):
-    """What a warden is made with: folders that its payloads find empty, the name of its own in the first of them, folders
-    in which they cannot write, and whether it is the first process of a PID namespace.
-    """
+    """What a warden is made with."""
 
-    hidden: Sequence[str]
-    name: str
-    homes: Sequence[str]
-    confined: bool
+    hidden: Sequence[str]  # folders that its payloads find empty
+    name: str  # of its own folder in the first of them
+    homes: Sequence[str]  # folders in which they cannot write
+    confined: bool  # it is the first process of a PID namespace
 
 
 def serve(channel: socket.socket, recipe: Recipe) -> NoReturn:
-    """Be the warden on this channel; a confined one until the pilot closes it, others for one payload."""
+    """Be the warden on this channel: a confined one until the pilot closes it, others for one payload."""
     try:
         enclosure = _Enclosure(recipe)
         score = kernel.OomScore()
@@ -126,7 +124,7 @@ class _Enclosure:
         os.setsid()
 
     def _hide(self, recipe: Recipe) -> None:
-        """Show no other folder of the pilot than the warden's own; nothing beside it can be written, renamed or locked."""
+        """Show of the pilot's folders the warden's own alone; nothing beside it can be written, renamed or locked."""
         own = -1
         if recipe.hidden:
             self._folder = os.path.join(recipe.hidden[0], recipe.name)  # noqa: PTH118
@@ -168,7 +166,7 @@ class _Enclosure:
             return 0, getattr(fault, "errno", 0) or errno.EINVAL
 
     def _shorten(self, request: Mapping[str, Any]) -> None:
-        """Show the payload's TMPDIR under a short name: in the memory that is its own, else by a link in /tmp."""
+        """Show the payload's TMPDIR under a short name: in its own memory, else by a link in /tmp."""
         name = f"{_SHM}/lode-tmp" if self._confined else f"{_TMP}/lode-{os.urandom(4).hex()}"
         with contextlib.suppress(OSError):  # the long one serves most programs
             if self._confined:
@@ -182,7 +180,7 @@ class _Enclosure:
             request["environment"]["TMPDIR"] = name
 
     def forget_short(self) -> None:
-        """Remove the short name of the payload's TMPDIR."""
+        """Remove that short name."""
         name, self._short = self._short, ""
         with contextlib.suppress(OSError):
             if name and self._confined:
@@ -216,7 +214,7 @@ class _Enclosure:
 
 
 class _SharedMemory:
-    """A /dev/shm that ends with its payloads. One that was not used serves the next payload, too."""
+    """A /dev/shm that ends with its payloads; unused, it serves the next one."""
 
     def __init__(self, home: str, size_mb: int) -> None:
         """Raises OSError."""
@@ -266,21 +264,21 @@ def hide(hidden: Sequence[str]) -> None:
 
 
 def _show(own: int, folder: str) -> None:
-    """Show at `folder` what this descriptor, which is closed, is of. Raises OSError."""
+    """Show at `folder` what this descriptor is of, and close it. Raises OSError."""
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
     kernel.bind(f"/proc/self/fd/{own}", folder)
     os.close(own)
 
 
 def _mounts() -> str:
-    """All mounts, as one text; '' where a payload cannot change them: it is not root."""
+    """All mounts as text; '' without root: a payload cannot change them."""
     if os.geteuid():
         return ""
     return kernel.read_file("/proc/self/mountinfo").decode("ascii", "surrogateescape")
 
 
 def _rehearse() -> None:
-    """Do once what the start of a payload does: memory that a forked process writes first is copied, which takes longer."""
+    """Do once what the start of a payload does: memory that a fork writes first is copied, which takes longer."""
     near, far = socket.socketpair()
     with near, far:
         frame = WardenFrame(((resource.RLIMIT_CORE, (0, 0)),))
@@ -297,15 +295,14 @@ def _rehearse() -> None:
 
 
 def _kill_all(*_: object) -> None:
-    """As the first process of a PID namespace: kill all others in it. They are waited for, so that their time counts."""
+    """As the first process of a PID namespace: kill all others. They are waited for, so that their time counts."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
 
 
 def _open_input(name: str) -> int:
-    """The standard input, opened for reading as the payload could open it by itself. Raises NoInput.
-
-    Links are followed first, as names: those in /proc lead to files that have none here.
+    """The standard input, opened as the payload could open it. Links are followed first, as names: those in /proc lead to
+    files without a name here. Raises NoInput.
     """
     try:
         path = os.path.realpath(name) if name else os.devnull
@@ -324,9 +321,8 @@ def _open_input(name: str) -> int:
 
 
 def _start(request: Mapping[str, Any], streams: Sequence[int]) -> int:
-    """Start the payload, which inherits the folder and the limits of this process; returns its pid.
-
-    It is no fork, whose memory would have to be given back before its program runs. Raises OSError, ValueError.
+    """Start the payload with the folder and limits of this process, not by a fork, whose memory would have to be given back.
+    Raises OSError, ValueError.
     """
     argv, environment = request["argv"], request["environment"]
     try:
@@ -359,13 +355,13 @@ def _spawn(argv: list[str], environment: Mapping[str, str], streams: Sequence[in
 
 @lru_cache(maxsize=1)
 def _ignored() -> frozenset[int]:
-    """The signals that a payload shall not ignore though its warden does; it takes none of its handlers along."""
+    """The signals that a payload shall not ignore though its warden does."""
     found = {number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN}
     return frozenset(found - set(_NOTICES))
 
 
 def _marks_of(folder: str) -> tuple[object, ...]:
-    """Whose a folder is, and what is handed down to files in it; empty without one."""
+    """Whose a folder is, and what files in it inherit."""
     if not folder:
         return ()
     found, extended = os.stat(folder), {}  # noqa: PTH116
@@ -375,7 +371,7 @@ def _marks_of(folder: str) -> tuple[object, ...]:
 
 
 def _set_limits(frame: WardenFrame, *, confined: bool) -> None:
-    """Set the kernel's limits; where the site has a stricter one, that stays."""
+    """Set the kernel's limits; a stricter one of the site stays."""
     limits = {number: (soft, hard) for number, (soft, hard) in frame.limits}
     if frame.processes:
         most = frame.processes

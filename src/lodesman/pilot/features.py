@@ -1,6 +1,6 @@
-"""The Machine/Job Features of the WLCG (HSF-TN-2016-02): what the site declares of machine and slot, read again and again.
+"""The Machine/Job Features of the WLCG (HSF-TN-2016-02): what the site declares, read again and again.
 
-A file that is gone was withdrawn. What cannot be read, or is no number, keeps the value that was read last.
+A file that is gone was withdrawn. What cannot be read, or is no number, keeps its last value.
 """
 
 from __future__ import annotations
@@ -39,10 +39,7 @@ _GONE = (http.client.NOT_FOUND, http.client.GONE)
 
 @dataclass(frozen=True)
 class Features:
-    """What the site declares about machine and slot; None is unknown. Times are UNIX seconds.
-
-    grace_secs, grace_secs_job: how long before it a shutdown time is announced at least.
-    """
+    """What the site declares about machine and slot; None is unknown. Times are UNIX seconds."""
 
     allocated_cpu: int | None = None
     max_rss_bytes: int | None = None
@@ -50,21 +47,21 @@ class Features:
     jobstart_secs: int | None = None
     shutdowntime: int | None = None
     shutdowntime_job: int | None = None
-    grace_secs: int | None = None
+    grace_secs: int | None = None  # how long before it a shutdown time is announced at least
     grace_secs_job: int | None = None
 
     def shutdown(self, started: float) -> float | None:
-        """When machine or slot are shut down, the earlier one; a time before `started`, the pilot's start, is none."""
+        """When machine or slot are shut down, the earlier one after `started`, the pilot's start."""
         times = (self.shutdowntime, self.shutdowntime_job)
         return min((float(at) for at in times if at is not None and at >= started), default=None)
 
     def over(self, started: float) -> int | None:
-        """A shutdown time that had passed when the pilot started, and so is none of its own."""
+        """A shutdown time before the pilot's start, and so none of its own."""
         times = (self.shutdowntime, self.shutdowntime_job)
         return next((at for at in times if at is not None and at < started), None)
 
     def slot_ends(self, started: float) -> float | None:
-        """When the slot ends, as a UNIX time; `started` is when the pilot did."""
+        """When the slot ends, in UNIX seconds."""
         ends = [self.shutdown(started)]
         if self.wall_limit_secs is not None:
             ends.append((self.jobstart_secs or started) + self.wall_limit_secs)
@@ -72,12 +69,12 @@ class Features:
 
 
 def reading_s(environment: Mapping[str, str]) -> float:
-    """How often to read what the environment names, in seconds."""
+    """Seconds between two readings."""
     return _WEB_S if any(environment.get(name, "").startswith("http") for name in _NAMES) else _DIRECTORY_S
 
 
 def read_features(environment: Mapping[str, str], known: Features = Features()) -> Features:
-    """Read what the environment names, a directory or a web address; `known` is what was read before."""
+    """Read the directory or web address that the environment names; `known` was read before."""
     found: dict[str, int | None] = {}
     for variable, names in _NAMES.items():
         place, before = (
@@ -121,7 +118,7 @@ def _in_directory(directory: int, name: str, before: int | None) -> int | None:
 
 
 def _of_web(place: str, before: Mapping[str, int | None]) -> Mapping[str, int | None]:
-    """One connection for all; what it does not answer stays as it was."""
+    """One connection for all; what it does not answer stays."""
     found = dict(before)
     try:
         server = parse_server(place)
@@ -148,7 +145,7 @@ def _of_web(place: str, before: Mapping[str, int | None]) -> Mapping[str, int | 
 
 
 def _number(content: bytes, before: int | None) -> int | None:
-    """The number of a file, `before` if it has none; a number that is not above 0 declares nothing."""
+    """A number that is not above 0 declares nothing."""
     try:
         value = int(float(content.decode("ascii").strip()))
     except (ValueError, OverflowError):
@@ -157,10 +154,7 @@ def _number(content: bytes, before: int | None) -> int | None:
 
 
 class FeatureReader:
-    """Reads on a thread of its own, so that a directory or server that hangs holds up nothing else.
-
-    `latest` may be read by any thread.
-    """
+    """Reads on a thread of its own, so that a directory or server that hangs holds up nothing. Any thread reads `latest`."""
 
     def __init__(
         self, environment: Mapping[str, str], *, read: Callable[..., Features] = read_features
@@ -174,7 +168,7 @@ class FeatureReader:
         self._closed = False
 
     def start(self, every_s: float, *, patience_s: float = _FIRST_S) -> Features:
-        """Begin, to read every `every_s` seconds; the first values, or what is known of them when the patience ends."""
+        """Begin; the first values, or what is known of them when the patience ends."""
         self._every_s = every_s
         threading.Thread(target=self.run, name="features", daemon=True).start()
         self._first.wait(patience_s)
@@ -193,6 +187,6 @@ class FeatureReader:
         self._stirred.set()
 
     def close(self) -> None:
-        """End the thread, when what it reads now has answered."""
+        """End the thread, after what it reads now."""
         self._closed = True
         self._stirred.set()

@@ -1,7 +1,7 @@
 """The thread that keeps $JOBSTATUS true: what the machine would lose with this pilot, and how long that stays.
 
-What to publish when is decided by `lodesman.site.jobstatus.timeline`, which also says what may not start because of what was
-published. Nothing here may harm payloads: what cannot be written is tried again, and given up in the end.
+`lodesman.site.jobstatus.timeline` decides what to publish when, and what may not start because of it. Nothing here may harm
+payloads: what cannot be written is tried again, and given up in the end.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ _ANSWER_S = 4.0
 
 
 def allocated_cores(environment: Mapping[str, str]) -> int | None:
-    """The cores of the slot by the batch system, whether the pilot uses them or not; None: it does not say."""
+    """The cores of the slot by the batch system, used or not, if it says so."""
     words = [environment.get(name, "") for name in _ALLOCATED]
     words.insert(2, _cores_of_condor(environment))
     return next((int(word) for word in words if word.isascii() and word.isdigit() and int(word)), None)
 
 
 def _cores_of_condor(environment: Mapping[str, str]) -> str:
-    """`Cpus` of the slot's ad, which HTCondor leaves in a file; empty: there is none."""
+    """`Cpus` of the slot's ad, which HTCondor leaves in a file."""
     return _of_condor(environment, "_CONDOR_MACHINE_AD", ".machine.ad", _CPUS)
 
 
 def _of_condor(environment: Mapping[str, str], variable: str, name: str, wanted: re.Pattern[str]) -> str:
-    """What stands in an ad that HTCondor leaves in a file; empty: it is not there."""
+    """What stands in such an ad; empty: it is not there."""
     scratch = environment.get("_CONDOR_SCRATCH_DIR")
     path = environment.get(variable) or (scratch and f"{scratch}/{name}")
     with contextlib.suppress(OSError):
@@ -68,10 +68,8 @@ def _of_condor(environment: Mapping[str, str], variable: str, name: str, wanted:
 def batch_end(
     environment: Mapping[str, str], started: float, ask: Callable[[str, Mapping[str, str]], str]
 ) -> float | None:
-    """When the batch system ends the slot, in UNIX seconds, also if that is a default of its own; None: it does not say.
-
-    Slurm: its variable, else what `ask` gets of its controller, as `end_by_slurm`. HTCondor: AllowedJobDuration, from
-    `started` on.
+    """When the batch system ends the slot, in UNIX seconds, also by a default of its own. Slurm: its variable, else what
+    `ask` gets (`end_by_slurm`). HTCondor: AllowedJobDuration from `started` on.
     """
     job = environment.get("SLURM_JOB_ID", "")
     if job:
@@ -82,7 +80,7 @@ def batch_end(
 
 
 def end_by_slurm(job: str, environment: Mapping[str, str]) -> str:
-    """What squeue says of the end of a job, UNIX seconds if it has one; empty if it cannot be asked."""
+    """What squeue says of the end of a job, in UNIX seconds; empty if it cannot be asked."""
     words = ["squeue", "--noheader", f"--jobs={job}", "--format=%e"]
     try:
         done = subprocess.run(
@@ -95,7 +93,7 @@ def end_by_slurm(job: str, environment: Mapping[str, str]) -> str:
 
 
 def running(payload: PayloadRun, committed: float | None, allowance: Allowance, now: float) -> Running:
-    """A payload as it is published. Until it has started it is as if it did now, and its limit does not count yet."""
+    """A payload as it is published. Before its start it is as if it started now, without a limit."""
     job, started = payload.job, payload.started_at
     begun = now if started is None else started
     return Running(
@@ -112,7 +110,7 @@ def _has_lock(directory: Path | None) -> bool:
 
 
 class StatusWriter:
-    """Publishes what the roster has. `run` belongs to its thread, all else may be called by any."""
+    """Publishes what the roster has. `run` belongs to its thread, all else to any."""
 
     def __init__(self, context: PilotContext, roster: Roster, promises: Promises) -> None:
         self._context = context
@@ -143,7 +141,7 @@ class StatusWriter:
         self._stirred.set()
 
     def leave(self) -> None:
-        """The pilot ends: publish that nothing runs. Waits some seconds at most."""
+        """Publish that nothing runs; waits some seconds at most."""
         self._leaving.set()
         self._stirred.set()
         if self._thread is not None:
@@ -165,7 +163,7 @@ class StatusWriter:
                 self._leaving.wait(_TOGETHER_S)
 
     def find_end(self) -> None:
-        """Ask when the batch system ends the slot: neither the server nor the site may have said so."""
+        """Ask when the batch system ends the slot, which neither server nor site may have said."""
         self._batch_ends = batch_end(self._context.environment, self._started, end_by_slurm)
 
     def step(self) -> float:
@@ -178,7 +176,7 @@ class StatusWriter:
         return min(max(0.1, due.ask_again - now), _LOOK_S * self._context.rng.uniform(0.9, 1.1))
 
     def _decide(self, now: float) -> Due:
-        """What to publish. Nothing starts between the list of what runs and the promise that follows from it."""
+        """Nothing starts between the list of what runs and the promise that follows from it."""
         commits = {payload.job.key: payload.committed() for payload in self._roster.payloads()}
         context, features = self._context, self._context.features()
         with self._roster.changed:
@@ -234,7 +232,7 @@ class StatusWriter:
         return fault
 
     def _find(self) -> Path | None:
-        """The site's directory, else one of the pilot's own if its options say where."""
+        """The site's directory, else one of the pilot's if its options say where."""
         named = self._context.environment.get("JOBSTATUS", "")
         if named.startswith("/") and Path(named).is_dir():
             return Path(named)

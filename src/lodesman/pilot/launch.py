@@ -1,6 +1,6 @@
-"""What a payload is started with: its input sandbox, its command, its environment, its streams, and the kernel's limits.
+"""What a payload is started with: input sandbox, command, environment, streams, limits of the kernel.
 
-Archives are unpacked member by member: the standard library's own filters are younger than Python 3.9.
+Archives are unpacked by hand: the standard library's filters are younger than Python 3.9.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class NotStarted(LodesmanError, code="not-started"):
 
 
 def committed_at(directory: Path) -> float | None:
-    """When a payload last touched its file COMMIT, in UNIX seconds; None if it did not."""
+    """When a payload last touched its file COMMIT, in UNIX seconds."""
     try:
         entry = os.lstat(f"{directory}/{COMMIT}")
     except OSError:
@@ -90,8 +90,8 @@ def frame_of(job: AssignedJob) -> WardenFrame:
 def prepare(
     job: AssignedJob, directory: Path, environment: Mapping[str, str], stamp: str, *, site: str = ""
 ) -> Launch:
-    """Find the executable and open the outputs. `environment`, `stamp` and `site` ('': unknown) are the pilot's. Raises
-    NotStarted, and OSError for what is the node's fault.
+    """Find the executable and open the outputs. `environment`, `stamp`, `site` are the pilot's. Raises NotStarted, OSError
+    by the node's fault.
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(f"{directory}/{TEMPORARY}", 0o700)  # noqa: PTH102 - with pathlib all of this takes twice as long
@@ -110,7 +110,7 @@ def prepare(
 
 
 def no_input(job: AssignedJob, number: int) -> NotStarted:
-    """What is said of a standard input that could not be opened: `number` is the kernel's, EINVAL: it is no file."""
+    """A standard input that could not be opened; EINVAL: it is no file."""
     name = repr(job.std_input[:200])
     if number in (errno.ENOENT, errno.ENOTDIR):
         where = (
@@ -125,7 +125,7 @@ def no_input(job: AssignedJob, number: int) -> NotStarted:
 def _environment_for(
     job: AssignedJob, directory: Path, environment: Mapping[str, str], stamp: str
 ) -> dict[str, str]:
-    """The payload's environment, but for the facts. Raises NotStarted for names and values that cannot be set."""
+    """Without the facts. Raises NotStarted for what cannot be set."""
     values = {name: environment[name] for name in _PASSED_ON if name in environment}
     values.setdefault("PATH", _DEFAULT_PATH)
     values["HOME"] = str(directory)
@@ -144,7 +144,7 @@ def _environment_for(
 
 
 def _facts_of(job: AssignedJob, site: str) -> dict[str, str]:
-    """What the job can know of itself; what is unknown, or is not so, is left out."""
+    """What the job can know of itself; the unknown is left out."""
     facts = {"JOB_ID": job.key.id, "ATTEMPT": job.key.attempt, "CORES": job.cores, "ARRAY_INDEX": job.index}
     facts["MEMORY_MB"] = job.memory_mb or None
     found = {f"{_FACTS}{name}": str(value) for name, value in facts.items() if value is not None}
@@ -152,9 +152,8 @@ def _facts_of(job: AssignedJob, site: str) -> dict[str, str]:
 
 
 def _kernel_limits(limits: PayloadLimits) -> dict[int, tuple[int, int]]:
-    """Limits of each process, above those of the tree, which the pilot holds: CPU seconds, size of files, address space.
-
-    The last is a net under the pilot's checks: memory may fill between two of them.
+    """Limits of each process, above those of the tree: CPU seconds, size of files, and address space, since memory may fill
+    between two checks.
     """
     found = {resource.RLIMIT_CORE: (0, 0)}
     if limits.cpu_seconds:
@@ -171,7 +170,7 @@ def _kernel_limits(limits: PayloadLimits) -> dict[int, tuple[int, int]]:
 
 
 def _find_executable(name: str, directory: Path, path: str) -> str:
-    """The file to execute: absolute, in the job's directory, or a command on PATH. Raises NotStarted."""
+    """Absolute, in the job's directory, or on PATH. Raises NotStarted."""
     if not name or "\0" in name:
         raise NotStarted("The job names no executable.")
     if name.startswith("/"):
@@ -240,7 +239,7 @@ def _stream_names(output: str, error: str) -> tuple[str, ...]:
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory with all in it, also what the payload made unreadable; what resists stays."""
+    """Remove a directory with all in it, also what is unreadable; what resists stays."""
     kernel.remove_tree(str(directory))
 
 
@@ -253,7 +252,7 @@ class BadSandbox(LodesmanError, code="sandbox"):
 
 @lru_cache(maxsize=1000)
 def safe_name(name: str) -> PurePosixPath:
-    """A relative path that stays inside, without `.` and `..`. Raises BadSandbox."""
+    """A relative path without `.` and `..`. Raises BadSandbox."""
     path = PurePosixPath(name)
     parts = [part for part in path.parts if part != "."]
     outside = steers(name) or path.is_absolute() or ".." in parts or not parts
@@ -263,7 +262,7 @@ def safe_name(name: str) -> PurePosixPath:
 
 
 def make_place(directory: Path, name: str) -> Path:
-    """The path for a file in `directory`, whose parents are made. Raises BadSandbox if it leads out, also by a link."""
+    """The path for a file, with its parents made. Raises BadSandbox if it leads out, also by a link."""
     relative = safe_name(name)
     at = directory
     for part in relative.parts[:-1]:
@@ -278,9 +277,8 @@ def make_place(directory: Path, name: str) -> Path:
 
 
 def fetch(client: Client, item: SandboxFile, directory: Path, *, spare: Path) -> None:
-    """Download one part of the input sandbox into `directory`; `spare` is a path for an archive.
-
-    Raises BadSandbox, OSError, and what the client raises.
+    """Download one part of the input sandbox; `spare`: a path for an archive. Raises BadSandbox, OSError, and what the
+    client raises.
     """
     if not item.unpack:
         target = make_place(directory, item.name)
@@ -296,9 +294,8 @@ def fetch(client: Client, item: SandboxFile, directory: Path, *, spare: Path) ->
 
 
 def unpack(archive: Path, directory: Path) -> None:
-    """Unpack a tar archive (plain or gzip) into `directory`. Raises BadSandbox and OSError.
-
-    Files, directories and symbolic links that stay inside are accepted; owners are dropped, and times of all but files.
+    """Unpack a tar archive. Files, directories and links that stay inside are accepted, owners dropped, times kept of files.
+    Raises BadSandbox, OSError.
     """
     try:
         with archive.open("rb") as raw:
@@ -336,7 +333,7 @@ def _unpack_one(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) 
 
 
 def _set_time(file: Path, modified: float) -> None:
-    """Give a new file its time of change (0: not known), no later than now, for the sake of make."""
+    """No later than now, for the sake of make; 0: not known."""
     at = min(modified, file.lstat().st_mtime)
     if at > 0:
         os.utime(file, (at, at), follow_symlinks=False)
@@ -353,5 +350,5 @@ def _link(member: tarfile.TarInfo, target: Path) -> None:
 
 
 def _plain(name: str) -> str:
-    """For messages: at most 100 characters, all of them valid in UTF-8."""
+    """For messages: at most 100 characters of valid UTF-8."""
     return name[:100].encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""The pilot as a whole: what it is made of, one step of its supervision, and how it ends."""
+"""The pilot as a whole: its parts, one step of its supervision, and its end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _TIDY_S = 10.0
 
 
 class _Wake:
-    """A wait of the main thread that any thread may end, and a signal handler, which may not use an Event."""
+    """A wait that any thread may end, and a signal handler, which may not use an Event."""
 
     def __init__(self) -> None:
         self._rings: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -63,7 +63,7 @@ class _Wake:
         self._rings.put(None)
 
     def wait(self, timeout: float) -> None:
-        """Wait for `ring`, at most `timeout` seconds."""
+        """Until `ring`, at most `timeout` seconds."""
         with contextlib.suppress(queue.Empty):
             self._rings.get(timeout=max(0.0, timeout))
             while True:
@@ -71,10 +71,10 @@ class _Wake:
 
 
 class PilotProcess:
-    """Joins, runs jobs, leaves. `run` belongs to the main thread; `terminate` may come from a signal."""
+    """Joins, runs jobs, leaves. `run` belongs to the main thread."""
 
     def __init__(self, context: PilotContext, *, node_fault: str = "") -> None:
-        """`node_fault`: what is wrong with the node, if that is known already; it joins to report it."""
+        """`node_fault`: what is known to be wrong with the node; the pilot joins to report it."""
         self._context = context
         self._node_fault, self._pilot_fault = node_fault, ""
         self._options = context.options
@@ -138,17 +138,17 @@ class PilotProcess:
         self._wake.ring()
 
     def notice(self, seconds: float) -> None:
-        """The batch system ends the slot in `seconds`, or a little later. Safe in a signal handler."""
+        """The batch system ends the slot in `seconds` or a little later. Safe in a signal handler."""
         self._notices.append(seconds)
         self._wake.ring()
 
     def crash(self) -> None:
-        """A thread of the pilot died of a fault: end everything."""
+        """A thread of the pilot died: end everything."""
         self._crashed = True
         self._wake.ring()
 
     def tick(self, now: float) -> int | None:
-        """One step of supervision; returns an exit code when it is time to end."""
+        """One step of supervision; an exit code when it is time to end."""
         self._follow_slot(now)
         self._decide_to_stop(now)
         if not self._roster.pilot_fault and self._reaper.is_lost():
@@ -180,7 +180,7 @@ class PilotProcess:
         return self._code_of(leave)
 
     def _code_of(self, leave: str) -> int:
-        """The exit code of a pilot that leaves; notes why it does."""
+        """Notes why the pilot leaves."""
         roster = self._roster
         if leave == DRAINED:
             leave = NODE_FAULT if roster.node_fault else ERROR if roster.pilot_fault else leave
@@ -208,13 +208,13 @@ class PilotProcess:
             self._stop_all(DRAINED, "The slot ends.", now)
 
     def _is_due(self, now: float) -> bool:
-        """Whether the slot ends, or the time has come by which it was promised to be free."""
+        """Whether the slot ends, or was promised to be free by now."""
         promised, grace_s = self._promises.gone_by(), self._options.kill_grace_s
         over = promised is not None and self._context.clock() >= promised - grace_s
         return over or self._roster.slot.seconds_left(now) <= 0
 
     def _follow_slot(self, now: float) -> None:
-        """Take up what the site declares of the slot's end, and a notice of the batch system."""
+        """Take up what site and batch system say of the slot's end."""
         features, context = self._context.features(), self._context
         noticed = bool(self._notices)
         while self._notices:
@@ -246,7 +246,7 @@ class PilotProcess:
         self._roster.stop_all(Stop(PILOT_SHUTDOWN, message), grace_s=grace_s)
 
     def _try_node(self) -> bool:
-        """Whether the node does what payloads need, and the pilot can: else none is claimed."""
+        """Whether node and pilot can do what payloads need: else nothing is claimed."""
         if not self._node_fault:
             context = self._context
             self._reaper = Reaper(context.nursery)
@@ -259,7 +259,7 @@ class PilotProcess:
         return not (self._node_fault or self._pilot_fault)
 
     def _leave_node(self) -> int:
-        """Take leave before any claim, and tidy up, where the disk may hang; returns the exit code."""
+        """Leave before any claim; to tidy up may hang on the disk."""
         is_nodes = bool(self._node_fault)
         code, reason = (EXIT_NODE, NODE_FAULT) if is_nodes else (EXIT_FAULT, ERROR)
         self._leave(code, reason, self._node_fault or self._pilot_fault)
@@ -274,7 +274,7 @@ class PilotProcess:
         return code
 
     def _leave(self, code: int, reason: str, message: str) -> int:
-        """Take leave of the server; returns the exit code."""
+        """Take leave of the server."""
         heard = self._session.leave(reason, message)
         self._context.log("left", reason=reason, message=message, heard=heard, exit_code=code)
         return code
@@ -301,7 +301,7 @@ class PilotProcess:
         self._wake.ring()
 
     def _end(self, code: int) -> int:
-        """Leave: hand in what is left (also to a server that lost the pilot), take leave, tidy up."""
+        """Hand in what is left (also to a server that lost the pilot), take leave, tidy up."""
         self._claimer.close()
         self._outbox.hurry()
         left = min(self._deadline - self._context.ticker(), self._options.flush_s)
@@ -322,7 +322,7 @@ class PilotProcess:
 
 
 def _slot_of(context: PilotContext, features: Features) -> KnownSlot:
-    """The slot as the file and the site describe it; the earlier end counts."""
+    """The slot by the pilot's file and the site; the earlier end counts."""
     options, ignored = context.options, features.over(context.clock())
     if ignored is not None:
         context.log("shutdown-ignored", shutdowntime=ignored, why="It is before the start of this pilot.")

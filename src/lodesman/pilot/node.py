@@ -22,23 +22,19 @@ _UNKNOWN = Features()
 
 @dataclass(frozen=True)
 class WorkerNode:
-    """The resource for this pilot, as it is offered to the server. `memory_mb` in 2^20 bytes.
-
-    `life_s`: seconds left for payloads when it joins, None if no end is known; `cpu_scaling_factor`: normalised CPU
-    seconds for each of them. `cores_total`: of the machine, whatever part of it the pilot has; 0 is unknown.
-    """
+    """The resource for this pilot, as it is offered to the server."""
 
     host: str
     os: str
     platform: str
     cores: int
-    memory_mb: int
+    memory_mb: int  # in 2^20 bytes
     memory_total_mb: int
     python: str
     pilot_version: str
-    life_s: float | None = None
-    cpu_scaling_factor: float = 1.0
-    cores_total: int = 0
+    life_s: float | None = None  # left for payloads at the join, None: no end is known
+    cpu_scaling_factor: float = 1.0  # normalised CPU seconds per second
+    cores_total: int = 0  # of the machine, 0: unknown
 
 
 def describe_node(
@@ -49,7 +45,7 @@ def describe_node(
     features: Features = _UNKNOWN,
     root: Path = Path("/"),
 ) -> WorkerNode:
-    """Describe this machine; arguments other than 0 and "" are taken as they are."""
+    """Arguments other than 0 and "" are taken as they are."""
     release_text = _read(root / "etc/os-release") or _read(root / "usr/lib/os-release")
     lines = [line.strip().partition("=") for line in release_text.splitlines()]
     release = {name: value.strip(" \"'") for name, found, value in lines if found}
@@ -69,26 +65,26 @@ def describe_node(
 
 
 def _parse_meminfo(text: str) -> tuple[int, int]:
-    """(MemTotal, MemAvailable) of /proc/meminfo in kB; 0 if unknown."""
+    """(MemTotal, MemAvailable) in kB; 0 if unknown."""
     values: dict[str, str] = dict(re.findall(r"^(\w+):\s*([0-9]+)", text, re.MULTILINE))
     total = int(values.get("MemTotal", 0))
     return total, int(values.get("MemAvailable", values.get("MemFree", total)))
 
 
 def _parse_cpu_max(text: str) -> float | None:
-    """Cores granted by `cpu.max` ("max 100000" or "150000 100000"); None for no limit."""
+    """Cores granted by `cpu.max` ("max 100000" or "150000 100000")."""
     found = re.fullmatch(r"([0-9]+) ([1-9][0-9]*)", text)
     return int(found[1]) / int(found[2]) if found else None
 
 
 def _parse_bytes(text: str) -> int | None:
-    """A limit in bytes; None for "max", for nothing and for the number that means no limit in cgroup v1."""
+    """None for "max", for nothing, and for the number that means no limit in cgroup v1."""
     word = text.strip()
     return int(word) if word.isdigit() and int(word) < _ENDLESS else None
 
 
 def _cores(root: Path, features: Features) -> int:
-    """The least of affinity, cgroup quota and what the site allots; at least 1."""
+    """The least of affinity, cgroup quota and what the site allots."""
     counts: list[float | None] = [len(os.sched_getaffinity(0)), features.allocated_cpu]
     for directory in _directories(root, "cpu"):
         v1 = [_read(directory / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]
@@ -97,7 +93,7 @@ def _cores(root: Path, features: Features) -> int:
 
 
 def _memory_mb(root: Path, available_kb: int, features: Features) -> int:
-    """The least of what is free now, what the cgroups allow and what the site allots."""
+    """The least of what is free, what cgroups allow and what the site allots."""
     amounts = [available_kb * 1024, features.max_rss_bytes]
     for directory in _directories(root, "memory"):
         amounts += [_parse_bytes(_read(directory / name)) for name in ("memory.max", "memory.limit_in_bytes")]
@@ -105,9 +101,8 @@ def _memory_mb(root: Path, available_kb: int, features: Features) -> int:
 
 
 def _directories(root: Path, controller: str) -> list[Path]:
-    """The cgroup directories of this process for a controller, up to the root of each hierarchy.
-
-    Inside a container the path may not exist below the mount; the mount itself is always read.
+    """The cgroup directories of this process, up to the root of each hierarchy. In a container the path may not exist below
+    the mount, which is always read.
     """
     paths = parse_cgroups(_read(root / "proc/self/cgroup"))
     base = root / "sys/fs/cgroup"

@@ -1,7 +1,4 @@
-"""The *nursery* is forked from the pilot before its threads and its secrets, and makes wardens.
-
-Each is made before it is needed: with its mounts, and after it has done once what the start of a payload does.
-"""
+"""The *nursery*: forked from the pilot before its threads and secrets, it makes wardens before they are needed."""
 
 from __future__ import annotations
 
@@ -22,16 +19,14 @@ LOST = "The process of the pilot that makes processes for jobs was killed"
 
 
 class PilotFault(OSError):
-    """The pilot itself can start no more payloads. That says nothing of its node."""
+    """The pilot can start no more payloads. That says nothing of its node."""
 
 
 class Nursery:
-    """The pilot's side of it: the wardens that have no payload. Used with one lock."""
+    """The pilot's side: the wardens that have no payload. Used with one lock."""
 
     def __init__(self, work: str = "", outbox: str = "") -> None:
-        """Folders, there already, that confined payloads find empty; in `work` each warden has a folder that its payloads
-        see. '': nothing is hidden.
-        """
+        """Folders that confined payloads find empty ('': none); in `work` each warden has one that its payloads see."""
         # Folders in which confined payloads cannot write; for wardens to come.
         self.homes: Sequence[str] = ()
         self._work = work
@@ -56,7 +51,7 @@ class Nursery:
         return near
 
     def close(self) -> None:
-        """End the nursery and the wardens that have no payload, and wait for them."""
+        """End the nursery and the wardens without payload."""
         with contextlib.suppress(OSError):
             self._settle()
         for warden in (*self._idle, *([self._spare] if self._spare else [])):
@@ -72,7 +67,7 @@ class Nursery:
             os.waitpid(self.pid, 0)
 
     def pids(self) -> set[int]:
-        """The processes that it has made and that have no payload."""
+        """The nursery, and the wardens without payload."""
         with contextlib.suppress(OSError):
             self._settle()
         self._bury()
@@ -107,7 +102,7 @@ class Nursery:
         return spare
 
     def is_lost(self) -> bool:
-        """Whether the process that makes wardens has ended, as one that was killed: this pilot starts no more payloads."""
+        """Whether the process that makes wardens has ended."""
         if self._channel is None:
             return False
         try:
@@ -186,12 +181,11 @@ def _make_wardens(channel: socket.socket, hidden: Sequence[str]) -> NoReturn:
 
 
 def can_protect(home: str) -> bool:
-    """Whether a payload can be kept from writing in that folder. To be called before there are threads."""
+    """Whether payloads can be kept from writing there. Call it before there are threads."""
     return _works_apart(lambda: kernel.bind(home, home, read_only=True))
 
 
 def _can_confine(hidden: Sequence[str]) -> bool:
-    """Whether payloads can have namespaces of their own."""
     return _works_apart(lambda: enclosure.hide(hidden))
 
 
@@ -212,7 +206,7 @@ def _works_apart(step: Callable[[], None]) -> bool:
 
 
 def _make_warden(nursery: socket.socket, own: socket.socket, recipe: enclosure.Recipe) -> None:
-    """Fork a process that forks the warden and ends: the pilot, a subreaper, becomes the parent of the warden."""
+    """Fork a process that forks the warden and ends: the pilot, a subreaper, becomes the warden's parent."""
     between = os.fork()
     if between:
         os.waitpid(between, 0)

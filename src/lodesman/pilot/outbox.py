@@ -1,4 +1,4 @@
-"""Results on their way to the server; those that it could not take at once lie on disk until it has them.
+"""Results on their way to the server; those that it could not take at once lie on disk.
 
 One thread uploads archives, one sends reports in batches. What the server refuses for good is dropped, and logged.
 """
@@ -34,17 +34,14 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 @dataclass
 class _Item:
-    """One report on its way, the archive to upload before it, and when it is to be sent at the latest (monotonic).
-
-    `is_first`: no report before it has said that the payload runs. `refusals`: so often the server had no space for it.
-    """
+    """One report on its way."""
 
     report: PayloadReport
-    archive: Path | None
-    due: float
-    is_first: bool = False
+    archive: Path | None  # to upload before it
+    due: float  # when it is to be sent at the latest (monotonic)
+    is_first: bool = False  # no report before it has said that the payload runs
     is_on_disk: bool = False
-    refusals: int = 0
+    refusals: int = 0  # so often the server had no space for it
 
     @property
     def final(self) -> bool:
@@ -53,7 +50,7 @@ class _Item:
 
 
 class Outbox:
-    """Keeps reports in order per attempt. `put`, `keys` and `wait_empty` may be called by any thread."""
+    """Keeps reports in order per attempt. Any thread may call `put`, `keys` and `wait_empty`."""
 
     def __init__(self, context: PilotContext) -> None:
         self._directory = context.directory / "outbox"
@@ -73,9 +70,8 @@ class Outbox:
         return self._directory / f"{key}.tar.gz"
 
     def put(self, report: PayloadReport, archive: Path | None = None, *, can_wait: bool = False) -> None:
-        """Send a report, after its archive if it has one. An end replaces the report that the payload runs.
-
-        `can_wait`: for a moment, for others to go with it.
+        """Send a report after its archive. An end replaces the report that the payload runs. `can_wait`: a moment, for
+        others to go with it.
         """
         can_wait = can_wait and archive is None
         item = _Item(report, archive, self._ticker() + (_TOGETHER_S if can_wait else 0.0))
@@ -90,20 +86,20 @@ class Outbox:
                 self._changed.notify_all()
 
     def count(self) -> int:
-        """How many attempts there are whose end the server does not know yet."""
+        """How many attempts there are whose end the server does not know."""
         return self._ends
 
     def held_up(self) -> int:
-        """How many archives the server has no space for now: each is sent again until the pilot is about to end."""
+        """How many archives the server has no space for: each is sent again until the pilot is about to end."""
         return self._held_up
 
     def keys(self) -> list[AttemptKey]:
-        """Attempts whose end the server does not know yet."""
+        """Attempts whose end the server does not know."""
         with self._changed:
             return [key for key, final in self._items if final]
 
     def wait_empty(self, timeout: float) -> bool:
-        """Wait until everything is sent; false if that takes longer than `timeout` seconds."""
+        """Wait until everything is sent; false after `timeout` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: not self._items or self._closed.is_set(), timeout)
             return not self._items
@@ -116,7 +112,7 @@ class Outbox:
             self._keep(self._items.values())
 
     def hurry(self, *, on: bool = True) -> None:
-        """The pilot is about to end: wait only shortly before the server is asked again. `on` False: it stays."""
+        """The pilot is about to end: wait only shortly before the server is asked again."""
         if self._hurried != on:
             with self._changed:
                 self._hurried = on
@@ -162,7 +158,7 @@ class Outbox:
                 self._pause(failures)
 
     def _keep(self, items: Iterable[_Item]) -> None:
-        """Write ends to the disk, where they stay after a pilot that is killed; the pilot itself reads its memory."""
+        """Write ends to the disk for the time after a pilot that is killed; the pilot itself reads its memory."""
         for item in items:
             if item.final and not item.is_on_disk:
                 try:
@@ -183,7 +179,7 @@ class Outbox:
             )
 
     def _upload(self, item: _Item, post: Callable[[str, Path, str], Any]) -> bool:
-        """Upload one archive; true when that is settled, one way or the other."""
+        """True when that is settled, one way or the other."""
         archive, report = item.archive, item.report
         assert archive is not None and report.output is not None  # noqa: S101, PT018 - chosen so
         try:
@@ -210,9 +206,7 @@ class Outbox:
         return True
 
     def _can_read(self, number: int) -> bool:
-        """Whether what met with this error of the system may be read after all: the pilot had too much open, or another had
-        locked its folder.
-        """
+        """Whether it may be read after all: the pilot had too much open, or another had locked its folder."""
         if number == errno.EACCES:
             before = self._changes
             self._folder.unlock()
@@ -221,7 +215,7 @@ class Outbox:
         return number in _EXHAUSTED
 
     def _hold(self, item: _Item, fault: StorageFull) -> None:
-        """Send it again later; others go before it meanwhile, and a job that has run has not failed."""
+        """Send it again later; others go first meanwhile, and a job that has run has not failed."""
         self._log("output-held-up", job=str(item.report.key), fault=fault.message)
         self._keep([item])
         with self._changed:
@@ -230,7 +224,7 @@ class Outbox:
             item.due = self._ticker() + self._delay(item.refusals)
 
     def _report(self, batch: Sequence[_Item], post: Callable[[list[dict[str, Any]]], Any]) -> bool:
-        """Send some reports; true when they are settled."""
+        """True when they are settled."""
         try:
             refusals = protocol.parse_refusals(post([item.report.as_json() for item in batch]))
         except Unauthorized:
@@ -269,8 +263,8 @@ class Outbox:
 
 
 def _without_output(report: PayloadReport, fault: LodesmanError) -> PayloadReport:
-    """The report of an attempt whose archive the server does not accept, or the node has lost. It names that all the same:
-    else the job would count as one that wrote nothing.
+    """The report of an attempt whose archive is refused or lost. It names that all the same: else the job would count as one
+    that wrote nothing.
     """
     if isinstance(fault, StorageFull):
         message = (

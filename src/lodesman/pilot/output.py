@@ -1,4 +1,4 @@
-"""Output of a job: its output sandbox, packed whatever the payload left behind, and the tail of its streams."""
+"""Output of a job: its sandbox, packed whatever the payload left behind, and the tail of its streams."""
 
 from __future__ import annotations
 
@@ -47,23 +47,18 @@ _SizeOrFault = Union[int, str]
 
 @dataclass(frozen=True)
 class Packed:
-    """An archive that was written, with what the limits kept out of it.
-
-    `cut`: streams of which only the end is packed; `left_out`: files; `missing`: why names and patterns gave nothing.
-    """
+    """An archive that was written, and what the limits kept out of it."""
 
     sha256: str
     size: int
-    cut: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()  # streams of which only the end is packed
+    left_out: tuple[str, ...] = ()  # files
+    missing: tuple[str, ...] = ()  # why names and patterns gave nothing
 
 
 def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[], bool]) -> Packed:
-    """Pack the output sandbox into `target`, a tar.gz: the streams always, files by name or pattern.
-
-    The directory becomes readable, whatever the payload made of it. Raises OSError if the archive cannot be written, and
-    Aborted as soon as `stopped` returns true.
+    """Pack streams and output files into `target`, a tar.gz, whatever modes the payload left. Raises OSError if it cannot be
+    written, Aborted once `stopped` is true.
     """
     _unlock(directory)
     names = dict.fromkeys(str(PurePosixPath(name)) for name in (job.std_output, job.std_error))
@@ -93,7 +88,7 @@ def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[
 
 
 def _said(name: str) -> str:
-    """A name of a file for messages: at most 100 characters, none of which steers a terminal."""
+    """A file name for messages: at most 100 characters, none of which steers a terminal."""
     text = name if len(name) <= 100 else f"{name[:97]}..."
     return (ascii(text)[1:-1] if steers(text) else text).encode("utf-8", "replace").decode()
 
@@ -118,7 +113,7 @@ def report_output(end: PayloadReport, packed: Packed, *, max_mb: float) -> Paylo
 
 
 def _unlock(directory: Path) -> None:
-    """Make a folder readable for its owner, if it is not."""
+    """Let its owner read a folder."""
     with contextlib.suppress(OSError):
         kernel.unlock_directory(str(directory))  # in its place there may be a link
 
@@ -136,9 +131,8 @@ def enclosed(end: PayloadReport, archive: Path) -> tuple[PayloadReport, Path | N
 def _planned(
     streams: Mapping[str, int], files: Mapping[str, int], limit: int
 ) -> tuple[dict[str, int], list[str]]:
-    """The bytes to pack of each, the last ones of a stream; and the files that do not fit.
-
-    Streams that leave half of the limit to the files stay whole. Pure; `limit` 0: none.
+    """The bytes to pack of each, the last ones of a stream, and the files that do not fit. Streams stay whole if they leave
+    half of the limit to files. `limit` 0: none.
     """
     if not limit or sum(streams.values()) + sum(files.values()) <= limit:
         return {**streams, **files}, []
@@ -154,7 +148,7 @@ def _planned(
 
 
 def _ends(streams: Mapping[str, int], limit: int) -> dict[str, int]:
-    """An equal part of the limit for each stream; what a short one leaves over goes to the others."""
+    """An equal part of the limit for each stream; short ones leave theirs to others."""
     kept = dict.fromkeys(streams, 0)
     for shares, name in zip(range(len(streams), 0, -1), sorted(streams, key=lambda name: streams[name])):
         kept[name] = min(streams[name], _CUT_STREAM_BYTES, limit // shares)
@@ -167,7 +161,7 @@ def _sizes(found: Mapping[str, _SizeOrFault]) -> dict[str, int]:
 
 
 class _ArchiveSpace:
-    """The space in an archive that shall not become larger than `limit` bytes (0: no limit)."""
+    """The space in an archive of at most `limit` bytes (0: no limit)."""
 
     def __init__(self, raw: BinaryIO, packer: gzip.GzipFile, limit: int) -> None:
         self._raw = raw
@@ -175,7 +169,7 @@ class _ArchiveSpace:
         self._limit = limit
 
     def for_member(self, name: str, size: int) -> int:
-        """The part of a member's `size` bytes that fits for certain."""
+        """The part of `size` bytes that fits for certain."""
         if not self._limit:
             return size
         spare = self._spare(name, _PENDING_BYTES)
@@ -193,9 +187,7 @@ class _ArchiveSpace:
 def _add(
     tar: tarfile.TarFile, path: Path, name: str, *, size: int, mode: int | None, stopped: Callable[[], bool]
 ) -> str:
-    """Add the last `size` bytes of a file, with this mode or its own; returns why that is not possible. Raises Aborted and
-    OSError.
-    """
+    """Add the last `size` bytes of a file; returns why that is not possible. Raises Aborted, OSError."""
 
     def go_on(_: int) -> None:
         if stopped():
@@ -222,16 +214,13 @@ def _add(
 def matches(path: PurePosixPath, pattern: PurePosixPath) -> bool:
     """Whether the pattern names the path or a directory above it.
 
-    `*`, `?` and `[...]` do not cross `/` and do not match a leading dot; `**` is any number of directories,
-    so at the end of a pattern it is all that is below.
+    `*`, `?` and `[...]` do not cross `/` nor match a leading dot; `**` is any number of directories.
     """
     return len(pattern.parts) in _steps_after(path, pattern)
 
 
 def _steps_after(path: PurePosixPath, pattern: PurePosixPath) -> set[int]:
-    """The steps of the pattern that may come next behind the path; their number if it matches, none if nothing below it can.
-    Linear for every pattern.
-    """
+    """The steps of the pattern that may follow the path; their number if it matches. Linear for every pattern."""
     steps = pattern.parts
     at = _skip(steps, {0})
     for part in path.parts:
@@ -248,7 +237,7 @@ def _fits(part: str, step: str) -> bool:
 
 
 def _skip(steps: Sequence[str], at: set[int]) -> set[int]:
-    """`**` may stand for no directory at all."""
+    """`**` may stand for no directory."""
     reached = set(at)
     for step, word in enumerate(steps):
         if step in reached and word == "**":
@@ -259,9 +248,7 @@ def _skip(steps: Sequence[str], at: set[int]) -> set[int]:
 def _find(
     directory: Path, patterns: Sequence[str], stopped: Callable[[], bool]
 ) -> tuple[dict[str, _SizeOrFault], dict[str, str]]:
-    """The files found, in order; and what gives nothing to pack, each with the reason: patterns, files and folders. Raises
-    Aborted.
-    """
+    """The files found, in order; and patterns, files and folders that give nothing, with reasons. Raises Aborted."""
     # A name may contain the characters of patterns and still be meant literally.
     goals: dict[PurePosixPath, list[str]] = {}
     wild: dict[str, PurePosixPath] = {}
@@ -304,8 +291,8 @@ def _may_have(folder: PurePosixPath, goals: Iterable[PurePosixPath], wild: Itera
 
 
 def _walk(directory: Path, locked: dict[PurePosixPath, str]) -> Iterator[PurePosixPath]:
-    """All entries except directories, without following links. Of a directory that lies too deep only itself. What cannot be
-    read comes into `locked`, with the reason.
+    """All entries but directories, links not followed; of a directory too deep only itself. `locked` gets what cannot be
+    read, with the reason.
     """
 
     def note(fault: OSError) -> None:
@@ -325,7 +312,7 @@ def _walk(directory: Path, locked: dict[PurePosixPath, str]) -> Iterator[PurePos
 
 
 def _size(directory: Path, name: str) -> _SizeOrFault:
-    """Bytes of a file that may be packed, or why it may not: links that lead out, devices, pipes."""
+    """Bytes of a file, or why it may not be packed: links that lead out, devices, pipes."""
     if steers(name):
         return "control characters in its name"
     try:
@@ -358,7 +345,7 @@ def read_tail(streams: Mapping[str, int], limit: int = _TAIL_BYTES) -> str:
 
 
 def _join_tails(tails: Mapping[str, bytes], limit: int = _TAIL_BYTES) -> str:
-    """One text from the ends of some streams; if two have content, the name of each stands before it."""
+    """Their text; if two have content, the name of each stands before it."""
     full = {name: content for name, content in tails.items() if content}
     if len(full) < 2:
         return "".join(_text(content, limit) for content in full.values())
@@ -374,7 +361,7 @@ def _join_tails(tails: Mapping[str, bytes], limit: int = _TAIL_BYTES) -> str:
 
 
 def _text(content: bytes, limit: int) -> str:
-    """The end of `content` as text without NUL, at most `limit` bytes when encoded."""
+    """The end of `content` without NUL, at most `limit` bytes when encoded."""
     if limit <= 0:
         return ""
     raw = content[-limit:]

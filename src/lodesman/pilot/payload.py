@@ -51,7 +51,7 @@ StreamVersion = tuple[tuple[int, int], ...]
 
 
 class PayloadRun:
-    """Runs one attempt. `run` belongs to the payload's thread, all else may be called by any."""
+    """Runs one attempt. `run` belongs to the payload's thread, all else to any."""
 
     def __init__(self, job: AssignedJob, context: PayloadContext) -> None:
         self.job = job
@@ -86,8 +86,8 @@ class PayloadRun:
         self.uncommitted = 0.0
 
     def run(self, on_free: Callable[[PayloadRun], bool], on_done: Callable[[PayloadRun], None]) -> None:
-        """Run the attempt to its end. `on_free`: its tree is gone; it returns whether the report can wait for others.
-        `on_done`: the outbox has its report.
+        """Run the attempt to its end. `on_free`: its tree is gone; it returns whether the report can wait. `on_done`: the
+        outbox has its report.
         """
         end: PayloadReport | None = self._unstarted(protocol.PILOT_SHUTDOWN, "The pilot failed.")
         try:
@@ -111,7 +111,7 @@ class PayloadRun:
                     on_done(self)
 
     def begin(self) -> None:
-        """Stage and start it; `run` does so if it has not been done before."""
+        """Stage and start it; else `run` does."""
         try:
             self._refusal = self._begin()
             self._is_begun = True
@@ -120,7 +120,7 @@ class PayloadRun:
                 self._context.reaper.give(self.job.key)
 
     def stop(self, stop: Stop, *, grace_s: float) -> None:
-        """End the payload: SIGTERM, and SIGKILL after `grace_s`. The first cause given stays."""
+        """SIGTERM, and SIGKILL after `grace_s`. The first cause given stays."""
         kill_at = self._context.pilot.ticker() + grace_s
         with self._lock:
             self._stop = self._stop or stop
@@ -155,17 +155,17 @@ class PayloadRun:
             return sum(size for size, _ in self._stream_version())
 
     def expected_end(self, now: float) -> float | None:
-        """When it is expected to end (monotonic), an overdue one now; None if nothing says how long it takes."""
+        """When it should end (monotonic), an overdue one now; None if nothing says how long it takes."""
         began = now if self.began is None else self.began
         return max(now, began + self.job.expected_seconds) if self.job.expected_seconds else None
 
     def committed(self) -> float | None:
-        """When it last committed by `$LODESMAN_COMMIT` (UNIX seconds, from its start to now); None if it did not."""
+        """When it last committed by `$LODESMAN_COMMIT`, in UNIX seconds."""
         at = committed_at(self._home) if self._started else None
         return None if at is None else min(max(at, self._started), self._context.pilot.clock())
 
     def new_tail(self) -> tuple[StreamVersion, str | None]:
-        """The version of its streams, and their tail if the version is not the one last delivered."""
+        """The version of its streams, and their tail if that version was not delivered."""
         with self._lock:
             if self._launch is None:
                 return self.delivered, None
@@ -195,7 +195,7 @@ class PayloadRun:
         return self._weigh(self._leave_warden(end))
 
     def _begin(self) -> PayloadReport | None:
-        """Stage and start; the report of its end if it does not run."""
+        """The report of its end if it does not run."""
         try:
             folder = self._context.reaper.take(self.job.key, frame_of(self.job))
             if folder:
@@ -221,7 +221,7 @@ class PayloadRun:
         return None
 
     def _leave_warden(self, end: PayloadReport) -> PayloadReport:
-        """Move its folder away from what the warden's next payload will see, or remove it if nothing in it is wanted."""
+        """Move its folder out of sight of the warden's next payload, or remove it if nothing in it is wanted."""
         if not self._has_folder():
             self._home = self._place
         if self._home != self._place and not (self.leaves_nothing and self._is_removed()):
@@ -232,8 +232,8 @@ class PayloadRun:
         return end
 
     def _has_folder(self) -> bool:
-        """Whether its folder is one. A payload can put a link in its place: what that leads to is not read or changed, and
-        an empty folder stands for what was there.
+        """Whether its folder is one. A payload can put a link there: what that leads to is not touched, and an empty folder
+        stands for what was there.
         """
         for _ in range(_PACKINGS):
             with contextlib.suppress(OSError):
@@ -248,8 +248,8 @@ class PayloadRun:
         return False
 
     def _decided(self, status: int | None) -> Stop | None:
-        """What ended it; what is decided after its end did not. But a batch system may send SIGTERM to the pilot and to all
-        below it at once, and a payload may end first.
+        """What ended it; later decisions did not. But a batch system may send SIGTERM to the pilot and all below it at once,
+        and a payload may end first.
         """
         stop = self._stop
         if stop is None and status in _BY_SIGTERM and self._stopped.wait(_TOGETHER_S):
@@ -269,7 +269,7 @@ class PayloadRun:
                 fetch(client, item, self._home, spare=self._home.with_suffix(".input"))
 
     def _start(self) -> None:
-        """Start the first process. Raises NotStarted, NeverStarted, OSError for the node, Aborted if stopped before."""
+        """Raises NotStarted, NeverStarted, OSError for the node, Aborted if stopped before."""
         context, pilot = self._context, self._context.pilot
         stamp = pilot.pilot_file.stamp
         self._launch = prepare(self.job, self._home, pilot.environment, stamp, site=context.site)
@@ -297,7 +297,7 @@ class PayloadRun:
 
     def _suspect(self, fault: LocalFault | OSError, otherwise: str = protocol.INPUT) -> PayloadReport:
         """It met with an error of the system. The node is tried when what it left is gone: one that fails must not draw in
-        more jobs, one that has refused this job only may. `otherwise`: the cause then, where no folder was locked.
+        more jobs. `otherwise`: the cause if the node is well and no folder was locked.
         """
         if isinstance(fault, PilotFault):
             self.pilot_fault = str(fault.strerror)
@@ -318,7 +318,7 @@ class PayloadRun:
         return self._context.pilot.folder.changes != self._changes
 
     def _weigh(self, end: PayloadReport) -> PayloadReport:
-        """Its end, or one by the node's fault if a node of no use would make it end so, and this one is of none."""
+        """Its end, or one by the node's fault, if this node is of no use and would make it end so."""
         if not smells_of_node(end):
             return end
         if self._is_locked():
@@ -326,7 +326,7 @@ class PayloadRun:
         return self._blame_node(trusted_s=TRUSTED_S) or end
 
     def _blame_node(self, *, size: int = 0, trusted_s: float = 0.0) -> PayloadReport | None:
-        """Its end by the node's fault, if the node fails its trial. What signals do to a trial says nothing of the node."""
+        """Its end by the node's fault, if the node fails its trial. Signals to a trial say nothing of the node."""
         fault = "" if self.stopping else self._context.trial.fault(size=size, trusted_s=trusted_s)
         self.node_fault = "" if self.stopping else fault
         self.pilot_fault = self._context.trial.pilot_fault
@@ -358,7 +358,7 @@ class PayloadRun:
             remove_tree(self._home)
 
     def _is_removed(self) -> bool:
-        """Remove its folder quickly, which fails if there is more in it than its streams, or if these have folders."""
+        """Remove its folder quickly, which fails if there is more in it than its streams."""
         names = self._launch.outputs if self._launch is not None else ()
         if any("/" in name for name in names):  # the payload may have put links there
             return False
@@ -371,7 +371,7 @@ class PayloadRun:
         return self._removed
 
     def _pack(self, end: PayloadReport, tries: int = _PACKINGS) -> tuple[PayloadReport, Path | None]:
-        """Pack the output sandbox, again if another has locked the pilot's folders; the report with it, and the archive."""
+        """The report with the output sandbox, packed again if another has locked the folders, and the archive."""
         target, ticker = self._context.outbox.archive(end.key), self._context.pilot.ticker
         until = ticker() + _PACKING_S
         try:

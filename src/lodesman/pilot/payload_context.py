@@ -15,13 +15,13 @@ from lodesman.wire.client import Client
 
 @dataclass(frozen=True)
 class PayloadContext:
-    """The parts of the pilot that its payloads use. `site`: where they run, '': unknown."""
+    """The parts of the pilot that its payloads use."""
 
     pilot: PilotContext
     reaper: Reaper
     outbox: Outbox
     new_client: Callable[[], Client]
-    site: str = ""
+    site: str = ""  # where they run, '': unknown
 
     @cached_property
     def trial(self) -> NodeTrial:

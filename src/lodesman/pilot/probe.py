@@ -1,7 +1,7 @@
 """The program of a test job (`lode site test`): what a pilot would find on this worker node, as one line of JSON.
 
-It is the zipapp of the pilot with another start, so it needs what a pilot needs. Its file holds no secret, and it sends
-none. What the facts mean is the server's to judge (`background.node_report`).
+It is the pilot's zipapp with another start, so it needs what a pilot needs; it has and sends no secret. The server judges
+the facts (`loops.node_report`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ANSWER_SECONDS = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the line, then stay for as long as the file says; called as the pilot is."""
+    """Write the line, then stay for as long as the file says."""
     parser = argparse.ArgumentParser(prog="site-test.pyz", description="A test job of Lodesman.")
     parser.add_argument("--file", type=Path, required=True, help="what to test")
     parser.add_argument("--copy", type=int, default=0, help="not used")
@@ -78,9 +78,7 @@ def _facts(wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _scratch(folder: Path, *, apart: bool) -> tuple[int | None, str]:
-    """The free MB, None where that is not known; and why no payload could run in the folder, '' if one can. `apart`: whether
-    jobs can be kept apart, without which none is started.
-    """
+    """The free MB, None: unknown; and why no payload could run in the folder. `apart`: whether jobs can be kept apart."""
     free = None
     with contextlib.suppress(OSError):
         free = shutil.disk_usage(folder).free // _MB
@@ -95,7 +93,7 @@ def _scratch(folder: Path, *, apart: bool) -> tuple[int | None, str]:
 
 
 def _address_in(url_file: str | None) -> str:
-    """The address of a server of this machine, '' if no file has it."""
+    """The address of a server of this machine."""
     try:
         return Path(url_file).read_text(encoding="ascii").strip() if url_file else ""
     except (OSError, ValueError):
@@ -103,7 +101,7 @@ def _address_in(url_file: str | None) -> str:
 
 
 def _server(address: str, ca_file: str | None) -> dict[str, Any]:
-    """Whether a server answers as a server of ours. `ahead_s`: how far the clock here is ahead of its clock."""
+    """Whether a server answers as one of ours. `ahead_s`: of its clock."""
     begun = time.monotonic()
     fact: dict[str, Any] = {"address": address, "is_private": False, "tls": "", "fault": "", "ahead_s": None}
     fact.update(untrusted=False, bad_ca_file=False)
@@ -121,7 +119,7 @@ def _server(address: str, ca_file: str | None) -> dict[str, Any]:
 
 
 def _asked(server: exchange.ServerAddress, ca_file: str | None) -> dict[str, Any]:
-    """Ask how the server is. Raises OSError, HTTPException, InvalidConfig."""
+    """Raises OSError, HTTPException, InvalidConfig."""
     trust = exchange.trusted_authorities(ca_file) if server.secure else None
     connection = exchange.open_connection(server, trust)
     try:

@@ -1,4 +1,4 @@
-"""The messages between pilot and server as values, and JSON read into them with every field checked."""
+"""The messages between pilot and server, and JSON read into them with every field checked."""
 
 from __future__ import annotations
 
@@ -49,44 +49,40 @@ class AttemptKey(NamedTuple):
 
 @dataclass(frozen=True)
 class JoinReply:
-    """What the server grants at the join; times in seconds. `sandbox_mb`: the largest output of one job. `bound_job`: the
-    only job that it runs, 0: any that fits. `site`: where it runs, '' if it was sent nowhere in particular.
-    """
+    """What the server grants at the join; times in seconds."""
 
     token: str = field(default="", repr=False)
     pilot: int = 0
     lease_s: float = 1800.0
     heartbeat_s: float = 60.0
     idle_s: float = 120.0
-    sandbox_mb: float = 200.0
-    bound_job: int = 0
-    site: str = ""
+    sandbox_mb: float = 200.0  # the largest output of one job
+    bound_job: int = 0  # the only job that it runs; 0: any that fits
+    site: str = ""  # where it runs, '': sent nowhere in particular
 
 
 @dataclass(frozen=True)
 class SandboxFile:
-    """One part of the input sandbox: a file called `name`, or an archive to unpack. `size` in bytes. `executable`: it may be
-    executed. `modified`: its time of change, in UNIX seconds (0: not known).
-    """
+    """One part of the input sandbox: a file called `name`, or an archive to unpack."""
 
     name: str
     url: str
     sha256: str
-    size: int = 0
+    size: int = 0  # bytes
     unpack: bool = False
     executable: bool = False
-    modified: int = 0
+    modified: int = 0  # UNIX seconds, 0: not known
 
 
 @dataclass(frozen=True)
 class PayloadLimits:
-    """What a payload may use on this node; 0 means no limit. `sandbox_mb`: the server's limit for the output of any job."""
+    """What a payload may use on this node; 0: no limit."""
 
     cpu_seconds: float = 0
     wall_seconds: float = 0
     memory_mb: float = 0
     output_mb: float = 0
-    sandbox_mb: float = 0
+    sandbox_mb: float = 0  # the server's limit for the output of any job
 
     @property
     def max_output_mb(self) -> float:
@@ -96,7 +92,7 @@ class PayloadLimits:
 
 @dataclass(frozen=True)
 class PayloadUsage:
-    """What a payload's process tree has used, and the bytes in its two output streams."""
+    """What a payload's process tree has used, and the bytes in its streams."""
 
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
@@ -107,11 +103,7 @@ class PayloadUsage:
 
 @dataclass(frozen=True)
 class AssignedJob:
-    """One attempt of one job, claimed for this pilot.
-
-    `expected_seconds` of wall time, at most the limit; 0: unknown. `vacate_priority`: what is higher is kept longer.
-    `index`: of a member of an array, None for other jobs.
-    """
+    """One attempt of one job, claimed for this pilot."""
 
     key: AttemptKey
     executable: str
@@ -126,33 +118,34 @@ class AssignedJob:
     inputs: tuple[SandboxFile, ...] = ()
     limits: PayloadLimits = PayloadLimits()
     exclusive: bool = False
-    vacate_priority: Priority = 0
-    expected_seconds: float = 0
-    index: int | None = None
+    vacate_priority: Priority = 0  # what is higher is kept longer
+    expected_seconds: float = 0  # wall time, at most the limit; 0: unknown
+    index: int | None = None  # of a member of an array
 
 
 @dataclass(frozen=True)
 class ClaimReply:
-    """The answer to a claim. `unreadable`: jobs that are reported as failed, each with what is wrong."""
+    """The answer to a claim."""
 
     jobs: Sequence[AssignedJob] = ()
+    # Jobs to report as failed, with what is wrong.
     unreadable: Mapping[AttemptKey, str] = field(default_factory=dict)
     drain: bool = False
 
 
 @dataclass(frozen=True)
 class HeartbeatReply:
-    """The answer to a heartbeat: attempts to kill, with reasons. `others_wait`: for jobs that this pilot has not started."""
+    """The answer to a heartbeat: attempts to kill, with reasons."""
 
     kill: Mapping[AttemptKey, str] = field(default_factory=dict)
     drain: bool = False
     lease_s: float = 0
-    others_wait: bool = False
+    others_wait: bool = False  # for jobs that this pilot has not started
 
 
 @dataclass(frozen=True)
 class PayloadReport:
-    """How an attempt stands. Times are UNIX seconds; `output` is sha256 and size of the packed archive."""
+    """How an attempt stands. Times are UNIX seconds."""
 
     key: AttemptKey
     state: str
@@ -165,11 +158,11 @@ class PayloadReport:
     max_rss_mb: float = 0.0
     started: float = 0.0
     ended: float = 0.0
-    output: Mapping[str, Any] | None = None
+    output: Mapping[str, Any] | None = None  # sha256 and size of the packed archive
     tail: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The report as the server reads it: what never started has no time of a start."""
+        """As the server reads it: what never started has no time of a start."""
         fields = {**vars(self), "started": self.started or None, "ended": self.ended or None}
         return {**fields.pop("key")._asdict(), **fields}
 
@@ -181,13 +174,13 @@ def report_end(key: AttemptKey, cause: str, message: str = "", **more: Any) -> P
 
 
 def parse_key(text: str) -> AttemptKey | None:
-    """Read `<id>.<attempt>`; None for any other text."""
+    """Read `<id>.<attempt>`."""
     job, dot, attempt = text.partition(".")
     return AttemptKey(int(job), int(attempt)) if dot and job.isdecimal() and attempt.isdecimal() else None
 
 
 def parse_join(answer: Any, default: JoinReply) -> JoinReply:
-    """Read the answer to a join; numbers that are missing are those of `default`. Raises InvalidRequest."""
+    """Missing numbers are those of `default`. Raises InvalidRequest."""
     record = read_record(answer, "a join's answer")
     known = {**vars(default), **{name: value for name, value in record.items() if value is not None}}
     place = record.get("place")
@@ -198,10 +191,7 @@ def parse_join(answer: Any, default: JoinReply) -> JoinReply:
 
 
 def parse_claim(answer: Any, *, scaling: float = 1.0, sandbox_mb: float = 0) -> ClaimReply:
-    """Read the answer to a claim. `scaling`: normalised CPU seconds for each second of this node.
-
-    Raises InvalidRequest if not even ids can be read.
-    """
+    """`scaling`: normalised CPU seconds for each second here. Raises InvalidRequest if not even ids can be read."""
     jobs, unreadable = [], {}
     for record in read_records(answer, "jobs"):
         key = _key(record)
@@ -213,13 +203,13 @@ def parse_claim(answer: Any, *, scaling: float = 1.0, sandbox_mb: float = 0) -> 
 
 
 def parse_heartbeat(answer: Any) -> HeartbeatReply:
-    """Read the answer to a heartbeat. Raises InvalidRequest."""
+    """Raises InvalidRequest."""
     kill = {_key(order): read_value(order, "reason", "str", "") for order in read_records(answer, "kill")}
     return read_as(HeartbeatReply, answer, kill=kill)
 
 
 def parse_refusals(answer: Any) -> dict[AttemptKey, str]:
-    """Read the answer to reports: key -> why the report was refused, or "". Raises InvalidRequest."""
+    """Key -> why its report was refused, or "". Raises InvalidRequest."""
     refusals = {}
     for result in read_records(answer, "results"):
         accepted = result.get("accepted") is True
@@ -258,8 +248,7 @@ def _key(record: Mapping[str, Any]) -> AttemptKey:
 
 
 def read_as(kind: type[T], record: Mapping[str, Any], **given: Any) -> T:
-    """A dataclass from a JSON record: each field that is not `given` by its type; missing or empty ones have their defaults.
-
+    """A dataclass from a JSON record: fields that are not `given` by their types, missing or empty ones by their defaults.
     Raises InvalidRequest.
     """
     for name, type_name, has_default in _fields_of(kind):  # type: ignore[arg-type]
@@ -270,7 +259,7 @@ def read_as(kind: type[T], record: Mapping[str, Any], **given: Any) -> T:
 
 @lru_cache(maxsize=100)
 def _fields_of(kind: type) -> list[tuple[str, str, bool]]:
-    """Name and type of each field, and whether it may be missing."""
+    """Name, type, and whether it may be missing."""
     return [
         (
             one.name,
@@ -282,7 +271,7 @@ def _fields_of(kind: type) -> list[tuple[str, str, bool]]:
 
 
 def read_value(record: Mapping[str, Any], name: str, kind: str, default: Any = None) -> Any:
-    """A value of a type in `_KINDS`; if it is missing or empty, the default unless that is None. Raises InvalidRequest."""
+    """A value of a type in `_KINDS`, or the default if it is missing or empty. Raises InvalidRequest."""
     value = record.get(name)
     if default is not None and value in (None, ""):
         return default
@@ -293,14 +282,14 @@ def read_value(record: Mapping[str, Any], name: str, kind: str, default: Any = N
 
 
 def read_record(value: Any, what: str) -> Mapping[str, Any]:
-    """A record. Raises InvalidRequest."""
+    """Raises InvalidRequest."""
     if not isinstance(value, dict):
         raise InvalidRequest(f"{what} must be a record.")
     return value
 
 
 def read_records(value: Any, name: str) -> list[Mapping[str, Any]]:
-    """The records that a record has under this name; none if it is missing. Raises InvalidRequest."""
+    """The records under this name; none if it is missing. Raises InvalidRequest."""
     items = read_record(value, "the answer").get(name)
     if items is not None and not isinstance(items, list):
         raise InvalidRequest(f"`{name}` must be a list.")

@@ -1,7 +1,7 @@
-"""Starts payloads, waits for them, and ends their trees. One lock keeps scans of the processes and new starts apart.
+"""Starts payloads, waits for them, and ends their trees. One lock keeps scans of processes and new starts apart.
 
-A payload's tree is what descends from its warden. A child of the pilot that is neither warden nor nursery has lost its
-warden: it is killed at once, no payload is charged for it, and until it is gone no payload's end is certain.
+A tree is what descends from its warden. A child of the pilot that is neither warden nor nursery has lost its warden: it is
+killed, charged to no payload, and until it is gone no payload's end is certain.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REST_S = 1.0
 
 
 class Reaper:
-    """All processes of all payloads of this pilot, which is a subreaper. Every method may be called by any thread."""
+    """All processes of all payloads of this pilot, a subreaper. Any thread may call it."""
 
     def __init__(self, nursery: Nursery) -> None:
         self._nursery = nursery
@@ -54,16 +54,15 @@ class Reaper:
         return warden.folder
 
     def give(self, key: AttemptKey) -> None:
-        """The payload was not started, or all of it is gone, its folder too: the warden may have the next one."""
+        """The payload was not started, or is gone with its folder: the warden may have the next one."""
         with self._lock:
             warden = self._wardens.pop(key, None)
             if warden is not None:
                 self._nursery.give(warden)
 
     def spawn(self, key: AttemptKey, launch: Launch) -> None:
-        """Start a payload's first process in its own session, under its warden.
-
-        Raises NodeFault or PilotFault if no warden can be made, NeverStarted, and OSError if the payload cannot be executed.
+        """Start a payload's first process under its warden. Raises NodeFault or PilotFault if there is none, NeverStarted,
+        OSError if it cannot be executed.
         """
         with self._lock:
             if key not in self._wardens:
@@ -88,7 +87,7 @@ class Reaper:
             return self._nursery.is_lost()
 
     def wait(self, key: AttemptKey) -> int | None:
-        """Wait for a payload's first process; its exit code, or minus a signal; None if its warden was killed."""
+        """The exit code of a payload's first process, or minus a signal; None if its warden was killed."""
         end = self._wardens[key].wait()
         if end is None:
             return None
@@ -103,19 +102,19 @@ class Reaper:
             return {key: account.measure(trees.get(key, ())) for key, account in self._accounts.items()}
 
     def shared_mb(self, key: AttemptKey) -> float | None:
-        """Memory of a tree where pages shared between its processes count once; None if unknown."""
+        """Memory of a tree, shared pages counted once; None if unknown."""
         with self._lock:
             pids = [process.pid for process in self._members(key) if not process.is_dead]
         return usage.proportional_mb(pids)
 
     def signal(self, key: AttemptKey, number: int) -> None:
-        """Send a signal to every process of a payload."""
+        """Signal every process of a payload."""
         with self._lock:
             for process in self._members(key):
                 processes.signal_process(process, number)
 
     def kill(self, key: AttemptKey) -> None:
-        """Kill a payload's tree; without a PID namespace, stop it first until no new process turns up in it."""
+        """Kill a payload's tree; without a PID namespace it is stopped before."""
         with self._lock:
             warden = self._wardens.get(key)
             if warden is not None and warden.confined:
@@ -125,7 +124,7 @@ class Reaper:
                 processes.signal_process(process, signal.SIGKILL)
 
     def clear(self, key: AttemptKey, give_up: Callable[[], bool]) -> bool:
-        """Kill what is left of a tree whose first process has ended; true when all of it is gone."""
+        """Kill what is left of a tree whose first process has ended; true when all is gone."""
         pause = _CLEAR_WAIT_S
         while not self._is_gone(key, pause):
             if pause > _CLEAR_WAIT_S:  # a warden without descendants says so by itself
@@ -136,12 +135,12 @@ class Reaper:
         return True
 
     def forget(self, key: AttemptKey) -> PayloadUsage:
-        """Close the account of a payload whose tree is gone; returns what it used in all."""
+        """Close the account of a tree that is gone; what it used in all."""
         with self._lock:
             return self._accounts.pop(key).usage
 
     def kill_rest(self) -> None:
-        """At the very end: kill all descendants of this process, whatever payload they belong to."""
+        """At the very end: kill all descendants of this process."""
 
         def find() -> list[Process]:
             below = processes.descendants(processes.read_processes(), [self._me])
@@ -150,7 +149,7 @@ class Reaper:
         processes.kill_family(find, _REST_S)
 
     def _is_gone(self, key: AttemptKey, pause: float) -> bool:
-        """Whether the warden says that nothing is left, or has ended, and nothing is left that may have been its own."""
+        """Whether the warden says that nothing is left, or has ended, and no stray may have been its own."""
         warden = self._wardens.get(key)
         if warden is not None and not self._accounts[key].is_closed:
             end = warden.wait_gone(pause)
@@ -185,7 +184,7 @@ class Reaper:
         return {warden.pid for warden in self._wardens.values()} | self._nursery.pids()
 
     def _has_no_strays(self) -> bool:
-        """Whether this process has no child but its own; also False where only a scan of all processes can find out."""
+        """False also where only a scan of all processes can find out."""
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -199,7 +198,7 @@ class Reaper:
         return [] if warden is None else processes.descendants(processes.read_processes(), [warden.pid])
 
     def _trees(self) -> dict[AttemptKey, list[Process]]:
-        """Scan all processes; each payload's, and its warden, which waited for orphans, for their time."""
+        """Each payload's processes, and its warden for the time of orphans."""
         self._own()  # a warden that is being made must be known before it is seen
         table = processes.read_processes()
         self._bury_strays(table)
@@ -211,7 +210,7 @@ class Reaper:
         return trees
 
     def _bury_strays(self, table: Mapping[int, Process]) -> bool:
-        """Kill children that belong to no warden, and wait for the dead ones; whether any is left."""
+        """Kill children without a warden and reap the dead; whether any is left."""
         own, left = self._own(), False
         for process in table.values():
             if process.parent == self._me and process.pid not in own:
@@ -226,6 +225,6 @@ class NodeFault(OSError):
 
 
 def _kill(child: int) -> None:
-    """Kill a child that has not been waited for, so that its number is its own."""
+    """Nobody has waited for it, so that its number is its own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(child, signal.SIGKILL)

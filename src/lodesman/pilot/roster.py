@@ -42,18 +42,18 @@ _COUNTED_FOR_S = 0.05
 
 @dataclass(frozen=True)
 class Standing:
-    """What is published of a pilot. `pending_waste`: core-seconds of ended payloads that are not handed in yet."""
+    """What is published of a pilot."""
 
     payloads: Sequence[PayloadRun]
-    pending_waste: float
+    pending_waste: float  # core-seconds of ended payloads that are not handed in yet
     causes: frozenset[str]
 
 
 class Roster:
-    """The payloads of a pilot. Every method may be called by any thread.
+    """The payloads of a pilot. Any thread may call it.
 
-    `on_change` is called, without the lock, whenever capacity became free, jobs came, or a decision fell; with true if
-    the next job has started in place of one that ended, and nothing else is to be done.
+    `on_change` is called without the lock when capacity is free, jobs came or a decision fell; with true if a job merely
+    took the place of one that ended.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Roster:
             )
 
     def next_claim(self, idle_s: float) -> ClaimRequest | None:
-        """What to ask the server for now; None for nothing."""
+        """What to ask the server for now, if anything."""
         return next_claim(self.slot, self.load(), self._ticker(), idle_s=idle_s)
 
     def standing(self) -> Standing:
@@ -125,13 +125,13 @@ class Roster:
             return list(self._running.values())
 
     def unreported(self) -> dict[protocol.AttemptKey, bool]:
-        """Attempts that hold no capacity but whose end the server does not know: whether they are being handed in."""
+        """Attempts that hold no capacity and whose end the server does not know; true: being handed in."""
         with self.changed:
             ended = dict.fromkeys([*self._finishing, *self._context.outbox.keys()], True)
             return {**{job.key: False for job in self._backlog}, **ended}
 
     def admit(self, jobs: Sequence[protocol.AssignedJob]) -> None:
-        """Start jobs that were claimed; those that do not fit wait, in order."""
+        """Start claimed jobs; those that do not fit wait, in order."""
         with self.changed:
             self._no_job_fits = not jobs
             self._backlog.extend(jobs)
@@ -141,8 +141,8 @@ class Roster:
         self._on_change(False)
 
     def drain(self, cause: str, *, holds: bool = True, fault: str = "") -> None:
-        """Ask for nothing more, and leave when all is done; or go on, when no cause holds any more. `fault`: of the node,
-        or with the cause PILOT of the pilot alone.
+        """Ask for nothing more and leave when all is done; go on when no cause holds any more. `fault`: the node's, with
+        PILOT the pilot's.
         """
         with self.changed:
             if cause == PILOT:
@@ -164,7 +164,7 @@ class Roster:
             self._changed()
 
     def resize(self, slot: Slot) -> None:
-        """What is known of the slot has changed."""
+        """The slot has changed."""
         with self.changed:
             self.slot = slot
             self._causes -= {NO_TIME}
@@ -184,7 +184,7 @@ class Roster:
         self._give_back(dropped, stop.message)
 
     def share(self) -> None:
-        """Others have nothing to do: the later half of what has not started goes back, at most once in AHEAD_S."""
+        """Others have nothing to do: hand back the later half of what waits, at most once in AHEAD_S."""
         now = self._ticker()
         with self.changed:
             if now - self._shared < AHEAD_S or len(self._backlog) < 2:
@@ -195,7 +195,7 @@ class Roster:
         self._give_back(given, "Others can run it earlier.")
 
     def return_overdue(self, now: float) -> None:
-        """What was to start long ago goes back: the payloads before it run longer than those before them."""
+        """Hand back what should have started long ago."""
         with self.changed:
             is_held = HELD in self._causes
             given = [job for job in self._backlog if not is_held and is_overdue(self._came[job.key], now)]
@@ -239,7 +239,7 @@ class Roster:
         return cut
 
     def _drop(self, jobs: Sequence[protocol.AssignedJob]) -> None:
-        """Take these from the backlog; with the lock held."""
+        """With the lock held."""
         for job in jobs:
             del self._came[job.key]
         if jobs:
@@ -259,8 +259,8 @@ class Roster:
                     self._threads.run(str(payload.next.job.key), partial(self._run, payload.next))
 
     def _fill(self, after: PayloadRun | None = None) -> list[protocol.AssignedJob]:
-        """Start what fits, in order; with the lock held. Returns what is not to start here. `after`: the payload that has
-        ended just now, if nothing else is new: then only the next jobs are examined.
+        """Start what fits, in order, with the lock held; returns what is not to start here. After a payload that has just
+        ended only the next jobs are examined.
         """
         late = [job for job in self._backlog if self._is_late(job)] if after is None else []
         self._drop(late)
@@ -280,7 +280,7 @@ class Roster:
         return late
 
     def _is_late(self, job: protocol.AssignedJob) -> bool:
-        """Whether it is not to start here any more; with the lock held."""
+        """With the lock held."""
         if self._causes & {NODE, PILOT}:
             return True
         if not self.slot.has_time_for(job, self._ticker()):
@@ -302,7 +302,7 @@ class Roster:
         return self._promises.against(allowance.gone_by(job, now), now)
 
     def _free(self, payload: PayloadRun) -> bool:
-        """Its tree is gone: its capacity is free. Returns whether its report can wait for others."""
+        """Its tree is gone. Returns whether its report can wait for others."""
         with self.changed:
             del self._running[payload.job.key]
             self._finishing[payload.job.key] = payload
@@ -343,7 +343,7 @@ class Roster:
         return bool(self._backlog) and not (self._causes or self._stopping)
 
     def _wanted(self, now: float) -> int:
-        """How many jobs to have ahead, half of it while others take what was given back; with the lock held."""
+        """How many jobs to have ahead, half as many while others take what was given back; with the lock held."""
         if now - self._counted_at > _COUNTED_FOR_S:
             self._counted_at, self._ahead = now, jobs_ahead(self._ends, now)
         return self._ahead // 2 if now - self._shared < AHEAD_S else self._ahead

@@ -1,4 +1,4 @@
-"""The two threads that hear from the server: long polls for jobs, and heartbeats with their kill orders."""
+"""The two threads that hear from the server: long polls for jobs, and heartbeats with orders to kill."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _REMEMBERED = 10_000
 
 
 class _AttemptJournal:
-    """A file with one `<id>.<attempt>` per line, safe on disk before the attempt starts: none is ever run twice."""
+    """A file with one `<id>.<attempt>` per line, on disk before the attempt starts: none is ever run twice."""
 
     def __init__(self, file: Path) -> None:
-        """Open or make the file; an incomplete last line does not count. Raises OSError."""
+        """An incomplete last line does not count. Raises OSError."""
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(file, flags, 0o600)
         content = file.read_text("ascii", "replace")
@@ -45,7 +45,7 @@ class _AttemptJournal:
             os.write(self._descriptor, b"\n")
 
     def take(self, jobs: Sequence[AssignedJob]) -> list[AssignedJob]:
-        """The jobs that were never taken before; they are now. Raises OSError: none is taken."""
+        """The jobs that were never taken before. Raises OSError: none is taken."""
         new = {job.key: job for job in jobs if job.key not in self._seen}
         if new:
             os.write(self._descriptor, "".join(f"{key}\n" for key in new).encode())
@@ -57,7 +57,7 @@ class _AttemptJournal:
 
 
 class Claimer:
-    """Claims jobs, writes them into the journal, and hands them to the roster. `idle_s`: how long an idle pilot waits.
+    """Claims jobs, journals them, and hands them to the roster.
 
     A claim token is kept until its answer has come: a lost answer is asked for again, and so is a poll that was ended
     because capacity became free.
@@ -79,7 +79,7 @@ class Claimer:
         self._asked_of: Slot | None = None
 
     def run(self) -> None:
-        """The claim thread; ends after `close`, or when the server does not know the pilot any more."""
+        """The thread; ends after `close`, or when the server does not know the pilot any more."""
         failures = 0
         while not self._closed and not self._session.lost:
             request = self._next()
@@ -111,14 +111,14 @@ class Claimer:
             self._client.abort()
 
     def close(self) -> None:
-        """Ask for nothing more; the poll under way is ended."""
+        """Ask for nothing more, and end the poll under way."""
         self._closed = True
         self._client.abort()
         with self._roster.changed:
             self._roster.changed.notify_all()
 
     def _next(self) -> ClaimRequest | None:
-        """The next claim; None after a wait because there was nothing to ask for."""
+        """None after a wait because there was nothing to ask for."""
         with self._roster.changed:
             request = self._next_request()
             if request is None:
@@ -136,7 +136,7 @@ class Claimer:
         return None if is_early else request
 
     def _claim(self, request: ClaimRequest) -> float:
-        """Ask once; the longest pause in seconds before the next time, 0 for none."""
+        """Ask once; the longest pause in seconds before the next time."""
         self._token = self._token or secrets.token_urlsafe(18)
         began = self._context.ticker()
         try:
@@ -210,7 +210,7 @@ class Heartbeat:
                 self._context.log("heartbeat-failed", fault=str(fault))
 
     def beat(self) -> None:
-        """One beat. Raises what the session raises."""
+        """Raises what the session raises."""
         now = self._context.ticker()
         entries: dict[AttemptKey, dict[str, Any]] = {}
         tails = {}

@@ -1,7 +1,7 @@
-"""The pilot's session with the server: joined by its one-time token, kept by a lease, left in order.
+"""The pilot's session with the server: joined by a one-time token, kept by a lease, left in order.
 
-The join presents the pilot's queue and the SubmitPools that it serves (RFC #7). A pilot that was sent to no particular
-queue finds it in its environment: LODESMAN_SITE, LODESMAN_CE and LODESMAN_QUEUE, or a variable of the batch system.
+The join presents the pilot's queue and the SubmitPools that it serves (RFC #7). A pilot without a queue finds it in
+LODESMAN_SITE, LODESMAN_CE and LODESMAN_QUEUE, or a variable of the batch system.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class JoinRefused(LodesmanError, code="join-refused"):
 
 
 class ServerSession:
-    """All requests of a pilot go through here: each answer renews what is known of the lease."""
+    """All requests of a pilot: each answer renews what is known of the lease."""
 
     def __init__(self, context: PilotContext, *, on_lost: Callable[[], None]) -> None:
         """`on_lost` is called when the server does not know the pilot any more."""
@@ -66,10 +66,9 @@ class ServerSession:
     def join(
         self, node: WorkerNode, *, nonce: str, wait: Callable[[float], Any], queue: BatchQueue | None = None
     ) -> JoinReply:
-        """Become a known pilot; while no server answers, try again until join_patience_s is over.
-
-        `queue`: where it runs; the SubmitPools of this queue are asked for first if the file does not list them.
-        `wait(seconds)` sleeps and is true if the pilot shall not go on. Raises JoinRefused, Unavailable.
+        """Become a known pilot; while no server answers, try until join_patience_s is over. The SubmitPools of `queue` are
+        asked for first if the file lacks them. `wait(seconds)` is true if the pilot shall not go on. Raises JoinRefused,
+        Unavailable.
         """
         timeout_s = self._context.options.join_patience_s
         body = {"join_token": self.file.join_token, "protocol": protocol.PROTOCOL, "nonce": nonce}
@@ -102,7 +101,7 @@ class ServerSession:
             raise Unavailable(f"The answer to the join cannot be read: {fault.message}") from None
 
     def _ask_pools(self, queue: BatchQueue) -> None:
-        """Ask for the SubmitPools of the queue; a server that refuses leaves them unknown. Raises Unavailable."""
+        """A server that refuses leaves them unknown. Raises Unavailable."""
         body = {"queues": [list(queue)]}
         try:
             answer = self._request_once(self.file.join_token, "/v1/submit-pools/for-queues", body)
@@ -119,19 +118,19 @@ class ServerSession:
         self.file = replace(self.file, submit_pools=pools, pools_pass=number)
 
     def _request_once(self, token: str, path: str, body: Mapping[str, Any]) -> Any:
-        """A request before the join, on a connection of its own."""
+        """A request before the join, on its own connection."""
         with contextlib.closing(self.client(token=token)) as client:
             return client.request("POST", path, body, idempotent=True)
 
     def client(self, *, token: str | None = None, rounds: int = 1) -> Client:
-        """A connection for one thread, with the pilot's token if no other is given."""
+        """A connection for one thread, by default with the pilot's token."""
         file, rng = self._context.pilot_file, random.Random(self._context.rng.random())
         token = self._terms.token if token is None else token
         retry = Retry(rounds=rounds)
         return Client(file.servers, token, ca_file=file.ca_file, url_file=file.url_file, retry=retry, rng=rng)
 
     def claim(self, client: Client, request: ClaimRequest, claim_token: str) -> ClaimReply:
-        """Ask for jobs. The same token again gives the same jobs: a lost answer is asked for in this way."""
+        """Ask for jobs. The same token gives the same jobs: so a lost answer is asked for again."""
         resource = asdict(request)
         asks = {name: resource.pop(name) for name in ("count", "wait_s", "ahead")}
         body = {"claim_token": claim_token, **asks, "resource": resource}
@@ -146,7 +145,7 @@ class ServerSession:
         return reply
 
     def report(self, client: Client, reports: Sequence[Mapping[str, Any]]) -> Any:
-        """Send reports; returns the answer as it came."""
+        """Send reports; the answer as it came."""
         return self._post(client, "report", {"reports": reports})
 
     def upload(self, client: Client, path: str, file: Path, sha256: str) -> Any:
@@ -161,7 +160,7 @@ class ServerSession:
         return False
 
     def _post(self, client: Client, name: str, body: Any, *, timeout: float = _REQUEST_TIMEOUT_S) -> Any:
-        """Every request of a pilot may be repeated: the server answers by what it knows already."""
+        """Every request may be repeated: the server answers by what it knows."""
         path = f"/v1/pilots/{name}"
         return self._answer(lambda: client.request("POST", path, body, idempotent=True, timeout=timeout))
 
@@ -180,7 +179,7 @@ class ServerSession:
 
 
 def find_queue(file: PilotFile, environment: Mapping[str, str]) -> BatchQueue | None:
-    """The pilot's queue, or None if a part of its name is unknown. The pilot's file overrides the environment."""
+    """The pilot's queue, or None if a part of its name is unknown. The file overrides the environment."""
     by_batch = (environment.get(name) for name, proof in _BATCH_SYSTEMS if proof in environment)
     found = BatchQueue(
         file.site or environment.get("LODESMAN_SITE", ""),

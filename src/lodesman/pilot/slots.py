@@ -1,4 +1,4 @@
-"""The slot as it is known now: its end may come nearer, or go away, and what was published binds its pilot. Pure."""
+"""The slot as it is known now: its end may move, and what was published binds the pilot. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _EARLY_S = 90.0
 
 @dataclass(frozen=True)
 class SlotHabits:
-    """What the pilot's options say of ends. `life_seconds` 0: no limit; the others are times before an announced end."""
+    """What the pilot's options say of ends, in seconds."""
 
-    life_seconds: float
-    retire_s: float
+    life_seconds: float  # 0: no limit
+    retire_s: float  # before an announced end
     grace_s: float
     flush_s: float
 
@@ -31,15 +31,14 @@ class SlotHabits:
 class KnownSlot:
     """Follows the end of one slot.
 
-    An end that was known at the start is a limit like any other. One that is announced later, or comes nearer, asks the
-    pilot to leave: for this job (shutdowntime_job) at once; for the machine `retire_s` before it, or the site's own time of
-    grace if that is shorter.
+    An end known at the start is a limit like any other. A later or nearer one asks the pilot to leave: for this job
+    (shutdowntime_job) at once; for the machine `retire_s` before it, or the site's grace if that is shorter.
     """
 
     def __init__(
         self, slot: Slot, habits: SlotHabits, features: Features, *, clock: float, tick: float
     ) -> None:
-        """`slot`: without its end. `features`, `clock` (UNIX seconds) and `tick` (monotonic ones): at the pilot's start."""
+        """`slot`: without its end. The rest: at the pilot's start; `clock` in UNIX seconds, `tick` monotonic."""
         self._habits = habits
         self._first = features
         self._clock, self._tick = clock, tick
@@ -49,7 +48,7 @@ class KnownSlot:
         self.follow(features, clock=clock, tick=tick)
 
     def follow(self, features: Features, *, clock: float, tick: float) -> bool:
-        """Whether the slot has changed, by what the site declares now."""
+        """Take up what the site declares now; whether the slot has changed."""
         if self._is_explained(features, tick - clock):
             self._noticed = None
         if self._noticed is not None:
@@ -63,8 +62,8 @@ class KnownSlot:
         return not same
 
     def notice(self, seconds: float, clock: float) -> None:
-        """The batch system says that the slot ends in `seconds`, or a little later. `follow` goes by it, as if the site had
-        announced it for this job, unless an end that it knows explains the notice.
+        """The batch system ends the slot in `seconds` or a little later. Unless a known end explains it, `follow` takes it
+        as announced for this job.
         """
         self._noticed = clock + seconds
 
@@ -100,7 +99,7 @@ class KnownSlot:
         )
 
     def _announced(self, features: Features) -> float | None:
-        """The shutdown time, in UNIX seconds, if it was not known at the start."""
+        """The shutdown time, UNIX seconds, if it was not known at the start."""
         at, first = features.shutdown(self._clock), self._first.shutdown(self._clock)
         return at if at is not None and (first is None or at < first) else None
 
@@ -114,22 +113,22 @@ class KnownSlot:
 
 
 class Promises:
-    """What was published about payloads to come, or is being published. The roster asks before each start."""
+    """What was published about payloads to come. The roster asks before each start."""
 
     def __init__(self) -> None:
         self.said = Said()
 
     def against(self, ends: float, now: float) -> str | None:
-        """Why a payload that ends then, at the latest, may not start (`hold`, `promise`); None: it may."""
+        """Why a payload that ends then at the latest may not start (`hold`, `promise`)."""
         return no_start(self.said, ends, now)
 
     def gone_by(self) -> float | None:
-        """When all payloads have to be gone, in UNIX seconds; None if nothing was promised."""
+        """When all payloads must be gone, in UNIX seconds."""
         status = self.said.status
         return None if status is None or status.can_postpone_last_job else self.said.promised_end
 
     def is_firm(self, now: float) -> bool:
-        """Whether a pilot that does not drain has to wait until it may start payloads again."""
+        """Whether a pilot that does not drain must wait before it starts payloads."""
         status, held_until = self.said.status, self.said.held_until
         no_more = status is not None and status.can_postpone_last_job is False
         return no_more or (held_until is not None and now < held_until)
@@ -137,11 +136,11 @@ class Promises:
 
 @dataclass(frozen=True)
 class Allowance:
-    """How long the pilot lets payloads run. `ahead`: monotonic seconds less UNIX seconds."""
+    """How long payloads may run."""
 
     slot: Slot
     grace_s: float
-    ahead: float
+    ahead: float  # monotonic seconds less UNIX seconds
 
     @property
     def slot_ends(self) -> float | None:
@@ -149,12 +148,12 @@ class Allowance:
         return None if self.slot.ends is None else self.slot.ends - self.ahead
 
     def latest_end(self, job: AssignedJob, started: float) -> float | None:
-        """When it is gone at the latest, by its own limit; None if only the slot ends it."""
+        """When its own limit ends it at the latest, if it has one."""
         wall_s = job.limits.wall_seconds
         return started + wall_s + self.grace_s + _NOTICED_S if wall_s else None
 
     def gone_by(self, job: AssignedJob, now: float) -> float:
-        """When it is gone at the latest if it starts now; infinite if nothing ends it."""
+        """When it is gone at the latest if it starts now; may be infinite."""
         ends = (self.latest_end(job, now), self.slot_ends)
         return min((end for end in ends if end is not None), default=inf)
 

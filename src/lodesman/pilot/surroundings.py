@@ -1,4 +1,4 @@
-"""What is around the folders that a confined payload does not see: the pilot's own one, and other pilots of its account."""
+"""The folders around those that a confined payload does not see: the pilot's own, and other pilots' of its account."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PILOTS_NAME = re.compile(r"(lode|lodesman)-\w{8}")
 
 
 def folders_of(hidden: Sequence[str]) -> tuple[str, ...]:
-    """The folders that these are in, but for those in which all accounts write: jobs need them."""
+    """The folders that these are in, without those in which all accounts write: jobs need them."""
     return tuple(dict.fromkeys(above for above in map(os.path.dirname, hidden) if not is_for_all(above)))
 
 
@@ -24,7 +24,7 @@ def is_for_all(folder: str) -> bool:
 
 
 def other_pilots(folder: str) -> list[str]:
-    """The folders of other pilots of this account that are beside this one now."""
+    """The folders of other pilots of this account beside this one."""
     with contextlib.suppress(OSError), os.scandir(os.path.dirname(folder)) as entries:  # noqa: PTH120
         named = [one for one in entries if _PILOTS_NAME.fullmatch(one.name) and one.path != folder]
         return [one.path for one in named if _is_pilots(one)]
@@ -32,7 +32,7 @@ def other_pilots(folder: str) -> list[str]:
 
 
 def _is_pilots(entry: os.DirEntry[str]) -> bool:
-    """Whether it has what each pilot's folder has, and belongs to this account."""
+    """Whether it looks like a pilot's folder, and belongs to this account."""
     with contextlib.suppress(OSError):
         is_own = entry.is_dir(follow_symlinks=False) and entry.stat().st_uid == os.geteuid()
         return is_own and all(os.path.isdir(f"{entry.path}/{name}") for name in ("work", "outbox"))  # noqa: PTH112

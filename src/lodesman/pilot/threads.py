@@ -1,4 +1,4 @@
-"""Threads that stay, for to start one takes longer than to run a short payload; and those that are left behind."""
+"""Threads that stay, since starting one takes longer than a short payload; and threads that are left behind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Callable
 
 
 class PayloadThreads:
-    """Runs each call on a thread of its own; threads whose calls have returned take the next ones."""
+    """Runs each call on a thread of its own; free threads take the next calls."""
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[tuple[str, Callable[[], None]]] = queue.SimpleQueue()
@@ -18,7 +18,7 @@ class PayloadThreads:
         self._free = 0
 
     def run(self, name: str, call: Callable[[], None]) -> None:
-        """Begin the call at once. What it raises ends its thread (`threading.excepthook`)."""
+        """Begin the call at once. What it raises goes to `threading.excepthook`."""
         with self._lock:
             is_new = self._free == 0
             self._free -= 0 if is_new else 1
@@ -35,9 +35,7 @@ class PayloadThreads:
 
 
 def run_within(seconds: float, call: Callable[[], object]) -> bool:
-    """Whether the call returned in time: what a dead disk or file server keeps for ever stays on a thread of its own.
-    Raises OSError if no thread can be had.
-    """
+    """Whether the call returned in time; one that hangs stays on its thread. Raises OSError if there is no thread."""
     thread = threading.Thread(target=call, daemon=True)
     try:
         thread.start()

@@ -1,5 +1,5 @@
 """The trial of a worker node: what any payload needs is done once, as a payload would do it, before the first claim and
-after a failure that the node may have caused. What it means stands in `decisions`.
+after a failure that the node may have caused. `decisions` says what it means.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NUMBERS = itertools.count(1)
 
 
 class NodeTrial:
-    """Tries the node of this pilot. `fault` may be called by any thread."""
+    """Tries the node of this pilot. Any thread may ask for its `fault`."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class NodeTrial:
         folder: OwnFolder | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """`directory`, `environment` and `folder` are the pilot's. Without a reaper nothing is started."""
+        """Without a reaper nothing is started. The rest is the pilot's."""
         # What makes the pilot itself of no use, in words: the node is not to blame.
         self.pilot_fault = ""
         self._folder = folder or OwnFolder(directory)
@@ -75,15 +75,15 @@ class NodeTrial:
         self._refused_at = float("-inf")
 
     def cause(self, number: int | None, size: int, otherwise: str) -> str:
-        """Why an attempt ends that met with this error of the system; as `cause_of`."""
+        """As `cause_of`."""
         now, again = time.monotonic(), False
         if is_of_node(number):
             again, self._refused_at = now - self._refused_at < _AGAIN_S, now
         return cause_of(number, size=size, again=again, otherwise=otherwise)
 
     def fault(self, *, size: int = 0, trusted_s: float = 0.0) -> str:
-        """What is wrong with the node, in words; '' if it does what payloads need. `size`: bytes for which there has to be
-        room, up to some. `trusted_s`: a trial that went well counts for that many seconds.
+        """What is wrong with the node; '' if it does what payloads need. `size`: bytes that need room, up to some.
+        `trusted_s`: how long a good trial counts.
         """
         since, said = time.monotonic() - trusted_s, [""]
         room = max(_LEAST_BYTES, min(size, _MOST_BYTES))
@@ -98,7 +98,7 @@ class NodeTrial:
         )
 
     def _try_all(self, since: float, room: int) -> str:
-        """`since`: a trial that began then or later (monotonic), and found as much `room`, will do."""
+        """A trial that began at `since` (monotonic) or later, and found as much `room`, will do."""
         with self._lock:
             if self._good_at >= since and self._room >= room:
                 return ""
@@ -135,9 +135,7 @@ class NodeTrial:
         return ""
 
     def _make_folder(self, parent: Path) -> Path:
-        """A new folder in `parent`: no payload can have made one of its name, nor keep it from being made by the modes of
-        those above it. Raises OSError.
-        """
+        """No payload can have made one of its name, nor keep it from being made by modes above it. Raises OSError."""
         self._folder.unlock(parent)
         return Path(tempfile.mkdtemp(prefix="trial-", dir=parent))
 

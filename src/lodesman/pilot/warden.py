@@ -1,12 +1,11 @@
-"""The wardens of payloads, as their pilot knows them: each payload has a small process above it that adopts whatever the
-payload leaves behind.
+"""Wardens as their pilot knows them: above each payload a small process that adopts whatever it leaves behind.
 
-Where the kernel allows it the warden is the first process of a PID namespace: the payload sees no process but its own,
-and none of them outlives warden or pilot. Such a warden starts one payload after the other, as long as they have the same
-frame: what the kernel does not let it take back. Elsewhere it is a subreaper, and ends with its payload.
+Where the kernel allows it the warden is the first process of a PID namespace: the payload sees its own processes alone, and
+none outlives warden or pilot. Such a warden starts one payload after the other, as long as they have the same frame: what
+the kernel does not let it take back. Elsewhere it is a subreaper, and ends with its payload.
 
-A warden answers whether the payload runs, then how its first process ended and whether all others are gone, and at last
-that it is ready for the next one. What happens in it stands in `enclosure`, how it comes to be in `nursery`.
+A warden answers whether the payload runs, how its first process ended and whether all others are gone, and at last that it
+is ready for the next. It lives in `enclosure`, and is made by `nursery`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _AT_ONCE = 1 << 16
 
 
 class NeverStarted(Exception):
-    """The payload's process ended, or its warden did, before the payload's program ran."""
+    """The payload's process or its warden ended before the payload's program ran."""
 
 
 class NoInput(OSError):
@@ -47,12 +46,11 @@ class NoInput(OSError):
 
 
 class WardenFrame(NamedTuple):
-    """What a warden keeps from one payload to the next: soft and hard limits of the kernel by their numbers (`resource`),
-    and the most processes that there may be (0: no limit).
-    """
+    """What a warden keeps from one payload to the next."""
 
+    # soft and hard ones of the kernel, by numbers of `resource`
     limits: tuple[tuple[int, tuple[int, int]], ...] = ()
-    processes: int = 0
+    processes: int = 0  # the most there may be, 0: no limit
 
 
 NO_FRAME = WardenFrame()
@@ -60,21 +58,16 @@ NO_FRAME = WardenFrame()
 
 @dataclass(frozen=True)
 class Launch:
-    """A payload's first process, ready to be started. `outputs`: descriptors of its one or two output streams by name.
-
-    `stdin`: the file for its standard input, '' for none. The warden opens it, which sees what the payload sees.
-    `shm_mb`: the size of its /dev/shm where it is confined, 0: as usual. `tmp`: its TMPDIR if that is too long a name for
-    the sockets that programs make there, else ''.
-    """
+    """A payload's first process, ready to be started."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
     directory: str
-    outputs: Mapping[str, int]
-    stdin: str = ""
+    outputs: Mapping[str, int]  # descriptors of its one or two output streams
+    stdin: str = ""  # the file, which the warden opens, since it sees what the payload sees
     frame: WardenFrame = NO_FRAME
-    shm_mb: int = 0
-    tmp: str = ""
+    shm_mb: int = 0  # the size of its /dev/shm where it is confined, 0: as usual
+    tmp: str = ""  # its TMPDIR if that is too long for sockets
 
     def close(self) -> None:
         """Close all descriptors."""
@@ -83,18 +76,16 @@ class Launch:
 
 
 class End(NamedTuple):
-    """How a payload's first process ended (its wait status), the CPU time of all that was waited for in its tree, and
-    whether nothing of the tree is left.
-    """
+    """How a payload's first process ended."""
 
-    status: int
-    cpu_seconds: float
-    is_gone: bool
+    status: int  # its wait status
+    cpu_seconds: float  # of all that was waited for in its tree
+    is_gone: bool  # nothing of the tree is left
 
 
 class Warden:
-    """One warden. `confined`: it is the first process of a PID namespace. `folder`: where its payloads have theirs, and the
-    only one of the pilot's that they see; '' if it has none.
+    """One warden. `confined`: the first process of a PID namespace. `folder`: where its payloads have theirs, the only one
+    of the pilot's that they see; '' for none.
     """
 
     def __init__(self, channel: socket.socket, folder: str = "") -> None:
@@ -142,11 +133,11 @@ class Warden:
         return end
 
     def wait_gone(self, timeout: float) -> End | None:
-        """Wait until nothing is left of the tree; None if that takes longer, or if the warden was killed."""
+        """Wait until nothing is left of the tree; None if that takes longer, or the warden was killed."""
         return self.wait() if select.select([self._channel], [], [], timeout)[0] else None
 
     def is_ready(self) -> bool:
-        """Whether it can start a payload: it has cleared up after the last one, and lives."""
+        """Whether it lives, and has cleared up after the last payload."""
         if self._killed_at is not None:
             return False
         if not self._is_new and self._receive(len(READY)) != READY:
@@ -172,7 +163,7 @@ class Warden:
         self._channel.close()
 
     def _receive(self, size: int, *, for_ever: bool = False) -> bytes | None:
-        """An answer of this size; None if the warden was killed, or says nothing in time."""
+        """None if the warden was killed, or says nothing in time."""
         while True:
             try:
                 answer = self._channel.recv(size)
@@ -195,7 +186,7 @@ def send_launch(channel: socket.socket, launch: Mapping[str, Any], streams: Sequ
 
 
 def receive_launch(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """What was sent, and descriptors of the streams; None if nothing comes, or not all of it. Raises OSError."""
+    """What was sent, and descriptors of the streams; None if it is incomplete. Raises OSError."""
     text, streams, _, _ = socket.recv_fds(channel, _AT_ONCE, 2)
     for descriptor in streams:
         os.set_inheritable(descriptor, False)

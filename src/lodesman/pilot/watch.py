@@ -17,7 +17,7 @@ _TOO_SHORT_S = 1.0
 
 
 class Watch:
-    """Holds payloads to their limits. Used by the main thread only."""
+    """Holds payloads to their limits. Belongs to the main thread."""
 
     def __init__(self, context: PilotContext, reaper: Reaper, session: ServerSession) -> None:
         self._context = context
@@ -53,7 +53,7 @@ class Watch:
         return min([self._next, *(at for at, _ in kills if at > now)])
 
     def _hold(self, payload: PayloadRun, now: float) -> None:
-        """Stop a payload that is over a limit, or that must not run twice when the lease is nearly over."""
+        """Stop a payload that is over a limit, or must not run twice when the lease is nearly over."""
         job, grace_s = payload.job, self._context.options.kill_grace_s
         if job.exclusive and now - self._session.last_contact >= 0.9 * self._session.lease_s:
             message = "The server did not answer for 0.9 of the lease, and the job must not run twice."
