@@ -1,8 +1,8 @@
 """ARC computing elements: jobs are sent to A-REX over its REST interface, 1.0 or 1.1 (seen on ARC 6.17 and 7.0).
 
-ARC has no arrays: one request brings the descriptions of all copies, one more for each copy its script. The name of a job
-is its pilot's stamp; ARC's own id, which is unique in the world, is the native id. Lists do not give names, so what the
-documents of jobs say is remembered. ARC writes these documents, and with them most states, once a minute or less often.
+There are no arrays: one request brings the descriptions of all copies, one more for each its script. A job is named by its
+pilot's stamp; ARC's own id, unique in the world, is the native id. Lists give no names, so what the documents of jobs say is
+remembered; ARC writes these, and most states, once a minute or less often.
 """
 
 from __future__ import annotations
@@ -55,15 +55,13 @@ _SAYS_MORE: Final = frozenset(("RUNNING", "HELD"))
 
 @dataclass(eq=False, kw_only=True)
 class ArcBackend:
-    """The computing element at `service` (https://HOST:PORT/arex). A queue is one of its shares.
-
-    Loads count as ours the jobs whose names begin with `mark`. `version`: of its REST interface; nothing of 1.1 is needed,
-    and ARC 7 has both.
+    """The computing element at `service` (https://HOST:PORT/arex). A queue is one of its shares. Loads count as ours the
+    jobs whose names begin with `mark`.
     """
 
     service: Https
     mark: str = ""
-    version: str = "1.0"
+    version: str = "1.0"  # of its REST interface; nothing of 1.1 is needed, and ARC 7 has both
     clock: Callable[[], float] = time.time
     sizes: backend.Sizes = field(default_factory=backend.Sizes)
     # By native id. An end never changes again.
@@ -97,7 +95,7 @@ class ArcBackend:
         return SubmitResult(accepted=accepted, refused=refused)
 
     def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
-        """The states of all by one request, and by at most one more the documents of those whose state changed."""
+        """The states of all by one request, the documents of those that changed by one more."""
         now = self.clock()
         records = self._observe(pilots.values())
         return {
@@ -168,7 +166,7 @@ class ArcBackend:
         return None if answer.code == _NOT_FOUND else self._good(answer).body[-backend.OUTPUT_BYTES :]
 
     def forget(self, pilots: Mapping[str, str]) -> None:
-        """Have ARC remove ended jobs with their files, which it does soon; it would keep them for a week."""
+        """Have ARC remove ended jobs with their files, which it would keep for a week."""
         ended = [
             pilots[stamp]
             for stamp, status in self.status(pilots).items()
@@ -202,9 +200,8 @@ class ArcBackend:
         return dict(zip(stamps.values(), records, strict=True))
 
     def _bring(self, script: bytes, made: Mapping[str, str]) -> dict[str, str]:
-        """Bring jobs (stamp -> native id) their script. Returns why a job has none; '' if it is not known whether it has.
-
-        These are killed. Once ARC does not answer, it is not asked again.
+        """Bring jobs (stamp -> native id) their script. Returns why a job has none, '' if that is not known: such jobs are
+        killed. Once ARC does not answer, it is not asked again.
         """
         silent = threading.Event()
 
@@ -226,7 +223,7 @@ class ArcBackend:
         return faults
 
     def _kill(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
-        """Order jobs to end. What `status` says of them may be minutes old; these lists are not."""
+        """What `status` says of them may be minutes old; these lists are not."""
         before = self._listed(arc_text.BEFORE_SUBMISSION)
         answers = self._records("kill", pilots.values())
         after = self._listed(arc_text.SUBMITTED)
@@ -241,7 +238,7 @@ class ArcBackend:
         return outcomes
 
     def _pilots(self) -> dict[str, ArcFacts]:
-        """Native id -> facts of all jobs that ARC lists and whose names are stamps."""
+        """Native id -> facts of all listed jobs whose names are stamps."""
         listed = self._listed()
         alive = (
             [] if listed else [native_id for native_id in list(self._known) if native_id not in self._ends]
@@ -256,7 +253,7 @@ class ArcBackend:
         return {native_id: facts for native_id, facts in found.items() if backend.split_stamp(facts.name)}
 
     def _observe(self, native_ids: Iterable[str]) -> dict[str, ArcRecord]:
-        """What ARC says of these jobs, those aside whose end is known; what that is worth to know of them is learned."""
+        """What ARC says of these jobs, but for those whose end is known; what is worth knowing is learned."""
         records = self._records("status", [one for one in native_ids if one not in self._ends])
         due = [native_id for native_id, record in records.items() if self._is_due(native_id, record)]
         due.sort(key=lambda native_id: records[native_id].state in _SAYS_MORE)  # these can wait
@@ -315,21 +312,21 @@ class ArcBackend:
         return status
 
     def _is_absent(self, stamp: str, native_id: str, record: ArcRecord | None) -> bool:
-        """Whether ARC has no such job, or a job of another name."""
+        """Whether ARC has no such job, or one of another name."""
         name = self._known.get(native_id, _NOTHING).name
         return name not in {"", stamp} or (record is not None and record.code == _NOT_FOUND)
 
     # --- requests ---------------------------------------------------------------------------------
 
     def _listed(self, states: Iterable[str] = ()) -> set[str]:
-        """The ids of all jobs of this account, or of those in some states, as they are at this moment."""
+        """The ids of all jobs of this account, or of those in some states, at this moment."""
         answer = self._ask("GET", "/jobs?state=" + ",".join(states) if states else "/jobs")
         if answer.length == 0:  # how ARC 6 writes that there is none
             return set()
         return {record.native_id for record in arc_text.jobs_in(answer.body) if record.native_id}
 
     def _records(self, action: str, native_ids: Collection[str], at_once: int = _IDS) -> dict[str, ArcRecord]:
-        """What ARC answers to an action on jobs; of a job of which it says two things, nothing."""
+        """What ARC answers to an action on jobs; nothing of a job of which it says two things."""
         found: dict[str, ArcRecord] = {}
         left = iter(native_ids)
         while portion := list(islice(left, at_once)):
@@ -369,7 +366,7 @@ def _path(native_id: str, what: str) -> str:
 
 
 def _together(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """The results for all, in their order. The first fault ends it."""
+    """The results for all, in order. The first fault ends it."""
     pool = ThreadPoolExecutor(_AT_ONCE)
     try:
         return list(pool.map(work, items))

@@ -1,4 +1,4 @@
-"""What is written to ARC's interface, and what it answers, as values: descriptions of jobs, records of jobs, shares."""
+"""What is written to ARC's interface, and what it answers, as values."""
 
 from __future__ import annotations
 
@@ -53,9 +53,8 @@ def state_of(word: str) -> NativeState:
 
 
 def descriptions(spec: PilotSpec, stamps: Mapping[int, str], script_bytes: int) -> str:
-    """The jobs of copies as xRSL, in the order of `stamps`. A job starts once its script has arrived whole.
-
-    The options of `spec` are relations of xRSL, such as `(runtimeenvironment="ENV/PROXY")`.
+    """The copies as xRSL, in the order of `stamps`; the options of `spec` are relations, such as
+    `(runtimeenvironment="ENV/PROXY")`. A job starts once its script has arrived whole.
     """
     memory = -(-spec.memory_mb // max(spec.cores, 1))  # ARC counts it for each core
     shared = [
@@ -86,7 +85,7 @@ def asked_for(ids: Iterable[str]) -> bytes:
 
 
 class ArcRecord(NamedTuple):
-    """What ARC says of one job: an HTTP code with its reason, its id and state ('' where it has none), its document."""
+    """What ARC says of one job: HTTP code and reason, id and state ('' where it has none), document."""
 
     code: int
     reason: str
@@ -102,7 +101,7 @@ def refusal_of(code: int, reason: str) -> SubmitRefusal:
 
 
 def jobs_in(body: bytes) -> list[ArcRecord]:
-    """The jobs of an answer, in their order. Raises BackendFault if it is none; a record that makes no sense has code 0."""
+    """The jobs of an answer, in order; a record that makes no sense has code 0. Raises BackendFault if it is none."""
     found = _mapping(body).get("job")
     if not isinstance(found, (dict, list)):
         raise BackendFault("ARC sent an answer without jobs.", transient=True)
@@ -136,17 +135,14 @@ def _record(item: object) -> ArcRecord:
 
 
 def _text(value: object) -> str:
-    """A value of GLUE2 that stands once, twice (the last one), with attributes or not at all."""
+    """GLUE2 has a value once, twice (the last one counts), with attributes or not at all."""
     if isinstance(value, list):
         value = value[-1] if value else ""
     return value if isinstance(value, str) else ""
 
 
 class ArcFacts(Struct, frozen=True, kw_only=True):
-    """What ARC knows of a job besides its state; '' and None where it says nothing. Times are in UNIX seconds.
-
-    `seen`: the state in which this was asked.
-    """
+    """What ARC knows of a job besides its state; '' and None where it says nothing. UNIX seconds."""
 
     name: str = ""
     queue: str = ""
@@ -155,7 +151,7 @@ class ArcFacts(Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     started_at: float | None = None
     ended_at: float | None = None
-    seen: str = ""
+    seen: str = ""  # the state in which this was asked
 
 
 def facts_of(document: Mapping[str, Any]) -> ArcFacts:
@@ -182,7 +178,7 @@ _LINES: Final = {
 
 
 def with_lines(facts: ArcFacts, text: str) -> ArcFacts:
-    """The same, and what the lines NAME=VALUE of one of ARC's own files say where nothing was known."""
+    """What the lines NAME=VALUE of one of ARC's own files say where nothing was known."""
     found: dict[str, Any] = {}
     for line in text.splitlines():
         name, _, value = line.partition("=")
@@ -194,7 +190,7 @@ def with_lines(facts: ArcFacts, text: str) -> ArcFacts:
 
 
 def _number(value: object) -> int | None:
-    """A number of GLUE2, None if it is not known or without limit."""
+    """None if it is not known or without limit."""
     text = _text(value)
     if not (text.isascii() and text.isdigit()) or len(text) > 9:
         return None
@@ -230,7 +226,7 @@ def status_of(record: ArcRecord, facts: ArcFacts, state: NativeState, now: float
 
 
 class ArcShare(Struct, frozen=True, kw_only=True):
-    """A queue of a computing element as ARC describes it; times in seconds, None where it says nothing."""
+    """A queue of a computing element; times in seconds, None where ARC says nothing."""
 
     slots: int | None = None
     free_slots: int | None = None
@@ -295,7 +291,7 @@ def _sum(share: Mapping[str, Any], *names: str) -> int | None:
 
 
 def load_of(queue: str, shares: Mapping[str, ArcShare], ours: Sequence[ArcJob], now: float) -> BatchLoad:
-    """The load of a queue: our jobs, and what its share says of all. Nothing is known of ours if one has no known state."""
+    """Our jobs, and what its share says of all. Nothing is known of ours if one has no known state."""
     share = shares.get(queue, _NO_SHARE)
     states = [state for name, state in ours if name == queue]
     if any(state is NativeState.UNKNOWN for _, state in ours):

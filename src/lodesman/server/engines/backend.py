@@ -1,12 +1,12 @@
 """The protocol of a batch system: submit copies of a pilot, ask for their states, cancel them.
 
-All calls block and are safe from several threads. For every backend, a pilot that the batch system does not list is
-UNKNOWN, neither ended nor failed. When the system cannot be asked, the caller keeps what it knew: each call but `submit`
-raises `BackendFault`, with `transient=True` if the same call may succeed later.
+All calls block and are safe from several threads. A pilot that the batch system does not list is UNKNOWN, neither ended nor
+failed. When the system cannot be asked, the caller keeps what it knew: each call but `submit` raises `BackendFault`, with
+`transient=True` if the same call may succeed later.
 
-A pilot is known by its stamp, which its batch system keeps (as the name of the job or an attribute of it), and by its
-native id there. A native id that was given out again, or by another cluster, is another pilot: a backend compares both,
-and answers UNKNOWN where they do not belong together.
+A pilot is known by its stamp, which its batch system keeps, and by its native id there. A native id that was given out
+again, or by another cluster, is another pilot: a backend compares both, and answers UNKNOWN where they do not belong
+together.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ OUTPUT_BYTES: Final = 64 << 10
 class PilotSpec:
     """One submission: `count` copies of one pilot, numbered from 1. In cores, MB and seconds, 0 means no requirement.
 
-    Nothing in it is a file of the server, so that it can travel. A copy runs `PYTHON PROGRAM --file FILE --copy NUMBER` in a
-    folder of its own, where PROGRAM holds `program` (a zipapp) and FILE, with mode 0600, `pilot_file`. That holds a secret:
-    no argument, environment or log shows it. `options` are words for the submit command, as an administrator gave them.
-    `forwards`: what is behind the queue chooses where the copies run; they find that out.
+    It can travel: nothing in it is a file of the server. A copy runs `PYTHON PROGRAM --file FILE --copy NUMBER` in a folder
+    of its own, with `program` (a zipapp) in PROGRAM, and in FILE, with mode 0600, `pilot_file`: a secret that no argument,
+    environment or log shows.
     """
 
     queue: QueueId
@@ -49,8 +48,8 @@ class PilotSpec:
     memory_mb: int = 0
     wall_seconds: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
-    options: tuple[str, ...] = ()
-    forwards: bool = False
+    options: tuple[str, ...] = ()  # words for the submit command, as an administrator gave them
+    forwards: bool = False  # what is behind the queue chooses where the copies run
 
     def stamps(self) -> dict[int, str]:
         """Number -> stamp of all copies."""
@@ -71,9 +70,8 @@ def split_stamp(stamp: str) -> tuple[str, int] | None:
 
 
 def join_token_of(secret: str, number: int) -> str:
-    """The join token of a copy: who knows it knows neither the secret of its submission nor the tokens of other copies.
-
-    The pilot derives it in the same way (`pilot.context.parse_pilot_file`; a test holds the two equal).
+    """The join token of a copy, from which neither the secret of its submission nor other tokens follow. The pilot derives
+    it likewise (`pilot.context.parse_pilot_file`; a test compares).
     """
     return hmac.new(secret.encode(), str(number).encode(), hashlib.sha256).hexdigest()
 
@@ -101,13 +99,11 @@ class SubmitRefusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubmitResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Each stamp of a submission is a key of at most one of the two: of one that is in neither, it is not known whether it
-    was submitted (the answer did not come), and a census finds out.
-
-    `accepted` gives the native id, a text that the same backend understands after a restart too, and people at the batch
-    system as well.
+    """Each stamp is a key of at most one of the two. Of one in neither it is not known whether it was submitted, and a
+    census finds out.
     """
 
+    # its native id, which outlasts a restart and means something to people there
     accepted: Mapping[str, str] = msgspec.field(default_factory=dict)
     refused: Mapping[str, SubmitRefusal] = msgspec.field(default_factory=dict)
 
@@ -120,8 +116,8 @@ def refused(spec: PilotSpec, reason: str, *, transient: bool) -> SubmitResult:
 
 
 class NativeState(StrEnum):
-    """The state of a pilot in the batch system. ENDED is final and means that no process is left. HELD: it waits, and does
-    not start by itself.
+    """The state of a pilot in the batch system. ENDED is final: no process is left. HELD: it waits, and does not start by
+    itself.
     """
 
     WAITING = "waiting"
@@ -132,27 +128,21 @@ class NativeState(StrEnum):
 
 
 class NativeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One observation of one pilot; times are in UNIX seconds, None and '' where they are not known.
-
-    `exit_code` is 128 + n for an end by signal n. `word` is the state in the batch system's own words, with its reason;
-    `detail` is a sentence for people. `host`: where it runs or ran.
-    """
+    """One observation of one pilot; times in UNIX seconds, None and '' where they are not known."""
 
     state: NativeState
     observed_at: float
-    exit_code: int | None = None
-    detail: str = ""
-    word: str = ""
-    host: str = ""
+    exit_code: int | None = None  # 128 + n for an end by signal n
+    detail: str = ""  # a sentence for people
+    word: str = ""  # the state in the batch system's words, with its reason
+    host: str = ""  # where it runs or ran
     started_at: float | None = None
     ended_at: float | None = None
 
 
 class CancelOutcome(StrEnum):
-    """The result of a cancel.
-
-    REMOVED: it waited and never starts. ORDERED: it runs and was ordered to end. ENDED: it had ended.
-    UNKNOWN: no such pilot is known. FAILED: the order did not arrive, so cancel again.
+    """REMOVED: it waited and never starts. ORDERED: it runs and was ordered to end. ENDED: it had ended. UNKNOWN: no such
+    pilot is known. FAILED: the order did not arrive, so cancel again.
     """
 
     REMOVED = "removed"
@@ -163,24 +153,20 @@ class CancelOutcome(StrEnum):
 
 
 class BatchLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue at `observed_at` (UNIX seconds); None means unknown.
-
-    `waiting`, `running` and `held` count our pilots there, by the batch system's own list; `others_waiting` and
-    `others_running` all other jobs. `slots`: pilots that can run there at once, the running ones included; `free_cores`:
-    cores that no job has. `fault`: why nothing newer is known; `credential`: why nothing may be submitted with what it is
-    asked with.
+    """A queue at `observed_at` (UNIX seconds); None means unknown. `waiting`, `running` and `held` count our pilots, by the
+    batch system's list.
     """
 
     observed_at: float
-    fault: str = ""
-    credential: str = ""
+    fault: str = ""  # why nothing newer is known
+    credential: str = ""  # why nothing may be submitted with what the system is asked with
     waiting: int | None = None
     running: int | None = None
     held: int | None = None
-    others_waiting: int | None = None
-    others_running: int | None = None
-    slots: int | None = None
-    free_cores: int | None = None
+    others_waiting: int | None = None  # jobs that are none of ours
+    others_running: int | None = None  # jobs that are none of ours
+    slots: int | None = None  # pilots that can run there at once, with those that run
+    free_cores: int | None = None  # cores that no job has
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,8 +177,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a queue would ever run a pilot like this one, in the batch system's own words; None: it does not say. `final`:
-    it would not, for a reason that does not pass by itself; many systems say the same of a node that is down for a moment.
+    """Whether a queue would ever run such a pilot, in the batch system's words; None: it does not say. `final`: that does
+    not pass by itself; many systems say the same of a node that is down for a moment.
     """
 
     possible: bool | None
@@ -206,8 +192,8 @@ class Backend(Protocol):
     sizes: Sizes
 
     def submit(self, spec: PilotSpec) -> SubmitResult:
-        """Submit all copies. Does not raise if the batch system refuses. A submission never runs twice: one that is known
-        already is refused. Raises BackendFault if it is not known whether any copy was submitted.
+        """Submit all copies; refusals do not raise. A submission that is known already is refused: it never runs twice.
+        Raises BackendFault if it is not known whether any copy was submitted.
         """
 
     def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
@@ -229,4 +215,4 @@ class Backend(Protocol):
         """The end of what a pilot wrote, at most OUTPUT_BYTES, also after its end; None if nothing is kept."""
 
     def forget(self, pilots: Mapping[str, str]) -> None:
-        """Remove what is kept of ended pilots (stamp -> native id): outputs, and records of jobs that need it."""
+        """Remove what is kept of ended pilots (stamp -> native id)."""

@@ -1,6 +1,6 @@
 """The local pilots that this process started or saw started: none is started again, whatever its directory says later.
 
-A keeper that ended before it started its pilot is no start: another one may be launched, in the same directory alone.
+A keeper that ended before it started its pilot is no start: another may be launched, in the same directory alone.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class BegunPilots:
         return self._launches[stamp] >= MOST_LAUNCHES
 
     def keep_counts(self, stamps: Collection[str]) -> None:
-        """The launches of all others are counted no more."""
+        """Forget the launches of all others."""
         for stamp in self._launches.keys() - stamps:
             del self._launches[stamp]
 
@@ -79,7 +79,7 @@ class BegunPilots:
                 self._begun.add(stamp)
 
     def reap_ended(self) -> None:
-        """All that end within a second: of a pilot that is left, or whose directory is gone, the keeper may not."""
+        """Reap all that end within a second: of a pilot that is left the keeper may not."""
         until = time.monotonic() + _REAP_SECONDS
         self.reap()
         while self._keepers and time.monotonic() < until:

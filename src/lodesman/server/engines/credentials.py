@@ -1,7 +1,7 @@
 """The credential that a batch system is asked with: when it ends, and its renewal by a configured command.
 
-A credential is an X.509 certificate (or a proxy) with its chain, or a token (a JWT). Whether it is good is the service's
-word; here only its end is read. Its content and what the command writes are never logged.
+It is an X.509 certificate (or proxy) with its chain, or a token (JWT). The service says whether it is good; here its end is
+read. Its content and what the command writes are never logged.
 """
 
 from __future__ import annotations
@@ -38,15 +38,12 @@ _JWT_PARTS: Final = 3
 
 
 class _Claims(msgspec.Struct):
-    """What a token says of itself, as far as it is read here."""
-
     exp: Annotated[float, msgspec.Meta(ge=0)] = inf
 
 
 def end_of_certificates(content: bytes) -> float:
-    """When the first certificate of a PEM file ends, in UNIX seconds: with one of its chain the whole is worth nothing.
-
-    Raises ValueError if it has none, or one that cannot be read.
+    """When the first certificate of a PEM file ends: with one of its chain the whole is worth nothing. UNIX seconds. Raises
+    ValueError.
     """
     blocks = _PEM.findall(content)
     if not blocks:
@@ -58,9 +55,7 @@ def end_of_certificates(content: bytes) -> float:
 
 
 def end_of_token(content: bytes) -> float:
-    """When a token says that it ends (`exp`), in UNIX seconds; infinite if it says nothing. Raises ValueError for a text
-    that is no JWT.
-    """
+    """`exp` of a token in UNIX seconds, else infinite. Raises ValueError for a text that is no JWT."""
     parts = content.strip().split(b".")
     try:
         if len(parts) != _JWT_PARTS:
@@ -117,15 +112,13 @@ def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
 
 @dataclass(eq=False, kw_only=True)
 class Credential:
-    """What a batch system is asked with, '' what it has none of. `doubt`: why nothing may be submitted, as seen last.
-
-    It must be good for `required_seconds` more; with 0 its end does not matter. `renew`: the command that renews it.
-    """
+    """What a batch system is asked with, '' what it has none of."""
 
     certificate: str = ""
     token_file: str = ""
-    required_seconds: float
-    renew: tuple[str, ...] = ()
+    required_seconds: float  # for which it must be good; 0: its end does not matter
+    renew: tuple[str, ...] = ()  # the command that renews it
+    # why nothing may be submitted, as seen last
     doubt: str = field(default="when its credential ends is not known yet", init=False)
     _renewed_at: float | None = field(default=None, init=False)
     _fault: str = field(default="", init=False)
@@ -150,7 +143,7 @@ class Credential:
         self.doubt = doubt
 
     def _doubt(self, now: float) -> str:
-        """What is wrong with the files; '' if nothing is."""
+        """What is wrong with the files."""
         if not self.required_seconds:
             return ""
         found = []
@@ -177,7 +170,7 @@ class Credential:
 
 
 def _run(words: tuple[str, ...]) -> str:
-    """Run a command to its end; what it writes is not read. Returns why it failed, '' if it did not."""
+    """Why a command failed, '' if it did not; what it writes is not read."""
     try:
         process = subprocess.Popen(
             words, env=passed_on(), cwd="/", start_new_session=True,

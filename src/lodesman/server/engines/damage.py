@@ -1,4 +1,4 @@
-"""What lies where a file of a local pilot is expected: whether it is there, whether it is damaged, and how it goes away.
+"""What lies where a file of a local pilot is expected: whether it is there or damaged, and how it goes away.
 
 A fault of the system (no descriptors, no memory, a full disk) says nothing about a file; any other one is the file's.
 """
@@ -28,7 +28,7 @@ def is_of_system(fault: OSError) -> bool:
 
 @contextlib.contextmanager
 def as_damage() -> Iterator[None]:
-    """What is there and cannot be read is damaged. Raises ValueError for that, FileNotFoundError, OSError of the system."""
+    """What is there and cannot be read is damaged: ValueError. Raises FileNotFoundError, OSError of the system."""
     try:
         yield
     except FileNotFoundError:
@@ -85,12 +85,12 @@ def make_folder(path: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a tree of any depth, directories without permissions too; links are not followed."""
+    """Any depth, directories without permissions too; links are not followed."""
     kernel.remove_tree(str(path))
 
 
 def end_of(path: Path, most: int) -> bytes:
-    """The last bytes of a file, `most` of them at most; none if they cannot be read."""
+    """The last bytes of a file; none if they cannot be read."""
     with contextlib.suppress(OSError, ValueError), open_regular(str(path)) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - most))
         return file.read(most)

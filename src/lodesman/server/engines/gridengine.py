@@ -1,12 +1,11 @@
 """Grid Engine (8.1.9 and its relatives) by its commands, run on a submit host.
 
-A submission is one array job with the name `lode-SUBMISSION`, its copies are tasks, and the native id of a copy is
-JOB.TASK. On the submit host each submission has a folder that only its account can read: with the pilot's file, what the
-copies wrote, and notes of those that were removed before they began. The engine itself keeps no record of these, and lets
-every account of its hosts read the script of a job: so the secret is not in the script.
+A submission is one array job named `lode-SUBMISSION`, a copy is a task with the native id JOB.TASK. Each submission has a
+private folder on the submit host: the pilot's file, what copies wrote, and notes of those removed before they began, of
+which the engine keeps no record. Every account may read the script of a job: so the secret is not in it.
 
-What ended is read from the end of the accounting file, in its documented form, accounting(5): `qacct` reads all of it for
-one name at a time. There is no record of waiting pilots that are deleted by hand: `qstat -s z` lists the last ones.
+What ended is read from the end of the accounting file, accounting(5): `qacct` reads all of it for one name at a time.
+Waiting pilots that are deleted by hand leave no record: `qstat -s z` lists the last ones.
 """
 
 from __future__ import annotations
@@ -89,26 +88,19 @@ _AS_ACCOUNT: Final = 'echo "lodesman-account $(id -un)"; exec "$@"'
 
 @dataclass(kw_only=True, eq=False)
 class GridEngineBackend:
-    """The queues of one cluster, for one account of its submit host.
-
-    Loads count as ours the submissions that begin with `mark`. `environment` is for its commands, such as SGE_ROOT.
-    `parallel_environment` gives pilots more than one core, `memory_resource` (as h_vmem) limits their memory; without
-    them no such pilot is accepted, or nothing is requested. `folder` is in the home of the account, or a path;
-    `shared`: it is the same on the nodes. If not, outputs are not kept, and accounts of a node can read the secret in
-    the scripts of its pilots. `accounting_file`: '' is the usual one; its last `accounting_bytes` are read. `seconds`
-    is the time limit of a command.
-    """
+    """The queues of one cluster, for one account of its submit host."""
 
     runner: Runner
-    mark: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    parallel_environment: str = ""
-    memory_resource: str = ""
-    folder: str = ".lodesman/output"
+    mark: str = ""  # loads count as ours the submissions that begin with it
+    environment: Mapping[str, str] = field(default_factory=dict)  # for its commands, such as SGE_ROOT
+    parallel_environment: str = ""  # for pilots with more than one core; without it none is accepted
+    memory_resource: str = ""  # (as h_vmem) limits the memory of pilots; without it nothing is requested
+    folder: str = ".lodesman/output"  # in the home of the account, or a path
+    # it is the same on the nodes; else outputs are lost, and accounts of a node can read the secret
     shared: bool = True
-    accounting_file: str = ""
-    accounting_bytes: int = 64 << 20
-    seconds: float = 60.0
+    accounting_file: str = ""  # '': the usual one
+    accounting_bytes: int = 64 << 20  # how much of its end is read
+    seconds: float = 60.0  # the limit of each command
     clock: Callable[[], float] = time.time
     sizes: backend.Sizes = field(default_factory=backend.Sizes)
     _reasons: dict[text.Key, str] = field(default_factory=dict, init=False)
@@ -138,7 +130,7 @@ class GridEngineBackend:
         return SubmitResult(accepted={stamp: f"{job}.{number}" for number, stamp in spec.stamps().items()})
 
     def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
-        """By `qstat`; then why jobs are in error, if that is new, or else by the accounting file what became of others."""
+        """By `qstat`; then why jobs are in error, if that is new, or by the accounting file what became of others."""
         now, wanted, why = self.clock(), _wanted(pilots), "Grid Engine does not list it"
         listed = self._listed(wanted)
         wrong = {key for key, row in listed.items() if "E" in row.letters}
@@ -182,7 +174,7 @@ class GridEngineBackend:
         return {stamp: outcomes.get(stamp, CancelOutcome.UNKNOWN) for stamp in pilots}
 
     def census(self) -> dict[str, str]:
-        """What `qstat` lists, and what ended of all submissions that are not forgotten."""
+        """What `qstat` lists, and what ended of submissions that are not forgotten."""
         found: dict[text.Key, str] = {}
         for row in self._jobs("-u", "$user").listed:
             if row.size() <= _MOST_TASKS:
@@ -236,7 +228,7 @@ class GridEngineBackend:
         return None
 
     def forget(self, pilots: Mapping[str, str]) -> None:
-        """Remove the outputs of those that `qstat` does not list, and the folders of submissions when none is left."""
+        """Remove the outputs of those that `qstat` does not list, and the folders of submissions without any."""
         wanted = _wanted(pilots)
         listed = self._jobs("-u", "$user").listed
         names = {row.name for row in listed}
@@ -259,7 +251,7 @@ class GridEngineBackend:
         return self._run(["sh", "-c", script, "sh", self.folder, *words], stdin=stdin)
 
     def _jobs(self, *options: str) -> text.TaskList:
-        """What `qstat` lists. Raises BackendFault."""
+        """Raises BackendFault."""
         done = self._run(["sh", "-c", _AS_ACCOUNT, "sh", "env", "TZ=UTC0", "qstat", "-xml", *options])
         if done.code:
             raise _fault("qstat", done)
@@ -284,7 +276,7 @@ class GridEngineBackend:
         return done.out
 
     def _ended(self, wanted: Mapping[text.Key, str]) -> dict[text.Key, text.TaskEnd]:
-        """Those of which it is known that they ended. Raises BackendFault."""
+        """Those known to have ended. Raises BackendFault."""
         found = text.ended(self._ended_text({stamp.rpartition("-")[0] for stamp in wanted.values()}))
         ours = {
             key: one for key, one in found.items() if key in wanted and one.name == text.name(wanted[key])
@@ -325,7 +317,7 @@ class GridEngineBackend:
         return ""
 
     def _qsub(self, spec: backend.PilotSpec) -> list[str]:
-        """The words that both a submission and a check have. No comment of the script is an option (`-C`)."""
+        """The words of a submission and of a check. No comment of the script is an option (`-C`)."""
         limits = []
         if spec.wall_seconds:
             limits.append(f"h_rt={spec.wall_seconds}")
@@ -351,7 +343,7 @@ class GridEngineBackend:
 
 
 def _wanted(pilots: Mapping[str, str]) -> dict[text.Key, str]:
-    """Job and task -> stamp, of those whose stamp and native id can belong together."""
+    """Job and task -> stamp, where stamp and native id can belong together."""
     found = {}
     for stamp, native_id in pilots.items():
         native, parts = _NATIVE.fullmatch(native_id), backend.split_stamp(stamp)

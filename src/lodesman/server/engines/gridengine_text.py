@@ -1,7 +1,6 @@
 """What Grid Engine says, as values: `qsub -terse`, `qstat -xml`, `qstat -j`, `qdel`, and its accounting file.
 
-What cannot be the answer of the command raises BackendFault. A record that is odd by itself is left out, so that its pilot
-is unknown.
+What cannot be the answer of the command raises BackendFault. An odd record is left out, so that its pilot is unknown.
 """
 
 from __future__ import annotations
@@ -56,16 +55,14 @@ Key = tuple[int, int]
 
 
 class TaskRow(NamedTuple):
-    """A line of `qstat`: tasks of one job in one state. `queue` is where they run, or what they ask for, '' for any. There
-    may be ten thousand.
-    """
+    """A line of `qstat`: tasks of one job in one state. There may be ten thousand."""
 
     job: int
     tasks: tuple[range, ...]
     name: str
     owner: str
     letters: str
-    queue: str
+    queue: str  # where they run, or what they ask for, '': any
     host: str
     started_at: float | None
     state: NativeState
@@ -86,7 +83,7 @@ class QueueInstance(Struct, frozen=True, kw_only=True):
 
 
 class TaskList(Struct, frozen=True, kw_only=True):
-    """An answer of `qstat -xml`. `account`: whose it is, '' if that was not asked."""
+    """An answer of `qstat -xml`. `account`: whose it is, '' if not asked."""
 
     account: str
     listed: tuple[TaskRow, ...]
@@ -106,7 +103,7 @@ class TaskEnd(Struct, frozen=True, kw_only=True):
 
 
 def submitted(out: str, count: int) -> int | None:
-    """The number of the job in what `qsub -terse` says of tasks 1 to `count`; None if that is not in it, once."""
+    """The job that `qsub -terse` names for tasks 1 to `count`, if it names it once."""
     found = [match for line in out.splitlines() if (match := _TERSE.fullmatch(line.strip()))]
     if len(found) != 1 or found[0].groups()[1:] != ("1", str(count), "1"):
         return None
@@ -131,8 +128,8 @@ def jobs(out: str) -> TaskList:
 
 
 def load(jobs: TaskList, queue: str, now: float, mark: str = "") -> BatchLoad:
-    """What one answer says of a queue; ours are the submissions of the account that begin with `mark`. In cores: a job that
-    runs on several counts once.
+    """What one answer says of a queue; ours are the account's submissions that begin with `mark`. A job on several cores
+    counts once.
     """
     counts: Counter[tuple[bool, NativeState]] = Counter()
     for row in jobs.listed:
@@ -156,7 +153,7 @@ def load(jobs: TaskList, queue: str, now: float, mark: str = "") -> BatchLoad:
 
 @lru_cache(maxsize=256)
 def state_of(letters: str) -> NativeState:
-    """What the letters of a state mean together: what has a slot runs, whatever else is the matter with it."""
+    """What the letters of a state mean together: what has a slot runs, whatever else is the matter."""
     if letters == "z":
         return NativeState.ENDED
     if not letters or not set(letters) <= set("hdErtsSTRqw"):
@@ -181,7 +178,7 @@ def error_reasons(out: str) -> dict[Key, str]:
 
 
 def deletions(out: str, asked: Iterable[Key]) -> dict[Key, CancelOutcome]:
-    """What `qdel` did with each of the tasks: REMOVED or ORDERED by its own words, else FAILED."""
+    """What `qdel` did with each task: REMOVED or ORDERED by its own words, else FAILED."""
     whole: dict[int, CancelOutcome] = {}
     parts: dict[int, list[tuple[Container[int], CancelOutcome]]] = {}
     patterns = (
@@ -202,8 +199,8 @@ def deletions(out: str, asked: Iterable[Key]) -> dict[Key, CancelOutcome]:
 
 
 def ended(out: str) -> dict[Key, TaskEnd]:
-    """Tasks that ended: by lines of the accounting file of jobs of ours, and by our own notes of waiting ones that were
-    removed, of which the engine keeps no record. Of an account, if the first line names one. Half a line is left out.
+    """Tasks that ended, by lines of the accounting file, and by our notes of waiting ones that were removed: the engine has
+    no record of those. Of an account, if the first line names one. Half a line is left out.
     """
     account = _ACCOUNT.search(out[:200])
     found: dict[Key, TaskEnd] = {}
@@ -220,7 +217,7 @@ def ended(out: str) -> dict[Key, TaskEnd]:
 
 
 def without_record(stamp: str) -> TaskEnd:
-    """The end of a copy that is listed as finished and of which there is no record."""
+    """The end of a copy that is listed as finished and has no record."""
     return TaskEnd(name=name(stamp), word="z", detail="it was deleted before it began")
 
 
@@ -269,7 +266,7 @@ def name(stamp: str) -> str:
 
 
 def _job_lists(root: ET.Element) -> Iterator[tuple[str, ET.Element]]:
-    """Each list of tasks, with the instance of a queue that it stands in, if any."""
+    """Each list of tasks, with its instance of a queue, if any."""
     running, pending = root
     for part in running:
         if part.tag == "Queue-List":
@@ -312,7 +309,7 @@ def _instance(one: ET.Element) -> QueueInstance | None:
 
 
 def _note_record(found: dict[Key, TaskEnd], fields: list[str]) -> None:
-    """Take over a line of the accounting file; a task that was started again has several, the last one counts."""
+    """A task that was started again has several lines; the last one counts."""
     numbers = [_number(fields[at]) for at in (5, 9, 10, 11, 12, 35)]
     job, start, end, failed, status, task = numbers
     if job is None or start is None or end is None or failed is None or status is None or task is None:

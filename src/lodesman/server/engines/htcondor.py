@@ -1,8 +1,7 @@
 """HTCondor: pilots through a schedd, on the submit host or, with `-remote`, of an HTCondor-CE elsewhere.
 
-A submission is one cluster of jobs; a native id is CLUSTER.PROC. It has a folder on the submit host that only its account
-can read: the script, which travels to the nodes, and the outputs that come back. The folder makes sure that a submission
-is made once. An HTCondor pool has no queues: the name of ours is an accounting group there, unless it is `default`.
+A submission is one cluster; a native id is CLUSTER.PROC. Its private folder on the submit host holds script and outputs, and
+makes sure that it is submitted once. A pool has no queues: ours is an accounting group there, unless it is `default`.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ condor_status -constraint 'State == "Unclaimed"' -af Cpus || :"""
 
 
 class _View(Struct, frozen=True, kw_only=True):
-    """Stamp -> job, where number and stamp belong together; all in the queue of these submissions; why others may be
+    """Jobs by stamp, where number and stamp belong together; all in the queue of these submissions; why others may be
     missing.
     """
 
@@ -71,19 +70,15 @@ class _View(Struct, frozen=True, kw_only=True):
 
 @dataclass(eq=False, kw_only=True)
 class HTCondorBackend:
-    """`schedd` and `collector` name those of an HTCondor-CE (`ce.example.org`, `ce.example.org:9619`); '' for both: those
-    of the submit host. `folder`: where submissions are kept there, from the account's home; '' for `.lodesman/submit`.
-    Loads count as ours the submissions that begin with `mark`. Jobs that ended stay in the queue for `keep_seconds`;
-    `history_jobs`: how far back its history is read.
-    """
+    """One schedd. Loads count as ours the submissions that begin with `mark`."""
 
     runner: Runner
     mark: str = ""
-    schedd: str = ""
+    schedd: str = ""  # of an HTCondor-CE (`ce.example.org:9619`); '': the submit host's
     collector: str = ""
-    folder: str = ""
-    keep_seconds: int = 86_400
-    history_jobs: int = 10_000
+    folder: str = ""  # where submissions are kept, from the account's home; '': `.lodesman/submit`
+    keep_seconds: int = 86_400  # how long ended jobs stay in the queue
+    history_jobs: int = 10_000  # how far back the history is read
     command_seconds: float = 60.0
     clock: Callable[[], float] = time.time
     sizes: backend.Sizes = field(default_factory=backend.Sizes)
@@ -115,13 +110,13 @@ class HTCondorBackend:
         )
 
     def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
-        """One `condor_q`, and one `condor_history` if it does not have all of them."""
+        """One `condor_q`, and a `condor_history` for what it lacks."""
         now, view = self.clock(), self._view(pilots)
         unknown = NativeStatus(state=NativeState.UNKNOWN, observed_at=now, detail=view.detail)
         return {stamp: view.found[stamp].status(now) if stamp in view.found else unknown for stamp in pilots}
 
     def cancel(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
-        """`condor_rm` by number and submission, between two views: what became of each."""
+        """`condor_rm` by number and submission, between two views."""
         before = self._view(pilots).found
         alive = [stamp for stamp, job in before.items() if job.state is not NativeState.ENDED]
         for some in _portions({stamp: pilots[stamp] for stamp in alive}):
@@ -132,8 +127,8 @@ class HTCondorBackend:
         return rest | outcomes
 
     def census(self) -> dict[str, str]:
-        """What the queue has of this account, and what its history still has. Of two with one stamp, the first is ours:
-        the folder of a submission lets no second one be made.
+        """What queue and history have. Of two with one stamp the first is ours: the folder of a submission lets no second
+        one be made.
         """
         answer = self._queue(None)
         gone = self._history(text.ours_of(answer.account)) if answer.account else {}
@@ -141,7 +136,7 @@ class HTCondorBackend:
         return {job.stamp: job.native_id for job in jobs}
 
     def loads(self, queues: Sequence[QueueId]) -> dict[QueueId, backend.BatchLoad]:
-        """One `condor_q` for all queues; other jobs and free cores are those of the schedd and of its pool."""
+        """One `condor_q` for all queues; other jobs and free cores are those of schedd and pool."""
         if not queues:
             return {}
         now = self.clock()
@@ -174,9 +169,7 @@ class HTCondorBackend:
         return backend.Check(possible=None)
 
     def output(self, stamp: str, native_id: str) -> bytes | None:
-        """From the node while it runs, from the folder of its submission after its end. A pilot that was removed while it
-        ran leaves none: HTCondor brings nothing back then.
-        """
+        """From the node while it runs, from its folder after its end; none of a pilot that was removed while it ran."""
         split, job = backend.split_stamp(stamp), self._view({stamp: native_id}).found.get(stamp)
         limit = backend.OUTPUT_BYTES
         if split is None:
@@ -192,7 +185,7 @@ class HTCondorBackend:
         return None if done.code == _NO_FILE else self._believed(done).encode()[-limit:]
 
     def forget(self, pilots: Mapping[str, str]) -> None:
-        """Let ended pilots leave the queue, remove their outputs, and the scripts of which no copy is left."""
+        """Let ended pilots leave the queue; remove their outputs, and scripts without copies."""
         view = self._view(pilots)
         ended = [stamp for stamp, job in view.found.items() if job.state is NativeState.ENDED]
         if not ended:
@@ -212,7 +205,7 @@ class HTCondorBackend:
     # --- inside -----------------------------------------------------------------------------------
 
     def _view(self, pilots: Mapping[str, str]) -> _View:
-        """Where these pilots are. Raises BackendFault."""
+        """Raises BackendFault."""
         if not pilots:
             return _View(found={})
         queue = self._queue({split[0] for stamp in pilots if (split := backend.split_stamp(stamp))}).jobs
@@ -240,7 +233,7 @@ class HTCondorBackend:
         return text.parse_queue(self._believed(done))
 
     def _history(self, *wanted: str) -> dict[str, text.CondorJob]:
-        """Of the jobs that left the queue, those of a constraint; further words may follow."""
+        """Jobs that left the queue, by a constraint; further words may follow."""
         done = self._run(
             "condor_history", *self._where(), "-scanlimit", str(self.history_jobs), "-json",
             "-attributes", ",".join(text.ATTRIBUTES), "-constraint", *wanted,
@@ -268,7 +261,7 @@ class HTCondorBackend:
         return ["-name", self.schedd, *pool] if self.schedd else []
 
     def _shell(self, script: str, *words: str, stdin: bytes = b"") -> Done:
-        """A script of this module: what it needs to know are its arguments, the first one the folder of submissions."""
+        """A script of this module; its first argument is the folder of submissions."""
         return self._run("sh", "-c", script, "lodesman", self.folder or _FOLDER, *words, stdin=stdin)
 
     def _run(self, *words: str, stdin: bytes = b"") -> Done:
@@ -282,7 +275,7 @@ class HTCondorBackend:
 
 
 def _portions(pilots: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """As many as fit into one argument at a time."""
+    """As many as fit into one argument."""
     left = iter(pilots.items())
     while some := dict(islice(left, text.MOST_NAMES)):
         yield some
@@ -293,7 +286,7 @@ def _submission(stamp: str) -> str:
 
 
 def _outcome(before: text.CondorJob, after: text.CondorJob | None) -> CancelOutcome:
-    """What became of a job that had not ended before `condor_rm`."""
+    """Of a job that had not ended before `condor_rm`."""
     if after is None:  # it left the queue, and the history does not say how
         return CancelOutcome.ORDERED if before.starts else CancelOutcome.REMOVED
     if after.word == text.REMOVED:

@@ -1,7 +1,7 @@
-"""What HTCondor is given to read, and what its commands print. Nothing here does I/O.
+"""What HTCondor is given to read, and what its commands print. Pure.
 
-`condor_q` prints nothing at all for no jobs with `-json`, which nothing distinguishes from an answer that got lost. So its
-columns are asked for by a print format, whose last lines count the jobs: what was cut, doubled or mixed up does not add up.
+With `-json`, `condor_q` prints for no jobs what a lost answer looks like. So it prints columns whose last lines count the
+jobs: what was cut, doubled or mixed up does not add up.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ _PERMANENT: Final = re.compile(
 
 
 class CondorJob(Struct, frozen=True, kw_only=True):
-    """A job of ours as the schedd has it; `native_id` is CLUSTER.PROC, `starts` counts how often it was begun."""
+    """A job of ours as the schedd has it."""
 
-    native_id: str
+    native_id: str  # CLUSTER.PROC
     stamp: str
     queue: str
     state: NativeState
     word: str
     detail: str
-    starts: int
+    starts: int  # how often it was begun
     host: str
     started_at: float | None
     ended_at: float | None
@@ -99,11 +99,9 @@ class Totals(Struct, frozen=True, kw_only=True):
 
 
 class QueueAnswer(Struct, frozen=True, kw_only=True):
-    """What `condor_q` prints: jobs by native id, the counts of those asked for, and of the jobs of all users. `account`:
-    whose jobs it shows, as the schedd names it; '' for all.
-    """
+    """What `condor_q` prints: jobs by native id, and counts of those asked for and of all users."""
 
-    account: str
+    account: str  # whose jobs it shows, '': all
     jobs: Mapping[str, CondorJob]
     asked: Totals
     everyone: Totals
@@ -113,10 +111,10 @@ class QueueAnswer(Struct, frozen=True, kw_only=True):
 
 
 def description(spec: PilotSpec, *, keep_seconds: int, remote: bool) -> str:
-    """The submit description; `script` and the outputs are files of the folder in which it is read.
+    """The submit description; `script` and outputs are files of its folder.
 
-    A job that was begun once never starts again: nothing matches it, and it is removed. One that ended stays in the queue
-    for `keep_seconds`, so that its end is seen. No variable of the submitter reaches it.
+    A job that was begun never starts again: it is removed. One that ended stays in the queue for `keep_seconds`. No variable
+    of the submitter reaches it.
     """
     begun = "(NumShadowStarts ?: 0) > 0"
     over = f"JobStatus == 2 && time() - JobCurrentStartDate > {spec.wall_seconds}"
@@ -152,13 +150,13 @@ def description(spec: PilotSpec, *, keep_seconds: int, remote: bool) -> str:
 
 
 def _for_a_pool(spec: PilotSpec) -> Iterable[str]:
-    """A pool has no queues: the name of ours is the accounting group, but for `default` and for what no group can be."""
+    """A pool has no queues: ours is the accounting group, but for `default` and what no group can be."""
     if _GROUP.fullmatch(spec.queue.queue) and spec.queue.queue != "default":
         yield f"accounting_group = {spec.queue.queue}"
 
 
 def _for_a_gateway(spec: PilotSpec) -> Iterable[str]:
-    """What an HTCondor-CE routes by: the queue of the system behind it, and limits in its own words."""
+    """What an HTCondor-CE routes by: the queue of the system behind it, and limits in its words."""
     yield f'+queue = "{_plain(spec.queue.queue)}"'
     yield f"+xcount = {max(1, spec.cores)}"
     if spec.memory_mb:
@@ -168,7 +166,7 @@ def _for_a_gateway(spec: PilotSpec) -> Iterable[str]:
 
 
 def _plain(text: str) -> str:
-    """What a submit description and a ClassAd take as it is: other characters become %XX."""
+    """What submit descriptions and ClassAds take as it is: other characters become %XX."""
     return quote(text, safe=":@+")
 
 
@@ -178,7 +176,7 @@ def queue_word(queue: QueueId) -> str:
 
 
 def ours(submissions: Collection[str] | None = None) -> str:
-    """A constraint: jobs of these submissions; of any, if there are too many for one argument or None is given."""
+    """A constraint: jobs of these submissions; of any for None, or too many for one argument."""
     if submissions is None or len(submissions) > MOST_NAMES:
         return "LodesmanSubmission =!= undefined"
     names = ", ".join(f'"{name}"' for name in sorted(submissions))
@@ -186,12 +184,12 @@ def ours(submissions: Collection[str] | None = None) -> str:
 
 
 def ours_of(account: str) -> str:
-    """A constraint: all jobs of ours that this account submitted."""
+    """A constraint: all jobs of ours of this account."""
     return f"{ours()} && Owner == {json.dumps(account)}"
 
 
 def exactly(pilots: Mapping[str, str]) -> str:
-    """A constraint: the jobs with these numbers that are of these submissions (stamp -> native id), and no others."""
+    """A constraint: these jobs (stamp -> native id) alone."""
     groups: dict[str, list[str]] = {}
     for stamp, native_id in pilots.items():
         split, number = split_stamp(stamp), _NATIVE_ID.fullmatch(native_id)
@@ -206,7 +204,7 @@ def exactly(pilots: Mapping[str, str]) -> str:
 
 
 def submitted_cluster(text: str, count: int) -> int | None:
-    """The number of the cluster that `condor_submit -terse` names; None if it does not name one with all copies."""
+    """The cluster that `condor_submit -terse` names, if it has all copies."""
     found = _SUBMITTED.findall(text)
     if len(found) == 1 and int(found[0][1]) == count - 1:
         return int(found[0][0])
@@ -214,12 +212,12 @@ def submitted_cluster(text: str, count: int) -> int | None:
 
 
 def is_permanent(error: str) -> bool:
-    """Whether `condor_submit` would refuse the same description again."""
+    """Whether `condor_submit` would refuse the same again."""
     return bool(_PERMANENT.search(error))
 
 
 def parse_queue(text: str) -> QueueAnswer:
-    """What `condor_q -pr` prints with QUEUE_FORMAT. Raises BackendFault unless it is whole; an odd line is left out."""
+    """What `condor_q -pr` prints with QUEUE_FORMAT, without odd lines. Raises BackendFault unless it is whole."""
     totals: dict[str, Totals] = {}
     for who, *counts in _TOTALS.findall(text):
         if who in totals:
@@ -237,7 +235,7 @@ def parse_queue(text: str) -> QueueAnswer:
 
 
 def parse_history(text: str) -> dict[str, CondorJob]:
-    """What `condor_history -json` prints: jobs that left the queue. Raises BackendFault unless it is whole."""
+    """The jobs of `condor_history -json`. Raises BackendFault unless it is whole."""
     try:
         ads = json.loads(text)
     except (ValueError, RecursionError):
@@ -249,12 +247,12 @@ def parse_history(text: str) -> dict[str, CondorJob]:
 
 
 def order(job: CondorJob) -> tuple[int, ...]:
-    """Jobs by the order in which the schedd took them."""
+    """Jobs in the order in which the schedd took them."""
     return tuple(map(int, job.native_id.split(".")))
 
 
 def parse_free_cores(text: str) -> int | None:
-    """The sum of what `condor_status -af Cpus` prints for slots that nothing uses; None if it prints no number."""
+    """The sum of what `condor_status -af Cpus` prints for free slots, if it prints numbers."""
     words = text.split()
     return sum(map(int, words)) if words and all(re.fullmatch(r"\d{1,9}", word) for word in words) else None
 
@@ -272,7 +270,7 @@ def _start(text: str) -> str:
 
 
 class _Values(dict[str, object]):
-    """Literal of a ClassAd -> value; None for one that is undefined, or of no interest. Most of them come often."""
+    """Literal of a ClassAd -> value; None: undefined, or of no interest. Most come often."""
 
     def __missing__(self, word: str) -> object:
         value: object = {"true": True, "false": False}.get(word)
@@ -285,7 +283,7 @@ class _Values(dict[str, object]):
 
 
 def _job(values: Sequence[object], *, left: bool) -> CondorJob | None:
-    """A job; None if the record is odd, or no job of ours. `left`: it is no longer in the queue."""
+    """None if the record is odd, or no job of ours. `left`: it is no longer in the queue."""
     if len(values) != len(ATTRIBUTES):
         return None
     ad = dict(zip(ATTRIBUTES, values, strict=True))
@@ -315,7 +313,7 @@ def _job(values: Sequence[object], *, left: bool) -> CondorJob | None:
 
 
 def _state(status: int, starts: int, hold_code: object) -> NativeState:
-    """The state of a job that is in the queue. One that is removed leaves the queue when its processes have ended."""
+    """Of a job in the queue. One that is removed leaves it when its processes have ended."""
     if status == _IDLE:
         return NativeState.UNKNOWN if starts else NativeState.WAITING
     if status == _HELD:
@@ -338,7 +336,7 @@ def _exit_code(ad: Mapping[str, object]) -> int | None:
 
 
 def _number(value: object) -> int | None:
-    """A number that can be one of a job, a time or an exit code."""
+    """A number that can be a job, a time or an exit code."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST:
         return value
     return None

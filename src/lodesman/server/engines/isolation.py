@@ -1,8 +1,8 @@
 """How local pilots are kept from the server: what this machine allows, what follows, and in which words.
 
-A pilot runs the jobs of others. With *namespaces* it has mounts and a PID namespace of its own, sees neither the server's
-data nor its processes, and nothing of it outlives its keeper. An *account* other than the server's, which takes root, cannot
-open the server's files or touch its processes. With neither, each job may do what the server may.
+With *namespaces* a pilot has mounts and a PID namespace of its own, sees neither the server's data nor its processes, and
+nothing of it outlives its keeper. An *account* other than the server's, which takes root, cannot open the server's files or
+touch its processes. With neither, each job may do what the server may.
 """
 
 from __future__ import annotations
@@ -34,19 +34,15 @@ _TRY: Final = "import sys; sys.exit(sys.version_info < (3, 9))"
 
 
 class Isolation(Struct, frozen=True, kw_only=True):
-    """What holds for each local pilot. `account`: name, uid and gid, None for the server's own.
-
-    `fault`: why it is not more, or why no pilot can run; `missing`: the program that would run it, and is not there.
-    `hidden`, `read_only` and `shown`: places, in namespaces.
-    """
+    """What holds for each local pilot."""
 
     namespaces: bool = False
-    account: tuple[str, int, int] | None = None
+    account: tuple[str, int, int] | None = None  # name, uid and gid; None: the server's own
     usable: bool = True
     trusted: bool = False
-    fault: str = ""
-    missing: str = ""
-    hidden: tuple[str, ...] = ()
+    fault: str = ""  # why it is not more, or why no pilot can run
+    missing: str = ""  # the program that would run it, and is not there
+    hidden: tuple[str, ...] = ()  # places in namespaces, as `read_only` and `shown`
     read_only: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
 
@@ -58,7 +54,7 @@ class Isolation(Struct, frozen=True, kw_only=True):
 
     @property
     def folder_mode(self) -> int:
-        """The mode of folders above a pilot's own: another account passes through them, and sees nothing there."""
+        """Of folders above a pilot's own: another account passes through them, and sees nothing."""
         alone = self.separate and not self.namespaces
         return 0o711 if alone else 0o700
 
@@ -69,7 +65,7 @@ class Isolation(Struct, frozen=True, kw_only=True):
         return f"cannot be kept from the server: {self.fault}"
 
     def closed(self, accounts: int) -> str:
-        """Why no local pilot may run while the server has this number of accounts; empty if any may."""
+        """Why no local pilot may run while the server has so many accounts."""
         if not self.usable:
             return f"local pilots {self._unusable}"
         if self.separate or self.trusted or accounts < 2:
@@ -77,7 +73,7 @@ class Isolation(Struct, frozen=True, kw_only=True):
         return f"the jobs of {accounts} accounts could read and change all data of the server: {self.fault}; {_REMEDY}"
 
     def sentence(self, accounts: int = 0) -> str:
-        """One line for administrators of a server with this number of accounts."""
+        """One line for administrators of a server with so many accounts."""
         if self.usable and (closed := self.closed(accounts)):
             return f"Local pilots: refused, since {closed}."
         who = f"the account {self.account[0]}" if self.account else "the account of the server"
@@ -113,17 +109,16 @@ _REMEDY: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What the configuration asks for, and where things are. `python`: what runs pilots; `program`: what the server runs and
-    reads, its folders too: a new file there could be read at the next start. `secrets`: files outside the data.
-    """
+    """What the configuration asks for, and where things are."""
 
     data: Path
     run_as: str = ""
     trust_jobs: bool = False
-    python: str = "python3"
+    python: str = "python3"  # what runs pilots
     shown: tuple[Path, ...] = ()
+    # what the server runs and reads, folders too: a new file there could be read at the next start
     program: tuple[Path, ...] = ()
-    secrets: tuple[Path, ...] = ()
+    secrets: tuple[Path, ...] = ()  # files outside the data
     probe: str = field(default=namespaces.__file__, repr=False)
 
 
@@ -171,7 +166,7 @@ def _wanted(wishes: Wishes, *, make_account: bool) -> Isolation:
 
 
 def _hidden(wishes: Wishes) -> tuple[str, ...]:
-    """The server's data and keys, this account's tokens and keys, and the sockets by which its programs are started."""
+    """Data and keys of the server, tokens and keys of its account, and the sockets by which its programs are started."""
     base = Path(os.environ.get("XDG_CONFIG_HOME") or Path(_home()) / ".config")
     uid = os.geteuid()
     sockets = (f"/run/user/{uid}", f"/tmp/tmux-{uid}", "/run/screen", "/run/docker.sock")  # noqa: S108
@@ -188,7 +183,7 @@ def _read_only(wishes: Wishes) -> tuple[str, ...]:
 
 
 def _is_for_all(place: str) -> bool:
-    """Whether all accounts may write there, as in /tmp: jobs need it."""
+    """As in /tmp: jobs need it."""
     return bool(Path(place).stat().st_mode & stat.S_ISVTX)
 
 
@@ -214,7 +209,7 @@ def _account(name: str) -> tuple[str, int, int] | None:
 
 
 def _system_account(*, make: bool) -> tuple[str, int, int] | None:
-    """The account for local pilots of a server that root runs, else the one that every system has for strangers."""
+    """The account for pilots of a server of root, else the one that every system has for strangers."""
     tool = shutil.which("useradd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if make and tool and _account(ACCOUNT) is None:
         words = [
@@ -231,7 +226,7 @@ def _system_account(*, make: bool) -> tuple[str, int, int] | None:
 
 
 def _try(isolation: Isolation, wishes: Wishes) -> str:
-    """Why a pilot cannot be run so; empty if it can."""
+    """Why a pilot cannot be run so."""
     beside = wishes.data.parent  # what leads there leads to the pilots' folders
     place = beside if os.access(beside, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix=".try-", dir=place) as folder:
@@ -254,9 +249,8 @@ def _try(isolation: Isolation, wishes: Wishes) -> str:
 
 
 def _run(words: Sequence[str]) -> tuple[int, str]:
-    """Exit code and errors of a program; one that does not end is killed with all that it started.
-
-    Raises OSError, TimeoutExpired.
+    """Exit code and errors of a program; one that does not end is killed with all that it started. Raises OSError,
+    TimeoutExpired.
     """
     with subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

@@ -1,8 +1,8 @@
-"""The job script of pilots on a batch system: everything that a copy needs is in it, and it needs Python 3.9 alone.
+"""The job script of pilots on a batch system: everything that a copy needs is in it, but for Python 3.9.
 
-It is plain POSIX shell. It makes a folder of its own in the scratch space of the node that only its account may read,
-unpacks the zipapp and the pilot's file there, and becomes the pilot; the pilot removes the folder at its end. Python reads
-nothing of the account (`-I`): earlier jobs may have left modules in its home, and its profile may name other ones.
+It is plain POSIX shell. It makes a private folder in the scratch space of the node, unpacks zipapp and pilot's file there,
+and becomes the pilot, which removes the folder at its end. Python reads nothing of the account (`-I`): earlier jobs may have
+left modules in its home.
 """
 
 from __future__ import annotations
@@ -98,13 +98,12 @@ def job_script(
     notices: bool = False,
     notice_s: int = 0,
 ) -> str:
-    """The script for all copies of a submission. `copy` is the shell's expression for the number of the copy, such as
+    """The script for all copies of a submission. `copy` is the shell's expression for its number, such as
     `${SLURM_ARRAY_TASK_ID}`; `directives` are comment lines for the batch system.
 
-    `file_at` is the shell's expression for a file of the account that holds the pilot's file, for batch systems that let
-    other accounts read the script: it is not in the script then. `notices`: the batch system sends SIGUSR2 before it
-    kills, which becomes SIGTERM for the pilot, and SIGUSR1 before it stops processes, which is ignored. `notice_s`: the
-    batch system sends SIGUSR2 to the pilot alone, that number of seconds before the slot ends.
+    `file_at`: the shell's expression for the pilot's file, where other accounts can read the script. `notices`: the batch
+    system sends SIGUSR2 before it kills, which becomes SIGTERM for the pilot, and SIGUSR1 before it stops, which is ignored.
+    `notice_s`: it sends SIGUSR2 to the pilot alone, so long before the slot ends.
     """
     names = () if spec.forwards else ("LODESMAN_SITE", "LODESMAN_CE", "LODESMAN_QUEUE")
     place = dict(zip(names, spec.queue, strict=False))
@@ -135,7 +134,7 @@ def _packed(content: bytes) -> str:
 
 @lru_cache(maxsize=2)
 def _portable(program: bytes) -> bytes:
-    """A zipapp without what is compiled for one version of Python, and stored, so that it is packed as a whole."""
+    """Without what is compiled for one Python, and stored, so that it is packed as a whole."""
     target = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(program)) as source, zipfile.ZipFile(target, "w") as archive:
         for name in source.namelist():

@@ -1,16 +1,15 @@
 """The keeper of one local pilot: starts it, and ends when the last process of its tree is gone.
 
-Run as `python3 -I -S keeper.py DIRECTORY LOCK_FD CGROUP PLAN` in a session of its own; the open file description lock is
-held as long as the keeper or its guard lives. CGROUP may be empty, PLAN says in JSON how the pilot is kept from the server
-(`namespaces`). It needs Python 3.9, Linux 5.3, and of this package `namespaces` and `base` alone.
+Run as `python3 -I -S keeper.py DIRECTORY LOCK_FD CGROUP PLAN` in a session of its own; the lock is held as long as the
+keeper or its guard lives. CGROUP may be empty, PLAN is JSON (`namespaces`). It needs Python 3.9, Linux 5.3, and of this
+package `namespaces` and `base` alone.
 
-Two processes keep a pilot, both of them subreapers: orphans of the tree become their children. The *keeper* starts the
-pilot and waits; the *guard*, its parent, waits for the keeper, and does its work if it is killed. If both are killed, the
-kernel kills the pilot with its PID namespace (PR_SET_PDEATHSIG); without one, the backend sweeps what carries the mark
-`LODESMAN_STAMP`.
+Two subreapers keep a pilot: orphans of the tree become their children. The *keeper* starts the pilot and waits; the *guard*,
+its parent, does its work if it is killed. If both are killed, the kernel kills the pilot with its PID namespace
+(PR_SET_PDEATHSIG); without one, the backend sweeps what carries the mark `LODESMAN_STAMP`.
 
-Files are those of `pilot_directory`; `std.out` and `std.err` hold the last of the pilot's own output. TERM, INT or HUP
-order the pilot to end and kill it after a time of grace; USR1 kills it at once.
+Files are those of `pilot_directory`. TERM, INT or HUP order the pilot to end and kill it after a time of grace; USR1 kills
+it at once.
 """
 
 # pathlib would cost each keeper a quarter of its start.
@@ -66,8 +65,8 @@ def _reap(note: Callable[[int, int], None]) -> bool:
 
 
 def _chase_children(note: Callable[[int, int], None], rounds: int = 500) -> None:
-    """Kill orphans as they arrive: a process that forks, ends and forks again lives too short for a scan
-    of /proc, but each of its generations becomes a child of this process.
+    """Kill orphans as they arrive: a process that forks, ends and forks again lives too short for a scan of /proc, but each
+    of its generations becomes a child of this process.
     """
     while rounds and _reap(note):
         rounds -= 1
@@ -80,9 +79,8 @@ def _chase_children(note: Callable[[int, int], None], rounds: int = 500) -> None
 
 
 def _kill_tree(cgroup: str | None, note: Callable[[int, int], None]) -> None:
-    """Kill all descendants of this process, and return when the last one is gone.
-
-    What cannot be killed yet (a process that waits for a dead disk) is tried again, slowly, for ever.
+    """Kill all descendants of this process, and return when the last one is gone. What cannot be killed yet (it waits for a
+    dead disk) is tried for ever, slowly.
     """
     me = os.getpid()
 
@@ -108,9 +106,8 @@ def sealed(value: dict[str, Any]) -> bytes:
 
 
 def write_json(name: str, value: dict[str, Any]) -> None:
-    """Write a private record beside its place, see it on the disk, and put it there. Raises OSError.
-
-    What `durable` does, without its imports.
+    """Write a private record beside its place, see it on the disk, and put it there, as `durable` does, without its imports.
+    Raises OSError.
     """
     draft = f"{name}.{os.getpid()}"
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -126,7 +123,7 @@ def write_json(name: str, value: dict[str, Any]) -> None:
 
 
 def open_regular(name: str) -> BinaryIO:
-    """A file that is one: links are not followed, and no writer of a FIFO is waited for. Raises OSError; ValueError."""
+    """Links are not followed, no writer of a FIFO is waited for. Raises OSError; ValueError if it is no file."""
     number = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(number).st_mode):
         return open(number, "rb")
@@ -144,9 +141,8 @@ def read_regular(name: str) -> bytes:
 
 
 def read_json(name: str) -> dict[str, Any]:
-    """A record that is whole; earlier releases wrote it without a check sum.
-
-    Raises FileNotFoundError, OSError; ValueError for a file that is empty, cut or changed.
+    """A record that is whole; earlier releases wrote no check sum. Raises FileNotFoundError, OSError; ValueError for a
+    damaged file.
     """
     try:
         value = json.loads(read_regular(name))
@@ -161,7 +157,7 @@ def read_json(name: str) -> dict[str, Any]:
 
 
 def _write_end(*, cause: str, code: int | None = None, started_at: float = 0.0, message: str = "") -> None:
-    """Write `ended.json`; `code` is negative for an end by signal. Raises OSError on a full disk."""
+    """`code` is negative for an end by signal. Raises OSError on a full disk."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     end = {"cause": cause, "exit_code": code, "started_at": started_at, "ended_at": time.time()}
     end |= {"cpu_seconds": used.ru_utime + used.ru_stime, "message": message}
@@ -178,7 +174,7 @@ class _Output:
         self.file = self.create()
 
     def create(self) -> int:
-        """A new, empty file of this name; no reader of a FIFO is waited for."""
+        """A new, empty file; no reader of a FIFO is waited for."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_NOFOLLOW
         return os.open(self.name, flags, 0o600)
 
@@ -198,7 +194,7 @@ class _Output:
 
 
 class _Keeper:
-    """One pilot's life. `entry` is what the backend stored: argv, environment, limits; `plan`: how it is enclosed."""
+    """One pilot's life. `entry` is what the backend stored; `plan`: how it is enclosed."""
 
     def __init__(self, entry: dict[str, Any], cgroup: str | None, plan: namespaces.Plan) -> None:
         self.entry, self.cgroup, self.plan = entry, cgroup, plan
@@ -271,7 +267,7 @@ class _Keeper:
         self.stop_at = time.monotonic() + (self.entry["wall_seconds"] or float("inf"))
 
     def join_cgroup(self) -> None:
-        """Move this process, and what it starts, to the pilot's own cgroup."""
+        """Move this process, and what it starts, to the pilot's cgroup."""
         if self.cgroup is not None:
             with contextlib.suppress(OSError), open(self.cgroup + "/cgroup.procs", "w") as procs:
                 procs.write("0")
@@ -304,7 +300,7 @@ class _Keeper:
             os._exit(_NOT_STARTED)
 
     def watch(self) -> None:
-        """Until the pilot itself has ended: keep its output and pass on orders."""
+        """Keep the pilot's output and pass on orders until it has ended."""
         poll = select.poll()
         for source in (self.wake, *(output.source for output in self.outputs)):
             poll.register(source, select.POLLIN)
@@ -326,7 +322,7 @@ class _Keeper:
                 self.stop("wall")
 
     def note(self, pid: int, status: int) -> None:
-        """Keep the pilot's own wait status, in namespaces as it was reported; other children are orphans of its tree."""
+        """Keep the pilot's wait status, in namespaces as it was reported; other children are orphans."""
         if pid == self.pilot:
             self.status = int((self.report and os.read(self.report, 16)) or status)
 
@@ -354,7 +350,7 @@ def _guard(keeper: int, cgroup: str | None) -> int:
 
 
 def main(directory: str, lock: str, cgroup: str | None, plan: str) -> int:
-    """Keep the pilot of this directory, with the lock that was inherited."""
+    """Keep the pilot of this directory, with the inherited lock."""
     cgroup = cgroup or None
     os.umask(0o077)
     os.chdir(directory)

@@ -1,4 +1,4 @@
-"""The local pilots whose directories lie in one folder: which there are, where each stands, and which slots are lost.
+"""The local pilots in one folder: which there are, where each stands, and which slots are lost.
 
 What never changes again is read once. A fault of one directory costs that pilot alone: it is named, nothing is started or
 removed there, and its slot stays taken.
@@ -36,8 +36,8 @@ Found = tuple[PilotDirectory, Entry, NativeState | None]
 class KnownPilots:
     """The pilots in `root`. `damaged`: what is damaged, in words. One thread at a time changes something.
 
-    `fate_of` says what the server knows of a stamp: that it "ran", "ended" before that, or neither, ''. The directory may be
-    a copy of an earlier day.
+    `fate_of` says what the server knows of a stamp: it "ran", "ended" before that, or neither, ''. The directory may be a
+    copy of an earlier day.
     """
 
     def __init__(self, root: Path, fate_of: Callable[[str], str]) -> None:
@@ -57,7 +57,7 @@ class KnownPilots:
 
     @property
     def unknown(self) -> int:
-        """How many pilots may live of which no file says the queue: each may have a slot of any."""
+        """How many pilots may live whose queue no file says: each may have a slot of any."""
         return len(self._unknown) + list(self._lost.values()).count(None) + len(self._strays or ())
 
     def stamps(self) -> set[str]:
@@ -102,14 +102,14 @@ class KnownPilots:
                 self._unknown.add(stamp)
 
     def _sought(self) -> set[str]:
-        """The stamps of those that live without a directory, as far as it is known; at first all that live here."""
+        """Those known to live without a directory; at first all that live here."""
         if self._strays is None:
             self._strays = stamps_here(self.root, living_processes())
             self.begun.add(self._strays)
         return self._strays
 
     def _look_for(self, gone: Collection[str]) -> None:
-        """Those whose directories are not there any more: another process removed it, or they run without it."""
+        """Those without directory: another process removed it, or they run without it."""
         sought = {*gone, *(self._strays or ())}
         table = living_processes() if sought else {}
         living = set(marked({stamp: self.root / stamp for stamp in sought}, table).values())
@@ -152,7 +152,7 @@ class KnownPilots:
         return found
 
     def _may_be_twin(self, pilot: PilotDirectory) -> bool:
-        """Whether what ended may have been refused as a second process of a pilot whose first one lives. Raises OSError."""
+        """Whether what ended may be a refused second process of a pilot whose first one lives. Raises OSError."""
         if pilot.end().get("exit_code") != REFUSED_CODE:
             return False
         if pilot.kept():  # its own keeper carries the mark, too
@@ -163,7 +163,7 @@ class KnownPilots:
         return lives
 
     def _state_of(self, pilot: PilotDirectory) -> NativeState | None:
-        """Where it stands; None if it was started, and its directory does not say so. Raises OSError."""
+        """None if it was started, and its directory does not say so. Raises OSError."""
         was_begun, state = self.begun.has(pilot), pilot.state()  # in this order: a launch may come between
         if state is NativeState.ENDED:
             return None if self._may_be_twin(pilot) else state
@@ -182,10 +182,7 @@ class KnownPilots:
         self.name(f"the directory of pilot {pilot.stamp}, which is older than what the server knows of it")
 
     def end_displaced(self) -> set[str]:
-        """End those by their directories that were started by another one, if no process is left; their stamps.
-
-        Raises OSError.
-        """
+        """End those by their directories that another one started, if no process is left. Raises OSError."""
         paths = {stamp: self.root / stamp for stamp in tuple(self._displaced)}
         living = set(marked(paths, living_processes()).values()) if paths else set()
         ended = set()
@@ -199,9 +196,8 @@ class KnownPilots:
         return ended
 
     def keepers_elsewhere(self, pilot: PilotDirectory) -> list[Process]:
-        """Keeper and guard of one whose directory does not name them; if none lives, all that carries its mark.
-
-        Raises OSError.
+        """Keeper and guard of one whose directory does not name them; if none lives, all that carries its mark. Raises
+        OSError.
         """
         self._sought()
         if not self.begun.has(pilot):
@@ -212,9 +208,8 @@ class KnownPilots:
         ]
 
     def may_start(self, pilot: PilotDirectory) -> bool:
-        """Whether one that waits, by its directory, did not run or end before: no process carries its mark, and the server
-        knows of none. One that ran is named, and ends when no process of it is left; until then it may have a slot of any
-        queue. Raises OSError.
+        """Whether one that waits by its directory never ran or ended: no process carries its mark, and the server knows of
+        none. One that ran is named, and ends when no process of it is left. Raises OSError.
         """
         if self._living is None:
             self._living = stamps_here(self.root, living_processes())
@@ -234,10 +229,7 @@ class KnownPilots:
         return False
 
     def sweep(self, lost: Iterable[PilotDirectory]) -> set[str]:
-        """Kill what lost keepers left, and record the end of those of which nothing is left; their stamps.
-
-        Raises OSError.
-        """
+        """Kill what lost keepers left; the stamps of those whose end is recorded. Raises OSError."""
         pilots, clean = list(lost), set()
         left = sweep(pilots, timeout=_SWEEP_SECONDS) if pilots else set()
         for pilot in pilots:
@@ -250,8 +242,8 @@ class KnownPilots:
         return clean
 
     def end_rest(self) -> set[str]:
-        """Kill all that carries a mark of these pilots yet, as without its directory or by another one, when those that
-        are kept have ended; the stamps of those of which something is left. Raises OSError.
+        """When those that are kept have ended, kill all that carries a mark of these pilots; the stamps of what is left.
+        Raises OSError.
         """
         for _ in self.pilots():
             pass
@@ -263,7 +255,7 @@ class KnownPilots:
         return left
 
     def note_lost(self, pilot: PilotDirectory) -> None:
-        """Of one that ended: if processes of it may be left, they keep its slot taken. Raises OSError."""
+        """Of one that ended: if processes of it may be left, its slot stays taken. Raises OSError."""
         if pilot.is_uncertain():
             entry = self._entries.get(pilot.stamp) or pilot.known()
             self._lost[pilot.stamp] = None if entry is None else entry.queue
@@ -284,7 +276,7 @@ class KnownPilots:
 
     @contextlib.contextmanager
     def alone(self, stamp: str) -> Iterator[None]:
-        """A fault of one pilot's directory costs that pilot alone, and is named. Raises OSError for one of the system."""
+        """A fault of one pilot's directory is named, and costs no other. Raises OSError for one of the system."""
         try:
             yield
         except OSError as fault:
@@ -293,7 +285,7 @@ class KnownPilots:
             self.name(f"the directory of pilot {stamp} ({fault.strerror})")
 
     def name_damaged(self, pilot: PilotDirectory) -> bool:
-        """Name the records of a pilot that are damaged; whether there are any. Raises OSError."""
+        """Name the damaged records of a pilot; whether there are any. Raises OSError."""
         names = pilot.damaged()
         if names:
             self.name(f"{', '.join(names)} of pilot {pilot.stamp}")

@@ -1,8 +1,7 @@
 """The local backend: this machine's own processes as a batch system with queues and slots.
 
-Each queue runs at most `slots` pilots at once, first come, first served. All state is in the directories of the pilots
-(`pilot_directory`), each running pilot has a keeper that outlives this process, and one file lock makes several backends
-on one root safe. `submit` and `tick` start what may start.
+Each queue runs at most `slots` pilots at once, first come, first served. All state is in the pilots' directories, each
+running pilot has a keeper that outlives this process, and a file lock makes several backends on one root safe.
 """
 
 from __future__ import annotations
@@ -58,26 +57,19 @@ _INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPD
 
 @dataclass(eq=False)
 class LocalBackend:
-    """The queues of this machine. `root` becomes a directory that only this user can read.
+    """The queues of this machine."""
 
-    A pilot that is ordered to end has `grace_seconds`. A queue without `slots` takes no pilots and starts none.
-    `programs`: where the zipapps of pilots are kept, for all to read (None: in `root`).
-    `python` runs the keepers; `cgroups=False` makes none even where that is allowed. `open_files` is the soft limit of
-    open files that pilots get; 0: that of this process. `closed` says why no pilot may run here now, '' if any may;
-    `fate_of`: as of `KnownPilots`.
-    """
-
-    root: Path
-    slots: Mapping[QueueId, int]
+    root: Path  # becomes a directory that only this user can read
+    slots: Mapping[QueueId, int]  # a queue without takes no pilots and starts none
     _: KW_ONLY
-    programs: Path | None = None
-    grace_seconds: float = GRACE_SECONDS
-    python: str = sys.executable
-    cgroups: bool = True
-    open_files: int = 0
+    programs: Path | None = None  # where zipapps of pilots are kept, for all to read; None: in `root`
+    grace_seconds: float = GRACE_SECONDS  # of a pilot that is ordered to end
+    python: str = sys.executable  # runs the keepers
+    cgroups: bool = True  # false: none are made even where that is allowed
+    open_files: int = 0  # the soft limit that pilots get; 0: that of this process
     isolation: Isolation = field(default_factory=Isolation)
-    closed: Callable[[], str] = str
-    fate_of: Callable[[str], str] = lambda _: ""
+    closed: Callable[[], str] = str  # why no pilot may run here now
+    fate_of: Callable[[str], str] = lambda _: ""  # as of `KnownPilots`
     clock: Callable[[], float] = time.time
     sizes: backend.Sizes = field(default_factory=backend.Sizes)
     known: KnownPilots = field(init=False)
@@ -125,7 +117,7 @@ class LocalBackend:
         return SubmitResult(accepted=accepted, refused=refused)
 
     def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
-        """One observation for each stamp. The native id of a local pilot is its stamp."""
+        """One observation for each stamp, which is the native id, too."""
         now = self.clock()
         unknown = NativeStatus(state=NativeState.UNKNOWN, observed_at=now, detail="not known here")
         with _as_backend_fault():
@@ -149,7 +141,7 @@ class LocalBackend:
             return {stamp: stamp for stamp in self.known.stamps()}
 
     def loads(self, queues: Sequence[QueueId]) -> dict[QueueId, backend.BatchLoad]:
-        """The loads of queues; a pilot whose keeper is lost still fills its slot."""
+        """A pilot whose keeper is lost still fills its slot."""
         now = self.clock()
         with _as_backend_fault():
             states = Counter((entry.queue, state) for _, entry, state in self.known.pilots())
@@ -223,7 +215,7 @@ class LocalBackend:
             return tuple(started)
 
     def purge(self, before: float) -> tuple[str, ...]:
-        """Remove the pilots that ended before this time (UNIX seconds), files and all; their stamps."""
+        """Remove the pilots that ended before this time (UNIX seconds); their stamps."""
         gone: list[str] = []
         with _as_backend_fault(), self._exclusive():
             for stamp in self.known.stamps():
@@ -236,8 +228,8 @@ class LocalBackend:
         return tuple(gone)
 
     def stop_all(self, *, grace_seconds: float = 5.0, deadline_seconds: float = 15.0) -> tuple[str, ...]:
-        """End everything: waiting pilots never start; running ones are ordered to end, killed after `grace_seconds`, and
-        swept after `deadline_seconds`. Returns the stamps whose processes are left even then (by a dead disk).
+        """End everything: waiting pilots never start, running ones are ordered to end, then killed, then swept. Returns the
+        stamps whose processes are left even then (by a dead disk).
         """
         self.slots = {}  # nothing starts any more
         with _as_backend_fault():
@@ -270,7 +262,7 @@ class LocalBackend:
             os.close(lock)
 
     def _program(self, program: bytes) -> Path:
-        """The file of a zipapp. Raises OSError."""
+        """Raises OSError."""
         try:
             path, was_damaged = keep_program(self.programs or self.root / ".programs", program)
         except OSError as fault:
@@ -341,7 +333,7 @@ class LocalBackend:
         return not is_gone
 
     def _start(self, pilot: PilotDirectory) -> bool:
-        """Hand the pilot and its lock to a keeper; false if it is given up. Raises OSError."""
+        """False if the pilot is given up. Raises OSError."""
         if self.known.begun.is_spent(pilot.stamp):
             pilot.write_end("not-started", "its keeper cannot start (see keeper.log)")
             return False

@@ -1,8 +1,8 @@
 """How a local pilot is kept from the server and from other pilots: what a keeper does before it becomes one.
 
-A plan is what `Isolation.plan` (server/engines/isolation.py) makes. With namespaces a pilot has mounts of its own, where the
-server's data, and what else is hidden, are empty but for its own `work`; and it is the second process of a PID namespace,
-which ends with its keeper. Standard library only, Python 3.9+; run as a program it tries a plan.
+`Isolation.plan` makes the plan. With namespaces a pilot has mounts where the server's data, and what else is hidden, are
+empty but for its own `work`; it is the second process of a PID namespace, which ends with its keeper. Standard library only,
+Python 3.9+; run as a program it tries a plan.
 """
 
 # ruff: noqa: PTH103, PTH110, PTH112, PTH116, PTH120
@@ -26,9 +26,8 @@ _SMALL = "size=1m,nr_inodes=1k,mode=755"
 
 
 def enclose(plan: Plan, work: str) -> None:
-    """Move this process to mounts of its own and arrange them; its next child is the first of a PID namespace.
-
-    `work` is absolute. Raises OSError.
+    """Move this process to mounts of its own; its next child is the first of a PID namespace. `work` is absolute. Raises
+    OSError.
     """
     kernel.separate()
     account = plan.get("account")
@@ -67,7 +66,7 @@ def _is_in(path: str, top: str) -> bool:
 
 
 def _above(path: str) -> list[str]:
-    """The directories above a path, from below the root downwards."""
+    """The directories above a path, from the top downwards."""
     parts = path.strip("/").split("/")[:-1]
     return ["/" + "/".join(parts[: number + 1]) for number in range(len(parts))]
 
@@ -98,9 +97,8 @@ def become(account: dict[str, Any]) -> None:
 def start(
     plan: Plan, work: str, prepare: Callable[[], None], become_pilot: Callable[[], NoReturn]
 ) -> tuple[int, int]:
-    """Start a pilot in namespaces: the number of the first process there, a child of this one, and a descriptor.
-
-    From that comes the wait status of the pilot, unless the first process is killed. Signals are blocked. Raises OSError.
+    """Start a pilot in namespaces: the pid of the first process there, a child of this one, and a descriptor from which the
+    pilot's wait status comes, unless that process is killed. Signals are blocked. Raises OSError.
     """
     (go, alive), (reports, report), (births, birth) = os.pipe(), os.pipe(), os.pipe()
     between = os.fork()
@@ -129,9 +127,8 @@ def start(
 
 
 def _be_first(go: int, report: int, become_pilot: Callable[[], NoReturn]) -> NoReturn:
-    """Be the first process of the PID namespace: start the second, pass on orders, and report its wait status.
-
-    `go` gets a byte when the keeper is the parent, and its other end is the keeper's alone.
+    """Start the second process, pass on orders, and report its wait status. `go` gets a byte when the keeper is the parent,
+    and its other end is the keeper's alone.
     """
     try:
         os.read(go, 1)

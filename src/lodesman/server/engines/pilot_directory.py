@@ -73,7 +73,7 @@ class PilotDirectory(Struct, frozen=True):
         return self.path.name
 
     def create(self, entry: Entry, pilot_file: bytes, *, mode: int = 0o700) -> None:
-        """Store a new pilot, whole or not at all. Raises FileExistsError for a used stamp, or OSError."""
+        """Store a new pilot, whole or not at all. Raises FileExistsError for a used stamp, OSError."""
         if is_there(self.path):
             raise FileExistsError(errno.EEXIST, "this stamp was submitted before", str(self.path))
         draft = self.path.with_name(f".new-{self.stamp}")
@@ -95,13 +95,12 @@ class PilotDirectory(Struct, frozen=True):
             raise
 
     def entry(self) -> Entry:
-        """What was submitted. Raises OSError; ValueError for a file that is damaged."""
+        """What was submitted. Raises OSError; ValueError for a damaged file."""
         return msgspec.convert(self._whole(ENTRY, Entry), Entry)
 
     def known(self) -> Entry | None:
-        """What was submitted, or if that is damaged its queue by the record of its start; None if no file knows it.
-
-        Raises OSError.
+        """What was submitted, or if that is damaged its queue by the record of its start; None if no file knows it. Raises
+        OSError.
         """
         with contextlib.suppress(FileNotFoundError, ValueError):
             return self.entry()
@@ -114,7 +113,7 @@ class PilotDirectory(Struct, frozen=True):
         )  # fmt: skip
 
     def damaged(self) -> list[str]:
-        """The names of its files that are not whole, or are missing. Raises OSError."""
+        """The names of its files that are missing or not whole. Raises OSError."""
         found = [] if self._uncertain_since() != "" else [_UNCERTAIN]
         for name, kind in _RECORDS.items():
             with contextlib.suppress(FileNotFoundError):
@@ -130,7 +129,7 @@ class PilotDirectory(Struct, frozen=True):
     # --- where it stands ---------------------------------------------------------------------------
 
     def state(self) -> NativeState:
-        """UNKNOWN is a pilot whose keeper and guard were killed and which has not been swept yet."""
+        """UNKNOWN: keeper and guard were killed, and it has not been swept yet."""
         kept = self.kept()
         # In this order: a keeper writes its records before it frees the lock.
         if self.is_ended():
@@ -141,7 +140,7 @@ class PilotDirectory(Struct, frozen=True):
         return NativeState.WAITING if may_start and self._has_lock() else NativeState.UNKNOWN
 
     def status(self, now: float) -> NativeStatus:
-        """The state with what is known about the end. Raises OSError."""
+        """The state, with what is known about the end. Raises OSError."""
         state, started_at = self.state(), self.started_at()
         host = "" if started_at is None else os.uname().nodename
         if state is not NativeState.ENDED:
@@ -161,7 +160,7 @@ class PilotDirectory(Struct, frozen=True):
         )  # fmt: skip
 
     def kept(self) -> bool:
-        """Whether a keeper, a guard or a starting backend holds the lock. Changes nothing. Raises OSError."""
+        """Whether a keeper, a guard or a starting backend holds the lock. Raises OSError."""
         with (
             contextlib.suppress(FileNotFoundError, ValueError),
             as_damage(),
@@ -172,22 +171,22 @@ class PilotDirectory(Struct, frozen=True):
         return False
 
     def is_ended(self) -> bool:
-        """Whether no process of it is left and none will ever start: a record that is whole says so."""
+        """Whether a whole record says that no process is left and none will ever start."""
         return bool(self.end())
 
     def was_started(self) -> bool:
-        """Whether the pilot may have been started: the record of it may be gone, and not what it wrote."""
+        """Whether it may have been started: the record may be gone, and not what it wrote."""
         return any(is_there(self.path / name) for name in (_START, *_OUTPUTS))
 
     def started_at(self) -> float | None:
-        """When its keeper started it, in UNIX seconds; None if none did."""
+        """When its keeper started it, in UNIX seconds."""
         with contextlib.suppress(OSError):
             at = (self.path / _START).stat().st_mtime
             return at if 0 <= at < LAST_SECOND else None
         return None
 
     def output(self, most: int) -> bytes | None:
-        """The end of what it wrote, standard output before standard error; None if nothing was started."""
+        """The end of what it wrote, standard output first; None if nothing was started."""
         if not self.was_started():
             return None
         parts = [end_of(self.path / name, most) for name in _OUTPUTS]
@@ -218,12 +217,12 @@ class PilotDirectory(Struct, frozen=True):
         return {}
 
     def _whole(self, name: str, kind: type[Struct]) -> dict[str, Any]:
-        """A record that is whole, and is of this pilot. Raises OSError, ValueError."""
+        """Raises OSError, ValueError."""
         with as_damage():
             return read_record(self.path / name, kind, self.stamp)
 
     def _uncertain_since(self) -> str | None:
-        """The start of the machine that `uncertain` names; '' if it is damaged, None if there is none. Raises OSError."""
+        """The start of the machine that `uncertain` names; '' if it is damaged. Raises OSError."""
         try:
             with as_damage():
                 text = read_regular(str(self.path / _UNCERTAIN)).decode()
@@ -268,7 +267,7 @@ class PilotDirectory(Struct, frozen=True):
         return ""
 
     def is_of_this_boot(self) -> bool:
-        """Whether processes of it may live: no file shows that the machine was started anew."""
+        """Whether no file shows that the machine was started anew."""
         return (self.boot() or boot_id()) == boot_id()
 
     def is_uncertain(self) -> bool:
@@ -277,13 +276,12 @@ class PilotDirectory(Struct, frozen=True):
         return self.is_of_this_boot() if since == "" else since == boot_id()
 
     def ends_for_certain(self) -> bool:
-        """Whether nothing of it outlives keeper and guard: they said so, or the machine was started anew."""
+        """Whether nothing of it outlives keeper and guard."""
         return bool(self.record().get("certain")) or not self.is_of_this_boot()
 
     def begin(self) -> None:
-        """Before a keeper runs: what it will run is as it was submitted, and it is stored in which start of the machine.
-
-        Raises OSError; ValueError as `entry`, or with the name of what is damaged.
+        """Before a keeper runs: what it will run is as it was submitted, and this start of the machine is stored. Raises
+        OSError; ValueError as `entry`, or with the name of what is damaged.
         """
         entry, own = self.entry(), self.path / "work" / "pilot.json"
         if own.parent.is_symlink() or (entry.digest and _digest_of(own) != entry.digest):
@@ -301,7 +299,7 @@ class PilotDirectory(Struct, frozen=True):
         sync_directory(self.path)
 
     def write_swept_end(self) -> None:
-        """Record the end of one that was swept; uncertain if no PID namespace ended what it left. Raises OSError."""
+        """Record the end of one that was swept; uncertain without a PID namespace. Raises OSError."""
         if not self.was_started():
             self.write_end("not-started", "it never started")
         elif self.ends_for_certain():
@@ -313,7 +311,7 @@ class PilotDirectory(Struct, frozen=True):
             self.write_end("keeper-lost", f"its keeper was killed and may have left processes; {remedy}")
 
     def write_end(self, cause: str, message: str = "") -> None:
-        """Record an end that no keeper can record, and which files of it are damaged. Raises OSError."""
+        """Record an end that no keeper can record, and which files are damaged. Raises OSError."""
         if broken := self.damaged():
             message = f"{message or _CAUSE.get(cause, cause)}; damaged: {', '.join(broken)}"
         end = {"stamp": self.stamp, "cause": cause, "exit_code": None, "ended_at": time.time()}

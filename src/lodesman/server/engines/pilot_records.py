@@ -1,7 +1,4 @@
-"""The records of local pilots: what each may have, so that whatever lies in a file does no harm where it is used.
-
-A record is believed whole or not at all: one value that none can have, and the file is damaged.
-"""
+"""The records of local pilots: each is believed whole or not at all, so that no file does harm where it is used."""
 
 from __future__ import annotations
 
@@ -36,26 +33,22 @@ _Process = tuple[Annotated[int, Meta(ge=1, lt=2**31)], _Count]
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """What was submitted. `order` rises with each submission: the lowest of a queue starts first.
-
-    `boot` names the start of the machine in which it was stored, or its keeper began; `digest`: of the pilot's own file, ''
-    in an entry of an earlier release.
-    """
+    """What was submitted."""
 
     stamp: str
     queue: QueueId
-    order: _Count
+    order: _Count  # rises with each submission: the lowest of a queue starts first
     argv: Annotated[tuple[_Word, ...], Meta(min_length=1)]
     environment: Mapping[_Name, _Word]
     wall_seconds: Annotated[int, Meta(ge=0, lt=2**40)]
     grace_seconds: _Seconds
     output_cap: _Positive
-    boot: _Boot = ""
-    digest: _Digest = ""
+    boot: _Boot = ""  # the start of the machine in which it was stored, or its keeper began
+    digest: _Digest = ""  # of the pilot's own file, '' in earlier releases
 
 
 class StartRecord(Struct, frozen=True, kw_only=True):
-    """What a keeper records; those of earlier releases did not name pilot and queue."""
+    """What a keeper records; earlier releases did not name pilot and queue."""
 
     keeper: _Process
     guard: _Process
@@ -68,16 +61,16 @@ class StartRecord(Struct, frozen=True, kw_only=True):
 
 
 class EndRecord(Struct, frozen=True, kw_only=True):
-    """What is recorded of an end; `exit_code` is negative for one by signal."""
+    """What is recorded of an end."""
 
     cause: _Cause
     ended_at: _Time
-    exit_code: _Code | None = None
+    exit_code: _Code | None = None  # negative for an end by signal
     message: str = ""
 
 
 def read_record(path: Path, kind: type[Struct], stamp: str) -> dict[str, Any]:
-    """A record that is whole, has these members, and is of this pilot. Raises OSError; ValueError for any other."""
+    """A record that is whole, and of this pilot. Raises OSError; ValueError for any other."""
     value = read_json(str(path))
     msgspec.convert(value, kind)
     # No value is infinite, and each text can be written: an environment with the bytes that the system gives, all else as
@@ -90,5 +83,5 @@ def read_record(path: Path, kind: type[Struct], stamp: str) -> dict[str, Any]:
 
 
 def sayable(message: str) -> str:
-    """A message as any record and any database takes it: paths may have bytes that are no text."""
+    """A message as records and databases take it: paths may have bytes that are no text."""
     return message[:_MOST_LETTERS].replace("\0", "").encode("utf-8", "backslashreplace").decode()

@@ -1,9 +1,8 @@
 """Starts the keepers of local pilots, ends pilots in steps, and kills what is left of those whose keepers were killed.
 
-Where the system lets this process make one, each pilot gets a cgroup v2; the keeper kills by descent in any case. A
-left-over process is known by the mark that the backend puts in a pilot's environment, or by a working directory inside the
-pilot's own; its descendants go with it. Never this process or its ancestors, and never by directory alone a process
-with a terminal: a person may be reading the files.
+Where it may be made, each pilot gets a cgroup v2; the keeper kills by descent in any case. A left-over process is known by
+the mark in its environment, or by a working directory inside the pilot's; its descendants go with it. Never this process or
+its ancestors, and never by directory alone a process with a terminal: a person may be reading the files.
 """
 
 from __future__ import annotations
@@ -55,9 +54,8 @@ def root_mark(root: Path) -> str:
 
 
 def keep_program(programs: Path, program: bytes) -> tuple[Path, bool]:
-    """The file of a zipapp in this folder, written if it is not there or damaged; whether it was. Raises OSError.
-
-    Each has a name of its own: pilots that waited for long may begin with one of an earlier server.
+    """The file of a zipapp in this folder, and whether it was damaged. Each has a name of its own: pilots that waited for
+    long may begin with one of an earlier server. Raises OSError.
     """
     folder = programs.absolute() / hashlib.sha256(program).hexdigest()[:16]
     path, found = folder / PROGRAM, None
@@ -80,9 +78,9 @@ def keep_program(programs: Path, program: bytes) -> tuple[Path, bool]:
 
 
 def launch(directory: PilotDirectory, *, python: str, cgroups: bool, isolation: Isolation) -> int | None:
-    """Hand the pilot and its lock to a new keeper; its number, or None if the pilot is kept or was started.
+    """Hand the pilot and its lock to a new keeper; its pid, or None if the pilot is kept or was started.
 
-    The keeper inherits the lock without a gap: whenever this process is killed, the pilot waits or is kept. Raises OSError;
+    The lock is inherited without a gap: whenever this process is killed, the pilot waits or is kept. Raises OSError;
     ValueError if what was submitted is damaged.
     """
     with directory.locked() as lock:
@@ -100,13 +98,13 @@ def launch(directory: PilotDirectory, *, python: str, cgroups: bool, isolation: 
 
 
 def _cgroup_of(path: Path) -> str:
-    """The name of a pilot's cgroup: another server on this machine may have a pilot of the same stamp."""
+    """Another server on this machine may have a pilot of the same stamp."""
     return f"lodesman-{path.name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
 
 
 def _own_cgroup(pilot: PilotDirectory) -> str | None:
-    """The cgroup that was made for it, by its record. One of another name is none of its: the folder of the pilots may be a
-    copy of another server's. Earlier releases took the folder's name as it was given.
+    """The cgroup that was made for it, by its record. Another name is none of its: the folder may be a copy of another
+    server's. Earlier releases took the folder's name as it was given.
     """
     cgroup = pilot.record().get("cgroup") or ""
     own = {_cgroup_of(path) for path in (pilot.path, pilot.path.resolve())}
@@ -114,7 +112,7 @@ def _own_cgroup(pilot: PilotDirectory) -> str | None:
 
 
 def limit_open_files(pid: int, soft: int) -> None:
-    """Set the soft limit of open files of a new keeper, and so of what it starts; 0: leave it."""
+    """Set the soft limit of open files of a new keeper and what it starts; 0: leave it."""
     if soft:
         with contextlib.suppress(OSError, ValueError):  # it has ended
             _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
@@ -143,14 +141,14 @@ def _spawn(directory: PilotDirectory, lock: int, python: str, more: list[str]) -
 
 
 def _environment_for(directory: PilotDirectory) -> dict[str, str]:
-    """A keeper carries the mark, too: it lives longer than any process of its pilot, wherever its directory is moved."""
+    """A keeper carries the mark, too: it lives longer than any process of its pilot."""
     marks = {MARK: directory.stamp, ROOT_MARK: root_mark(directory.path.parent), _KEEPER_MARK: "1"}
     return {"PATH": os.environ.get("PATH", os.defpath), **marks}
 
 
 def _open_log(directory: PilotDirectory) -> int:
-    """The log of its keeper, at a number that is none of the standard streams. Raises OSError; ValueError with its name if
-    something else lies there.
+    """Its keeper's log, at a number that is none of the standard streams. Raises OSError; ValueError if something else lies
+    there.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     damaged = ValueError(f"keeper.log of pilot {directory.stamp}")
@@ -168,8 +166,8 @@ def _open_log(directory: PilotDirectory) -> int:
 
 
 def make_cgroup(name: str) -> str | None:
-    """The path of a new cgroup of this name below this process's own; None if it cannot be made or killed, or has processes:
-    who kills what was started there would kill these, too.
+    """The path of a new cgroup below this process's own; None if it cannot be made or killed, or has processes: they would
+    be killed, too.
     """
     try:
         own, mounts = (os.fsdecode(read_file(f"/proc/self/{name}")) for name in ("cgroup", "mountinfo"))
@@ -193,9 +191,8 @@ def _is_populated(cgroup: Path) -> bool:
 
 
 def _own_directory(own: str, mounts: str) -> Path | None:
-    """The directory of this process's cgroup v2, from the texts of /proc/self/cgroup and /proc/self/mountinfo.
-
-    None without cgroup v2, and where the mount shows another part of the tree (a bind mount inside a container).
+    """Of this process's cgroup v2, from /proc/self/cgroup and /proc/self/mountinfo. None where the mount shows another part
+    of the tree (a bind mount in a container).
     """
     path = parse_cgroups(own).get("", "")
     if not path.startswith("/") or "/.." in path:
@@ -208,7 +205,7 @@ def _own_directory(own: str, mounts: str) -> Path | None:
 
 
 def stop_kept(pilots: Sequence[PilotDirectory], *, grace_seconds: float, deadline_seconds: float) -> None:
-    """Wait until none of these pilots is kept; kill them after `grace_seconds`, and all of them after the deadline."""
+    """Wait until none of these pilots is kept; kill them after `grace_seconds`, all of them after the deadline."""
     begin = time.monotonic()
     left = _wait_until_free(pilots, begin + grace_seconds)
     for pilot in left:
@@ -222,10 +219,7 @@ def stop_kept(pilots: Sequence[PilotDirectory], *, grace_seconds: float, deadlin
 
 
 def sweep(pilots: Sequence[PilotDirectory], *, roots: Collection[int] = (), timeout: float) -> set[str]:
-    """Kill all that is left of these pilots; the stamps of those that are not gone after `timeout` seconds.
-
-    `roots` are processes whose descendants go too, whatever mark they carry.
-    """
+    """Kill all that is left of these pilots, and what descends from `roots`; the stamps of those that stay."""
     paths = {pilot.stamp: pilot.path for pilot in pilots}
     cgroups = [cgroup for pilot in pilots if (cgroup := _own_cgroup(pilot))]
 
@@ -261,7 +255,7 @@ def stamps_here(root: Path, table: Mapping[int, Process]) -> set[str]:
 
 
 def keepers_of(path: Path, table: Mapping[int, Process]) -> list[Process]:
-    """Keeper and guard of the pilot of this directory, wherever theirs was moved. Those of earlier releases have no mark."""
+    """Keeper and guard of a pilot, wherever its directory was moved. Those of earlier releases have no mark."""
     marks = (path.name, root_mark(path.parent))
     return [one for one in table.values() if _marks_of(one) == marks and _is_keeper(one)]
 
@@ -281,7 +275,7 @@ def _environment_of(process: Process) -> list[bytes]:
 
 
 def _marks_of(process: Process) -> tuple[str, str]:
-    """The stamp, and what names the folder of its pilots; both '' for a process that is gone or another user's."""
+    """Stamp, and mark of the folder of its pilots; both '' for a process that is gone or another user's."""
     marks = dict(variable.partition(b"=")[::2] for variable in _environment_of(process))
     return os.fsdecode(marks.get(MARK.encode(), b"")), os.fsdecode(marks.get(ROOT_MARK.encode(), b""))
 
@@ -301,7 +295,7 @@ def _stamp_of(process: Process, paths: Mapping[str, Path]) -> str | None:
 
 
 def _wait_until_free(pilots: Sequence[PilotDirectory], until: float) -> list[PilotDirectory]:
-    """Wait for the ends of the keepers and guards; the pilots that are still kept at `until` (monotonic)."""
+    """The pilots that are still kept at `until` (monotonic)."""
     left = list(pilots)
     while True:
         left = [pilot for pilot in left if pilot.kept()]

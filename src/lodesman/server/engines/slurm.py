@@ -1,9 +1,8 @@
 """Slurm, by its commands: one array for a submission, one `squeue` for all pilots of the account.
 
-The job of a submission is named for it, and a copy is the task of its number: the native id `1234_7` belongs to a stamp
-only while the job 1234 has the name of its submission. What pilots write goes into a folder of the account on the submit
-host, in one folder for each submission. Who makes that folder submits: so a submission that is known is refused, by
-whichever process, until its outputs are forgotten.
+A job is named for its submission, a copy is the task of its number: the native id `1234_7` belongs to a stamp only while the
+job 1234 has that name. Each submission has a folder for outputs on the submit host. Who makes it submits: so a known
+submission is refused until its outputs are forgotten.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _LIVE: Final = frozenset({NativeState.WAITING, NativeState.HELD, NativeState.RUN
 
 
 class _Account(Struct, frozen=True, kw_only=True):
-    """The account at the submit host: its name, and the folder of outputs."""
+    """The account at the submit host, and its folder of outputs."""
 
     name: str
     folder: str
@@ -45,20 +44,15 @@ class _Account(Struct, frozen=True, kw_only=True):
 
 @dataclass(eq=False)
 class SlurmBackend:
-    """One cluster and one account there; the queue of a CE is a partition.
-
-    `prefix` begins the names of jobs; of these, loads count as ours the submissions that begin with `mark`. `folder` keeps
-    outputs; it is on a file system that the nodes share, and relative to the account's HOME. `seconds` is the limit of
-    each command, `census_days` how far back a census asks the accounting.
-    """
+    """One cluster and one account there; the queue of a CE is a partition."""
 
     runner: Runner
     _: KW_ONLY
-    prefix: str = "lode"
-    mark: str = ""
-    folder: str = ".lodesman/output"
-    seconds: float = 60.0
-    census_days: int = 7
+    prefix: str = "lode"  # begins the names of jobs
+    mark: str = ""  # loads count as ours the submissions that begin with it
+    folder: str = ".lodesman/output"  # of outputs, from the account's HOME; the nodes share its file system
+    seconds: float = 60.0  # the limit of each command
+    census_days: int = 7  # how far back a census asks the accounting
     clock: Callable[[], float] = time.time
     sizes: backend.Sizes = field(default_factory=backend.Sizes)
     _account: _Account | None = field(default=None, init=False)
@@ -86,7 +80,7 @@ class SlurmBackend:
         return self._submit(spec, folder)
 
     def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
-        """What the controller says, and the accounting of those that the controller forgot."""
+        """By the controller, and by the accounting what it forgot."""
         if not pilots:
             return {}
         now = self.clock()
@@ -103,10 +97,8 @@ class SlurmBackend:
         }
 
     def cancel(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
-        """Hold those that wait, cancel all, and see what became of them.
-
-        A task that waits has no record of its own: cancelled like that it would vanish, and `scancel --name` would end
-        all tasks of its array that wait. To hold it gives it one, and it cannot start meanwhile.
+        """Hold those that wait, cancel all, and see what became of them. A waiting task has no record of its own: it would
+        vanish, and `scancel --name` would end all of its array. To hold it gives it one, and keeps it from starting.
         """
         before = {stamp: one.state for stamp, one in self.status(pilots).items()}
         live = {stamp: native_id for stamp, native_id in pilots.items() if before[stamp] in _LIVE}
@@ -176,8 +168,8 @@ class SlurmBackend:
         return done.out.encode()[-backend.OUTPUT_BYTES :]
 
     def forget(self, pilots: Mapping[str, str]) -> None:
-        """Remove the outputs of pilots that do not wait or run, and the folders of submissions of which none does: tasks
-        could not start without theirs. Slurm forgets its own records.
+        """Remove the outputs of pilots that neither wait nor run, and the folders of such submissions: tasks could not start
+        without theirs. Slurm forgets its own records.
         """
         if not pilots:
             return
@@ -215,7 +207,7 @@ class SlurmBackend:
         return backend.refused(spec, reason, transient=slurm_text.may_pass(reason))
 
     def _sbatch(self, spec: backend.PilotSpec, output: str) -> list[str]:
-        """The command; of two options that contradict each other, the later one holds."""
+        """Of two options that contradict each other, the later one holds."""
         words = [
             "sbatch", *spec.options, "--parsable", f"--array=1-{spec.count}", f"--output={output}",
             f"--job-name={self._name(spec.submission)}", f"--partition={spec.queue.queue}", "--no-requeue",
@@ -226,28 +218,26 @@ class SlurmBackend:
         return words + ([f"--mem={spec.memory_mb}M"] if spec.memory_mb else [])
 
     def _job_of(self, stamp: str) -> str:
-        """The name of the job of a pilot."""
         return self._name(stamp.rpartition("-")[0])
 
     def _name(self, submission: str) -> str:
-        """The name of its job."""
         return f"{self.prefix}-{submission}"
 
     def _queue(self) -> slurm_text.Listed:
-        """The pilots that the controller knows. Raises BackendFault."""
+        """Raises BackendFault."""
         mark = _mark()
         text = self._listed(_squeue(mark, slurm_text.QUEUE_FIELDS, "--me", "--states=all"))
         return slurm_text.listed_by_squeue(text, mark, f"{self.prefix}-")
 
     def _accounting(self, *which: str) -> slurm_text.Listed:
-        """Pilots in the accounting. Raises BackendFault."""
+        """Raises BackendFault."""
         mark = _mark()
         fields = ",".join(slurm_text.ACCOUNTING_FIELDS)
         words = [*_TIMES, "sacct", "-X", "-p", f"--delimiter={mark}", f"--format={fields}", *which]
         return slurm_text.listed_by_sacct(self._listed(words), mark, f"{self.prefix}-")
 
     def _accounted(self, pilots: Mapping[str, str]) -> dict[str, slurm_text.Record | None]:
-        """Pilots that the controller does not list, and that the accounting says have ended. Raises BackendFault."""
+        """Those that the accounting says have ended. Raises BackendFault."""
         ids = {native_id.partition("_")[0] for native_id in pilots.values() if _is_task(native_id)}
         if not ids or not self._has_accounting():
             return {}
@@ -261,7 +251,7 @@ class SlurmBackend:
     def _records(
         self, pilots: Mapping[str, str], listed: slurm_text.Listed
     ) -> dict[str, slurm_text.Record | None]:
-        """The record of each pilot that is listed under both its number and its name."""
+        """Of each pilot that is listed under both its number and its name."""
         found: dict[str, slurm_text.Record | None] = {}
         for stamp, native_id in pilots.items():
             same = native_id.rpartition("_")[2] == stamp.rpartition("-")[2]
@@ -278,7 +268,7 @@ class SlurmBackend:
         return found
 
     def _path(self, stamp: str, native_id: str) -> str:
-        """The file of a pilot's output; empty if it can have none."""
+        """Empty if it can have no output."""
         known = backend.split_stamp(stamp)
         if known is None or not _is_task(native_id) or native_id.partition("_")[2] != str(known[1]):
             return ""
@@ -311,7 +301,7 @@ class SlurmBackend:
         return self._account
 
     def _listed(self, words: Sequence[str]) -> str:
-        """What a command that lists prints. Raises BackendFault."""
+        """Raises BackendFault."""
         program = next(word for word in words if word not in _TIMES)
         return self._good(program, self._run(words)).out
 
@@ -330,7 +320,7 @@ _TIMES: Final = ("env", "SLURM_TIME_FORMAT=%s")
 
 
 def _squeue(mark: str, fields: Sequence[str], *which: str) -> list[str]:
-    """A list of tasks, those of arrays one by one, each field whole and ended by the mark."""
+    """A list of tasks one by one, each field ended by the mark."""
     wanted = ",".join(f"{name}:0{mark}" for name in fields)
     return [*_TIMES, "squeue", "--all", "--array", f"--Format={wanted}", *which]
 
@@ -345,7 +335,7 @@ def _is_task(native_id: str) -> bool:
 
 
 def _outcome(after: NativeStatus, *, waited: bool, arrived: bool) -> CancelOutcome:
-    """Of an order: what was seen of the pilot before and after it."""
+    """What was seen of the pilot before and after the order."""
     if after.state is NativeState.ENDED:
         return CancelOutcome.REMOVED if waited and not after.host else CancelOutcome.ORDERED
     ordered = after.state is NativeState.RUNNING and arrived
@@ -353,7 +343,7 @@ def _outcome(after: NativeStatus, *, waited: bool, arrived: bool) -> CancelOutco
 
 
 def _portions(words: Iterable[str]) -> Iterator[list[str]]:
-    """In this order, each short enough for one command."""
+    """Each short enough for one command."""
     portion: list[str] = []
     size = 0
     for word in words:

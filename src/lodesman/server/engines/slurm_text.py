@@ -1,8 +1,7 @@
 """What Slurm's commands print, as values.
 
-Names of jobs and reasons may hold anything, newlines too, so each list is asked for with a mark that is drawn anew for
-it: it ends each field. The titles of the list come first: a list without them, or whose last record is not whole, is not
-believed at all; a single odd record is left out.
+Names and reasons may hold anything, newlines too, so a mark drawn anew ends each field of a list. A list without its titles,
+or with half a record at its end, is not believed; an odd record is left out.
 """
 
 from __future__ import annotations
@@ -67,12 +66,10 @@ _NOTHING: Final = frozenset({"", "N/A", "n/a", "None", "None assigned", "Unknown
 
 
 class Record(NamedTuple):
-    """A pilot in one of Slurm's lists, in its words. `task`: its number, or that of none or several for a record that
-    stands for what is left of an array.
-    """
+    """A pilot in one of Slurm's lists, in its words."""
 
     array: str
-    task: str
+    task: str  # its number; of none or several for what is left of an array
     state: str
     exit_code: str
     host: str
@@ -83,7 +80,7 @@ class Record(NamedTuple):
 
 
 class Listed:
-    """Our pilots in a list: the record of each native id, and those that stand for the rest of an array."""
+    """Our pilots in a list: the record of each native id, and those for the rest of an array."""
 
     def __init__(self, found: Iterator[Sequence[str] | None], prefix: str) -> None:
         self.whole = True
@@ -101,10 +98,8 @@ class Listed:
                     self.tasks[native_id] = None  # two that contradict each other say nothing
 
     def record(self, native_id: str, name: str) -> Record | None:
-        """The record of a pilot, if it is that of this name.
-
-        Tasks of an array that are cancelled together while they wait become one record without a number; one that ran or
-        runs has its own, unless it is the one that was left out.
+        """The record of a pilot, if it is that of this name. Waiting tasks that are cancelled together become one record
+        without a number; one that ran has its own, unless it was left out.
         """
         if native_id in self.tasks:
             found = self.tasks[native_id]
@@ -166,8 +161,8 @@ _KINDS: Final = {
 
 
 def loads_of(text: str, mark: str, ours: Callable[[str, str], bool]) -> Callable[[str, float], BatchLoad]:
-    """The load of a partition at a time, from a list of all jobs that have not ended; `ours` knows a job by user and name.
-    Raises BackendFault.
+    """The load of a partition, from a list of all jobs that have not ended; `ours` knows a job by user and name. Raises
+    BackendFault.
     """
     counts: Counter[str] = Counter()
     for fields in _records("squeue", text, mark, LOAD_FIELDS):
@@ -201,18 +196,18 @@ def settings_of(text: str) -> Mapping[str, str]:
 
 
 def number_of(text: str) -> str:
-    """The number of the array that `sbatch --parsable` submitted; empty if it names none."""
+    """The array that `sbatch --parsable` submitted; empty if it names none."""
     numbers: list[str] = _NUMBER.findall(text)
     return numbers[-1] if numbers else ""
 
 
 def last_line(text: str) -> str:
-    """What a command says after what its machine may say to all who come in; '' if it says nothing."""
+    """What a command says after what its machine may say to all who come in."""
     return text.removesuffix("\n").rpartition("\n")[2].strip()
 
 
 def refusal_of(text: str) -> str:
-    """Why `sbatch` refused, in Slurm's words: what it wrote to standard error."""
+    """Why `sbatch` refused, in Slurm's words."""
     lines = dict.fromkeys(_SAID.sub("", line).strip() for line in text.splitlines())
     return "; ".join(line for line in lines if line and not line.startswith("Try "))
 
@@ -223,7 +218,7 @@ def may_pass(reason: str) -> bool:
 
 
 def is_final(reason: str) -> bool:
-    """Whether it stays refused while no one changes what is submitted, or the configuration of Slurm."""
+    """Whether it stays refused while no one changes submission or configuration."""
     return bool(_FINAL.search(reason))
 
 

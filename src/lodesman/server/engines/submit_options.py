@@ -1,5 +1,5 @@
-"""Options of submit commands that administrators cannot give: pilots would not be found again, or the answer would not say
-what was submitted. Each is refused by name, with what to do.
+"""Options of submit commands that administrators cannot give, with what to do instead: pilots would not be found again, or
+the answer would not say what was submitted.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _RELATION: Final = re.compile(r"\(\s*([A-Za-z_]\w*)\s*[<>!]?=")
 
 
 def refused_options(kind: str, words: Sequence[str]) -> Iterator[str]:
-    """Why these words cannot be options of the submit command of a type of batch system; sentences without a full stop."""
+    """Why these words cannot be options of a batch system's submit command; sentences without a full stop."""
     found: Iterator[tuple[str, str]] = iter(())
     if kind == "slurm":
         found = _of_slurm(words)
@@ -104,24 +104,22 @@ def refused_options(kind: str, words: Sequence[str]) -> Iterator[str]:
 
 
 def refused_variables(kind: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """The same of variables for the commands of a batch system."""
+    """The same of variables for its commands."""
     for name in environment if kind == "slurm" else ():
         if _SLURM_VARIABLES.fullmatch(name):
             yield f"{name[:80]}: the commands would answer for others than the pilots of this server; leave it out"
 
 
 def _why_not(name: str, refused: Mapping[str, str]) -> str:
-    """Why a long option is refused, however it is shortened: what would fit several is refused by its command; "" if it is
-    not.
-    """
+    """Why a long option is refused, however it is shortened: its command refuses what would fit several."""
     return refused.get(name) or next(
         (why for one, why in refused.items() if name and len(one) > 1 and one.startswith(name)), ""
     )
 
 
 def _of_slurm(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each word that is an option, and why it is refused; several letters may share a word, and the value of a letter is the
-    rest of its word or the next one.
+    """Each refused option with the reason. Several letters may share a word; the value of a letter is the rest of its word
+    or the next one.
     """
     is_value = False
     for word in words:

@@ -1,4 +1,4 @@
-"""The programs that travel: each a zipapp, one file that any worker node with Python 3.9 runs."""
+"""The programs that travel: each a zipapp, one file that any node with Python 3.9 runs."""
 
 from __future__ import annotations
 
@@ -32,11 +32,8 @@ _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def build_zipapp(target: Path, package: str = "pilot", module: str = "__main__") -> None:
-    """Write the zipapp of the pilot, or of another program that travels, to `target`, in one step. It runs this module. The
-    same sources, by the same version of Python, give the same bytes everywhere. Raises OSError.
-
-    It has each module compiled, too, by this Python: to compile them takes a third of the start of a pilot. Other versions
-    pass that over.
+    """Write the zipapp of a program that travels, in one step; it runs this module. Same sources and Python give the same
+    bytes. It has each module compiled, too, which saves this Python a third of the start. Raises OSError.
     """
     whole = io.BytesIO()
     whole.write(b"#!/usr/bin/env python3\n")
@@ -50,7 +47,7 @@ def build_zipapp(target: Path, package: str = "pilot", module: str = "__main__")
 
 
 def _compiled(name: str, source: bytes) -> bytes:
-    """A module as a `.pyc` that is never compared with its source (PEP 552), and whose bytes do not vary."""
+    """A `.pyc` that is never compared with its source (PEP 552), and whose bytes do not vary."""
     head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(source)
     return head + marshal.dumps(compile(source, name, "exec", dont_inherit=True, optimize=0), 2)
 

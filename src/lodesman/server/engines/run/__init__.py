@@ -9,11 +9,9 @@ __all__ = ["Done", "Runner"]
 
 
 class Done(NamedTuple):
-    """A command that ended: its exit code (128 + n for an end by signal n), and what it wrote. Bytes that are no UTF-8 are
-    replaced.
-    """
+    """A command that ended. Bytes that are no UTF-8 are replaced."""
 
-    code: int
+    code: int  # 128 + n for an end by signal n
     out: str
     err: str
 
@@ -22,6 +20,6 @@ class Runner(Protocol):
     """Where and as whom commands run. All words arrive as they are: no shell changes them."""
 
     def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> Done:
-        """Run a command to its end, with `LC_ALL=C`. Raises BackendFault, transient: it cannot be started, or did not end
-        in this time (then it was killed, and may have had its effect).
+        """Run a command to its end, with `LC_ALL=C`. Raises BackendFault, transient: it cannot be started, or was killed
+        after this time, and may have had its effect.
         """

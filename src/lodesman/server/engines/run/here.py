@@ -28,7 +28,9 @@ def passed_on() -> dict[str, str]:
 
 
 class Here(Struct, frozen=True, kw_only=True):
-    """`account`: as whom, '' as this process; root changes to it, others need a rule of sudo. `environment` is added."""
+    """Runs commands as `account`, '': as this process. Root changes to it, others need a rule of sudo. `environment` is
+    added.
+    """
 
     account: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +57,7 @@ class Here(Struct, frozen=True, kw_only=True):
         return Done(code, out.decode(errors="replace"), err.decode(errors="replace"))
 
     def _prefix(self, environment: dict[str, str]) -> list[str]:
-        """The words before the command that make it the account's. Raises ValueError if there is no such account."""
+        """The words that make the command the account's. Raises ValueError if there is none."""
         if not self.account:
             return []
         if os.geteuid() != _ROOT:

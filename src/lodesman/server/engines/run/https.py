@@ -24,18 +24,16 @@ _AGE_SECONDS: Final = 300.0
 
 
 class Answer(NamedTuple):
-    """An answer of any code, with the phrase that came with it. `length`: of the body, as the service says it; also where
-    it sends none.
-    """
+    """An answer of any code, with the phrase that came with it."""
 
     code: int
     reason: str
     body: bytes
-    length: int | None
+    length: int | None  # of the body as the service says it, also where it sends none
 
 
 class _Open(NamedTuple):
-    """A connection, what each request on it says of the caller, and until when it may be used (monotonic seconds)."""
+    """A connection, what its requests say of the caller, and until when it may be used (monotonic)."""
 
     connection: HTTPSConnection
     headers: Mapping[str, str]
@@ -44,21 +42,17 @@ class _Open(NamedTuple):
 
 @dataclass(eq=False, kw_only=True)
 class Https:
-    """A service at `url`; the certificate of its host is always checked.
-
-    `ca`: a file or folder of certificates to trust, '' those of this machine. `certificate`: a PEM file with our own, with
-    its chain and key (as in a proxy) unless `key` names another file. `token_file` holds a bearer token. These files are
-    read for each connection, which lasts 5 minutes. `seconds` is the time for a whole request, `most_bytes` the size of
-    an answer. Safe from several threads.
+    """A service at `url`; its host's certificate is always checked. Files are read for each connection, which lasts 5
+    minutes. Safe from several threads.
     """
 
     url: str
-    ca: str = ""
-    certificate: str = ""
-    key: str = ""
-    token_file: str = ""
-    seconds: float = 60.0
-    most_bytes: int = 64 << 20
+    ca: str = ""  # certificates to trust, a file or folder; '': those of this machine
+    certificate: str = ""  # a PEM file with our own, its chain and key (as in a proxy)
+    key: str = ""  # where the key is not in `certificate`
+    token_file: str = ""  # holds a bearer token
+    seconds: float = 60.0  # for a whole request
+    most_bytes: int = 64 << 20  # of an answer
     _idle: list[_Open] = field(default_factory=list, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
@@ -75,8 +69,8 @@ class Https:
         repeatable: bool = True,
         seconds: float | None = None,
     ) -> Answer:
-        """The answer to a request for a path below `url`. Raises BackendFault, transient, if none comes in time: then the
-        request may have had its effect. One that is not `repeatable` is sent at most once.
+        """The answer to a request below `url`. Raises BackendFault, transient, if none comes in time: it may have had its
+        effect. One that is not `repeatable` is sent at most once.
         """
         deadline = time.monotonic() + (seconds or self.seconds)
         taken = self._take() if repeatable else None
@@ -160,7 +154,7 @@ class Https:
         return Answer(response.status, response.reason, content, int(length) if length.isdigit() else None)
 
     def _read(self, response: HTTPResponse, line: socket.socket, deadline: float) -> bytes:
-        """The body. Raises OSError or HTTPException if it is cut off, too long, or late."""
+        """Raises OSError or HTTPException if it is cut off, too long, or late."""
         parts: list[bytes] = []
         size = 0
         while True:

@@ -1,7 +1,7 @@
 """Commands on another machine by SSH: one connection is kept and shared by all (OpenSSH's ControlMaster).
 
-No password is asked for, and a machine whose key is not in `known_hosts` is not talked to. The words of a command are
-quoted for the remote shell, so that they arrive as they are.
+No password is asked for, and a machine whose key is not in `known_hosts` is not talked to. Words are quoted for the remote
+shell, so that they arrive as they are.
 """
 
 from __future__ import annotations
@@ -35,24 +35,20 @@ _SOCKET_PATH: Final = 104 - len("/0123456789ab.0123456789abcdef")
 
 
 class Ssh(Struct, frozen=True, kw_only=True):
-    """`sockets`: a folder for connections, made with mode 0700. `environment` is added to that of the remote account.
-
-    `user`, `port` and `identity` (a key without passphrase): '', 0 and None as ssh's own configuration says. A connection
-    that no command used for `keep_seconds` ends.
-    """
+    """One account of one host. '', 0 and None: as ssh's own configuration says."""
 
     host: str
     known_hosts: Path
-    sockets: Path
+    sockets: Path  # a folder for connections, made with mode 0700
     user: str = ""
     port: int = 0
-    identity: Path | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
+    identity: Path | None = None  # a key without passphrase
+    environment: Mapping[str, str] = field(default_factory=dict)  # added to that of the remote account
     connect_seconds: int = 10
-    keep_seconds: int = 60
+    keep_seconds: int = 60  # after which an unused connection ends
 
     def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> Done:
-        """Run a command to its end; one that takes too long is killed over there too. Raises BackendFault."""
+        """One that takes too long is killed over there too. Raises BackendFault."""
         self._prepare()
         given = [f"{name}={value}" for name, value in self.environment.items()]
         limit = ["timeout", "-k", "2", str(math.ceil(seconds))]
@@ -70,9 +66,8 @@ class Ssh(Struct, frozen=True, kw_only=True):
         return done
 
     def close(self) -> None:
-        """End the connection, if there is one, and wait until its process is gone; commands that run fail.
-
-        ssh answers before it removes its socket: it would remove that of the next connection.
+        """End the connection and wait until its process is gone; commands that run fail. ssh answers before it removes its
+        socket: it would remove that of the next connection.
         """
         running = re.search(r"pid=([0-9]+)", Here().run([*self._ssh(), "-O", "check", "--", self.host]).err)
         if running is None:
@@ -86,7 +81,7 @@ class Ssh(Struct, frozen=True, kw_only=True):
                 os.close(process)
 
     def _ssh(self) -> list[str]:
-        """The command without its host: what is asked for here is stronger than any configuration of ssh."""
+        """The command without its host: these options are stronger than any configuration of ssh."""
         options = {
             "BatchMode": "yes",
             "ClearAllForwardings": "yes",
@@ -117,7 +112,7 @@ class Ssh(Struct, frozen=True, kw_only=True):
         return self._folder() / hashlib.sha256(whole.encode()).hexdigest()[:12]
 
     def _folder(self) -> Path:
-        """Where the connections are: in `sockets`, unless its path is too long for a socket."""
+        """In `sockets`, unless its path is too long for a socket."""
         path = os.fsencode(self.sockets)
         if len(path) <= _SOCKET_PATH:
             return self.sockets
@@ -125,7 +120,7 @@ class Ssh(Struct, frozen=True, kw_only=True):
         return Path(tempfile.gettempdir()) / f"lode-ssh-{os.geteuid()}-{name}"
 
     def _prepare(self) -> None:
-        """Make the folder of sockets. Raises BackendFault if it is another account's, or known_hosts is not there."""
+        """Raises BackendFault if the folder is another account's, or known_hosts is not there."""
         if not self.known_hosts.is_file():
             message = f"The file {self.known_hosts} with the key of {self.host} is not there."
             raise BackendFault(message, hint=f"Compare and store it: ssh-keyscan {self.host}", transient=True)
