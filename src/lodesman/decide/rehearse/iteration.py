@@ -23,15 +23,14 @@ _SMALL: Final = 700.0
 Of = Literal["queues", "task queues"]
 
 
-_Group = tuple[str, str]
-"""VO and group."""
+_Group = tuple[str, str]  # VO and group
 
 
 @dataclass(slots=True)
 class _Bite:
-    """What one clamp took, all together: from how many, how many pilots, and the first of them."""
+    """What one clamp took."""
 
-    count: int = 0
+    count: int = 0  # of the queues or task queues that it took from
     pilots: int = 0
     example: plans.LimitExample = field(default_factory=lambda: plans.LimitExample(name="", text=""))
 
@@ -43,17 +42,17 @@ class _Bite:
 
 
 class PlannedDecision:
-    """A decision about task queues, counted; at most `most` pilots are asked for in one iteration, 0: any number."""
+    """A decision, counted. An iteration asks for at most `most` pilots, 0: any number."""
 
     def __init__(self, decision: Decision, waiting: Sequence[Waiting], most: int) -> None:
         self.decision = decision
         self.jobs = {tq_id: (key, jobs) for tq_id, key, jobs in waiting}
         self.by_queue: Counter[QueueId] = Counter()
         self.by_tq: Counter[int] = Counter()
-        for one in decision.placement.placements:
-            self.by_queue[one.queue_id] += one.count
-            self.by_tq[one.order.tq_id] += one.count
-        self.no_pool = sum(one.asked for one in decision.pool_refusals)
+        for placement in decision.placement.placements:
+            self.by_queue[placement.queue_id] += placement.count
+            self.by_tq[placement.order.tq_id] += placement.count
+        self.no_pool = sum(refusal.asked for refusal in decision.pool_refusals)
         self.expected: defaultdict[_Group, float] = defaultdict(float)
         self.asked: Counter[_Group] = Counter()
         self.placed: Counter[_Group] = Counter()
@@ -65,23 +64,25 @@ class PlannedDecision:
             self.placed[group] += self.by_tq[row.tq_id]
         total = sum(self.expected.values())
         if 0 < most < total:
-            self.expected = defaultdict(float, {one: n * most / total for one, n in self.expected.items()})
+            self.expected = defaultdict(
+                float, {group: n * most / total for group, n in self.expected.items()}
+            )
 
     def room(self, queue: QueueId) -> int | None:
-        """Pilots that a queue would take at most; None if it is not there."""
+        """How many pilots a queue would take at most; None if it is not there."""
         room = self.decision.placement.rooms.get(queue)
         return None if room is None else room.room
 
     def bites(self) -> dict[tuple[Of, ClampName], _Bite]:
-        """By (whose limit, name of the clamp), in the order in which they are met."""
-        found: dict[tuple[Of, ClampName], _Bite] = defaultdict(_Bite)
+        """(whose limit, name of the clamp) -> what it took, in the order in which they are met."""
+        bites: dict[tuple[Of, ClampName], _Bite] = defaultdict(_Bite)
         for row in self.decision.plan.rows:
             for clamp in row.clamps:
-                found["task queues", clamp.name].add(str(row.tq_id), clamp)
+                bites["task queues", clamp.name].add(str(row.tq_id), clamp)
         for queue, room in self.decision.placement.rooms.items():
             for clamp in room.clamps if room.wanted else ():
-                found["queues", clamp.name].add(str(queue), clamp)
-        return found
+                bites["queues", clamp.name].add(str(queue), clamp)
+        return bites
 
 
 def expected(mean: float, cap: int) -> float:
@@ -103,7 +104,7 @@ def expected(mean: float, cap: int) -> float:
 def compare(
     old: PlannedDecision, new: PlannedDecision, limit: int, *, load_age: float | None, assumed: list[str]
 ) -> plans.PlannedIteration:
-    """What changes from one to the other; lists have at most `limit` rows."""
+    """What changes from `old` to `new`; lists have at most `limit` rows."""
     before, after = old.decision, new.decision
     return plans.PlannedIteration(
         pilots=plans.PlannedPilots(
@@ -124,21 +125,21 @@ def compare(
 
 def _groups(old: PlannedDecision, new: PlannedDecision) -> Iterator[plans.GroupPilots]:
     """The groups for which pilots may be asked, by VO and name."""
-    for one in sorted({*old.asked, *new.asked}):
+    for group in sorted({*old.asked, *new.asked}):
         yield plans.GroupPilots(
-            *one,
-            expected=plans.BeforeAfter(old.expected.get(one, 0.0), new.expected.get(one, 0.0)),
-            asked=plans.BeforeAfter(old.asked[one], new.asked[one]),
-            placed=plans.BeforeAfter(old.placed[one], new.placed[one]),
+            *group,
+            expected=plans.BeforeAfter(old.expected.get(group, 0.0), new.expected.get(group, 0.0)),
+            asked=plans.BeforeAfter(old.asked[group], new.asked[group]),
+            placed=plans.BeforeAfter(old.placed[group], new.placed[group]),
         )
 
 
 def _limits(old: PlannedDecision, new: PlannedDecision) -> list[plans.BindingLimit]:
-    """The clamps that bite before or after; those that take most pilots after come first."""
-    olds, news, found = old.bites(), new.bites(), []
+    """The clamps that bite before or after, by the pilots that they take after, most first."""
+    olds, news, limits = old.bites(), new.bites(), []
     for of, name in {**news, **olds}:
         before, after = olds[of, name], news[of, name]
-        found.append(
+        limits.append(
             plans.BindingLimit(
                 limit=name,
                 of=of,
@@ -147,11 +148,11 @@ def _limits(old: PlannedDecision, new: PlannedDecision) -> list[plans.BindingLim
                 example=after.example if after.count else before.example,
             )
         )
-    return sorted(found, key=lambda one: (-one.pilots.after, -one.pilots.before, one.limit))
+    return sorted(limits, key=lambda limit: (-limit.pilots.after, -limit.pilots.before, limit.limit))
 
 
 def _queues(old: PlannedDecision, new: PlannedDecision) -> list[plans.QueuePilots]:
-    """The queues that get more or fewer pilots; those that gain or lose most come first."""
+    """The queues that get more or fewer pilots, the largest difference first."""
     moved = {queue: new.by_queue[queue] - old.by_queue[queue] for queue in {*old.by_queue, *new.by_queue}}
     return [
         plans.QueuePilots(
@@ -164,17 +165,17 @@ def _queues(old: PlannedDecision, new: PlannedDecision) -> list[plans.QueuePilot
     ]
 
 
-def _only(here: PlannedDecision, there: PlannedDecision, limit: int) -> plans.TaskQueuesPilots:
-    """The task queues that get pilots here and none there, those with most pilots first."""
-    found = [tq_id for tq_id, pilots in here.by_tq.items() if pilots and not there.by_tq[tq_id]]
-    found.sort(key=lambda tq_id: (-here.by_tq[tq_id], tq_id))
+def _only(here: PlannedDecision, other: PlannedDecision, limit: int) -> plans.TaskQueuesPilots:
+    """The task queues that get pilots by one decision and none by the other, most pilots first."""
+    tq_ids = [tq_id for tq_id, pilots in here.by_tq.items() if pilots and not other.by_tq[tq_id]]
+    tq_ids.sort(key=lambda tq_id: (-here.by_tq[tq_id], tq_id))
     places: defaultdict[int, list[str]] = defaultdict(list)
-    shown = set(found[:limit])
-    for one in here.decision.placement.placements:
-        if one.order.tq_id in shown:
-            places[one.order.tq_id].append(str(one.queue_id))
+    shown = set(tq_ids[:limit])
+    for placement in here.decision.placement.placements:
+        if placement.order.tq_id in shown:
+            places[placement.order.tq_id].append(str(placement.queue_id))
     rows = []
-    for tq_id in found[:limit]:
+    for tq_id in tq_ids[:limit]:
         key, jobs = here.jobs[tq_id]
         rows.append(
             plans.TaskQueuePilots(
@@ -183,8 +184,8 @@ def _only(here: PlannedDecision, there: PlannedDecision, limit: int) -> plans.Ta
             )
         )  # fmt: skip
     return plans.TaskQueuesPilots(
-        count=len(found),
+        count=len(tq_ids),
         rows=rows,
-        more=max(0, len(found) - limit),
-        pilots=sum(here.by_tq[tq_id] for tq_id in found),
+        more=max(0, len(tq_ids) - limit),
+        pilots=sum(here.by_tq[tq_id] for tq_id in tq_ids),
     )

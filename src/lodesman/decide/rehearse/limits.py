@@ -21,41 +21,39 @@ _OFTEN = 64
 
 
 class WaitingQueue(NamedTuple):
-    """A task queue, the number of its jobs, and the CE queues that can run them."""
+    """A task queue with waiting jobs."""
 
     key: TaskQueueKey
     jobs: int
-    may_run: Sequence[QueueId]
+    may_run: Sequence[QueueId]  # the CE queues that can run them
 
 
 class WorkToLimit(Struct, frozen=True, kw_only=True):
-    """What limits are held against. `tick` is called now and then; it raises when all takes too long."""
+    """What limits are held against."""
 
     waiting: Sequence[WaitingQueue]
     live: Sequence[RunningJob]
     places: Iterable[RunPlace]
-    tick: Callable[[], None]
+    tick: Callable[[], None]  # called now and then; raises when all takes too long
 
 
 class LimitedWork(Struct, frozen=True, kw_only=True):
-    """What rules do to it. `limited`: by the task queues (their position) that no place may start, the rule that stops each;
-    `over`: buckets of which more is used than there is.
-    """
+    """What rules do to such work."""
 
-    limited: Mapping[int, str]
-    over: Sequence[BucketUse]
+    limited: Mapping[int, str]  # position of a task queue that may start nowhere -> the rule that stops it
+    over: Sequence[BucketUse]  # buckets of which more is used than there is
 
 
 def hold_against(book: RuleBook, work: WorkToLimit) -> LimitedWork:
-    """Let the rules limit it."""
+    """Let the rules limit the work."""
     limits, by_queue = RunLimits(book), dict[QueueId, dict[Spot, RunPlace]]()
     for place in work.places:
-        # One of the places that rules see alike.
+        # Of places that rules see alike, one is enough.
         by_queue.setdefault(QueueId(*place[:3]), {})[limits.spot(place)] = place
-    for slot, one in enumerate(work.waiting):
+    for slot, row in enumerate(work.waiting):
         if slot % _OFTEN == 0:
             work.tick()
-        limits.add(_GROUP, slot, one.key)
+        limits.add(_GROUP, slot, row.key)
     for number, live in enumerate(work.live):
         if number % _OFTEN == 0:
             work.tick()
@@ -65,10 +63,10 @@ def hold_against(book: RuleBook, work: WorkToLimit) -> LimitedWork:
         for queue, places in by_queue.items()
     }
     limited = {}
-    for slot, one in enumerate(work.waiting):
-        queues = [queue for queue in one.may_run if queue in shut]
+    for slot, row in enumerate(work.waiting):
+        queues = [queue for queue in row.may_run if queue in shut]
         if queues and all(shut[queue] >> slot & 1 for queue in queues):
             place = next(iter(by_queue[queues[0]].values()))
-            limited[slot] = limits.refusals(one.key, place)[0][0].rule
+            limited[slot] = limits.refusals(row.key, place)[0][0].rule
     over = [use for use, _ in limits.uses() if not isinstance(use.limit, str) and use.used > use.limit]
     return LimitedWork(limited=limited, over=over)

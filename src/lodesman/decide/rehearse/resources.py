@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from lodesman.decide.matching import GroupShare, TaskQueueKey, parts_of
+from lodesman.decide.matching import TaskQueueKey
 from lodesman.decide.resources import GroupConfig, ParameterType, QueueId, ResourceConfig, TypeTable
 from lodesman.decide.resources.inherit import EffectiveParams, all_queues
 from lodesman.decide.resources.model import as_scalars
@@ -23,37 +22,34 @@ _Becomes = Literal["impossible", "possible"] | None
 
 
 def cut(rows: Iterable[T], limit: int) -> plans.Cut[T]:
-    """At most `limit` rows, how many there are, and how many of them are left out."""
-    found = list(rows)
-    return plans.Cut(count=len(found), rows=found[:limit], more=max(0, len(found) - limit))
+    """At most `limit` rows, and how many there are."""
+    all_rows = list(rows)
+    return plans.Cut(count=len(all_rows), rows=all_rows[:limit], more=max(0, len(all_rows) - limit))
 
 
 # --- queues and what runs there --------------------------------------------------------------------------
 
 
 class JudgedTaskQueue(Struct, frozen=True, kw_only=True):
-    """A task queue with jobs under both configurations. `before`, `after`: the queues that can run it.
-
-    `becomes`: its waiting jobs would be Held, or its Held jobs released, and `why`.
-    """
+    """A task queue with jobs under both configurations."""
 
     id: int
     key: TaskQueueKey
     jobs: int
     held: bool
-    before: int
+    before: int  # the CE queues that can run it, a mask
     after: int
-    becomes: _Becomes
+    becomes: _Becomes  # impossible: its waiting jobs would be Held; possible: its Held jobs released
     why: str
 
 
 class JudgedPool(NamedTuple):
-    """A SubmitPool with its queues under both configurations; `new_id` if changed types give it another identifier."""
+    """A SubmitPool under both configurations."""
 
     id: str
-    new_id: str | None
+    new_id: str | None  # if changed types give it another identifier
     vo: str
-    before: int
+    before: int  # its CE queues, a mask
     after: int
 
 
@@ -61,7 +57,7 @@ def planned_queues(
     before: ResourceConfig, after: ResourceConfig, limit: int, tick: Callable[[], None]
 ) -> plans.PlannedQueues:
     """The queues that come, go and change. `tick` is called now and then."""
-    old, new = (dict.fromkeys(one.tree.queue_ids()) for one in (before, after))
+    old, new = (dict.fromkeys(config.tree.queue_ids()) for config in (before, after))
     return plans.PlannedQueues(
         before=len(old),
         after=len(new),
@@ -71,21 +67,23 @@ def planned_queues(
     )
 
 
-def planned_task_queues(found: Sequence[JudgedTaskQueue], limit: int) -> plans.PlannedTaskQueues:
+def planned_task_queues(judged: Sequence[JudgedTaskQueue], limit: int) -> plans.PlannedTaskQueues:
     """What becomes of the task queues with jobs; the worst first."""
     affected = []
-    for one in found:
-        effect, key = _effect(one.before, one.after), one.key
-        if one.becomes or effect["gained"] or effect["lost"]:
+    for queue in judged:
+        effect, key = _effect(queue.before, queue.after), queue.key
+        if queue.becomes or effect["gained"] or effect["lost"]:
             affected.append(
                 plans.AffectedTaskQueue(
-                    id=one.id, owner=key.owner, group=key.group, vo=key.vo, jobs=one.jobs, held=one.held, **effect,
-                    becomes=one.becomes, why=one.why,
+                    id=queue.id, owner=key.owner, group=key.group, vo=key.vo, jobs=queue.jobs, held=queue.held, **effect,
+                    becomes=queue.becomes, why=queue.why,
                 )
             )  # fmt: skip
-    affected.sort(key=lambda one: (_RANKS[one.becomes], -(one.jobs if one.becomes else one.lost), one.id))
+    affected.sort(
+        key=lambda queue: (_RANKS[queue.becomes], -(queue.jobs if queue.becomes else queue.lost), queue.id)
+    )
     return plans.PlannedTaskQueues(
-        checked=len(found),
+        checked=len(judged),
         impossible=_counted(affected, "impossible"),
         possible=_counted(affected, "possible"),
         changed=cut(affected, limit),
@@ -93,18 +91,18 @@ def planned_task_queues(found: Sequence[JudgedTaskQueue], limit: int) -> plans.P
 
 
 def _counted(affected: Iterable[plans.AffectedTaskQueue], kind: _Becomes) -> plans.TaskQueuesAndJobs:
-    sizes = [one.jobs for one in affected if one.becomes == kind]
+    sizes = [row.jobs for row in affected if row.becomes == kind]
     return plans.TaskQueuesAndJobs(task_queues=len(sizes), jobs=sum(sizes))
 
 
-def planned_pools(found: Sequence[JudgedPool], limit: int) -> plans.PlannedPools:
+def planned_pools(judged: Sequence[JudgedPool], limit: int) -> plans.PlannedPools:
     """What becomes of the SubmitPools."""
     affected = []
-    for one in found:
-        effect = _effect(one.before, one.after)
+    for pool in judged:
+        effect = _effect(pool.before, pool.after)
         if effect["gained"] or effect["lost"]:
-            affected.append(plans.AffectedPool(id=one.id, new_id=one.new_id, vo=one.vo, **effect))
-    return plans.PlannedPools(checked=len(found), changed=cut(affected, limit))
+            affected.append(plans.AffectedPool(id=pool.id, new_id=pool.new_id, vo=pool.vo, **effect))
+    return plans.PlannedPools(checked=len(judged), changed=cut(affected, limit))
 
 
 def _effect(before: int, after: int) -> dict[str, int]:
@@ -115,42 +113,14 @@ def _effect(before: int, after: int) -> dict[str, int]:
     }  # fmt: skip
 
 
-def group_parts(
-    found: Iterable[JudgedTaskQueue], before: Mapping[str, GroupShare], after: Mapping[str, GroupShare]
-) -> list[plans.GroupPart]:
-    """Each group's part of the starts, by VO, greatest gain first; a group that no queue serves has no part."""
-    jobs: Counter[tuple[str, str]] = Counter()
-    old: defaultdict[str, set[str]] = defaultdict(set)
-    new: defaultdict[str, set[str]] = defaultdict(set)
-    for one in found:
-        vo, group = one.key.vo, one.key.group
-        jobs[vo, group] += one.jobs
-        if one.before and not one.held:
-            old[vo].add(group)
-        if one.after:
-            new[vo].add(group)
-    rows = []
-    for (vo, group), number in jobs.items():
-        share = plans.BeforeAfter(share_of(before, group), share_of(after, group))
-        parts = parts_of(old[vo], before), parts_of(new[vo], after)
-        part = plans.BeforeAfter(*(some.get(group, 0.0) for some in parts))
-        rows.append(plans.GroupPart(vo=vo, group=group, jobs=number, share=share, part=part))
-    return sorted(rows, key=lambda row: (row.vo, row.part.before - row.part.after, row.group))
-
-
-def share_of(shares: Mapping[str, GroupShare], group: str) -> float:
-    """The share of a group, the default one if it is not configured."""
-    return shares.get(group, GroupShare()).share
-
-
 # --- configurations --------------------------------------------------------------------------------------
 
 
 def changed_queues(
     before: ResourceConfig, after: ResourceConfig, tick: Callable[[], None]
 ) -> Iterator[plans.ChangedQueue]:
-    """For queues of both: the parameters whose effective values differ, once for all VOs (VO ""), and once for each VO
-    that sees another difference.
+    """The parameters of queues of both whose effective values differ: for all VOs (VO ""), and for each VO that sees
+    another difference.
     """
     overlaid = {vo for tree in (before.tree, after.tree) for _, node in tree.nodes() for vo in node.overlays}
     seen: dict[str, dict[QueueId, dict[str, plans.ChangedValue]]] = {}
@@ -158,24 +128,24 @@ def changed_queues(
         tick()
         old = dict(all_queues(before.tree, vo=vo, types=before.types))
         new = all_queues(after.tree, vo=vo, types=after.types)
-        changes = {queue: _parameters(old[queue], params) for queue, params in new if queue in old}
-        seen[vo] = {queue: found for queue, found in changes.items() if found}
+        values = {queue: _parameters(old[queue], params) for queue, params in new if queue in old}
+        seen[vo] = {queue: changes for queue, changes in values.items() if changes}
     for queue in after.tree.queue_ids():
-        for vo, found in seen.items():
-            here = found.get(queue)
+        for vo, changes in seen.items():
+            here = changes.get(queue)
             if here is not None and (not vo or here != seen[""].get(queue)):
                 yield plans.ChangedQueue(*queue, vo=vo, parameters=here)
 
 
 def _parameters(before: EffectiveParams, after: EffectiveParams) -> dict[str, plans.ChangedValue]:
-    found = {}
+    changes = {}
     for folded in dict.fromkeys((*before, *after)):
         old, new = before.get(folded), after.get(folded)
         either = new or old
         if either is not None and old is not new and not (old and new and _alike(old.value, new.value)):
             values: Any = old and old.value, new and new.value
-            found[either.name] = plans.ChangedValue(*values)
-    return found
+            changes[either.name] = plans.ChangedValue(*values)
+    return changes
 
 
 def _alike(old: Any, new: Any) -> bool:
@@ -185,17 +155,17 @@ def _alike(old: Any, new: Any) -> bool:
 
 def changed_groups(before: ResourceConfig, after: ResourceConfig) -> list[plans.ChangedGroup]:
     """Groups that come, go or change, by name, with the values that differ."""
-    found = []
+    rows = []
     for name, old, new, kind in _changes(before.groups, after.groups):
         pairs = {value: (getattr(old, value, None), getattr(new, value, None)) for value in _OF_A_GROUP}
         values = {value: plans.ChangedValue(a, b) for value, (a, b) in pairs.items() if a != b}
-        found.append(plans.ChangedGroup(group=name, change=kind, values=values))
-    return found
+        rows.append(plans.ChangedGroup(group=name, change=kind, values=values))
+    return rows
 
 
 def changed_types(before: TypeTable, after: TypeTable) -> list[plans.ChangedType]:
-    """Declarations of parameters that come, go or change, by name."""
-    tables = ({one.name: _words(one) for one in table.all()} for table in (before, after))
+    """Declarations that come, go or change, by name."""
+    tables = ({declared.name: _words(declared) for declared in table.all()} for table in (before, after))
     return [
         plans.ChangedType(parameter=name, change=kind, before=old, after=new)
         for name, old, new, kind in _changes(*tables)
@@ -205,7 +175,6 @@ def changed_types(before: TypeTable, after: TypeTable) -> list[plans.ChangedType
 def _changes(
     before: Mapping[str, T], after: Mapping[str, T]
 ) -> Iterator[tuple[str, T | None, T | None, plans.ChangeKind]]:
-    """What comes, goes or changes, by name."""
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
         if old != new:
@@ -213,6 +182,6 @@ def _changes(
 
 
 def _words(declared: ParameterType) -> str:
-    """A declaration as it could be written."""
+    """A declaration in one line."""
     parts = (declared.kind.value, declared.unit, declared.operator, "merge" if declared.merge else "")
     return " ".join(part for part in parts if part)

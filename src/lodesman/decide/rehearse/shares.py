@@ -1,11 +1,9 @@
-"""Which part of the starts each group with waiting jobs would get if shares were changed: in the lottery (`parts_of`), and
-in the weights of the director (`director_weights`). Pure.
-"""
+"""Which part of the starts each group would get by other shares, in the lottery and in the director's weights. Pure."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Final
@@ -15,8 +13,8 @@ from msgspec import Struct
 from lodesman.decide.explain.facts import Snapshot
 from lodesman.decide.explain.turns import Waiting
 from lodesman.decide.matching import GroupShare, director_weights, parts_of
-from lodesman.decide.rehearse.resources import share_of
-from lodesman.wire.plans import BeforeAfter, SharedPlaces, WaitingGroup
+from lodesman.decide.rehearse.resources import JudgedTaskQueue
+from lodesman.wire.plans import BeforeAfter, GroupPart, SharedPlaces, WaitingGroup
 
 _FEW_SITES: Final = 20
 _MOST_PLACES: Final = 200
@@ -26,10 +24,14 @@ Groups = Mapping[tuple[str, str], int]
 
 
 class ShareChange(Struct, frozen=True, kw_only=True):
-    """The shares of all groups before and after."""
+    """The shares of all groups before and after a change."""
 
     before: Mapping[str, GroupShare]
     after: Mapping[str, GroupShare]
+
+    def share(self, group: str) -> BeforeAfter[float]:
+        """The share of a group, the default one if it is not configured."""
+        return BeforeAfter(*(shares.get(group, GroupShare()).share for shares in (self.before, self.after)))
 
     def parts(self, groups: Collection[str]) -> dict[str, BeforeAfter[float]]:
         """What each of these groups gets of the starts while all of them compete."""
@@ -40,51 +42,72 @@ class ShareChange(Struct, frozen=True, kw_only=True):
 def waiting_groups(
     change: ShareChange, snapshot: Snapshot, starts_an_hour: Mapping[str, float]
 ) -> list[WaitingGroup]:
-    """Every group with waiting jobs; the ones that gain most come first. `starts_an_hour`: job starts of each VO."""
+    """Every group with waiting jobs, greatest gain first. `starts_an_hour`: of each VO."""
     jobs = snapshot.groups
     before, after = (_weights(snapshot.waiting, shares) for shares in (change.before, change.after))
     rows = []
-    for vo, groups in competing(jobs).items():
+    for vo, groups in _competing(jobs).items():
         rate = starts_an_hour.get(vo)
         for group, part in change.parts(groups).items():
-            share = BeforeAfter(share_of(change.before, group), share_of(change.after, group))
             director = BeforeAfter(before[vo, group], after[vo, group])
             starts = BeforeAfter(part.before * rate, part.after * rate) if rate else None
-            rows.append(WaitingGroup(vo, group, jobs[vo, group], share, part, director, starts))
+            rows.append(WaitingGroup(vo, group, jobs[vo, group], change.share(group), part, director, starts))
     return sorted(rows, key=lambda row: (row.part.before - row.part.after, row.vo, row.group))
 
 
-def competing(jobs: Groups) -> dict[str, list[str]]:
-    """The groups with waiting jobs of each VO: pilots run for one VO."""
-    found: dict[str, list[str]] = {}
+def group_parts(judged: Iterable[JudgedTaskQueue], change: ShareChange) -> list[GroupPart]:
+    """Each group's part of the starts if resources change, too, by VO, greatest gain first. A group that no queue serves
+    has none.
+    """
+    jobs: Counter[tuple[str, str]] = Counter()
+    old: defaultdict[str, set[str]] = defaultdict(set)
+    new: defaultdict[str, set[str]] = defaultdict(set)
+    for queue in judged:
+        vo, group = queue.key.vo, queue.key.group
+        jobs[vo, group] += queue.jobs
+        if queue.before and not queue.held:
+            old[vo].add(group)
+        if queue.after:
+            new[vo].add(group)
+    rows = []
+    for (vo, group), number in jobs.items():
+        parts = parts_of(old[vo], change.before), parts_of(new[vo], change.after)
+        part = BeforeAfter(*(some.get(group, 0.0) for some in parts))
+        rows.append(GroupPart(vo=vo, group=group, jobs=number, share=change.share(group), part=part))
+    return sorted(rows, key=lambda row: (row.vo, row.part.before - row.part.after, row.group))
+
+
+def _competing(jobs: Groups) -> dict[str, list[str]]:
+    """The groups with waiting jobs, by VO."""
+    groups_of: dict[str, list[str]] = {}
     for vo, group in sorted(pair for pair, number in jobs.items() if number):
-        found.setdefault(vo, []).append(group)
-    return found
+        groups_of.setdefault(vo, []).append(group)
+    return groups_of
 
 
 def _weights(waiting: Sequence[Waiting], shares: Mapping[str, GroupShare]) -> dict[tuple[str, str], float]:
     """The part of each group in the director's weights."""
-    found: dict[tuple[str, str], float] = defaultdict(float)
+    weight_of: dict[tuple[str, str], float] = defaultdict(float)
     weights = director_weights(waiting, shares)
     for tq_id, key, _ in waiting:
-        found[key.vo, key.group] += weights[tq_id]
-    total = sum(found.values())
-    return {pair: weight / total for pair, weight in found.items()}
+        weight_of[key.vo, key.group] += weights[tq_id]
+    total = sum(weight_of.values())
+    return {pair: weight / total for pair, weight in weight_of.items()}
 
 
 def shared_places(
     change: ShareChange, masks: Groups, sites_of: Callable[[str, int], Sequence[str]]
 ) -> list[SharedPlaces]:
     """Queues for which the same groups compete, most queues first. `masks`: the queues that can run waiting jobs of each
-    group; `sites_of`: the sites of such a mask of a VO.
+    group; `sites_of`: the sites of a VO's mask.
     """
-    found = []
-    for vo, groups in competing(masks).items():
+    places = []
+    for vo, groups in _competing(masks).items():
         for alike, mask in _alike({group: masks[vo, group] for group in groups}):
             sites, parts = list(sites_of(vo, mask)), change.parts(alike)
             more = max(0, len(sites) - _FEW_SITES)
-            found.append(SharedPlaces(vo, mask.bit_count(), sites[:_FEW_SITES], more, parts))
-    return found[:_MOST_PLACES]
+            places.append(SharedPlaces(vo, mask.bit_count(), sites[:_FEW_SITES], more, parts))
+    return places[:_MOST_PLACES]
 
 
 def _alike(masks: Mapping[str, int]) -> Iterator[tuple[tuple[str, ...], int]]:
@@ -94,4 +117,4 @@ def _alike(masks: Mapping[str, int]) -> Iterator[tuple[tuple[str, ...], int]]:
         halves = [((*groups, group), queues & mask) for groups, queues in parts.items()]
         halves += [(groups, queues & ~mask) for groups, queues in parts.items()]
         parts = {groups: queues for groups, queues in halves if queues}
-    yield from sorted(parts.items(), key=lambda one: (-one[1].bit_count(), one[0]))
+    yield from sorted(parts.items(), key=lambda part: (-part[1].bit_count(), part[0]))

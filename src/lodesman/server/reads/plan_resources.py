@@ -26,6 +26,7 @@ from lodesman.decide.matching.policy import Policy
 from lodesman.decide.matching.tables import KeyTable
 from lodesman.decide.rehearse import resources as plan
 from lodesman.decide.rehearse.iteration import PlannedDecision, compare
+from lodesman.decide.rehearse.shares import ShareChange, group_parts
 from lodesman.decide.resources import LOCAL, ResourceConfig
 from lodesman.server.engines.backend import BatchLoad
 from lodesman.server.loops.census import BackendWatch
@@ -101,7 +102,7 @@ def plan_resources(
         files=list(files),
         queues=plan.planned_queues(before, after, limit, state.tick),
         groups=plan.changed_groups(before, after),
-        parts=plan.group_parts(task_queues, state.policy.shares(), policy.shares()),
+        parts=group_parts(task_queues, ShareChange(before=state.policy.shares(), after=policy.shares())),
         types=plan.changed_types(before.types, after.types),
         task_queues=plan.planned_task_queues(task_queues, limit),
         submit_pools=plan.planned_pools(pools, limit),
