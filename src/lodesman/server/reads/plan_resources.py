@@ -1,8 +1,7 @@
 """A dry run of another resource configuration: what would be held and released, and what the director would do next.
 
-Task queues and SubmitPools are judged by the refresh that would take the configuration in, and two iterations of the
-director are rehearsed that differ in the configuration only. Nothing is stored, and no batch system is asked: loads are
-those that the director's last iteration went by, believed as they were then.
+Task queues and SubmitPools are judged by the refresh that would take the configuration in. Nothing is stored, and no batch
+system is asked: loads are those of the director's last iteration, believed as they were then.
 """
 
 from __future__ import annotations
@@ -52,23 +51,22 @@ _APART: Final = ", "
 
 
 class Configured:
-    """One configuration, with the queues that serve each SubmitPool (a `director.PoolServing`). `pools`: those that fulfil
-    its Requirements, whatever the ads of sites say.
-    """
+    """One configuration, with the queues that serve each SubmitPool (a `director.PoolServing`)."""
 
     def __init__(
         self, policy: Policy, seen: RefreshInput, ads: Mapping[str, SiteAd], now: float, left: StepPass
     ) -> None:
         self.policy = policy
         self.pools = evaluate(policy, seen.pools, left.item)
+        """The queues that fulfil the Requirements of each SubmitPool, whatever ads of sites say."""
         wishes = wishes_of(policy, seen.pools, left.item)
         handling = partial(handling_of_wish, left)
         self._unfit = WishedQueues().unfit(wishes, ads, places_of(policy), now, handling)
 
     def mask(self, pool: str, /) -> int | None:
-        """The queues that serve a pool; None if it is not known."""
-        found = self.pools.get(pool)
-        return None if found is None else found & ~self._unfit.get(pool, 0)
+        """The queues that serve a pool; None if that is unknown."""
+        queues = self.pools.get(pool)
+        return None if queues is None else queues & ~self._unfit.get(pool, 0)
 
     def bit(self, place: QueueId, /) -> int | None:
         """The bit of a queue; None if it has none."""
@@ -78,7 +76,7 @@ class Configured:
 def plan_resources(
     after: ResourceConfig, files: Sequence[str], state: LiveState, *, limit: int
 ) -> ResourcesPlan:
-    """What another configuration, read from these files, would change; lists have at most `limit` members."""
+    """What a configuration that these files make would change; lists have at most `limit` members."""
     before, seen = state.policy.config, read_refresh_input(state.db)
     bare = replace(
         state.policy, config=after, loaded_at=None, verdicts={}
@@ -93,9 +91,9 @@ def plan_resources(
     renewed = {pool: new_id for pool, new_id, _ in PoolIds().changed(after.types, seen.pools)}
     task_queues = _task_queues(old, new, seen, state, left)
     pools = [
-        plan.JudgedPool(one.id, renewed.get(one.id), one.vo, old.pools[one.id], new.pools[one.id])
-        for one in seen.pools
-        if one.id in old.pools and one.id in new.pools
+        plan.JudgedPool(pool.id, renewed.get(pool.id), pool.vo, old.pools[pool.id], new.pools[pool.id])
+        for pool in seen.pools
+        if pool.id in old.pools and pool.id in new.pools
     ]
     state.tick()
     return ResourcesPlan(
@@ -118,7 +116,7 @@ def _task_queues(
     old: Configured, new: Configured, seen: RefreshInput, state: LiveState, left: StepPass
 ) -> list[plan.JudgedTaskQueue]:
     """The task queues with jobs, by id."""
-    found = list[plan.JudgedTaskQueue]()
+    judged = list[plan.JudgedTaskQueue]()
     held, released = map(dict, judge(new.policy, seen, new.pools, left.item))
     rows = sorted((row for row in seen.queues if row.jobs), key=lambda row: row.id)
     for number, row in enumerate(rows):
@@ -126,7 +124,7 @@ def _task_queues(
             state.tick()
         holds, frees = row.held is None and row.id in held, row.id in released
         with left.item(task_queue(row.id)):
-            found.append(
+            judged.append(
                 plan.JudgedTaskQueue(
                     id=row.id,
                     key=row.key,
@@ -138,7 +136,7 @@ def _task_queues(
                     why=held[row.id] if holds else released[row.id] if frees else "",
                 )
             )
-    return found
+    return judged
 
 
 # --- what the director would do --------------------------------------------------------------------------
@@ -146,15 +144,13 @@ def _task_queues(
 
 @dataclass(slots=True)
 class RecordedLoads:
-    """Stands for one batch system: reports what it reported for the last iteration. A queue that it reported nothing of
-    is taken for empty: it is then one of `empty`. `observed`: when the loads that it reported were.
-    """
+    """Stands for one batch system, and reports what that reported for the last iteration."""
 
     name: str
     last: RecordedIteration | None
     now: float
-    empty: set[QueueId] = field(default_factory=set)
-    observed: list[float] = field(default_factory=list)
+    empty: set[QueueId] = field(default_factory=set)  # queues without a load, which are taken for empty
+    observed: list[float] = field(default_factory=list)  # when the loads that it reported were
 
     def load(self, queue: QueueId) -> BatchLoad:
         """The load of one queue; never raises."""
@@ -189,19 +185,19 @@ def _decide(
     waiting: Sequence[Waiting],
     pilots: Sequence[PilotView] | None = None,
 ) -> PlannedDecision:
-    """An iteration with one configuration, and always the same chance. `pilots`: None for those that there are."""
+    """An iteration with one configuration. `pilots`: None for those that are there."""
     director.policy, now = side.policy, state.now
     waiting = [one for one in waiting if task_queue(one[0]) not in state.faulty]
     table = KeyTable({tq_id: key for tq_id, key, _ in waiting})
     vos, without = director.vos_of(waiting), state.faulty
     seen = director.snapshot(waiting, vos, table=table, serving=side, now=now, without=without)
-    found = seen if pilots is None else msgspec.structs.replace(seen, pilots=pilots)
-    return rehearse(director, state, found, waiting)
+    facts = seen if pilots is None else msgspec.structs.replace(seen, pilots=pilots)
+    return rehearse(director, state, facts, waiting)
 
 
 def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
-    """Our live pilots, each with what its queue offers then (ADR 0024)."""
-    known: dict[tuple[Any, ...], str] = {}
+    """Our live pilots, each with what its queue would offer (ADR 0024)."""
+    request_then: dict[tuple[Any, ...], str] = {}
     mask = closings(state.db)
     live = pilots_in_short(state.db)
     for pilot in known_shut(live, local_hosts(state.db, live, state.now)):
@@ -211,15 +207,17 @@ def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
         vo = msgspec.json.decode(text).get("vo", "")
         joined = pilot.joined_at is not None and offers.differ_by_host(vo, place)
         host = host_of(pilot.node) if joined else None
-        if (place, text, host) not in known:
+        if (place, text, host) not in request_then:
             offer = offers(vo, place, host)
-            known[place, text, host] = (offer and rewritten(text, offer)) or text
-        yield pilot_view(structs.replace(pilot, request=known[place, text, host]), state.now, mask=mask)
+            request_then[place, text, host] = (offer and rewritten(text, offer)) or text
+        yield pilot_view(
+            structs.replace(pilot, request=request_then[place, text, host]), state.now, mask=mask
+        )
 
 
 class ResidentsThen:
-    """What live pilots that take jobs present in some queues when these are as another configuration says: pilots stay
-    where none is sent any more, and offer what their queue is then. A `Policy.inhabited`.
+    """What live pilots that take jobs would present by another configuration: they stay where none is sent any more, and
+    offer what their queue is then. A `Policy.inhabited`.
     """
 
     def __init__(self, state: LiveState, policy: Policy) -> None:
@@ -227,20 +225,20 @@ class ResidentsThen:
         self._state, self._policy = state, replace(policy, verdicts={}, inhabited=lambda _: frozenset())
 
     def __call__(self, queues: frozenset[QueueId], /) -> frozenset[ResourceRequest]:
-        """Of those in these queues."""
+        """The requests of those in these queues."""
         return frozenset(request for queue, request in self._found if queue in queues)
 
     @cached_property
     def _found(self) -> list[tuple[QueueId, ResourceRequest]]:
         views = _pilots(self._state, Offers(self._policy))
-        requests = [one.request for one in views if one.standing not in AWAY]
+        requests = [view.request for view in views if view.standing not in AWAY]
         return [(QueueId(one.site, one.ce, one.queue), one) for one in requests]
 
 
 def _director(
-    state: LiveState, old: Configured, new: Configured, found: Sequence[plan.JudgedTaskQueue], limit: int
+    state: LiveState, old: Configured, new: Configured, judged: Sequence[plan.JudgedTaskQueue], limit: int
 ) -> PlannedIteration | None:
-    """What the director would do next, before and after; None if there is none."""
+    """The director's next iteration before and after; None if no director runs."""
     running, last = state.director, state.keeper.snapshot.iteration
     if running is None:
         return None
@@ -250,7 +248,7 @@ def _director(
         name: RecordedLoads(name=name, last=last, now=state.now, empty=empty, observed=observed)
         for name in running.watches
     }
-    # Loads are as old as they were when the director went by them: the next iteration has newer ones.
+    # Loads count as fresh as when the director went by them.
     max_age = running.options.max_load_age_s + (decided or 0.0)
     pools = running.pools()
     director = director_apart(
@@ -259,11 +257,11 @@ def _director(
         watches=cast("Mapping[str, BackendWatch]", loads),
         pools=lambda: dict(pools),
     )
-    waiting = [(one.id, one.key, one.jobs) for one in found if not one.held]
+    waiting = [(queue.id, queue.key, queue.jobs) for queue in judged if not queue.held]
     then = [
-        (one.id, one.key, one.jobs)
-        for one in found
-        if one.becomes == "possible" or not (one.held or one.becomes)
+        (queue.id, queue.key, queue.jobs)
+        for queue in judged
+        if queue.becomes == "possible" or not (queue.held or queue.becomes)
     ]
     with state.db:  # one moment for both
         before = _decide(director, state, old, waiting)
@@ -276,11 +274,10 @@ def _director(
 
 
 def _assumed(decided: float | None, empty: Sequence[QueueId]) -> list[str]:
-    """The assumptions, sentence by sentence."""
-    found = ["the director has not decided yet"]
+    assumed = ["the director has not decided yet"]
     if decided is not None:
-        found = [f"loads are those of the director's last iteration, {span(decided)} ago"]
+        assumed = [f"loads are those of the director's last iteration, {span(decided)} ago"]
     if empty:
         some = counted(len(empty), "queue")
-        found.append(f"{some} without a load yet taken for empty, for instance {empty[0]}")
-    return [*found, "breakers, rates of CEs and submission pools are those of the running director"]
+        assumed.append(f"{some} without a load yet taken for empty, for instance {empty[0]}")
+    return [*assumed, "breakers, rates of CEs and submission pools are those of the running director"]

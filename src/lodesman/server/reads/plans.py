@@ -1,7 +1,7 @@
 """Dry runs of submissions and of shares over the live state. Nothing is stored.
 
-A submission is prepared as it would be, and each of its cohorts is explained as `lode why` would right after it was
-stored. Shares go through the lottery's and the director's own functions.
+A submission is prepared, and each of its cohorts explained as `lode why` would right after it was stored. Shares go
+through the functions of lottery and director.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec import structs
 from lodesman.base.errors import Impossible, NotFound
 from lodesman.decide.explain.job import explain_job
 from lodesman.decide.explain.job_facts import JobFacts
-from lodesman.decide.explain.verdict import verdict_of
+from lodesman.decide.explain.verdict import some_of, verdict_of
 from lodesman.decide.matching import GroupShare, TaskQueueKey, wanted_of
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.rehearse.shares import ShareChange, shared_places, waiting_groups
@@ -50,7 +50,7 @@ _MOST_STARTS: Final = 20_000
 _MOST_COHORTS: Final = 100
 _MOST_RUNS: Final = 20
 _AFTER_ALL: Final = 1 << 53
-"""The number of a job that comes after all others."""
+"""The number of a job after all others."""
 _ORDER: Final = {"never": 0, "not now": 1, "now": 2}
 _OFTEN: Final = 256
 _HOUR: Final = 3_600.0
@@ -59,23 +59,20 @@ _SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveState(Explainer):
-    """What plans are held against and explained by. `tick` is called now and then while a plan is made; it raises when that
-    takes too long. `director`: the one that runs, None where there is none.
-    """
+    """What plans are held against."""
 
-    tick: Callable[[], None]
-    director: Director | None = None
+    tick: Callable[[], None]  # called now and then; raises when the plan takes too long
+    director: Director | None = None  # the running one
 
     @property
     def faulty(self) -> frozenset[Item]:
-        """What the running director leaves out since it cannot handle it, and so do its dry runs."""
+        """What the running director cannot handle: its dry runs leave it out, too."""
         return NOTHING if self.director is None else self.director.faulty
 
     def left_out(self) -> list[str]:
-        """That as an assumption, none if nothing is left out."""
+        """`faulty` as an assumption; none if nothing is left out."""
         names = sorted(map(str, self.faulty))
-        more = f" and {len(names) - 1} more" if names[1:] else ""
-        return [f"{names[0]}{more} left out, as the director does: see lode status"] if names else []
+        return [f"{some_of(names, 1, ', ')} left out, as the director does: see lode status"] if names else []
 
     def waiting(self) -> Iterator[tuple[TaskQueueKey, int, int]]:
         """The task queues with waiting jobs: key, number of jobs, and the queues that can run them, as a mask."""
@@ -92,8 +89,8 @@ class LiveState(Explainer):
 def plan_job(
     body: SubmitBody, who: Principal, verified: list[VerifiedJob] | None, state: LiveState
 ) -> answers.JobPlan:
-    """What would become of a submission. Raises what it would be refused with, but for Impossible, which is answered.
-    `verified`: what the server's JSV left of it; None: there is no JSV.
+    """What would become of a submission. `verified`: what the server's JSV left of it; None: there is no JSV. Raises what
+    it would be refused with, but answers Impossible.
     """
     refusal = None
     ready = partial(
@@ -117,7 +114,7 @@ def plan_job(
         verdicts["now"] += soon
         verdicts["not now" if soon else verdict] += cohort.jobs - soon
         impossible += cohort.jobs if facts.reason is MainReason.IMPOSSIBLE else 0
-    judged.sort(key=lambda one: (_ORDER[one[0]], one[1].runs[0]))
+    judged.sort(key=lambda pair: (_ORDER[pair[0]], pair[1].runs[0]))
     cohorts = []
     for _, cohort in judged[:_MOST_COHORTS]:
         state.tick()
@@ -139,23 +136,23 @@ def plan_job(
 
 
 def _cohorts(prepared: PreparedSubmission) -> Iterator[PreparedCohort]:
-    """One for each task queue, whatever descriptions its members are of."""
+    """One cohort for each task queue, whatever descriptions its members are of."""
     by_key: dict[TaskQueueKey, list[PreparedCohort]] = {}
     for cohort in prepared.cohorts:
         by_key.setdefault(cohort.key, []).append(cohort)
-    for found in by_key.values():
+    for cohorts in by_key.values():
         joined: list[tuple[int, int]] = []
-        for start, stop in sorted(run for cohort in found for run in cohort.runs):
+        for start, stop in sorted(run for cohort in cohorts for run in cohort.runs):
             follows = bool(joined) and start == joined[-1][1]
             joined.append((joined.pop()[0] if follows else start, stop))
-        yield structs.replace(found[-1], runs=tuple(joined))
+        yield structs.replace(cohorts[-1], runs=tuple(joined))
 
 
 def _facts(
     cohort: PreparedCohort, pools: Mapping[str, NewPool], state: LiveState, task_queue: int | None,
     place: QueuePosition,
 ) -> JobFacts:  # fmt: skip
-    """The facts of a member of the cohort, as it would be stored."""
+    """The facts of a job of the cohort, as it would be stored."""
     pool, held = pools.get(cohort.key.submit_pool), None
     if cohort.held:
         held = Holding(limit="held", by="impossible", name=None, reason=cohort.held, seconds=0.0)
@@ -170,7 +167,7 @@ def _facts(
 
 
 def _place(cohort: PreparedCohort, state: LiveState) -> tuple[int | None, QueuePosition]:
-    """Its task queue, None if that would be new, and the jobs there."""
+    """Its task queue (None: it would be new) and the jobs there."""
     number = queue_with_key(state.db, cohort.key)
     return number, position(state.db, number, _AFTER_ALL)
 
@@ -199,17 +196,17 @@ def _planned(cohort: PreparedCohort, pools: Mapping[str, NewPool], state: LiveSt
 # --- shares ----------------------------------------------------------------------------------------------
 
 
-def plan_shares(wanted: Mapping[str, float], state: LiveState) -> answers.SharesPlan:
-    """What other shares would change. Raises NotFound for an unknown group, InvalidConfig for an impossible share."""
+def plan_shares(shares_then: Mapping[str, float], state: LiveState) -> answers.SharesPlan:
+    """What other shares would change. Raises NotFound for a group, InvalidConfig for a share."""
     policy, snapshot = state.policy, state.keeper.snapshot
     with_jobs = {group for (_, group), jobs in snapshot.groups.items() if jobs}
-    known = sorted({*policy.config.groups, *with_jobs})
-    for name in wanted:
-        if name not in known:
-            near, groups = difflib.get_close_matches(name, known, 1, 0.6), ", ".join(known[:_SHOWN])
-            hint = f"Did you mean {near[0]}?" if near else f"Groups: {groups}." if groups else ""
+    groups = sorted({*policy.config.groups, *with_jobs})
+    for name in shares_then:
+        if name not in groups:
+            near, names = difflib.get_close_matches(name, groups, 1, 0.6), ", ".join(groups[:_SHOWN])
+            hint = f"Did you mean {near[0]}?" if near else f"Groups: {names}." if names else ""
             raise NotFound(f"There is no group {name!r}.", hint=hint, group=name)
-    shares, notices = _as_configured(wanted)
+    shares, notices = _as_configured(shares_then)
     before = policy.configured_shares()
     new = {name: replace(before.get(name, GroupShare()), share=share) for name, share in shares.items()}
     change = ShareChange(before=policy.shares(), after=policy.corrected({**before, **new}))
@@ -228,7 +225,7 @@ def plan_shares(wanted: Mapping[str, float], state: LiveState) -> answers.Shares
 
 
 def corrected_by_usage(policy: Policy) -> list[Remark]:
-    """That the shares in the answer are not those of the configuration."""
+    """That usage corrects the shares of the answer."""
     if policy.usage is None:
         return []
     words = "The shares of groups are corrected by usage, before and after. The present factors: lode usage shares."
@@ -240,14 +237,13 @@ def set_by_command(policy: Policy) -> list[Remark]:
     if not policy.set_by_command:
         return []
     names = sorted(policy.set_by_command)
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    shown = ", ".join(names[:_SHOWN])
-    words = f"Shares set by command hold instead of those of the files: {shown}{more}. See: lode group ls."
+    shown = some_of(names, _SHOWN, ", ")
+    words = f"Shares set by command hold instead of those of the files: {shown}. See: lode group ls."
     return [Remark(words, source="", section="group", line=0)]
 
 
 def _outside_shares(state: LiveState) -> list[Remark]:
-    """Which submission pools send a part of their pilots to single groups, whatever the shares."""
+    """The submission pools that send a part of their pilots to single groups, whatever the shares."""
     pools = state.director.options.pools.values() if state.director else ()
     return [
         Remark(
@@ -259,10 +255,10 @@ def _outside_shares(state: LiveState) -> list[Remark]:
     ]  # fmt: skip
 
 
-def _as_configured(wanted: Mapping[str, float]) -> tuple[dict[str, float], list[Remark]]:
-    """The shares as they would count if the configuration said so, and what it would remark."""
+def _as_configured(shares: Mapping[str, float]) -> tuple[dict[str, float], list[Remark]]:
+    """The shares as the configuration would take them, and its remarks."""
     draft = ConfigDraft()
-    for name, share in wanted.items():
+    for name, share in shares.items():
         place = FilePosition(section=f"group {name}")
         draft.put_group(name, RawParam(name="share", value=share, source=place))
     config = build(draft)
@@ -271,10 +267,7 @@ def _as_configured(wanted: Mapping[str, float]) -> tuple[dict[str, float], list[
 
 
 def _starts_an_hour(state: LiveState) -> tuple[dict[str, float], dict[str, float]]:
-    """Starts of each VO in the last hour that groups competed for, and those by private pilots.
-
-    They are counted over less if there were very many.
-    """
+    """Starts an hour of each VO, those that groups competed for and those by private pilots; lately, if there were many."""
     begin = state.now - _HOUR
     rows = starts_by_vo(state.db, most=_MOST_STARTS, after=begin)
     if sum(count for _, count, _, _ in rows) >= _MOST_STARTS:
@@ -286,7 +279,7 @@ def _starts_an_hour(state: LiveState) -> tuple[dict[str, float], dict[str, float
 
 def _masks(state: LiveState) -> dict[tuple[str, str], int]:
     """The queues that can run some waiting job of each (VO, group)."""
-    found: dict[tuple[str, str], int] = {}
+    masks: dict[tuple[str, str], int] = {}
     for key, _, queues in state.waiting():
-        found[key.vo, key.group] = found.get((key.vo, key.group), 0) | queues
-    return found
+        masks[key.vo, key.group] = masks.get((key.vo, key.group), 0) | queues
+    return masks

@@ -47,8 +47,8 @@ _AS_ADVERTISED: Final = [
 
 
 def director_apart(state: LiveState, hint: str = "", **changes: Any) -> Director:
-    """The running director with these members changed; it shares nothing with the running one that changes. Raises
-    Unavailable, with the hint, if none runs.
+    """The running director with these members changed. The two share nothing that changes. Raises Unavailable with that
+    hint if none runs.
     """
     running = state.director
     if running is None:
@@ -90,7 +90,7 @@ def plan_director(body: PlanDirectorBody, state: LiveState) -> DirectorPlans:
 
 
 def _of_now(policies: Sequence[TargetPolicy], state: LiveState) -> dict[TargetPolicy, Record]:
-    """What the director would decide now. It shares nothing with the running one that changes."""
+    """What the director would decide now by each policy."""
     director = director_apart(state, hint="A stored iteration can be planned.")
     named = policies or [director.options.target.policy]
     with state.db:  # one moment
@@ -102,8 +102,8 @@ def _of_now(policies: Sequence[TargetPolicy], state: LiveState) -> dict[TargetPo
         state.tick()
         target = replace(director.options.target, policy=policy)
         options = replace(director.options, target=target)
-        found = msgspec.structs.replace(seen, sites=sites[policy])
-        records[policy] = to_record(decide(found, options=options, now=state.now, seed=SEED))
+        facts = msgspec.structs.replace(seen, sites=sites[policy])
+        records[policy] = to_record(decide(facts, options=options, now=state.now, seed=SEED))
     return records
 
 
@@ -115,7 +115,7 @@ def _answer(
     placed: Collection[TargetPolicy],
     assumed: list[str],
 ) -> DirectorPlans:
-    """The answer, with those task queues and CE queues that the body asks for."""
+    """The answer, with the task queues and CE queues that the body asks for."""
     first = next(iter(records.values()))
     task_queues, queues = _task_queues(body, first), _queues(records)[: body.limit]
     plans = []
@@ -142,7 +142,7 @@ def _answer(
 
 
 def _task_queues(body: PlanDirectorBody, record: Record) -> set[int]:
-    """Those named, or those with most jobs. Raises NotFound."""
+    """The task queues that the body names, else those with most jobs. Raises NotFound."""
     tq_at, jobs_at = map(record["row_fields"].index, ("tq_id", "waiting_jobs"))
     jobs = {row[tq_at]: row[jobs_at] for row in record["rows"]}
     for tq_id in body.task_queues:
@@ -153,7 +153,7 @@ def _task_queues(body: PlanDirectorBody, record: Record) -> set[int]:
 
 
 def _queues(records: Mapping[TargetPolicy, Record]) -> list[str]:
-    """All CE queues, those first that get most pilots by any policy."""
+    """All CE queues, by the most pilots that they get by any policy."""
     most: Counter[str] = Counter()
     for record in records.values():
         here: Counter[str] = Counter()
@@ -168,21 +168,21 @@ def _queues(records: Mapping[TargetPolicy, Record]) -> list[str]:
 
 
 def plan_gates(body: PlanGatesBody, state: LiveState) -> PlannedIteration:
-    """The next iteration as sites advertise themselves, and with these attributes instead. Raises NotFound for a site that
-    is not configured, SyntaxFault, Unavailable.
+    """The next iteration as sites advertise themselves, and with these attributes instead. Raises NotFound for a site,
+    SyntaxFault, Unavailable.
     """
     for site in body.gates:
         exact_node(state.policy.config.tree, NodePath(site))
     director = director_apart(state)
     ads_of = director.sites.ads
-    given = {
-        site: [AdAttribute(name, read_checked(text)) for name, text in changes.items()]
-        for site, changes in body.gates.items()
+    changes = {
+        site: [AdAttribute(name, read_checked(text)) for name, text in texts.items()]
+        for site, texts in body.gates.items()
     }
 
     def advertised(db: Reader) -> Mapping[str, SiteAd]:
         ads = dict(ads_of(db))
-        return ads | {site: _changed(site, ads.get(site), some, state.now) for site, some in given.items()}
+        return ads | {site: _changed(site, ads.get(site), some, state.now) for site, some in changes.items()}
 
     with state.db:  # one moment for both
         before = _rehearse_now(director, state)
@@ -193,13 +193,14 @@ def plan_gates(body: PlanGatesBody, state: LiveState) -> PlannedIteration:
 
 def _rehearse_now(director: Director, state: LiveState) -> PlannedDecision:
     facts = director.look(state.now, state.faulty)
-    return rehearse(director, state, facts, [(one.tq_id, one.key, one.waiting_jobs) for one in facts.demands])
+    waiting = [(demand.tq_id, demand.key, demand.waiting_jobs) for demand in facts.demands]
+    return rehearse(director, state, facts, waiting)
 
 
 def _changed(site: str, ad: SiteAd | None, changes: list[AdAttribute], now: float) -> SiteAd:
-    """The ad with other attributes, or one of these alone, as if it had come now."""
+    """The ad with changes, or made of these alone, as if it had come now."""
     entries = {} if ad is None else dict(ad.ad.entries)
-    entries |= {lower(one.name): one for one in changes}
+    entries |= {lower(attribute.name): attribute for attribute in changes}
     if ad is not None:
         return replace(ad, ad=Ad(entries), received_at=now, rules={})
     return SiteAd(
