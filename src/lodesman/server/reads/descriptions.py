@@ -1,8 +1,7 @@
 """Names and descriptions of jobs, made when they are read as far as they are not stored.
 
-A description is the record as it was submitted, with what RFC #7 adds to it. That of a job in a batch is usually not
-stored: it is made of the job's template and the key of its task queue. A name like `render_%n` is stored once for a
-million jobs; of a batch each job has its name in its template.
+A description is the record as submitted, with what RFC #7 adds. That of a job in a batch is usually not stored, but made of
+the job's template and the key of its task queue. A name like `render_%n` is stored once for all jobs of an array.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _ENVIRONMENT, _HIDDEN = "Environment", "(hidden)"
 
 
 def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescription]:
-    """The record of a job that is there, and its description in the language it was given in, without the text."""
+    """The record of a stored job, and its description without the text."""
     key, requirements = key_and_requirements(db, job.task_queue)
     form, text, count, is_parametric, first, last = description_of(db, job.submission)
     changed = not first <= job.template <= last
@@ -49,12 +48,12 @@ def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescr
     if not is_parametric and count > 1 and record is not None:
         record = record.get(str(job.id - job.base))  # the odd ones of a batch, by their indexes
     members = stored_members(db, job.submission)[1] if is_parametric else None
-    given = _rebuilt(db, job, key, requirements, members) if record is None else dict(record)
+    full_record = _rebuilt(db, job, key, requirements, members) if record is None else dict(record)
     if key.submit_pool:
-        _put(given, "submission_pools", "SubmitPool", [*key.submission_pools, key.submit_pool])
+        _put(full_record, "submission_pools", "SubmitPool", [*key.submission_pools, key.submit_pool])
     sites = _sites(db, key) if policy.add_eligible_sites else []
     if sites:
-        _put(given, "sites", "Site", sites)
+        _put(full_record, "sites", "Site", sites)
     jobs = count if is_parametric and not changed else 1
     made = resolution_of(db, job.submission, job.template, 0 if is_parametric else job.id - job.base)
     if made is not None and changed:
@@ -62,79 +61,79 @@ def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescr
     values, defaults = dict[str, str](), dict[str, str]()
     if made is not None:
         values = _flat(_rebuilt(db, job, key, requirements, members))
-        said = {name.partition(".")[0] for name in (*values, *made.origins)}
-        defaults = {name: text_of(one) for name, one in usual_values().items() if name not in said}
-    return given, JobDescription(
+        named = {name.partition(".")[0] for name in (*values, *made.origins)}
+        defaults = {name: text_of(value) for name, value in usual_values().items() if name not in named}
+    return full_record, JobDescription(
         id=job.id, form=form, text="", jobs=jobs, rebuilt=record is None, resolution=made, values=values,
         defaults=defaults,
     )  # fmt: skip
 
 
 def _origins(db: Reader, job: Job, made: Resolution) -> dict[str, str]:
-    """Who wrote what of a job that was changed. What was changed before it got its class is among its origins."""
+    """Who wrote each value of a job that was changed. Its class came after the changes that its origins have."""
     by: dict[str, str] = {}
     for event in events_of_job(db, job):
         if event.event == "Changed":
             names = event.attributes or ()
             by = {} if "JobClass" in names or "Variant" in names else by
             by |= dict.fromkeys(names, f"change by {event.name or 'a user'}")
-    return {name: one for name, one in made.origins.items() if name.partition(".")[0] not in by} | by
+    return {name: origin for name, origin in made.origins.items() if name.partition(".")[0] not in by} | by
 
 
 def _flat(record: Record) -> dict[str, str]:
-    """Each value as one text, by the names that origins have."""
-    found: dict[str, str] = {}
+    """Each value as text, by the names that origins have."""
+    texts: dict[str, str] = {}
     for name, value in record.items():
         if name == "Consumables" and isinstance(value, list):
-            pairs = [str(one).partition("=") for one in value]
-            found |= {f"{name}.{key}": text for key, _, text in pairs}
+            pairs = [str(item).partition("=") for item in value]
+            texts |= {f"{name}.{key}": text for key, _, text in pairs}
         elif isinstance(value, dict):
-            found |= {f"{name}.{key}": text_of(one) for key, one in value.items()}
+            texts |= {f"{name}.{key}": text_of(item) for key, item in value.items()}
         elif isinstance(value, list):
-            found[name] = ", ".join(map(text_of, value))
+            texts[name] = ", ".join(map(text_of, value))
         else:
-            found[name] = text_of(value)
-    return found
+            texts[name] = text_of(value)
+    return texts
 
 
-def hide_environment(record: Record, found: JobDescription) -> tuple[Record, JobDescription]:
-    """The record and the description without what variables of the payload are set to: they may be tokens."""
+def hide_environment(record: Record, description: JobDescription) -> tuple[Record, JobDescription]:
+    """The record and the description without the values of environment variables, which may be tokens."""
     values = {
         name: _HIDDEN if name.partition(".")[0] == _ENVIRONMENT else text
-        for name, text in found.values.items()
+        for name, text in description.values.items()
     }
     hidden = dict(record)
     for name, value in record.items():
         attribute = by_name(name)
         if attribute is not None and attribute.name == _ENVIRONMENT:
             hidden[name] = dict.fromkeys(environment(value), _HIDDEN)
-    return hidden, msgspec.structs.replace(found, values=values)
+    return hidden, msgspec.structs.replace(description, values=values)
 
 
 def eligible_sites(db: Reader, policy: Policy, job: Job) -> list[str]:
-    """The sites that a job's description names since it has Requirements (option `add_eligible_sites`)."""
+    """The sites that a job's description names for its Requirements (option `add_eligible_sites`)."""
     return _sites(db, key_and_requirements(db, job.task_queue)[0]) if policy.add_eligible_sites else []
 
 
 def _sites(db: Reader, key: TaskQueueKey) -> list[str]:
-    """Those of the queues that served its SubmitPool in the last pass, as far as the job may go there."""
-    found = sites_of_pool(db, key.submit_pool) if key.submit_pool else ()
-    return [site for site in found if (not key.sites or site in key.sites) and site not in key.banned_sites]
+    """The sites whose queues served its SubmitPool in the last pass, as far as the job may go there."""
+    sites = sites_of_pool(db, key.submit_pool) if key.submit_pool else ()
+    return [site for site in sites if (not key.sites or site in key.sites) and site not in key.banned_sites]
 
 
 def _put(record: Record, field: str, name: str, values: Sequence[str]) -> None:
     """Give an attribute another value, whatever the description calls it."""
-    for given in list(record):
-        attribute = by_name(given)
+    for written in list(record):
+        attribute = by_name(written)
         if attribute is not None and attribute.field == field:
-            del record[given]
+            del record[written]
     # A text reads as one name unless a comma parts it or blanks around it fall away.
     first, *others = values
     record[name] = list(values) if others or "," in first or first != first.strip() else first
 
 
 def _rebuilt(db: Reader, job: Job, key: TaskQueueKey, requirements: str, members: str | None) -> Record:
-    """The description of a job of a batch, or of one that was changed."""
+    """The description of a job of a batch, or of a changed one."""
     spec = stored_job(db, job.template, key, requirements).spec
     if members is not None:
         template = Template(spec, msgspec.json.decode(members, type=ParametricMembers))
@@ -143,19 +142,19 @@ def _rebuilt(db: Reader, job: Job, key: TaskQueueKey, requirements: str, members
 
 
 class MemberNames:
-    """Fills the placeholders of names. Holds a read connection, so it belongs to one thread."""
+    """Fills the placeholders of names. Belongs to the thread of its read connection."""
 
     def __init__(self, db: Reader) -> None:
         self._db = db
         self._template = lru_cache(_KEEP)(self._read_template)
 
     def fill(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """The jobs, each with its own name; a name that cannot be filled stays as it is."""
-        found = list(jobs)
+        """The jobs, each with its own name; one that cannot be filled stays."""
+        all_jobs = list(jobs)
         # A submission has no doubled percent signs in the name of all its members; templates have.
-        asked = {job.template for job in found if not job.name or "%" in job.name}
-        own = names_in_templates(self._db, asked) if asked else {}
-        for job in found:
+        templates = {job.template for job in all_jobs if not job.name or "%" in job.name}
+        own = names_in_templates(self._db, templates) if templates else {}
+        for job in all_jobs:
             written = own.get(job.template) or ""
             name = job.name or written
             template = self._template(job.submission, written) if "%" in written else None

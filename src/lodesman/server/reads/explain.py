@@ -1,4 +1,4 @@
-"""Gathers the facts that explanations go by, from the database and the snapshot; `lodesman.decide.explain` explains them."""
+"""Gathers the facts of explanations from the database and the snapshot; `lodesman.decide.explain` explains them."""
 
 from __future__ import annotations
 
@@ -89,19 +89,19 @@ _MOST_ABOVE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Explainer:
-    """Explains with the connection of the thread that asks. `limits`: those that keep jobs of a key from starting in these
-    queues. `classes`: the job classes, of which some may be suggested.
-    """
+    """Explains with the connection of the thread that asks."""
 
     db: Reader
     policy: Policy
     keeper: SnapshotKeeper
     now: float
+    # What keeps jobs of a key from starting in these queues.
     limits: Callable[[TaskQueueKey, Sequence[QueueId]], Limited] = lambda _key, _queues: Limited()
+    # The job classes, of which some may be suggested.
     classes: Callable[[], Classes] = lambda: NO_CLASSES
 
     def job(self, job: Job, queue: QueueId | None = None) -> JobWaits | JobWaitsNot:
-        """Why a stored job waits; with all that `queue` has against it, if one is named."""
+        """Why a stored job waits, and all that `queue` has against it."""
         number, state, reason, tq_id = job.id, job.state, job.reason, job.task_queue
         if state not in (JobState.WAITING, JobState.HELD):
             bound = read.binding_of(self.db, number) if state is JobState.MATCHED else None
@@ -129,50 +129,52 @@ class Explainer:
         )
 
     def _parents(self, job: Job) -> tuple[str, dict[HeldBy, list[int]]]:
-        """The jobs that a job waits for, in words ('' for none), and the first of those that are held, by who holds them."""
+        """The jobs that a job waits for, in words ('' for none), and `_held_above`."""
         texts = []
         for row, first, last in self._above(job):
             wish = "to be Done" if row.ok else "to end"
-            one = job_by_id(self.db, first) if first == last else None
-            which = f"jobs {first}-{last}" if one is None else f"job {first} (it is {one.state})"
+            parent = job_by_id(self.db, first) if first == last else None
+            which = f"jobs {first}-{last}" if parent is None else f"job {first} (it is {parent.state})"
             texts.append(f"{which} {wish}")
         more = [f"and those of {counted(len(texts) - _SHOWN, 'more range')}"] if len(texts) > _SHOWN else []
         return ", ".join([*texts[:_SHOWN], *more]), self._held_above(job)
 
     def _above(self, job: Job) -> Iterator[tuple[DependencyRow, int, int]]:
-        """What a job waits for, with the first and the last job that are meant."""
+        """What a job waits for, with the first and the last job of each range."""
         for row in dependencies_of(self.db, job.submission, job.id):
             own = row.first + job.id - row.job_id
             yield (row, own, own) if row.by_index else (row, row.first, row.last)
 
     def _held_above(self, job: Job) -> dict[HeldBy, list[int]]:
-        """The first held jobs among those that a job waits for, and those that these wait for, by who holds them."""
-        found, seen, todo = dict[HeldBy, set[int]](), {job.id}, [job]
+        """The first held jobs that a job waits for, however indirectly, by who holds them."""
+        held, seen, todo = dict[HeldBy, set[int]](), {job.id}, [job]
         while todo and len(seen) < _MOST_ABOVE:
             for _, first, last in self._above(todo.pop(0)):
                 states = (JobState.HELD, JobState.WAITING)
-                for one in list_jobs(self.db, JobQuery(first=first, last=last, states=states, limit=_SHOWN)):
-                    if one.held_by is not None:
-                        found.setdefault(one.held_by, set()).add(one.id)
-                    elif one.id not in seen:
-                        seen.add(one.id)
-                        todo.append(one)
-        return {by: sorted(ids)[:_SHOWN] for by, ids in found.items()}
+                for above in list_jobs(
+                    self.db, JobQuery(first=first, last=last, states=states, limit=_SHOWN)
+                ):
+                    if above.held_by is not None:
+                        held.setdefault(above.held_by, set()).add(above.id)
+                    elif above.id not in seen:
+                        seen.add(above.id)
+                        todo.append(above)
+        return {by: sorted(ids)[:_SHOWN] for by, ids in held.items()}
 
     def with_starts(self, jobs: Iterable[Job]) -> list[Job]:
-        """The jobs; those that wait with an estimate of when they start."""
-        known, out = dict[int, JobFacts](), list[Job]()
+        """The jobs, with an estimate of when those that wait start."""
+        facts_of, out = dict[int, JobFacts](), list[Job]()
         for job in jobs:
             if job.state is not JobState.WAITING:
                 out.append(job)
                 continue
             tq_id, position = job.task_queue, read.position(self.db, job.task_queue, job.id)
-            facts = known.get(tq_id) or known.setdefault(tq_id, self._facts_of(tq_id, position))
+            facts = facts_of.get(tq_id) or facts_of.setdefault(tq_id, self._facts_of(tq_id, position))
             facts = replace(facts, turn=facts.turn._replace(ahead=position.ahead))
-            # Limits are not asked for here: their judgement is stored.
+            # Limits are not asked for: their judgement is stored.
             reason = job.main_reason
-            found = facts.start_by(reason) if reason and reason in OF_LIMITS else facts.start
-            start = None if found is None else JobStart(found.low_seconds, found.high_seconds)
+            estimate = facts.start_by(reason) if reason and reason in OF_LIMITS else facts.start
+            start = None if estimate is None else JobStart(estimate.low_seconds, estimate.high_seconds)
             out.append(msgspec.structs.replace(job, start=start))
         return out
 
@@ -186,27 +188,26 @@ class Explainer:
         return [config.table.queues[bit] for bit in bits(find_exclusions(key, requirements, config).eligible)]
 
     def _facts_of(self, tq_id: int, position: QueuePosition, held: Holding | None = None) -> JobFacts:
-        """The facts of a job that is stored."""
+        """The facts of a stored job."""
         key, _ = key_and_requirements(self.db, tq_id)
         requirements = read.requirements_of(self.db, key.submit_pool, tq_id)
-        taken = taken_jobs(self.db).get(key.submission, 0) if key.at_most else 0
-        return replace(self.job_facts(key, requirements, position, task_queue=tq_id, held=held), taken=taken)
+        under_way = taken_jobs(self.db).get(key.submission, 0) if key.at_most else 0
+        return replace(
+            self.job_facts(key, requirements, position, task_queue=tq_id, held=held), taken=under_way
+        )
 
     def job_facts(
         self, key: TaskQueueKey, requirements: Mapping[str, Any] | None, position: QueuePosition, *,
         task_queue: int | None = None, held: Holding | None = None, brought: int | None = None,
     ) -> JobFacts:  # fmt: skip
-        """The facts of a job; `brought`: the queues of the SubmitPool that a job not stored yet would bring, a mask."""
+        """The facts of a job. `brought`: the queues (a mask) of the SubmitPool that a job not stored yet would bring."""
         config, pool, mask = self.policy.vo_config(key.vo), key.submit_pool, self.keeper.mask(self.db)
-        served: PoolQueues | frozenset[QueueId] | None = None
+        served = self._served(pool) if pool else None
         evaluated = read.evaluated_at(self.db, pool) if pool else None
-        if pool:
-            served = self.keeper.serving(self.db, pool)
-            served = read.queues_of_pool(self.db, pool) if served is None else served
         exclusions = find_exclusions(key, requirements, config, usable_by(self.db, key.owner, self.classes))
-        found = tuple(self._misfits(exclusions))
+        unfit = tuple(self._misfits(exclusions))
         if brought is not None and not served:  # the SubmitPool is new, or was not evaluated yet
-            served = PoolQueues(passing(found, brought), self.policy.bits)
+            served = PoolQueues(passing(unfit, brought), self.policy.bits)
             evaluated = evaluated or self.now
         contest, competing = self.keeper.contest_for(exclusions)
         groups: Mapping[str, int] = contest.jobs.get(key.vo, {})
@@ -214,8 +215,9 @@ class Explainer:
         limits = self.limits(key, [config.table.queues[bit] for bit in bits(exclusions.eligible)])
         turn, barred = contest.turn(key, task_queue, ahead=position.ahead, shares=shares), Barred.of(limits)
         usable = partial(self.keeper.pilots.usable, served=served, now=now, drained=drained, barred=barred)
-        pilots, there = usable(key), self.keeper.pilots.running(key, served, drained=drained, barred=barred)
+        pilots, running = usable(key), self.keeper.pilots.running(key, served, drained=drained, barred=barred)
         of_group = parts_of({*groups, key.group}, shares)[key.group]
+        part = turn.part / of_group if of_group else 0.0
         return JobFacts(
             exclusions=exclusions,
             task_queue=task_queue,
@@ -225,7 +227,7 @@ class Explainer:
             limits=limits,
             served=0 if served is None else len(served),
             evaluated_at=evaluated,
-            misfits=found,
+            misfits=unfit,
             pilots=pilots,
             elsewhere=pilots.any_usable and self._elsewhere(config, mask, partial(usable, key)),
             shorter=0 if pilots.any_usable else self._shorter(key, mask, usable),
@@ -238,22 +240,26 @@ class Explainer:
             competing=competing,
             turn=turn,
             slots=self.keeper.vo_slots(config, now),
-            started=self._started(key, task_queue, turn.part / of_group if of_group else 0.0, pilots, there),
+            started=self._started(key, task_queue, part, pilots, running),
             now=now,
         )
 
+    def _served(self, pool: str) -> PoolQueues | frozenset[QueueId]:
+        """The queues that serve a SubmitPool."""
+        served = self.keeper.serving(self.db, pool)
+        return read.queues_of_pool(self.db, pool) if served is None else served
+
     def _elsewhere(self, config: VOConfig, mask: SiteMask, usable: Callable[..., JobPilots]) -> bool:
-        """Whether pilots may take a job where no closing is announced that keeps new ones away."""
+        """Whether pilots may take a job where no announced closing keeps new ones away."""
         leaving = mask.leaving(config.table.queues, self.now, config.lives)
         return usable(drained=leaving).any_usable
 
     def _shorter(self, key: TaskQueueKey, mask: SiteMask, usable: Callable[[TaskQueueKey], JobPilots]) -> int:
-        """While a closing is announced: the minutes of CPUTime of the longest job like it that pilots take."""
-        if not any(one.is_ahead(self.now) for one in mask.closings):
+        """While a closing is announced: minutes of CPUTime of the longest job like it that pilots take."""
+        if not any(closing.is_ahead(self.now) for closing in mask.closings):
             return 0
-        asked = key.norm_cpu_seconds
         return longest_minutes(
-            asked, lambda seconds: usable(replace(key, norm_cpu_seconds=seconds)).any_usable
+            key.norm_cpu_seconds, lambda seconds: usable(replace(key, norm_cpu_seconds=seconds)).any_usable
         )
 
     def _started(
@@ -262,24 +268,24 @@ class Explainer:
         tq_id: int | None,
         part: float,
         pilots: JobPilots,
-        there: JobsThere,
+        running: JobsThere,
     ) -> Started:
-        """What is known of when a job starts; `part`: of the starts of its group, `there`: what runs in the `pilots`."""
+        """What is known of when a job starts. `part`: of the starts of its group; `running`: what runs in the pilots."""
         starts, jobs, now = self.keeper.starts, self.keeper.jobs, self.now
         free, soon = pilots.free_starts, pilots.soon_starts
         return Started(
             starts.of(tq_id, now),
             starts.of((key.vo, key.group), now),
             part,
-            jobs.slots(there, key, tq_id, now=now, free=free, soon=soon),
+            jobs.slots(running, key, tq_id, now=now, free=free, soon=soon),
             jobs.own(tq_id, now),
         )
 
-    def _misfits(self, found: Exclusions) -> Iterator[Plane]:
-        """What the ads of sites say that keeps the job away, with the queues."""
-        clauses = found.config.table.placement(found.criteria)
+    def _misfits(self, exclusions: Exclusions) -> Iterator[Plane]:
+        """What the ads of sites have against the job, with the queues."""
+        clauses = exclusions.config.table.placement(exclusions.criteria)
         if clauses:
-            wishes = [site_wish(one.text, one.left, one.queues) for one in clauses]
+            wishes = [site_wish(clause.text, clause.left, clause.queues) for clause in clauses]
             yield from misfits(wishes, self.keeper.ads.look(self.db), places_of(self.policy), self.now)
 
     def pilot(self, facts: PilotFacts, now: PilotNow) -> PilotWhy:
@@ -287,7 +293,7 @@ class Explainer:
         work, age = self.keeper.task_queues.survey(now.request).work, now.at - self.keeper.snapshot.at
         closings = self._closings_in_time(facts, now, work.fitting)
         if closings:  # to offer more CPU time is no way out: it has no time left
-            nearest = [one for one in work.nearest if one.change != ["CPUTime"]]
+            nearest = [change for change in work.nearest if change.change != ["CPUTime"]]
             work = msgspec.structs.replace(work, nearest=nearest)
         case = PilotCase(
             facts=facts, now=now, work=work, surveyed=max(0.0, age), policy=self.policy, closings=closings,
@@ -296,7 +302,7 @@ class Explainer:
         return explain_pilot(case)
 
     def _closings_in_time(self, facts: PilotFacts, now: PilotNow, fitting: int) -> Sequence[Closing]:
-        """Announced closings but for which more task queues would fit what a pilot has free."""
+        """Announced closings without which more task queues would fit a pilot."""
         row = facts.row
         closings = self.keeper.mask(self.db).ahead(QueueId(row.site, row.ce, row.queue), self.now)
         stored = next(iter(pilots_by_id(self.db, [row.id])), None) if closings else None
@@ -307,18 +313,18 @@ class Explainer:
         return closings if longer.work.fitting > fitting else ()
 
     def _held_parents(self, now: PilotNow) -> dict[HeldBy, list[int]]:
-        """The held jobs that the first jobs of some task queues wait for which would fit a pilot."""
-        found = dict[HeldBy, list[int]]()
+        """The held jobs that some task queues wait for which would fit a pilot."""
+        held = dict[HeldBy, list[int]]()
         keys = ((tq_id, key) for tq_id, key, _ in self.keeper.snapshot.waiting if key.waits_for_jobs)
         fitting = (tq_id for tq_id, key in keys if not explain(key, now.request))
         for tq_id in islice(fitting, _SHOWN):
             job = job_by_id(self.db, read.waiting_job(self.db, tq_id, 0))
             for by, jobs in ({} if job is None else self._held_above(job)).items():
-                found[by] = sorted({*found.get(by, ()), *jobs})[:_SHOWN]
-        return found
+                held[by] = sorted({*held.get(by, ()), *jobs})[:_SHOWN]
+        return held
 
     def _shut_host(self, vo: str, offer: QueueOffer | None, gate: QueueGate | None) -> tuple[str, str]:
-        """Why the only host of a queue, or those where its pilots start, get no jobs, and who opens them; '' if not so."""
+        """Why the only host of a queue, or those where its pilots start, get no jobs, and who opens them; '' if they do."""
         config, shut = self.policy.vo_config(vo), self.keeper.shut_hosts
         only = 0 if offer is None else shut.queues(config) & 1 << offer.bit
         if offer is not None and gate is not None and gate.breaker.reason == ON_SHUT_HOST:
@@ -328,8 +334,8 @@ class Explainer:
     def queue_facts(
         self, place: QueueId, vo: str, gate: QueueGate | None, *, config: ResourceConfig, pilots_of: str
     ) -> QueueFacts:
-        """The facts of a queue for a VO; `gate`: its limits of now, None where they are not known. `config`: as the caller
-        sees it; `pilots_of`: the VO whose pilots are named, '' for those of all.
+        """The facts of a queue for a VO. `gate`: its limits of now, None: unknown; `config`: as the caller sees it;
+        `pilots_of`: the VO whose pilots are named, '' for all.
         """
         served, mask = self.keeper.pools.of_queue(place).pools, self.keeper.mask(self.db)
         offer = self.policy.vo_config(vo).offer(place)
@@ -337,8 +343,8 @@ class Explainer:
         node = config.tree.find(place)
         if node is not None:
             configured = node.source or FilePosition()
-            found = show_node(config, NodePath(*place), vo).parameters
-            settings = msgspec.convert(found, list[QueueSetting], from_attributes=True)
+            parameters = show_node(config, NodePath(*place), vo).parameters
+            settings = msgspec.convert(parameters, list[QueueSetting], from_attributes=True)
             params = effective_params(config.tree, NodePath(*place), vo=vo, types=config.types)
             denied = access_refusal(params.get("vo"), vo)
         survey = None

@@ -1,6 +1,4 @@
-"""Pilots that people start themselves: stored like all others before they exist, with a join token each; and ended if
-they were not started in time.
-"""
+"""Pilots that people start themselves: stored before they exist, with a join token each, ended if not started in time."""
 
 from __future__ import annotations
 
@@ -35,9 +33,8 @@ _UNSTARTED: Final = "it was not started before its file expired"
 
 
 def check_room(db: Reader, policy: Policy, offer: QueueOffer, count: int) -> int | None:
-    """Whether this number of pilots may be made for a queue; answers how many may be there at most, None: any number.
-
-    Raises InvalidRequest, Conflict.
+    """The most pilots that may be in a queue, None: any number. Raises InvalidRequest if files are not for that queue,
+    Conflict if so many more exceed it.
     """
     queue = offer.queue
     if offer.backend != MANUAL:
@@ -48,18 +45,20 @@ def check_room(db: Reader, policy: Policy, offer: QueueOffer, count: int) -> int
             f"{queue} takes private pilots only (GenericPilots is no), and these would serve all users of VO "
             f"{offer.request.vo}.", parameter="queue",
         )  # fmt: skip
-    there, caps = len(pilots_of_queue(db, queue)), list(_caps(policy, queue))
+    present, caps = len(pilots_of_queue(db, queue)), list(_caps(policy, queue))
     for name, most in caps:
-        if there + count > most:
-            hint = f"Make at most {max(0, most - there)} more, or wait until some have ended or expired: lode pilot ls"
-            words = f"{counted(there, 'pilot')} {'is' if there == 1 else 'are'} there or may still be started"
+        if present + count > most:
+            hint = f"Make at most {max(0, most - present)} more, or wait until some have ended or expired: lode pilot ls"
+            words = (
+                f"{counted(present, 'pilot')} {'is' if present == 1 else 'are'} there or may still be started"
+            )
             words = f"{name} of {queue} is {most}, and {words}."
-            raise Conflict(words, hint=hint, room=max(0, most - there))
+            raise Conflict(words, hint=hint, room=max(0, most - present))
     return min((most for _, most in caps), default=None)
 
 
 def _caps(policy: Policy, queue: QueueId) -> Iterator[tuple[str, int]]:
-    """The caps of a queue, as each VO sees them: all count for all pilots there."""
+    """The caps of a queue as each VO sees them; each counts all pilots there."""
     for vo in policy.config.vos:
         offer = policy.vo_config(vo).offer(queue)
         if offer is not None:
@@ -70,8 +69,8 @@ def _caps(policy: Policy, queue: QueueId) -> Iterator[tuple[str, int]]:
 def new_pilots(
     offer: QueueOffer, settings: PilotSettings, count: int, seconds: float, most_there: int | None
 ) -> tuple[list[NewPilot], list[dict[str, object]]]:
-    """Rows to store, and for each of them its own file, with a join token that is good for that time. `most_there`: pilots
-    in the queue, also of others who make some at the same moment.
+    """Rows to store, and for each its file, with a join token for so many seconds. `most_there`: pilots in the queue, also
+    of others who make some at the same moment.
     """
     mark, secret, place = settings.mark, secrets.token_urlsafe(32), offer.queue._asdict()
     submission = mark + secrets.token_hex(12)[len(mark) :]
@@ -89,8 +88,8 @@ def new_pilots(
 
 
 def notices_of(settings: PilotSettings) -> list[str]:
-    """What may keep pilots on other machines from the server."""
-    if any(parse_server(one).is_reachable for one in settings.servers):
+    """That pilots on other machines may not reach the server."""
+    if any(parse_server(server).is_reachable for server in settings.servers):
         return []
     where = ", ".join(settings.servers)
     words = f"The address of the server is {where}: these pilots reach it on its own machine alone, or by a tunnel (ssh -R)."
@@ -100,19 +99,19 @@ def notices_of(settings: PilotSettings) -> list[str]:
 
 
 class UnstartedPilots(msgspec.Struct, frozen=True):
-    """Ends those that cannot join any more: their files have expired."""
+    """Ends pilots whose files have expired."""
 
     db: Reader
     post: Post
 
     def tick(self, now: float) -> int:
-        """Returns how many. Raises LodesmanError."""
-        found = unstarted_pilots(self.db, MANUAL, now)
-        for number in found:
+        """Returns how many it ended. Raises LodesmanError."""
+        expired = unstarted_pilots(self.db, MANUAL, now)
+        for number in expired:
             self.post(inner_calls.PILOT_ENDED, PilotEnd(number, PilotState.ABORTED, _UNSTARTED))
-        if found:
-            log.info("pilots were not started before their files expired", extra={"pilots": len(found)})
-        return len(found)
+        if expired:
+            log.info("pilots were not started before their files expired", extra={"pilots": len(expired)})
+        return len(expired)
 
 
 def text_of(file: dict[str, object]) -> str:

@@ -187,7 +187,7 @@ def _decide(
 ) -> PlannedDecision:
     """An iteration with one configuration. `pilots`: None for those that are there."""
     director.policy, now = side.policy, state.now
-    waiting = [one for one in waiting if task_queue(one[0]) not in state.faulty]
+    waiting = [row for row in waiting if task_queue(row[0]) not in state.faulty]
     table = KeyTable({tq_id: key for tq_id, key, _ in waiting})
     vos, without = director.vos_of(waiting), state.faulty
     seen = director.snapshot(waiting, vos, table=table, serving=side, now=now, without=without)
@@ -232,7 +232,7 @@ class ResidentsThen:
     def _found(self) -> list[tuple[QueueId, ResourceRequest]]:
         views = _pilots(self._state, Offers(self._policy))
         requests = [view.request for view in views if view.standing not in AWAY]
-        return [(QueueId(one.site, one.ce, one.queue), one) for one in requests]
+        return [(QueueId(view.site, view.ce, view.queue), view) for view in requests]
 
 
 def _director(

@@ -41,8 +41,9 @@ _ANY_HOST: Final = QuotaFilter(names=("*",))
 
 
 class JobsBehind:
-    """Of a set the first rule that matches counts: jobs of which that is another one wherever they can run are not behind a
-    rule. A rule about hosts may match in every queue that it is about, and may not: hosts are known of live pilots only.
+    """The jobs that wait behind a rule: not those of which another rule of its set matches first wherever they can run.
+
+    A rule about hosts may match in each of its queues, and may not: only the hosts of live pilots are known.
     """
 
     def __init__(self, policy: Policy, use: LimitUse, keeper: SnapshotKeeper) -> None:
@@ -50,48 +51,50 @@ class JobsBehind:
         self._rules = {name: number for number, name in enumerate(use.book.names)}
         self._keys = {tq_id: key for tq_id, key, _ in keeper.snapshot.waiting}
         of_hosts = {
-            self._rules[name]: one
+            self._rules[name]: hosts
             for name, rule in use.rules.items()
-            if name in self._rules and (one := rule.filters.get(FilterTag.HOSTS)) is not None
+            if name in self._rules and (hosts := rule.filters.get(FilterTag.HOSTS)) is not None
         }
         self._of_hosts = of_hosts.keys()
         self._unsure = mask_of(
             n
-            for n, one in of_hosts.items()
-            if (one.names, one.excluded) != (_ANY_HOST.names, _ANY_HOST.excluded)
+            for n, hosts in of_hosts.items()
+            if (hosts.names, hosts.excluded) != (_ANY_HOST.names, _ANY_HOST.excluded)
         )
         self._there, self._of_key = cache(self._bits_of), cache(use.book.of_key)
         self._may_count = cache(self._counts)
 
-    def narrow(self, found: Iterable[BehindBucket]) -> list[BucketRow]:
-        """The rows with these jobs alone; without those that are empty then."""
-        return [row for one in found if (row := self._narrow(one)) is not None]
+    def narrow(self, buckets: Iterable[BehindBucket]) -> list[BucketRow]:
+        """The rows with the jobs behind them alone, without rows that are then empty."""
+        return [row for bucket in buckets if (row := self._narrow(bucket)) is not None]
 
-    def _narrow(self, one: BehindBucket) -> BucketRow | None:
-        row, rule = one.row, self._rules.get(one.row.rule)
-        kept = [some for some in one.behind if rule is None or self._is_behind(rule, one.of_place, some)]
-        if rule is None or len(kept) == len(one.behind):
+    def _narrow(self, bucket: BehindBucket) -> BucketRow | None:
+        row, rule = bucket.row, self._rules.get(bucket.row.rule)
+        kept = [
+            jobs for jobs in bucket.behind if rule is None or self._is_behind(rule, bucket.of_place, jobs)
+        ]
+        if rule is None or len(kept) == len(bucket.behind):
             return row
         if not kept and row.used == "0":
             return None
-        owners, more_owners = waiters([(some, some.jobs) for some in kept], MOST_OWNERS)
+        owners, more_owners = waiters([(jobs, jobs.jobs) for jobs in kept], MOST_OWNERS)
         return replace(
-            row, jobs=sum(some.jobs for some in kept), task_queues=len(kept), owners=owners, more_owners=more_owners,
+            row, jobs=sum(jobs.jobs for jobs in kept), task_queues=len(kept), owners=owners, more_owners=more_owners,
             full=bool(kept), need=self._least(rule, row, kept),
         )  # fmt: skip
 
     def _least(self, rule: int, row: BucketRow, kept: Collection[Behind]) -> str:
-        """The smallest amount that they need."""
-        if any(some.task_queue not in self._keys for some in kept):
+        """The smallest amount that jobs need."""
+        if any(jobs.task_queue not in self._keys for jobs in kept):
             return row.need
-        keys = (self._keys[some.task_queue] for some in kept)
+        keys = (self._keys[jobs.task_queue] for jobs in kept)
         needs = (need for key in keys for need in self._of_key(key).needs(rule))
         amounts = [need.amount for need in needs if need.resource == row.resource]
         return shown(min(amounts)) if amounts else ""
 
-    def _is_behind(self, rule: int, of_place: Sequence[str], some: Behind) -> bool:
-        key = self._keys.get(some.task_queue)
-        mask = None if key is None else self._where(some.task_queue, key)
+    def _is_behind(self, rule: int, of_place: Sequence[str], jobs: Behind) -> bool:
+        key = self._keys.get(jobs.task_queue)
+        mask = None if key is None else self._where(jobs.task_queue, key)
         return (
             key is None
             or mask is None
@@ -99,15 +102,15 @@ class JobsBehind:
         )
 
     def _where(self, tq_id: int, key: TaskQueueKey) -> int | None:
-        """The queues that can run them; None if that is not known yet."""
+        """The queues that can run a task queue; None: not known yet."""
         config = self._policy.vo_config(key.vo)
-        known = self._keeper.known_where(config, tq_id)
-        if known is None and not key.submit_pool:
+        queues = self._keeper.known_where(config, tq_id)
+        if queues is None and not key.submit_pool:
             return config.possible_queues(key, 0)
-        return known
+        return queues
 
     def _counts(self, rule: int, of_place: tuple[str, ...], of_key: int, mask: int, vo: str) -> bool:
-        """Whether a rule may be the one that counts them in one of the queues of a mask, in a bucket for such places."""
+        """Whether a rule may be the one that counts jobs in a queue of the mask, in a bucket for such places."""
         queues = self._policy.vo_config(vo).table.queues
         start = next(first for first, stop in self._book.sets if first <= rule < stop)
         before, name = (1 << rule) - (1 << start), self._book.names[rule]
@@ -118,48 +121,48 @@ class JobsBehind:
                     values: Sequence[str] = (queue.queue,)
                 else:
                     values = self._book.of_place(RunPlace(*queue)).values(rule)
-                if all(one in ("", value) for one, value in zip(of_place, values, strict=False)):
+                if all(word in ("", value) for word, value in zip(of_place, values, strict=False)):
                     return True
         return False
 
     def _bits_of(self, queue: QueueId) -> int:
         """The rules that may match in a queue, on whatever host."""
-        found, place = self._book.of_place(RunPlace(*queue)).bits, QuotaPlace(queue=queue.queue, host="")
+        rules, place = self._book.of_place(RunPlace(*queue)).bits, QuotaPlace(queue=queue.queue, host="")
         for number in self._of_hosts:
-            one = self._use.rules[self._book.names[number]].filters.get(FilterTag.QUEUES)
-            if one is None or admits(FilterTag.QUEUES, one, place):
-                found |= 1 << number
-        return found
+            queues = self._use.rules[self._book.names[number]].filters.get(FilterTag.QUEUES)
+            if queues is None or admits(FilterTag.QUEUES, queues, place):
+                rules |= 1 << number
+        return rules
 
 
 # --- plans -----------------------------------------------------------------------------------------------
 
 
 def plan_quotas(changed: Sequence[QuotaSet], notices: list[QuotaNoticeRow], state: LiveState) -> QuotaPlan:
-    """What would change if these sets were added, or replaced those of the same name. Raises TooLarge."""
+    """What would change by adding these sets, or replacing those of the same name. Raises TooLarge."""
     config, vocabulary = state.policy.config, state.policy.vocabulary
     sets = sets_stored(quota_sets(state.db), vocabulary)
     hosts = HostLoads(row.node for row in known_pilots(state.db))
     live = stored_attempts(state.db)
     watches = state.director.watches if state.director else {}
-    there = places(limits_at([*config.tree.queue_ids()], watches))
-    there.update(one.place for one in load_sessions(state.db, now=state.now).values())
-    there.update(one.place for one in live)
-    work = WorkToLimit(waiting=list(_waiting(state)), live=live, places=there, tick=state.tick)
-    new = sets | {one.name: one for one in changed}
+    run_places = places(limits_at([*config.tree.queue_ids()], watches))
+    run_places.update(session.place for session in load_sessions(state.db, now=state.now).values())
+    run_places.update(attempt.place for attempt in live)
+    work = WorkToLimit(waiting=list(_waiting(state)), live=live, places=run_places, tick=state.tick)
+    new = sets | {quota_set.name: quota_set for quota_set in changed}
     check_size(new.values())
     accounts = groups_by_user(state.db)
     now, book = (
-        limit_rules(some, vocabulary_of(some, vocabulary, accounts), config.limits, hosts)
-        for some in (sets.values(), new.values())
+        limit_rules(rule_sets, vocabulary_of(rule_sets, vocabulary, accounts), config.limits, hosts)
+        for rule_sets in (sets.values(), new.values())
     )
     before = hold_against(now, work)
     after = hold_against(book, work)
-    # Of rules that do not hold yet nothing has been full since a time.
+    # By rules that do not hold yet, nothing has been full since any time.
     use = LimitUse(taken_by(book, live), vocabulary.complexes, {})
-    over = [use.named(bucket_row(one, (), full=True), "") for one in after.over[:_MOST_SHOWN]]
+    over = [use.named(bucket_row(bucket, (), full=True), "") for bucket in after.over[:_MOST_SHOWN]]
     return QuotaPlan(
-        names=[one.name for one in changed],
+        names=[quota_set.name for quota_set in changed],
         notices=notices,
         over=sorted(over, key=_name),
         more_over=max(0, len(after.over) - _MOST_SHOWN),
@@ -181,15 +184,15 @@ def _waiting(state: LiveState) -> Iterator[WaitingQueue]:
 
 
 def _effects(work: WorkToLimit, limited: Mapping[int, str], otherwise: Mapping[int, str]) -> list[RuleEffect]:
-    """What is limited, and would not be otherwise, by rule."""
+    """The waiting jobs that are limited by one book and not by the other, by rule."""
     by_rule: dict[str, list[int]] = {}
     for slot in limited.keys() - otherwise.keys():
         by_rule.setdefault(limited[slot], []).append(slot)
-    found = []
+    effects = []
     for rule, slots in sorted(by_rule.items()):
         waiting = [(work.waiting[slot].key, work.waiting[slot].jobs) for slot in slots]
-        found.append(RuleEffect(rule, len(slots), sum(jobs for _, jobs in waiting), *waiters(waiting)))
-    return found
+        effects.append(RuleEffect(rule, len(slots), sum(jobs for _, jobs in waiting), *waiters(waiting)))
+    return effects
 
 
 def _jobs(work: WorkToLimit, slots: Iterable[int]) -> int:

@@ -53,7 +53,7 @@ _UNITS = {"CPUTime": "s", "MaxRAM": "MB"}  # in which the program counts, whatev
 
 
 def seen_by(policy: Policy, vo: str) -> ResourceConfig:
-    """The configuration as the users of a VO see it: what admits the VO, and what that is in; not where it is written."""
+    """The configuration as the users of a VO see it: what admits the VO, and what that is in, without its files."""
     config, tree = policy.config, policy.config.tree
     usable = {NodePath(*offer.queue) for offer in policy.vo_config(vo).offers}
 
@@ -63,18 +63,18 @@ def seen_by(policy: Policy, vo: str) -> ResourceConfig:
 
     def seen(node: resources.Node, path: NodePath) -> resources.Node | None:
         below = {
-            name: seen(one, NodePath(path.site, path.ce or name, path.ce and name))
-            for name, one in node.children.items()
+            name: seen(child, NodePath(path.site, path.ce or name, path.ce and name))
+            for name, child in node.children.items()
         }
-        children = {name: one for name, one in below.items() if one is not None}
+        children = {name: child for name, child in below.items() if child is not None}
         is_seen = path in usable if path.queue else children or (not below and admits(path))
         return replace(_unwritten(node), children=children) if is_seen else None
 
     sites = {name: seen(site, NodePath(name)) for name, site in tree.sites.items()}
-    types = {name: _unwritten(one) for name, one in tree.ce_types.items()}
+    types = {name: _unwritten(type_node) for name, type_node in tree.ce_types.items()}
     seen_sites = {name: site for name, site in sites.items() if site is not None}
-    found = ResourceTree(sites=seen_sites, ce_defaults=_unwritten(tree.ce_defaults), ce_types=types)
-    return replace(config, tree=found)
+    seen_tree = ResourceTree(sites=seen_sites, ce_defaults=_unwritten(tree.ce_defaults), ce_types=types)
+    return replace(config, tree=seen_tree)
 
 
 def _unwritten(node: resources.Node) -> resources.Node:
@@ -85,10 +85,10 @@ def list_sites(
     db: Reader, tree: ResourceTree, closings: Sequence[nodes.Closing] = (), *, vo: str = "",
     limits: Iterable[PlaceLimit] = (), now: float,
 ) -> list[nodes.SiteRow]:  # fmt: skip
-    """The sites of a tree with their queues, live pilots, running jobs, ads, and what is closed of them. `vo`: no pilots
-    and jobs of other VOs. `limits`: of sites, of which those on all jobs are said.
+    """The sites of a tree. `vo`: the one whose pilots and jobs count, '' for all; `limits`: of sites, of which those on all
+    jobs are listed.
     """
-    most = {one.path: one.number for one in limits if not one.attribute}
+    most = {limit.path: limit.number for limit in limits if not limit.attribute}
     pilots: dict[str, Counter[str]] = {}
     for queue, state, count in pilots_by_queue(db, vo):
         pilots.setdefault(queue.site, Counter())[state] += count
@@ -100,8 +100,8 @@ def list_sites(
             queues=sum(len(ce.children) for ce in site.children.values()),
             pilots=dict(sorted(pilots.get(site.name, {}).items())),
             running_jobs=running.get(site.name, 0),
-            **nodes.by_time((one for one in closings if one.site == site.name), now),
-            failing=[one for one in failing.values() if one.site == site.name],
+            **nodes.by_time((closing for closing in closings if closing.site == site.name), now),
+            failing=[queue for queue in failing.values() if queue.site == site.name],
             max_running_jobs=most.get(NodePath(site.name), UNSET),
             ad_at=ads[site.name].received_at if site.name in ads else UNSET,
             ad_is_too_old=ads[site.name].is_too_old(now) if site.name in ads else UNSET,
@@ -120,8 +120,8 @@ def list_queues(
     pilots_of: str = "",
     origin: bool = False,
 ) -> list[nodes.UsableQueue]:
-    """Every queue that a VO may use, with values, pilots and closings; with `origin` also file and line of each value.
-    `pilots_of`: the VO whose pilots count, '' for those of all.
+    """Every queue that a VO may use; with `origin` also file and line of each value. `pilots_of`: the VO whose pilots
+    count, '' for all.
     """
     pilots: dict[QueueId, dict[str, int]] = {}
     for queue, state, count in pilots_by_queue(db, pilots_of):
@@ -131,7 +131,7 @@ def list_queues(
         nodes.UsableQueue(
             *offer.queue,
             parameters={
-                found.name: _effective(found, origin) for found in config.table.params(offer.bit).values()
+                value.name: _effective(value, origin) for value in config.table.params(offer.bit).values()
             },
             pilots=pilots.get(offer.queue, {}),
             **nodes.by_time(closed_by(offer.queue), now),
@@ -142,42 +142,42 @@ def list_queues(
 
 
 def failing_queues(db: Reader, tree: ResourceTree, now: float) -> dict[QueueId, nodes.FailingQueue]:
-    """The configured queues whose last pilots did not start, or whose breakers have orders, in their order."""
-    known, orders = breakers(db), breaker_orders(db)
-    found = {}
-    for queue in tree.queue_ids() if known or orders else ():
-        breaker, order = settle(known.get(queue, Breaker()), now=now), orders.get(queue)
+    """The configured queues, in order, whose last pilots did not start or whose breakers have orders."""
+    breaker_of, orders = breakers(db), breaker_orders(db)
+    failing = {}
+    for queue in tree.queue_ids() if breaker_of or orders else ():
+        breaker, order = settle(breaker_of.get(queue, Breaker()), now=now), orders.get(queue)
         state = breaker.state if order is None else BreakerState(order.state)
         if breaker.failures or order is not None:
             tried = order is None and state is not BreakerState.CLOSED
-            found[queue] = nodes.FailingQueue(
+            failing[queue] = nodes.FailingQueue(
                 *queue, breaker=state, failures=breaker.failures, retry_at=breaker.retry_at if tried else None,
                 reason=breaker.reason, order="" if order is None else order.text,
             )  # fmt: skip
-    return found
+    return failing
 
 
-def _effective(found: Effective, origin: bool) -> nodes.EffectiveValue:
-    value = _plain(found.value)
+def _effective(effective: Effective, origin: bool) -> nodes.EffectiveValue:
+    value = _plain(effective.value)
     if not origin:
-        return nodes.EffectiveValue(value, found.level)
-    file, _, line = _place(found.source)
-    return nodes.EffectiveValue(value, found.level, file, line)
+        return nodes.EffectiveValue(value, effective.level)
+    file, _, line = _place(effective.source)
+    return nodes.EffectiveValue(value, effective.level, file, line)
 
 
 def find_node(tree: ResourceTree, path: str) -> NodePath:
-    """The node that SITE, SITE/CE or SITE/CE/QUEUE names. Raises NotFound, InvalidRequest if several fit."""
-    found = [node for node, _ in tree.nodes() if str(node) == path]
-    if not found:
+    """The node of SITE, SITE/CE or SITE/CE/QUEUE. Raises NotFound, InvalidRequest if several fit."""
+    matches = [node for node, _ in tree.nodes() if str(node) == path]
+    if not matches:
         site, _, rest = path.partition("/")
         ce, _, queue = rest.partition("/")
         hint = _near(tree, NodePath(site, ce, queue))
         raise NotFound(f"There is no site, CE or queue {path[:200]}.", hint=hint)
-    if len(found) > 1:
-        choices = [list(node) for node in found[:_MOST_CHOICES]]
+    if len(matches) > 1:
+        choices = [list(node) for node in matches[:_MOST_CHOICES]]
         hint = "Give site, CE and queue apart."
-        raise InvalidRequest(f"{path[:200]} may be {len(found)} things.", hint=hint, choices=choices)
-    return found[0]
+        raise InvalidRequest(f"{path[:200]} may be {len(matches)} things.", hint=hint, choices=choices)
+    return matches[0]
 
 
 def exact_node(tree: ResourceTree, node: NodePath) -> NodePath:
@@ -188,7 +188,7 @@ def exact_node(tree: ResourceTree, node: NodePath) -> NodePath:
 
 
 def _near(tree: ResourceTree, node: NodePath) -> str:
-    """What might be meant: the nearest names at the first level that does not have the one that is given."""
+    """The nearest names at the first level that lacks the given one, as a hint."""
     above, level, wrong = "", tree.sites, node.site
     for name, below in pairwise(node):
         if name not in level:
@@ -199,19 +199,19 @@ def _near(tree: ResourceTree, node: NodePath) -> str:
 
 
 def show_node(config: ResourceConfig, node: NodePath, vo: str) -> nodes.ResourceNode:
-    """One node as a VO sees it ("": no VO in particular); of a node below, the values that it does not merely inherit."""
+    """A node as a VO sees it ("": no VO in particular); nodes below it have the values that they do not inherit."""
     return nodes.ResourceNode(**asdict(_node(config, node, vo, is_top=True)), vo=vo)
 
 
 def _node(config: ResourceConfig, node: NodePath, vo: str, *, is_top: bool = False) -> nodes.NodeBelow:
     params = resources.effective_params(config.tree, node, vo=vo, types=config.types)
     if is_top:
-        rows = [*(_parameter(config, one) for one in params.values()), *_assumed(config, node, params)]
+        rows = [*(_parameter(config, value) for value in params.values()), *_assumed(config, node, params)]
     else:
         above = NodePath(node.site, node.ce if node.queue else "")
         inherited = resources.effective_params(config.tree, above, vo=vo, types=config.types)
-        own = (one for folded, one in params.items() if inherited.get(folded) != one)
-        rows = [_parameter(config, one) for one in own if any(one.all_said())]
+        own = (value for folded, value in params.items() if inherited.get(folded) != value)
+        rows = [_parameter(config, value) for value in own if any(value.all_said())]
     configured = config.tree.find(node) or resources.Node(name="")
     return nodes.NodeBelow(
         *_place(configured.source),
@@ -242,12 +242,12 @@ def _parameter(config: ResourceConfig, effective: Effective) -> nodes.Parameter:
         made_of="",
         said=[
             nodes.LevelValue(
-                *_place(one.source),
-                level=one.level,
-                value=_plain(one.said),
-                counts=one.level in effective.levels,
+                *_place(origin.source),
+                level=origin.level,
+                value=_plain(origin.said),
+                counts=origin.level in effective.levels,
             )
-            for one in effective.all_said()
+            for origin in effective.all_said()
         ],
     )
 
@@ -255,7 +255,7 @@ def _parameter(config: ResourceConfig, effective: Effective) -> nodes.Parameter:
 def _assumed(
     config: ResourceConfig, node: NodePath, params: Mapping[str, Effective]
 ) -> Iterator[nodes.Parameter]:
-    """What the program itself takes for what the configuration of a queue leaves out."""
+    """The program's own values for what the configuration of a queue leaves out."""
     if not node.queue:
         return
     settings, caps = resources.queue_settings(params, config.types), QueueCaps()
@@ -298,21 +298,21 @@ def _place(source: resources.FilePosition | None) -> tuple[str, str, int]:
 
 
 class GateReader(Struct, frozen=True, kw_only=True):
-    """Reads gates of sites of this configuration."""
+    """Reads the gates of configured sites."""
 
     db: Reader
     tree: ResourceTree
     options: GateOptions
 
     def gate_of(self, site: str, ad: SiteAd | None, now: float) -> SiteGate:
-        """The gate of a site with its ad, by the pilots that are stored."""
+        """The gate of a site with this ad, by the stored pilots."""
         return self.options.gate(
             site, ad, mode=resources.gate_modes(self.tree).get(site), live=live_matches(self.db, site).get(site, ()),
             ended=partial(ended_matches, self.db), now=now,
         )  # fmt: skip
 
     def limit(self, site: str, now: float) -> Limit | None:
-        """What the gate of a site lets through now; None if that is all."""
+        """What the gate of a site lets through now; None: all."""
         with self.db:
             return gate_limit(self.gate_of(site, stored_ad(self.db, site), now), _MOST_ROOM)
 
@@ -334,6 +334,6 @@ def gate_in_full(reader: GateReader, site: str, now: float) -> GateInFull:
             matched=gate.matched,
             pilots=len(live_matches(db, site).get(site, ())),
             values=written(gate.values().items()),
-            clauses=[one.row for one in gate.clauses()],
+            clauses=[clause.row for clause in gate.clauses()],
             day=ads_of_the_day(db, site, now),
         )

@@ -1,8 +1,8 @@
 """The jobs of submissions counted by state, site, cause and reason.
 
-Members without a row are counted by cohort, rows in blocks of ids. What a block holds is kept until an event of one of its
-jobs comes: each move appends one. So an array of a million that runs costs what happened since the last time. A purge
-appends none, so nothing is kept for longer than ten minutes (docs/adr/0067-submissions-are-counted-in-blocks.md).
+Members without a row are counted by cohort, rows in blocks of ids (docs/adr/0067-submissions-are-counted-in-blocks.md). The
+count of a block is kept until an event of one of its jobs comes, as each move appends one; a purge appends none, so for ten
+minutes at most.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PORTION: Final = 500
 
 
 class SubmissionCounts:
-    """What is kept of the counts. Used by several threads, one at a time."""
+    """The counts of blocks that are kept. Several threads use it, one at a time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -56,45 +56,45 @@ class SubmissionCounts:
     def find(
         self,
         db: Reader,
-        asked: SubmissionsQuery,
+        query: SubmissionsQuery,
         sight: Sight,
         *,
         states: Sequence[str],
         before: int,
         budget: StepBudget | None = None,
     ) -> tuple[list[SubmissionRow], int | None]:
-        """At most `asked.limit` submissions with ids of jobs below `before`, and where to go on; None: there are no more.
-        Raises SelectionTooDear.
+        """At most `query.limit` submissions with ids of jobs below `before`, and where to go on; None: that is all. Raises
+        SelectionTooDear.
         """
-        described, found = described_as(asked), list[SubmissionRow]()
+        described, rows_meant = described_as(query), list[SubmissionRow]()
         meeting = Meeting(described, budget or StepBudget(MOST_STEPS)) if described.is_judged_here else None
-        portion = min(_PORTION, asked.limit + 1)
+        portion = min(_PORTION, query.limit + 1)
         for _ in range(max(1, _MOST_LOOKED_AT // portion)):
-            stored, rows = self._portion(db, asked, sight, before=before, most=portion, meeting=meeting)
+            stored, rows = self._portion(db, query, sight, before=before, most=portion, meeting=meeting)
             for row in rows:
-                if not is_meant(row, asked, states):
+                if not is_meant(row, query, states):
                     continue
-                if len(found) == asked.limit:
-                    return found, found[-1].first if found else before
-                found.append(row)
+                if len(rows_meant) == query.limit:
+                    return rows_meant, rows_meant[-1].first if rows_meant else before
+                rows_meant.append(row)
             if len(stored) < portion:
-                return found, None
+                return rows_meant, None
             before = stored[-1].base
-        return found, before
+        return rows_meant, before
 
     def _portion(
         self,
         db: Reader,
-        asked: SubmissionsQuery,
+        query: SubmissionsQuery,
         sight: Sight,
         *,
         before: int,
         most: int,
         meeting: Meeting | None,
     ) -> tuple[list[StoredSubmission], list[SubmissionRow]]:
-        find = partial(list_submissions, db, asked, sight, before=before, most=most, meeting=meeting)
+        find = partial(list_submissions, db, query, sight, before=before, most=most, meeting=meeting)
         stored = None
-        if described_as(asked) != ANYTHING:
+        if described_as(query) != ANYTHING:
             with db:  # others count meanwhile: to read many descriptions takes long
                 stored = find()
         # One snapshot: a member that is claimed meanwhile is counted once.
@@ -104,7 +104,7 @@ class SubmissionCounts:
             return stored, self._counted(db, stored)
 
     def _take_in(self, db: Reader) -> None:
-        """Forget the counts of blocks to which something happened."""
+        """Forget the counts of blocks with new events."""
         last = last_event(db)
         size = sum(map(len, self._kept.values()))
         if not self._seen <= last <= self._seen + _MOST_EVENTS or size > _MOST_BLOCKS:
@@ -117,13 +117,16 @@ class SubmissionCounts:
         self._seen = last
 
     def _counted(self, db: Reader, stored: Sequence[StoredSubmission]) -> list[SubmissionRow]:
-        numbers = [one.id for one in stored if one.size > 1]
+        numbers = [submission.id for submission in stored if submission.size > 1]
         waiting: dict[int, list[RowCount]] = {}
         for number, tq_id, jobs in waiting_members(db, numbers) if numbers else ():
             waiting.setdefault(number, []).append(RowCount(tq_id, JobState.WAITING, "", "", int(jobs)))
         for number, state, jobs in other_members(db, numbers) if numbers else ():
             waiting.setdefault(number, []).append(RowCount(0, state, "", "", int(jobs)))
-        counts = {one.id: [*self._rows(db, one), *waiting.get(one.id, ())] for one in stored}
+        counts = {
+            submission.id: [*self._rows(db, submission), *waiting.get(submission.id, ())]
+            for submission in stored
+        }
         queues = {
             row.tq_id
             for rows in counts.values()
@@ -131,31 +134,33 @@ class SubmissionCounts:
             if row.state == JobState.WAITING and row.jobs
         }
         held, reasons = judged_queues(db, sorted(queues)) if queues else (set(), {})
-        return [_row(one, counts[one.id], held, reasons) for one in stored]
+        return [_row(submission, counts[submission.id], held, reasons) for submission in stored]
 
-    def _rows(self, db: Reader, one: StoredSubmission) -> Iterator[RowCount]:
-        """Those with a row, block by block."""
-        now, end = self._clock(), one.base + one.size
-        for block in range(one.base // BLOCK, (end - 1) // BLOCK + 1):
+    def _rows(self, db: Reader, submission: StoredSubmission) -> Iterator[RowCount]:
+        """The counts of members with a row, block by block."""
+        now, end = self._clock(), submission.base + submission.size
+        for block in range(submission.base // BLOCK, (end - 1) // BLOCK + 1):
             kept = self._kept.setdefault(block, {})
-            at, rows = kept.get(one.id, (float("-inf"), []))
+            at, rows = kept.get(submission.id, (float("-inf"), []))
             if at + _KEPT_SECONDS < now:
-                rows = count_rows(db, range(max(one.base, block * BLOCK), min(end, (block + 1) * BLOCK)))
-                kept[one.id] = (now, rows)
+                rows = count_rows(
+                    db, range(max(submission.base, block * BLOCK), min(end, (block + 1) * BLOCK))
+                )
+                kept[submission.id] = (now, rows)
             yield from rows
 
 
-def is_meant(row: SubmissionRow, asked: SubmissionsQuery, states: Sequence[str]) -> bool:
-    """Whether it has jobs that the filters want; without filters, any that was not deleted."""
+def is_meant(row: SubmissionRow, query: SubmissionsQuery, states: Sequence[str]) -> bool:
+    """Whether it has jobs that the filters select; without filters, any that was not deleted."""
     shown = {state for state, jobs in row.states.items() if jobs}
     if not shown.intersection(states) if states else shown <= {JobState.DELETED}:
         return False
-    wanted = ((asked.site, row.sites), (asked.cause, row.causes), (asked.reason, row.reasons))
-    return all(not word or word in found for word, found in wanted)
+    filters = ((query.site, row.sites), (query.cause, row.causes), (query.reason, row.reasons))
+    return all(not word or word in counts for word, counts in filters)
 
 
 def _row(
-    one: StoredSubmission, rows: Sequence[RowCount], held: set[int], reasons: dict[int, str]
+    submission: StoredSubmission, rows: Sequence[RowCount], held: set[int], reasons: dict[int, str]
 ) -> SubmissionRow:
     states: Counter[JobState] = Counter()
     sites: Counter[str] = Counter()
@@ -178,6 +183,7 @@ def _row(
         if row.cause and row.cause != RETURNED and state is not JobState.DONE:
             causes[row.cause] += row.jobs
     return SubmissionRow(
-        one.id, one.base, one.size, one.owner, one.group, one.vo, one.name, one.created_at,
+        submission.id, submission.base, submission.size, submission.owner, submission.group, submission.vo,
+        submission.name, submission.created_at,
         dict(+states), dict(sites), dict(causes), dict(why),
     )  # fmt: skip

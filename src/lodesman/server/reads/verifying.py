@@ -30,16 +30,16 @@ class JsvRoom:
     """The script of one configuration. Raises InvalidConfig."""
 
     def __init__(self, section: JsvSection) -> None:
-        found = server_script(section)
-        if found is None:
+        script = server_script(section)
+        if script is None:
             raise InvalidConfig("There is no JSV.")
         self.section = section
-        self._url, settings = found
+        self._url, settings = script
         self._pool = JsvPool(self._url, settings, workers=section.workers)
         self.threads = ThreadPoolExecutor(section.workers + _SPARE_THREADS, thread_name_prefix="jsv")
 
     def verified(self, body: VerifyBody, classes: Classes) -> list[VerifiedJob]:
-        """What becomes of each description. Raises what refuses one of them: then all are refused."""
+        """What becomes of each description. Raises what refuses any of them: then all are refused."""
         group = body.submission.group or next(iter(body.groups), "")
         resolver = Resolver(
             classes,
@@ -64,7 +64,7 @@ class JsvRoom:
         return outcome
 
     def close(self) -> None:
-        """Let what was begun come to its end, then let the processes leave."""
+        """Finish what was begun, then let the processes leave."""
         self.threads.shutdown()
         self._pool.close()
 
@@ -73,8 +73,8 @@ _LEVELS: Final = {"INFO": logging.INFO, "WARNING": logging.WARNING, "ERROR": log
 
 
 class Verifier:
-    """The room of the script that is configured now, and the job classes as of the last submission, which `load` reads.
-    Belongs to the event loop.
+    """The room of the configured script, and the job classes as of the last submission, which `load` reads. Belongs to the
+    event loop.
     """
 
     def __init__(self, load: Callable[[], Awaitable[Classes]]) -> None:
@@ -88,8 +88,8 @@ class Verifier:
         self._turns: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
     async def verified(self, body: VerifyBody) -> list[VerifiedJob]:
-        """What becomes of each description of a submission. Those of a user are resolved as many at once as the script has
-        processes, so that others find theirs. Raises what refuses it, TooOften and Unavailable when too many wait.
+        """What becomes of each description of a submission. A user has as many at once as the script has processes, so that
+        some are left for others. Raises what refuses it; TooOften and Unavailable when too many wait.
         """
         self._check_room(body.user)
         self._waiting[body.user] += 1
@@ -118,14 +118,14 @@ class Verifier:
         if version is None:
             return await self._load()
         async with self._loading:
-            wanted = version, self._configurations
-            if self._known is None or self._known[0] != wanted:
-                self._known = wanted, await self._load()
+            version_now = version, self._configurations
+            if self._known is None or self._known[0] != version_now:
+                self._known = version_now, await self._load()
             return self._known[1]
 
     def configured(self, section: JsvSection) -> None:
-        """There is another configuration: classes are read anew, and processes of a script that is no more leave. Any thread
-        may call this.
+        """Take in another configuration: read classes anew, and let processes of a script that is gone leave. Any thread may
+        call this.
         """
         with self._changing:
             self._configurations += 1
