@@ -16,38 +16,34 @@ few characters of a text, a character beside one state of a regular expression.
 
 
 class TooDear(Exception):
-    """An evaluation has made all its steps; it is ERROR."""
+    """An evaluation has made all its steps; the value is ERROR."""
 
 
 class Asked(NamedTuple):
-    """What an expression itself asks for, names in small letters: `bare` ones, those of MY and of TARGET; the time; an ad as
-    a whole.
-    """
+    """What an expression itself asks for, names in small letters."""
 
-    bare: frozenset[str]
+    bare: frozenset[str]  # Names without MY and TARGET.
     my: frozenset[str]
     target: frozenset[str]
-    clock: bool
-    whole: bool
+    clock: bool  # The time.
+    whole: bool  # An ad as a whole.
 
 
 @dataclass(slots=True, eq=False)
 class AdAttribute:
-    """An attribute. `closure` is made when it is first needed, and `steps`, what it costs without what it asks for; so is
-    `asked` (`partial.asked_by`).
-    """
+    """An attribute of an ad."""
 
     name: str
     node: Node
-    closure: Closure | None = None
-    steps: int = 0
-    asked: Asked | None = None
+    closure: Closure | None = None  # Made when it is first needed, like `steps` and `asked`.
+    steps: int = 0  # What it costs without what it asks for.
+    asked: Asked | None = None  # `partial.asked_by` makes it.
 
 
 class Ad(NestedAd):
-    """Attributes by name. `outer`: the ad in whose text it stands, where names that it lacks are sought next.
+    """Attributes by name; `constants` has those that are values already.
 
-    `constants` has the attributes that are values already, and nothing else.
+    `outer`: the ad in whose text it stands, where names that it lacks are sought next.
     """
 
     __slots__ = ("constants", "entries", "outer")
@@ -82,7 +78,7 @@ class Ad(NestedAd):
         return found
 
     def part(self, names: Iterable[str]) -> Ad:
-        """An ad of those of its attributes that have these names, in small letters."""
+        """An ad of the attributes with these names, in small letters."""
         found = self.nested_in(self)
         found.outer = self.outer
         found.entries = {name: self.entries[name] for name in names}
@@ -113,32 +109,28 @@ def ad_of(values: Mapping[str, Value]) -> Ad:
 
 @dataclass(slots=True)
 class Run:
-    """What one evaluation has done so far, or several that share their steps. `now`: seconds since 1970. `busy`: attributes
-    that are being evaluated.
+    """What one evaluation, or several that share their steps, have done so far."""
 
-    `cycle`: the names of a cycle that was found, in its order.
-    """
-
-    now: float = 0.0
+    now: float = 0.0  # Seconds since 1970.
     steps: int = 0
     most: int = MOST_STEPS
-    busy: list[AdAttribute] = field(default_factory=list)
-    cycle: tuple[str, ...] = ()
+    busy: list[AdAttribute] = field(default_factory=list)  # Attributes that are being evaluated.
+    cycle: tuple[str, ...] = ()  # The names of a cycle that was found, in its order.
 
     @property
     def is_spent(self) -> bool:
-        """Whether it took more steps than it may: what it found is ERROR."""
+        """Whether it took more steps than it may, so that what it found is ERROR."""
         return self.steps > self.most
 
     def spend(self, steps: int) -> None:
-        """Before so much is done. Raises TooDear, and it is not done then."""
+        """Pay for steps before they are made. Raises TooDear."""
         self.steps += steps
         if self.steps > self.most:
             self.steps = self.most + 1
             raise TooDear
 
     def spend_on(self, value: Value, times: int = 1) -> None:
-        """Before all of a value is read or printed, with all that is in it; `times`: each text so often. Raises TooDear."""
+        """Pay before all of a value is read or printed; `times`: each text so often. Raises TooDear."""
         todo = [value]
         while todo:
             one = todo.pop()
@@ -153,7 +145,7 @@ class Run:
 
 
 class Frame:
-    """Where an expression stands: in `ad`, whose outermost ad is `my`; `target` is the other side of a match."""
+    """Where an expression stands."""
 
     __slots__ = ("ad", "my", "run", "target")
 

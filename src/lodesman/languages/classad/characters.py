@@ -1,4 +1,4 @@
-"""Classes of characters in regular expressions: those of ASCII, as PCRE2 has them without a locale."""
+"""Classes of ASCII characters in regular expressions, as PCRE2 has them without a locale."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _other_case(mark: str) -> str:
 
 
 def literal(mark: str, *, fold: bool) -> CharacterTest:
-    """The character itself; `fold`: in either case."""
+    """The test for a character; `fold`: in either case."""
     other = _other_case(mark)
     if fold and other != mark:
         return lambda one: one == mark or one == other  # noqa: PLR1714 - a tuple takes longer
@@ -71,5 +71,5 @@ def literal(mark: str, *, fold: bool) -> CharacterTest:
 
 
 def either_case(test: CharacterTest) -> CharacterTest:
-    """What passes the test in one of its cases."""
+    """The test for what passes a test in one of its cases."""
     return lambda mark: test(mark) or test(_other_case(mark))

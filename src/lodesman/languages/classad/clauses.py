@@ -20,22 +20,18 @@ Pair = tuple[str, Value]
 
 
 class Clause(Struct, frozen=True, kw_only=True):
-    """A part of an expression that must be true, as written, its value, and the attributes in it.
-
-    `own`, `other`: (name, value) of those that its own ad has, and those of the other ad or of neither. `cycle`: names of
-    attributes that ask for each other, because of which it is ERROR; `is_dear`: it is ERROR because it needs too many steps.
-    """
+    """A part of an expression that must be true, as written, and the attributes in it."""
 
     text: str
     value: Value
-    own: tuple[Pair, ...] = ()
-    other: tuple[Pair, ...] = ()
-    cycle: tuple[str, ...] = ()
-    is_dear: bool = False
+    own: tuple[Pair, ...] = ()  # Those that its own ad has.
+    other: tuple[Pair, ...] = ()  # Those of the other ad or of neither.
+    cycle: tuple[str, ...] = ()  # Attributes that ask for each other, because of which it is ERROR.
+    is_dear: bool = False  # It is ERROR because it needs too many steps.
 
     @property
     def row(self) -> ClauseRow:
-        """The same as an answer has it."""
+        """The same for an answer."""
         return ClauseRow(
             clause=self.text,
             value=write_value(self.value),
@@ -54,13 +50,13 @@ def written(pairs: Iterable[Pair]) -> list[AttributeValue]:
 def explain(
     node: Node, my: Ad, target: Ad | None = None, *, now: float = 0.0, run: Run | None = None
 ) -> tuple[Clause, ...]:
-    """The clauses of an expression of an ad, in their order. They share the steps of a `run`: more than a match may make."""
+    """The clauses of an expression. They share the steps of a `run`, more than a match may make."""
     run = run or explaining(now)
     return tuple([_clause(one, my, target, run) for one in clauses(node)])
 
 
 def explaining(now: float) -> Run:
-    """For an explanation, which evaluates clauses and then the attributes in them."""
+    """A run for an explanation, which evaluates clauses and then the attributes in them."""
     return Run(now=now, most=_EXPLAINED * MOST_STEPS)
 
 
@@ -89,7 +85,6 @@ def _clause(node: Node, my: Ad, target: Ad | None, run: Run) -> Clause:
 
 
 def _shown(node: Node | str, my: Ad, target: Ad | None, run: Run) -> Value:
-    """To be printed, which takes steps, too."""
     value = evaluate(node, my, target, run=run)
     try:
         if isinstance(value, (str, tuple, Ad)):

@@ -49,7 +49,7 @@ from lodesman.languages.classad.values import (
 def evaluate(node: Node | str, my: Ad = EMPTY, target: Ad | None = None, *, run: Run | None = None) -> Value:
     """The value of an expression, or of the attribute with this name, UNDEFINED if there is none. Never raises.
 
-    An expression that asks for itself, too deep or needs too many steps is ERROR.
+    An expression that asks for itself, is too deep or needs too many steps is ERROR.
     """
     frame = Frame(my, my, target, run or Run())
     try:
@@ -309,7 +309,6 @@ def _strict(name: str, left: Closure, right: Closure) -> Closure:
 
 
 def _against(name: str, left: Closure, right: Value) -> Closure:
-    """The same with a constant on the right."""
     operation, plain, kind = STRICT[name], _PLAIN[name], type(right)
     bare = lower(right) if isinstance(right, str) else right
 
@@ -337,7 +336,7 @@ def _default(left: Closure, right: Closure) -> Closure:
 
 
 def _logic(operands: list[Closure], *, decides: bool) -> Closure:
-    """`||` is decided by true, `&&` by false; what is on the right of it is not asked then."""
+    """`||` is decided by true, `&&` by false; what is right of that is not asked."""
 
     def logic(frame: Frame) -> Value:
         unknown = False

@@ -1,4 +1,4 @@
-"""The functions of ClassAds about expressions: what one is worth in other ads, its text, and what a text is worth."""
+"""The functions of ClassAds about expressions: their worth in other ads, their text, and the worth of a text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TO_WRITE: Final = 4
 
 
 class Evaluator(NamedTuple):
-    """How expressions, and those of attributes, are evaluated, and the frame of an ad that one finds."""
+    """How expressions and attributes are evaluated, and the frame of an ad that one finds."""
 
     compiled: Callable[[Node], Closure]
     closure_of: Callable[[AdAttribute], Closure]

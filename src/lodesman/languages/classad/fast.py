@@ -1,7 +1,7 @@
 """Matches, sooner: the Requirements of ads as generated Python, for ads whose attributes are numbers and texts.
 
-The code has no text of an ad in it: names and values travel as constants. It says only whether Requirements are true; where
-it cannot say so exactly (an attribute is missing, is an expression, or of another kind than is needed) it gives up, and the
+Names and values travel as constants; the code has no text of an ad in it. It says only whether Requirements are true.
+Where it cannot say so exactly (an attribute is missing, an expression, or of another kind) it gives up, and the
 closures decide. So both always say the same.
 """
 
@@ -68,7 +68,7 @@ Test = Callable[[_Flat, _Flat], Any]
 
 
 class _TooHard(Exception):
-    """The expression has a part that is left to the closures."""
+    """A part of the expression is left to the closures."""
 
 
 def _plain(value: Value) -> _Plain:
@@ -135,7 +135,7 @@ class _Writer:
         return name
 
     def test(self, node: Node, *, strict: bool) -> str:  # noqa: PLR0911 - a case for each kind of node
-        """A condition. Unless `strict`, false may stand for what is ERROR: neither is a match."""
+        """A condition. Unless `strict`, false may stand for ERROR: neither is a match."""
         match node:
             case Logic(operator="&&", operands=operands):
                 return f"({' and '.join([self.test(one, strict=strict) for one in operands])})"
@@ -162,7 +162,6 @@ class _Writer:
                 return f"true({self.value(node)})"
 
     def value(self, node: Node) -> str:
-        """A number, a text or a list of texts."""
         match node:
             case Constant() | ListLiteral():
                 constant = constant_of(node)
@@ -206,7 +205,7 @@ def _test_of(text: str) -> Test:
 
 
 class FastCondition:
-    """The truth of a condition about values that are given by name, in small letters. One frame serves all of them."""
+    """The truth of a condition about values by name, in small letters. One frame serves all."""
 
     __slots__ = ("_ad", "_closure", "_frame", "_test")
     plain = staticmethod(_plain)
@@ -217,14 +216,14 @@ class FastCondition:
         self._frame = Frame(self._ad, self._ad, None, Run())
 
     def fast(self, values: _Flat) -> bool | None:
-        """Of values as `plain` makes them; None if it cannot say so."""
+        """Judge values as `plain` makes them; None if it cannot."""
         try:
             return bool(self._test(values, {}))
         except (KeyError, TypeError):
             return None
 
     def exact(self, values: dict[str, Value]) -> bool | Special:
-        """Of values as they are."""
+        """Judge values as they are."""
         self._ad.constants = values
         self._frame.run.steps = 0
         return truth(worth(self._closure, self._frame))
@@ -250,12 +249,12 @@ class MatchSide:
         return found
 
     def set(self, key: str, value: Value) -> None:
-        """Give an attribute that it has, in small letters, another value. Only of a copy: ads are shared."""
+        """Give an attribute another value; its name in small letters. Only of a copy: ads are shared."""
         self.ad.constants[key] = value
         self.flat[key] = _plain(value)
 
     def accepts(self, other: MatchSide, run: Run | None = None) -> bool:
-        """Whether its Requirements are true for the other side. `run` is of this match alone: the closures may use it."""
+        """Whether its Requirements are true for the other side; the closures may use `run`, of this match alone."""
         try:
             return bool(self.test(self.flat, other.flat))
         except (KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The functions of ClassAds, as HTCondor has them; none of them knows anything of the machine that evaluates.
+"""The functions of ClassAds, as HTCondor has them; none knows anything of the machine that evaluates.
 
 A function with a wrong number of arguments, and one that is not known, is ERROR.
 """
@@ -63,15 +63,13 @@ _LONG: Final = 64
 
 
 class Function(Struct, frozen=True):
-    """What a call does; `least` and `most` arguments. `cost`: spends the steps of a call with these arguments; None: it has
-    none. `needs_run`: the run comes before them.
-    """
+    """What a call does."""
 
     work: Callable[..., Value]
-    least: int = 1
+    least: int = 1  # Arguments, like `most`.
     most: int = 1
-    cost: Cost | None = cost_of_texts
-    needs_run: bool = False
+    cost: Cost | None = cost_of_texts  # Spends the steps of a call with these arguments; None: it has none.
+    needs_run: bool = False  # The run comes before the arguments.
 
     def takes(self, count: int) -> bool:
         """Whether it takes this number of arguments."""
@@ -157,7 +155,7 @@ def _size(value: Value) -> Value:
 
 
 def _fold(step: Callable[[list[_Real]], _Real], empty: Value, found: Value) -> Value:
-    """Of the numbers of a list; what is undefined in it does not count."""
+    """Fold the numbers of a list; what is undefined in it does not count."""
     if not isinstance(found, tuple):
         return found if isinstance(found, Special) else ERROR
     items = [one for one in found if one is not UNDEFINED]
@@ -303,8 +301,9 @@ _BARRED: Final = {
 
 
 def policy_mistakes(node: Node, run: Run) -> Iterator[tuple[FunctionCall, str]]:
-    """The same where an expression is evaluated again and again, as far as it can have changed. It spends what reading its
-    patterns takes. Raises TooDear.
+    """As `mistakes`, as far as it can have changed in an expression that is evaluated again and again.
+
+    It spends what reading its patterns takes. Raises TooDear.
     """
     for part in walk(node):
         if isinstance(part, FunctionCall) and (why := mistake_of(part, run) or _BARRED.get(part.key)):
@@ -312,7 +311,7 @@ def policy_mistakes(node: Node, run: Run) -> Iterator[tuple[FunctionCall, str]]:
 
 
 def steps_of_expression(node: Node) -> int:
-    """What an attribute costs each time that it is asked for, without what it asks for itself."""
+    """What an attribute costs each time, without what it asks for itself."""
     return _A_NAME + sum(_steps_of_call(part) if isinstance(part, FunctionCall) else 1 for part in walk(node))
 
 
@@ -332,8 +331,9 @@ def mistakes(node: Node) -> Iterator[tuple[FunctionCall, str]]:
 
 
 def mistake_of(call: FunctionCall, run: Run | None = None) -> str:
-    """Why a call is `error` whatever it is given, "" if it is not. Calls within its arguments do not count. `run` spends
-    what reading its pattern takes. Raises TooDear.
+    """Why a call is `error` whatever it is given, "" if it is not; calls within its arguments do not count.
+
+    `run` spends what reading its pattern takes. Raises TooDear.
     """
     count = len(call.arguments)
     function, context = FUNCTIONS.get(call.key), CONTEXTS.get(call.key)
@@ -362,7 +362,7 @@ def read_checked(text: str) -> Node:
 
 
 def options_of(search: FunctionCall) -> str | None:
-    """How a call that searches reads its pattern, as far as it is written; None if only the evaluation says so."""
+    """How a call that searches reads its pattern, if that is written; None if only the evaluation says so."""
     at = SEARCHES[search.key].most - 1
     if len(search.arguments) <= at:
         return ""

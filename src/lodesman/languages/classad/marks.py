@@ -30,31 +30,31 @@ _TO_READ_A_MEMBER: Final = 20
 
 
 class MarkReader:
-    """A pattern that is being read. Raises InvalidRequest. `work`: what that took until now, in steps of an evaluation."""
+    """A pattern that is being read; `work` is what that took, in steps of an evaluation. Raises InvalidRequest."""
 
     def __init__(self, pattern: str) -> None:
         self._text = self._pattern = pattern
         self._at = self.work = 0
 
     def unquote(self) -> None:
-        r"""Before the first is read: what stands between \Q and \E has a backslash before each mark."""
+        r"""Put a backslash before each mark between \Q and \E, before the first is read."""
         self.spend(len(self._text))
         if "\\" in self._text:
             self._pattern = _QUOTED.sub(_unquoted, self._text)
 
     def spend(self, steps: int) -> None:
-        """Before so much is done."""
+        """Pay for steps before they are made."""
         self.work += steps
         if self.work > MOST_WORK:
             self.bad("it is too long")
 
     def bad(self, why: str) -> NoReturn:
-        """It cannot be read."""
+        """Refuse the pattern."""
         text = self._text if len(self._text) <= MOST_SHOWN else f"{self._text[:MOST_SHOWN]}..."
         raise InvalidRequest(f"The regular expression {text!r} cannot be read: {why}.", hint="")
 
     def lacks(self, what: str) -> NoReturn:
-        """It asks for what is not known here."""
+        """Refuse the pattern for what is not known here."""
         self.bad(f"{what} are not known here")
 
     def here(self, mark: str) -> bool:
@@ -70,7 +70,7 @@ class MarkReader:
     # --- escapes ---------------------------------------------------------------------------------------------
 
     def escape(self, *, in_set: bool = False) -> str | CharacterTest:
-        """A character, or what tests it, after a backslash."""
+        """The character, or its test, after a backslash."""
         code = _CODE.match(self._pattern, self._at)
         code = code or (_CODE_IN_SET.match(self._pattern, self._at) if in_set else None)
         if code:
@@ -108,7 +108,7 @@ class MarkReader:
     # --- repetitions -----------------------------------------------------------------------------------------
 
     def bounds(self, one: str) -> tuple[int, int | None] | None:
-        """How often, if a repetition begins with the next character, which is `one`."""
+        """How often, if a repetition begins with the next character."""
         if one and one in "*+?":
             self._at += 1
             return {"*": (0, None), "+": (1, None), "?": (0, 1)}[one]
@@ -187,7 +187,6 @@ class MarkReader:
 
 
 def _unquoted(found: re.Match[str]) -> str:
-    r"""What stands between \Q and \E, with a backslash before each mark."""
     if found[1] is not None:
         return _PLAIN.sub(lambda mark: f"\\{mark[0]}", found[1])
     return "" if found[0] == "\\E" else found[0]

@@ -1,4 +1,4 @@
-"""Expressions as trees. Each node knows where it stands in its text (`start`, `stop`: offsets) and how deep it is."""
+"""Expressions as trees. Each node knows its place in the text (`start`, `stop`: offsets) and how deep it is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Placed(Struct, frozen=True, kw_only=True):
 
 
 class Constant(_Placed, frozen=True, kw_only=True):
-    """A value that is written down."""
+    """A value in an expression."""
 
     value: Value
 
@@ -53,7 +53,7 @@ class Unary(_Placed, frozen=True, kw_only=True):
 
 
 class Binary(_Placed, frozen=True, kw_only=True):
-    """An operator between two operands; `?:` is the one that gives a default."""
+    """An operator between two operands; `?:` gives a default."""
 
     operator: str
     left: Node
@@ -76,7 +76,7 @@ class Conditional(_Placed, frozen=True, kw_only=True):
 
 
 class FunctionCall(_Placed, frozen=True, kw_only=True):
-    """A function; `key` is its name in small letters."""
+    """A call; `key` is its name in small letters."""
 
     name: str
     key: str
@@ -115,7 +115,7 @@ SCOPE_WORDS: Final = frozenset({"my", "self", "target", "other", "parent"})
 
 
 def constant_of(node: Node) -> Value | None:
-    """The value of an expression that is nothing else: a written value, or a list of them."""
+    """The value of an expression that is a written value, or a list of them."""
     if isinstance(node, Constant):
         return node.value
     if isinstance(node, ListLiteral):
@@ -152,7 +152,7 @@ def children(node: Node) -> tuple[Node, ...]:
 def rewritten(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
     node: Node, change: Callable[[Node], Node | None]
 ) -> Node:
-    """The expression with what `change` makes of its parts, the whole first; where it is None, their parts are asked."""
+    """The expression with what `change` makes of its parts, the whole first; None: ask their parts."""
 
     def again(part: Node) -> Node:
         return rewritten(part, change)
@@ -193,7 +193,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def clauses(node: Node, operator: str = "&&") -> tuple[Node, ...]:
-    """The operands of the outermost chain of an operator; the expression itself if it is none."""
+    """The operands of the outermost chain of an operator, or the expression itself."""
     if isinstance(node, Logic) and node.operator == operator:
         return tuple(part for one in node.operands for part in clauses(one, operator))
     return (node,)

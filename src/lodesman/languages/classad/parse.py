@@ -55,8 +55,9 @@ _SPELLED: Final = {"is": "=?=", "isnt": "=!="}
 
 
 def parse_expression(text: str, *, stored: bool = False) -> Node:
-    """Read one expression and nothing after it. Raises SyntaxFault. `stored`: a text that a release may have written that
-    had ?: as the weakest operator.
+    """Read one expression and nothing after it. Raises SyntaxFault.
+
+    `stored`: it may be of a release in which ?: was the weakest operator.
     """
     _check_length(text)
     parser = _Parser(text)
@@ -78,8 +79,9 @@ def parse_ad(text: str) -> Ad:
 
 
 def parse_ads(text: str) -> list[Ad]:
-    """Read the ads of a file: in the new form one after the other, in the old one with blank lines between them. Raises
-    SyntaxFault.
+    """Read the ads of a file: in the new form one after the other, in the old one with blank lines between.
+
+    Raises SyntaxFault.
     """
     _check_length(text)
     if _is_new(text, 0):
@@ -108,7 +110,7 @@ def _check_length(text: str) -> None:
 
 
 def _old_form(text: str, start: int, stop: int) -> dict[str, AdAttribute]:
-    """What a part of a text says. A backslash is plain there, but before a quote that does not end the line."""
+    """Read a text in which a backslash is plain, but before a quote that does not end the line."""
     entries: dict[str, AdAttribute] = {}
     for line in text[start:stop].split("\n"):
         end = start + len(line)
@@ -166,7 +168,6 @@ class _Parser:
         return fault_at(self.text, token.start, f"{what} stands {where}", hint=hint)
 
     def ad(self) -> Ad:
-        """An ad in the new form."""
         start = self.token.start
         self.nested += 1
         node = self.prefix()
@@ -190,7 +191,7 @@ class _Parser:
         return deepest + 1
 
     def count_leaf(self, start: int) -> None:
-        """One more node, of depth 1. Raises SyntaxFault if there are too many."""
+        """Count one more node, of depth 1. Raises SyntaxFault if there are too many."""
         self.nodes += 1
         if self.nodes > MOST_NODES:
             raise fault_at(self.text, start, f"an expression of more than {MOST_NODES:,} parts")
@@ -199,7 +200,7 @@ class _Parser:
         return fault_at(self.text, start, f"an expression nested more than {MOST_DEPTH} deep")
 
     def expression(self, strength: int) -> Node:
-        """What binds more strongly than `strength`."""
+        """Read what binds more strongly than `strength`."""
         self.nested += 1
         if self.nested > MOST_DEPTH:
             raise self.too_deep(self.token.start)
@@ -241,7 +242,7 @@ class _Parser:
         return Binary(operator=name, left=left, right=right, start=start, stop=right.stop, depth=depth)
 
     def default(self, left: Node) -> Node:
-        """`left ?: right`. Raises SyntaxFault if one of them is an operation without parentheses, but for another ?:."""
+        """Read `left ?: right`. Raises SyntaxFault if one is an operation without parentheses, but for another ?:."""
         at = self.text.rfind("?:", left.stop, self.token.start)
         readings = None if left is self.closed else two_readings(left, "left")
         right = self.expression(_BINARY["?:"] - 1)
@@ -253,7 +254,7 @@ class _Parser:
         return Binary(operator="?:", left=left, right=right, start=left.start, stop=right.stop, depth=depth)
 
     def logic(self, left: Node, operator: str, right: Node) -> Node:
-        """A chain of one operator is one node, however long it is: `left` may be its beginning."""
+        """Read a chain of one operator, which is one node; `left` may be its beginning."""
         chained = isinstance(left, Logic) and left.operator == operator
         operands = (*cast("Logic", left).operands, right) if chained else (left, right)
         depth = self.count(left.start, *operands)
@@ -340,7 +341,7 @@ class _Parser:
         return Name(name=name, key=key, start=start, stop=token.stop)
 
     def until(self, mark: str, what: str) -> tuple[tuple[Node, ...], int]:
-        """Expressions with commas between them up to a mark, and where it ends. Constants count as items alone."""
+        """Read expressions with commas between them up to a mark, and where it ends. Constants count as items alone."""
         found: list[Node] = []
         while not self.at(mark):
             if found:
@@ -371,7 +372,7 @@ class _Parser:
         )
 
     def attribute_name(self, known: Container[str]) -> str:
-        """A name and the `=` after it. Raises SyntaxFault if it is known, in small letters."""
+        """Read a name and the `=` after it. Raises SyntaxFault if it is known, in small letters."""
         token = self.token
         if token.kind not in {"name", "quoted"}:
             raise self.unexpected("where the name of an attribute is needed")

@@ -35,10 +35,10 @@ _ASKING_BOTH = STRICT.keys() - {"=?=", "=!="}
 
 
 class References(Struct, frozen=True, kw_only=True):
-    """Attributes that an expression may ask for, in small letters: of its own ad, and of the other one."""
+    """Attributes that an expression may ask for, in small letters."""
 
-    own: frozenset[str] = frozenset()
-    other: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()  # Of its own ad.
+    other: frozenset[str] = frozenset()  # Of the other ad.
 
 
 def references(node: Node, my: Ad = EMPTY) -> References:
@@ -101,8 +101,9 @@ def _beyond(node: Select) -> set[str]:
 
 
 def dependents(ad: Ad, is_sought: Callable[[Asked], bool]) -> set[str]:
-    """The attributes of an ad, in small letters, that ask for what is sought, also by way of others. It takes as long as the
-    ad is large, however long the ways are.
+    """The attributes of an ad, in small letters, that ask for what is sought, also by way of others.
+
+    It takes as long as the ad is large, however long the ways are.
     """
     askers: dict[str, list[str]] = {}
     todo: list[str] = []
@@ -125,8 +126,8 @@ def dependents(ad: Ad, is_sought: Callable[[Asked], bool]) -> set[str]:
 def flatten(node: Node, my: Ad = EMPTY) -> Node:
     """The expression with the values of its own ad put in, and what is known then worked out.
 
-    What asks for the other ad, for the time or within a nested ad stays. In a match it is worth the same; it is ERROR if
-    that takes too many steps.
+    What asks for the other ad, for the time or within a nested ad stays. In a match it is worth the same; ERROR if that
+    takes too many steps.
     """
     run = Run()
     found = _flat(node, my, run)
@@ -164,7 +165,7 @@ def _flat(node: Node, my: Ad, run: Run) -> Node:  # noqa: C901, PLR0911, PLR0912
 
 
 def _with_sides(node: Binary, left: Node, right: Node) -> Binary:
-    """As `replace`, which takes several times as long."""
+    """As `replace`, several times faster."""
     if left is node.left and right is node.right:
         return node
     return Binary(
@@ -173,14 +174,14 @@ def _with_sides(node: Binary, left: Node, right: Node) -> Binary:
 
 
 def _with_operands(node: Logic, operands: tuple[Node, ...]) -> Logic:
-    """As `replace`, which takes several times as long."""
+    """As `replace`, several times faster."""
     return Logic(
         operator=node.operator, operands=operands, start=node.start, stop=node.stop, depth=node.depth
     )
 
 
 def can_be(node: Node) -> tuple[bool, bool]:
-    """Whether it may be true and whether it may be false, as far as its constants say."""
+    """Whether it may be true, and false, as far as its constants say."""
     match node:
         case Constant(value=value):
             return is_true(value), truth(value) is False
@@ -209,7 +210,7 @@ def _known(node: Node, key: str, my: Ad, run: Run) -> Node:
 
 
 def asks_clock(node: Node, my: Ad) -> bool:
-    """Whether what an expression of an ad is worth may change with the time, also by way of other attributes."""
+    """Whether the worth of an expression may change with the time, also by way of other attributes."""
     asked = references(node, my).own & my.entries.keys()
     return _asked(node).clock or any(asked_by(my.entries[one]).clock for one in asked)
 
@@ -232,7 +233,7 @@ def _choice(node: Conditional) -> Node:
 
 
 def _logic(node: Logic, my: Ad, run: Run) -> Node:
-    """Operands that do not decide are left out; what follows one that does is never asked."""
+    """Leave out operands that do not decide, and all behind one that does."""
     decides = node.operator == "||"
     kept: list[Node] = []
     for operand in node.operands:

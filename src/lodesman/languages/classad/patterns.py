@@ -40,57 +40,50 @@ _NOT_HERE: Final = {
 
 @dataclass(slots=True, eq=False)
 class Inner:
-    """A pattern in a state: (where it starts, its length) of each branch. `way`: 1 lookahead, -1 lookbehind, 0 takes what it
-    matches first and nothing else (atomic).
-    """
+    """A pattern in a state."""
 
-    starts: tuple[tuple[int, int], ...]
-    way: int
+    starts: tuple[tuple[int, int], ...]  # (where it starts, its length) of each branch.
+    way: int  # 1 lookahead, -1 lookbehind, 0 takes what it matches first and nothing else (atomic).
     negated: bool
 
 
 @dataclass(slots=True, eq=False)
 class PatternState:
-    """`test`: a character is needed; `at`: a place, by its name in `regexp.PLACES`; `slot`: it is noted there where a group
-    begins or ends; `inner`: must be there; else a fork, best way first, or the end if nothing follows. `steps`: of a test.
-    """
+    """A character, a place, a slot, an inner pattern; else a fork, or the end if nothing follows."""
 
-    test: CharacterTest | None = None
-    at: str = ""
-    after: tuple[int, ...] = ()
-    slot: int = -1
-    inner: Inner | None = None
-    steps: int = 0
+    test: CharacterTest | None = None  # A character is needed.
+    at: str = ""  # A place, by its name in `regexp.PLACES`.
+    after: tuple[int, ...] = ()  # The best way first.
+    slot: int = -1  # It is noted there where a group begins or ends.
+    inner: Inner | None = None  # It must be there.
+    steps: int = 0  # Of a test.
 
 
 @dataclass(slots=True, frozen=True)
 class _Piece:
-    """`build` adds its states before the one that follows, whose number it is given; answers the number of its first.
-    `least`, `most`: characters that it takes.
-    """
+    """A part of a pattern that becomes states."""
 
+    # Adds its states before the one with this number; returns the number of its first.
     build: Callable[[int], int]
-    least: int = 0
+    least: int = 0  # Characters that it takes, like `most`.
     most: int | None = 0
     repeats: bool = True
 
 
 @dataclass(slots=True, frozen=True)
 class _Flags:
-    """As PCRE2 calls them: case does not matter, ^ and $ at lines, . takes newlines, blanks do not count, ( ) take no note,
-    repetitions prefer few.
-    """
+    """As PCRE2 calls them."""
 
-    i: bool
-    m: bool
-    s: bool
-    x: bool
-    n: bool = False
-    U: bool = False
+    i: bool  # Case does not matter.
+    m: bool  # ^ and $ stand at lines.
+    s: bool  # A dot takes newlines.
+    x: bool  # Blanks do not count.
+    n: bool = False  # ( ) take no note.
+    U: bool = False  # Repetitions prefer few.
 
 
 class PatternReader(MarkReader):
-    """Reads a pattern, by `read`: `states` are those that it has, the first is the end; `start` is where matches begin."""
+    """Reads a pattern into `states`, of which the first is the end; matches begin at `start`."""
 
     def __init__(self, pattern: str, options: str, *, notes_groups: bool) -> None:
         super().__init__(pattern)
@@ -104,7 +97,7 @@ class PatternReader(MarkReader):
         self.start = 0
 
     def read(self) -> None:
-        """Raises InvalidRequest."""
+        """Read all of it. Raises InvalidRequest."""
         self.unquote()
         self.start = self._joined(self._alternatives()).build(0)
         if self._at < len(self._pattern):
@@ -234,7 +227,7 @@ class PatternReader(MarkReader):
     # --- atoms -----------------------------------------------------------------------------------------------
 
     def _atom(self) -> _Piece | None:
-        """None: it only sets flags."""
+        """Read an atom; None: it only sets flags."""
         self.spend(_ATOM)
         if self.here("[[:<:]]") or self.here("[[:>:]]"):
             self._at += 7
@@ -316,7 +309,7 @@ class PatternReader(MarkReader):
         return take(branches)
 
     def _kind_of_group(self) -> Callable[[list[_Piece]], _Piece] | None:
-        """What becomes of its branches; None if it only set flags until the end of the group around it."""
+        """What becomes of its branches; None: it only sets flags until the end of the group around it."""
         if not self.here("?") and not self.here("*"):
             return self._joined if self._flags.n else self._numbered()
         for mark, (way, negated) in _LOOKS.items():

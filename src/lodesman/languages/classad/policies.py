@@ -59,7 +59,6 @@ def _quantize(value: Value, steps: Value) -> Value:
 
 
 def _up(value: int, step: int) -> int:
-    """As C divides: towards zero."""
     raised = value + step - 1
     return abs(raised) // abs(step) * (1 if (raised < 0) == (step < 0) else -1) * step
 

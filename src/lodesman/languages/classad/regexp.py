@@ -1,8 +1,8 @@
 """Regular expressions that cannot take long: all alternatives are followed at once, so the work is text times pattern.
-Steps that were made before are remembered: the texts of a thousand queues have most of them in common.
 
-Where it matters which alternative comes first (groups are asked for, a pattern has lookaround or is atomic), they are tried
-in their order, none of them twice at one place; each try is a step of the evaluation.
+Steps that were made before are remembered: the texts of a thousand queues have most of them in common. Where the order
+of alternatives matters (groups are asked for, a pattern has lookaround or is atomic), they are tried in their order,
+none twice at one place; each try is a step of the evaluation.
 """
 
 from __future__ import annotations
@@ -82,8 +82,9 @@ class Regexp:
     # --- whether it is there -----------------------------------------------------------------------------------
 
     def is_found(self, text: str, run: Run | None = None) -> bool:
-        """Whether it matches somewhere in the text. It takes at most `size` steps for each of its characters; one with
-        lookaround spends its steps itself. Raises TooDear.
+        """Whether it matches somewhere in the text. Raises TooDear.
+
+        It takes at most `size` steps for each character; one with lookaround spends its steps itself.
         """
         if self._looks:
             return self.search(text, run or Run()) is not None
@@ -98,7 +99,7 @@ class Regexp:
         return 0 in now
 
     def _remember(self, now: _Now, one: str, where: int) -> _Now:
-        """One step, which is the same in all texts: what is known of them is forgotten before it is too much."""
+        """Remember a step, the same in all texts; forget what is known of them before it is too much."""
         found = self._step(now, one, where)
         known = self._nows.get(found)
         if known is None:
@@ -142,8 +143,9 @@ class Regexp:
     # --- where it is -------------------------------------------------------------------------------------------
 
     def search(self, text: str, run: Run, start: int = 0, *, here: bool = False) -> Slots | None:
-        """The first match from there on, None if there is none. `here`: only one that begins there and is not empty.
-        Raises TooDear.
+        """The first match from there on, None if there is none. Raises TooDear.
+
+        `here`: only one that begins there and is not empty.
         """
         walk = _Walk(self._states, text, start, run)
         none = (-1,) * (2 * self.groups + 2)
@@ -225,19 +227,18 @@ class _Walk:
 
 
 class PatternReading(NamedTuple):
-    """What reading a pattern gave: without a regexp, why there is none. `steps`: what it takes to read it."""
+    """What reading a pattern gave."""
 
     regexp: Regexp | None
-    mistake: str
-    steps: int
+    mistake: str  # Why there is no regexp.
+    steps: int  # What it takes to read it.
 
 
 @lru_cache(maxsize=256)
 def reading_of(pattern: str, options: str = "", *, notes_groups: bool = False) -> PatternReading:
-    """Read a pattern.
+    """Read a pattern. `notes_groups`: `search` says where its groups are.
 
-    `options`: i case does not matter, m ^ and $ stand at lines, s . takes newlines, x blanks do not count. `notes_groups`:
-    `search` says where its groups are.
+    `options`: i case does not matter, m ^ and $ stand at lines, s . takes newlines, x blanks do not count.
     """
     reader = PatternReader(pattern, options, notes_groups=notes_groups)
     try:

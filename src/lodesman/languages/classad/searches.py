@@ -18,7 +18,7 @@ _TO_FILL: Final = 20
 
 
 def read_pattern(run: Run, pattern: str, options: str, *, notes_groups: bool = False) -> PatternReading:
-    """PatternReading it has its steps, also if it was read before. Raises TooDear."""
+    """Read a pattern and pay its steps, also if it was read before. Raises TooDear."""
     run.spend(1 + (len(pattern) >> 5))
     reading = reading_of(pattern, options, notes_groups=notes_groups)
     run.spend(reading.steps)
@@ -26,7 +26,6 @@ def read_pattern(run: Run, pattern: str, options: str, *, notes_groups: bool = F
 
 
 def _is_found(run: Run, read: Regexp, text: str) -> bool:
-    """Each character beside each of the states."""
     if not read.spends:
         run.spend(read.size * len(text))
     return read.is_found(text, run)
@@ -83,7 +82,10 @@ def _text_list_member(
 
 
 def _changed(always: str, run: Run, *values: Value) -> Value:
-    r"""`always`: options that the function adds: f the rest of the text stays, g all matches. \1 is what a group took."""
+    r"""Put texts where a pattern matches, in which \1 is what a group took.
+
+    `always`: options that the function adds: f the rest of the text stays, g all matches.
+    """
     special = _special(values)
     if special is not None:
         return special
@@ -128,7 +130,7 @@ def _replaced(run: Run, read: Regexp, text: str, template: str, *, whole: bool, 
 
 
 def _filled(template: str, text: str, slots: Slots) -> str | None:
-    """None: it asks for a group after the last one that took part."""
+    """The text with its groups; None: it asks for a group after the last one that took part."""
     groups = [text[max(0, slots[at]) : max(0, slots[at + 1])] for at in range(0, len(slots), 2)]
     last = max(at // 2 for at, slot in enumerate(slots) if slot >= 0)
     if any(int(digit) > last for digit in _GROUP.findall(template)):
@@ -137,7 +139,7 @@ def _filled(template: str, text: str, slots: Slots) -> str | None:
 
 
 class Search(NamedTuple):
-    """What a search does, how many arguments it has at least and at most: the first is the pattern, the last its options."""
+    """What a search does with a pattern first and options last."""
 
     work: Callable[..., Value]
     least: int

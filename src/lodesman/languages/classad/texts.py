@@ -68,7 +68,7 @@ def _read_number(text: str) -> float | None:
 
 
 def plain_number(value: Value) -> Value:
-    """A number of a number, a truth value or a text; ERROR of all else, but of UNDEFINED."""
+    """The number of a number, a truth value or a text; UNDEFINED stays, all else is ERROR."""
     if isinstance(value, (Special, int, float)):
         return value
     if isinstance(value, (AbsTime, RelTime)):
@@ -78,7 +78,7 @@ def plain_number(value: Value) -> Value:
 
 
 def bounded(text: str) -> Value:
-    """ERROR instead of a text that is too long: expressions could double one again and again."""
+    """The text, or ERROR if it is too long: expressions could double one again and again."""
     return text if len(text) <= MAX_TEXT else ERROR
 
 
@@ -155,7 +155,7 @@ def _compared(change: Callable[[str], str], left: Value, right: Value) -> Value:
 
 
 def _version_sign(left: str, right: str) -> int:
-    """Runs of digits count as numbers, those with leading zeros as fractions: 1.9 < 1.10, 1.01 < 1.1."""
+    """Compare versions: runs of digits are numbers, those with leading zeros fractions: 1.9 < 1.10, 1.01 < 1.1."""
     at = 0
     for one, other in zip_longest(left, right, fillvalue=""):
         if one != other:
@@ -206,7 +206,7 @@ def _version_in_range(value: Value, low: Value, high: Value) -> Value:
 
 
 def items_of(text: str, marks: str) -> list[str]:
-    """What stands between any of the marks, without blanks around it; what is empty does not count."""
+    """What stands between any of the marks, without blanks around it and without what is empty."""
     first = marks[:1]
     one = text.translate(dict.fromkeys(map(ord, marks), first)) if len(marks) > 1 else text
     parts = one.split(first) if marks else [text]

@@ -1,6 +1,4 @@
-"""Times in ClassAds: moments, with what a zone is ahead of UTC, and spans. Where nothing else is said the zone is UTC, not
-that of the machine.
-"""
+"""Times in ClassAds: moments, with what a zone is ahead of UTC, and spans. Where nothing else is said the zone is UTC."""
 
 from __future__ import annotations
 

@@ -32,16 +32,16 @@ MOST_SHOWN: Final = 40
 
 
 class AdToken(Struct, frozen=True, gc=False):
-    """`kind`: name, number, text, quoted, mark, end. `text` is what is between quotes, as it is written."""
+    """A word of a text."""
 
-    kind: str
-    text: str
+    kind: str  # name, number, text, quoted, mark, end.
+    text: str  # What is between quotes, as it is written.
     start: int
     stop: int
 
 
 def fault_at(text: str, offset: int, message: str, *, hint: str = "") -> SyntaxFault:
-    """What is wrong at an offset; `message` comes without its full stop."""
+    """A fault at an offset; `message` comes without its full stop."""
     before = text[:offset]
     return SyntaxFault(
         f"{message}.", line=before.count("\n") + 1, column=offset - before.rfind("\n"), hint=hint
@@ -55,7 +55,7 @@ def shown(text: str) -> str:
 
 
 def token_at(text: str, offset: int, end: int, *, old: bool = False) -> AdToken:
-    """The next token of what ends at `end`. Raises SyntaxFault. `old`: as the old form of ads has them."""
+    """The next token before `end`; `old`: in the old form of ads. Raises SyntaxFault."""
     found = (_OLD_TOKEN if old else _TOKEN).match(text, offset, end)
     assert found is not None  # noqa: S101 - one of its branches takes any character
     kind, group = found.lastgroup or "", found.lastindex or 0
@@ -82,7 +82,7 @@ def _fault_of_junk(text: str, start: int) -> SyntaxFault:
 
 
 def unescaped(text: str, token: AdToken, *, old: bool = False) -> str:
-    """The text between the quotes of a token. Raises SyntaxFault at an escape that is not known."""
+    """The text between the quotes of a token. Raises SyntaxFault at an unknown escape."""
     if old and token.kind == "text":
         return token.text.replace('\\"', '"')
 

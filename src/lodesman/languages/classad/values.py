@@ -62,36 +62,36 @@ _Number = (int, float)  # bool is a number, too
 
 
 def lower(text: str) -> str:
-    """Without capital letters of ASCII."""
+    """The text without capital letters of ASCII."""
     return text.lower() if text.isascii() else text.translate(_LOWER)
 
 
 def upper(text: str) -> str:
-    """Without small letters of ASCII."""
+    """The text without small letters of ASCII."""
     return text.upper() if text.isascii() else text.translate(_UPPER)
 
 
 def steps_of(value: Value) -> int:
-    """What it costs to go through a text; nothing else costs anything here. Case of letters beyond ASCII is dear."""
+    """What it costs to go through a text, the only thing that costs here. Case of letters beyond ASCII is dear."""
     if not isinstance(value, str):
         return 0
     return len(value) >> (5 if value.isascii() else 2)
 
 
 def truth(value: Value) -> bool | Special:
-    """As a condition: numbers count; a text, a list or an ad is ERROR."""
+    """The value as a condition: numbers count; a text, a list or an ad is ERROR."""
     if value is True or value is False or isinstance(value, Special):
         return value
     return value != 0 if isinstance(value, _Number) else ERROR
 
 
 def is_true(value: Value) -> bool:
-    """Whether a match may follow from it: true, or a number but zero."""
+    """Whether a match may follow: true, or a number but zero."""
     return value is True or (isinstance(value, _Number) and value != 0)
 
 
 def number(value: float) -> Value:
-    """A number, or ERROR if 64 bits do not hold it."""
+    """The number, or ERROR if 64 bits do not hold it."""
     if isinstance(value, int):
         return value if INT_MIN <= value <= INT_MAX else ERROR
     return value if math.isfinite(value) else ERROR
@@ -138,7 +138,6 @@ def _part_of_times(left: Value, right: Value) -> Value | None:
 
 
 def _of_times(timed: _Timed, left: Value, right: Value) -> Value:
-    """ERROR, too, for what no clock has."""
     found = timed(left, right)
     if found is None:
         return _special(left, right)

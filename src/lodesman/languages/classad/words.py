@@ -1,7 +1,7 @@
-"""Arguments and environments of jobs as texts, as HTCondor writes them: the functions of ClassAds that read and join them.
+"""Arguments and environments of jobs as HTCondor writes them: the functions of ClassAds that read and join them.
 
-In the second version words stand between blanks, '...' keeps blanks and '' in it is a quote; in the first one quotes are
-plain.
+In the second version words stand between blanks, '...' keeps blanks and '' in it is a quote; in the first one quotes
+are plain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MARKS: Final = re.compile(r"[ \t\n\r']+")
 
 
 def _words(text: str) -> list[str] | None:
-    """Those of the second version; None if a quote is never closed."""
+    """The words of the second version; None if a quote is never closed."""
     found: list[str] = []
     at = 0
     while True:
@@ -94,7 +94,7 @@ def _merged(*texts: Value) -> Value:
 
 
 def _from_first_version(text: Value) -> Value:
-    """Entries end at ; or at the mark that the text begins with."""
+    """Split entries, which end at ; or at the mark that the text begins with."""
     if not isinstance(text, str):
         return UNDEFINED if text is UNDEFINED else ERROR
     first = text[:1]

@@ -45,7 +45,7 @@ _PREFIX, _ALONE = 12, 14
 
 
 def write_expression(node: Node) -> str:
-    """The text of an expression: canonical, so equal trees have equal texts."""
+    """The canonical text of an expression: equal trees have equal texts."""
     return _written(node)[0]
 
 
