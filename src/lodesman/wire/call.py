@@ -107,9 +107,9 @@ class Call(Generic[Q, B, A]):
 
     def address(self, query: Q | None = None) -> str:
         """The path with its names filled in, and a query string of what differs from the defaults."""
-        given = msgspec.to_builtins(query or Nothing())
-        path = _NAME.sub(lambda name: quote(str(given.pop(name[1])), safe=""), self.path)
-        rest = {name: "true" if value is True else value for name, value in given.items()}
+        members = msgspec.to_builtins(query or Nothing())
+        path = _NAME.sub(lambda name: quote(str(members.pop(name[1])), safe=""), self.path)
+        rest = {name: "true" if value is True else value for name, value in members.items()}
         return f"{path}?{urlencode(rest, doseq=True)}" if rest else path
 
     def read(self, raw: bytes) -> A:

@@ -199,9 +199,12 @@ class Closing(Place, frozen=True):
 
 def by_time(closings: Iterable[Closing], now: float) -> dict[str, Any]:
     """Those that are `closed`, and those that are `announced`, if there are any."""
-    found = list(closings)
-    ahead = [one for one in found if one.is_ahead(now)]
-    return {"closed": [one for one in found if not one.is_ahead(now)], "announced": ahead or UNSET}
+    every = list(closings)
+    ahead = [closing for closing in every if closing.is_ahead(now)]
+    return {
+        "closed": [closing for closing in every if not closing.is_ahead(now)],
+        "announced": ahead or UNSET,
+    }
 
 
 def utc(at: float, form: str = "%Y-%m-%d %H:%M") -> str:

@@ -133,32 +133,33 @@ class FullBucket(LimitBucket, frozen=True, kw_only=True):
         """For people."""
         if self.resource == NEXT_START:
             return f"{self.of[0]} opens in {self.used} s, one start in {self.limit} s ({self.rule})"
-        what = f"{self.resource}="
+        prefix = f"{self.resource}="
         if self.resource == RUNNING_JOBS:
-            what = ""
+            prefix = ""
             jobs = "1 job runs" if self.limit == "1" else f"{self.limit} jobs run"
             jobs = "no job may run" if self.limit == "0" else f"{self.used} of {jobs}"
             text = f"{jobs} at {self.of[0]} ({self.rule})"
         else:
             whose = f" for {', '.join(self.of)}" if self.of else ""
             use = f"{self.amount(self.used)} is used, the job needs {self.amount(self.need)}"
-            text = f"quota {self.rule}{whose} allows {what}{self.amount(self.limit)}, {use}"
+            text = f"quota {self.rule}{whose} allows {prefix}{self.amount(self.limit)}, {use}"
         if self.holders:
             more = f", {self.more_holders} more" if self.more_holders else ""
             text += f"; used by {', '.join(map(self._holder, self.holders))}{more}"
         if self.enough:
-            limit = f"a limit of {what}{self.amount(self.enough)}"
+            limit = f"a limit of {prefix}{self.amount(self.enough)}"
             if self.ends is not None:
                 text += f"; it fits when {_jobs(self.ends)} ended, or with {limit}"
             elif self.need in ("", self.enough):
                 text += f"; it does not fit when other jobs end, only with {limit}"
             else:
-                then = f"a limit of {what}{self.amount(self.need)} when all that use it have ended"
+                then = f"a limit of {prefix}{self.amount(self.need)} when all that use it have ended"
                 text += f"; it does not fit when other jobs end, only with {then}, or with {limit} at once"
         return text
 
-    def _holder(self, one: Holder) -> str:
-        return f"{one.owner}{f' for {one.project}' if one.project else ''} ({self.amount(one.used)} in {one.jobs})"
+    def _holder(self, holder: Holder) -> str:
+        project = f" for {holder.project}" if holder.project else ""
+        return f"{holder.owner}{project} ({self.amount(holder.used)} in {holder.jobs})"
 
 
 def _jobs(count: int) -> str:

@@ -73,23 +73,23 @@ class Ad(NestedAd):
 
     def nested_in(self, outer: Ad) -> Ad:
         """The same ad as a part of another one."""
-        found = Ad.__new__(Ad)
-        found.entries, found.constants, found.outer = self.entries, self.constants, outer
-        return found
+        copy = Ad.__new__(Ad)
+        copy.entries, copy.constants, copy.outer = self.entries, self.constants, outer
+        return copy
 
     def part(self, names: Iterable[str]) -> Ad:
         """An ad of the attributes with these names, in small letters."""
-        found = self.nested_in(self)
-        found.outer = self.outer
-        found.entries = {name: self.entries[name] for name in names}
-        found.constants = {name: self.constants[name] for name in found.entries if name in self.constants}
-        return found
+        part_ad = self.nested_in(self)
+        part_ad.outer = self.outer
+        part_ad.entries = {name: self.entries[name] for name in names}
+        part_ad.constants = {name: self.constants[name] for name in part_ad.entries if name in self.constants}
+        return part_ad
 
     def with_constants(self) -> Ad:
         """The same ad with `constants` of its own, for values that change from match to match."""
-        found = self.nested_in(self)
-        found.constants, found.outer = dict(self.constants), self.outer
-        return found
+        copy = self.nested_in(self)
+        copy.constants, copy.outer = dict(self.constants), self.outer
+        return copy
 
     def root(self) -> Ad:
         """The outermost ad."""
@@ -133,14 +133,14 @@ class Run:
         """Pay before all of a value is read or printed; `times`: each text so often. Raises TooDear."""
         todo = [value]
         while todo:
-            one = todo.pop()
-            if isinstance(one, str):
-                self.spend(1 + steps_of(one) * times)
-            elif isinstance(one, tuple):
-                self.spend(1 + len(one))
-                todo.extend(one)
-            elif isinstance(one, Ad):
-                for part in (part for entry in one for part in walk(entry.node)):
+            item = todo.pop()
+            if isinstance(item, str):
+                self.spend(1 + steps_of(item) * times)
+            elif isinstance(item, tuple):
+                self.spend(1 + len(item))
+                todo.extend(item)
+            elif isinstance(item, Ad):
+                for part in (part for entry in item for part in walk(entry.node)):
                     self.spend(4 + (steps_of(part.value) * times if isinstance(part, Constant) else 0))
 
 

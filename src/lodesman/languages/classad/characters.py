@@ -11,13 +11,13 @@ _WORD: Final = frozenset(string.ascii_letters + string.digits + "_")
 
 
 def _among(marks: str) -> CharacterTest:
-    found = frozenset(marks)
-    return lambda one: one in found
+    members = frozenset(marks)
+    return lambda character: character in members
 
 
 def _none_of(marks: str) -> CharacterTest:
-    found = frozenset(marks)
-    return lambda one: one not in found
+    members = frozenset(marks)
+    return lambda character: character not in members
 
 
 _PRINTED: Final = "".join(map(chr, range(0x20, 0x7F)))
@@ -66,8 +66,8 @@ def literal(mark: str, *, fold: bool) -> CharacterTest:
     """The test for a character; `fold`: in either case."""
     other = _other_case(mark)
     if fold and other != mark:
-        return lambda one: one == mark or one == other  # noqa: PLR1714 - a tuple takes longer
-    return lambda one: one == mark
+        return lambda character: character == mark or character == other  # noqa: PLR1714 - a tuple takes longer
+    return lambda character: character == mark
 
 
 def either_case(test: CharacterTest) -> CharacterTest:

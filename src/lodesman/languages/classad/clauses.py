@@ -52,7 +52,7 @@ def explain(
 ) -> tuple[Clause, ...]:
     """The clauses of an expression. They share the steps of a `run`, more than a match may make."""
     run = run or explaining(now)
-    return tuple([_clause(one, my, target, run) for one in clauses(node)])
+    return tuple([_clause(clause, my, target, run) for clause in clauses(node)])
 
 
 def explaining(now: float) -> Run:

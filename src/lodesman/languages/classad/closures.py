@@ -94,7 +94,7 @@ def look_up(frame: Frame, ad: Ad, key: str) -> Value:
     if run.steps > run.most:
         raise TooDear
     if entry in run.busy:
-        run.cycle = run.cycle or tuple(one.name for one in run.busy[run.busy.index(entry) :])
+        run.cycle = run.cycle or tuple(attribute.name for attribute in run.busy[run.busy.index(entry) :])
         return ERROR
     run.busy.append(entry)
     try:
@@ -146,13 +146,13 @@ def compiled(node: Node) -> Closure:  # noqa: C901, PLR0911, PLR0912 - a case fo
                 return _against(operator, compiled(left), value)
             return _strict(operator, compiled(left), compiled(right))
         case Logic(operator=operator, operands=operands):
-            return _logic([compiled(one) for one in operands], decides=operator == "||")
+            return _logic([compiled(part) for part in operands], decides=operator == "||")
         case Conditional(condition=condition, yes=yes, no=no):
             return _choice(compiled(condition), compiled(yes), compiled(no))
         case FunctionCall():
             return _call(node)
         case ListLiteral(items=items):
-            return _list([compiled(one) for one in items])
+            return _list([compiled(part) for part in items])
         case AdLiteral():
             nested = Ad(entries_of(node))
             return lambda frame: nested.nested_in(frame.ad)
@@ -181,8 +181,8 @@ def _name(key: str) -> Closure:
 
 
 def _ad(key: str, frame: Frame) -> Value:
-    found = SIDES[key](frame)
-    return UNDEFINED if found is None else found
+    ad = SIDES[key](frame)
+    return UNDEFINED if ad is None else ad
 
 
 def _side(side: str, key: str) -> Closure:
@@ -217,18 +217,18 @@ def _select(base: Closure, key: str) -> Closure:
     return select
 
 
-def _selected(frame: Frame, found: Value, key: str) -> Value:
+def _selected(frame: Frame, base: Value, key: str) -> Value:
     """An attribute of an ad, or of those around it; of a list, that of each of its items."""
-    if isinstance(found, Special):
-        return found
-    if isinstance(found, tuple):
-        frame.run.spend(len(found))
-        return tuple([_selected(frame, item, key) for item in found])
-    if not isinstance(found, Ad):
+    if isinstance(base, Special):
+        return base
+    if isinstance(base, tuple):
+        frame.run.spend(len(base))
+        return tuple([_selected(frame, item, key) for item in base])
+    if not isinstance(base, Ad):
         return ERROR
-    ad: Ad | None = found
-    if key in SCOPE_WORDS and key not in found.entries:
-        side = SIDES[key](_frame_in(frame, found))
+    ad: Ad | None = base
+    if key in SCOPE_WORDS and key not in base.entries:
+        side = SIDES[key](_frame_in(frame, base))
         return UNDEFINED if side is None else side
     while ad is not None:
         value = ad.constants.get(key)
@@ -243,26 +243,26 @@ def _selected(frame: Frame, found: Value, key: str) -> Value:
 
 def _list(parts: list[Closure]) -> Closure:
     def made(frame: Frame) -> Value:
-        found = tuple([part(frame) for part in parts])
+        items = tuple([part(frame) for part in parts])
         # As it would be printed: lists in lists, and texts, may stand in it more than once.
-        frame.run.spend_on(found)
-        return found
+        frame.run.spend_on(items)
+        return items
 
     return made
 
 
 def _subscript(base: Closure, index: Closure) -> Closure:
     def subscript(frame: Frame) -> Value:
-        found, at = base(frame), index(frame)
-        if found is ERROR or at is ERROR:
+        container, at = base(frame), index(frame)
+        if container is ERROR or at is ERROR:
             return ERROR
-        if found is UNDEFINED or at is UNDEFINED:
+        if container is UNDEFINED or at is UNDEFINED:
             return UNDEFINED
-        if isinstance(found, tuple) and type(at) is int:
-            return found[at] if 0 <= at < len(found) else ERROR
-        if isinstance(found, Ad) and isinstance(at, str):
+        if isinstance(container, tuple) and type(at) is int:
+            return container[at] if 0 <= at < len(container) else ERROR
+        if isinstance(container, Ad) and isinstance(at, str):
             frame.run.spend(steps_of(at))
-            return _selected(frame, found, lower(at))
+            return _selected(frame, container, lower(at))
         return ERROR
 
     return subscript
@@ -283,27 +283,27 @@ def _strict(name: str, left: Closure, right: Closure) -> Closure:
     if name in {"=?=", "=!="}:
 
         def identity(frame: Frame) -> Value:
-            one = left(frame)
-            if type(one) is str and (len(one) > _LONG or not one.isascii()):
-                frame.run.spend(steps_of(one))
-            return operation(one, right(frame))
+            value = left(frame)
+            if type(value) is str and (len(value) > _LONG or not value.isascii()):
+                frame.run.spend(steps_of(value))
+            return operation(value, right(frame))
 
         return identity
     if plain is None:
         return lambda frame: operation(left(frame), right(frame))
 
     def comparison(frame: Frame) -> Value:
-        one, other = left(frame), right(frame)
-        kind = type(one)
+        value, other = left(frame), right(frame)
+        kind = type(value)
         if kind is type(other):
             # The usual cases, without a second call.
             if kind is int or kind is float:
-                return plain(one, other)
-            if kind is str and len(one) < _LONG > len(other) and one.isascii() and other.isascii():  # type: ignore[union-attr,arg-type]  # both are
-                return plain(one.lower(), other.lower())  # type: ignore[union-attr]
+                return plain(value, other)
+            if kind is str and len(value) < _LONG > len(other) and value.isascii() and other.isascii():  # type: ignore[union-attr,arg-type]  # both are
+                return plain(value.lower(), other.lower())  # type: ignore[union-attr]
         if kind is str:
-            frame.run.spend(steps_of(one) + steps_of(other))
-        return operation(one, other)
+            frame.run.spend(steps_of(value) + steps_of(other))
+        return operation(value, other)
 
     return comparison
 
@@ -313,12 +313,12 @@ def _against(name: str, left: Closure, right: Value) -> Closure:
     bare = lower(right) if isinstance(right, str) else right
 
     def against(frame: Frame) -> Value:
-        one = left(frame)
-        if type(one) is kind:
-            if type(one) is str and (len(one) > _LONG or not one.isascii()):
-                frame.run.spend(steps_of(one))
-            return plain(lower(one) if kind is str else one, bare)  # type: ignore[arg-type]  # a text then
-        return operation(one, right)
+        value = left(frame)
+        if type(value) is kind:
+            if type(value) is str and (len(value) > _LONG or not value.isascii()):
+                frame.run.spend(steps_of(value))
+            return plain(lower(value) if kind is str else value, bare)  # type: ignore[arg-type]  # a text then
+        return operation(value, right)
 
     return against
 
@@ -358,10 +358,10 @@ def _logic(operands: list[Closure], *, decides: bool) -> Closure:
 
 def _choice(condition: Closure, yes: Closure, no: Closure) -> Closure:
     def choice(frame: Frame) -> Value:
-        found = truth(condition(frame))
-        if isinstance(found, Special):
-            return found
-        return yes(frame) if found else no(frame)
+        decision = truth(condition(frame))
+        if isinstance(decision, Special):
+            return decision
+        return yes(frame) if decision else no(frame)
 
     return choice
 
@@ -370,7 +370,7 @@ _EVALUATOR: Final = Evaluator(compiled, _closure_of, _frame_in)
 
 
 def _call(node: FunctionCall) -> Closure:
-    arguments = [compiled(one) for one in node.arguments]
+    arguments = [compiled(argument) for argument in node.arguments]
     if node.key in LAZY:
         return LAZY[node.key](arguments)
     context = CONTEXTS.get(node.key)
@@ -382,12 +382,12 @@ def _call(node: FunctionCall) -> Closure:
     work: Callable[..., Value] = function.work
     cost = function.cost
     if function.needs_run:
-        return lambda frame: work(frame.run, *[one(frame) for one in arguments])
+        return lambda frame: work(frame.run, *[argument(frame) for argument in arguments])
     if cost is None:
-        return lambda frame: work(*[one(frame) for one in arguments])
+        return lambda frame: work(*[argument(frame) for argument in arguments])
 
     def call(frame: Frame) -> Value:
-        values = [one(frame) for one in arguments]
+        values = [argument(frame) for argument in arguments]
         cost(frame.run, values)
         return work(*values)
 

@@ -54,19 +54,19 @@ def _attribute(node: Node, frame: Frame) -> AdAttribute | None:
 
 def _each(node: FunctionCall, how: Evaluator) -> Callable[[Frame], Value]:
     """The values of an expression in each ad of a list. An attribute that is found here is its expression."""
-    asked = node.arguments[0]
-    own, items = how.compiled(asked), how.compiled(node.arguments[1])
-    size = sum(1 for _ in walk(asked))
+    expression = node.arguments[0]
+    own, items = how.compiled(expression), how.compiled(node.arguments[1])
+    size = sum(1 for _ in walk(expression))
 
     def each(frame: Frame) -> Value:
-        found = items(frame)
-        if not isinstance(found, tuple):
-            return UNDEFINED if found is UNDEFINED else ERROR
-        entry = _attribute(asked, frame)
+        value = items(frame)
+        if not isinstance(value, tuple):
+            return UNDEFINED if value is UNDEFINED else ERROR
+        entry = _attribute(expression, frame)
         closure = own if entry is None else how.closure_of(entry)
-        frame.run.spend((1 + max(size, entry.steps if entry else 0)) * len(found))
+        frame.run.spend((1 + max(size, entry.steps if entry else 0)) * len(value))
         values: list[Value] = []
-        for item in found:
+        for item in value:
             if isinstance(item, Ad):
                 values.append(closure(how.within(frame, item)))
             else:
@@ -80,9 +80,9 @@ def _in_each(node: FunctionCall, how: Evaluator) -> Closure:
     each = _each(node, how)
 
     def in_each(frame: Frame) -> Value:
-        found = each(frame)
-        frame.run.spend_on(found)
-        return found
+        values = each(frame)
+        frame.run.spend_on(values)
+        return values
 
     return in_each
 
@@ -91,21 +91,21 @@ def _matches(node: FunctionCall, how: Evaluator) -> Closure:
     each = _each(node, how)
 
     def count(frame: Frame) -> Value:
-        found = each(frame)
-        if found is UNDEFINED:
+        values = each(frame)
+        if values is UNDEFINED:
             return 0
-        return sum(map(is_true, found)) if isinstance(found, tuple) else found
+        return sum(map(is_true, values)) if isinstance(values, tuple) else values
 
     return count
 
 
 def _unparse(node: FunctionCall, _: Evaluator) -> Closure:
-    (asked,) = node.arguments
+    (expression,) = node.arguments
 
     def unparse(frame: Frame) -> Value:
-        if not isinstance(asked, (Name, Select)):
+        if not isinstance(expression, (Name, Select)):
             return ERROR
-        entry = frame.ad.entries.get(asked.key) if isinstance(asked, Name) else None
+        entry = frame.ad.entries.get(expression.key) if isinstance(expression, Name) else None
         if entry is None:
             return ""
         frame.run.spend(_TO_WRITE * sum(1 for _ in walk(entry.node)))
@@ -117,10 +117,10 @@ def _unparse(node: FunctionCall, _: Evaluator) -> Closure:
 
 
 def _eval(node: FunctionCall, how: Evaluator) -> Closure:
-    given = how.compiled(node.arguments[0])
+    argument = how.compiled(node.arguments[0])
 
     def evaluated(frame: Frame) -> Value:
-        value = given(frame)
+        value = argument(frame)
         if isinstance(value, Special):
             return ERROR
         frame.run.spend_on(value)

@@ -75,7 +75,7 @@ def _plain(value: Value) -> _Plain:
     if isinstance(value, str):
         return lower(value)
     if isinstance(value, tuple):
-        texts = [lower(one) for one in value if isinstance(one, str)]
+        texts = [lower(item) for item in value if isinstance(item, str)]
         return _Texts(texts) if len(texts) == len(value) else _OPAQUE
     if isinstance(value, (int, float)) and (isinstance(value, float) or abs(value) <= _EXACT):
         return value
@@ -112,10 +112,10 @@ def _among(value: _Plain, choices: _Plain) -> bool:
 
 
 def _computed(operator: str, left: Any, right: Any) -> _Plain:
-    found = STRICT[operator](left, right)
-    if isinstance(found, Special):
+    result = STRICT[operator](left, right)
+    if isinstance(result, Special):
         raise TypeError
-    return _plain(found)
+    return _plain(result)
 
 
 # --- the code -----------------------------------------------------------------------------------------------
@@ -138,10 +138,10 @@ class _Writer:
         """A condition. Unless `strict`, false may stand for ERROR: neither is a match."""
         match node:
             case Logic(operator="&&", operands=operands):
-                return f"({' and '.join([self.test(one, strict=strict) for one in operands])})"
+                return f"({' and '.join([self.test(part, strict=strict) for part in operands])})"
             case Logic(operands=operands):
                 last = len(operands) - 1
-                parts = [self.test(one, strict=strict or at < last) for at, one in enumerate(operands)]
+                parts = [self.test(part, strict=strict or at < last) for at, part in enumerate(operands)]
                 return f"({' or '.join(parts)})"
             case Unary(operator="!", operand=operand):
                 return f"(not {self.test(operand, strict=True)})"
@@ -156,8 +156,8 @@ class _Writer:
                 return f"({self.value(left)} == {self.value(right)})"
             case Binary(operator="=?=", left=left, right=Constant(value=bool() | int() | float() as value)):
                 return f"identical({self.value(left)}, {self.constant(value)})"
-            case FunctionCall(key="member", arguments=(one, among)):
-                return f"among({self.value(one)}, {self.value(among)})"
+            case FunctionCall(key="member", arguments=(part, among)):
+                return f"among({self.value(part)}, {self.value(among)})"
             case _:
                 return f"true({self.value(node)})"
 
@@ -165,10 +165,10 @@ class _Writer:
         match node:
             case Constant() | ListLiteral():
                 constant = constant_of(node)
-                found = _OPAQUE if constant is None else _plain(constant)
-                if found is _OPAQUE:
+                plain = _OPAQUE if constant is None else _plain(constant)
+                if plain is _OPAQUE:
                     raise _TooHard
-                return self.constant(found)
+                return self.constant(plain)
             case Name(key="my" | "target" | "parent"):
                 raise _TooHard
             case Name(key=key):
@@ -244,9 +244,9 @@ class MatchSide:
 
     def copy(self) -> MatchSide:
         """The same side; what is `set` there is not set here."""
-        found = MatchSide.__new__(MatchSide)
-        found.ad, found.flat, found.test = self.ad.with_constants(), dict(self.flat), self.test
-        return found
+        side = MatchSide.__new__(MatchSide)
+        side.ad, side.flat, side.test = self.ad.with_constants(), dict(self.flat), self.test
+        return side
 
     def set(self, key: str, value: Value) -> None:
         """Give an attribute another value; its name in small letters. Only of a copy: ads are shared."""

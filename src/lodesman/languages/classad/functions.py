@@ -91,13 +91,13 @@ def _is_special(special: Special, value: Value) -> Value:
 
 
 def _int(value: Value) -> Value:
-    found = plain_number(value)
-    return number(int(found)) if isinstance(found, (int, float)) else found
+    plain = plain_number(value)
+    return number(int(plain)) if isinstance(plain, (int, float)) else plain
 
 
 def _real(value: Value) -> Value:
-    found = plain_number(value)
-    return float(found) if isinstance(found, (int, float)) else found
+    number = plain_number(value)
+    return float(number) if isinstance(number, (int, float)) else number
 
 
 def _bool(value: Value) -> Value:
@@ -109,8 +109,8 @@ def _bool(value: Value) -> Value:
 
 
 def _to_whole(how: Callable[[float], int], value: Value) -> Value:
-    found = plain_number(value)
-    return number(how(found)) if isinstance(found, (int, float)) else ERROR
+    plain = plain_number(value)
+    return number(how(plain)) if isinstance(plain, (int, float)) else ERROR
 
 
 def _pow(base: Value, exponent: Value) -> Value:
@@ -133,16 +133,16 @@ def _pow(base: Value, exponent: Value) -> Value:
 def _cost_of_items(run: Run, values: list[Value]) -> None:
     """Each item is compared with the other arguments."""
     items = texts = longs = 0
-    for one in values:
-        if isinstance(one, tuple):
-            items += len(one)
+    for argument in values:
+        if isinstance(argument, tuple):
+            items += len(argument)
             try:
-                letters = sum(map(len, one))  # type: ignore[arg-type]  # then they are no texts
-                texts += letters if all(map(str.isascii, one)) else 8 * letters  # type: ignore[arg-type]
+                letters = sum(map(len, argument))  # type: ignore[arg-type]  # then they are no texts
+                texts += letters if all(map(str.isascii, argument)) else 8 * letters  # type: ignore[arg-type]
             except TypeError:
-                texts += sum([8 * len(item) for item in one if isinstance(item, str)])
-        elif isinstance(one, str) and (len(one) > _LONG or not one.isascii()):
-            longs += steps_of(one)
+                texts += sum([8 * len(item) for item in argument if isinstance(item, str)])
+        elif isinstance(argument, str) and (len(argument) > _LONG or not argument.isascii()):
+            longs += steps_of(argument)
     run.spend(items + items * longs + (texts >> 4))
 
 
@@ -154,41 +154,41 @@ def _size(value: Value) -> Value:
     return len(value) if is_ad(value) else ERROR  # type: ignore[arg-type]  # it is an ad
 
 
-def _fold(step: Callable[[list[_Real]], _Real], empty: Value, found: Value) -> Value:
+def _fold(step: Callable[[list[_Real]], _Real], empty: Value, listed: Value) -> Value:
     """Fold the numbers of a list; what is undefined in it does not count."""
-    if not isinstance(found, tuple):
-        return found if isinstance(found, Special) else ERROR
-    items = [one for one in found if one is not UNDEFINED]
-    if not all(isinstance(one, (int, float)) for one in items):
+    if not isinstance(listed, tuple):
+        return listed if isinstance(listed, Special) else ERROR
+    items = [item for item in listed if item is not UNDEFINED]
+    if not all(isinstance(item, (int, float)) for item in items):
         return ERROR
     if not items:
         return empty
     if len(items) == 1:
         return items[0]
-    values: list[_Real] = [float(one) if isinstance(one, float) else int(one) for one in items]  # type: ignore[arg-type]
-    if any(isinstance(one, float) for one in values):
-        values = [float(one) for one in values]
+    values: list[_Real] = [float(item) if isinstance(item, float) else int(item) for item in items]  # type: ignore[arg-type]
+    if any(isinstance(item, float) for item in values):
+        values = [float(item) for item in values]
     return number(step(values))
 
 
-def _average(found: Value) -> Value:
-    total = _fold(sum, 0, found)
-    if isinstance(total, Special) or not isinstance(found, tuple):
+def _average(items: Value) -> Value:
+    total = _fold(sum, 0, items)
+    if isinstance(total, Special) or not isinstance(items, tuple):
         return total
-    count = sum(one is not UNDEFINED for one in found)
+    count = sum(item is not UNDEFINED for item in items)
     return total / count if count and isinstance(total, (int, float)) else 0
 
 
-def _compares(decides: bool, name: Value, found: Value, value: Value) -> Value:
+def _compares(decides: bool, name: Value, items: Value, value: Value) -> Value:
     """Whether a comparison holds for any item (`decides` is true), or all."""
     if name is UNDEFINED:
         return UNDEFINED
     compare = _COMPARISONS.get(name) if isinstance(name, str) else None
-    if compare is not None and found is UNDEFINED:
+    if compare is not None and items is UNDEFINED:
         return UNDEFINED
-    if compare is None or not isinstance(found, tuple) or value is ERROR:
+    if compare is None or not isinstance(items, tuple) or value is ERROR:
         return ERROR
-    for item in found:
+    for item in items:
         held = compare(item, value)
         if held is ERROR:
             return ERROR
@@ -197,14 +197,14 @@ def _compares(decides: bool, name: Value, found: Value, value: Value) -> Value:
     return not decides
 
 
-def _member(compare: Callable[[Value, Value], Value], value: Value, found: Value) -> Value:
-    if found is UNDEFINED or (value is UNDEFINED and compare is not same):
+def _member(compare: Callable[[Value, Value], Value], value: Value, items: Value) -> Value:
+    if items is UNDEFINED or (value is UNDEFINED and compare is not same):
         return UNDEFINED
-    if not isinstance(found, tuple) or isinstance(value, tuple) or is_ad(value):
+    if not isinstance(items, tuple) or isinstance(value, tuple) or is_ad(value):
         return ERROR
     if value is ERROR and compare is not same:
         return ERROR
-    return any(compare(item, value) is True for item in found)
+    return any(compare(item, value) is True for item in items)
 
 
 # --- others -----------------------------------------------------------------------------------------------
@@ -216,10 +216,10 @@ def _if_then_else(arguments: list[Closure]) -> Closure:
     condition, yes, no = arguments
 
     def choose(frame: Frame) -> Value:
-        found = truth(condition(frame))
-        if isinstance(found, Special):
-            return found
-        return yes(frame) if found else no(frame)
+        decision = truth(condition(frame))
+        if isinstance(decision, Special):
+            return decision
+        return yes(frame) if decision else no(frame)
 
     return choose
 
@@ -366,5 +366,5 @@ def options_of(search: FunctionCall) -> str | None:
     at = SEARCHES[search.key].most - 1
     if len(search.arguments) <= at:
         return ""
-    found = constant_of(search.arguments[at])
-    return found if isinstance(found, str) else None
+    options = constant_of(search.arguments[at])
+    return options if isinstance(options, str) else None

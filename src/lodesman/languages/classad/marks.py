@@ -53,9 +53,9 @@ class MarkReader:
         text = self._text if len(self._text) <= MOST_SHOWN else f"{self._text[:MOST_SHOWN]}..."
         raise InvalidRequest(f"The regular expression {text!r} cannot be read: {why}.", hint="")
 
-    def lacks(self, what: str) -> NoReturn:
+    def lacks(self, feature: str) -> NoReturn:
         """Refuse the pattern for what is not known here."""
-        self.bad(f"{what} are not known here")
+        self.bad(f"{feature} are not known here")
 
     def here(self, mark: str) -> bool:
         """Whether the mark comes next."""
@@ -63,9 +63,9 @@ class MarkReader:
 
     def next(self) -> str:
         """The next character, "" at the end."""
-        one = self._pattern[self._at : self._at + 1]
+        character = self._pattern[self._at : self._at + 1]
         self._at += 1
-        return one
+        return character
 
     # --- escapes ---------------------------------------------------------------------------------------------
 
@@ -76,27 +76,27 @@ class MarkReader:
         if code:
             self._at = code.end()
             return self._coded(code)
-        one = self.next()
-        if not one:
+        character = self.next()
+        if not character:
             self.bad("it ends in a backslash")
-        if one == "b" and in_set:
+        if character == "b" and in_set:
             return "\b"
-        if one in CLASSES and one != "." and not (in_set and one == "N"):
-            return CLASSES[one]
-        if one in _LETTERS:
-            return _LETTERS[one]
-        if one == "c" and " " <= self._pattern[self._at : self._at + 1] <= "~":
+        if character in CLASSES and character != "." and not (in_set and character == "N"):
+            return CLASSES[character]
+        if character in _LETTERS:
+            return _LETTERS[character]
+        if character == "c" and " " <= self._pattern[self._at : self._at + 1] <= "~":
             return chr(ord(self.next().upper()) ^ 64)
-        return self._plain(one)
+        return self._plain(character)
 
-    def _plain(self, one: str) -> str:
-        if one in _LETTERS_NOT_HERE:
-            self.lacks(_LETTERS_NOT_HERE[one])
-        if one.isascii() and one.isdigit():
-            self.lacks(f"references to groups \\{one}")
-        if one.isascii() and one.isalnum():
-            self.bad(f"\\{one} is not known")
-        return one
+    def _plain(self, character: str) -> str:
+        if character in _LETTERS_NOT_HERE:
+            self.lacks(_LETTERS_NOT_HERE[character])
+        if character.isascii() and character.isdigit():
+            self.lacks(f"references to groups \\{character}")
+        if character.isascii() and character.isalnum():
+            self.bad(f"\\{character} is not known")
+        return character
 
     def _coded(self, code: re.Match[str]) -> str:
         kind = code.lastgroup or ""
@@ -107,27 +107,27 @@ class MarkReader:
 
     # --- repetitions -----------------------------------------------------------------------------------------
 
-    def bounds(self, one: str) -> tuple[int, int | None] | None:
+    def bounds(self, character: str) -> tuple[int, int | None] | None:
         """How often, if a repetition begins with the next character."""
-        if one and one in "*+?":
+        if character and character in "*+?":
             self._at += 1
-            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[one]
-        found = BOUNDS.match(self._pattern, self._at) if one == "{" else None
-        if found is None:
-            unsure = _UNSURE.match(self._pattern, self._at) if one == "{" else None
+            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[character]
+        match = BOUNDS.match(self._pattern, self._at) if character == "{" else None
+        if match is None:
+            unsure = _UNSURE.match(self._pattern, self._at) if character == "{" else None
             if unsure:
                 self.bad(
                     f"{unsure[0]} is a repetition in PCRE2 10.43 and no repetition before it: write {{0,n}} or \\{{"
                 )
             return None
-        self._at = found.end()
-        first, comma, last = found.groups()
+        self._at = match.end()
+        first, comma, last = match.groups()
         if len(first) > 5 or len(last) > 5:
-            self.bad(f"{found[0]} is no number of repetitions")
+            self.bad(f"{match[0]} is no number of repetitions")
         least = int(first)
         most = (int(last) if last else None) if comma else least
         if max(least, most or 0) > MOST_REPEATS or (most is not None and most < least):
-            self.bad(f"{found[0]} is no number of repetitions: from few to many, at most {MOST_REPEATS}")
+            self.bad(f"{match[0]} is no number of repetitions: from few to many, at most {MOST_REPEATS}")
         return least, most
 
     # --- sets ------------------------------------------------------------------------------------------------
@@ -154,39 +154,39 @@ class MarkReader:
 
     def _member(self, singles: set[str], tests: list[CharacterTest], *, fold: bool) -> None:
         self.spend(_TO_READ_A_MEMBER)
-        one = self._item(fold=fold)
+        item = self._item(fold=fold)
         if not self.here("-") or self.here("-]") or self._at + 1 >= len(self._pattern):
-            if isinstance(one, str):
-                singles.add(one)
+            if isinstance(item, str):
+                singles.add(item)
             else:
-                tests.append(one)
+                tests.append(item)
             return
         self._at += 1
         last = self._item(fold=fold)
-        if not isinstance(one, str) or not isinstance(last, str):
+        if not isinstance(item, str) or not isinstance(last, str):
             self.bad("a class of characters begins or ends a range; a plain - is written \\-")
-        if last < one:
-            self.bad(f"{one}-{last} runs backwards")
-        tests.append(lambda mark: one <= mark <= last)
+        if last < item:
+            self.bad(f"{item}-{last} runs backwards")
+        tests.append(lambda mark: item <= mark <= last)
 
     def _item(self, *, fold: bool) -> str | CharacterTest:
-        found = _NAMED_SET.match(self._pattern, self._at)
-        if found:
-            self._at = found.end()
-            name = found[2].removeprefix("^")
+        match = _NAMED_SET.match(self._pattern, self._at)
+        if match:
+            self._at = match.end()
+            name = match[2].removeprefix("^")
             if fold and name in {"upper", "lower"}:
                 name = "alpha"
-            if found[1] != ":" or name not in POSIX:
-                self.bad(f"there is no class {found[0]}")
+            if match[1] != ":" or name not in POSIX:
+                self.bad(f"there is no class {match[0]}")
             test = POSIX[name]
-            return (lambda mark: not test(mark)) if found[2].startswith("^") else test
-        one = self.next()
-        if not one:
+            return (lambda mark: not test(mark)) if match[2].startswith("^") else test
+        character = self.next()
+        if not character:
             self.bad("a [ is never closed")
-        return self.escape(in_set=True) if one == "\\" else one
+        return self.escape(in_set=True) if character == "\\" else character
 
 
-def _unquoted(found: re.Match[str]) -> str:
-    if found[1] is not None:
-        return _PLAIN.sub(lambda mark: f"\\{mark[0]}", found[1])
-    return "" if found[0] == "\\E" else found[0]
+def _unquoted(match: re.Match[str]) -> str:
+    if match[1] is not None:
+        return _PLAIN.sub(lambda mark: f"\\{mark[0]}", match[1])
+    return "" if match[0] == "\\E" else match[0]

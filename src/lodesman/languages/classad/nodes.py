@@ -119,13 +119,13 @@ def constant_of(node: Node) -> Value | None:
     if isinstance(node, Constant):
         return node.value
     if isinstance(node, ListLiteral):
-        found = []
+        values = []
         for item in node.items:
             value = constant_of(item)
             if value is None:
                 return None
-            found.append(value)
-        return tuple(found)
+            values.append(value)
+        return tuple(values)
     return None
 
 
@@ -157,9 +157,9 @@ def rewritten(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
     def again(part: Node) -> Node:
         return rewritten(part, change)
 
-    found = change(node)
-    if found is not None:
-        return found
+    changed = change(node)
+    if changed is not None:
+        return changed
     match node:
         case Constant() | Name():
             return node
@@ -187,15 +187,15 @@ def walk(node: Node) -> Iterator[Node]:
     """The expression and all its parts, each before its own parts."""
     todo = [node]
     while todo:
-        one = todo.pop()
-        yield one
-        todo.extend(reversed(children(one)))
+        part = todo.pop()
+        yield part
+        todo.extend(reversed(children(part)))
 
 
 def clauses(node: Node, operator: str = "&&") -> tuple[Node, ...]:
     """The operands of the outermost chain of an operator, or the expression itself."""
     if isinstance(node, Logic) and node.operator == operator:
-        return tuple(part for one in node.operands for part in clauses(one, operator))
+        return tuple(part for operand in node.operands for part in clauses(operand, operator))
     return (node,)
 
 

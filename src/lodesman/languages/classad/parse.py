@@ -73,9 +73,9 @@ def parse_ad(text: str) -> Ad:
     if not _is_new(text, 0):
         return Ad(_old_form(text, 0, len(text)))
     parser = _Parser(text)
-    found = parser.ad()
+    ad = parser.ad()
     parser.expect_end("an ad")
-    return found
+    return ad
 
 
 def parse_ads(text: str) -> list[Ad]:
@@ -85,13 +85,13 @@ def parse_ads(text: str) -> list[Ad]:
     """
     _check_length(text)
     if _is_new(text, 0):
-        parser, found = _Parser(text), []
+        parser, ads = _Parser(text), []
         while parser.token.kind != "end":
-            found.append(parser.ad())
-        return found
+            ads.append(parser.ad())
+        return ads
     starts = [0, *[blank.end() for blank in _BLANK_LINES.finditer(text)], len(text)]
     parts = [_old_form(text, start, stop) for start, stop in pairwise(starts)]
-    return [Ad(one) for one in parts if one]
+    return [Ad(entries) for entries in parts if entries]
 
 
 def _is_new(text: str, offset: int) -> bool:
@@ -155,17 +155,17 @@ class _Parser:
             raise self.unexpected(f"where {mark} is needed after {after}")
         return self.advance()
 
-    def expect_end(self, what: str) -> None:
+    def expect_end(self, needed: str) -> None:
         if self.token.kind != "end":
-            raise self.unexpected(f"after the end of {what}")
+            raise self.unexpected(f"after the end of {needed}")
 
     def unexpected(self, where: str) -> SyntaxFault:
         token = self.token
         if token.kind == "end":
             return fault_at(self.text, token.start, f"the text ends {where}")
         hint = "== compares two values." if token.text == "=" and token.kind == "mark" else ""
-        what = shown(self.text[token.start : token.stop])
-        return fault_at(self.text, token.start, f"{what} stands {where}", hint=hint)
+        piece = shown(self.text[token.start : token.stop])
+        return fault_at(self.text, token.start, f"{piece} stands {where}", hint=hint)
 
     def ad(self) -> Ad:
         start = self.token.start
@@ -340,17 +340,17 @@ class _Parser:
             key = _SYNONYMS[key]
         return Name(name=name, key=key, start=start, stop=token.stop)
 
-    def until(self, mark: str, what: str) -> tuple[tuple[Node, ...], int]:
+    def until(self, mark: str, needed: str) -> tuple[tuple[Node, ...], int]:
         """Read expressions with commas between them up to a mark, and where it ends. Constants count as items alone."""
-        found: list[Node] = []
+        items: list[Node] = []
         while not self.at(mark):
-            if found:
-                self.expect(",", what)
-            found.append(self.expression(0))
-            self.nodes -= isinstance(found[-1], Constant)
-            if len(found) > MOST_ITEMS:
-                raise fault_at(self.text, found[-1].start, f"more than {MOST_ITEMS:,} items in a list")
-        return tuple(found), self.advance().stop
+            if items:
+                self.expect(",", needed)
+            items.append(self.expression(0))
+            self.nodes -= isinstance(items[-1], Constant)
+            if len(items) > MOST_ITEMS:
+                raise fault_at(self.text, items[-1].start, f"more than {MOST_ITEMS:,} items in a list")
+        return tuple(items), self.advance().stop
 
     def record(self, start: int) -> Node:
         pairs: dict[str, tuple[str, Node]] = {}
@@ -371,14 +371,14 @@ class _Parser:
             pairs=tuple(pairs.values()), start=start, stop=stop, depth=self.count(start, *values)
         )
 
-    def attribute_name(self, known: Container[str]) -> str:
+    def attribute_name(self, names: Container[str]) -> str:
         """Read a name and the `=` after it. Raises SyntaxFault if it is known, in small letters."""
         token = self.token
         if token.kind not in {"name", "quoted"}:
             raise self.unexpected("where the name of an attribute is needed")
         self.advance()
         name = self.name_of(token)
-        if lower(name) in known:
+        if lower(name) in names:
             raise fault_at(self.text, token.start, f"the attribute {shown(name)} comes twice")
         self.expect("=", f"the name {shown(name)}")
         return name

@@ -50,10 +50,10 @@ def references(node: Node, my: Ad = EMPTY) -> References:
     other: set[str] = set()
     todo = [_asked(node)]
     while todo:
-        asked = todo.pop()
-        here = asked.bare & my.entries.keys()
-        other |= asked.target | (asked.bare - here)
-        new = (here | asked.my) - own
+        name = todo.pop()
+        here = name.bare & my.entries.keys()
+        other |= name.target | (name.bare - here)
+        new = (here | name.my) - own
         own |= new
         todo += [asked_by(my.entries[key]) for key in new & my.entries.keys()]
     return References(own=frozenset(own), other=frozenset(other))
@@ -71,15 +71,15 @@ def _asked(node: Node) -> Asked:
     clock = whole = False
     todo: list[tuple[Node, frozenset[str]]] = [(node, frozenset())]
     while todo:
-        one, around = todo.pop()
-        match one:
+        expression, around = todo.pop()
+        match expression:
             case Select(base=Name(key=("my" | "target") as side), key=key):
                 if side == "target" or (key not in _SIDES and key not in around):
                     names[side].add(key)
                 continue
             case Select(key=key):
                 whole |= key in SCOPE_WORDS
-                names["target"].update(_beyond(one))
+                names["target"].update(_beyond(expression))
             case Name(key=key):
                 whole |= key in _SIDES
                 names[""].update({key} - _SIDES - around)
@@ -90,7 +90,7 @@ def _asked(node: Node) -> Asked:
                 whole |= key == "eval"
             case _:
                 pass
-        todo += [(part, around) for part in children(one)]
+        todo += [(part, around) for part in children(expression)]
     bare, my, target = map(frozenset, names.values())
     return Asked(bare, my, target, clock, whole)
 
@@ -110,17 +110,17 @@ def dependents(ad: Ad, is_sought: Callable[[Asked], bool]) -> set[str]:
     for key, entry in ad.entries.items():
         if key in ad.constants:
             continue
-        asked = asked_by(entry)
-        for name in asked.bare | asked.my:
+        names = asked_by(entry)
+        for name in names.bare | names.my:
             askers.setdefault(name, []).append(key)
-        if is_sought(asked):
+        if is_sought(names):
             todo.append(key)
-    found = set(todo)
+    dependent = set(todo)
     while todo:
-        new = [key for key in askers.get(todo.pop(), ()) if key not in found]
-        found.update(new)
+        new = [key for key in askers.get(todo.pop(), ()) if key not in dependent]
+        dependent.update(new)
         todo += new
-    return found
+    return dependent
 
 
 def flatten(node: Node, my: Ad = EMPTY) -> Node:
@@ -130,8 +130,8 @@ def flatten(node: Node, my: Ad = EMPTY) -> Node:
     takes too many steps.
     """
     run = Run()
-    found = _flat(node, my, run)
-    return Constant(value=ERROR, start=node.start, stop=node.stop) if run.is_spent else found
+    flat = _flat(node, my, run)
+    return Constant(value=ERROR, start=node.start, stop=node.stop) if run.is_spent else flat
 
 
 def _flat(node: Node, my: Ad, run: Run) -> Node:  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
@@ -159,9 +159,11 @@ def _flat(node: Node, my: Ad, run: Run) -> Node:  # noqa: C901, PLR0911, PLR0912
         case FunctionCall(key=key) if key in CONTEXTS or key in CLOCKS:
             return node
         case FunctionCall(arguments=arguments):
-            return _folded(replace(node, arguments=tuple([_flat(one, my, run) for one in arguments])), run)
+            return _folded(
+                replace(node, arguments=tuple([_flat(argument, my, run) for argument in arguments])), run
+            )
         case ListLiteral(items=items):
-            return replace(node, items=tuple([_flat(one, my, run) for one in items]))
+            return replace(node, items=tuple([_flat(argument, my, run) for argument in items]))
 
 
 def _with_sides(node: Binary, left: Node, right: Node) -> Binary:
@@ -192,12 +194,12 @@ def can_be(node: Node) -> tuple[bool, bool]:
             trues, falses = zip(*map(can_be, operands), strict=True)
             return (any(trues), all(falses)) if operator == "||" else (all(trues), any(falses))
         case Binary(operator=operator, left=left, right=right) if operator in _ASKING_BOTH:
-            known = [one.value for one in (left, right) if isinstance(one, Constant)]
-            possible = not any(isinstance(one, Special) for one in known)
+            constants = [part.value for part in (left, right) if isinstance(part, Constant)]
+            possible = not any(isinstance(part, Special) for part in constants)
             return possible, possible
         case Conditional(condition=condition, yes=yes, no=no):
-            (first, second), one, other = can_be(condition), can_be(yes), can_be(no)
-            return (first and one[0]) or (second and other[0]), (first and one[1]) or (second and other[1])
+            (first, second), part, other = can_be(condition), can_be(yes), can_be(no)
+            return (first and part[0]) or (second and other[0]), (first and part[1]) or (second and other[1])
         case _:
             return True, True
 
@@ -211,8 +213,8 @@ def _known(node: Node, key: str, my: Ad, run: Run) -> Node:
 
 def asks_clock(node: Node, my: Ad) -> bool:
     """Whether the worth of an expression may change with the time, also by way of other attributes."""
-    asked = references(node, my).own & my.entries.keys()
-    return _asked(node).clock or any(asked_by(my.entries[one]).clock for one in asked)
+    names = references(node, my).own & my.entries.keys()
+    return _asked(node).clock or any(asked_by(my.entries[name]).clock for name in names)
 
 
 def _folded(node: Node, run: Run) -> Node:
@@ -226,10 +228,10 @@ def _folded(node: Node, run: Run) -> Node:
 def _choice(node: Conditional) -> Node:
     if not isinstance(node.condition, Constant):
         return node
-    found = truth(node.condition.value)
-    if isinstance(found, Special):
-        return Constant(value=found, start=node.start, stop=node.stop)
-    return node.yes if found else node.no
+    decision = truth(node.condition.value)
+    if isinstance(decision, Special):
+        return Constant(value=decision, start=node.start, stop=node.stop)
+    return node.yes if decision else node.no
 
 
 def _logic(node: Logic, my: Ad, run: Run) -> Node:
@@ -237,12 +239,12 @@ def _logic(node: Logic, my: Ad, run: Run) -> Node:
     decides = node.operator == "||"
     kept: list[Node] = []
     for operand in node.operands:
-        one = _flat(operand, my, run)
-        found = truth(one.value) if isinstance(one, Constant) else None
-        if found is None or isinstance(found, Special):
-            kept.append(one)
-        elif found is decides:
-            kept.append(Constant(value=decides, start=one.start, stop=one.stop))
+        flat = _flat(operand, my, run)
+        decision = truth(flat.value) if isinstance(flat, Constant) else None
+        if decision is None or isinstance(decision, Special):
+            kept.append(flat)
+        elif decision is decides:
+            kept.append(Constant(value=decides, start=flat.start, stop=flat.stop))
             break
     if not kept:
         return Constant(value=not decides, start=node.start, stop=node.stop)

@@ -88,7 +88,7 @@ class PatternReader(MarkReader):
     def __init__(self, pattern: str, options: str, *, notes_groups: bool) -> None:
         super().__init__(pattern)
         self._depth = self._repeats = 0
-        self._flags = _Flags(*[one in options for one in "imsx"])
+        self._flags = _Flags(*[flag in options for flag in "imsx"])
         self._notes_groups = notes_groups
         self._is_looking = False
         self._names: set[str] = set()
@@ -112,22 +112,22 @@ class PatternReader(MarkReader):
 
     def _peek(self) -> str:
         while True:
-            one = self._pattern[self._at : self._at + 1]
-            if one != "(" and not self._flags.x:
-                return one
+            character = self._pattern[self._at : self._at + 1]
+            if character != "(" and not self._flags.x:
+                return character
             self.spend(_LETTER)
             if self.here("(?#"):
                 end = self._pattern.find(")", self._at)
                 if end < 0:
                     self.bad("a (?# is never closed")
                 self._at = end + 1
-            elif self._flags.x and one == "#":
+            elif self._flags.x and character == "#":
                 end = self._pattern.find("\n", self._at)
                 self._at = end + 1 if end >= 0 else len(self._pattern)
-            elif self._flags.x and one and one in " \t\n\r\f\v":
+            elif self._flags.x and character and character in " \t\n\r\f\v":
                 self._at += 1
             else:
-                return one
+                return character
 
     # --- branches --------------------------------------------------------------------------------------------
 
@@ -147,23 +147,23 @@ class PatternReader(MarkReader):
     def _joined(self, branches: list[_Piece]) -> _Piece:
         if len(branches) == 1:
             return branches[0]
-        longest = [one.most for one in branches]
+        longest = [branch.most for branch in branches]
 
         def build(after: int) -> int:
             # Empty branches are one.
-            starts = tuple(dict.fromkeys([one.build(after) for one in branches]))
+            starts = tuple(dict.fromkeys([branch.build(after) for branch in branches]))
             self.ranges += len(starts) // _WAYS_OF_A_STEP
             return self._add(PatternState(after=starts))
 
         return _Piece(
             build,
-            min(one.least for one in branches),
-            None if None in longest else max(one for one in longest if one is not None),
+            min(branch.least for branch in branches),
+            None if None in longest else max(branch for branch in longest if branch is not None),
         )
 
     def _branch(self) -> _Piece:
         pieces: list[_Piece] = []
-        while (one := self._peek()) and one not in "|)":
+        while (character := self._peek()) and character not in "|)":
             letters = _LETTERS.match(self._pattern, self._at)
             if letters:
                 pieces.append(self._letters(letters[0][:-1]))
@@ -178,9 +178,9 @@ class PatternReader(MarkReader):
         most = 0
         for piece in pieces:
             if piece.most is None:
-                return _Piece(build, sum(one.least for one in pieces), None)
+                return _Piece(build, sum(character.least for character in pieces), None)
             most += piece.most
-        return _Piece(build, sum(one.least for one in pieces), most)
+        return _Piece(build, sum(character.least for character in pieces), most)
 
     def _repeated(self, piece: _Piece) -> _Piece:
         bounds = self.bounds(self._peek())
@@ -232,8 +232,8 @@ class PatternReader(MarkReader):
         if self.here("[[:<:]]") or self.here("[[:>:]]"):
             self._at += 7
             return self._place(self._pattern[self._at - 4])
-        one = self.next()
-        match one:
+        character = self.next()
+        match character:
             case "(":
                 return self._group()
             case "[":
@@ -248,14 +248,14 @@ class PatternReader(MarkReader):
             case "\\":
                 return self._escaped()
             case _:
-                if one in "*+?" or BOUNDS.match(self._pattern, self._at - 1):
-                    self.bad(f"{one} repeats nothing")
-                return self._character(literal(one, fold=self._flags.i))
+                if character in "*+?" or BOUNDS.match(self._pattern, self._at - 1):
+                    self.bad(f"{character} repeats nothing")
+                return self._character(literal(character, fold=self._flags.i))
 
     def _letters(self, letters: str) -> _Piece:
         self.spend(len(letters) * _LETTER)
         self._at += len(letters)
-        tests = [literal(one, fold=self._flags.i) for one in reversed(letters)]
+        tests = [literal(letter, fold=self._flags.i) for letter in reversed(letters)]
 
         def build(after: int) -> int:
             for test in tests:
@@ -275,24 +275,24 @@ class PatternReader(MarkReader):
         return _Piece(lambda after: self._add(PatternState(at=name, after=(after,))), repeats=False)
 
     def _escaped(self) -> _Piece:
-        one = self._pattern[self._at : self._at + 1]
-        if one and one in _PLACES:
+        character = self._pattern[self._at : self._at + 1]
+        if character and character in _PLACES:
             self._at += 1
-            return self._place(one)
-        if one == "N" and self.here("N{") and not BOUNDS.match(self._pattern, self._at + 1):
+            return self._place(character)
+        if character == "N" and self.here("N{") and not BOUNDS.match(self._pattern, self._at + 1):
             self.bad("\\N{...} is not known")
-        if one == "K":
+        if character == "K":
             self._at += 1
             if self._is_looking:
                 self.bad("\\K stands in a lookahead or lookbehind")
             return replace(self._noted(0), repeats=False)
-        if one == "R":
+        if character == "R":
             self._at += 1
             both = [self._character(literal(mark, fold=False)) for mark in "\r\n"]
             pair = _Piece(lambda after: both[0].build(both[1].build(after)), 2, 2)
             return self._atomic([pair, self._character(CLASSES["v"])])
-        found = self.escape()
-        return self._character(literal(found, fold=self._flags.i) if isinstance(found, str) else found)
+        test = self.escape()
+        return self._character(literal(test, fold=self._flags.i) if isinstance(test, str) else test)
 
     # --- groups ----------------------------------------------------------------------------------------------
 
@@ -337,9 +337,9 @@ class PatternReader(MarkReader):
 
     def _unknown_group(self) -> NoReturn:
         mark = self._pattern[self._at - 1 : self._at + 2]
-        known = _NOT_HERE.get(mark[:2]) or _NOT_HERE.get(mark)
-        if known:
-            self.lacks(known)
+        feature = _NOT_HERE.get(mark[:2]) or _NOT_HERE.get(mark)
+        if feature:
+            self.lacks(feature)
         self.lacks(
             "recursion (?1)"
             if mark[2:].isdigit() or mark[2:] in {"+", "-"}
@@ -374,19 +374,19 @@ class PatternReader(MarkReader):
         inner = self._joined(branches)
 
         def build(after: int) -> int:
-            found = Inner(((inner.build(0), 0),), 0, negated=False)
-            return self._add(PatternState(inner=found, after=(after,)))
+            atomic = Inner(((inner.build(0), 0),), 0, negated=False)
+            return self._add(PatternState(inner=atomic, after=(after,)))
 
         return replace(inner, build=build)
 
     def _look(self, way: int, negated: bool, branches: list[_Piece]) -> _Piece:
         if way > 0:
             branches = [self._joined(branches)]
-        elif any(one.least != one.most for one in branches):
+        elif any(branch.least != branch.most for branch in branches):
             self.bad("a lookbehind needs branches of one length each")
 
         def build(after: int) -> int:
-            starts = tuple([(one.build(0), one.least) for one in branches])
+            starts = tuple([(branch.build(0), branch.least) for branch in branches])
             return self._add(PatternState(inner=Inner(starts, way, negated), after=(after,)))
 
         return _Piece(build)

@@ -32,8 +32,8 @@ def _user_map(table: Value, user: Value, _: Value = UNDEFINED, default: Value = 
 
 
 def _quantize(value: Value, steps: Value) -> Value:
-    wanted = plain_number(value)
-    if not isinstance(wanted, (int, float)):
+    amount = plain_number(value)
+    if not isinstance(amount, (int, float)):
         return ERROR
     if isinstance(steps, tuple):
         last: Value = 0.0
@@ -41,7 +41,7 @@ def _quantize(value: Value, steps: Value) -> Value:
             size = plain_number(last)
             if not isinstance(size, (int, float)):
                 return ERROR
-            if float(size) >= float(wanted):
+            if float(size) >= float(amount):
                 return last
         steps = last
     size = plain_number(steps)
@@ -52,7 +52,7 @@ def _quantize(value: Value, steps: Value) -> Value:
     if abs(size) <= _NOTHING:
         return value
     try:
-        share = wanted / size
+        share = amount / size
         return number(math.copysign(float(math.ceil(share)), share) * size)
     except OverflowError:
         return ERROR
@@ -65,10 +65,10 @@ def _up(value: int, step: int) -> int:
 
 def _interval(value: Value) -> Value:
     """Seconds as days+hours:minutes:seconds, from the first of them that is not 0."""
-    found = plain_number(value)
-    if not isinstance(found, (int, float)) or number(int(found)) is ERROR:
+    seconds_value = plain_number(value)
+    if not isinstance(seconds_value, (int, float)) or number(int(seconds_value)) is ERROR:
         return ERROR
-    whole = int(found)
+    whole = int(seconds_value)
     minutes, seconds = divmod(abs(whole), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

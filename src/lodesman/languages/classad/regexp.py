@@ -90,49 +90,49 @@ class Regexp:
             return self.search(text, run or Run()) is not None
         where, asks = self._where, bool(self._places)
         now, steps = self._step(_NOWHERE, "", where(text, 0)), self._steps
-        for at, one in enumerate(text, start=1):
+        for at, character in enumerate(text, start=1):
             if 0 in now:
                 return True
             here = where(text, at) if asks else 0
-            after = steps.get((now, one, here))
-            now = self._remember(now, one, here) if after is None else after
+            after = steps.get((now, character, here))
+            now = self._remember(now, character, here) if after is None else after
         return 0 in now
 
-    def _remember(self, now: _Now, one: str, where: int) -> _Now:
+    def _remember(self, now: _Now, character: str, where: int) -> _Now:
         """Remember a step, the same in all texts; forget what is known of them before it is too much."""
-        found = self._step(now, one, where)
-        known = self._nows.get(found)
-        if known is None:
-            self._kept += len(found)
+        after = self._step(now, character, where)
+        remembered = self._nows.get(after)
+        if remembered is None:
+            self._kept += len(after)
         if len(self._steps) >= _MOST_STEPS or self._kept > _MOST_KEPT:
             self._steps.clear()
             self._nows.clear()
-            known, self._kept = None, len(found)
-        if known is None:
-            known = self._nows[found] = found
-        self._steps[now, one, where] = known
-        return known
+            remembered, self._kept = None, len(after)
+        if remembered is None:
+            remembered = self._nows[after] = after
+        self._steps[now, character, where] = remembered
+        return remembered
 
-    def _step(self, now: _Now, one: str, where: int) -> _Now:
+    def _step(self, now: _Now, character: str, where: int) -> _Now:
         """The states after a character; a match may also begin there."""
-        found: set[int] = set()
+        states: set[int] = set()
         for number in now:
             state = self._states[number]
-            if state.test is not None and state.test(one):
-                self._reach(state.after[0], where, found)
-        self._reach(self._start, where, found)
-        return frozenset(found)
+            if state.test is not None and state.test(character):
+                self._reach(state.after[0], where, states)
+        self._reach(self._start, where, states)
+        return frozenset(states)
 
-    def _reach(self, number: int, where: int, found: set[int]) -> None:
+    def _reach(self, number: int, where: int, states: set[int]) -> None:
         todo = [number]
         while todo:
             number = todo.pop()
-            if number in found:
+            if number in states:
                 continue
             state = self._states[number]
             if state.at and not where & _BITS[state.at]:
                 continue
-            found.add(number)
+            states.add(number)
             if state.test is None:
                 todo.extend(state.after)
 
@@ -152,9 +152,9 @@ class Regexp:
         run.spend(_SEARCH)
         for at in (start,) if here else range(start, len(text) + 1):
             run.spend(_TRY + len(none) // _SLOTS)
-            found = walk.match(self._start, at, (at, *none[1:]), at if here else -1)
-            if found is not None:
-                return (found[1][0], found[0], *found[1][2:])
+            match = walk.match(self._start, at, (at, *none[1:]), at if here else -1)
+            if match is not None:
+                return (match[1][0], match[0], *match[1][2:])
         return None
 
 
@@ -195,26 +195,26 @@ class _Walk:
             slots = (*slots[: state.slot], at, *slots[state.slot + 1 :])
         if state.inner is not None:
             return self._inside(state.inner, state.after[0], at, slots)
-        return [(one, at, slots) for one in state.after]
+        return [(number, at, slots) for number in state.after]
 
     def _is_place(self, name: str, at: int) -> bool:
         return at == self._start if name == "G" else PLACES[name](self._text, at)
 
     def _inside(self, inner: Inner, after: int, at: int, slots: Slots) -> list[tuple[int, int, Slots]]:
-        found = None
+        match = None
         for start, length in inner.starts:
             self._run.spend(_TRY)
             begin = at - length if inner.way < 0 else at
-            found = self._alone(start, begin, slots) if begin >= 0 else None
-            if found is not None:
+            match = self._alone(start, begin, slots) if begin >= 0 else None
+            if match is not None:
                 break
-        if (found is None) is not inner.negated:
+        if (match is None) is not inner.negated:
             return []
-        if found is None:
+        if match is None:
             return [(after, at, slots)]
         self._run.spend(len(slots) // _SLOTS)
-        noted = tuple([new if new >= 0 else old for new, old in zip(found[1], slots, strict=True)])
-        return [(after, found[0] if inner.way == 0 else at, noted)]
+        noted = tuple([new if new >= 0 else old for new, old in zip(match[1], slots, strict=True)])
+        return [(after, match[0] if inner.way == 0 else at, noted)]
 
     def _alone(self, start: int, at: int, slots: Slots) -> tuple[int, Slots] | None:
         """What lookaround asks for has its own tries."""

@@ -89,10 +89,10 @@ def _changed(always: str, run: Run, *values: Value) -> Value:
     special = _special(values)
     if special is not None:
         return special
-    given = [one for one in values if isinstance(one, str)]
-    if len(given) < len(values):
+    texts = [value for value in values if isinstance(value, str)]
+    if len(texts) < len(values):
         return ERROR
-    pattern, text, template, options = (*given, "")[:4]
+    pattern, text, template, options = (*texts, "")[:4]
     options += always
     read = read_pattern(run, pattern, options, notes_groups=True).regexp
     if read is None:
@@ -125,8 +125,8 @@ def _replaced(run: Run, read: Regexp, text: str, template: str, *, whole: bool, 
         at, after_nothing = slots[1], after_nothing or slots[0] == slots[1]
         if not every:
             break
-    found = "".join([*done, text[at:] if whole else ""])
-    return found if len(found) <= MAX_TEXT else ERROR
+    result = "".join([*done, text[at:] if whole else ""])
+    return result if len(result) <= MAX_TEXT else ERROR
 
 
 def _filled(template: str, text: str, slots: Slots) -> str | None:
@@ -135,7 +135,7 @@ def _filled(template: str, text: str, slots: Slots) -> str | None:
     last = max(at // 2 for at, slot in enumerate(slots) if slot >= 0)
     if any(int(digit) > last for digit in _GROUP.findall(template)):
         return None
-    return _GROUP.sub(lambda found: groups[int(found[1])], template)
+    return _GROUP.sub(lambda mark: groups[int(mark[1])], template)
 
 
 class Search(NamedTuple):

@@ -61,10 +61,10 @@ def read_whole(digits: str) -> float:
 
 def _read_number(text: str) -> float | None:
     """The number that a text begins with."""
-    found = _NUMBER.match(text)
-    if not found:
+    match = _NUMBER.match(text)
+    if not match:
         return None
-    return read_whole(found[1]) if found[1].lstrip("+-").isdecimal() else float(found[1])
+    return read_whole(match[1]) if match[1].lstrip("+-").isdecimal() else float(match[1])
 
 
 def plain_number(value: Value) -> Value:
@@ -73,8 +73,8 @@ def plain_number(value: Value) -> Value:
         return value
     if isinstance(value, (AbsTime, RelTime)):
         return int(value.seconds)
-    found = _read_number(value) if isinstance(value, str) else None
-    return ERROR if found is None else number(found)
+    plain = _read_number(value) if isinstance(value, str) else None
+    return ERROR if plain is None else number(plain)
 
 
 def bounded(text: str) -> Value:
@@ -83,7 +83,7 @@ def bounded(text: str) -> Value:
 
 
 def _first_special(values: tuple[Value, ...]) -> Special | None:
-    return next((one for one in values if isinstance(one, Special)), None)
+    return next((value for value in values if isinstance(value, Special)), None)
 
 
 def _unknown_first(values: tuple[Value, ...]) -> Special | None:
@@ -107,29 +107,29 @@ def _join(*words: Value) -> Value:
         rest = rest[0]
     if separator is ERROR or ERROR in rest:
         return ERROR
-    known = [printed(one) for one in rest if one is not UNDEFINED]
-    if not known and (rest or separator is UNDEFINED):
+    texts = [printed(value) for value in rest if value is not UNDEFINED]
+    if not texts and (rest or separator is UNDEFINED):
         return UNDEFINED
     between = printed(separator) if separator is not UNDEFINED else ""
-    length = sum(map(len, known)) + len(between) * (len(known) - 1)
-    return between.join(known) if length <= MAX_TEXT else ERROR
+    length = sum(map(len, texts)) + len(between) * (len(texts) - 1)
+    return between.join(texts) if length <= MAX_TEXT else ERROR
 
 
 def _split(value: Value, marks: Value = " ,\t") -> Value:
     if not isinstance(value, str) or not isinstance(marks, str):
         return ERROR
-    found: list[str] = []
+    parts: list[str] = []
     begin, last, ends = 0, "", frozenset(marks)
     for at, mark in enumerate(value):
         if mark not in ends:
             continue
         if at > begin:
-            found.append(value[begin:at])
+            parts.append(value[begin:at])
         elif mark == last:
-            found.append("")  # one mark twice, but for blanks
+            parts.append("")  # one mark twice, but for blanks
         last = last if mark.isspace() else mark
         begin = at + 1
-    return (*found, value[begin:]) if begin < len(value) else tuple(found)
+    return (*parts, value[begin:]) if begin < len(value) else tuple(parts)
 
 
 def _substr(value: Value, offset: Value, length: Value = MAX_TEXT) -> Value:
@@ -157,8 +157,8 @@ def _compared(change: Callable[[str], str], left: Value, right: Value) -> Value:
 def _version_sign(left: str, right: str) -> int:
     """Compare versions: runs of digits are numbers, those with leading zeros fractions: 1.9 < 1.10, 1.01 < 1.1."""
     at = 0
-    for one, other in zip_longest(left, right, fillvalue=""):
-        if one != other:
+    for piece, other in zip_longest(left, right, fillvalue=""):
+        if piece != other:
             break
         at += 1
     else:
@@ -208,8 +208,8 @@ def _version_in_range(value: Value, low: Value, high: Value) -> Value:
 def items_of(text: str, marks: str) -> list[str]:
     """What stands between any of the marks, without blanks around it and without what is empty."""
     first = marks[:1]
-    one = text.translate(dict.fromkeys(map(ord, marks), first)) if len(marks) > 1 else text
-    parts = one.split(first) if marks else [text]
+    marked = text.translate(dict.fromkeys(map(ord, marks), first)) if len(marks) > 1 else text
+    parts = marked.split(first) if marks else [text]
     return [item for part in parts if (item := part.strip())]
 
 
@@ -224,16 +224,16 @@ def _contained(
     marks = USUAL_MARKS if marks is UNDEFINED else marks
     if left == "" and right is UNDEFINED and empty:
         return True
-    given = (left, right, marks)
-    if not all(isinstance(one, str) or one is UNDEFINED for one in given):
+    values = (left, right, marks)
+    if not all(isinstance(value, str) or value is UNDEFINED for value in values):
         return ERROR
     if isinstance(left, str) and isinstance(right, str) and isinstance(marks, str):
         return work(left, right, marks)
     return UNDEFINED if left is right else left is UNDEFINED and empty
 
 
-def _is_member(change: Callable[[str], str], one: str, text: str, marks: str) -> bool:
-    return change(one) in map(change, items_of(text, marks))
+def _is_member(change: Callable[[str], str], item: str, text: str, marks: str) -> bool:
+    return change(item) in map(change, items_of(text, marks))
 
 
 def _is_subset(change: Callable[[str], str], some: str, text: str, marks: str) -> bool:
@@ -258,7 +258,7 @@ def _total(work: Callable[[list[float]], float], empty: Value, items: list[str])
 
 def _mean(numbers: list[float]) -> float:
     total = sum(numbers)
-    if all(isinstance(one, int) for one in numbers):
+    if all(isinstance(number, int) for number in numbers):
         quotient = abs(total) // len(numbers)
         return quotient if total >= 0 else -quotient
     return total / len(numbers)
@@ -271,12 +271,12 @@ Cost = Callable[[Run, list[Value]], None]
 
 
 def _cost(times: int, run: Run, values: list[Value]) -> None:
-    for one in values:
-        if isinstance(one, str):
-            if len(one) >= _SHORT:
-                run.spend(steps_of(one) * times)
-        elif isinstance(one, (tuple, NestedAd)):
-            run.spend_on(one, times)
+    for value in values:
+        if isinstance(value, str):
+            if len(value) >= _SHORT:
+                run.spend(steps_of(value) * times)
+        elif isinstance(value, (tuple, NestedAd)):
+            run.spend_on(value, times)
 
 
 cost_of_texts: Final = partial(_cost, 1)

@@ -39,11 +39,11 @@ def _date(seconds: float) -> datetime | None:
 
 
 def _read_moment(text: str) -> Value:
-    found = _MOMENT.fullmatch(text)
-    if not found:
+    match = _MOMENT.fullmatch(text)
+    if not match:
         return ERROR
-    parts = [int(one or 0) for one in found.groups()[:6]]
-    sign, hours, minutes = found.groups()[6:]
+    parts = [int(part or 0) for part in match.groups()[:6]]
+    sign, hours, minutes = match.groups()[6:]
     ahead = (int(hours or 0) * 60 + int(minutes or 0)) * (-60 if sign == "-" else 60)
     try:
         seconds = (datetime(*parts, tzinfo=UTC) - _EPOCH).total_seconds()  # type: ignore[arg-type,misc]  # six numbers
@@ -53,11 +53,11 @@ def _read_moment(text: str) -> Value:
 
 
 def _read_span(text: str) -> Value:
-    found = _SPAN.fullmatch(text) or _UNITS.fullmatch(text)
-    if not found:
+    match = _SPAN.fullmatch(text) or _UNITS.fullmatch(text)
+    if not match:
         return ERROR
-    sign, *parts = found.groups()
-    days, hours, minutes, seconds = [float(one or 0) for one in parts]
+    sign, *parts = match.groups()
+    days, hours, minutes, seconds = [float(part or 0) for part in parts]
     whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     return RelTime(-whole if sign else whole)
 
@@ -67,10 +67,10 @@ def _moment(run: Run, value: Value | None = None, ahead: Value | None = None) ->
         return AbsTime(int(run.now), 0)
     zone = 0
     if ahead is not None:
-        given = ahead.seconds if isinstance(ahead, RelTime) else ahead
-        if isinstance(given, (bool, str, tuple)) or not isinstance(given, (int, float)):
+        offset = ahead.seconds if isinstance(ahead, RelTime) else ahead
+        if isinstance(offset, (bool, str, tuple)) or not isinstance(offset, (int, float)):
             return ERROR
-        zone = int(given)
+        zone = int(offset)
     if isinstance(value, (Special, AbsTime)):
         return value
     if isinstance(value, str) and ahead is None:
@@ -123,8 +123,8 @@ def _field(name: str, value: Value) -> Value:
         return ERROR if date is None else _OF_MOMENTS[name](date)
     if isinstance(value, RelTime) and name in _OF_SPANS:
         length, most = _OF_SPANS[name]
-        found = int(abs(value.seconds)) // length % most
-        return -found if value.seconds < 0 else found
+        amount = int(abs(value.seconds)) // length % most
+        return -amount if value.seconds < 0 else amount
     return ERROR
 
 
@@ -133,10 +133,10 @@ def _split(value: Value) -> Value:
         return UNDEFINED
     if isinstance(value, RelTime):
         return ad_of(_parts_of_span(value.seconds))
-    found = _dated(value)
-    if found is None:
+    dated = _dated(value)
+    if dated is None:
         return ERROR
-    date, ahead = found
+    date, ahead = dated
     fields = zip((name for name, _ in _FIELDS), date.timetuple(), strict=False)
     return ad_of({"Type": "AbsoluteTime", **dict(fields), "Offset": ahead})
 
@@ -148,7 +148,7 @@ def _parts_of_span(seconds: float) -> dict[str, Value]:
         "Days": int(whole) // 1440, "Hours": int(whole) // 60 % 24, "Minutes": int(whole) % 60, "Seconds": float(rest),
     }  # fmt: skip
     if seconds < 0:
-        name = next((one for one, part in parts.items() if part), "Seconds")
+        name = next((unit for unit, part in parts.items() if part), "Seconds")
         parts[name] = -parts[name]
     return {"Type": "RelativeTime", **parts}
 
@@ -171,8 +171,8 @@ def _format(run: Run, value: Value | None = None, form: Value = "%c") -> Value:
     if isinstance(value, Ad):
         date = _date_of(value)
     else:
-        found = _dated(int(run.now) if value is None else value)
-        date = found and found[0]
+        dated = _dated(int(run.now) if value is None else value)
+        date = dated and dated[0]
     if date is None:
         return ERROR
     zones = {"%s": str(int((date - _EPOCH).total_seconds())), "%Z": "UTC", "%z": "+0000", "%%": "%%"}
@@ -186,7 +186,7 @@ def _format(run: Run, value: Value | None = None, form: Value = "%c") -> Value:
 def _date_of(ad: Ad) -> datetime | None:
     """The date of an ad as `splitTime` writes it."""
     parts = [ad.constants.get(name.lower(), usual) for name, usual in _FIELDS]
-    if any(type(one) is not int for one in parts):
+    if any(type(number) is not int for number in parts):
         return None
     try:
         return datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type,misc]  # six numbers

@@ -56,15 +56,15 @@ def shown(text: str) -> str:
 
 def token_at(text: str, offset: int, end: int, *, old: bool = False) -> AdToken:
     """The next token before `end`; `old`: in the old form of ads. Raises SyntaxFault."""
-    found = (_OLD_TOKEN if old else _TOKEN).match(text, offset, end)
-    assert found is not None  # noqa: S101 - one of its branches takes any character
-    kind, group = found.lastgroup or "", found.lastindex or 0
-    start, stop = found.span(group)
+    match = (_OLD_TOKEN if old else _TOKEN).match(text, offset, end)
+    assert match is not None  # noqa: S101 - one of its branches takes any character
+    kind, group = match.lastgroup or "", match.lastindex or 0
+    start, stop = match.span(group)
     if kind == "junk":
         raise _fault_of_junk(text, start)
     if kind in {"text", "quoted"}:
-        return AdToken(kind, found[group], start - 1, stop + 1)
-    return AdToken(kind, found[group], start, stop)
+        return AdToken(kind, match[group], start - 1, stop + 1)
+    return AdToken(kind, match[group], start, stop)
 
 
 def _fault_of_junk(text: str, start: int) -> SyntaxFault:
@@ -73,12 +73,12 @@ def _fault_of_junk(text: str, start: int) -> SyntaxFault:
         return fault_at(text, start, "a text that is never closed", hint=r"A quote inside is written \".")
     if text.startswith("/*", start):
         return fault_at(text, start, "a comment that is never closed", hint="Close it with */.")
-    found = _NUMBER_WORD.match(text, start)
-    if found:
+    word = _NUMBER_WORD.match(text, start)
+    if word:
         hint = "Numbers are decimal and have no unit: 1024, 0.5, 1e9."
-        return fault_at(text, start, f"{shown(found[0])} is not a number", hint=hint)
-    what = mark if mark.isprintable() else f"U+{ord(mark):04X}"
-    return fault_at(text, start, f"unexpected character {what}")
+        return fault_at(text, start, f"{shown(word[0])} is not a number", hint=hint)
+    character = mark if mark.isprintable() else f"U+{ord(mark):04X}"
+    return fault_at(text, start, f"unexpected character {character}")
 
 
 def unescaped(text: str, token: AdToken, *, old: bool = False) -> str:
@@ -87,11 +87,11 @@ def unescaped(text: str, token: AdToken, *, old: bool = False) -> str:
         return token.text.replace('\\"', '"')
 
     def letter(match: re.Match[str]) -> str:
-        what = match[1]
-        if what in _LETTERS:
-            return _LETTERS[what]
-        if what[0] in "01234567" and int(what, 8):
-            return chr(int(what, 8))
+        code = match[1]
+        if code in _LETTERS:
+            return _LETTERS[code]
+        if code[0] in "01234567" and int(code, 8):
+            return chr(int(code, 8))
         hint = r"Known are \" \' \\ \n \t \r \b \f and octal digits but 0; a backslash is written \\."
         raise fault_at(text, token.start + 1 + match.start(), f"unknown escape {shown(match[0])}", hint=hint)
 

@@ -138,10 +138,10 @@ def _part_of_times(left: Value, right: Value) -> Value | None:
 
 
 def _of_times(timed: _Timed, left: Value, right: Value) -> Value:
-    found = timed(left, right)
-    if found is None:
+    result = timed(left, right)
+    if result is None:
         return _special(left, right)
-    return found if isinstance(found, (AbsTime, RelTime)) and abs(found.seconds) < INT_MAX else ERROR
+    return result if isinstance(result, (AbsTime, RelTime)) and abs(result.seconds) < INT_MAX else ERROR
 
 
 def _arithmetic(compute: Callable[[float, float], float], timed: _Timed) -> Operation:
@@ -216,8 +216,8 @@ def is_ad(value: Value) -> bool:
 
 
 def _differ(left: Value, right: Value) -> Value:
-    found = same(left, right)
-    return found if found is ERROR else found is not True
+    equal = same(left, right)
+    return equal if equal is ERROR else equal is not True
 
 
 STRICT: Final[Mapping[str, Operation]] = {
@@ -251,8 +251,8 @@ def unary(name: UnaryName, value: Value) -> Value:
     if isinstance(value, Special):
         return value
     if name == "!":
-        found = truth(value)
-        return found if isinstance(found, Special) else not found
+        condition = truth(value)
+        return condition if isinstance(condition, Special) else not condition
     if name == "~":
         return ~value if type(value) is int else ERROR
     if isinstance(value, RelTime) and name == "-":

@@ -21,23 +21,26 @@ _MARKS: Final = re.compile(r"[ \t\n\r']+")
 
 def _words(text: str) -> list[str] | None:
     """The words of the second version; None if a quote is never closed."""
-    found: list[str] = []
+    words: list[str] = []
     at = 0
     while True:
         while at < len(text) and text[at] in _BLANKS:
             at += 1
         if at == len(text):
-            return found
+            return words
         word = _WORD.match(text, at)
         if word is None or (word.end() < len(text) and text[word.end()] not in _BLANKS):
             return None
-        found.append(_QUOTED.sub(lambda quoted: quoted[1].replace("''", "'"), word[0]))
+        words.append(_QUOTED.sub(lambda quoted: quoted[1].replace("''", "'"), word[0]))
         at = word.end()
 
 
 def _joined(words: list[str]) -> str:
     return " ".join(
-        [_MARKS.sub(lambda mark: f"'{mark[0].replace(chr(39), chr(39) * 2)}'", one) or "''" for one in words]
+        [
+            _MARKS.sub(lambda mark: f"'{mark[0].replace(chr(39), chr(39) * 2)}'", word) or "''"
+            for word in words
+        ]
     )
 
 
@@ -48,19 +51,19 @@ def _is_version(value: Value) -> bool:
 def _args_to_list(text: Value, version: Value = 2) -> Value:
     if not isinstance(text, str) or not _is_version(version):
         return ERROR
-    found = re.split(r"[ \t\n\r]+", text.strip(_BLANKS)) if version == 1 else _words(text)
-    return ERROR if found is None else tuple([one for one in found if one or version == 2])
+    words = re.split(r"[ \t\n\r]+", text.strip(_BLANKS)) if version == 1 else _words(text)
+    return ERROR if words is None else tuple([word for word in words if word or version == 2])
 
 
 def _list_to_args(items: Value, version: Value = 2) -> Value:
     if not isinstance(items, tuple) or not _is_version(version):
         return ERROR
-    words = [one for one in items if isinstance(one, str)]
+    words = [item for item in items if isinstance(item, str)]
     if len(words) < len(items):
         return ERROR
     if version == 2:
         return bounded(_joined(words))
-    if any(mark in one for one in words for mark in _BLANKS):
+    if any(mark in item for item in words for mark in _BLANKS):
         return ERROR
     return bounded(" ".join(words).lstrip(" "))
 
@@ -68,29 +71,29 @@ def _list_to_args(items: Value, version: Value = 2) -> Value:
 # --- environments ---------------------------------------------------------------------------------------------
 
 
-def _put(entries: list[str], found: dict[str, str]) -> bool:
+def _put(entries: list[str], variables: dict[str, str]) -> bool:
     """Whether all of them are NAME=VALUE; what has $$ may be none yet."""
     for entry in entries:
         name, mark, _ = entry.partition("=")
         if not name or not (mark or "$$" in entry):
             return False
-        found[name] = entry
+        variables[name] = entry
     return True
 
 
-def _environment(found: dict[str, str]) -> Value:
-    return bounded(_joined([found[name] for name in sorted(found)]))
+def _environment(variables: dict[str, str]) -> Value:
+    return bounded(_joined([variables[name] for name in sorted(variables)]))
 
 
 def _merged(*texts: Value) -> Value:
-    found: dict[str, str] = {}
-    for one in texts:
-        if one is UNDEFINED:
+    variables: dict[str, str] = {}
+    for text in texts:
+        if text is UNDEFINED:
             continue
-        words = _words(one) if isinstance(one, str) else None
-        if words is None or not _put(words, found):
+        words = _words(text) if isinstance(text, str) else None
+        if words is None or not _put(words, variables):
             return ERROR
-    return _environment(found)
+    return _environment(variables)
 
 
 def _from_first_version(text: Value) -> Value:
@@ -99,9 +102,9 @@ def _from_first_version(text: Value) -> Value:
         return UNDEFINED if text is UNDEFINED else ERROR
     first = text[:1]
     mark = first if first and not (first.isalnum() or first in f"_{_BLANKS}") else ";"
-    entries = [one.lstrip() for one in re.split(f"[\n{re.escape(mark)}]", text)]
-    found: dict[str, str] = {}
-    return _environment(found) if _put([one for one in entries if one], found) else ERROR
+    entries = [entry.lstrip() for entry in re.split(f"[\n{re.escape(mark)}]", text)]
+    variables: dict[str, str] = {}
+    return _environment(variables) if _put([entry for entry in entries if entry], variables) else ERROR
 
 
 WORD_FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Value], int, int]]] = {

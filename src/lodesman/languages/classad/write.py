@@ -88,7 +88,7 @@ def _written(node: Node) -> tuple[str, int]:  # noqa: C901, PLR0911, PLR0912 - a
             return f"{operator}({inner})" if number else f"{operator}{inner}", _PREFIX
         case Logic(operator=operator, operands=operands):
             binds = _STRENGTH[operator]
-            return f" {operator} ".join(_within(one, binds + 1) for one in operands), binds
+            return f" {operator} ".join(_within(part, binds + 1) for part in operands), binds
         case Binary(operator="?:", left=left, right=right):
             chained = isinstance(right, Binary) and right.operator == "?:"
             second = write_expression(right) if chained else _within(right, _ALONE)

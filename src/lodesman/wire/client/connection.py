@@ -80,7 +80,8 @@ class Client:
         if not _TOKEN.fullmatch(token):
             raise InvalidConfig("The token contains invalid characters.")
         self.servers = tuple(
-            one if isinstance(one, ServerAddress) else exchange.parse_server(one) for one in servers
+            address if isinstance(address, ServerAddress) else exchange.parse_server(address)
+            for address in servers
         )
         self._url_file = None if url_file is None else Path(url_file)
         self._find_again()
@@ -202,11 +203,11 @@ class Client:
         if self._url_file is None:
             return
         try:
-            found = exchange.parse_server(self._url_file.read_text(encoding="ascii").strip())
+            server = exchange.parse_server(self._url_file.read_text(encoding="ascii").strip())
         except (OSError, ValueError, InvalidConfig):
             return
-        if found.is_private and found.secure == self.servers[0].secure:
-            self.servers, self._last_good = (found,), 0
+        if server.is_private and server.secure == self.servers[0].secure:
+            self.servers, self._last_good = (server,), 0
 
     def _round(self, request: HttpRequest) -> HttpAnswer:
         """Ask each server once. Raises Unavailable with what the last one answered."""
@@ -260,10 +261,10 @@ class Client:
         return connection
 
 
-def _decode(raw: bytes, what: str) -> Any:
+def _decode(raw: bytes, call: str) -> Any:
     if not raw:
         return None
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):
-        raise LodesmanError(f"The answer to {what} is not JSON.") from None
+        raise LodesmanError(f"The answer to {call} is not JSON.") from None

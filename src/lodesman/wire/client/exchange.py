@@ -112,13 +112,13 @@ class HttpAnswer:
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The address that a number means as the system reads it, also 127.1 and 0x7f000001; None of a name."""
     try:
-        found = ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         try:
             return None if host.split() != [host] else ipaddress.IPv4Address(socket.inet_aton(host))
         except (OSError, ValueError):
             return None
-    return getattr(found, "ipv4_mapped", None) or found
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def is_loopback(host: str) -> bool:
@@ -162,8 +162,8 @@ def trusted_authorities(ca_file: str | None) -> ssl.SSLContext:
         if text:
             trust.load_default_certs()
     except (OSError, ssl.SSLError) as fault:
-        what = "A certificate that came as text" if text else f"The CA file {ca_file}"
-        raise InvalidConfig(f"{what} cannot be used: {fault}.", source=what) from None
+        source = "A certificate that came as text" if text else f"The CA file {ca_file}"
+        raise InvalidConfig(f"{source} cannot be used: {fault}.", source=source) from None
     if ca_file:
         # The file may hold the server's own certificate instead of its CA's; Python 3.9 has no name for the flag.
         trust.verify_flags |= getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0x80000)
@@ -265,10 +265,10 @@ class LocalFault(LodesmanError, code="local"):
 
 def local_fault(fault: OSError, file: Path | None = None) -> LocalFault:
     """The error for what the system refused here."""
-    number, what = fault.errno or errno.EIO, fault.strerror or str(fault)
+    number, reason = fault.errno or errno.EIO, fault.strerror or str(fault)
     where = "this machine opens no connection" if file is None else str(file)
     hint = "Make room." if number in (errno.ENOSPC, errno.EDQUOT) else ""
-    return LocalFault(f"{where}: {what}.", hint=hint, errno=number)
+    return LocalFault(f"{where}: {reason}.", hint=hint, errno=number)
 
 
 class OwnFile:
@@ -321,8 +321,8 @@ def fault_of(answer: HttpAnswer) -> LodesmanError:
     """
     status, error = answer.status, {}
     with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
-        found = json.loads(answer.content)["error"]
-        error = found if isinstance(found, dict) else {}
+        member = json.loads(answer.content)["error"]
+        error = member if isinstance(member, dict) else {}
     kind = _by_code(LodesmanError).get(str(error.get("code")), _BY_STATUS.get(status, LodesmanError))
     message = error.get("message") or f"The server answered with HTTP status {status}."
     # Constructors of some classes put a message together; this one is complete already.
