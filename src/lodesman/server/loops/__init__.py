@@ -1,4 +1,4 @@
-"""What the background process does: direct, launch, census, refresh, upkeep; each a `tick(now)`."""
+"""The steps of the background process: direct, launch, census, refresh, upkeep; each a `tick(now)`."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _T = TypeVar("_T")
 
 
 def portions(rows: Iterable[_T], most: int) -> Iterator[list[_T]]:
-    """The rows in their order, at most this many at once."""
+    """Lists of at most `most` rows, in their order."""
     left = iter(rows)
-    while found := list(islice(left, most)):
-        yield found
+    while portion := list(islice(left, most)):
+        yield portion
 
 
 @dataclass(slots=True, kw_only=True)
 class Passes:
-    """Passes through everything, in steps of about `work_seconds`. `ticker`: seconds of a clock that is never set."""
+    """Work through everything, again and again, in steps of about `work_seconds`."""
 
     work_seconds: float = 0.05
-    ticker: Callable[[], float] = time.monotonic
+    ticker: Callable[[], float] = time.monotonic  # seconds of a clock that is never set
     _work: Iterator[None] | None = None
     _due: float | None = None
 
     def work(self, begin: Callable[[], Iterator[None]], seconds: float, *, first: float = 0.0) -> None:
-        """Work a little, if a pass is due: the first one after `first` seconds, others `seconds` after the last step."""
+        """Work a little if a pass is due: `first` seconds after the start, later `seconds` after the last step."""
         at = self.ticker()
         if self._due is None:
             self._due = at + first

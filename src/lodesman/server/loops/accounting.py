@@ -1,4 +1,4 @@
-"""What jobs used, day by day: attempts that ended are added up beside the writer, and sums are answered to one caller."""
+"""What jobs used, day by day: ended attempts are added up beside the writer, and sums answer one caller."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ from lodesman.wire.usage import (
 # Most attempts have ended then; those that have not are noted as open, which costs the writer a row.
 _LOOK_SECONDS: Final = 60.0
 _AT_ONCE: Final = 10_000
-NEWEST: Final = 50_000
-"""Attempts that are added up for an answer before they are stored, at most."""
+NEWEST: Final = 50_000  # the most attempts that an answer adds up before they are stored
 _USUAL_DAYS: Final = 7
 _S: Final = 1_000.0
 _OF_OWNERS: Final = ("user", "job-group")
@@ -42,7 +41,7 @@ May = Callable[[str, str, str], bool]
 
 @dataclass(slots=True)
 class UsageAdder:
-    """Adds up attempts that ended, each once: what is sent holds only if the attempts are still as they were read."""
+    """Adds up each ended attempt once: the writer takes a sum only if its attempts are still as they were read."""
 
     db: Reader
     post: Post
@@ -50,43 +49,43 @@ class UsageAdder:
     _looked: float | None = None
 
     def tick(self, now: float) -> None:
-        """A portion, if it is time to. Raises LodesmanError; it is read again then."""
+        """Send a portion if one is due. Raises LodesmanError; the portion is read again then."""
         if self._looked is not None and 0.0 <= now - self._looked < _LOOK_SECONDS:
             return
-        found = next_usage(self.db, self.at_once)
-        if found.last > found.done or found.closed:
-            self.post(inner_calls.USAGE_ADDED, found)
-        if found.last - found.done < self.at_once and len(found.closed) < self.at_once:
+        usage = next_usage(self.db, self.at_once)
+        if usage.last > usage.done or usage.closed:
+            self.post(inner_calls.USAGE_ADDED, usage)
+        if usage.last - usage.done < self.at_once and len(usage.closed) < self.at_once:
             self._looked = now
 
 
-def days_of(asked: UsageQuery | PilotHoursQuery, now: float) -> UsageDays:
-    """The days that are asked about. Raises InvalidRequest if the first is after the last."""
-    last = math.floor((asked.until or now) / DAY_SECONDS)
-    first = asked.since // DAY_SECONDS if asked.since else last - _USUAL_DAYS + 1
+def days_of(query: UsageQuery | PilotHoursQuery, now: float) -> UsageDays:
+    """Raises InvalidRequest if the first day is after the last."""
+    last = math.floor((query.until or now) / DAY_SECONDS)
+    first = query.since // DAY_SECONDS if query.since else last - _USUAL_DAYS + 1
     if first > last:
         raise InvalidRequest("The first day is after the last one.", parameter="since")
     return UsageDays(first, last)
 
 
-def used_for(found: Iterable[UsageOfSome], by: UsageBy, days: UsageDays, may: May) -> UsageOfDays:
-    """The answer to a caller, who gets those owners and JobGroups by name that `may` admits, and the others together."""
+def used_for(usages: Iterable[UsageOfSome], by: UsageBy, days: UsageDays, may: May) -> UsageOfDays:
+    """The answer to a caller, who gets by name those owners and JobGroups that `may` admits, and the others together."""
     rows: dict[tuple[str, str, bool], list[UsageOfSome]] = defaultdict(list)
-    for one in found:
+    for usage in usages:
         names = {
-            "user": one.owner,
-            "group": one.group,
-            "site": one.site,
-            "vo": one.vo,
-            "class": one.job_class,
-            "job-group": one.job_group,
+            "user": usage.owner,
+            "group": usage.group,
+            "site": usage.site,
+            "vo": usage.vo,
+            "class": usage.job_class,
+            "job-group": usage.job_group,
         }
-        others = by in _OF_OWNERS and not may(one.owner, one.group, one.vo)
-        rows["" if others else names[by], one.vo, others].append(one)
+        others = by in _OF_OWNERS and not may(usage.owner, usage.group, usage.vo)
+        rows["" if others else names[by], usage.vo, others].append(usage)
     used = [
         replace(_row(name, vo, some), others=others or UNSET) for (name, vo, others), some in rows.items()
     ]
-    used.sort(key=lambda one: (-one.core_seconds, one.name, one.vo))
+    used.sort(key=lambda usage: (-usage.core_seconds, usage.name, usage.vo))
     return UsageOfDays(by=by, since=days.first * DAY_SECONDS, until=(days.last + 1) * DAY_SECONDS, rows=used)
 
 
@@ -94,11 +93,11 @@ def _row(name: str, vo: str, some: Iterable[UsageOfSome]) -> UsedBy:
     waste: Counter[str] = Counter()
     failures = 0
     sums = [0] * 6
-    for one in some:
-        sums = [a + b for a, b in zip(sums, one.sums, strict=True)]
-        if one.cause != OK:
-            waste[one.cause] += one.sums.core_ms
-            failures += one.sums.attempts
+    for usage in some:
+        sums = [a + b for a, b in zip(sums, usage.sums, strict=True)]
+        if usage.cause != OK:
+            waste[usage.cause] += usage.sums.core_ms
+            failures += usage.sums.attempts
     attempts, jobs, wall, core, cpu, measured = sums
     return UsedBy(
         name=name,

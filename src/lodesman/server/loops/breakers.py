@@ -1,4 +1,4 @@
-"""The breakers of CE queues between two iterations: what is stored of them, and what moves them."""
+"""The breakers of CE queues between two iterations: their rows, and the answers of batch systems that move them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DAMAGED: Final = Breaker(failures=-1)
 
 @dataclass(slots=True)
 class BreakerRecord:
-    """What the database has of breakers, and the answers of batch systems that move them next."""
+    """What the database has of breakers, and the answers that move them next."""
 
     db: Reader
     orders: Mapping[QueueId, BreakerOrder] = field(init=False, default_factory=dict)  # of administrators
@@ -38,43 +38,45 @@ class BreakerRecord:
     _states: dict[QueueId, BreakerState] = field(init=False, default_factory=dict)  # as read last
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
 
-    def read(self, known: Breakers, left: StepPass) -> dict[QueueId, Breaker]:
-        """The known breakers with what administrators did to them. One whose row is damaged is stored anew."""
+    def read(self, current: Breakers, left: StepPass) -> dict[QueueId, Breaker]:
+        """The breakers with what administrators did to them since. A damaged row makes its breaker begin anew."""
         damaged: dict[QueueId, Exception] = {}
         stored = breakers(self.db, damaged)
         for queue, fault in damaged.items():
             left.leave_out(Item("breaker", queue), fault)
         stored |= dict.fromkeys(damaged, _DAMAGED)
         if self._stored is None:
-            known = {**stored, **known}
+            current = {**stored, **current}
         # What is not stored any more was taken out by an administrator: it begins anew.
         gone = {queue for queue, one in (self._stored or {}).items() if one != _FRESH} - stored.keys()
         self._stored, self.orders = stored, breaker_orders(self.db)
         gone |= {queue for queue, order in self.orders.items() if order.state == "closed"}
-        gone |= freed_queues(self.db, known)
-        known = {queue: one for queue, one in known.items() if queue not in gone and one is not _DAMAGED}
-        self._states = {queue: one.state for queue, one in known.items()}
-        return known
+        gone |= freed_queues(self.db, current)
+        current = {queue: one for queue, one in current.items() if queue not in gone and one is not _DAMAGED}
+        self._states = {queue: one.state for queue, one in current.items()}
+        return current
 
     def note_outcome(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
-        """What a batch system said to a submission; called by any thread."""
+        """Keep the answer of a batch system to a submission. Any thread may call this."""
         self._answers.append((queue_id, accepted, reason, now))
 
-    def hear(self, known: dict[QueueId, Breaker], rules: BreakerRules) -> None:
-        """Let what the batch systems said since move the breakers of their queues."""
+    def hear(self, current: dict[QueueId, Breaker], rules: BreakerRules) -> None:
+        """Let the answers since the last call move the breakers of their queues."""
         while self._answers:
             queue_id, accepted, reason, now = self._answers.popleft()
-            breaker = known.get(queue_id, _FRESH)
+            breaker = current.get(queue_id, _FRESH)
             if accepted:
-                known[queue_id] = limits.succeeded(breaker)
+                current[queue_id] = limits.succeeded(breaker)
             else:
-                known[queue_id] = limits.failed(breaker, now=now, rules=rules, reason=reason)
+                current[queue_id] = limits.failed(breaker, now=now, rules=rules, reason=reason)
 
-    def store(self, known: Breakers, post: Post) -> None:
-        """Store those that changed, and note in the audit trail which opened or closed."""
-        new, before = dict(known), self._stored or {}
+    def store(self, current: Breakers, post: Post) -> None:
+        """Store the breakers that changed, and note in the audit trail which opened or closed."""
+        new, before = dict(current), self._stored or {}
         changed = [
-            StoredBreaker(*queue, "" if (one := new.get(queue, _FRESH)) == _FRESH else encode(one).decode())
+            StoredBreaker(
+                *queue, "" if (breaker := new.get(queue, _FRESH)) == _FRESH else encode(breaker).decode()
+            )
             for queue in sorted(new.keys() | before.keys())
             if new.get(queue, _FRESH) != before.get(queue, _FRESH)
         ]
@@ -85,8 +87,8 @@ class BreakerRecord:
             post(inner_calls.NOTE, notes)
 
 
-def freed_queues(db: Reader, known: Breakers) -> set[QueueId]:
-    """Those that only pilots on hosts without jobs spoke against, where no host of their site is shut any more."""
-    against = {queue for queue, one in known.items() if one.reason == ON_SHUT_HOST}
+def freed_queues(db: Reader, current: Breakers) -> set[QueueId]:
+    """Queues whose breakers only pilots on shut hosts moved, at sites where no host is shut any more."""
+    against = {queue for queue, one in current.items() if one.reason == ON_SHUT_HOST}
     shut = {host.site for host, one in records(db).items() if one.shut} if against else set()
     return {queue for queue in against if queue.site not in shut}

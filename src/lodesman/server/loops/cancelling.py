@@ -1,7 +1,7 @@
-"""Cancelling pilots: those that the director wants no more, those that lost their lease, and all at the end of a server.
+"""Cancelling pilots: those that the director wants no more, those that lost their lease, all at the end of a server.
 
-A pilot that hangs keeps its slot, and may keep its payload running: it is cancelled until its batch system says that it is
-gone.
+A pilot that hangs keeps its slot, and may keep its payload running: it is cancelled until its batch system says that it
+is gone.
 """
 
 from __future__ import annotations
@@ -45,49 +45,52 @@ GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
 
 
 class HasBackend(Protocol):
-    """What has the backend of a batch system, which may be swapped."""
+    """What has the backend of a batch system."""
 
-    backend: Backend
+    backend: Backend  # may be swapped
 
 
 def cancel(backends: Mapping[str, Backend], pilots: Iterable[Native]) -> dict[str, CancelOutcome]:
-    """Cancel pilots where they were submitted; stamp -> outcome. FAILED: the batch system did not answer, or there is no
-    such one any more.
+    """Cancel pilots where they were submitted; stamp -> outcome. FAILED: the batch system does not answer, or is
+    unknown.
     """
     outcomes: dict[str, CancelOutcome] = {}
     by_backend: dict[str, list[Native]] = {}
     for pilot in pilots:
         outcomes[pilot.stamp] = CancelOutcome.FAILED
         by_backend.setdefault(pilot.backend, []).append(pilot)
-    for name, found in by_backend.items():
+    for name, natives in by_backend.items():
         if name not in backends:
             continue
         try:
-            outcomes |= _cancel(backends[name], found)
+            outcomes |= _cancel(backends[name], natives)
         except LodesmanError as fault:
             log.warning("pilots could not be cancelled: %s", fault, extra={"backend": name})
     return outcomes
 
 
 def _cancel(backend: Backend, pilots: Sequence[Native]) -> dict[str, CancelOutcome]:
-    """In one batch system; those whose references were never stored are searched for by stamp. Raises LodesmanError."""
-    known = {} if all(pilot.native_id for pilot in pilots) else backend.census()
-    there = {one.stamp: one.native_id or known.get(one.stamp, "") for one in pilots}
-    answers = backend.cancel({stamp: native_id for stamp, native_id in there.items() if native_id})
-    unknown = {stamp: CancelOutcome.UNKNOWN for stamp, native_id in there.items() if not native_id}
-    return {stamp: answers.get(stamp, CancelOutcome.FAILED) for stamp in there} | unknown
+    """Raises LodesmanError. A pilot without a stored reference is searched for by its stamp."""
+    census = {} if all(pilot.native_id for pilot in pilots) else backend.census()
+    native_ids = {pilot.stamp: pilot.native_id or census.get(pilot.stamp, "") for pilot in pilots}
+    answers = backend.cancel({stamp: native_id for stamp, native_id in native_ids.items() if native_id})
+    unknown = {stamp: CancelOutcome.UNKNOWN for stamp, native_id in native_ids.items() if not native_id}
+    return {stamp: answers.get(stamp, CancelOutcome.FAILED) for stamp in native_ids} | unknown
 
 
 def end_all(db: Reader, backends: Mapping[str, Backend], *, seconds: float) -> list[str]:
-    """Order all pilots of these batch systems to end, and wait until they have; the stamps of those that are left after so
-    many seconds, or of which nothing is known: most of these were never submitted.
+    """Order all pilots of these batch systems to end, and wait `seconds` at most; the stamps of those that are left.
+
+    Those of which nothing is known are left: most of them were never submitted.
     """
     left = {native.stamp: native for native in live_natives(db) if native.backend in backends}
     deadline, pause, unknown = time.monotonic() + seconds, Event(), Counter[str]()
     while left:
         ordered = cancel(backends, left.values())
         left = {stamp: native for stamp, native in left.items() if ordered[stamp] not in GONE}
-        unknown = Counter({one: unknown[one] + 1 for one in left if ordered[one] is CancelOutcome.UNKNOWN})
+        unknown = Counter(
+            {stamp: unknown[stamp] + 1 for stamp in left if ordered[stamp] is CancelOutcome.UNKNOWN}
+        )
         waits = any(native.native_id or unknown[stamp] < UNKNOWN_TIMES for stamp, native in left.items())
         if not waits or time.monotonic() >= deadline:
             break
@@ -97,28 +100,25 @@ def end_all(db: Reader, backends: Mapping[str, Backend], *, seconds: float) -> l
 
 @dataclass(slots=True)
 class Cancelling:
-    """Carries out what an iteration says of pilots: surplus ones, those that waited too long, those whose queue was closed.
-
-    `watches` may be swapped. `note` learns of those that waited too long.
-    """
+    """Carries out what an iteration says of pilots: surplus ones, those that waited too long, those of closed queues."""
 
     db: Reader
     post: Post
-    note: NoteStart
-    watches: Mapping[str, HasBackend]
+    note: NoteStart  # learns of pilots that waited too long
+    watches: Mapping[str, HasBackend]  # may be swapped
     _orders: deque[Excess] = field(init=False, default_factory=lambda: deque(maxlen=1))
     _unknown: dict[int, int] = field(init=False, default_factory=dict)
 
     def order(self, excess: Excess) -> None:
-        """Take in an iteration. One before it that was not carried out is dropped: this one names its pilots again."""
+        """Take in an iteration. It replaces one that was not carried out: it names those pilots again."""
         self._orders.append(excess)
 
     def tick(self) -> int:
         """Carry out the last iteration, once; returns how many pilots have ended. Raises LodesmanError.
 
-        One that waited too long, or whose queue was closed, and that no batch system knows, asked several times, has ended.
-        What waits too long counts against its queue, so that not all that replaces it waits there too. One that runs by now
-        is drained: that it ends before it joins says nothing of its queue.
+        A pilot that waited too long, or whose queue is closed, has ended if its batch system does not know it several
+        times in a row. Waiting too long counts against the queue, so that not every successor waits there too. One that
+        runs by now is drained; that it ends before it joins says nothing of its queue.
         """
         if not self._orders:
             return 0
@@ -149,27 +149,27 @@ class Cancelling:
         return ended
 
     def _unbind(self, bound: Collection[int]) -> None:
-        """The jobs of those that waited too long and may still be there wait again; they leave if they ever start."""
+        """Let the jobs of bound pilots that waited too long wait again; such a pilot leaves if it ever starts."""
         left = [
-            one for one in read.pilots_by_id(self.db, bound) if one.ended_at is None and one.joined_at is None
+            pilot
+            for pilot in read.pilots_by_id(self.db, bound)
+            if pilot.ended_at is None and pilot.joined_at is None
         ]
         if left:
-            self.post(inner_calls.UNBIND, Unbound([one.id for one in left], _TOO_OLD))
+            self.post(inner_calls.UNBIND, Unbound([pilot.id for pilot in left], _TOO_OLD))
         for pilot in left:
             self.note(pilot.submitted_to, StartFault.WAITED, _TOO_OLD)
 
 
 @dataclass(slots=True)
 class _LostPilot:
-    """When to ask next (UNIX seconds), how often it was ordered to end, and was unknown in a row."""
-
-    due: float
+    due: float  # UNIX seconds
     orders: int = 0
-    unknown: int = 0
+    unknown: int = 0  # times in a row
     gone: bool = False
 
     def note(self, outcome: CancelOutcome, now: float) -> None:
-        """Remember an answer."""
+        """Remember an answer, and when to ask next."""
         self.unknown = self.unknown + 1 if outcome is CancelOutcome.UNKNOWN else 0
         self.gone = outcome in GONE or self.unknown >= UNKNOWN_TIMES
         self.orders += outcome is CancelOutcome.ORDERED
@@ -178,9 +178,7 @@ class _LostPilot:
 
 
 class LostPilots:
-    """Ends pilots that lost their lease, in one batch system. What it keeps in memory may be lost: all are asked about
-    again after a start.
-    """
+    """Ends pilots of one batch system that lost their lease. After a restart it asks about all of them again."""
 
     def __init__(self, db: Reader, name: str, backend: Backend) -> None:
         self._db = db
@@ -196,12 +194,12 @@ class LostPilots:
         self._read_at = now
         pilots = lost_pilots(self._db, self._name, now - GIVEN_UP_SECONDS)
         self._known = {number: self._known.get(number) or _LostPilot(due=now) for number in pilots}
-        there = {number: pilot for number, pilot in self._known.items() if not pilot.gone}
-        due = [pilots[number] for number, pilot in there.items() if pilot.due <= now][:_MOST_AT_ONCE]
+        left = {number: pilot for number, pilot in self._known.items() if not pilot.gone}
+        due = [pilots[number] for number, pilot in left.items() if pilot.due <= now][:_MOST_AT_ONCE]
         outcomes = cancel({self._name: self._backend}, due) if due else {}
         for native in due:
-            pilot = there[native.id]
+            pilot = left[native.id]
             pilot.note(outcomes[native.stamp], now)
             if pilot.gone and pilot.orders:
                 log.info("a lost pilot has ended", extra={"stamp": native.stamp})
-        return sum(not pilot.gone for pilot in there.values())
+        return sum(not pilot.gone for pilot in left.values())

@@ -1,7 +1,7 @@
 """The CE queues as the director's candidates: configuration, the loads of their batch systems, and our own pilots.
 
-A queue may have other settings for each VO (overlays). What a pilot presents is its VO's; what holds for all pilots of the
-queue together (caps, slots) is the least that any VO has there, of those to whom pilots may be sent.
+VOs may see other settings of a queue (overlays). A pilot presents those of its VO. What holds for all pilots of the
+queue together (caps, slots) is the least that a VO has there to whose pilots it is open.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from lodesman.wire.vocabulary import BreakerState, ClampName
 
 
 class Loads(Protocol):
-    """What says how full the queues of a batch system are."""
+    """Says how full the queues of a batch system are."""
 
     def load(self, queue: QueueId) -> BatchLoad:
         """What was seen last of one queue."""
@@ -49,10 +49,11 @@ class Loads(Protocol):
 
 @dataclass(slots=True)
 class OwnQueue:
-    """Our live pilots in one CE queue; `submitted_at` has a time for each, infinite while that is under way."""
+    """Our live pilots in one CE queue."""
 
     waiting: int = 0
     running: int = 0
+    # One for each pilot; infinite while that is under way.
     submitted_at: list[float] = field(default_factory=list)
 
     def seen(self, observed_at: float) -> OwnPilots:
@@ -63,20 +64,20 @@ class OwnQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateMaker:
-    """Makes the candidates of an iteration. `pools`: the submission pools; `mask`: what is closed; `orders`: of
-    administrators, for breakers; `list_match`: what batch systems say of the pilots of their queues; `doubts`: by backend
-    and identity, why nothing may be submitted with that; `hosts`: by site, what this machine lets through (`local_hosts`).
-    """
+    """Makes the candidates of an iteration."""
 
     policy: Policy
     watches: Mapping[str, Loads]
-    pools: Mapping[str, PoolOptions]
+    pools: Mapping[str, PoolOptions]  # the submission pools
     own: Mapping[QueueId, OwnQueue]
     now: float
-    mask: SiteMask = field(default_factory=SiteMask)
-    orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)
+    mask: SiteMask = field(default_factory=SiteMask)  # what is closed
+    orders: Mapping[QueueId, BreakerOrder] = field(default_factory=dict)  # of administrators, for breakers
+    # What batch systems say of the pilots of their queues.
     list_match: ListMatch = field(default_factory=ListMatch)
+    # By backend and identity, why nothing may be submitted with that.
     doubts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # By site, what this machine lets through (`local_hosts`).
     hosts: Mapping[str, limits.Limit] = field(default_factory=dict)
 
     def make(self, vos: Iterable[str], but: Collection[QueueId] = ()) -> list[CandidateQueue]:
@@ -92,14 +93,14 @@ class CandidateMaker:
         """A single queue as a VO sees it, with the limits that it shares with the other `vos`."""
         offers = {vo: offer}
         for other in vos:
-            found = self.policy.vo_config(other).offer(offer.queue)
-            if found is not None:
-                offers.setdefault(other, found)
+            other_offer = self.policy.vo_config(other).offer(offer.queue)
+            if other_offer is not None:
+                offers.setdefault(other, other_offer)
         sent = self._sent(offers)
         return self._candidate(offer.queue, sent if vo in sent else {vo: offer})
 
     def _sent(self, offers: Mapping[str, QueueOffer]) -> dict[str, QueueOffer]:
-        """The offers to VOs whose pilots may be sent there: one that excludes that closes the queue for no other VO."""
+        """The offers to VOs whose pilots may be sent there. A VO to which a queue is closed closes it for no other."""
         return {
             vo: offer
             for vo, offer in offers.items()
@@ -138,7 +139,9 @@ class CandidateMaker:
             ),
             own=self.own.get(queue_id, OwnQueue()).seen(seen_at),
             caps=_tightest_caps(offers.values()),
-            slots=_least([*(one.settings.slots for one in offers.values()), *(one.slots for one in loads)]),
+            slots=_least(
+                [*(offer.settings.slots for offer in offers.values()), *(load.slots for load in loads)]
+            ),
             closed=self.mask.reason(queue_id, self.now, longest_life(offers.values())),
             order=self.orders.get(queue_id),
             no_backend="" if closed is None else closed.text,
@@ -163,20 +166,18 @@ class CandidateMaker:
 
 
 def _tightest_caps(offers: Iterable[QueueOffer]) -> QueueCaps:
-    """Each of the caps where it is least; the default ones where a VO has none."""
-    found = [_caps_of(offer) for offer in offers]
+    caps = [_caps_of(offer) for offer in offers]
     return QueueCaps(
-        max_waiting=_least(one.max_waiting for one in found),
-        max_total=_least(one.max_total for one in found),
-        waiting_to_running=min(one.waiting_to_running for one in found),
-        max_running=_least(one.max_running for one in found),
-        max_held=_least(one.max_held for one in found),
-        ramp=any(one.ramp for one in found),
+        max_waiting=_least(each.max_waiting for each in caps),
+        max_total=_least(each.max_total for each in caps),
+        waiting_to_running=min(each.waiting_to_running for each in caps),
+        max_running=_least(each.max_running for each in caps),
+        max_held=_least(each.max_held for each in caps),
+        ramp=any(each.ramp for each in caps),
     )
 
 
 def _caps_of(offer: QueueOffer) -> QueueCaps:
-    """The caps as a VO sees them."""
     settings = offer.settings
     usual = QueueCaps() if offer.backend == LOCAL else REMOTE_CAPS
     return QueueCaps(
@@ -190,36 +191,36 @@ def _caps_of(offer: QueueOffer) -> QueueCaps:
 
 
 def longest_life(offers: Iterable[QueueOffer]) -> int:
-    """How long a pilot of these lives at most, in seconds; 0: no end is known."""
-    lives = [one.life_seconds for one in offers]
+    """The seconds that a pilot of these lives at most; 0: no end is known."""
+    lives = [offer.life_seconds for offer in offers]
     return max(lives, default=0) if all(lives) else 0
 
 
 def _free(load: BatchLoad, offers: Iterable[QueueOffer]) -> int | None:
-    """The pilots that the free cores of a batch system have room for; None if it does not say."""
+    """The pilots for which the batch system has free cores; None if it does not say."""
     cores = max(offer.request.cores for offer in offers)
     return None if load.free_cores is None else load.free_cores // cores
 
 
 def _least(numbers: Iterable[int | None]) -> int | None:
-    return min((one for one in numbers if one is not None), default=None)
+    return min((number for number in numbers if number is not None), default=None)
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
-    """None if one of them is unknown, or there are none."""
-    found = list(numbers)
-    return sum(one for one in found if one is not None) if found and None not in found else None
+    """None if a number is unknown, or there is none."""
+    known = list(numbers)
+    return sum(number for number in known if number is not None) if known and None not in known else None
 
 
 def shown_gate(
-    queue: CandidateQueue, found: Sequence[limits.Limit], breaker: limits.Breaker,
+    queue: CandidateQueue, stops: Sequence[limits.Limit], breaker: limits.Breaker,
     serving: Iterable[tuple[PoolOptions, PoolState | None]], *, now: float,
 ) -> why_queues.QueueGate:  # fmt: skip
-    """A candidate and the limits that stand before new pilots, as an answer. `serving`: the submission pools for it."""
+    """A candidate and the limits that stop new pilots, as an answer. `serving`: its submission pools."""
     is_closed, load, own = breaker.state is BreakerState.CLOSED, queue.load, queue.own
     return why_queues.QueueGate(
-        room=max(0, min(one.limit for one in found)) if found else None,
-        limits=_limits(found, queue.shut_for),
+        room=max(0, min(stop.limit for stop in stops)) if stops else None,
+        limits=_limits(stops, queue.shut_for),
         breaker=why_queues.QueueBreaker(
             state=breaker.state,
             failures=breaker.failures,
@@ -235,14 +236,14 @@ def shown_gate(
             age_seconds=load.age_s(now),
         ),
         own=why_queues.QueueOwn(waiting=own.waiting, running=own.running, since_load=own.since_load),
-        submission_pools=[_shown(*one) for one in serving],
+        submission_pools=[_shown(*pool) for pool in serving],
     )
 
 
-def _limits(found: Sequence[limits.Limit], shut_for: Mapping[str, str]) -> list[why_queues.QueueLimit]:
+def _limits(stops: Sequence[limits.Limit], shut_for: Mapping[str, str]) -> list[why_queues.QueueLimit]:
     """The limits of a queue, and those of single identities, which leave it open for others."""
     return [
-        *(why_queues.QueueLimit(one.name, one.limit, one.detail, one.limit <= 0) for one in found),
+        *(why_queues.QueueLimit(stop.name, stop.limit, stop.detail, stop.limit <= 0) for stop in stops),
         *(
             why_queues.QueueLimit(
                 ClampName.CREDENTIAL, 0, f"no pilots with the identity {name}: {text}", False
@@ -253,7 +254,6 @@ def _limits(found: Sequence[limits.Limit], shut_for: Mapping[str, str]) -> list[
 
 
 def _shown(pool: PoolOptions, state: PoolState | None) -> why_queues.QueueSubmissionPool:
-    """A submission pool and how full it is; without a state it takes nothing."""
     if state is None:
         return why_queues.QueueSubmissionPool(
             name=pool.name, threads=0, busy=0, queued=0, full=True, handled_by=pool.elsewhere
@@ -265,23 +265,23 @@ def _shown(pool: PoolOptions, state: PoolState | None) -> why_queues.QueueSubmis
 
 def own_queues(rows: Iterable[tuple[str, QueueId, float]]) -> dict[QueueId, OwnQueue]:
     """Our live pilots by queue; rows are (state, queue, when it was submitted)."""
-    found: dict[QueueId, OwnQueue] = defaultdict(OwnQueue)
+    queues: dict[QueueId, OwnQueue] = defaultdict(OwnQueue)
     for state, queue_id, submitted_at in rows:
-        queue = found[queue_id]
+        queue = queues[queue_id]
         if state == "Running":
             queue.running += 1
         else:
             queue.waiting += 1
         # Prepared: whether the batch system has it, and since when, is not known yet.
         queue.submitted_at.append(inf if state == "Prepared" else submitted_at)
-    return found
+    return queues
 
 
 def local_slots(policy: Policy) -> dict[QueueId, int]:
     """Queue -> the pilots that the local backend runs in it at once.
 
-    As for the director, the least value of the VOs that may send pilots there counts for all. If there is none, it is
-    the value for a VO without values of its own; for a queue of another backend, that of VOs which sent pilots before.
+    The least value of the VOs that may send pilots there counts for all. Without such a VO it is the plain value; for a
+    queue that has another backend by now, the value of the VOs that sent pilots before.
     """
     offers: dict[QueueId, list[QueueOffer]] = defaultdict(list)
     for vo in policy.config.vos:
@@ -289,7 +289,7 @@ def local_slots(policy: Policy) -> dict[QueueId, int]:
             if offer.backend == LOCAL:
                 offers[offer.queue].append(offer)
     tree, types = policy.config.tree, policy.config.types
-    found = {}
+    slots = {}
     for queue in tree.queue_ids():
         settings = [offer.settings for offer in offers[queue] if never_sent(offer, BACKENDS) is None]
         if not settings:
@@ -297,15 +297,17 @@ def local_slots(policy: Policy) -> dict[QueueId, int]:
             is_local = plain.backend in ("", LOCAL)
             settings = [plain] if is_local else [offer.settings for offer in offers[queue]]
         if settings:
-            found[queue] = _slots_of(settings, os.cpu_count() or 1)
-    return found
+            slots[queue] = _slots_of(settings, os.cpu_count() or 1)
+    return slots
 
 
 def _slots_of(settings: Collection[QueueSettings], cpus: int) -> int:
     """The least configured `Slots`, else the least `MaxTotalJobs`, else what the CPUs of the machine allow."""
-    slots = [one.slots for one in settings if one.slots is not None]
-    given = slots or [one.max_total_jobs for one in settings if one.max_total_jobs is not None]
-    return min(given) if given else max(1, cpus // max(one.processors or 1 for one in settings))
+    slots = [setting.slots for setting in settings if setting.slots is not None]
+    totals = [setting.max_total_jobs for setting in settings if setting.max_total_jobs is not None]
+    if slots or totals:
+        return min(slots or totals)
+    return max(1, cpus // max(setting.processors or 1 for setting in settings))
 
 
 def doubts(options: DirectorOptions, watches: Mapping[str, BackendWatch]) -> dict[str, dict[str, str]]:

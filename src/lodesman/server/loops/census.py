@@ -1,11 +1,7 @@
 """One watch asks one batch system: about our pilots there, about lost ones by stamp, and about the loads of its queues.
 
-Everything else reads what it saw, with its age. Unknown is not gone: a pilot that its batch system does not list stays as
-it is until its lease or its age ends it. A pilot is asked about where it was submitted, whatever the configuration says
-of its queue since.
-
-Pilots that lost their lease are cancelled until their batch system says that they are gone: one that hangs keeps its
-slot, and may keep its payload running.
+Others read what it saw, with its age. Unknown is not gone: a pilot that its batch system does not list stays as it is
+until its lease or its age ends it. A pilot is asked about where it was submitted, wherever its queue leads by now.
 """
 
 from __future__ import annotations
@@ -56,13 +52,7 @@ _WORDS_AT_ONCE = 5
 
 
 class BackendWatch:
-    """The watch of the batch system `name`: `tick` is one poll. `note` learns of pilots that joined, which count for
-    their queue, and of those that never did.
-
-    `queues` are those whose loads are asked for, `options` words for each submission, `credential` what it is asked with, if
-    that may end; all may be swapped. `started` is when this process began: submissions that were under way before ended
-    with the one before it.
-    """
+    """The watch of the batch system `name`; `tick` is one poll."""
 
     def __init__(
         self,
@@ -75,13 +65,15 @@ class BackendWatch:
         queues: Collection[QueueId] = (),
         started: float = 0.0,
     ) -> None:
+        """`note` learns of pilots that joined or never did, which counts for their queue. `started`: when this process
+        began; submissions under way before that ended with the process before.
+        """
         self.name = name
-        self.backend = backend
-        self.queues = queues
-        self.options: tuple[str, ...] = ()
-        self.credential: Credential | None = None
-        self.polled = Event()
-        """Set after the first poll, whatever came of it."""
+        self.backend = backend  # may be swapped
+        self.queues = queues  # whose loads are asked for; may be swapped
+        self.options: tuple[str, ...] = ()  # words for each submission; may be swapped
+        self.credential: Credential | None = None  # None: it does not end; may be swapped
+        self.polled = Event()  # set after the first poll, whatever came of it
         self._db = db
         self._post = post
         self._note = note
@@ -112,7 +104,7 @@ class BackendWatch:
         return "" if self.credential is None else self.credential.doubt
 
     def tick(self, now: float) -> int:
-        """Returns how many pilots were found to have ended. Raises LodesmanError."""
+        """Poll once; returns how many pilots were found to have ended. Raises LodesmanError."""
         try:
             if self.credential is not None:
                 self.credential.refresh(now)
@@ -123,8 +115,8 @@ class BackendWatch:
             unnamed = ended_without_native(self._db, self.name, now - _NEVER_CONFIRMED_SECONDS)
             if lost or unnamed:
                 self._find(lost, unnamed, self.backend.census(), now)
-            known = {pilot.stamp: pilot.native_id for pilot in pilots if pilot.native_id is not None}
-            seen = self.backend.status(known) if known else {}
+            natives = {pilot.stamp: pilot.native_id for pilot in pilots if pilot.native_id is not None}
+            seen = self.backend.status(natives) if natives else {}
             if self.queues:
                 self._loads = self.backend.loads(list(self.queues))
         except LodesmanError as fault:
@@ -140,18 +132,20 @@ class BackendWatch:
         return ended
 
     def forget(self, now: float) -> None:
-        """Have removed what is kept of pilots that ended a day ago. Raises LodesmanError."""
+        """Remove what is kept of pilots that ended a day ago. Raises LodesmanError."""
         ended = ended_natives(self._db, self.name, since=now - GIVEN_UP_SECONDS, before=now - _KEEP_SECONDS)
         new = {
-            one.stamp: one.native_id for one in ended if one.native_id and one.stamp not in self._forgotten
+            pilot.stamp: pilot.native_id
+            for pilot in ended
+            if pilot.native_id and pilot.stamp not in self._forgotten
         }
         if new:
             self.backend.forget(new)
-        self._forgotten = {one.stamp for one in ended}
+        self._forgotten = {pilot.stamp for pilot in ended}
 
     def _note_joined(self, pilots: Iterable[PilotRow]) -> None:
-        """One that joined on a host which gets no jobs speaks against its queue: those after it start there, too. Not
-        if that is the only host: then none is sent.
+        """A pilot that joins on a shut host speaks against its queue, where those after it would start, too. The local
+        host does not: it is the only one, so none is sent.
         """
         joined = [pilot for pilot in pilots if pilot.joined_at is not None]
         before, self._joined = self._joined, {pilot.id for pilot in joined}
@@ -164,8 +158,8 @@ class BackendWatch:
                 self._note(pilot.submitted_to, StartFault.BAD_HOST, ON_SHUT_HOST)
 
     def _note_bad_nodes(self, pilots: Iterable[PilotRow], newest: int) -> None:
-        """One that left at once since its node was of no use speaks against its queue: the node is free, and the next one
-        starts there.
+        """A pilot that leaves a useless node at once speaks against its queue: the next one would start on that free
+        node.
         """
         live, before, after = {pilot.id for pilot in pilots}, self._live, self._newest
         self._live, self._newest = live, newest
@@ -184,14 +178,14 @@ class BackendWatch:
         }
 
     def _find(
-        self, lost: Mapping[str, PilotRow], unnamed: Iterable[str], known: Mapping[str, str], now: float
+        self, lost: Mapping[str, PilotRow], unnamed: Iterable[str], census: Mapping[str, str], now: float
     ) -> None:
-        """Store the references that are known of lost pilots and of those that ended meanwhile. Of the other lost ones, give
-        up those that are long lost, and that were not found several times in a row.
+        """Store the references found of lost pilots, and of pilots that ended meanwhile. Give up a long lost pilot that
+        several lists in a row lack.
         """
-        outcome: Outcomes = {s: (known[s], "") for s in (*lost, *unnamed) if s in known}
+        outcome: Outcomes = {s: (census[s], "") for s in (*lost, *unnamed) if s in census}
         # A list may leave out jobs that are there, as those of a batch system do that has just started.
-        self._missed = {s: self._missed.get(s, 0) + 1 for s in lost if s not in known}
+        self._missed = {s: self._missed.get(s, 0) + 1 for s in lost if s not in census}
         for stamp, times in self._missed.items():
             pilot = lost[stamp]
             is_old = self._is_older(pilot, now, _NEVER_CONFIRMED_SECONDS)
@@ -201,18 +195,17 @@ class BackendWatch:
             self._post(inner_calls.PILOTS_SUBMITTED, outcome)
 
     def _is_older(self, pilot: PilotRow, now: float, seconds: float) -> bool:
-        """Whether it was stored long ago, or by a process that is gone."""
+        """Whether a pilot was stored so long ago, or by a process that is gone."""
         orphaned = pilot.created_at < self._started and now - self._started > _SETTLE_SECONDS
         return orphaned or now - pilot.created_at > seconds
 
     def _end(self, pilots: Iterable[PilotRow], seen: Mapping[str, NativeStatus]) -> int:
-        """End the pilots that the batch system saw end; returns how many."""
         ended = 0
-        for asked in pilots:
-            status = seen.get(asked.stamp)
+        for row in pilots:
+            status = seen.get(row.stamp)
             if status is None or status.state is not NativeState.ENDED:
                 continue
-            pilot = pilot_by_id(self._db, asked.id)  # it may have joined, or left, while it was asked about
+            pilot = pilot_by_id(self._db, row.id)  # it may have joined, or left, while it was asked about
             if pilot is None or pilot.ended_at is not None:
                 continue
             reason = _reason(status)
@@ -227,7 +220,7 @@ class BackendWatch:
         return ended
 
     def _last_words(self, pilot: PilotRow) -> str:
-        """What a pilot that never joined said at its end; '' if that is not known. Only the first of a poll are asked."""
+        """What a pilot that never joined said at its end; '' if not known. One poll reads few outputs."""
         if self._words_left <= 0 or pilot.native_id is None:
             return ""
         self._words_left -= 1
@@ -238,8 +231,8 @@ class BackendWatch:
             return ""
 
     def _store(self, pilots: Sequence[PilotRow], seen: Mapping[str, NativeStatus], now: float) -> None:
-        """Have stored what is new: where pilots run, since when they are held, and now and then that they were seen."""
-        found: dict[int, PilotSeen] = {}
+        """Store what is new: where pilots run, since when they are held, and now and then that they were seen."""
+        new: dict[int, PilotSeen] = {}
         stored: dict[int, tuple[str, float | None, float]] = {}
         for pilot in pilots:
             before = self._stored.get(pilot.id) or (pilot.host, pilot.held_since, pilot.native_seen or 0.0)
@@ -255,15 +248,14 @@ class BackendWatch:
                 host and pilot.joined_at is None
             )
             if (host, held) != before[:2] or is_old:
-                found[pilot.id] = PilotSeen(host=host, held_since=held, at=status.observed_at)
+                new[pilot.id] = PilotSeen(host=host, held_since=held, at=status.observed_at)
                 stored[pilot.id] = host, held, now
-        if found:
-            self._post(inner_calls.PILOTS_SEEN, found)
+        if new:
+            self._post(inner_calls.PILOTS_SEEN, new)
         self._stored = stored
 
 
 def _reason(status: NativeStatus) -> str:
-    """Why a pilot ended, for people."""
     if status.detail:
         return status.detail
     if status.exit_code is not None:

@@ -1,7 +1,6 @@
 """The director: a snapshot, a decision, pilots stored, then submitted.
 
-It reads the database and what the watches saw of the batch systems, decides, and sends commands to the hot process; what
-it keeps in memory alone (buckets, suspects) may be lost without harm.
+What it keeps in memory alone (buckets, suspects) may be lost without harm.
 """
 
 from __future__ import annotations
@@ -80,30 +79,29 @@ _SEED_BITS = 53
 
 @dataclass(slots=True)
 class Director:
-    """One director for all VOs: `tick` is one iteration. `pools` says how full the submission pools are; `vos` are those
-    of the last iteration, `iterated_at` is when that was. `limited`: the task queues that limits keep from starting in
-    these CE queues. `gates`: whether those of sites were open after the last iteration. `settings`: see `DirectorNow`.
-    """
+    """One director for all VOs; `tick` is one iteration."""
 
     db: Reader
     policy: Policy
     options: DirectorOptions
     watches: Mapping[str, BackendWatch]
     post: Post
-    pools: Callable[[], dict[str, PoolState]]
+    pools: Callable[[], dict[str, PoolState]]  # how full the submission pools are
     launch: Callable[[Decision, Offers], None]
     cancel: Callable[[Excess], None]
     rng: random.Random
     suspects: Mapping[int, float] = field(default_factory=dict)
     breakers: dict[QueueId, limits.Breaker] = field(default_factory=dict)
     buckets: dict[NodePath, limits.TokenBucket] = field(default_factory=dict)
-    vos: Sequence[str] = ()
+    vos: Sequence[str] = ()  # of the last iteration
     iterated_at: float | None = None
     list_match: ListMatch = field(default_factory=ListMatch)
+    # The task queues that limits keep from starting in CE queues.
     limited: Callable[[list[QueueId]], Limited] = lambda _: Limited()
     sites: SiteMatcher = field(default_factory=SiteMatcher)
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)  # see DirectorNow
     left_out: LeftOut = field(default_factory=LeftOut)
+    # By site, whether its gate was open after the last iteration.
     gates: Mapping[str, bool] = field(init=False, default_factory=dict)
     # What the last iteration could not be done with.
     _faulty: Omitted = field(init=False, default_factory=Omitted)
@@ -113,8 +111,8 @@ class Director:
     _known: KnownQueues = field(init=False)
     _pools: KnownPools = field(init=False)
     _mask: KnownMask = field(init=False, default_factory=KnownMask)
+    # By task queue, the queues where limits kept it from starting at the last iteration.
     limited_in: Mapping[int, int] = field(init=False, default_factory=dict)
-    """The queues where limits keep a task queue from starting, at the last iteration."""
     # The task queues that limits keep from idle pilots.
     _barred: dict[int, frozenset[int]] = field(init=False, default_factory=dict)
 
@@ -126,8 +124,8 @@ class Director:
     def tick(self, now: float) -> int:
         """One iteration; returns how many pilots were placed.
 
-        What was decided is carried out as far as it can be: what one part meets with stops none of the others. Raises the
-        first such fault at the end.
+        A fault in one part of carrying out the decision stops none of the others. Raises the first such fault at the
+        end.
         """
         with self.left_out.step("the director: breakers") as left:
             self.breakers = self._record.read(self.breakers, left)
@@ -151,7 +149,7 @@ class Director:
         return decision.placement.placed
 
     def _decide(self, now: float, left: StepPass) -> tuple[DirectorInput, Decision]:
-        """What there is, and what to do; queues, pilots or sites that it cannot be done with are left out."""
+        """What there is, and what to do; queues, pilots or sites at fault are left out."""
         seed = self.rng.getrandbits(_SEED_BITS)
         limited = self._ask_limits() if self._known.read() else Limited()
 
@@ -162,10 +160,11 @@ class Director:
         items = partial(
             visited_items, self.policy.config.tree, self._known.read, partial(read.pilots_in_short, self.db)
         )
-        (seen, found), self._faulty = do_without_faulty(decide_without, items, left, before=self._faulty)
-        if any(one.kind != "CE queue" for one in self._faulty.items):
-            found = replace(found, excess=without_spare(found.excess))  # they may be for what is left out
-        return seen, found
+        (seen, decision), self._faulty = do_without_faulty(decide_without, items, left, before=self._faulty)
+        if any(item.kind != "CE queue" for item in self._faulty.items):
+            # Spare pilots may be for what is left out.
+            decision = replace(decision, excess=without_spare(decision.excess))
+        return seen, decision
 
     @property
     def faulty(self) -> frozenset[Item]:
@@ -175,31 +174,34 @@ class Director:
     def look(
         self, now: float, without: frozenset[Item] = NOTHING, limited: Limited | None = None
     ) -> DirectorInput:
-        """What an iteration goes by now, but for what it does `without`. `limited`: what limits say, if they were asked."""
-        known = self._known.read()
+        """What an iteration goes by now, `without` some items. `limited`: the answer about limits, if it is there
+        already.
+        """
+        waiting_now = self._known.read()
         if without:
-            known = [one for one in known if task_queue(one[0]) not in without]
-        waiting, pool_map = self._free(known, limited), self._pools.look()
+            waiting_now = [row for row in waiting_now if task_queue(row[0]) not in without]
+        waiting, pool_map = self._free(waiting_now, limited), self._pools.look()
         self.vos = self.vos_of(waiting)
         table = self._known.table
         return self.snapshot(waiting, self.vos, table=table, serving=pool_map, now=now, without=without)
 
     def _free(self, waiting: list[Waiting], limited: Limited | None) -> list[Waiting]:
-        """Without the task queues that limits keep from starting anywhere, or whose jobs wait for others: pilots for them
-        would run nothing. Of those with `AtMost`, as many jobs as may start.
+        """Task queues that pilots could serve: not where limits shut all places, or jobs wait for others.
+
+        With `AtMost`, as many jobs as may start.
         """
-        found, self._barred = Limited(), {}
+        limits_now, self._barred = Limited(), {}
         if waiting:
-            found = limited or self._ask_limits()
+            limits_now = limited or self._ask_limits()
             waiting = self._known.startable(waiting)
-        self.limited_in = SeenLimits.of(found, self.policy.bits).queues
-        for idle in found.idle:
+        self.limited_in = SeenLimits.of(limits_now, self.policy.bits).queues
+        for idle in limits_now.idle:
             self._barred |= dict.fromkeys(idle.pilots, frozenset(idle.ids))
-        shut = set(found.ids)
-        return [one for one in waiting if not (one[1].waits_for_jobs or one[0] in shut)]
+        shut = set(limits_now.ids)
+        return [row for row in waiting if not (row[1].waits_for_jobs or row[0] in shut)]
 
     def _ask_limits(self) -> Limited:
-        """What limits keep from starting where; as they said last, if they cannot be evaluated."""
+        """What limits keep from starting where; the last answer if they cannot be evaluated."""
         with self.left_out.step("the director: limits") as left:
             try:
                 self._limited = self.limited(list(self.policy.config.tree.queue_ids()))
@@ -216,7 +218,7 @@ class Director:
         self.list_match.want(decision.placement, self.options, decision.now)
 
     def _store(self, decision: Decision) -> None:
-        """Store what was decided, and now and then that nothing was (also when the clock went back)."""
+        """Store a decision; an empty one now and then, and when the clock went back."""
         before = self._stored_at
         is_stale = before is None or not 0.0 <= decision.now - before < _EMPTY_SECONDS
         if decision.plan.rows or decision.excess.cancel or is_stale:
@@ -227,16 +229,16 @@ class Director:
         self._record.store(self.breakers, self.post)
 
     def note_outcome(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
-        """What a batch system said to a submission; called by any thread, taken in at the next iteration."""
+        """Keep the answer of a batch system to a submission for the next iteration. Any thread may call this."""
         self._record.note_outcome(queue_id, accepted=accepted, reason=reason, now=now)
 
     def now(self) -> DirectorNow:
-        """What it says of itself between two iterations. Any thread may ask."""
+        """What the director says of itself between two iterations. Any thread may ask."""
         ordered = {queue for queue, order in self._record.orders.items() if order.state == "open"}
         failing = {
-            queue: Failing(one.failures, one.reason, one.state is not BreakerState.CLOSED)
-            for queue, one in list(self.breakers.items())
-            if one.failures and queue not in ordered
+            queue: Failing(breaker.failures, breaker.reason, breaker.state is not BreakerState.CLOSED)
+            for queue, breaker in list(self.breakers.items())
+            if breaker.failures and queue not in ordered
         }
         full = {name: state.is_full for name, state in self.pools().items()}
         return DirectorNow(self.iterated_at, full, failing, self.settings)
@@ -261,20 +263,22 @@ class Director:
         pilots = [*known_shut(pilots, hosts)]
         shut: list[QueueId] = []
         if without:
-            pilots = [one for one in pilots if Item("pilot", one.id) not in without]
+            pilots = [pilot for pilot in pilots if Item("pilot", pilot.id) not in without]
             shut = [
                 queue
                 for queue in self.policy.config.tree.queue_ids()
                 if Item("CE queue", queue) in without or Item("site", queue.site) in without
             ]
-        own = own_queues((one.state, one.submitted_to, one.submitted_at or one.created_at) for one in pilots)
+        own = own_queues(
+            (pilot.state, pilot.submitted_to, pilot.submitted_at or pilot.created_at) for pilot in pilots
+        )
         mask = self._mask.look(self.db)
         maker = self._candidates(own, mask, now, hosts)
         return DirectorInput(
             demands=self._demands(waiting),
             table=table,
             serving=serving,
-            pilots=[pilot_view(one, now, self._barred.get(one.id, _NONE), mask) for one in pilots],
+            pilots=[pilot_view(pilot, now, self._barred.get(pilot.id, _NONE), mask) for pilot in pilots],
             queues=maker.make(vos, shut),
             pools=self.pools(), running_jobs=read.running_jobs(self.db), suspects=self.suspects,
             breakers=self.breakers, buckets=self.buckets, limited=self.limited_in,
@@ -284,16 +288,15 @@ class Director:
     def look_at_sites(
         self, now: float, pilots: Sequence[read.LivePilot] | None = None, without: frozenset[Item] = NOTHING
     ) -> SiteMatching:
-        """The sites as they advertise themselves; a decision uses them up. `pilots`: those that live, if read."""
+        """The sites as they advertise themselves; a decision uses them up. `pilots`: those that live, if read already."""
         sites = [site for site in self.policy.config.tree.sites if Item("site", site) not in without]
         return self.sites.look(self.db, self.policy, self.options.pools, now, pilots, sites=sites)
 
     def _launch(self, decision: Decision) -> None:
-        """Have the pilots submitted, each with the settings that its queue has for its VO."""
         placements = decision.placement.placements
         if placements:
-            vos = {one.request.vo for one in placements}
-            offers = {(vo, one.queue): one for vo in vos for one in self.policy.vo_config(vo).offers}
+            vos = {placement.request.vo for placement in placements}
+            offers = {(vo, offer.queue): offer for vo in vos for offer in self.policy.vo_config(vo).offers}
             self.launch(decision, offers)
 
     def _demands(self, queues: Sequence[Waiting]) -> list[TaskQueueDemand]:
@@ -324,8 +327,10 @@ class Director:
         mask: SiteMask, now: float, site: limits.Limit | None = None,
         hosts: Mapping[str, limits.Limit] = MappingProxyType({}),
     ) -> why_queues.QueueGate:  # fmt: skip
-        """What stands before new pilots in a queue now, between two iterations; asks the batch system for its load. `own`:
-        our live pilots there; `site`, `hosts`: what the gate of its site, and this machine let through. Any thread may ask.
+        """What stands before new pilots in a queue between two iterations; asks the batch system for its load. Any
+        thread may ask.
+
+        `own`: our live pilots there; `site`, `hosts`: what the gate of its site, and this machine, let through.
         """
         queue_id, options, states = offer.queue, self.options, self.pools()
         candidate = self._candidates({queue_id: own}, mask, now, hosts).one(vo, offer, self.vos)
@@ -336,10 +341,10 @@ class Director:
             tokens={queue_id.ce_path: limits.whole_tokens(bucket)},
             max_load_age_s=options.max_load_age_s,
         )
-        found = list(queue_limits(candidate, gates=gates, now=now, site=site))
+        stops = list(queue_limits(candidate, gates=gates, now=now, site=site))
         serving = [
             (pool, states.get(name))
             for name, pool in options.pools.items()
             if pool.scope.serves(queue_id, offer.backend)
         ]
-        return shown_gate(candidate, found, breaker, serving, now=now)
+        return shown_gate(candidate, stops, breaker, serving, now=now)

@@ -1,4 +1,4 @@
-"""Pilots that do not start: counted by queue and cause, said in the log without flooding it, and what they said last."""
+"""Pilots that do not start: counted by queue and cause, logged without a flood, and what they said last."""
 
 from __future__ import annotations
 
@@ -16,26 +16,22 @@ from lodesman.wire.vocabulary import StartFault
 
 log = logging.getLogger(__name__)
 
+# Learns what a start of a pilot in a queue came to: None is good; a fault has its reason in words.
 NoteStart = Callable[[QueueId, StartFault | None, str], None]
-"""Learns what a start of a pilot in a queue came to: None is good; a fault, with its reason in words."""
 _MINUTE: Final = 60.0
 _MOST_WORDS: Final = 300
 
 
 @dataclass(slots=True)
 class _Lately:
-    """Starts of one queue that failed for one cause, since a time by the clock of their counter."""
-
-    since: float
+    since: float  # by the clock of the counter
     unwritten: int = 0
     reason: str = ""
 
 
 @dataclass(slots=True)
 class FailedStarts:
-    """Counts them. The first of a queue and cause is written at once, the others once a minute with their number. Any thread
-    may note one.
-    """
+    """Counts failed starts. The log has the first of a queue and cause at once, the others once a minute as a number."""
 
     ticks: Callable[[], float] = time.monotonic
     counts: Counter[tuple[QueueId, StartFault]] = field(init=False, default_factory=Counter)
@@ -43,14 +39,14 @@ class FailedStarts:
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def note(self, queue: QueueId, fault: StartFault | None, reason: str) -> None:
-        """What a start came to."""
+        """Count a start that failed. Any thread may call this."""
         if fault is None:
             return
         with self._lock:
             self.counts[queue, fault] += 1
-            known = self._lately.get((queue, fault))
-            if known is not None:
-                known.unwritten, known.reason = known.unwritten + 1, reason
+            lately = self._lately.get((queue, fault))
+            if lately is not None:
+                lately.unwritten, lately.reason = lately.unwritten + 1, reason
                 return
             self._lately[queue, fault] = _Lately(self.ticks())
         log.warning(
@@ -58,38 +54,42 @@ class FailedStarts:
         )
 
     def write_counted(self) -> int:
-        """Write those of a minute that is over; returns how many lines."""
+        """Log what was counted in minutes that are over; returns how many lines."""
         with self._lock:
-            over = [(key, one) for key, one in self._lately.items() if self.ticks() - one.since >= _MINUTE]
-            for key, one in over:
-                if one.unwritten:  # the next minute begins now
+            over = [
+                (key, lately)
+                for key, lately in self._lately.items()
+                if self.ticks() - lately.since >= _MINUTE
+            ]
+            for key, lately in over:
+                if lately.unwritten:  # the next minute begins now
                     self._lately[key] = _Lately(self.ticks())
                 else:
                     del self._lately[key]
-        lines = [(key, one) for key, one in over if one.unwritten]
-        for (queue, fault), one in lines:
-            facts = {"queue": str(queue), "cause": fault.value, "reason": one.reason}
+        lines = [(key, lately) for key, lately in over if lately.unwritten]
+        for (queue, fault), lately in lines:
+            facts = {"queue": str(queue), "cause": fault.value, "reason": lately.reason}
             log.warning(
-                "more pilots did not start in the last minute", extra={"pilots": one.unwritten, **facts}
+                "more pilots did not start in the last minute", extra={"pilots": lately.unwritten, **facts}
             )
         return len(lines)
 
 
 def last_words(output: bytes) -> str:
-    """What a pilot said last, from the end of its output: its own report of a fault, else its last line; '' if nothing."""
+    """What a pilot said last, from the end of its output: its own report of a fault, else its last line, else ''."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
     lines = [line for line in lines if line]
     reported = [fault for fault in map(_reported, lines) if fault]
-    words = reported[-1] if reported else next((one for one in reversed(lines) if one[:1] != "{"), "")
-    printable = "".join(one if one.isprintable() else " " for one in words)
+    words = reported[-1] if reported else next((line for line in reversed(lines) if line[:1] != "{"), "")
+    printable = "".join(char if char.isprintable() else " " for char in words)
     return printable if len(printable) <= _MOST_WORDS else f"{printable[:_MOST_WORDS]}..."
 
 
 def _reported(line: str) -> str:
     """The fault in a line of a pilot's own log (`pilot.context.Log`)."""
     try:
-        found = json.loads(line)
+        entry = json.loads(line)
     except (ValueError, RecursionError):
         return ""
-    fault = found.get("fault") if isinstance(found, dict) else None
+    fault = entry.get("fault") if isinstance(entry, dict) else None
     return fault if isinstance(fault, str) else ""

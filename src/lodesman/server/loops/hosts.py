@@ -1,4 +1,4 @@
-"""Which hosts get no jobs, by evidence: what failed at once, and what became of jobs of the same task queues elsewhere."""
+"""Which hosts get no jobs: by jobs that failed at once, and by what became of jobs of the same task queues elsewhere."""
 
 from __future__ import annotations
 
@@ -56,32 +56,32 @@ _SITES_S: Final = 10.0
 
 @dataclass(slots=True)
 class HostWatch:
-    """Judges hosts; reads more than a number only while something has failed at once lately."""
+    """Judges hosts. It reads more than a number only while something has failed at once lately."""
 
     db: Reader
     post: Post
+    # By site, where jobs fail at once on all hosts, and not elsewhere. Any thread may read it.
     failing: Mapping[str, HostEvidence] = field(init=False, default_factory=dict)
-    """The sites where jobs fail at once on all hosts together, and do not elsewhere. Any thread may read it."""
     _newest: int = -1
     _failures: list[tuple[int, Failure]] = field(default_factory=list)
     _sites_at: float = field(init=False, default=0.0)
 
     def tick(self, now: float) -> None:
-        """Shut the hosts against which the evidence is enough; open those that it speaks for."""
-        newest, known = newest_failure(self.db), records(self.db)
+        """Shut hosts on enough evidence against them; open those that evidence speaks for."""
+        newest, stored = newest_failure(self.db), records(self.db)
         if newest != self._newest:
             self._failures, self._newest = failures(self.db), newest
-        if not (self._failures or known):
+        if not (self._failures or stored):
             self.failing = {}
             return
         recent = [one for _, one in self._failures if one.at > now - WINDOW_S]
         against = self._against(recent, now)
         queues, long = {one.tq_id for one in against}, outlived_s(against)
-        found = tried(self.db, queues, now, outlived_s=long) if against else []
+        trials = tried(self.db, queues, now, outlived_s=long) if against else []
         if self._sites_at == now:
-            self.failing = failing_sites(recent, found, now)
-        judged: dict[HostName, HostRecord | None] = dict(shut_with_sites(self.failing, known, recent, now))
-        judged |= dict(judge_hosts(known, recent, found, now))
+            self.failing = failing_sites(recent, trials, now)
+        judged: dict[HostName, HostRecord | None] = dict(shut_with_sites(self.failing, stored, recent, now))
+        judged |= dict(judge_hosts(stored, recent, trials, now))
         changed = [HostState(*one) for one in judged.items()]
         forget = self._forget(now, len(recent))
         if changed or forget:
@@ -89,21 +89,23 @@ class HostWatch:
             self._newest = -1
 
     def weigh(self, queue: QueueId, fault: StartFault | None, reason: str) -> tuple[StartFault | None, str]:
-        """What is said of a queue: that a pilot joined speaks against it where jobs fail at once, and not at other sites."""
+        """The fault of a start, with its reason. Where jobs fail at once, at that site alone, a pilot that joins is a
+        fault too.
+        """
         against = None if fault else self.failing.get(queue.site)
         if against is None:
             return fault, reason
         return StartFault.JOBS_FAIL, f"jobs fail at once at this site, and not at others: {against.in_short}"
 
     def _against(self, recent: Sequence[Failure], now: float) -> list[Failure]:
-        """The failures at suspect sites, if there are suspect hosts, or sites are to be judged again."""
+        """The failures at suspect sites, if there are suspect hosts or sites are due to be judged again."""
         if not suspects(recent, now) and 0.0 <= now - self._sites_at < _SITES_S:
             return []
         self._sites_at = now
         return suspects_by_site(recent, now)
 
     def _forget(self, now: float, recent: int) -> int:
-        """The number up to which failures count no more; 0 while they are few. So the writer never has many to delete."""
+        """The number up to which failures count no more; 0 while they are few. The writer never has many to delete."""
         if recent == MOST_FAILURES:
             return self._failures[-1][0]
         old = self._failures[recent:]
@@ -113,13 +115,18 @@ class HostWatch:
 
 
 def local_hosts(db: Reader, pilots: Iterable[LivePilot], now: float) -> dict[str, Limit]:
-    """By site, what this machine lets through to its local queues, if it gets no jobs there: no pilot, or one where it may
-    be tried with a job and none of the live `pilots` is there that could ask for it.
+    """By site where this machine gets no jobs, how many pilots its local queues may start.
+
+    One is let through if it may be tried with a job, and none of the live `pilots` there could ask for that job.
     """
     here = reported_host(socket.gethostname())
-    shut = {host.site: one for host, one in records(db).items() if one.shut and here and host.host == here}
+    shut = {
+        host.site: record
+        for host, record in records(db).items()
+        if record.shut and here and host.host == here
+    }
     asking = {
-        one.queue_id.site for one in pilots if one.backend == LOCAL and not (one.is_busy or one.drain)
+        pilot.queue_id.site for pilot in pilots if pilot.backend == LOCAL and not (pilot.is_busy or pilot.drain)
     } if shut else set()  # fmt: skip
     return {
         site: Limit(
@@ -133,20 +140,20 @@ def local_hosts(db: Reader, pilots: Iterable[LivePilot], now: float) -> dict[str
 
 def list_hosts(db: Reader, now: float, *, vo: str = "") -> list[HostRow]:
     """Hosts with live pilots, recent failures or a record that shuts them; `vo`: only those with pilots of that VO."""
-    pilots, known = pilots_by_host(db, vo), records(db)
-    failed = Counter(one.host for _, one in failures(db) if one.at > now - WINDOW_S)
-    shut = {host for host, record in known.items() if record.shut}
-    found = sorted(pilots if vo else pilots.keys() | failed.keys() | shut)
-    return [_row(host, known.get(host), pilots.get(host, 0), failed[host], now) for host in found]
+    pilots, stored = pilots_by_host(db, vo), records(db)
+    failed = Counter(failure.host for _, failure in failures(db) if failure.at > now - WINDOW_S)
+    shut = {host for host, record in stored.items() if record.shut}
+    hosts = sorted(pilots if vo else pilots.keys() | failed.keys() | shut)
+    return [_row(host, stored.get(host), pilots.get(host, 0), failed[host], now) for host in hosts]
 
 
 def _row(host: HostName, record: HostRecord | None, pilots: int, failed: int, now: float) -> HostRow:
-    known = record or HostRecord(shut=False, since=0.0)
+    shown = record or HostRecord(shut=False, since=0.0)
     return HostRow(
-        **asdict(known),
+        **asdict(shown),
         site=host.site,
         host=host.host,
         pilots=pilots,
         failures=failed,
-        text=shut_text(known, now),
+        text=shut_text(shown, now),
     )

@@ -1,7 +1,7 @@
-"""Submitting pilots: stored first, then handed to a submission pool's threads, then their references stored.
+"""Submitting pilots: each is stored, then handed to the threads of a submission pool, then its reference is stored.
 
-A submission pool is a thread pool with the seed's limits: minThreadsInPool threads from the start,
-maxThreadsInPool at most, totalThreadsInPool submissions waiting for one. The queue was chosen before.
+A submission pool is a thread pool with the seed's limits: minThreadsInPool threads from the start, maxThreadsInPool at
+most, totalThreadsInPool submissions waiting for one.
 """
 
 from __future__ import annotations
@@ -48,23 +48,19 @@ _QUEUES_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotSettings:
-    """What all pilots have in common, in seconds: `program` is their zipapp, which `python` runs. `life_seconds`: at most,
-    0: no such limit. `jobstatus_directory`: for pilots without $JOBSTATUS. `url_file`: where pilots of this machine find the
-    server's address after its next start. `ca_file`: the certificates themselves, in PEM. `mark` begins the submissions of
-    this server.
-    """
+    """What all pilots have in common."""
 
     servers: tuple[str, ...]
-    program: bytes = field(repr=False)
+    program: bytes = field(repr=False)  # the zipapp that `python` runs
     python: str = "python3"
     idle_seconds: float = 120.0
     heartbeat_seconds: float = 60.0
-    life_seconds: int = 0
-    jobstatus_directory: str = ""
+    life_seconds: int = 0  # at most; 0: no limit
+    jobstatus_directory: str = ""  # for pilots without $JOBSTATUS
     home_writable: bool = False
-    ca_file: str = ""
-    url_file: str = ""
-    mark: str = ""
+    ca_file: str = ""  # the certificates themselves, in PEM
+    url_file: str = ""  # where pilots of this machine find the server's address after its next start
+    mark: str = ""  # begins the submissions of this server
 
 
 def common_of(settings: PilotSettings, offer: QueueOffer) -> dict[str, object]:
@@ -90,8 +86,9 @@ def common_of(settings: PilotSettings, offer: QueueOffer) -> dict[str, object]:
 
 
 class _Pool:
-    """The threads of a submission pool and the tasks that wait for one. Its numbers may change at any time: what runs and
-    waits then counts, and a thread too many ends after its task. Without options it takes no task more.
+    """The threads of a submission pool, and the tasks that wait for one.
+
+    Its numbers may change at any time: a thread too many ends after its task. Without options it takes no more tasks.
     """
 
     def __init__(self, name: str) -> None:
@@ -105,7 +102,7 @@ class _Pool:
         self._running = self._idle = 0
 
     def configure(self, options: PoolOptions | None) -> None:
-        """Have these numbers of threads. Raises RuntimeError if threads cannot be started."""
+        """Raises RuntimeError if threads cannot be started."""
         with self._changed:
             self._options = options
             if options is not None:
@@ -115,7 +112,7 @@ class _Pool:
             self._changed.notify_all()
 
     def put(self, task: Callable[[], None]) -> bool:
-        """Let a thread do it; false if no task is taken any more."""
+        """Let a thread run the task; False if none is taken any more."""
         with self._changed:
             if self._options is None:
                 return False
@@ -129,7 +126,7 @@ class _Pool:
             return True
 
     def state(self) -> PoolState | None:
-        """How full it is; None if no task is taken any more."""
+        """None if no task is taken any more."""
         with self._changed:
             if self._options is None:
                 return None
@@ -162,7 +159,7 @@ class _Pool:
                     self._running -= 1
 
     def _next(self) -> Callable[[], None] | None:
-        """The next task, None if the thread is to end."""
+        """The next task; None: the thread has to end."""
         with self._changed:
             while True:
                 options = self._options
@@ -179,7 +176,7 @@ class _Pool:
 
 
 class SubmissionPools:
-    """The director's thread pools, by name. `note` learns how each submission ended. `watches` may be swapped."""
+    """The director's thread pools, by name."""
 
     def __init__(
         self,
@@ -191,6 +188,7 @@ class SubmissionPools:
         note: NoteStart,
         left_out: LeftOut | None = None,
     ) -> None:
+        """`note` learns how each submission ended. `watches` may be swapped."""
         self._left_out = left_out or LeftOut()
         self.watches = watches
         self._post = post
@@ -200,8 +198,10 @@ class SubmissionPools:
         self.configure(options)
 
     def configure(self, options: DirectorOptions) -> None:
-        """Have the pools that the director handles, with their threads; what is under way in others ends by itself."""
-        ours = {name: one for name, one in options.pools.items() if not one.elsewhere}
+        """Have the pools that the director handles; what is under way in others ends by itself."""
+        ours = {
+            name: pool_options for name, pool_options in options.pools.items() if not pool_options.elsewhere
+        }
         self._join_seconds, self._identities = options.required_time_left, options.identities
         missing = ours.keys() - self._pools.keys()
         self._pools = {**self._pools, **{name: _Pool(name) for name in sorted(missing)}}
@@ -210,12 +210,12 @@ class SubmissionPools:
 
     def states(self) -> dict[str, PoolState]:
         """How full each pool is now."""
-        found = {name: pool.state() for name, pool in self._pools.items()}
-        return {name: state for name, state in found.items() if state is not None}
+        states = {name: pool.state() for name, pool in self._pools.items()}
+        return {name: state for name, state in states.items() if state is not None}
 
     def launch(self, decision: Decision, offers: Offers) -> None:
-        """Store the pilots of a decision and hand them to their pools, with the settings that their VO has there."""
-        served = self._served(list({one.queue_id: None for one in decision.placement.placements}))
+        """Store the pilots of a decision and hand them to their pools. `offers`: the settings of queues by VO."""
+        served = self._served(list({placement.queue_id: None for placement in decision.placement.placements}))
         with self._left_out.step("the director: launch") as left:
             for placement in decision.placement.placements:
                 offer = offers.get((placement.request.vo, placement.queue_id))
@@ -257,13 +257,13 @@ class SubmissionPools:
             self._post(inner_calls.PILOTS_SUBMITTED, refused)
 
     def close(self) -> None:
-        """Let running submissions end; those not begun are dropped (the census finds none of them)."""
+        """Let running submissions end, and drop the others: the census will not find them."""
         for pool in self._pools.values():
             pool.close()
 
     def _served(self, queues: list[QueueId]) -> dict[QueueId, dict[str, object]]:
-        """What queues serve (`getSubmitPoolsForQueue`). When the server does not answer, pilots ask for themselves."""
-        found: dict[QueueId, dict[str, object]] = {}
+        """What queues serve (`getSubmitPoolsForQueue`). Without an answer of the server, pilots ask for themselves."""
+        served: dict[QueueId, dict[str, object]] = {}
         for part in portions(queues, _QUEUES_AT_ONCE):
             try:
                 answer = self._post(inner_calls.POOLS_OF_QUEUES, QueuesBody(list(part)))
@@ -271,16 +271,16 @@ class SubmissionPools:
                 log.warning("it is not known which SubmitPools queues serve: %s", fault)
                 continue
             for queue, row in zip(part, answer.queues, strict=True):
-                found[queue] = {
+                served[queue] = {
                     "submit_pools": row.pools, "pools_pass": answer.number, "pools_at": answer.at,
                 }  # fmt: skip
-        return found
+        return served
 
     def _prepare(
         self, placement: Placement, offer: QueueOffer, served: Mapping[str, object], watch: BackendWatch
     ) -> Iterator[PilotSpec]:
-        """Store the pilots of a placement, in parts, before they are submitted. They require what their task queue does. Of
-        bound ones only those that got a job are submitted.
+        """Store the pilots of a placement, in parts, before they are submitted. Of bound pilots only those that got a
+        job are.
         """
         order, who, place = placement.order, placement.order.identity, placement.queue_id._asdict()
         pilot = NewPilot(

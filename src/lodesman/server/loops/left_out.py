@@ -1,6 +1,6 @@
-"""What a loop leaves out because it cannot handle it: a fault in one item costs that item alone.
+"""What a step leaves out because it cannot handle it: a fault in one item costs that item alone.
 
-The next pass tries it again. Until then /health and `why` name it; the log has the fault once.
+The next pass tries the item again. Until then /health and `why` name it; the log has the fault once.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _TRIES_AGAIN: Final = 4
 
 
 class Item(NamedTuple):
-    """What a loop handles one by one: `kind` is the word for it."""
+    """What a step handles one by one."""
 
-    kind: str
+    kind: str  # the word for it
     key: object
 
     def __str__(self) -> str:
@@ -51,21 +51,22 @@ def task_queue(number: int) -> Item:
 
 
 def is_of_item(fault: Exception) -> bool:
-    """Whether a fault may be that of an item: that the database or the hot process cannot answer now says nothing of it."""
+    """Whether an item may be at fault: not if the database or the hot process cannot answer now."""
     return isinstance(fault, ServerFault) or not isinstance(fault, (Conflict, Unavailable))
 
 
 class StepPass:
-    """One pass of a step. `faults`: by what it left out, the fault in words; `more`: how many it left out beside these."""
+    """One pass of a step."""
 
     def __init__(self, step: str, before: Mapping[str, str]) -> None:
-        self.faults: dict[str, str] = {}
-        self.more = 0
+        self.faults: dict[str, str] = {}  # by item that is left out
+        self.more = 0  # items left out beside these
         self._step, self._before, self._logged = step, before, 0
 
     def leave_out(self, item: object, fault: Exception, *, others: int = 0) -> None:
-        """Name an item that is left out, and have its fault in the log unless it was there before. `others`: how many are
-        left out with it, since it is not known yet which of them is at fault. Raises the fault if it is of no item.
+        """Name an item that is left out; log its fault if it is new. Raises the fault if it is of no item.
+
+        `others`: how many are left out with it until it is known which of them is at fault.
         """
         if not is_of_item(fault):
             raise fault
@@ -82,7 +83,7 @@ class StepPass:
             log.error("a step left out what it could not handle", exc_info=fault, extra=extra)
 
     def leave_out_again(self, item: object, fault: Exception) -> None:
-        """Leave out an item that was at fault before, and was not tried alone since; what was said of it stays."""
+        """Leave out an item that was at fault before, and was not tried alone since; its words stay."""
         name = str(item)
         if name in self._before and len(self.faults) < _NAMED:
             self.faults[name] = self._before[name]
@@ -101,7 +102,7 @@ class StepPass:
     def in_parts(
         self, items: Sequence[_T], call: Callable[[list[_T]], _R], name: Callable[[_T], object]
     ) -> list[_R]:
-        """What `call` answers to all of them at once; where it fails, to halves, down to the item at fault."""
+        """What `call` answers to all items at once; where it fails, to halves, down to the item at fault."""
         try:
             return [call(list(items))]
         except Exception as fault:
@@ -113,41 +114,41 @@ class StepPass:
 
 
 class LeftOut:
-    """What the steps of a process left out at their last passes. Any thread may ask; each step has one thread at a time."""
+    """What the steps of a process left out at their last passes. Any thread may ask; a step has one thread at a time."""
 
     def __init__(self) -> None:
         self._by_step: dict[str, Mapping[str, str]] = {}
 
     @contextmanager
     def step(self, name: str) -> Iterator[StepPass]:
-        """One pass of a step; what it leaves out takes the place of what its last pass did."""
-        found = StepPass(name, self._by_step.get(name, {}))
+        """One pass of a step; what it leaves out replaces what its last pass left out."""
+        pass_ = StepPass(name, self._by_step.get(name, {}))
         try:
-            yield found
+            yield pass_
         finally:
-            more = {f"more of {name}": f"{found.more} items"} if found.more else {}
-            self._by_step[name] = found.faults | more
+            more = {f"more of {name}": f"{pass_.more} items"} if pass_.more else {}
+            self._by_step[name] = pass_.faults | more
 
     def named(self) -> dict[str, str]:
         """Each item with the steps that leave it out, and why."""
-        found: dict[str, list[str]] = {}
+        items: dict[str, list[str]] = {}
         for step, faults in list(self._by_step.items()):
             for item, fault in faults.items():
-                found.setdefault(item, []).append(f"{step} ({fault})")
-        return {item: "; ".join(words) for item, words in sorted(found.items())}
+                items.setdefault(item, []).append(f"{step} ({fault})")
+        return {item: "; ".join(words) for item, words in sorted(items.items())}
 
 
 Group = tuple[Item, ...]
 Part = tuple[Group, ...]
+# Items by kind, in groups that one person may spoil at once, such as the task queues of an owner.
 Kinds = Sequence[Sequence[Group]]
-"""Items by kind; of a kind those together of which one person may have many at fault, the task queues of an owner."""
 
 
 class Omitted(NamedTuple):
-    """What an attempt was made without. `proven`: those that are at fault; `parts`: of each of these some may be."""
+    """What an attempt was made without."""
 
-    proven: frozenset[Item] = NOTHING
-    parts: tuple[Part, ...] = ()
+    proven: frozenset[Item] = NOTHING  # at fault
+    parts: tuple[Part, ...] = ()  # of each of these some may be at fault
 
     @property
     def items(self) -> frozenset[Item]:
@@ -155,7 +156,7 @@ class Omitted(NamedTuple):
         return self.proven.union(*map(_items, self.parts))
 
     def among(self, items: frozenset[Item]) -> Omitted:
-        """Those of them that there still are."""
+        """Those that still exist."""
         parts = (_among(part, items) for part in self.parts)
         return Omitted(self.proven & items, tuple(part for part in parts if part))
 
@@ -167,10 +168,11 @@ def do_without_faulty(
     attempt: Callable[[frozenset[Item]], _R], stages: Callable[[], Sequence[Kinds]], left: StepPass, *,
     before: Omitted = NONE_OMITTED,
 ) -> tuple[_R, Omitted]:  # fmt: skip
-    """What an attempt brings, with all items if it can be, and what it was made without: those at fault, of whatever kinds,
-    and as long as a search is not done those among which they are. `before`: what the last one was made without; from there
-    the search goes on. `stages`: all items there are, by kind; those that contain others in a stage before these, and those
-    that may be at fault for one cause beside each other in a kind.
+    """What an attempt brings, and what it was made without: nothing, or the items at fault, as few as the search found.
+
+    While a search is not done, whole parts are left out of which some items are at fault. `before`: what the last
+    attempt was made without; the search goes on from there. `stages`: all items by kind; kinds that contain others come
+    in an earlier stage, and items that one cause may spoil are neighbours in their kind.
 
     Raises the fault of the attempt if it is of no item, or stays whatever is left out.
     """
@@ -180,29 +182,28 @@ def do_without_faulty(
         if not is_of_item(fault):
             raise
         trial = _Trial(attempt)
-        found = trial.search(stages(), before)
-        if found is None or trial.worked is None:
+        omitted = trial.search(stages(), before)
+        if omitted is None or trial.worked is None:
             raise
-        result, found = trial.made_without(found, *trial.worked)
-        for item in sorted(found.proven, key=str):
+        result, omitted = trial.made_without(omitted, *trial.worked)
+        for item in sorted(omitted.proven, key=str):
             if item in trial.faults:
                 left.leave_out(item, trial.faults[item])
             else:
                 left.leave_out_again(item, fault)
-        for part in map(_items, found.parts):
+        for part in map(_items, omitted.parts):
             for item in part:
-                if item not in found.proven:
+                if item not in omitted.proven:
                     left.leave_out(item, fault, others=len(part) - 1)
-    return result, found
+    return result, omitted
 
 
 class _Trial(Generic[_R]):
-    """Tries an attempt without some of its items. `faults`: what it met with where one item alone was taken back; `worked`:
-    what the last try brought that brought anything, and without which items.
-    """
+    """Tries an attempt without some of its items."""
 
     def __init__(self, attempt: Callable[[frozenset[Item]], _R]) -> None:
-        self.faults: dict[Item, Exception] = {}
+        self.faults: dict[Item, Exception] = {}  # where one item alone was taken back
+        # The last result, and without which items it came.
         self.worked: tuple[_R, frozenset[Item]] | None = None
         self._attempt = attempt
 
@@ -215,31 +216,33 @@ class _Trial(Generic[_R]):
         if self._fault_without(everything) is not None:
             return None
         everywhere = [_items(kind) for kinds in stages for kind in kinds if kind]
-        found: list[Omitted] = []
+        trials: list[Omitted] = []
         for order in _orders(stages, everything - before.items):
-            one = self._take_back(order, everything, before, _TRIES)
-            found.append(one._replace(parts=one.parts + before.parts))
-            lost = found[-1].items
+            omitted = self._take_back(order, everything, before, _TRIES)
+            trials.append(omitted._replace(parts=omitted.parts + before.parts))
+            lost = trials[-1].items
             if all(2 * len(lost.intersection(kind)) < len(kind) for kind in everywhere):
                 break
-        return min(found, key=lambda one: len(one.items))
+        return min(trials, key=lambda trial: len(trial.items))
 
-    def made_without(self, found: Omitted, result: _R, without: frozenset[Item]) -> tuple[_R, Omitted]:
-        """What the attempt brings without what the search found. A fault that comes and goes may be in another item by now:
-        then the `result` of the last try that brought one, made `without` more, and some of these are at fault, too.
+    def made_without(self, omitted: Omitted, result: _R, without: frozenset[Item]) -> tuple[_R, Omitted]:
+        """What the attempt brings without what the search left out.
+
+        A fault that comes and goes may be in another item by now. Then the last `result` counts, made `without` more,
+        of which some are at fault, too.
         """
-        if without == found.items:
-            return result, found
+        if without == omitted.items:
+            return result, omitted
         try:
-            return self._attempt(found.items), found
+            return self._attempt(omitted.items), omitted
         except Exception as fault:
             if not is_of_item(fault):
                 raise
-        rest = tuple(sorted(without - found.items, key=str))
-        return result, found._replace(parts=(*found.parts, (rest,))) if rest else found
+        rest = tuple(sorted(without - omitted.items, key=str))
+        return result, omitted._replace(parts=(*omitted.parts, (rest,))) if rest else omitted
 
     def _go_on(self, before: Omitted) -> Omitted:
-        """Take back what is not known to be at fault; if that is nothing, what was: it may be mended."""
+        """Take back what is not proven to be at fault; if that is nothing, what is proven: it may be mended."""
         if before.parts:
             is_done = before.proven.issuperset(before.items)
             tries = _TRIES_AGAIN if is_done else _MORE_TRIES
@@ -250,8 +253,8 @@ class _Trial(Generic[_R]):
     def _take_back(
         self, stages: Iterable[Iterable[Part]], without: frozenset[Item], before: Omitted, tries: int
     ) -> Omitted:
-        """Take parts back as long as it works without the rest: at any time there is an answer. The large ones first, and
-        those of several groups before those of one.
+        """Take parts back as long as it works without the rest, so that there is an answer at any time. Large parts go
+        first, and parts of several groups before those of one.
         """
         proven, later = set(before.proven), list[Part]()
         for stage in stages:
@@ -288,12 +291,12 @@ def _items(groups: Iterable[Group]) -> list[Item]:
 
 
 def _among(part: Iterable[Group], items: frozenset[Item]) -> Part:
-    groups = (tuple(one for one in group if one in items) for group in part)
+    groups = (tuple(item for item in group if item in items) for group in part)
     return tuple(group for group in groups if group)
 
 
 def _halves(part: Part) -> tuple[Part, Part]:
-    """Of several groups some go to each half; one group is divided."""
+    """Several groups are shared out; a single group is divided."""
     if len(part) > 1:
         return part[: len(part) // 2], part[len(part) // 2 :]
     half = len(part[0]) // 2
@@ -301,9 +304,10 @@ def _halves(part: Part) -> tuple[Part, Part]:
 
 
 def _orders(stages: Sequence[Kinds], without: frozenset[Item]) -> Iterator[list[list[Part]]]:
-    """In which orders items are taken back, of these alone. All kinds of a stage at once: where two items cannot be handled
-    together, the one is at fault with which none of the others can be, and some of these were taken back before it. Where
-    that fails, kind by kind, the last ones first, then the first ones.
+    """The orders in which items are taken back.
+
+    First all kinds of a stage at once: of two items that cannot be handled together, the one is at fault that fails
+    with everything taken back before. Where that loses too many, kind by kind, from the last, then from the first.
     """
     new = [[_among(kind, without) for kind in kinds] for kinds in stages]
     yield [[part] for kinds in new if (part := _mixed(kinds))]

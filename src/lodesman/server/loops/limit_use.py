@@ -1,4 +1,4 @@
-"""Who uses what of limits and since when, for answers of the reading process: worked out of the attempts that are stored."""
+"""Who uses what of limits, since when, and what limits stop: worked out by the reading process from stored attempts."""
 
 from __future__ import annotations
 
@@ -42,44 +42,40 @@ _UNITS = {ComplexType.MEMORY: BYTES, ComplexType.TIME: "seconds"}
 
 
 class Barred(NamedTuple):
-    """Where limits keep jobs from starting: these `pilots`, and those on their way to these `queues`, in those of `never`
-    whatever ends. Of busy pilots it may be known only by their queues: `by_queue`.
-    """
+    """Where limits keep jobs from starting."""
 
-    pilots: Collection[int] = ()
+    pilots: Collection[int] = ()  # these, and pilots on their way to `queues`
     queues: Container[QueueId] = frozenset()
-    never: Container[QueueId] = frozenset()
-    by_queue: bool = False
+    never: Container[QueueId] = frozenset()  # of the queues, whatever ends
+    by_queue: bool = False  # busy pilots, too, are known by their queues alone
 
     @classmethod
     def of(cls, limits: Limited) -> Barred:
         """Of one task queue."""
-        found = cls(limits.pilots, frozenset(limits.queues), frozenset(limits.never))
-        return found if limits.buckets else NOWHERE
+        barred = cls(limits.pilots, frozenset(limits.queues), frozenset(limits.never))
+        return barred if limits.buckets else NOWHERE
 
 
 NOWHERE: Final = Barred()
 
 
 class SeenLimits(Struct, frozen=True):
-    """By task queue: the CE queues where limits keep it from starting, those of them where they would if nothing ran, and
-    the idle pilots where they do.
-    """
+    """What limits stop, by task queue."""
 
-    queues: Mapping[int, int] = field(default_factory=dict)
-    never: Mapping[int, int] = field(default_factory=dict)
-    pilots: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    queues: Mapping[int, int] = field(default_factory=dict)  # as masks, the CE queues where it cannot start
+    never: Mapping[int, int] = field(default_factory=dict)  # those of them where it could not if nothing ran
+    pilots: Mapping[int, Sequence[int]] = field(default_factory=dict)  # idle pilots where it cannot start
 
     @classmethod
-    def of(cls, found: Limited, bits: Mapping[QueueId, int]) -> SeenLimits:
-        """From what the hot process says; `bits`: those of CE queues."""
+    def of(cls, limited: Limited, bits: Mapping[QueueId, int]) -> SeenLimits:
+        """From the answer of the hot process; `bits`: of CE queues."""
         kept, never, pilots = dict[int, int](), dict[int, int](), dict[int, list[int]]()
-        for one in found.some:
-            mask = mask_of(bits[queue] for queue in one.queues if queue in bits)
-            for masks, ids in ((kept, one.ids), (never, one.never)):
+        for part in limited.some:
+            mask = mask_of(bits[queue] for queue in part.queues if queue in bits)
+            for masks, ids in ((kept, part.ids), (never, part.never)):
                 for tq_id in ids:
                     masks[tq_id] = masks.get(tq_id, 0) | mask
-        for idle in found.idle:
+        for idle in limited.idle:
             for tq_id in idle.ids:
                 pilots.setdefault(tq_id, []).extend(idle.pilots)
         return cls(kept, never, pilots)
@@ -98,60 +94,58 @@ class SeenLimits(Struct, frozen=True):
 
 
 class LimitUse(Struct, frozen=True):
-    """What live attempts take, by bucket; the resources; when each quota set was changed last (UNIX seconds); the rules of
-    all sets by name; and the book of all that limits.
-    """
+    """What live attempts take of limits."""
 
     taken: Mapping[BucketName, Taken]
     complexes: Complexes
-    changed: Mapping[str, float]
-    rules: Mapping[str, QuotaRule] = field(default_factory=dict)
+    changed: Mapping[str, float]  # by quota set, UNIX seconds of the last change
+    rules: Mapping[str, QuotaRule] = field(default_factory=dict)  # of all sets, by name
     book: RuleBook = field(default_factory=lambda: PlaceBook(()))
 
     def concerns(self, row: LimitBucket, job: QuotaJob) -> bool:
-        """Whether it has to do with the user and the job class of a job; '' is any."""
+        """Whether a bucket may be charged with jobs of this user and job class; '' is any."""
         rule = self.rules.get(row.rule)
         if rule is not None:
             return may_charge(rule, job, row.of)
-        asked = (("Owner", job.user), ("JobClass", job.job_class))
+        values = (("Owner", job.user), ("JobClass", job.job_class))
         return not any(
             value and f"/{name}/" in row.rule and not row.rule.endswith(f"/{name}/{value}")
-            for name, value in asked
+            for name, value in values
         )
 
     def named(self, row: _B, vo: str) -> _B:
-        """The row with those of a VO who use it, of all if it is '', and since when it is full."""
-        taken = self.taken.get((row.rule, tuple(row.of), row.resource), _NOTHING)
-        using = taken.holders()
+        """The row with those of a VO ('' is all) who use it, and since when it is full."""
+        use = self.taken.get((row.rule, tuple(row.of), row.resource), _NOTHING)
+        using = use.holders()
         # Of several limits on a resource that jobs do not use up, all but the first have a number.
         resource = self.complexes.get(row.resource.partition("#")[0])
         holders = [
-            Holder(one.vo, one.owner, one.project, shown(one.amount), one.jobs)
-            for one in using
-            if vo in ("", one.vo)
+            Holder(holder.vo, holder.owner, holder.project, shown(holder.amount), holder.jobs)
+            for holder in using
+            if vo in ("", holder.vo)
         ][:MOST_NAMED]
         row = replace(
-            row, unit=_UNITS.get(resource.kind, "") if resource else "", since=self._since(row, taken),
+            row, unit=_UNITS.get(resource.kind, "") if resource else "", since=self._since(row, use),
             holders=holders, more_holders=len(using) - len(holders),
         )  # fmt: skip
         if isinstance(row, BucketRow):
-            owners = [one for one in row.owners if vo in ("", one.vo)][:MOST_NAMED]
+            owners = [owner for owner in row.owners if vo in ("", owner.vo)][:MOST_NAMED]
             return replace(row, owners=owners, more_owners=len(row.owners) + row.more_owners - len(owners))
         if not row.need:
             return row
-        if not taken.attempts:
+        if not use.attempts:
             return replace(row, enough=row.need)
         used, limit, need = map(float, (row.used, row.limit, row.need))
-        return replace(row, ends=taken.ends_needed(used + need - limit), enough=f"{used + need:.15g}")
+        return replace(row, ends=use.ends_needed(used + need - limit), enough=f"{used + need:.15g}")
 
-    def _since(self, row: LimitBucket, taken: Taken) -> float | None:
+    def _since(self, row: LimitBucket, use: Taken) -> float | None:
         if not row.need:
             return row.since
         # Nothing that ended before the set was as it is counts; since when a limit of a site is as it is is not known.
         changed = self.changed.get(row.rule.partition("/")[0])
-        if not taken.attempts:
+        if not use.attempts:
             return changed
-        at = taken.full_since(float(row.limit), float(row.need))
+        at = use.full_since(float(row.limit), float(row.need))
         if row.resource == RUNNING_JOBS:
             return at
         return None if changed is None or at is None else max(at, changed)
@@ -159,15 +153,17 @@ class LimitUse(Struct, frozen=True):
 
 def stored_attempts(db: Reader) -> list[RunningJob]:
     """All live attempts as they are stored."""
-    found = live_attempts(db)
-    keys = keys_by_id(db, {one.tq_id for one in found})
-    return [RunningJob(keys[one.tq_id], RunPlace(*one.place), one.claimed_at) for one in found]
+    attempts = live_attempts(db)
+    keys = keys_by_id(db, {attempt.tq_id for attempt in attempts})
+    return [
+        RunningJob(keys[attempt.tq_id], RunPlace(*attempt.place), attempt.claimed_at) for attempt in attempts
+    ]
 
 
 def limits_at(
     queues: Sequence[QueueId], watches: Mapping[str, BackendWatch], *, task_queue: int = 0, key: str = ""
 ) -> LimitsAt:
-    """What to ask about limits in these queues; pilots of the local backend run on this machine."""
+    """What to ask about limits in these queues. Pilots of the local backend run on this machine."""
     here = {*watches[LOCAL].queues} if LOCAL in watches else set()
     return LimitsAt(
         [*queues],
@@ -180,23 +176,23 @@ def limits_at(
 
 def seen_limits(post: Post, policy: Policy, watches: Mapping[str, BackendWatch]) -> SeenLimits:
     """What limits keep from starting now. Raises LodesmanError."""
-    asked = limits_at(list(policy.config.tree.queue_ids()), watches)
-    return SeenLimits.of(post(inner_calls.LIMITED, asked), policy.bits)
+    question = limits_at(list(policy.config.tree.queue_ids()), watches)
+    return SeenLimits.of(post(inner_calls.LIMITED, question), policy.bits)
 
 
 def limit_use(policy: Policy, db: Reader) -> LimitUse:
-    """What is used of the quota sets that are stored, and of the limits of sites."""
+    """What is used of the stored quota sets, and of the limits of sites."""
     with db:  # one moment
         sets, attempts, accounts = quota_sets(db), stored_attempts(db), groups_by_user(db)
     # How much there is on a host changes nothing of who uses it.
     stored = sets_stored(sets, policy.vocabulary).values()
-    rules = {rule.label: rule for one in stored for rule in one.rules}
+    rules = {rule.label: rule for quota_set in stored for rule in quota_set.rules}
     words = vocabulary_of(stored, policy.vocabulary, accounts)
     book = limit_rules(stored, words, policy.config.limits, HostLoads(()))
     return LimitUse(
         taken_by(book, attempts),
         policy.vocabulary.complexes,
-        {one.name: one.changed_at for one in sets},
+        {quota_set.name: quota_set.changed_at for quota_set in sets},
         rules,
         book,
     )

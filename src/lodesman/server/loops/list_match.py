@@ -1,8 +1,8 @@
 """List-match: whether a batch system would ever run the pilots that the director wants in its queues (`Backend.check`).
 
-Asked beside the polls, about those queues alone to which pilots were or would have been sent lately, a few at a time. An
-answer is kept for ListMatchDelay minutes, a failure not at all, and what is not known closes nothing. A refusal that may
-pass is asked about sooner, and is no *never* until it has lasted (ADR 0045).
+Only queues are asked about where pilots were or would have been sent lately, a few at a time. An answer is kept for
+ListMatchDelay minutes, a failure not at all; what is not known closes nothing. A refusal that may pass is asked about
+sooner, and is no *never* until it has lasted (ADR 0045).
 """
 
 from __future__ import annotations
@@ -34,22 +34,20 @@ _LASTS_ANSWERS: Final = 3
 
 
 class Refusal(NamedTuple):
-    """Why a batch system runs no pilot of some shapes: `never`, or for now; both are '' if it may run one."""
+    """Why a batch system runs no pilot of some shapes; both are '' if it may run one."""
 
     never: str = ""
     for_now: str = ""
 
 
 class _Answer(NamedTuple):
-    """What was said `at` that time; `refusal`: why it runs no such pilots, '' if it does. `since`: when the first of `times`
-    refusals in a row was heard; `final`: its reason cannot pass.
-    """
+    """What a batch system said of a shape."""
 
     at: float
-    refusal: str = ""
-    since: float = 0.0
+    refusal: str = ""  # why it runs no such pilots, '' if it does
+    since: float = 0.0  # the first of `times` refusals in a row
     times: int = 0
-    final: bool = False
+    final: bool = False  # its reason cannot pass
 
     @property
     def lasts(self) -> bool:
@@ -57,25 +55,22 @@ class _Answer(NamedTuple):
         return self.final or (self.times >= _LASTS_ANSWERS and self.at - self.since >= _LASTS_SECONDS)
 
     def again(self, seconds: float) -> float:
-        """When it is asked again, if others are after `seconds`: what may pass after as long as it has lasted so far."""
+        """When to ask again, if others are after `seconds`: what may pass, after as long as it has lasted so far."""
         may_pass = bool(self.refusal) and not self.final
         return self.at + (min(seconds, max(_AGAIN_SECONDS, self.at - self.since)) if may_pass else seconds)
 
 
 class _Known(Struct, frozen=True, kw_only=True):
-    """What is known of one batch system. `how`: the backend and the words for its submissions that were asked with;
-    `standing`: the shapes whose last answers are not out of date; `asked`: when each was asked about last,
-    whatever came of it.
-    """
+    """What is known of one batch system."""
 
-    how: tuple[object, ...] = ()
+    how: tuple[object, ...] = ()  # the backend, and the words for submissions, that were asked with
     answers: Mapping[PilotShape, _Answer] = field(default_factory=dict)
-    standing: frozenset[PilotShape] = frozenset()
-    asked: Mapping[PilotShape, float] = field(default_factory=dict)
+    standing: frozenset[PilotShape] = frozenset()  # the shapes whose last answers are not out of date
+    asked: Mapping[PilotShape, float] = field(default_factory=dict)  # the last time, whatever came of it
 
 
 class ListMatch:
-    """Of all batch systems. The director says what it wants, one thread a backend asks, any thread may read."""
+    """The answers of all batch systems. The director says what it wants, one thread a backend asks, any thread may read."""
 
     def __init__(self) -> None:
         self._wanted: Mapping[PilotShape, float] = {}
@@ -84,17 +79,18 @@ class ListMatch:
 
     def want(self, placement: PlacementResult, options: DirectorOptions, now: float) -> None:
         """Take in an iteration: the queues where it wanted pilots, those first that get most."""
-        wanted: Counter[QueueId] = Counter()
+        demand: Counter[QueueId] = Counter()
         for queue, room in placement.rooms.items():
-            wanted[queue] = room.wanted
-        most = max(wanted.values(), default=0)
-        for one in placement.placements:
-            wanted[one.queue_id] += most + one.count
-        here = {queue: now for queue, count in wanted.most_common() if count}
+            demand[queue] = room.wanted
+        most = max(demand.values(), default=0)
+        for placed in placement.placements:
+            demand[placed.queue_id] += most + placed.count
+        here = {queue: now for queue, count in demand.most_common() if count}
         before = {q: at for q, at in self._wanted_at.items() if q not in here and now - at < _LATELY_SECONDS}
         self._wanted_at = {**here, **before}
-        queues = {one.queue_id: one for one in placement.places.queues.values() if not one.closed}
-        kept = {queue: options.list_match_seconds(one.submission_pools) for queue, one in queues.items()}
+        places = placement.places.queues.values()
+        queues = {place.queue_id: place for place in places if not place.closed}
+        kept = {queue: options.list_match_seconds(place.submission_pools) for queue, place in queues.items()}
         self._wanted = {
             shape: seconds
             for queue in self._wanted_at
@@ -104,17 +100,17 @@ class ListMatch:
 
     def refusal(self, shapes: Collection[PilotShape]) -> Refusal:
         """Why no pilot of these shapes would run, if that is known of all of them."""
-        found = [self._refusal(shape) for shape in shapes]
-        passing = [one.for_now for one in found if one.for_now]
-        if not found or Refusal() in found:
+        refusals = [self._refusal(shape) for shape in shapes]
+        passing = [refusal.for_now for refusal in refusals if refusal.for_now]
+        if not refusals or Refusal() in refusals:
             return Refusal()
-        return Refusal(for_now=min(passing)) if passing else min(found)
+        return Refusal(for_now=min(passing)) if passing else min(refusals)
 
     def _refusal(self, shape: PilotShape) -> Refusal:
-        seconds, known = self._wanted.get(shape), self._known.get(shape.backend)
-        if seconds is None or known is None or shape not in known.standing:
+        seconds, system = self._wanted.get(shape), self._known.get(shape.backend)
+        if seconds is None or system is None or shape not in system.standing:
             return Refusal()
-        answer = known.answers[shape]
+        answer = system.answers[shape]
         if not answer.refusal:
             return Refusal()
         again = utc(answer.again(seconds), "%H:%M:%S")
@@ -124,32 +120,37 @@ class ListMatch:
         return Refusal(for_now=f"{shape.backend} refuses pilots of {shape} there, which may pass: {text}")
 
     def tick(self, watch: BackendWatch, now: float) -> int:
-        """Ask about those that are due; returns how many. What is out of date and not asked about again closes nothing.
+        """Ask about the shapes that are due; returns how many. An answer out of date that was not renewed closes
+        nothing.
 
         Raises LodesmanError where the batch system does not answer; it is asked again at the next tick.
         """
         backend, options = watch.backend, watch.options
-        how, known = (backend, options), self._known.get(watch.name, _Known())
-        if known.how != how:  # another one, or asked in other words
-            known = _Known(how=how)
-        wanted = {shape: seconds for shape, seconds in self._wanted.items() if shape.backend == watch.name}
+        how, last = (backend, options), self._known.get(watch.name, _Known())
+        if last.how != how:  # another one, or asked in other words
+            last = _Known(how=how)
+        periods = {shape: seconds for shape, seconds in self._wanted.items() if shape.backend == watch.name}
         answers = {
-            shape: known.answers[shape]
-            for shape in wanted
-            if shape in known.answers and known.answers[shape].at <= now
+            shape: last.answers[shape]
+            for shape in periods
+            if shape in last.answers and last.answers[shape].at <= now
         }
-        standing = {shape for shape, answer in answers.items() if now - answer.at < wanted[shape]}
-        asked = {shape: at for shape, at in known.asked.items() if shape in wanted}
+        standing = {shape for shape, answer in answers.items() if now - answer.at < periods[shape]}
+        asked_at = {shape: at for shape, at in last.asked.items() if shape in periods}
         due = sorted(
-            (shape for shape in wanted if shape not in answers or answers[shape].again(wanted[shape]) <= now),
-            key=lambda shape: (not answers.get(shape, _NOTHING).refusal, asked.get(shape, 0.0)),
+            (
+                shape
+                for shape in periods
+                if shape not in answers or answers[shape].again(periods[shape]) <= now
+            ),
+            key=lambda shape: (not answers.get(shape, _NOTHING).refusal, asked_at.get(shape, 0.0)),
         )
         until, number = time.monotonic() + _BEGIN_SECONDS, 0
         try:
             for shape in due[:_MOST_AT_ONCE]:
                 if number and time.monotonic() >= until:
                     break
-                asked[shape] = now
+                asked_at[shape] = now
                 number += 1
                 standing.discard(shape)
                 before = answers.pop(shape, _NOTHING)
@@ -159,7 +160,7 @@ class ListMatch:
                     standing.add(shape)
         finally:
             self._known[watch.name] = _Known(
-                how=how, answers=answers, standing=frozenset(standing), asked=asked
+                how=how, answers=answers, standing=frozenset(standing), asked=asked_at
             )
         return number
 
@@ -183,7 +184,7 @@ def _spec(shape: PilotShape, options: tuple[str, ...]) -> PilotSpec:
 
 
 def _heard(check: Check, before: _Answer, now: float) -> _Answer:
-    """An answer that is yes or no; `before`: the last one, if there was one since the last failure."""
+    """An answer that is yes or no. `before`: the last one, if there was one since the last failure."""
     if check.possible:
         return _Answer(now)
     words = " ".join(check.detail.split())[:_MOST_WORDS] or "it gives no reason"

@@ -1,6 +1,6 @@
-"""The report of a test job from its worker node: its line found and read, and each fact judged.
+"""The report of a test job from its worker node, and what each of its facts means.
 
-The text comes from a machine of others: what is not as expected is no report, and texts are cut.
+The text comes from a machine of others: anything unexpected is no report, and texts are cut.
 """
 
 from __future__ import annotations
@@ -23,28 +23,26 @@ _Text = Annotated[str, Meta(max_length=2_000)]
 
 
 class ServerFact(Struct):
-    """Whether one address of the server answered. `untrusted`: its certificate; `bad_ca_file`: it cannot be used there.
-    `ahead_s`: seconds by which the node's clock is ahead, None if not known.
-    """
+    """Whether one address of the server answered."""
 
     address: _Text
     is_private: bool
     tls: _Text
     fault: _Text
-    ahead_s: float | None
-    untrusted: bool
-    bad_ca_file: bool
+    ahead_s: float | None  # how far the node's clock is ahead; None: not known
+    untrusted: bool  # the certificate of the server
+    bad_ca_file: bool  # it cannot be used there
     seconds: float
 
 
 class NodeReport(Struct, rename={"mark": "lode-site-test"}):
-    """What a test job found (`pilot.probe`). `has_python`: the node has the Python that is configured for pilots."""
+    """What a test job found (`pilot.probe`)."""
 
     mark: int
     host: _Text
     python: _Text
     executable: _Text
-    has_python: bool
+    has_python: bool  # the Python that is configured for pilots
     keeps_jobs_apart: bool
     folder: _Text
     free_mb: int | None
@@ -72,7 +70,7 @@ def read_report(output: bytes) -> NodeReport | None:
 
 
 def judge_node(report: NodeReport, *, python: str) -> Iterator[Finding]:
-    """The findings of a report; `python` is the command that is configured for pilots."""
+    """The findings of a report. `python`: the command that is configured for pilots."""
     yield _python(report, python)
     yield _scratch(report)
     yield from map(_server, report.servers)
@@ -83,12 +81,12 @@ def judge_node(report: NodeReport, *, python: str) -> Iterator[Finding]:
 
 def _python(report: NodeReport, python: str) -> Finding:
     which = f" ({report.executable})" if report.executable else ""
-    found = f"Python {report.python}{which} on {report.host}"
+    version = f"Python {report.python}{which} on {report.host}"
     if not report.keeps_jobs_apart:
-        words = f"{found}: its kernel, or a Python without ctypes, cannot keep jobs apart; pilots end at once there"
+        words = f"{version}: its kernel, or a Python without ctypes, cannot keep jobs apart; pilots end at once there"
         return Finding(check="python", result="failed", detail=words)
     other = f"; {python!r} is not there: change `python` of [pilots]"
-    return Finding(check="python", result="ok", detail=found + ("" if report.has_python else other))
+    return Finding(check="python", result="ok", detail=version + ("" if report.has_python else other))
 
 
 def _scratch(report: NodeReport) -> Finding:
@@ -128,10 +126,10 @@ def _fault_of(fact: ServerFact) -> str:
 
 
 def _clock(report: NodeReport) -> Finding:
-    known = [one.ahead_s for one in report.servers if one.ahead_s is not None]
-    if not known:
+    clocks = [server.ahead_s for server in report.servers if server.ahead_s is not None]
+    if not clocks:
         return Finding(check="clock", result="unknown", detail="no server answered with its time")
-    ahead = max(known, key=abs)
+    ahead = max(clocks, key=abs)
     if not abs(ahead) > _CLOCK_SECONDS:
         return Finding(check="clock", result="ok", detail=f"{abs(ahead):.1f} s from the server's")
     way = "ahead of" if ahead > 0 else "behind"
@@ -143,8 +141,8 @@ def judge_silence(status: NativeStatus | None, output: bytes | None) -> Finding:
     """What it means that a test job wrote no report."""
     code = None if status is None else status.exit_code
     lines = (output or b"").decode("utf-8", "replace").split("\n")
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "")[-_TAIL:]
-    wrote = f"; it wrote last: {said}" if said else ""
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")[-_TAIL:]
+    wrote = f"; it wrote last: {last}" if last else ""
     if code == NO_SCRATCH:
         words = f"no folder can be made on the node: make room, or set TMPDIR there{wrote}"
         return Finding(check="scratch", result="failed", detail=words)

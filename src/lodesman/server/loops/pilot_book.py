@@ -42,10 +42,10 @@ _SIZES_KEPT: Final = 100_000
 
 
 class PilotBook:
-    """Live pilots as masks: which of them could take the jobs of a task queue.
+    """Live pilots as masks. One thread refreshes, any may ask; answers are as of the last `refresh`.
 
-    The predicate is the claim's own, on what a pilot presents when nothing runs in it. The SubmitPools that it serves
-    follow from its queue. One thread refreshes, any may ask; answers are as of the last `refresh`.
+    Whether a pilot could take a job is decided as by a claim, on what it presents while nothing runs in it. The
+    SubmitPools that it serves follow from its queue.
     """
 
     def __init__(self) -> None:
@@ -60,10 +60,9 @@ class PilotBook:
         self._by_place: dict[QueueId, int] = {}
         # Places that were asked about, by a value that stands for them -> the pilots there.
         self._there: dict[Hashable, int] = {}
-        self.own: Mapping[QueueId, PilotsThere] = {}
-        """Our pilots in each CE queue where some are."""
+        self.own: Mapping[QueueId, PilotsThere] = {}  # our pilots in each CE queue where some are
+        # By CE queue where none has joined, pilots that run and have not reached the server for too long.
         self.unreached: Mapping[QueueId, Unreached] = {}
-        """Those that run and have not reached the server for too long, by CE queue, where none has."""
         # All of them, and those in these queues.
         self._away = self._unreached = 0
         self.traffic = PilotTraffic()
@@ -71,8 +70,7 @@ class PilotBook:
         # By what is free of pilots that joined, and by what those that join within a minute will have.
         self._free_now: dict[Size, int] = {}
         self._free_soon: dict[Size, int] = {}
-        self.attempts: Sequence[RunningAttempt] = ()
-        """All that live."""
+        self.attempts: Sequence[RunningAttempt] = ()  # all that live
         self._begun: dict[int, list[tuple[int, int, float]]] = {}
         self._ends: dict[int, JobsThere] = {}
         self._inhabited: dict[frozenset[QueueId], frozenset[ResourceRequest]] = {}
@@ -86,30 +84,31 @@ class PilotBook:
         self, db: Reader, now: float, rooms: Mapping[str, Mapping[str, Any]] | None = None, *,
         mask: SiteMask = NOTHING_CLOSED, left: StepPass | None = None, shut: Collection[str] = (),
     ) -> None:  # fmt: skip
-        """Read who lives; only pilots that are new, have joined since or whose queue has changed are read whole. `rooms`: of
-        CE queues, in the director's last record. `left`: where pilots are named that cannot be handled. `shut`: the sites
-        where local pilots get no jobs.
+        """Read who lives; whole rows only of pilots that are new, have joined since, or whose queue has changed.
+
+        `rooms`: of CE queues, in the director's last record. `left` names pilots that cannot be handled. `shut`: the
+        sites where local pilots get no jobs.
         """
         left = left or StepPass("pilots", {})
         before, self._mask = self._mask, mask
-        rows, known = known_shut(pilots_in_short(db), shut), self._slots
+        rows, before_slots = known_shut(pilots_in_short(db), shut), self._slots
         soon, attempts = self.traffic.take(rows, rooms or {}, now), running_attempts(db)
         held = self._held_by(db, attempts, left)
         changed = [
             row.id
             for row in rows
-            if row.id not in known
-            or known[row.id][1:] != (row.joined_at is not None, hash(row.request))
+            if row.id not in before_slots
+            or before_slots[row.id][1:] != (row.joined_at is not None, hash(row.request))
             or (
                 before is not mask
                 and before.end_of_jobs(row.queue_id, now) != mask.end_of_jobs(row.queue_id, now)
             )
         ]
-        found = left.in_parts(changed, partial(pilots_by_id, db), partial(Item, "pilot")) if changed else []
+        new = left.in_parts(changed, partial(pilots_by_id, db), partial(Item, "pilot")) if changed else []
         with self._lock:
-            for number in known.keys() - {row.id for row in rows}:
+            for number in before_slots.keys() - {row.id for row in rows}:
                 self._drop(number)
-            for pilot in chain.from_iterable(found):
+            for pilot in chain.from_iterable(new):
                 with left.item(Item("pilot", pilot.id)):
                     self._put(pilot, now)
             self._grow_old(now)
@@ -123,9 +122,11 @@ class PilotBook:
         self, key: TaskQueueKey, served: Container[QueueId] | None, *, now: float, alike: Hashable = None,
         drained: DrainedNodes | None = None, barred: Barred = NOWHERE,
     ) -> JobPilots:  # fmt: skip
-        """The pilots for a key; `served` are the queues that serve its SubmitPool (None: it has none), and `alike` an equal
-        value for equal queues: they are found once. `drained`: where pilots leave since the last refresh, or sooner;
-        `barred`: where limits keep its jobs from starting.
+        """The pilots for a key.
+
+        `served`: the queues that serve its SubmitPool (None: it has none); equal queues have an equal `alike`, and are
+        found once. `drained`: where pilots leave since the last refresh. `barred`: where limits keep its jobs from
+        starting.
         """
         with self._lock:
             standing = self._standing
@@ -159,60 +160,59 @@ class PilotBook:
     def _barred(self, barred: Barred, idle: int, busy: int, coming: int) -> int:
         if barred is NOWHERE:
             return 0
-        known = self._slots_of(barred.pilots)
-        there = self._pilots_in(barred.queues, None)
+        named = self._slots_of(barred.pilots)
+        placed = self._pilots_in(barred.queues, None)
         if barred.by_queue:
-            return known & idle | there & (busy | coming)
-        return known & (idle | busy) | there & coming
+            return named & idle | placed & (busy | coming)
+        return named & (idle | busy) | placed & coming
 
     def running(
         self, key: TaskQueueKey, served: Container[QueueId] | None, *, drained: DrainedNodes | None = None,
         barred: Barred = NOWHERE,
     ) -> JobsThere:  # fmt: skip
-        """What runs in the busy ones of these pilots. Their number stands for them until the next refresh."""
+        """What runs in the busy ones of these pilots. Their mask stands for them until the next refresh."""
         with self._lock:
             busy = self._standing[PilotStanding.BUSY]
             busy &= ~(0 if drained is None else self._pilots_in(drained, drained)) & ~self._barred(
                 barred, 0, busy, 0
             )
             fit = self._fitting(busy, key, served, None)
-            found = self._ends.get(fit)
-            if found is None:
+            jobs = self._ends.get(fit)
+            if jobs is None:
                 begun: dict[tuple[int, int], list[float]] = {}
                 for slot in bits(fit):
                     for tq_id, cores, at in self._begun.get(slot, ()):
                         begun.setdefault((tq_id, cores), []).append(at)
-                found = self._ends[fit] = JobsThere(fit, begun)
-            return found
+                jobs = self._ends[fit] = JobsThere(fit, begun)
+            return jobs
 
     def _fitting(
         self, pilots: int, key: TaskQueueKey, served: Container[QueueId] | None, alike: Hashable
     ) -> int:
-        """Those of the pilots that could take jobs of the key."""
         fit = self._table.narrow(pilots, replace(key, submit_pool="") if key.submit_pool else key)
         return fit if served is None else fit & self._pilots_in(served, alike)
 
     def _slots_of(self, pilots: Iterable[int]) -> int:
-        return mask_of(self._slots[one][0] for one in pilots if one in self._slots)
+        return mask_of(self._slots[pilot][0] for pilot in pilots if pilot in self._slots)
 
     def inhabited(self, queues: frozenset[QueueId]) -> frozenset[ResourceRequest]:
         """What the pilots in these queues that take jobs now or later present while nothing runs in them."""
         with self._lock:
-            found = self._inhabited.get(queues)
-            if found is None:
+            presented = self._inhabited.get(queues)
+            if presented is None:
                 away = reduce(or_, map(self._standing.__getitem__, AWAY))
-                there = self._pilots_in(queues, None) & ~away
+                here = self._pilots_in(queues, None) & ~away
                 requests = self._requests
-                found = self._inhabited[queues] = (
+                presented = self._inhabited[queues] = (
                     frozenset(
                         self._uncut.get(number, requests[number])
                         for number, (slot, *_) in self._slots.items()
-                        if there >> slot & 1
+                        if here >> slot & 1
                     )
-                    if there
+                    if here
                     else frozenset()
                 )
-            return found
+            return presented
 
     def _pilots_in(self, places: Container[QueueId], alike: Hashable) -> int:
         here = None if alike is None else self._there.get(alike)
@@ -249,31 +249,31 @@ class PilotBook:
     def _held_by(
         self, db: Reader, attempts: Sequence[RunningAttempt], left: StepPass
     ) -> dict[int, list[tuple[int, int]]]:
-        """The cores and MB (0: its cores' part) of each live attempt, by pilot."""
-        new = {one.task_queue for one in attempts} - self._sizes.keys()
+        """By pilot, the cores and MB (0: the part of its cores) of each live attempt."""
+        new = {attempt.task_queue for attempt in attempts} - self._sizes.keys()
         if len(self._sizes) + len(new) > _SIZES_KEPT:
-            self._sizes, new = {}, {one.task_queue for one in attempts}
+            self._sizes, new = {}, {attempt.task_queue for attempt in attempts}
         for keys in left.in_parts(sorted(new), partial(keys_by_id, db), task_queue) if new else ():
             self._sizes |= {tq_id: (key.cores, key.memory_mb) for tq_id, key in keys.items()}
         held: dict[int, list[tuple[int, int]]] = {}
-        for one in attempts:
-            held.setdefault(one.pilot, []).append(self._sizes.get(one.task_queue, (1, 0)))
+        for attempt in attempts:
+            held.setdefault(attempt.pilot, []).append(self._sizes.get(attempt.task_queue, (1, 0)))
         return held
 
     def _begun_in(self, attempts: Sequence[RunningAttempt]) -> dict[int, list[tuple[int, int, float]]]:
-        """By slot the task queue and the cores of what runs there, and when that was claimed."""
-        found: dict[int, list[tuple[int, int, float]]] = {}
-        for one in attempts:
-            slot = self._slots.get(one.pilot)
+        """By slot, the task queue and the cores of what runs there, and when that was claimed."""
+        begun: dict[int, list[tuple[int, int, float]]] = {}
+        for attempt in attempts:
+            slot = self._slots.get(attempt.pilot)
             if slot is not None:
-                cores, _ = self._sizes.get(one.task_queue, (1, 0))
-                found.setdefault(slot[0], []).append((one.task_queue, cores, one.claimed_at))
-        return found
+                cores, _ = self._sizes.get(attempt.task_queue, (1, 0))
+                begun.setdefault(slot[0], []).append((attempt.task_queue, cores, attempt.claimed_at))
+        return begun
 
     def _measure(
         self, rows: Sequence[LivePilot], soon: Container[int], held: Mapping[int, Sequence[tuple[int, int]]]
     ) -> None:
-        """What is free of each pilot that takes jobs now, or within a minute."""
+        """Note what is free of each pilot that takes jobs now, or within a minute."""
         now: list[tuple[Size, int]] = []
         later: list[tuple[Size, int]] = []
         for row in rows:
@@ -287,7 +287,7 @@ class PilotBook:
         self._free_now, self._free_soon = masks(now), masks(later)
 
     def _grow_old(self, now: float) -> None:
-        """Pilots whose life has an end offer less than at the last refresh."""
+        """Let pilots whose life has an end offer what they have left."""
         for number, session in self._mortal.items():
             end = self._mask.end_of_jobs(session.queue, now)
             request, before = session.empty(now, end), self._requests[number]
@@ -298,8 +298,8 @@ class PilotBook:
                 self._requests[number] = request
 
     def _sort(self, rows: Sequence[LivePilot], now: float) -> None:
-        """Who is what and where, anew: a few appends for each pilot."""
-        slots: dict[PilotStanding, list[int]] = {one: [] for one in PilotStanding}
+        """Sort the pilots anew by standing and place: a few appends for each."""
+        slots: dict[PilotStanding, list[int]] = {standing: [] for standing in PilotStanding}
         by_place: dict[QueueId, list[int]] = {}
         by_vo: dict[str, list[int]] = {}
         self._heard = {}
@@ -313,11 +313,11 @@ class PilotBook:
             if row.last_seen is not None:
                 self._heard[row.vo] = max(row.last_seen, self._heard.get(row.vo, row.last_seen))
         self._note_unreached(rows, now)
-        self._standing = {one: mask_of(found) for one, found in slots.items()}
-        self._by_place = {place: mask_of(found) for place, found in by_place.items()}
+        self._standing = {standing: mask_of(some) for standing, some in slots.items()}
+        self._by_place = {place: mask_of(some) for place, some in by_place.items()}
         self._there = {}
         self._inhabited = {}
-        self._by_vo = {vo: mask_of(found) for vo, found in by_vo.items()}
+        self._by_vo = {vo: mask_of(some) for vo, some in by_vo.items()}
 
     def _note_unreached(self, rows: Sequence[LivePilot], now: float) -> None:
         joined = {row.queue_id for row in rows if row.joined_at is not None}

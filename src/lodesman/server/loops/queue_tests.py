@@ -1,7 +1,7 @@
-"""The test of one queue: a test job goes the way of a pilot through its batch system, a second one is cancelled, and
-nothing is left there.
+"""The test of one queue: a test job goes the way of a pilot, a second one is cancelled, and nothing is left behind.
 
-The submissions of test jobs begin with `test_`. No row stores them, so no census, limit or breaker counts them as pilots.
+The submissions of test jobs begin with `test_`. No row stores them, so no census, limit or breaker counts them as
+pilots.
 """
 
 from __future__ import annotations
@@ -30,20 +30,17 @@ _AGAIN_SECONDS, _ASK_AGAIN_SECONDS = 45.0, 2.0
 
 @dataclass(slots=True)
 class _TestJob:
-    """A submission of one copy. `native_id` '': it is not known whether the batch system has it. `fault`: of the last
-    question about it. `is_gone`: it was cancelled, and ended.
-    """
+    """A submission of one copy."""
 
     stamp: str
     python: str
-    native_id: str = ""
+    native_id: str = ""  # '': it is not known whether the batch system has it
     status: NativeStatus | None = None
-    fault: str = ""
-    is_gone: bool = False
+    fault: str = ""  # of the last question about it
+    is_gone: bool = False  # it was cancelled, and ended
 
     @property
     def has_ended(self) -> bool:
-        """By itself or not."""
         return self.status is not None and self.status.state is NativeState.ENDED
 
     @property
@@ -54,16 +51,14 @@ class _TestJob:
 
 @dataclass(eq=False)
 class QueueTest:
-    """The test of one queue. `spec` makes a submission of a job that stays for that many seconds after its work; each may
-    wait and run for `seconds`. `wait` (seconds, last) lets time pass, and returns whether the test is stopped, unless it is
-    the last that the test does. Other threads may read what it found.
-    """
+    """The test of one queue. Other threads may read what it found."""
 
     queue: QueueId
     backend: Backend
-    spec: Callable[[int], PilotSpec]
+    spec: Callable[[int], PilotSpec]  # makes a job that stays for so many seconds after its work
     _: KW_ONLY
-    seconds: float
+    seconds: float  # that each job may wait and run
+    # Lets time pass; whether the test is stopped, unless it is the last that it does.
     wait: Callable[[float, bool], bool]
     clock: Callable[[], float] = time.monotonic
     checks: list[SiteCheck] = field(default_factory=list, init=False)
@@ -123,7 +118,7 @@ class QueueTest:
             self._read(job)
 
     def _read(self, job: _TestJob) -> None:
-        """The output, which may come some time after the end, and what it says of the node."""
+        """The output, which may come some time after the end, and its report."""
         begun, raw = self.clock(), None
         self.doing = "the output of a test job is read"
         while True:
@@ -140,8 +135,8 @@ class QueueTest:
         is_there: Result = "failed" if raw is None else "ok"
         words = fault if raw is None else f"{len(raw):,} bytes"
         self._note(Finding(check="output", result=is_there, detail=words), begun)
-        found = [judge_silence(job.status, raw)] if report is None else judge_node(report, python=job.python)
-        for finding in found:
+        heard = [judge_silence(job.status, raw)] if report is None else judge_node(report, python=job.python)
+        for finding in heard:
             self._note(finding)
 
     def _try_cancel(self, job: _TestJob) -> None:
@@ -194,7 +189,7 @@ class QueueTest:
                 )
 
     def _clean_up(self) -> None:
-        """End what has not ended, and have removed what is kept; nothing stops that."""
+        """End what has not ended, and remove what is kept; nothing stops that."""
         begun, left = self.clock(), []
         self._is_last, self._stopped = True, False
         for job in self._jobs:
@@ -214,9 +209,10 @@ class QueueTest:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _follow(self, job: _TestJob, seconds: float, wanted: Collection[NativeState]) -> bool:
-        """Ask until it is in one of the states; false if the time is over, or the test is stopped. A batch system that does
-        not know a job must say so several times.
+    def _follow(self, job: _TestJob, seconds: float, states: Collection[NativeState]) -> bool:
+        """Ask until it is in one of the states; False: the time is over, or the test is stopped.
+
+        A batch system that does not know a job must say so several times.
         """
         end, pause, unknown = self.clock() + seconds, _POLL_SECONDS, 0
         while True:
@@ -228,7 +224,7 @@ class QueueTest:
                 unknown = unknown + 1 if status.state is NativeState.UNKNOWN else 0
                 job.status, word = status, status.word
                 self.doing = f"a test job is {status.state}" + (f" ({word})" if word else "")
-                if status.state in wanted and unknown in (0, UNKNOWN_TIMES):
+                if status.state in states and unknown in (0, UNKNOWN_TIMES):
                     return True
             if self.clock() >= end or self._pause(pause):
                 return False

@@ -1,7 +1,6 @@
 """The pending reason of each task queue: why its jobs wait now, and since when.
 
-The background process judges all task queues with waiting jobs, by the predicates and the judgement of `lode why`, and
-reports to the writer what changed.
+All task queues with waiting jobs are judged as `lode why` judges; the writer gets what changed.
 """
 
 from __future__ import annotations
@@ -49,14 +48,13 @@ _GATES_KEPT: Final = 10_000
 
 
 class _Served:
-    """The queues that fulfil the Requirements of a task queue, as places; listed when the first is asked for. `unfit`: those
-    that the ads of their sites exclude.
-    """
+    """The queues that fulfil the Requirements of a task queue, listed when the first is asked for."""
 
-    def __init__(self, found: Exclusions, unfit: int) -> None:
-        self._config = found.config
-        self.mask = found.full & ~unfit
-        for name, lost in found.planes:
+    def __init__(self, exclusions: Exclusions, unfit: int) -> None:
+        """`unfit`: queues that the ads of their sites exclude."""
+        self._config = exclusions.config
+        self.mask = exclusions.full & ~unfit
+        for name, lost in exclusions.planes:
             if name.startswith(REQUIREMENTS):
                 self.mask &= ~lost
 
@@ -90,8 +88,8 @@ class MainReasons:
         self, db: Reader, keeper: SnapshotKeeper, *,
         limits: Callable[[], SeenLimits] = SeenLimits, unfit: Callable[[], Mapping[str, int]] = dict,
     ) -> None:  # fmt: skip
-        """`limits`: where they keep task queues from starting, asked at each judgement; `unfit`: by SubmitPool, the queues
-        that the ads of their sites exclude.
+        """`limits`: what they keep from starting, asked at each judgement. `unfit`: by SubmitPool, the queues that the
+        ads of their sites exclude.
         """
         self._db = db
         self._ask_limits, self._limits = limits, SeenLimits()
@@ -116,14 +114,14 @@ class MainReasons:
             raise
 
     def judge(self, policy: Policy, now: float) -> dict[int, Judged | None] | None:
-        """What changed since the last judgement; None if it is not time for one yet, or there is no snapshot."""
+        """What changed since the last judgement; None: it is not time for one, or there is no snapshot."""
         if self._keeper.at is None:
             return None
         if self._at is not None and 0.0 <= now - self._at < max(_LEAST_SECONDS, self._cost * _REST):
             return None
-        begun, asked = time.thread_time(), time.monotonic()
+        begun, asking = time.thread_time(), time.monotonic()
         self._look_at_limits()
-        asked = time.monotonic() - asked  # of another process
+        asking = time.monotonic() - asking  # of another process
         if policy.digest != self._version:
             self._version, self._found, self._gates = policy.digest, {}, {}
         self._now = now
@@ -136,11 +134,11 @@ class MainReasons:
             changed[tq_id] = None
             self._found.pop(tq_id, None)
         self._stored = judged
-        self._cost, self._at = time.thread_time() - begun + asked, now
+        self._cost, self._at = time.thread_time() - begun + asking, now
         return changed
 
     def _look_at_limits(self) -> None:
-        """They count as they did before while they cannot be asked about."""
+        """Ask about limits; without an answer the last one counts."""
         if self._keeper.snapshot.waiting:
             with suppress(LodesmanError):
                 self._limits = self._ask_limits()
@@ -157,44 +155,46 @@ class MainReasons:
         now = self._look(policy, snapshot, mask, left)
         where: dict[str, dict[int, int]] = {vo: {} for vo in now.configs}
         judges: dict[int, Callable[..., MainReason]] = {}
-        waiting = [one for one in snapshot.waiting if one[1].vo in now.configs]
+        waiting = [row for row in snapshot.waiting if row[1].vo in now.configs]
         for tq_id, key, _ in waiting:
             with left.item(task_queue(tq_id)):
-                found = self._exclusions(tq_id, key, now.configs[key.vo])
-                judges[tq_id] = self._judge_of(tq_id, key, found, policy, now)
-                where[key.vo][tq_id] = found.eligible
+                exclusions = self._exclusions(tq_id, key, now.configs[key.vo])
+                judges[tq_id] = self._judge_of(tq_id, key, exclusions, policy, now)
+                where[key.vo][tq_id] = exclusions.eligible
         alone, may_start = self._judge_alone(judges, waiting, left)
         apart = {tq_id for tq_id, judged in alone.items() if judged.reason in SHUT_OUT}
-        keeper.know_who_competes({vo: (one.version, where[vo]) for vo, one in now.configs.items()}, apart)
+        keeper.know_who_competes(
+            {vo: (vo_config.version, where[vo]) for vo, vo_config in now.configs.items()}, apart
+        )
         judged_all: dict[int, Judged] = {}
-        for one in waiting:
-            tq_id = one[0]
+        for row in waiting:
+            tq_id = row[0]
             if tq_id not in alone:
                 continue
             with left.item(task_queue(tq_id)):
                 judged = alone[tq_id]
                 if judged.reason not in SHUT_OUT:
-                    judged = self._in_turn(one, may_start.get(tq_id, one[2]), shares, judges[tq_id])
+                    judged = self._in_turn(row, may_start.get(tq_id, row[2]), shares, judges[tq_id])
                 detail = self._detail(judged.reason, self._found[tq_id], now.iteration, mask)
                 judged_all[tq_id] = judged._replace(detail=detail)
         return judged_all
 
     def _look(self, policy: Policy, snapshot: Snapshot, mask: SiteMask, left: StepPass) -> _Now:
-        """What all go by now; VOs that it cannot be found out for are left out."""
+        """What all judgements go by now. A VO that is at fault is left out."""
         keeper, now = self._keeper, self._now
-        away = mask_of(policy.bits[one] for one in keeper.pilots.unreached if one in policy.bits)
+        away = mask_of(policy.bits[queue] for queue in keeper.pilots.unreached if queue in policy.bits)
         configs, closed, announced, leaving, failing, slots = {}, {}, {}, {}, {}, {}
         for vo in {key.vo for _, key, _ in snapshot.waiting}:
             with left.item(Item("VO", vo)):
-                one = policy.vo_config(vo)
-                closed[vo] = mask.closed(one.table.queues, now, one.lives)
-                announced[vo] = mask.announced(one.table.queues, now, one.lives)
-                leaving[vo] = mask.leaving(one.table.queues, now, one.lives)
-                shut = keeper.shut_hosts.queues(one)
-                found = (snapshot.director.failing_of(one, some) for some in (0, away))
-                failing[vo] = [stopped._replace(shut=shut) for stopped in found]
-                slots[vo] = keeper.vo_slots(one, now)
-                configs[vo] = one
+                config = policy.vo_config(vo)
+                closed[vo] = mask.closed(config.table.queues, now, config.lives)
+                announced[vo] = mask.announced(config.table.queues, now, config.lives)
+                leaving[vo] = mask.leaving(config.table.queues, now, config.lives)
+                shut = keeper.shut_hosts.queues(config)
+                stops = (snapshot.director.failing_of(config, some) for some in (0, away))
+                failing[vo] = [stopped._replace(shut=shut) for stopped in stops]
+                slots[vo] = keeper.vo_slots(config, now)
+                configs[vo] = config
         return _Now(
             configs,
             closed,
@@ -209,15 +209,15 @@ class MainReasons:
         )
 
     def _judge_of(
-        self, tq_id: int, key: TaskQueueKey, found: Exclusions, policy: Policy, now: _Now
+        self, tq_id: int, key: TaskQueueKey, exclusions: Exclusions, policy: Policy, now: _Now
     ) -> Callable[..., MainReason]:
         """What finds the reason of the jobs of a task queue."""
-        eligible, iteration, closed = found.eligible, now.iteration, now.closed[key.vo]
+        eligible, iteration, closed = exclusions.eligible, now.iteration, now.closed[key.vo]
         unfit = now.by_ads.get(key.submit_pool, 0)
-        served = _Served(found, unfit) if key.submit_pool else None
-        capacity = None if iteration is None else iteration.capacity(found.config)
+        served = _Served(exclusions, unfit) if key.submit_pool else None
+        capacity = None if iteration is None else iteration.capacity(exclusions.config)
         open_queues = None if capacity is None else capacity.open
-        limits, there = self._limits.masks(tq_id), now.slots[key.vo]
+        limits, vo_slots = self._limits.masks(tq_id), now.slots[key.vo]
         shut = now.failing[key.vo][0].shut
         sent_to = eligible & (open_queues or 0) & ~(closed | unfit | limits.queues | shut)
         usable = partial(
@@ -225,19 +225,23 @@ class MainReasons:
             barred=self._limits.barred(tq_id, policy.bits),
         )  # fmt: skip
         pilots = usable(drained=now.drained)
-        gated = unfit | (0 if iteration is None else iteration.gated(tq_id, found.config, eligible))
+        gated = unfit | (0 if iteration is None else iteration.gated(tq_id, exclusions.config, eligible))
         unsent = 0 if capacity is None else capacity.unsent
         failing = now.failing[key.vo][bool(pilots.unreached)]
         fillable = (
             eligible & now.announced[key.vo] & ~(gated | limits.queues | unsent | failing.queues | shut)
         )
         refused = iteration is not None and bool(iteration.refusals(tq_id, now.snapshot.director.full))
-        kept = there.fills(key, fillable) if there and fillable and pilots.any_usable and not refused else 0
+        kept = (
+            vo_slots.fills(key, fillable)
+            if vo_slots and fillable and pilots.any_usable and not refused
+            else 0
+        )
         kept = 0 if kept and usable(drained=now.leaving[key.vo]).any_usable else kept
-        iterates_soon = there and now.snapshot.iterates_soon(self._now)
+        iterates_soon = vo_slots and now.snapshot.iterates_soon(self._now)
         return partial(
             judge_with_sites, eligible, open_queues, pilots,
-            sendable=there.starts(key, sent_to) if there and iterates_soon else 0,
+            sendable=vo_slots.starts(key, sent_to) if vo_slots and iterates_soon else 0,
             closed=closed,
             failing=failing._replace(kept=kept),
             unsent=unsent,
@@ -254,7 +258,7 @@ class MainReasons:
         shares: Mapping[str, GroupShare],
         judge: Callable[..., MainReason],
     ) -> Judged:
-        """The reason of jobs of a task queue that compete with others for starts; the first `room` of them may start."""
+        """The reason of jobs that compete with others for starts; the first `room` of them may start."""
         tq_id, key, waiting = task_queue
         contest, _ = self._keeper.contest_for(self._found[tq_id])
         turn = contest.turn(key, tq_id, ahead=0, shares=shares)
@@ -264,8 +268,8 @@ class MainReasons:
     def _judge_alone(
         self, judges: Mapping[int, Callable[..., MainReason]], waiting: Iterable[Waiting], left: StepPass
     ) -> tuple[dict[int, Judged], Mapping[int, int]]:
-        """The reason of each task queue if no other competed, and how many of its jobs may start: other jobs or `AtMost`
-        keep some from it, whatever pilots there are.
+        """The reason of each task queue if no other competed, and how many of its jobs may start: other jobs or
+        `AtMost` hold some back, whatever pilots there are.
         """
         alone: dict[int, Judged] = {}
         for tq_id, judge in judges.items():
@@ -282,8 +286,10 @@ class MainReasons:
         return alone, may_start
 
     def _split(self, tq_id: int, waiting: int, turn: Turn, judge: Callable[..., MainReason]) -> Judged:
-        """The reason of the last of the waiting jobs, and of those before it that are next, or whose pilots a closing
-        keeps away; `turn`: of the first of all.
+        """The reason of the last waiting job, and of the first ones that are next, or whose pilots a closing keeps
+        away.
+
+        `turn`: of the first of all.
         """
 
         def reason(ahead: int) -> MainReason:
@@ -298,8 +304,8 @@ class MainReasons:
         return Judged(last, "", first, count, waiting_job(self._db, tq_id, count))
 
     def _behind(self, tq_id: int, room: int, judged: Judged) -> Judged:
-        """By `AtMost` only the first `room` of the jobs may start, which are `judged`; if some of these are next, only
-        they have another reason than the rest. If the last of them waits for its turn, so does the rest.
+        """By `AtMost` only the first `room` jobs may start, which are `judged`. The rest has another reason than those
+        that are next; it waits for its turn if the last of them does.
         """
         if judged.reason in STARTS_IN_TURN:
             return judged
@@ -312,31 +318,40 @@ class MainReasons:
 
     def _exclusions(self, tq_id: int, key: TaskQueueKey, config: VOConfig) -> Exclusions:
         """As found before in an equal config."""
-        found = self._found.get(tq_id)
+        before = self._found.get(tq_id)
         served = config.served_by_residents(key)
-        if found is None or found.config.served_by_residents(key) != served or found.key != key:
+        if before is None or before.config.served_by_residents(key) != served or before.key != key:
             requirements = requirements_of(self._db, key.submit_pool, tq_id)
-            found = self._found[tq_id] = find_exclusions(key, requirements, config)
-        return found
+            before = self._found[tq_id] = find_exclusions(key, requirements, config)
+        return before
 
     def _detail(
-        self, reason: MainReason, found: Exclusions, iteration: RecordedIteration | None, mask: SiteMask
+        self, reason: MainReason, exclusions: Exclusions, iteration: RecordedIteration | None, mask: SiteMask
     ) -> str:
-        """What of the reason can be counted over task queues: the criterion, the gate, or the closing that stops most."""
+        """What can be counted of the reason over task queues: the criterion, the gate or the closing that stops most."""
         if reason is MainReason.IMPOSSIBLE:
-            return without_clause(found.counts()[0][0]) if found.total else ""
+            return without_clause(exclusions.counts()[0][0]) if exclusions.total else ""
         if reason not in (MainReason.NO_ROOM, MainReason.CLOSED):
             return ""
-        closings = mask.hits(found.config.table.queues, found.eligible, self._now, found.config.lives)
+        closings = mask.hits(
+            exclusions.config.table.queues, exclusions.eligible, self._now, exclusions.config.lives
+        )
         if reason is MainReason.CLOSED or iteration is None:
             return str(closings[0][0].node)
-        about = (iteration.number, found.config.vo, found.eligible, tuple(one.node for one, _ in closings))
+        about = (
+            iteration.number,
+            exclusions.config.vo,
+            exclusions.eligible,
+            tuple(closing.node for closing, _ in closings),
+        )
         known = self._gates.get(about)
         if known is None:
             if len(self._gates) > _GATES_KEPT:
                 self._gates.clear()
             gates: Counter[str] = Counter()
-            for gate, queues in iteration.capacity(found.config).gates(found.eligible, closings, self._now):
+            for gate, queues in iteration.capacity(exclusions.config).gates(
+                exclusions.eligible, closings, self._now
+            ):
                 gates[gate.name] += queues.bit_count()
             known = self._gates[about] = gates.most_common(1)[0][0]
         return known
