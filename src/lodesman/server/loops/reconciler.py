@@ -1,6 +1,6 @@
 """What is wrong in the data of a server: the reconciler finds and repairs it, `lode server --check-data` names it.
 
-All is read on a connection of its own, a little at a time; the writer checks suspects again, and repairs them.
+All is read a little at a time, on a connection of its own. The writer checks each suspect again by key, and repairs it.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ _NAMED = 10
 
 @dataclass(slots=True)
 class Reconciler(Passes):
-    """Reads all jobs and counters; the writer checks suspects again by key. `repaired` counts faults by kind."""
+    """Reads all jobs and counters again and again."""
 
     db: Reader
     post: Post
-    repaired: Counter[str] = field(default_factory=Counter)
+    repaired: Counter[str] = field(default_factory=Counter)  # faults, by kind
     left_out: LeftOut = field(default_factory=LeftOut, kw_only=True)
 
     def tick(self) -> None:
-        """Work a little, if a pass is due: the first one is at once."""
+        """Work a little if a pass is due; the first one is at once."""
         self.work(self._run, _RECONCILE_SECONDS)
 
     def _run(self) -> Iterator[None]:
         with self.left_out.step("the reconciler") as left:
-            for found in find_suspects(self.db):
-                self._mend_all(found, left)
+            for suspects in find_suspects(self.db):
+                self._mend_all(suspects, left)
                 yield
             with left.item("limits"):
                 self._note(asdict(self.post(inner_calls.CHECK_LIMITS, Nothing())))
@@ -66,21 +66,21 @@ class Reconciler(Passes):
             with left.item("idle pilots"):
                 self.post(inner_calls.FORGET_IDLE, Nothing())
 
-    def _mend_all(self, found: Suspects, left: StepPass) -> None:
-        left.in_parts(found.jobs, lambda some: self._mend(Suspects(jobs=some)), partial(Item, "job"))
-        left.in_parts(found.queues, lambda some: self._mend(Suspects(queues=some)), task_queue)
+    def _mend_all(self, suspects: Suspects, left: StepPass) -> None:
+        left.in_parts(suspects.jobs, lambda some: self._mend(Suspects(jobs=some)), partial(Item, "job"))
+        left.in_parts(suspects.queues, lambda some: self._mend(Suspects(queues=some)), task_queue)
         left.in_parts(
-            found.attempts, lambda some: self._mend(Suspects(attempts=some)), partial(Item, "attempt")
+            suspects.attempts, lambda some: self._mend(Suspects(attempts=some)), partial(Item, "attempt")
         )
         outputs = lambda some: self._mend(Suspects(outputs=some))  # noqa: E731
-        left.in_parts(found.outputs, outputs, lambda row: Item("attempt", row[0]))
+        left.in_parts(suspects.outputs, outputs, lambda row: Item("attempt", row[0]))
         left.in_parts(
-            found.usage, lambda some: self._mend(Suspects(usage=some)), lambda row: Item("user", row[0])
+            suspects.usage, lambda some: self._mend(Suspects(usage=some)), lambda row: Item("user", row[0])
         )
 
-    def _mend(self, found: Suspects) -> None:
-        if found != Suspects():
-            self._note(asdict(self.post(inner_calls.RECONCILE, found)))
+    def _mend(self, suspects: Suspects) -> None:
+        if suspects != Suspects():
+            self._note(asdict(self.post(inner_calls.RECONCILE, suspects)))
 
     def _note(self, repaired: dict[str, int]) -> None:
         self.repaired.update(repaired)
@@ -90,23 +90,23 @@ class Reconciler(Passes):
 
 @dataclass(slots=True)
 class SizeProof(Reconciler):
-    """Proves once a day what files take, the first time an hour after the start: it asks for the size of each file."""
+    """Proves once a day what files take, first an hour after the start: it asks for the size of each file."""
 
     shelf: Shelf = field(kw_only=True)
 
     def tick(self) -> None:
-        """Work a little, if a pass is due."""
+        """Work a little if a pass is due."""
         self.work(self._run, DAY_SECONDS, first=_FIRST_SIZES_SECONDS)
 
     def _run(self) -> Iterator[None]:
         with self.left_out.step("the sizes of outputs") as left:
-            for found in find_wrong_sizes(self.db, self.shelf):
-                self._mend_all(found, left)
+            for suspects in find_wrong_sizes(self.db, self.shelf):
+                self._mend_all(suspects, left)
                 yield
 
 
 def size_proof(beside: Reconciler, db: Reader, shelf: Shelf) -> SizeProof:
-    """One that counts what it repairs with another reconciler. `db`: a connection of its own."""
+    """One that counts its repairs with another reconciler. `db`: a connection of its own."""
     return SizeProof(db, beside.post, beside.repaired, shelf=shelf, left_out=beside.left_out)
 
 
@@ -115,10 +115,10 @@ def find_suspects(db: Reader) -> Iterator[Suspects]:
     yield Suspects(attempts=stray_attempts(db, _SUSPECTS_AT_ONCE))
     done = 0
     while (last := last_of_portion(db, "job", done, _JOBS_AT_ONCE)) is not None:
-        while len(found := suspect_jobs(db, done, last, _SUSPECTS_AT_ONCE)) == _SUSPECTS_AT_ONCE:
-            yield Suspects(jobs=found)
-            done = found[-1]
-        yield Suspects(jobs=found)
+        while len(jobs := suspect_jobs(db, done, last, _SUSPECTS_AT_ONCE)) == _SUSPECTS_AT_ONCE:
+            yield Suspects(jobs=jobs)
+            done = jobs[-1]
+        yield Suspects(jobs=jobs)
         done = last
     done = 0
     while (last := last_of_portion(db, "task_queue_count", done, _QUEUES_AT_ONCE)) is not None:
@@ -130,8 +130,10 @@ def find_suspects(db: Reader) -> Iterator[Suspects]:
 
 
 def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
-    """One pass over all outputs, a portion a step: those whose files have another size, and owners whose sums are wrong and
-    did not change meanwhile. A file that is not there may be back soon, unless it is larger than any can be.
+    """One pass over all outputs, a portion a step: files of another size, and owners whose sums are wrong and did not
+    change.
+
+    A file that is not there may be back soon, unless it is larger than any can be.
     """
     before, counted, done = sandboxes.usages(db), Counter[str](), 0
     while (last := last_of_portion(db, "attempt", done, _OUTPUTS_AT_ONCE)) is not None:
@@ -146,7 +148,7 @@ def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
         done = last
     inputs = sandboxes.input_sums(db)
     now = {owner: (*inputs.get(owner, (0, 0)), counted[owner]) for owner in before}
-    same = {owner for owner, found in sandboxes.usages(db).items() if before.get(owner) == found}
+    same = {owner for owner, usage in sandboxes.usages(db).items() if before.get(owner) == usage}
     for some in portions([one for one in same if before[one] != now[one]], _SUSPECTS_AT_ONCE):
         yield Suspects(usage=[(one, before[one], now[one]) for one in some])
 
@@ -157,7 +159,7 @@ def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
 def check_data(config: ServerConfig) -> list[str]:
     """The faults of pages, counters and files of the data folder, in words.
 
-    Brings the database to the schema of this program, as a start does. Raises Unavailable if there is no usable database,
+    Brings the database to the schema of this program, as a start does. Raises Unavailable without a usable database,
     Conflict while a server runs on it.
     """
     with config.database.usable():
@@ -177,10 +179,10 @@ def check_data(config: ServerConfig) -> list[str]:
 
 def _counters(db: Reader) -> Iterator[str]:
     jobs, queues, attempts = [], [], []
-    for found in find_suspects(db):
-        jobs += found.jobs
-        queues += found.queues
-        attempts += found.attempts
+    for suspects in find_suspects(db):
+        jobs += suspects.jobs
+        queues += suspects.queues
+        attempts += suspects.attempts
     repair = "; the server repairs this by itself when it runs"
     if jobs:
         lacking = f"{counted(len(jobs), 'job')} {'lacks' if len(jobs) == 1 else 'lack'}"
@@ -194,7 +196,7 @@ def _counters(db: Reader) -> Iterator[str]:
 
 def _usage(db: Reader) -> Iterator[str]:
     if wrong := wrong_usage(db):
-        days = sorted({utc(one.day * DAY_SECONDS)[:10] for one in wrong})
+        days = sorted({utc(day.day * DAY_SECONDS)[:10] for day in wrong})
         yield f"The usage of some days is not what their attempts used ({_some(days)})."
 
 
@@ -214,6 +216,6 @@ def _is_whole(path: Path, size: int | None) -> bool:
         return False
 
 
-def _some(found: Iterable[object]) -> str:
-    shown = [str(one) for one in found]
+def _some(items: Iterable[object]) -> str:
+    shown = [str(item) for item in items]
     return ", ".join(shown[:_NAMED]) + (", ..." if len(shown) > _NAMED else "")

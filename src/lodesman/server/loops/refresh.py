@@ -1,7 +1,7 @@
 """SubmitPools and task queues held against the configuration: evaluated, judged and cleaned up (RFC #7).
 
-All of them are evaluated by bitsets, outside the writer. What is found is a difference to one moment of the database;
-`commands.submit_pools` takes it, or refuses it if another refresh came between.
+All are evaluated by bitsets, outside the writer, as a difference to one moment of the database. The writer refuses it
+if another refresh came between.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ _REQUIREMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class RefreshInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What a refresh is held against: one moment of the database. `damaged`: task queues whose keys cannot be read."""
+    """One moment of the database, against which a refresh is held."""
 
     last: read.PassRow
     state: read.PassRequests
     pools: Sequence[read.PoolRow]
     queues: Sequence[JudgedQueue]
-    damaged: Mapping[int, Exception] = {}
+    damaged: Mapping[int, Exception] = {}  # task queues whose keys cannot be read
 
 
 def read_refresh_input(db: Reader) -> RefreshInput:
@@ -79,22 +79,23 @@ def read_refresh_input(db: Reader) -> RefreshInput:
 
 
 class PoolKeeper:
-    """Refreshes every `refresh_seconds`, and removes pools that no job has needed for `grace_seconds`. Has a read
-    connection: one thread at a time. `ask_ads`: the queues that the ads of sites exclude, for each pool that asks for
-    something in them; when it answers otherwise these pools alone are refreshed. `classes`: the job classes.
-    """
+    """Refreshes SubmitPools again and again, and removes those that nobody needs. One thread at a time uses it."""
 
     def __init__(
         self, db: Reader, post: Post, *, refresh_seconds: float, grace_seconds: float,
         ask_ads: Callable[[Reader, Policy, float], Mapping[str, int]] = lambda _db, _policy, _now: {},
         left_out: LeftOut | None = None, classes: Callable[[Reader], Classes] = lambda _db: NO_CLASSES,
     ) -> None:  # fmt: skip
+        """`ask_ads`: by pool that asks for something in the ads of sites, the queues that these exclude; where the
+        answer changes, that pool alone is refreshed. A pool goes when no job has needed it for `grace_seconds`.
+        `classes`: the job classes.
+        """
         self._classes = classes
         self._left_out = left_out or LeftOut()
         self.refresh_seconds = refresh_seconds
         self.grace_seconds = grace_seconds
+        # By pool, the queues that the ads of sites excluded at the last refresh; any thread may ask.
         self.unfit: Mapping[str, int] = {}
-        """By pool, the queues that the ads of sites excluded at the last refresh. Any thread may ask."""
         self._db = db
         self._post = post
         self._ask_ads = ask_ads
@@ -106,8 +107,8 @@ class PoolKeeper:
     def tick(self, policy: Policy, now: float) -> str:
         """Refresh if that is due. `now` in UNIX seconds. Returns the cause of the refresh, '' if there was none.
 
-        Raises LodesmanError if it could not be stored; it stays due. That the writer has not read the same configuration
-        yet, or has read the next one already, is an error only if it stays so.
+        Raises LodesmanError if it could not be stored; it stays due. That the writer has read an older or a newer
+        configuration is an error only if it stays so.
         """
         cause = self._due(policy, now)
         if not cause:
@@ -133,7 +134,7 @@ class PoolKeeper:
         return cause
 
     def _due(self, policy: Policy, now: float) -> str:
-        """The cause; request: a job needs a pool that was removed, or was judged by an older configuration; ads: they
+        """The cause. request: a job needs a pool that was removed, or was judged by an older configuration. ads: they
         exclude other queues than before, or a new pool asks for something in them.
         """
         if self._version is None:
@@ -155,21 +156,21 @@ class PoolKeeper:
         with left.item(_ADS):
             unfit = self._ask_ads(self._db, policy, now)
         if cause == _ADS:  # what the configuration says has not changed
-            pools = [one for one in stored.pools if one.id in unfit or not one.is_evaluated]
+            pools = [pool for pool in stored.pools if pool.id in unfit or not pool.is_evaluated]
             stored = replace(stored, pools=pools, queues=())
         masks = evaluate(policy, stored.pools, left.item)
-        found = difference(policy, stored, masks, cause=cause, unfit=unfit)
+        evaluated = difference(policy, stored, masks, cause=cause, unfit=unfit)
         usable = cache(partial(usable_by, self._db, classes=cache(partial(self._classes, self._db))))
         hold, release = judge(policy, stored, masks, left.item, usable)
         seconds = time.perf_counter() - begun
-        done = self._post(inner_calls.POOL_PASS, structs.replace(found, seconds=seconds))
+        done = self._post(inner_calls.POOL_PASS, structs.replace(evaluated, seconds=seconds))
         self.unfit = unfit
         for part in portions(hold, _AT_ONCE):
             self._tell(left, part, lambda some: Judgement(number=done.number, hold=some))
         for part in portions(release, _AT_ONCE):
             self._tell(left, part, lambda some: Judgement(number=done.number, release=some))
         extra = {
-            "cause": cause, "seconds": round(seconds, 3), "pools": found.pools, "changed": len(found.masks),
+            "cause": cause, "seconds": round(seconds, 3), "pools": evaluated.pools, "changed": len(evaluated.masks),
             "held": len(hold), "released": len(release),
         }  # fmt: skip
         log.info("the SubmitPools were evaluated", extra=extra)
@@ -184,9 +185,9 @@ class PoolKeeper:
         stored = read_refresh_input(self._db)
         for number, fault in stored.damaged.items():
             left.leave_out(task_queue(number), fault)
-        asked = partial(self._ids.changed, policy.config.types)
-        found = left.in_parts(stored.pools, asked, lambda pool: _pool(pool.id))
-        changed = list(chain.from_iterable(found))
+        renewals = partial(self._ids.changed, policy.config.types)
+        parts = left.in_parts(stored.pools, renewals, lambda pool: _pool(pool.id))
+        changed = list(chain.from_iterable(parts))
         for part in portions(changed, _AT_ONCE):
             left.in_parts(part, partial(self._renew, policy), lambda row: _pool(row[0]))
         return read_refresh_input(self._db) if changed else stored
@@ -227,8 +228,9 @@ def _pool(number: str) -> Item:
 def evaluate(
     policy: Policy, pools: Sequence[read.PoolRow], handling: Handling = nullcontext
 ) -> dict[str, int]:
-    """For every pool the queues that fulfil its Requirements; none if the declared types cannot read them. `handling`: what
-    a fault in one pool means, which is absent then.
+    """By pool, the queues that fulfil its Requirements; none if the declared types cannot read them.
+
+    `handling`: what a fault in one pool means, which is absent then.
     """
     evaluators = {vo: _Evaluator(policy.vo_config(vo).table) for vo in {pool.vo for pool in pools}}
     masks = {}
@@ -241,19 +243,19 @@ def evaluate(
 def placement_clauses(
     policy: Policy, pools: Iterable[read.PoolRow], handling: Handling = nullcontext
 ) -> dict[str, tuple[PlacementClause, ...]]:
-    """By pool, what of its expression only the ads of sites decide; pools of which that is nothing are left out."""
-    found = {}
+    """By pool, the clauses of its expression that only the ads of sites decide, if there are some."""
+    clauses_of = {}
     for pool in pools:
         if f'"{Kind.EXPRESSION}"' in pool.requirements:  # few have one
             table = policy.vo_config(pool.vo).table
             with handling(_pool(pool.id)), suppress(InvalidJob, ValueError, TypeError):
                 criteria = compile_requirements(wanted_of(pool.requirements), table.types)
-                found[pool.id] = table.placement(criteria)
-    return {pool: clauses for pool, clauses in found.items() if clauses}
+                clauses_of[pool.id] = table.placement(criteria)
+    return {pool: clauses for pool, clauses in clauses_of.items() if clauses}
 
 
 class _Evaluator:
-    """Evaluates many canonical texts for one VO; what one requirement admits is evaluated once."""
+    """Evaluates many canonical texts for one VO; equal requirements once."""
 
     def __init__(self, table: QueueTable) -> None:
         self._table = table
@@ -262,23 +264,23 @@ class _Evaluator:
     def mask(self, requirements: str) -> int:
         """The queues that fulfil all of them; none if the text is not a set of Requirements."""
         mask = self._table.open_to_vo
-        known = self._known
+        masks = self._known
         try:
-            found = _REQUIREMENTS.decode(requirements)
+            texts = _REQUIREMENTS.decode(requirements)
         except msgspec.DecodeError:
             return 0
-        for name, raw in found.items():
+        for name, raw in texts.items():
             key = name, bytes(raw)
-            one = known.get(key)
-            if one is None:
-                one = known[key] = self._one(name, key[1])
-            mask &= one
+            admitted = masks.get(key)
+            if admitted is None:
+                admitted = masks[key] = self._one(name, key[1])
+            mask &= admitted
         return mask
 
     def _one(self, name: str, raw: bytes) -> int:
         try:
-            wanted = {name: wanted_values(json.loads(raw))}
-            return self._table.eligible_mask(compile_requirements(wanted, self._table.types))
+            values = {name: wanted_values(json.loads(raw))}
+            return self._table.eligible_mask(compile_requirements(values, self._table.types))
         except (InvalidJob, ValueError, TypeError):
             return 0
 
@@ -287,8 +289,9 @@ def difference(
     policy: Policy, stored: RefreshInput, masks: Mapping[str, int], *, cause: str,
     unfit: Mapping[str, int] = MappingProxyType({}),
 ) -> Difference:  # fmt: skip
-    """What is to be changed so that the stored pools are as they were evaluated, less the queues that are `unfit` by what
-    their sites advertise. `seconds` is left open.
+    """What is to be changed so that the stored pools are as they were evaluated, less the `unfit` queues.
+
+    `seconds` is left open.
     """
     pools = [pool for pool in stored.pools if pool.id in masks]
     served = {pool.id: masks[pool.id] & ~unfit.get(pool.id, 0) for pool in pools}
@@ -313,15 +316,17 @@ def judge(
     usable: Callable[[str], UsableClass] = lambda _: every_class,
 ) -> tuple[Holds, Holds]:  # fmt: skip
     """The task queues to hold, since no configured queue can run them, and those to release; each with the reason.
-    `handling`: what a fault in one means, which stays as it is then. `usable`: the classes that may be suggested to a user.
+
+    `handling`: what a fault in one means, which stays as it is then. `usable`: the classes that may be suggested to a
+    user.
     """
     hold: Holds = []
     release: Holds = []
     for queue in stored.queues:
         with handling(task_queue(queue.id)):
-            found = _judgement(queue, policy, masks, usable)
-            if found is not None:
-                (hold if found.hold else release).append((queue.id, found.text))
+            judgement = _judgement(queue, policy, masks, usable)
+            if judgement is not None:
+                (hold if judgement.hold else release).append((queue.id, judgement.text))
     return hold, release
 
 
@@ -335,10 +340,9 @@ class _Judgement(NamedTuple):
 def _judgement(
     queue: JudgedQueue, policy: Policy, masks: Mapping[str, int], usable: Callable[[str], UsableClass]
 ) -> _Judgement | None:
-    """None: it stays as it is.
+    """None: it stays as it is. A held one is named again if its reason reads otherwise now.
 
-    One that stays held is named again if its reason reads otherwise now. An empty one is held as long as a job may
-    return to it, which is Held at once then.
+    An empty one is held as long as a job may return to it, which is Held at once then.
     """
     config = policy.vo_config(queue.key.vo)
     can = runnable(queue, policy, masks)
@@ -353,9 +357,7 @@ def _judgement(
 
 
 def runnable(queue: JudgedQueue, policy: Policy, masks: Mapping[str, int]) -> int:
-    """The configured queues that can run a task queue; `masks` are those of the SubmitPools. If its
-    SubmitPool is gone, its own Requirements count.
-    """
+    """The configured queues that can run a task queue. `masks`: of SubmitPools; without its own, its Requirements count."""
     config = policy.vo_config(queue.key.vo)
     pool = queue.key.submit_pool
     mask = masks.get(pool, 0)

@@ -1,6 +1,6 @@
 """Purges jobs that ended long ago, input files that no job needs, and files that no row knows.
 
-It reads on a connection of its own, a little at a time, and the writer removes in commands of milliseconds. It may be
+It reads a little at a time, on a connection of its own; the writer removes in commands of milliseconds. It may be
 killed at any moment: what was not done is found again.
 """
 
@@ -50,19 +50,19 @@ _OUTPUT = re.compile(r"([0-9]{1,18})\.[0-9]{1,9}\.tar\.gz")
 
 @dataclass(slots=True)
 class Retention(Passes):
-    """Purges jobs `keep_days` (0: never) after their end, with all that only they needed. `done`: of the last pass."""
+    """Purges jobs some days after their end, with all that only they needed."""
 
     db: Reader
     post: Post
     shelf: Shelf
-    keep_days: float
+    keep_days: float  # 0: for ever
     work_seconds: float = field(default=0.1, kw_only=True)
-    done: Counter[str] = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)  # of the last pass
     left_out: LeftOut = field(default_factory=LeftOut, kw_only=True)
     _swept: float | None = None
 
     def tick(self, now: float) -> None:
-        """Work a little, if a pass is due. `now` in UNIX seconds."""
+        """Work a little if a pass is due. `now` in UNIX seconds."""
         days = self.keep_days
         seconds = min(_MOST_PASS_SECONDS, days * DAY / 24) if days else _MOST_PASS_SECONDS
         self.work(partial(self.run, now), seconds, first=min(seconds, _MOST_WAIT_SECONDS))
@@ -106,8 +106,8 @@ class Retention(Passes):
         yield
 
     def _jobs(self, span: SubmissionSpan, before: float, left: StepPass) -> Iterator[None]:
-        for found in old.old_jobs(self.db, span, before, _KEYS_AT_ONCE):
-            for ids in _weighed_portions(found, most=_PURGED_AT_ONCE, weight=_BYTES_AT_ONCE):
+        for jobs in old.old_jobs(self.db, span, before, _KEYS_AT_ONCE):
+            for ids in _weighed_portions(jobs, most=_PURGED_AT_ONCE, weight=_BYTES_AT_ONCE):
                 left.in_parts(ids, partial(self._purge_jobs, before), partial(Item, "job"))
                 yield
 
@@ -122,14 +122,14 @@ class Retention(Passes):
 
     def _members(self, span: SubmissionSpan, before: float) -> Iterator[None]:
         """Members that were killed or deleted before any pilot took them."""
-        while found := old.old_holes(self.db, span, before, _KEYS_AT_ONCE):
-            self.post(inner_calls.PURGE, Old(before=before, holes=found))
-            self.done["runs"] += len(found)
+        while members := old.old_holes(self.db, span, before, _KEYS_AT_ONCE):
+            self.post(inner_calls.PURGE, Old(before=before, holes=members))
+            self.done["runs"] += len(members)
             yield
 
     def _templates(self, span: SubmissionSpan, before: float) -> Iterator[None]:
-        for submission, found in old.left_templates(self.db, span):
-            for part in portions(found, _KEYS_AT_ONCE):
+        for submission, templates in old.left_templates(self.db, span):
+            for part in portions(templates, _KEYS_AT_ONCE):
                 self.post(inner_calls.PURGE, Old(before=before, templates=part))
                 yield
             named = {
@@ -150,15 +150,15 @@ class Retention(Passes):
             yield
 
     def _inputs(self, before: float) -> Iterator[None]:
-        """Input files that no job needs: also if jobs are kept for ever. `before`: a time of grace ago."""
+        """Input files that no job needs, even if jobs are kept for ever. `before`: a time of grace ago."""
         while done := old.submissions_without_need(self.db, _KEYS_AT_ONCE):
             self.post(inner_calls.TIDY, UnusedInputs(done=done))
             yield
         for files in sandboxes.input_files(self.db, _FILES_AT_ONCE):
-            found = _sorted_out(files, before)
-            if not (found.mark or found.unmark or found.remove):
+            unused = _sorted_out(files, before)
+            if not (unused.mark or unused.unmark or unused.remove):
                 continue
-            gone = self.post(inner_calls.TIDY, found).gone
+            gone = self.post(inner_calls.TIDY, unused).gone
             for owner, sha256 in gone:
                 self.shelf.remove_older(self.shelf.input_path(owner, sha256), before)
             self.done["inputs"] += len(gone)
@@ -166,7 +166,7 @@ class Retention(Passes):
 
 
 def _weighed_portions(items: Iterable[tuple[int, int]], *, most: int, weight: int) -> Iterator[list[int]]:
-    """Keys of (key, weight) in portions of at most `most`, and of about that weight in all."""
+    """Keys of (key, weight) in portions of at most `most`, and of about `weight` in all."""
     portion: list[int] = []
     sum_ = 0
     for key, own in items:
@@ -181,17 +181,17 @@ def _weighed_portions(items: Iterable[tuple[int, int]], *, most: int, weight: in
 
 def _sorted_out(files: Sequence[sandboxes.InputFacts], before: float) -> UnusedInputs:
     """What is to be done about some input files. `before`: a time of grace ago (UNIX seconds)."""
-    found = UnusedInputs(before=before)
+    unused = UnusedInputs(before=before)
     for file in files:
         if file.is_named:
-            wrong = found.unmark if file.unused_since is not None else None
+            wrong = unused.unmark if file.unused_since is not None else None
         elif file.unused_since is None:
-            wrong = found.mark if file.created_at < before else None
+            wrong = unused.mark if file.created_at < before else None
         else:
-            wrong = found.remove if file.unused_since < before else None
+            wrong = unused.remove if file.unused_since < before else None
         if wrong is not None:
             wrong.append((file.owner, file.sha256))
-    return found
+    return unused
 
 
 # --- files without rows: left by a process that was killed between a commit and the removal of files --------
@@ -200,15 +200,15 @@ def _sorted_out(files: Sequence[sandboxes.InputFacts], before: float) -> UnusedI
 def _sweep_shelf(db: Reader, shelf: Shelf, before: float) -> Iterator[int]:
     """Remove files that no row knows; yields how many after each portion.
 
-    Input files and parts of uploads only if they are older than that time: they may be on their way. The output of a
-    job was stored while the job was known, and a job that is not known any more never is again.
+    Input files and parts of uploads may be on their way: only those from `before` that time go. The output of a job was
+    stored while the job was known, and a job that is gone never comes back.
     """
     owners = {shelf.input_path(owner, "x").parent.name: owner for owner in sandboxes.owners_of_inputs(db)}
     for folder in _folders(shelf.root / "out"):
         for names in portions(os.listdir(folder), _FILES_AT_ONCE):
-            jobs = {name: int(found[1]) for name in names if (found := _OUTPUT.fullmatch(name))}
-            known = known_jobs(db, set(jobs.values()))
-            unknown = [name for name, job in jobs.items() if job not in known]
+            jobs = {name: int(match[1]) for name in names if (match := _OUTPUT.fullmatch(name))}
+            kept = known_jobs(db, set(jobs.values()))
+            unknown = [name for name, job in jobs.items() if job not in kept]
             for name in unknown:
                 (folder / name).unlink(missing_ok=True)
             yield len(unknown) + _remove_parts(shelf, folder, names, before)
@@ -233,7 +233,7 @@ def _remove_if_over(db: Reader, folder: Path) -> None:
 
 
 def _remove_parts(shelf: Shelf, folder: Path, names: list[str], before: float) -> int:
-    """What is left of uploads that broke off with the process that took them."""
+    """What uploads left that broke off with their process."""
     return sum(shelf.remove_older(folder / name, before) for name in names if name.startswith("."))
 
 

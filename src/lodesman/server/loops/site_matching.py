@@ -1,6 +1,6 @@
-"""The sites of one iteration of the director, as they advertise themselves, with the pilots that were placed there.
+"""The sites of one iteration as they advertise themselves, with the pilots that were placed there.
 
-Stored ads and the rows of pilots say all: nothing is remembered that they do not say.
+Stored ads and the rows of pilots say all; nothing else is remembered.
 """
 
 from __future__ import annotations
@@ -33,21 +33,19 @@ _rank = lru_cache(maxsize=1_024)(parse_expression)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateOptions:
-    """How gates count, where a site does not say otherwise. In seconds: how long a match counts that no ad shows, and an ad
-    that does not say so itself. `by_capacity`: how sites of station lists are chosen.
-    """
+    """How gates count where a site does not say otherwise."""
 
     mode: GateMode = GateMode.LEDGER
-    ledger_s: float = LEDGER_S
-    lifetime_s: float = LIFETIME_S
-    by_capacity: bool = False
+    ledger_s: float = LEDGER_S  # how long a match counts that no ad shows
+    lifetime_s: float = LIFETIME_S  # of an ad that does not say so itself
+    by_capacity: bool = False  # how sites of station lists are chosen
 
     def gate(
         self, site: str, ad: SiteAd | None, *, mode: GateMode | None, live: Sequence[SiteMatch],
         ended: Callable[[str, float], Iterable[SiteMatch]], now: float,
     ) -> SiteGate:  # fmt: skip
-        """The gate of a site. `mode`: as the site says it, if it does; `live`: the pilots that were placed there; `ended`:
-        those of a site that ended since a time.
+        """The gate of a site. `mode`: its own, if it has one; `live`: the pilots placed there; `ended`: those that
+        ended since.
         """
         mode, matches = mode or self.mode, live
         if ad is not None and mode is GateMode.STRICT:
@@ -57,13 +55,14 @@ class GateOptions:
 
 @dataclass(slots=True, kw_only=True)
 class SiteMatcher:
-    """Finds out what stands at the sites. `ads`: what they advertised last; `live`, `ended`: pilots that were placed there,
-    of all sites, and of one since a time; `wishes`: what jobs ask of ads, by their SubmitPools.
-    """
+    """Finds out how sites stand."""
 
-    ads: Callable[[Reader], Mapping[str, SiteAd]] = lambda _db: {}
+    ads: Callable[[Reader], Mapping[str, SiteAd]] = lambda _db: {}  # the last of each site
+    # Pilots that were placed at sites.
     live: Callable[[Reader], Mapping[str, Sequence[SiteMatch]]] = lambda _db: {}
+    # Those of one site that ended since a time.
     ended: Callable[[Reader, str, float], Sequence[SiteMatch]] = lambda _db, _site, _since: ()
+    # By SubmitPool, what jobs ask of ads.
     wishes: Callable[[Reader, Policy], Mapping[str, Sequence[SiteWish]]] = lambda _db, _policy: {}
     options: GateOptions = GateOptions()
     _memory: SiteMemory = field(init=False, default_factory=SiteMemory)
@@ -75,9 +74,7 @@ class SiteMatcher:
         self, db: Reader, policy: Policy, pools: Mapping[str, PoolOptions], now: float,
         pilots: Iterable[LivePilot] | None = None, *, sites: Iterable[str] | None = None,
     ) -> SiteMatching:  # fmt: skip
-        """The `sites`, all if none are named, as they are now. Belongs to the thread of the director. `pilots`: those that
-        live, if they are read already.
-        """
+        """The `sites` (None: all) as they are now; on the director's thread. `pilots`: those that live, if read already."""
         ads, ranks, wishes = self.ads(db), ranks_of(pools), self.wishes(db, policy)
         if not (ads or ranks or wishes):
             return NO_SITES
@@ -97,26 +94,24 @@ class SiteMatcher:
         )  # fmt: skip
 
     def apart(self) -> SiteMatcher:
-        """One that shares nothing with it that a thread uses alone."""
+        """A matcher for another thread."""
         return replace(self)
 
 
 def matches_of(pilots: Iterable[LivePilot]) -> dict[str, list[SiteMatch]]:
     """Live pilots as matches, by the site that they were sent to."""
-    found: dict[str, list[SiteMatch]] = {}
-    for one in pilots:
-        taken_at = one.joined_at if one.submitted_at is None else one.submitted_at
-        site = one.submitted_to.site if one.sent_to else one.queue_id.site
-        found.setdefault(site, []).append(
-            SiteMatch(one.stamp, one.created_at, taken_at, joined=one.joined_at is not None)
+    matches: dict[str, list[SiteMatch]] = {}
+    for pilot in pilots:
+        taken_at = pilot.joined_at if pilot.submitted_at is None else pilot.submitted_at
+        site = pilot.submitted_to.site if pilot.sent_to else pilot.queue_id.site
+        matches.setdefault(site, []).append(
+            SiteMatch(pilot.stamp, pilot.created_at, taken_at, joined=pilot.joined_at is not None)
         )
-    return found
+    return matches
 
 
 class KnownWishes:
-    """What the expressions of jobs ask of the ads of sites, by SubmitPool: read anew when pools or the configuration have
-    changed. Any thread may ask.
-    """
+    """What the expressions of jobs ask of the ads of sites. Any thread may ask."""
 
     def __init__(self, left_out: LeftOut | None = None) -> None:
         self._left_out = left_out or LeftOut()
@@ -125,7 +120,7 @@ class KnownWishes:
         self._reading = Lock()
 
     def look(self, db: Reader, policy: Policy) -> Mapping[str, Sequence[SiteWish]]:
-        """Those of all SubmitPools that have some."""
+        """By SubmitPool that asks for something; read anew when pools or the configuration have changed."""
         with self._reading:
             version = pass_requests(db).version, policy.version
             if self._read != version:
@@ -138,15 +133,15 @@ class KnownWishes:
 def wishes_of(
     policy: Policy, pools: Iterable[PoolRow], handling: Handling = nullcontext
 ) -> dict[str, Sequence[SiteWish]]:
-    """What SubmitPools ask of the ads of sites, for those that ask for something."""
+    """By SubmitPool that asks for something of the ads of sites."""
     return {
-        pool: [site_wish(one.text, one.left, one.queues) for one in clauses]
+        pool: [site_wish(clause.text, clause.left, clause.queues) for clause in clauses]
         for pool, clauses in placement_clauses(policy, pools, handling).items()
     }
 
 
 class UnfitQueues:
-    """Where jobs of SubmitPools do not run because of what the sites advertise. One thread asks."""
+    """Where jobs of SubmitPools do not run because of what sites advertise. One thread asks."""
 
     def __init__(
         self,
@@ -158,8 +153,8 @@ class UnfitQueues:
         self._left_out = left_out or LeftOut()
 
     def look(self, db: Reader, policy: Policy, now: float) -> dict[str, Mask]:
-        """The CE queues, for each SubmitPool that asks for something in the ads of sites. What is not known opens nothing: a
-        site or a SubmitPool at fault, and what a SubmitPool asks of one site.
+        """The CE queues, by SubmitPool that asks for something in ads. What is not known opens nothing: a site or a
+        SubmitPool at fault, or what a SubmitPool asks of one site.
         """
         wishes = self._wishes(db, policy)
         if not wishes:
@@ -171,18 +166,18 @@ class UnfitQueues:
 
 
 def handling_of_wish(left: StepPass, site: str, pool: str) -> AbstractContextManager[None]:
-    """A fault of a site, or of what a SubmitPool asks of it: either may be at fault then."""
+    """A fault of a site, or of what a SubmitPool asks of it: either may be at fault."""
     return left.item(Item("site", site), *([Item("SubmitPool", pool)] if pool else []))
 
 
 def ranks_of(pools: Mapping[str, PoolOptions]) -> dict[str, Node]:
-    """The Rank of the submission pools that have one."""
+    """The Rank of each submission pool that has one."""
     return {name: _rank(pool.rank) for name, pool in pools.items() if pool.rank}
 
 
 def places_of(policy: Policy) -> dict[str, Mask]:
     """The CE queues of each site, as bits."""
-    found = dict.fromkeys(policy.config.tree.sites, 0)
+    masks = dict.fromkeys(policy.config.tree.sites, 0)
     for queue in policy.config.tree.queue_ids():
-        found[queue.site] |= 1 << policy.bits[queue]
-    return found
+        masks[queue.site] |= 1 << policy.bits[queue]
+    return masks

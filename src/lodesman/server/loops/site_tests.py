@@ -1,7 +1,7 @@
-"""Tests of sites (`lode site test`): which queues are tested, each by a thread of its own, and what is known of each test.
+"""Tests of sites (`lode site test`): which queues are tested, each on a thread, and how each test stands.
 
-Batch systems take their time, and no poll, iteration or request waits for a test. A test whose client has gone is
-stopped; whatever stops one, its jobs are cancelled.
+No poll, iteration or request waits for a test. A test whose client has gone is stopped; however a test ends, its jobs
+are cancelled.
 """
 
 from __future__ import annotations
@@ -42,32 +42,30 @@ _CLOSE_SECONDS: Final = 15.0
 
 @dataclass(eq=False, kw_only=True)
 class _Running:
-    """A test: of each queue what was found, and those that are tested."""
+    """One test of a site."""
 
     path: str
     begun_at: float
     left_out: int
     asked_at: float
-    checks: dict[QueueId, list[SiteCheck]] = field(default_factory=dict)
+    checks: dict[QueueId, list[SiteCheck]] = field(default_factory=dict)  # what was found of each queue
     tests: list[QueueTest] = field(default_factory=list)
     futures: list[Future[None]] = field(default_factory=list)
     stopped: threading.Event = field(default_factory=threading.Event)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it runs."""
-        return all(one.done() for one in self.futures)
+        return all(future.done() for future in self.futures)
 
     @property
     def state(self) -> Literal["running", "stopping", "stopped", "finished"]:
-        """How it stands."""
         if self.stopped.is_set():
             return "stopped" if self.is_over else "stopping"
         return "finished" if self.is_over else "running"
 
 
 class SiteTests:
-    """All tests of this process. `settings` has the program of test jobs; `watches` gives the batch systems of now."""
+    """All tests of this process."""
 
     def __init__(
         self,
@@ -76,6 +74,7 @@ class SiteTests:
         *,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`settings` has the program of test jobs; `watches` gives the batch systems of now."""
         self._settings = settings or PilotSettings(servers=(), program=b"")
         self._watches = watches
         self._ticks = ticks
@@ -86,12 +85,12 @@ class SiteTests:
         self, node: NodePath, policy: Policy, mask: SiteMask, *, seconds: float, now: float
     ) -> SiteTest:
         """Test the queues of a node. Raises Unavailable while others are tested."""
-        if sum(not one.is_over for one in self._tests.values()) >= _MOST_RUNNING:
+        if sum(not run.is_over for run in self._tests.values()) >= _MOST_RUNNING:
             raise Unavailable(
                 "Other sites are tested now.", hint="Try again when one of these tests has ended."
             )
         watches = self._watches()
-        queues = [one for one in policy.config.tree.queue_ids() if node.covers(one)]
+        queues = [queue for queue in policy.config.tree.queue_ids() if node.covers(queue)]
         run = _Running(
             path=str(node), begun_at=now, asked_at=self._ticks(), left_out=max(0, len(queues) - MOST_QUEUES)
         )
@@ -152,7 +151,7 @@ class SiteTests:
             del self._tests[name]
 
     def _wait(self, run: _Running, seconds: float, last: bool) -> bool:
-        """Of a thread that tests a queue: whether it shall stop. The last that it does is not interrupted."""
+        """Let a thread that tests a queue wait; whether it has to stop. Nothing interrupts its `last` wait."""
         if last:
             return threading.Event().wait(seconds)
         if self._ticks() - run.asked_at > _FORSAKEN_SECONDS:
@@ -163,7 +162,7 @@ class SiteTests:
     def _spec(self, offer: QueueOffer, options: tuple[str, ...], stay_seconds: int) -> PilotSpec:
         """A submission as a pilot's, but for what it does."""
         common = self._settings
-        wanted = {
+        orders = {
             "servers": common.servers, "ca_file": common.ca_file, "python": common.python, "stay_seconds": stay_seconds,
             "url_file": common.url_file if offer.backend == LOCAL else "",
         }  # fmt: skip
@@ -172,7 +171,7 @@ class SiteTests:
             submission=f"{PREFIX}{secrets.token_hex(9)}",
             count=1,
             program=common.program,
-            pilot_file=msgspec.json.encode(wanted),
+            pilot_file=msgspec.json.encode(orders),
             python=common.python,
             cores=offer.request.cores,
             memory_mb=offer.settings.memory_mb or 0,
@@ -211,12 +210,12 @@ def _bug(future: Future[None]) -> BaseException | None:
 
 
 def testable(policy: Policy, queue: QueueId) -> tuple[QueueOffer | None, str]:
-    """A queue as the first VO to which pilots are sent there sees it; and why none are sent, '' if some are."""
+    """A queue as the first VO sees it to which pilots are sent there; and why none are sent, '' if some are."""
     offers = [offer for vo in policy.config.vos if (offer := policy.vo_config(vo).offer(queue)) is not None]
     reasons = {offer: not_sent(offer, policy.backends) for offer in offers}
-    found = next((offer for offer, reason in reasons.items() if reason is None), None)
-    if found is not None or not offers:
-        return found, "" if offers else "no VO may use it"
+    offered = next((offer for offer, reason in reasons.items() if reason is None), None)
+    if offered is not None or not offers:
+        return offered, "" if offers else "no VO may use it"
     reason = next(reason for reason in reasons.values() if reason is not None)
     others = all(offer.backend == MANUAL for offer in offers)
     return None, reason.text + (", by others: test them there" if others else "")

@@ -1,7 +1,8 @@
-"""Keeps a fresh snapshot of what explanations go by: waiting task queues, live pilots, SubmitPools, the director's word.
+"""Keeps a fresh snapshot of what explanations go by: waiting task queues, live pilots, SubmitPools, the director's
+word.
 
-The background process refreshes it beside the requests that use it, so that an explanation costs milliseconds whatever
-the size of the installation; the more a refresh costs, the rarer it is.
+It is refreshed beside the requests that use it, so that an explanation costs milliseconds at any size; the more a
+refresh costs, the rarer it is.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ _OLDEST_SECONDS: Final = (
 
 
 class KnownQueues:
-    """The task queues with waiting jobs: read once, then only what changed.
+    """The task queues with waiting jobs: read once, then only what is new.
 
-    An id is never given out again, and keys change only when declared types do, which is counted: so only new task
-    queues are read. One thread calls `read`, to which `table` belongs, too; any thread may ask for a `survey`. Those whose
-    jobs wait for others are neither in `table` nor surveyed: nothing can start them.
+    An id is never given out again, and keys change only when declared types do, which is counted. One thread calls
+    `read` and uses `table`; any thread may ask for a `survey`. Task queues whose jobs wait for others are in neither:
+    nothing can start them.
     """
 
     def __init__(self, db: Reader, left_out: LeftOut | None = None, step: str = "task queues") -> None:
@@ -75,15 +76,15 @@ class KnownQueues:
         """(id, key, waiting) of every task queue with waiting jobs now, by id."""
         with self._db:  # one moment: a task queue may be joined to another between two
             rekeyed, waiting = keys_version(self._db), waiting_by_queue(self._db)
-            known = self._keys.keys() if rekeyed == self._rekeyed else set[int]()
-            come = sorted(waiting.keys() - known)
+            known_ids = self._keys.keys() if rekeyed == self._rekeyed else set[int]()
+            come = sorted(waiting.keys() - known_ids)
             keys: dict[int, TaskQueueKey] = {}
             with self._left_out.step(self._step) as left:
                 for some in left.in_parts(come, partial(keys_by_id, self._db), task_queue) if come else []:
                     keys |= some
         with self._changing:
             self._rekeyed = rekeyed
-            for tq_id in self._keys.keys() - (waiting.keys() & known):
+            for tq_id in self._keys.keys() - (waiting.keys() & known_ids):
                 if not self._keys.pop(tq_id).waits_for_jobs:
                     self.table.drop(tq_id)
             for tq_id, key in keys.items():
@@ -91,11 +92,13 @@ class KnownQueues:
                 if not key.waits_for_jobs:
                     self.table.put(tq_id, key)
             self._waiting = waiting
-        found = self._keys
-        return [(tq_id, found[tq_id], jobs) for tq_id, jobs in sorted(waiting.items()) if tq_id in found]
+        all_keys = self._keys
+        return [
+            (tq_id, all_keys[tq_id], jobs) for tq_id, jobs in sorted(waiting.items()) if tq_id in all_keys
+        ]
 
     def startable(self, waiting: list[Waiting]) -> list[Waiting]:
-        """Of these, those that may start by `AtMost`, and how many of their jobs."""
+        """Those that may start by `AtMost`, with the number of their jobs that may."""
         if not any(key.at_most for _, key, _ in waiting):
             return waiting
         return startable(waiting, taken_jobs(self._db))
@@ -120,39 +123,34 @@ class SnapshotKeeper:
     ) -> None:
         self.fresh_seconds = fresh_seconds
         self.left_out = left_out or LeftOut()
+        # Where a director runs, what it says of itself.
         self.ask_director: Callable[[], DirectorNow] = DirectorNow
-        """Where a director runs, what it says of itself."""
         self.pilots = PilotBook()
         self.shut_hosts = NONE_SHUT
         self.snapshot = Snapshot(at=0.0, fresh_seconds=fresh_seconds, waiting=(), groups={}, iteration=None)
-        self.at: float | None = None
-        """When the last refresh was; None before the first."""
+        self.at: float | None = None  # of the last refresh
         self._db = db
         self.task_queues = KnownQueues(db, self.left_out, "the snapshot: task queues")
-        self.startable: list[Waiting] = []
-        """The task queues with jobs that may start by `AtMost`, and how many, as of the last refresh."""
-        self.polling_seconds = SOON_SECONDS
-        """Between two iterations of the director."""
+        self.startable: list[Waiting] = []  # as of the last refresh (`KnownQueues.startable`)
+        self.polling_seconds = SOON_SECONDS  # between two iterations of the director
+        # The groups whose owners are not distinguished.
         self.sharing: Callable[[], Collection[str]] = frozenset
-        """The groups whose owners are not distinguished."""
-        self.ads = KnownAds()
-        """What sites advertise; as it is now."""
+        self.ads = KnownAds()  # of sites, as they are now
         self.contest = Contest()
         self.starts, self.jobs = StartsOfLate(db), JobsOfLate(db)
         self._vo_slots: dict[tuple[str, str, float], VOSlots] = {}
         self._apart: Collection[int] = frozenset()
         self._where: Mapping[str, tuple[str, Mapping[int, int]]] = {}
         self._known_pools = KnownPools(db)
-        self.pools = PoolMap()
-        """The SubmitPools as of the last refresh."""
+        self.pools = PoolMap()  # as of the last refresh
         self._mask = KnownMask()
         self._iteration: RecordedIteration | None = None  # as it is stored
         self._cost = 0.0
         self._refreshing = Lock()
 
     def refresh(self, now: float, *, rest: float = 1.0) -> None:
-        """Read everything anew if the last refresh is older than its time of rest, `rest` times over. When the director last
-        decided is read in any case.
+        """Read everything anew if the last refresh has had its rest, `rest` times over; in any case, when the director
+        last decided.
 
         A refresh under way is not waited for, except the first.
         """
@@ -170,7 +168,7 @@ class SnapshotKeeper:
                 snapshot = self._read(now, left)
                 rooms = snapshot.iteration.record["rooms"] if snapshot.iteration else {}
                 with left.item("hosts"):
-                    shut = {host: one for host, one in records(self._db).items() if one.shut}
+                    shut = {host: record for host, record in records(self._db).items() if record.shut}
                     self.shut_hosts = ShutHosts(shut, reported_host(socket.gethostname()))
                 with left.item("pilots"):
                     mask, sites = self._mask.look(self._db), self.shut_hosts.sites
@@ -203,10 +201,10 @@ class SnapshotKeeper:
         self.contest = self._contest()
         iteration = self._iteration
         with left.item("the director's last iteration"):
-            found = iteration_after(self._db, iteration.number if iteration else 0)
-            if found is not None:
-                record = msgspec.json.decode(found[2])
-                iteration = RecordedIteration(found[0], float(found[1]), record, before=iteration)
+            newer = iteration_after(self._db, iteration.number if iteration else 0)
+            if newer is not None:
+                record = msgspec.json.decode(newer[2])
+                iteration = RecordedIteration(newer[0], float(newer[1]), record, before=iteration)
         self._iteration = iteration
         return Snapshot(
             at=now, fresh_seconds=self.fresh_seconds, waiting=waiting, groups=groups, iteration=iteration,
@@ -216,8 +214,10 @@ class SnapshotKeeper:
     def know_who_competes(
         self, where: Mapping[str, tuple[str, Mapping[int, int]]], apart: Collection[int]
     ) -> None:
-        """From now on task queues compete by this. `where`: by VO the version of its configuration, and the queues that can
-        run the jobs of each task queue. `apart`: nothing could start jobs of these: they compete with no others.
+        """From now on task queues compete by this.
+
+        `where`: by VO the version of its configuration, and the queues that can run each task queue. `apart`: task
+        queues that nothing could start; they compete with no others.
         """
         if (where, apart) != (self._where, self._apart):
             self._where, self._apart = where, apart
@@ -227,32 +227,32 @@ class SnapshotKeeper:
         where = {vo: masks for vo, (_, masks) in self._where.items()}
         return Contest(self.startable, self.sharing(), self._apart, where)
 
-    def contest_for(self, found: Exclusions) -> tuple[Contest, bool]:
-        """Those of its VO who compete with a job for the queues that can run it; and whether it is known where they can run.
-        If not, they are all of the VO.
+    def contest_for(self, exclusions: Exclusions) -> tuple[Contest, bool]:
+        """Who competes with a job for the queues that can run it, and whether these are known. If not, it is the whole
+        VO.
         """
-        config = found.config
+        config = exclusions.config
         if self._where.get(config.vo, ("",))[0] != config.version:
             return self.contest, False
-        return self.contest.beside(config.vo, found.eligible), True
+        return self.contest.beside(config.vo, exclusions.eligible), True
 
     def known_where(self, config: VOConfig, tq_id: int) -> int | None:
-        """The queues that can run the jobs of a task queue, as a mask; None if that is not known."""
+        """The queues that can run a task queue, as a mask; None if not known."""
         version, masks = self._where.get(config.vo, ("", {}))
         return masks.get(tq_id) if version == config.version else None
 
     def vo_slots(self, config: VOConfig, now: float) -> VOSlots | None:
-        """The slots of a VO's queues, as of the last refresh; None if the director has made no iteration recently."""
+        """The slots of a VO's queues, as of the last refresh; None if the director has made no iteration lately."""
         snapshot, own = self.snapshot, self.pilots.own
         decision = snapshot.decision(now)
         if decision is None:
             return None
         key = config.vo, config.version, snapshot.at
-        found = self._vo_slots.get(key)
-        if found is None:
+        slots = self._vo_slots.get(key)
+        if slots is None:
             rooms = decision.record["rooms"]
-            found = self._vo_slots[key] = vo_slots(config, rooms, own, most=decision.expected_pilots)
-        return found
+            slots = self._vo_slots[key] = vo_slots(config, rooms, own, most=decision.expected_pilots)
+        return slots
 
     def serving(self, db: Reader, pool: str) -> PoolQueues | None:
         """The queues that serve a SubmitPool now; None if the pools have changed since the last refresh."""

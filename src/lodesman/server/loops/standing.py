@@ -14,8 +14,8 @@ from lodesman.server.loops.left_out import Item, StepPass
 from lodesman.server.store.read.pilots import LivePilot
 from lodesman.server.writer.sessions import presented_by, takes_jobs
 
+# Of pilots that take no jobs, now or later.
 AWAY: Final = frozenset({PilotStanding.SILENT, PilotStanding.DRAINING, PilotStanding.BOUND})
-"""Of pilots that take no jobs, now or later."""
 
 
 def standing_of(pilot: LivePilot, now: float) -> PilotStanding:
@@ -37,8 +37,8 @@ def standing_of(pilot: LivePilot, now: float) -> PilotStanding:
 def pilot_view(
     pilot: LivePilot, now: float, barred: frozenset[int] = frozenset(), mask: SiteMask = NOTHING_CLOSED
 ) -> PilotView:
-    """A pilot as it would claim now. It serves the SubmitPools of its queue as they are now; limits keep the `barred` task
-    queues from it. `mask`: what is going to be closed.
+    """A pilot as it would claim now, for the SubmitPools that its queue serves now. `barred`: task queues that limits
+    keep from it; `mask`: what is going to be closed.
     """
     end = mask.end_of_jobs(pilot.queue_id, now)
     return PilotView(
@@ -54,7 +54,7 @@ def pilot_view(
 
 
 def known_shut(rows: Sequence[LivePilot], sites: Collection[str]) -> Sequence[LivePilot]:
-    """The pilots; local ones on their way to these sites run on a host that gets no jobs, as soon as they run."""
+    """The pilots, where local ones on their way to these sites are known to start on a host that gets no jobs."""
     if not sites:
         return rows
     return [
@@ -66,7 +66,7 @@ def known_shut(rows: Sequence[LivePilot], sites: Collection[str]) -> Sequence[Li
 
 
 def is_whole(pilot: LivePilot, left: StepPass) -> bool:
-    """Whether its times and numbers are numbers, as those of a damaged row may not be; then it is left out."""
+    """Whether its times and numbers are numbers; a damaged row, where they are not, is left out."""
     times = (pilot.created_at, pilot.submitted_at, pilot.joined_at, pilot.last_seen, pilot.native_seen)
     odd = {str, bytes}.intersection(map(type, (*times, pilot.tq_id, pilot.drain, pilot.bound_job)))
     if odd:

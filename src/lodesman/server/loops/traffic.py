@@ -1,5 +1,5 @@
-"""What was measured lately: how long pilots waited in their CE queues, how many jobs of each task queue started, and how
-long they took.
+"""What was measured lately: how long pilots waited in CE queues, how many jobs of task queues started, how long they
+took.
 """
 
 from __future__ import annotations
@@ -34,14 +34,13 @@ _AGES_SEEN: Final = 64
 _ROUNDS: Final = 3.0
 _LITTLE: Final = 1e-3
 
-Group = tuple[str, str]
-"""VO and group."""
+Group = tuple[str, str]  # VO and group
 
 
 class PilotTraffic:
     """How our pilots get on in their CE queues. Used by one thread.
 
-    A pilot that found a free slot says nothing of how long one waits for a slot: only those count that joined where no
+    A pilot that found a free slot does not say how long one waits for a slot. Only those count that joined where no
     slot was known to be free.
     """
 
@@ -57,8 +56,9 @@ class PilotTraffic:
         self._ended: deque[tuple[float, QueueId]] = deque(maxlen=_AT_ONCE)
 
     def take(self, rows: Sequence[LivePilot], rooms: Mapping[str, Mapping[str, Any]], now: float) -> set[int]:
-        """The live pilots as they are now; returns those that wait and are expected to join within a minute. `rooms`: of the
-        director's last record.
+        """Take in who lives; returns the waiting pilots that are expected to join within a minute.
+
+        `rooms`: of the director's last record.
         """
         self._note_joined(rows, rooms)
         self._note_ended(rows, now)
@@ -85,10 +85,10 @@ class PilotTraffic:
         return soon
 
     def _note_joined(self, rows: Sequence[LivePilot], rooms: Mapping[str, Mapping[str, Any]]) -> None:
-        first, known = self._joined is None, self._joined or set()
+        first, before = self._joined is None, self._joined or set()
         self._joined = {row.id for row in rows if row.joined_at is not None}
         for row in rows:
-            if row.joined_at is None or row.id in known or row.queue_id in self._free:
+            if row.joined_at is None or row.id in before or row.queue_id in self._free:
                 continue
             room = rooms.get("/".join(row.queue_id)) if first else None
             if QueueSlots.of(room, PilotsThere()).free is None:
@@ -101,14 +101,14 @@ class PilotTraffic:
         self._taken_at = now
 
     def ended_since(self, at: float) -> Counter[QueueId]:
-        """By CE queue, the pilots that have ended since then for sure; what ended before does not matter any more."""
+        """By CE queue, the pilots that have ended since then for sure. What ended before is forgotten."""
         while self._ended and self._ended[0][0] < at:
             self._ended.popleft()
         return Counter(queue for _, queue in self._ended)
 
     def _quick(self, queue: QueueId, waiting: Sequence[LivePilot], now: float) -> int:
-        """How many joined within the last minute (at least one, if any did in the last hour), if all of late waited less
-        than a minute, and none waits for longer now; else 0.
+        """How many joined within the last minute (at least one, if any did in the last hour); 0 if one of late waited
+        longer than a minute, or waits so long now.
         """
         lately = [(at, wait) for at, wait in self._waits.get(queue, ()) if now - at <= _HOUR]
         longest = max((now - (row.submitted_at or row.created_at) for row in waiting), default=0.0)
@@ -118,15 +118,16 @@ class PilotTraffic:
 
 
 class Portion(NamedTuple):
-    """Of attempts: those that follow one, up to the last."""
+    """The attempts after one, up to the last."""
 
     after: int
     last: int
 
 
 class StartsOfLate:
-    """Job starts of the last hour by task queue and by group, read from the attempts in portions. Time in which no job of
-    them waited does not count. One thread reads, any may ask.
+    """Job starts of the last hour by task queue and by group. One thread reads, any may ask.
+
+    Attempts are read in portions. Time in which none of their jobs waited does not count.
     """
 
     def __init__(self, db: Reader) -> None:
@@ -140,22 +141,23 @@ class StartsOfLate:
         self._idle_since: dict[int | Group, float] = {}
 
     def read(self, now: float, waiting: Collection[int] | None = None) -> Portion:
-        """Read what started since, and forget what is more than an hour old. `waiting`: the task queues with jobs that wait
-        (None: all). Returns the attempts that it read.
+        """Read what started since, and forget what is more than an hour old; returns the attempts that it read.
+
+        `waiting`: the task queues with waiting jobs (None: all).
         """
         if self._last is None:
             self._last = last_attempt_before(self._db, now - _HOUR)
         before = self._last
-        found, self._last = starts_after(self._db, before, most=_AT_ONCE)
-        groups = self.groups({tq_id for tq_id, *_ in found})
-        for tq_id, minute, count, first, last in found:
+        starts, self._last = starts_after(self._db, before, most=_AT_ONCE)
+        groups = self.groups({tq_id for tq_id, *_ in starts})
+        for tq_id, minute, count, first, last in starts:
             counts = self._minutes.setdefault(minute, {})
             for who in (tq_id, groups.get(tq_id)):
                 if who is not None:
                     idle = self._idle.get(who, 0.0)
-                    known, at, until = counts.get(who, (0, first - idle, last - idle))
-                    counts[who] = known + count, min(at, first - idle), max(until, last - idle)
-        for minute in [one for one in self._minutes if (one + 1) * _MINUTE < now - _HOUR]:
+                    so_far, at, until = counts.get(who, (0, first - idle, last - idle))
+                    counts[who] = so_far + count, min(at, first - idle), max(until, last - idle)
+        for minute in [each for each in self._minutes if (each + 1) * _MINUTE < now - _HOUR]:
             del self._minutes[minute]
         if waiting is not None:
             self._note_idle(now, waiting)
@@ -170,30 +172,32 @@ class StartsOfLate:
         return self._groups
 
     def _note_idle(self, now: float, waiting: Collection[int]) -> None:
-        """Those of whom something started: when jobs wait again, and when none waits any more."""
+        """Note when jobs of those wait again of whom something started, and when none waits any more."""
         groups = self.groups(waiting)
-        busy: set[int | Group] = {*waiting, *(groups[one] for one in waiting if one in groups)}
-        known = {who for counts in self._minutes.values() for who in counts}
+        busy: set[int | Group] = {*waiting, *(groups[tq_id] for tq_id in waiting if tq_id in groups)}
+        started = {who for counts in self._minutes.values() for who in counts}
         for who in self._idle_since.keys() & busy:
             self._idle[who] = self._idle.get(who, 0.0) + max(0.0, now - self._idle_since.pop(who))
-        for who in known - busy - self._idle_since.keys():
+        for who in started - busy - self._idle_since.keys():
             self._idle_since[who] = now
-        for forgotten in (self._idle.keys() | self._idle_since.keys()) - known:
+        for forgotten in (self._idle.keys() | self._idle_since.keys()) - started:
             self._idle.pop(forgotten, None)
             self._idle_since.pop(forgotten, None)
 
     def of(self, who: int | Group | None, now: float) -> Measured:
         """The starts of a task queue or a group."""
-        found = [counts[who] for counts in list(self._minutes.values()) if who is not None and who in counts]
-        if who is None or not found:
+        minutes = [
+            counts[who] for counts in list(self._minutes.values()) if who is not None and who in counts
+        ]
+        if who is None or not minutes:
             return Measured(0, 0.0)
-        counts, firsts, lasts = zip(*found, strict=True)
+        counts, firsts, lasts = zip(*minutes, strict=True)
         at = min(now, self._idle_since.get(who, now)) - self._idle.get(who, 0.0)
         return Measured(sum(counts) - 1, max(0.0, at - min(firsts)), max(0.0, at - max(lasts)))
 
 
 class JobsOfLate:
-    """Which jobs run, and how long those took that ended, by task queue and by group. One thread reads, any may ask."""
+    """Which jobs run, and how long ended ones took, by task queue and by group. One thread reads, any may ask."""
 
     def __init__(self, db: Reader) -> None:
         self._db = db
@@ -208,7 +212,7 @@ class JobsOfLate:
 
     def read(self, attempts: Sequence[RunningAttempt], new: Portion, starts: StartsOfLate) -> None:
         """Take what runs now, and read what ended since. `new`: see `StartsOfLate.read`."""
-        live = {one.id: one.task_queue for one in attempts}
+        live = {attempt.id: attempt.task_queue for attempt in attempts}
         # An attempt of the last portion has ended since, or it is known to run now.
         rows = ended_attempts(self._db, *self._new, self._live.keys() - live.keys(), most=_ENDS_AT_ONCE)
         self._live, self._new = live, new
@@ -222,12 +226,12 @@ class JobsOfLate:
         while len(self._ended) > _KINDS_KEPT:
             del self._ended[next(iter(self._ended))]
         begun_by: dict[int, list[float]] = {}
-        for one in attempts:
-            begun_by.setdefault(one.task_queue, []).append(one.claimed_at)
+        for attempt in attempts:
+            begun_by.setdefault(attempt.task_queue, []).append(attempt.claimed_at)
         self._begun, self._groups, self._durations, self._slots = begun_by, groups, {}, {}
 
     def _lasts(self, tq_id: int, now: float) -> Durations | None:
-        """How long jobs of a task queue take; those of its group, if hardly any ended. None if nothing is known."""
+        """How long jobs of a task queue take, or those of its group if hardly any ended; None if nothing is known."""
         if tq_id not in self._durations:
             group = self._groups.get(tq_id)
             ended = self._ended_of(tq_id)
@@ -244,16 +248,16 @@ class JobsOfLate:
     def slots(
         self, there: JobsThere, key: TaskQueueKey, tq_id: int | None, *, now: float, free: int, soon: int
     ) -> FreedSlots:  # fmt: skip
-        """What becomes free for a job: `there` in the pilots that may take it (`PilotBook.running`), in what is `free` of
-        them, and in those that come `soon`, as numbers of such jobs.
+        """What becomes free for a job: `there`, in the pilots that may take it (`PilotBook.running`); as numbers of
+        such jobs, in what is `free` of them, and in pilots that come `soon`.
         """
-        known = there.pilots, key, free, soon, int(now)
-        found = self._slots.get(known)
-        if found is None:
+        asked_for = there.pilots, key, free, soon, int(now)
+        slots = self._slots.get(asked_for)
+        if slots is None:
             usual = None if tq_id is None else self._lasts(tq_id, now)
             kinds = list(self._kinds(there, key.cores, now))
-            found = self._slots[known] = FreedSlots(kinds, now=now, free=free, soon=soon, usual=usual)
-        return found
+            slots = self._slots[asked_for] = FreedSlots(kinds, now=now, free=free, soon=soon, usual=usual)
+        return slots
 
     def _kinds(self, there: JobsThere, cores: int, now: float) -> Iterator[RunningKind]:
         """The largest kinds of jobs that run there, which stand for all, for a job that takes these `cores`."""
@@ -275,9 +279,9 @@ class JobsOfLate:
         ended = self._ended_of(tq_id or 0)
         since = now - _ROUNDS * lasts.mean
         if len(ended) == _ENDS_KEPT:
-            since = max(since, min(one.begun + one.seconds for one in ended))
+            since = max(since, min(job.begun + job.seconds for job in ended))
         since = min(since, now - _LITTLE)
-        used = sum(max(0.0, one.begun + one.seconds - max(since, one.begun)) for one in ended)
+        used = sum(max(0.0, job.begun + job.seconds - max(since, job.begun)) for job in ended)
         used += sum(now - max(since, at) for at in begun)
         some = _some(begun)
         kind = RunningKind(some, lasts, len(begun) / len(some))
@@ -291,7 +295,7 @@ def _some(begun: Sequence[float], kinds: int = 1) -> Sequence[float]:
 
 
 def _sent_to(row: LivePilot) -> QueueId:
-    """The queue where its batch system counts a pilot; the one where it runs if what is stored of it is damaged."""
+    """The queue where its batch system counts a pilot; the one where it runs if that cannot be read."""
     try:
         return row.submitted_to
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""What groups and owners used lately, by which their shares are corrected: read in portions, and sent to the hot process."""
+"""What groups and owners used lately, which corrects their shares: read in portions, and sent to the hot process."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class UsageWatch:
         if self._step(options, now) or self._looked is None or not 0.0 <= now - self._looked < _LOOK_SECONDS:
             read, self._looked = self._read, None
             left = 0.0 if read is None else _OLD_SECONDS - max(0.0, now - read[0])
-            found = None if read is None or left <= 0 else self._known(policy, options, *read)
-            self._send(policy, found, left)
+            usage = None if read is None or left <= 0 else self._known(policy, options, *read)
+            self._send(policy, usage, left)
             self._looked = now
 
     def _step(self, options: ShareSection, now: float) -> bool:
@@ -73,13 +73,13 @@ class UsageWatch:
             self._reading = _read_all(self.db, options, now)
         # Should it fail, the next step begins anew.
         reading, self._reading = self._reading, None
-        found = next(reading)
-        if found is None:
+        portion = next(reading)
+        if portion is None:
             self._reading = reading
             return False
-        known = {tq_id: key for tq_id, key in self._keys.items() if tq_id in found[1]}
-        self._keys = known | keys_by_id(self.db, found[1].keys() - known.keys(), {})
-        self._read = found
+        keys = {tq_id: key for tq_id, key in self._keys.items() if tq_id in portion[1]}
+        self._keys = keys | keys_by_id(self.db, portion[1].keys() - keys.keys(), {})
+        self._read = portion
         return True
 
     def _known(self, policy: Policy, options: ShareSection, at: float, used: _Used) -> KnownUsage:
@@ -89,8 +89,8 @@ class UsageWatch:
         keys = {tq_id: key for tq_id, key in self._keys.items() if any(used[tq_id])}
         rows = [(key, (key.cores if by_core else 1), used[tq_id]) for tq_id, key in keys.items()]
         slices = [
-            _slice(one, ((key, amounts[place] * times) for key, times, amounts in rows))
-            for place, one in enumerate(options.slices)
+            _slice(slice_, ((key, amounts[place] * times) for key, times, amounts in rows))
+            for place, slice_ in enumerate(options.slices)
         ]
         taking_part = [*keys.values(), *(key for _, key, _ in self.keeper.snapshot.waiting)]
         owners: dict[str, set[str]] = defaultdict(set)
@@ -106,26 +106,26 @@ class UsageWatch:
             owners={group: sorted(names) for group, names in sorted(owners.items())},
         )
 
-    def _send(self, policy: Policy, found: KnownUsage | None, seconds: float) -> None:
-        if found != self._sent:
-            self.post(inner_calls.USAGE_FOUND, UsageFound(found, seconds))
-            self._sent = found
-            policy.know_usage(found)
+    def _send(self, policy: Policy, usage: KnownUsage | None, seconds: float) -> None:
+        if usage != self._sent:
+            self.post(inner_calls.USAGE_FOUND, UsageFound(usage, seconds))
+            self._sent = usage
+            policy.know_usage(usage)
 
 
-def _slice(one: TimeSlice, used: Iterable[tuple[TaskQueueKey, float]]) -> SliceUsage:
+def _slice(of: TimeSlice, used: Iterable[tuple[TaskQueueKey, float]]) -> SliceUsage:
     groups: dict[str, float] = defaultdict(float)
     owners: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for key, amount in used:
         if amount > 0:
             groups[key.group] += amount
             owners[key.group][key.owner] += amount
-    return SliceUsage(one, dict(groups), {group: dict(some) for group, some in owners.items()})
+    return SliceUsage(of, dict(groups), {group: dict(some) for group, some in owners.items()})
 
 
 def _read_all(db: Reader, options: ShareSection, now: float) -> Iterator[tuple[float, _Used] | None]:
     """A portion of the attempts at each step, None until all are read."""
-    currency, begins = options.currency, [now - one.time_span for one in options.slices]
+    currency, begins = options.currency, [now - slice_.time_span for slice_ in options.slices]
     used: _Used = {}
     older = _LONG_JOB_SECONDS if currency == "core-seconds" else 0.0
     done = last_attempt_before(db, min(begins) - older)
