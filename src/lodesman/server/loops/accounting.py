@@ -1,4 +1,4 @@
-"""What jobs used, day by day: ended attempts are added up beside the writer, and sums answer one caller."""
+"""What jobs used, day by day: ended attempts are added up, and sums answered."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ May = Callable[[str, str, str], bool]
 
 @dataclass(slots=True)
 class UsageAdder:
-    """Adds up each ended attempt once: the writer takes a sum only if its attempts are still as they were read."""
+    """Adds up each ended attempt once: the writer takes no sum whose attempts have changed."""
 
     db: Reader
     post: Post
@@ -49,7 +49,7 @@ class UsageAdder:
     _looked: float | None = None
 
     def tick(self, now: float) -> None:
-        """Send a portion if one is due. Raises LodesmanError; the portion is read again then."""
+        """Send a portion if one is due. Raises LodesmanError; the portion is read again."""
         if self._looked is not None and 0.0 <= now - self._looked < _LOOK_SECONDS:
             return
         usage = next_usage(self.db, self.at_once)
@@ -69,7 +69,7 @@ def days_of(query: UsageQuery | PilotHoursQuery, now: float) -> UsageDays:
 
 
 def used_for(usages: Iterable[UsageOfSome], by: UsageBy, days: UsageDays, may: May) -> UsageOfDays:
-    """The answer to a caller, who gets by name those owners and JobGroups that `may` admits, and the others together."""
+    """The answer to a caller, who gets by name the owners and JobGroups that `may` admits."""
     rows: dict[tuple[str, str, bool], list[UsageOfSome]] = defaultdict(list)
     for usage in usages:
         names = {

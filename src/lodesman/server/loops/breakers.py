@@ -1,4 +1,4 @@
-"""The breakers of CE queues between two iterations: their rows, and the answers of batch systems that move them."""
+"""The breakers of CE queues: their rows, and the answers of batch systems that move them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DAMAGED: Final = Breaker(failures=-1)
 
 @dataclass(slots=True)
 class BreakerRecord:
-    """What the database has of breakers, and the answers that move them next."""
+    """What is stored of breakers, and the answers that move them next."""
 
     db: Reader
     orders: Mapping[QueueId, BreakerOrder] = field(init=False, default_factory=dict)  # of administrators
@@ -39,7 +39,7 @@ class BreakerRecord:
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
 
     def read(self, current: Breakers, left: StepPass) -> dict[QueueId, Breaker]:
-        """The breakers with what administrators did to them since. A damaged row makes its breaker begin anew."""
+        """The breakers with what administrators did since. One whose row is damaged begins anew."""
         damaged: dict[QueueId, Exception] = {}
         stored = breakers(self.db, damaged)
         for queue, fault in damaged.items():
@@ -57,11 +57,11 @@ class BreakerRecord:
         return current
 
     def note_outcome(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
-        """Keep the answer of a batch system to a submission. Any thread may call this."""
+        """Keep an answer to a submission. Any thread may call this."""
         self._answers.append((queue_id, accepted, reason, now))
 
     def hear(self, current: dict[QueueId, Breaker], rules: BreakerRules) -> None:
-        """Let the answers since the last call move the breakers of their queues."""
+        """Let the answers move the breakers of their queues."""
         while self._answers:
             queue_id, accepted, reason, now = self._answers.popleft()
             breaker = current.get(queue_id, _FRESH)
@@ -71,7 +71,7 @@ class BreakerRecord:
                 current[queue_id] = limits.failed(breaker, now=now, rules=rules, reason=reason)
 
     def store(self, current: Breakers, post: Post) -> None:
-        """Store the breakers that changed, and note in the audit trail which opened or closed."""
+        """Store what changed, and note in the audit trail which opened or closed."""
         new, before = dict(current), self._stored or {}
         changed = [
             StoredBreaker(
@@ -88,7 +88,7 @@ class BreakerRecord:
 
 
 def freed_queues(db: Reader, current: Breakers) -> set[QueueId]:
-    """Queues whose breakers only pilots on shut hosts moved, at sites where no host is shut any more."""
+    """Queues that only pilots on shut hosts spoke against, at sites without shut hosts now."""
     against = {queue for queue, one in current.items() if one.reason == ON_SHUT_HOST}
     shut = {host.site for host, one in records(db).items() if one.shut} if against else set()
     return {queue for queue in against if queue.site not in shut}

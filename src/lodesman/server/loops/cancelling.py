@@ -1,8 +1,4 @@
-"""Cancelling pilots: those that the director wants no more, those that lost their lease, all at the end of a server.
-
-A pilot that hangs keeps its slot, and may keep its payload running: it is cancelled until its batch system says that it
-is gone.
-"""
+"""Cancelling pilots: surplus ones, those that lost their lease, and all at the end of a server."""
 
 from __future__ import annotations
 
@@ -51,9 +47,7 @@ class HasBackend(Protocol):
 
 
 def cancel(backends: Mapping[str, Backend], pilots: Iterable[Native]) -> dict[str, CancelOutcome]:
-    """Cancel pilots where they were submitted; stamp -> outcome. FAILED: the batch system does not answer, or is
-    unknown.
-    """
+    """Cancel pilots where they were submitted; stamp -> outcome. FAILED: no answer, or no such batch system."""
     outcomes: dict[str, CancelOutcome] = {}
     by_backend: dict[str, list[Native]] = {}
     for pilot in pilots:
@@ -70,7 +64,7 @@ def cancel(backends: Mapping[str, Backend], pilots: Iterable[Native]) -> dict[st
 
 
 def _cancel(backend: Backend, pilots: Sequence[Native]) -> dict[str, CancelOutcome]:
-    """Raises LodesmanError. A pilot without a stored reference is searched for by its stamp."""
+    """Raises LodesmanError. The census finds pilots without a stored reference."""
     census = {} if all(pilot.native_id for pilot in pilots) else backend.census()
     native_ids = {pilot.stamp: pilot.native_id or census.get(pilot.stamp, "") for pilot in pilots}
     answers = backend.cancel({stamp: native_id for stamp, native_id in native_ids.items() if native_id})
@@ -81,7 +75,7 @@ def _cancel(backend: Backend, pilots: Sequence[Native]) -> dict[str, CancelOutco
 def end_all(db: Reader, backends: Mapping[str, Backend], *, seconds: float) -> list[str]:
     """Order all pilots of these batch systems to end, and wait `seconds` at most; the stamps of those that are left.
 
-    Those of which nothing is known are left: most of them were never submitted.
+    Pilots of which nothing is known are left, too: most were never submitted.
     """
     left = {native.stamp: native for native in live_natives(db) if native.backend in backends}
     deadline, pause, unknown = time.monotonic() + seconds, Event(), Counter[str]()
@@ -100,7 +94,7 @@ def end_all(db: Reader, backends: Mapping[str, Backend], *, seconds: float) -> l
 
 @dataclass(slots=True)
 class Cancelling:
-    """Carries out what an iteration says of pilots: surplus ones, those that waited too long, those of closed queues."""
+    """Carries out what an iteration says of pilots that wait too long, are too many, or whose queue is closed."""
 
     db: Reader
     post: Post
@@ -116,9 +110,9 @@ class Cancelling:
     def tick(self) -> int:
         """Carry out the last iteration, once; returns how many pilots have ended. Raises LodesmanError.
 
-        A pilot that waited too long, or whose queue is closed, has ended if its batch system does not know it several
-        times in a row. Waiting too long counts against the queue, so that not every successor waits there too. One that
-        runs by now is drained; that it ends before it joins says nothing of its queue.
+        A pilot that its batch system does not know, several times in a row, has ended. Waiting too long counts against
+        the queue, so that not every successor waits there. What runs by now is drained; its end says nothing of its
+        queue.
         """
         if not self._orders:
             return 0
@@ -149,7 +143,7 @@ class Cancelling:
         return ended
 
     def _unbind(self, bound: Collection[int]) -> None:
-        """Let the jobs of bound pilots that waited too long wait again; such a pilot leaves if it ever starts."""
+        """Let the jobs of bound pilots wait again; such a pilot leaves if it ever starts."""
         left = [
             pilot
             for pilot in read.pilots_by_id(self.db, bound)
@@ -178,7 +172,7 @@ class _LostPilot:
 
 
 class LostPilots:
-    """Ends pilots of one batch system that lost their lease. After a restart it asks about all of them again."""
+    """Ends pilots that lost their lease, and might keep their payload running. A restart asks about all again."""
 
     def __init__(self, db: Reader, name: str, backend: Backend) -> None:
         self._db = db
@@ -188,7 +182,7 @@ class LostPilots:
         self._read_at: float | None = None
 
     def tick(self, now: float) -> int:
-        """Order the end of those that are due; returns how many are not known to be gone."""
+        """Order the end of those that are due; returns how many may still be there."""
         if self._read_at is not None and 0.0 <= now - self._read_at < _READ_SECONDS:
             return 0
         self._read_at = now

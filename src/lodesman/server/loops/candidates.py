@@ -1,7 +1,7 @@
-"""The CE queues as the director's candidates: configuration, the loads of their batch systems, and our own pilots.
+"""The CE queues as the director's candidates: configuration, loads, and our own pilots.
 
-VOs may see other settings of a queue (overlays). A pilot presents those of its VO. What holds for all pilots of the
-queue together (caps, slots) is the least that a VO has there to whose pilots it is open.
+VOs may see other settings of a queue (overlays). What holds for all pilots of the queue together (caps, slots) is the
+least that a VO has whose pilots may be sent there.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class CandidateMaker:
         return self._candidate(offer.queue, sent if vo in sent else {vo: offer})
 
     def _sent(self, offers: Mapping[str, QueueOffer]) -> dict[str, QueueOffer]:
-        """The offers to VOs whose pilots may be sent there. A VO to which a queue is closed closes it for no other."""
+        """The offers to VOs whose pilots may be sent there; the other VOs set no limits."""
         return {
             vo: offer
             for vo, offer in offers.items()
@@ -191,13 +191,13 @@ def _caps_of(offer: QueueOffer) -> QueueCaps:
 
 
 def longest_life(offers: Iterable[QueueOffer]) -> int:
-    """The seconds that a pilot of these lives at most; 0: no end is known."""
+    """In seconds; 0: no end is known."""
     lives = [offer.life_seconds for offer in offers]
     return max(lives, default=0) if all(lives) else 0
 
 
 def _free(load: BatchLoad, offers: Iterable[QueueOffer]) -> int | None:
-    """The pilots for which the batch system has free cores; None if it does not say."""
+    """The pilots for which there are free cores; None if not known."""
     cores = max(offer.request.cores for offer in offers)
     return None if load.free_cores is None else load.free_cores // cores
 
@@ -241,7 +241,7 @@ def shown_gate(
 
 
 def _limits(stops: Sequence[limits.Limit], shut_for: Mapping[str, str]) -> list[why_queues.QueueLimit]:
-    """The limits of a queue, and those of single identities, which leave it open for others."""
+    """Limits of single identities leave the queue open for others."""
     return [
         *(why_queues.QueueLimit(stop.name, stop.limit, stop.detail, stop.limit <= 0) for stop in stops),
         *(
@@ -278,10 +278,9 @@ def own_queues(rows: Iterable[tuple[str, QueueId, float]]) -> dict[QueueId, OwnQ
 
 
 def local_slots(policy: Policy) -> dict[QueueId, int]:
-    """Queue -> the pilots that the local backend runs in it at once.
+    """Queue -> the pilots that the local backend runs in it at once: the least of the VOs that may send pilots there.
 
-    The least value of the VOs that may send pilots there counts for all. Without such a VO it is the plain value; for a
-    queue that has another backend by now, the value of the VOs that sent pilots before.
+    Without such a VO, the plain value; for a queue that has another backend by now, that of the VOs before.
     """
     offers: dict[QueueId, list[QueueOffer]] = defaultdict(list)
     for vo in policy.config.vos:
@@ -302,7 +301,7 @@ def local_slots(policy: Policy) -> dict[QueueId, int]:
 
 
 def _slots_of(settings: Collection[QueueSettings], cpus: int) -> int:
-    """The least configured `Slots`, else the least `MaxTotalJobs`, else what the CPUs of the machine allow."""
+    """The least `Slots`, else the least `MaxTotalJobs`, else what the CPUs of the machine allow."""
     slots = [setting.slots for setting in settings if setting.slots is not None]
     totals = [setting.max_total_jobs for setting in settings if setting.max_total_jobs is not None]
     if slots or totals:
@@ -324,7 +323,7 @@ def doubts(options: DirectorOptions, watches: Mapping[str, BackendWatch]) -> dic
 def visited_items(
     tree: ResourceTree, waiting: Callable[[], Iterable[Waiting]], pilots: Callable[[], Iterable[LivePilot]]
 ) -> list[Kinds]:
-    """What an iteration goes through, by kind; sites before their queues, the task queues of an owner together."""
+    """What an iteration goes through, by kind: sites before their queues, the task queues of an owner together."""
     owned: dict[tuple[str, str], list[Item]] = {}
     for tq_id, key, _ in waiting():
         owned.setdefault((key.vo, key.owner), []).append(task_queue(tq_id))

@@ -1,7 +1,7 @@
-"""One watch asks one batch system: about our pilots there, about lost ones by stamp, and about the loads of its queues.
+"""One watch asks one batch system about our pilots, about lost ones by stamp, and about the loads of its queues.
 
-Others read what it saw, with its age. Unknown is not gone: a pilot that its batch system does not list stays as it is
-until its lease or its age ends it. A pilot is asked about where it was submitted, wherever its queue leads by now.
+Unknown is not gone: a pilot that its batch system does not list stays until its lease or its age ends it. It is asked
+about where it was submitted, wherever its queue leads by now.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class BackendWatch:
         queues: Collection[QueueId] = (),
         started: float = 0.0,
     ) -> None:
-        """`note` learns of pilots that joined or never did, which counts for their queue. `started`: when this process
-        began; submissions under way before that ended with the process before.
+        """`note` learns of pilots that joined or never did. `started`: of this process; earlier submissions ended with
+        the last one.
         """
         self.name = name
         self.backend = backend  # may be swapped
@@ -100,7 +100,7 @@ class BackendWatch:
 
     @property
     def doubt(self) -> str:
-        """Why nothing may be submitted with its credential; '' if it may. Any thread may ask."""
+        """Why nothing may be submitted with its credential, or ''. Any thread may ask."""
         return "" if self.credential is None else self.credential.doubt
 
     def tick(self, now: float) -> int:
@@ -144,8 +144,8 @@ class BackendWatch:
         self._forgotten = {pilot.stamp for pilot in ended}
 
     def _note_joined(self, pilots: Iterable[PilotRow]) -> None:
-        """A pilot that joins on a shut host speaks against its queue, where those after it would start, too. The local
-        host does not: it is the only one, so none is sent.
+        """A pilot that joins on a shut host speaks against its queue: others would start there, too. Not if that is the
+        only host.
         """
         joined = [pilot for pilot in pilots if pilot.joined_at is not None]
         before, self._joined = self._joined, {pilot.id for pilot in joined}
@@ -158,9 +158,7 @@ class BackendWatch:
                 self._note(pilot.submitted_to, StartFault.BAD_HOST, ON_SHUT_HOST)
 
     def _note_bad_nodes(self, pilots: Iterable[PilotRow], newest: int) -> None:
-        """A pilot that leaves a useless node at once speaks against its queue: the next one would start on that free
-        node.
-        """
+        """A pilot that leaves a useless node speaks against its queue: the next one would start there."""
         live, before, after = {pilot.id for pilot in pilots}, self._live, self._newest
         self._live, self._newest = live, newest
         if after is not None:
@@ -170,7 +168,7 @@ class BackendWatch:
                 self._note(pilot.submitted_to, StartFault.NODE_FAULT, words)
 
     def _lost(self, pilots: Sequence[PilotRow], now: float) -> dict[str, PilotRow]:
-        """Pilots stored before a submission whose answer never came, by stamp."""
+        """By stamp, pilots stored before a submission whose answer never came."""
         return {
             pilot.stamp: pilot
             for pilot in pilots
@@ -180,9 +178,7 @@ class BackendWatch:
     def _find(
         self, lost: Mapping[str, PilotRow], unnamed: Iterable[str], census: Mapping[str, str], now: float
     ) -> None:
-        """Store the references found of lost pilots, and of pilots that ended meanwhile. Give up a long lost pilot that
-        several lists in a row lack.
-        """
+        """Store the references that were found, and give up long lost pilots that several lists in a row lack."""
         outcome: Outcomes = {s: (census[s], "") for s in (*lost, *unnamed) if s in census}
         # A list may leave out jobs that are there, as those of a batch system do that has just started.
         self._missed = {s: self._missed.get(s, 0) + 1 for s in lost if s not in census}
@@ -220,7 +216,7 @@ class BackendWatch:
         return ended
 
     def _last_words(self, pilot: PilotRow) -> str:
-        """What a pilot that never joined said at its end; '' if not known. One poll reads few outputs."""
+        """What a pilot that never joined said; '' if not known. One poll reads few outputs."""
         if self._words_left <= 0 or pilot.native_id is None:
             return ""
         self._words_left -= 1
@@ -231,7 +227,7 @@ class BackendWatch:
             return ""
 
     def _store(self, pilots: Sequence[PilotRow], seen: Mapping[str, NativeStatus], now: float) -> None:
-        """Store what is new: where pilots run, since when they are held, and now and then that they were seen."""
+        """Store where pilots run, since when they are held, and now and then that they were seen."""
         new: dict[int, PilotSeen] = {}
         stored: dict[int, tuple[str, float | None, float]] = {}
         for pilot in pilots:

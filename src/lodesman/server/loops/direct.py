@@ -1,7 +1,4 @@
-"""The director: a snapshot, a decision, pilots stored, then submitted.
-
-What it keeps in memory alone (buckets, suspects) may be lost without harm.
-"""
+"""The director: a snapshot, a decision, pilots stored, then submitted. Buckets and suspects may be lost without harm."""
 
 from __future__ import annotations
 
@@ -124,8 +121,7 @@ class Director:
     def tick(self, now: float) -> int:
         """One iteration; returns how many pilots were placed.
 
-        A fault in one part of carrying out the decision stops none of the others. Raises the first such fault at the
-        end.
+        A fault in one part of carrying it out stops no other part. Raises the first such fault at the end.
         """
         with self.left_out.step("the director: breakers") as left:
             self.breakers = self._record.read(self.breakers, left)
@@ -149,7 +145,7 @@ class Director:
         return decision.placement.placed
 
     def _decide(self, now: float, left: StepPass) -> tuple[DirectorInput, Decision]:
-        """What there is, and what to do; queues, pilots or sites at fault are left out."""
+        """What there is, and what to do, without the items at fault."""
         seed = self.rng.getrandbits(_SEED_BITS)
         limited = self._ask_limits() if self._known.read() else Limited()
 
@@ -186,9 +182,8 @@ class Director:
         return self.snapshot(waiting, self.vos, table=table, serving=pool_map, now=now, without=without)
 
     def _free(self, waiting: list[Waiting], limited: Limited | None) -> list[Waiting]:
-        """Task queues that pilots could serve: not where limits shut all places, or jobs wait for others.
-
-        With `AtMost`, as many jobs as may start.
+        """Task queues that limits do not shut everywhere and whose jobs wait for no others; with `AtMost`, as many jobs
+        as may start.
         """
         limits_now, self._barred = Limited(), {}
         if waiting:
@@ -229,11 +224,11 @@ class Director:
         self._record.store(self.breakers, self.post)
 
     def note_outcome(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
-        """Keep the answer of a batch system to a submission for the next iteration. Any thread may call this."""
+        """Keep an answer to a submission for the next iteration. Any thread may call this."""
         self._record.note_outcome(queue_id, accepted=accepted, reason=reason, now=now)
 
     def now(self) -> DirectorNow:
-        """What the director says of itself between two iterations. Any thread may ask."""
+        """What it says of itself between two iterations. Any thread may ask."""
         ordered = {queue for queue, order in self._record.orders.items() if order.state == "open"}
         failing = {
             queue: Failing(breaker.failures, breaker.reason, breaker.state is not BreakerState.CLOSED)
@@ -244,7 +239,7 @@ class Director:
         return DirectorNow(self.iterated_at, full, failing, self.settings)
 
     def vos_of(self, waiting: Sequence[Waiting]) -> list[str]:
-        """The VOs of an iteration: those with waiting jobs, and those that are configured."""
+        """The VOs with waiting jobs, and those that are configured."""
         return sorted({key.vo for _, key, _ in waiting} | set(self.policy.config.vos))
 
     def snapshot(
@@ -327,8 +322,8 @@ class Director:
         mask: SiteMask, now: float, site: limits.Limit | None = None,
         hosts: Mapping[str, limits.Limit] = MappingProxyType({}),
     ) -> why_queues.QueueGate:  # fmt: skip
-        """What stands before new pilots in a queue between two iterations; asks the batch system for its load. Any
-        thread may ask.
+        """What stops new pilots in a queue between two iterations; asks the batch system for its load. Any thread may
+        ask.
 
         `own`: our live pilots there; `site`, `hosts`: what the gate of its site, and this machine, let through.
         """

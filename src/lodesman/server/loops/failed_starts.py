@@ -31,7 +31,7 @@ class _Lately:
 
 @dataclass(slots=True)
 class FailedStarts:
-    """Counts failed starts. The log has the first of a queue and cause at once, the others once a minute as a number."""
+    """Logs the first failed start of a queue and cause at once, the others once a minute as a number."""
 
     ticks: Callable[[], float] = time.monotonic
     counts: Counter[tuple[QueueId, StartFault]] = field(init=False, default_factory=Counter)
@@ -54,7 +54,7 @@ class FailedStarts:
         )
 
     def write_counted(self) -> int:
-        """Log what was counted in minutes that are over; returns how many lines."""
+        """Log the minutes that are over; returns how many lines."""
         with self._lock:
             over = [
                 (key, lately)
@@ -76,7 +76,7 @@ class FailedStarts:
 
 
 def last_words(output: bytes) -> str:
-    """What a pilot said last, from the end of its output: its own report of a fault, else its last line, else ''."""
+    """What a pilot said last in its output: its own report of a fault, else its last line, else ''."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
     lines = [line for line in lines if line]
     reported = [fault for fault in map(_reported, lines) if fault]

@@ -1,4 +1,4 @@
-"""Which hosts get no jobs: by jobs that failed at once, and by what became of jobs of the same task queues elsewhere."""
+"""Which hosts get no jobs: by jobs that failed at once, and by jobs of the same task queues elsewhere."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _SITES_S: Final = 10.0
 
 @dataclass(slots=True)
 class HostWatch:
-    """Judges hosts. It reads more than a number only while something has failed at once lately."""
+    """Judges hosts; reads only a number while nothing has failed at once lately."""
 
     db: Reader
     post: Post
@@ -89,23 +89,21 @@ class HostWatch:
             self._newest = -1
 
     def weigh(self, queue: QueueId, fault: StartFault | None, reason: str) -> tuple[StartFault | None, str]:
-        """The fault of a start, with its reason. Where jobs fail at once, at that site alone, a pilot that joins is a
-        fault too.
-        """
+        """The fault of a start. A pilot that joins is one, too, where jobs fail at once and at no other site."""
         against = None if fault else self.failing.get(queue.site)
         if against is None:
             return fault, reason
         return StartFault.JOBS_FAIL, f"jobs fail at once at this site, and not at others: {against.in_short}"
 
     def _against(self, recent: Sequence[Failure], now: float) -> list[Failure]:
-        """The failures at suspect sites, if there are suspect hosts or sites are due to be judged again."""
+        """The failures at suspect sites, if hosts are suspect or sites are due to be judged."""
         if not suspects(recent, now) and 0.0 <= now - self._sites_at < _SITES_S:
             return []
         self._sites_at = now
         return suspects_by_site(recent, now)
 
     def _forget(self, now: float, recent: int) -> int:
-        """The number up to which failures count no more; 0 while they are few. The writer never has many to delete."""
+        """The number up to which failures count no more; 0 while they are few, so that the writer never deletes many."""
         if recent == MOST_FAILURES:
             return self._failures[-1][0]
         old = self._failures[recent:]
@@ -117,7 +115,7 @@ class HostWatch:
 def local_hosts(db: Reader, pilots: Iterable[LivePilot], now: float) -> dict[str, Limit]:
     """By site where this machine gets no jobs, how many pilots its local queues may start.
 
-    One is let through if it may be tried with a job, and none of the live `pilots` there could ask for that job.
+    That is one if it may be tried with a job for which no live pilot there could ask.
     """
     here = reported_host(socket.gethostname())
     shut = {
@@ -139,7 +137,7 @@ def local_hosts(db: Reader, pilots: Iterable[LivePilot], now: float) -> dict[str
 
 
 def list_hosts(db: Reader, now: float, *, vo: str = "") -> list[HostRow]:
-    """Hosts with live pilots, recent failures or a record that shuts them; `vo`: only those with pilots of that VO."""
+    """Hosts with live pilots, recent failures or a record that shuts them; `vo`: only those with pilots of it."""
     pilots, stored = pilots_by_host(db, vo), records(db)
     failed = Counter(failure.host for _, failure in failures(db) if failure.at > now - WINDOW_S)
     shut = {host for host, record in stored.items() if record.shut}

@@ -1,7 +1,7 @@
-"""Submitting pilots: each is stored, then handed to the threads of a submission pool, then its reference is stored.
+"""Submitting pilots: each is stored, handed to the threads of a submission pool, and its reference is stored.
 
-A submission pool is a thread pool with the seed's limits: minThreadsInPool threads from the start, maxThreadsInPool at
-most, totalThreadsInPool submissions waiting for one.
+A submission pool has the seed's limits: minThreadsInPool threads from the start, maxThreadsInPool at most,
+totalThreadsInPool submissions waiting for one.
 """
 
 from __future__ import annotations
@@ -86,9 +86,8 @@ def common_of(settings: PilotSettings, offer: QueueOffer) -> dict[str, object]:
 
 
 class _Pool:
-    """The threads of a submission pool, and the tasks that wait for one.
-
-    Its numbers may change at any time: a thread too many ends after its task. Without options it takes no more tasks.
+    """The threads of a submission pool, and the tasks that wait. Its numbers may change; without options it takes no
+    task.
     """
 
     def __init__(self, name: str) -> None:
@@ -214,7 +213,7 @@ class SubmissionPools:
         return {name: state for name, state in states.items() if state is not None}
 
     def launch(self, decision: Decision, offers: Offers) -> None:
-        """Store the pilots of a decision and hand them to their pools. `offers`: the settings of queues by VO."""
+        """Store the pilots of a decision and hand them to their pools. `offers`: of queues, by VO."""
         served = self._served(list({placement.queue_id: None for placement in decision.placement.placements}))
         with self._left_out.step("the director: launch") as left:
             for placement in decision.placement.placements:
@@ -262,7 +261,7 @@ class SubmissionPools:
             pool.close()
 
     def _served(self, queues: list[QueueId]) -> dict[QueueId, dict[str, object]]:
-        """What queues serve (`getSubmitPoolsForQueue`). Without an answer of the server, pilots ask for themselves."""
+        """What queues serve (`getSubmitPoolsForQueue`). Without an answer, pilots ask for themselves."""
         served: dict[QueueId, dict[str, object]] = {}
         for part in portions(queues, _QUEUES_AT_ONCE):
             try:
@@ -279,9 +278,7 @@ class SubmissionPools:
     def _prepare(
         self, placement: Placement, offer: QueueOffer, served: Mapping[str, object], watch: BackendWatch
     ) -> Iterator[PilotSpec]:
-        """Store the pilots of a placement, in parts, before they are submitted. Of bound pilots only those that got a
-        job are.
-        """
+        """Store the pilots of a placement, in parts, to be submitted; of bound pilots only those that got a job."""
         order, who, place = placement.order, placement.order.identity, placement.queue_id._asdict()
         pilot = NewPilot(
             stamp="", join_hash=b"", vo=placement.request.vo, **place, request=asdict(placement.request),
@@ -323,7 +320,7 @@ class SubmissionPools:
             return
 
     def _run(self, backend: Backend, specs: list[PilotSpec], log: logging.Logger) -> None:
-        """One task: submit the parts of a placement. `log`: of its submission pool."""
+        """Submit the parts of a placement. `log`: of its submission pool."""
         for spec in specs:
             self._submit(backend, spec, log)
 

@@ -1,6 +1,6 @@
-"""What a step leaves out because it cannot handle it: a fault in one item costs that item alone.
+"""What a step leaves out: a fault in one item costs that item alone, until the next pass tries it again.
 
-The next pass tries the item again. Until then /health and `why` name it; the log has the fault once.
+Meanwhile /health and `why` name the item; the log has the fault once.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class StepPass:
     def leave_out(self, item: object, fault: Exception, *, others: int = 0) -> None:
         """Name an item that is left out; log its fault if it is new. Raises the fault if it is of no item.
 
-        `others`: how many are left out with it until it is known which of them is at fault.
+        `others`: how many are left out with it until it is known which is at fault.
         """
         if not is_of_item(fault):
             raise fault
@@ -83,7 +83,7 @@ class StepPass:
             log.error("a step left out what it could not handle", exc_info=fault, extra=extra)
 
     def leave_out_again(self, item: object, fault: Exception) -> None:
-        """Leave out an item that was at fault before, and was not tried alone since; its words stay."""
+        """Leave out an item that was at fault before and not tried alone since, in the same words."""
         name = str(item)
         if name in self._before and len(self.faults) < _NAMED:
             self.faults[name] = self._before[name]
@@ -92,7 +92,7 @@ class StepPass:
 
     @contextmanager
     def item(self, *items: object) -> Iterator[None]:
-        """Handle one item, or several of which each may be at fault: a fault leaves them out."""
+        """Handle one item, or several: a fault leaves them out."""
         try:
             yield
         except Exception as fault:
@@ -102,7 +102,7 @@ class StepPass:
     def in_parts(
         self, items: Sequence[_T], call: Callable[[list[_T]], _R], name: Callable[[_T], object]
     ) -> list[_R]:
-        """What `call` answers to all items at once; where it fails, to halves, down to the item at fault."""
+        """What `call` answers to all items; where it fails, to halves, down to the item at fault."""
         try:
             return [call(list(items))]
         except Exception as fault:
@@ -121,7 +121,7 @@ class LeftOut:
 
     @contextmanager
     def step(self, name: str) -> Iterator[StepPass]:
-        """One pass of a step; what it leaves out replaces what its last pass left out."""
+        """One pass, which replaces what the last one left out."""
         pass_ = StepPass(name, self._by_step.get(name, {}))
         try:
             yield pass_
@@ -170,11 +170,9 @@ def do_without_faulty(
 ) -> tuple[_R, Omitted]:  # fmt: skip
     """What an attempt brings, and what it was made without: nothing, or the items at fault, as few as the search found.
 
-    While a search is not done, whole parts are left out of which some items are at fault. `before`: what the last
-    attempt was made without; the search goes on from there. `stages`: all items by kind; kinds that contain others come
-    in an earlier stage, and items that one cause may spoil are neighbours in their kind.
-
-    Raises the fault of the attempt if it is of no item, or stays whatever is left out.
+    Until the search is done, parts are left out of which some items are at fault; it goes on from `before`, of the last
+    attempt. `stages`: all items by kind; kinds that contain others come in an earlier stage, and items that one cause
+    may spoil are neighbours. Raises the fault of the attempt if it is of no item, or stays whatever is left out.
     """
     try:
         return attempt(NOTHING), NONE_OMITTED
@@ -208,7 +206,7 @@ class _Trial(Generic[_R]):
         self._attempt = attempt
 
     def search(self, stages: Sequence[Kinds], before: Omitted) -> Omitted | None:
-        """What to leave out so that it works, as few as it finds in a bounded number of tries; None if nothing helps."""
+        """As few items to leave out as a bounded number of tries finds; None if nothing helps."""
         everything = frozenset(chain.from_iterable(_items(kind) for kinds in stages for kind in kinds))
         before = before.among(everything)
         if before != NONE_OMITTED and self._fault_without(before.items) is None:
@@ -228,8 +226,8 @@ class _Trial(Generic[_R]):
     def made_without(self, omitted: Omitted, result: _R, without: frozenset[Item]) -> tuple[_R, Omitted]:
         """What the attempt brings without what the search left out.
 
-        A fault that comes and goes may be in another item by now. Then the last `result` counts, made `without` more,
-        of which some are at fault, too.
+        Should the fault be in another item by now, the last `result` counts, made `without` more, of which some are at
+        fault.
         """
         if without == omitted.items:
             return result, omitted
@@ -253,9 +251,7 @@ class _Trial(Generic[_R]):
     def _take_back(
         self, stages: Iterable[Iterable[Part]], without: frozenset[Item], before: Omitted, tries: int
     ) -> Omitted:
-        """Take parts back as long as it works without the rest, so that there is an answer at any time. Large parts go
-        first, and parts of several groups before those of one.
-        """
+        """Take parts back as long as it works without the rest. Large parts go first, and those of several groups."""
         proven, later = set(before.proven), list[Part]()
         for stage in stages:
             parts = deque[Part](part for part in stage if len(part) > 1)
@@ -296,7 +292,6 @@ def _among(part: Iterable[Group], items: frozenset[Item]) -> Part:
 
 
 def _halves(part: Part) -> tuple[Part, Part]:
-    """Several groups are shared out; a single group is divided."""
     if len(part) > 1:
         return part[: len(part) // 2], part[len(part) // 2 :]
     half = len(part[0]) // 2
@@ -304,9 +299,7 @@ def _halves(part: Part) -> tuple[Part, Part]:
 
 
 def _orders(stages: Sequence[Kinds], without: frozenset[Item]) -> Iterator[list[list[Part]]]:
-    """The orders in which items are taken back.
-
-    First all kinds of a stage at once: of two items that cannot be handled together, the one is at fault that fails
+    """First all kinds of a stage at once: of two items that cannot be handled together, the one is at fault that fails
     with everything taken back before. Where that loses too many, kind by kind, from the last, then from the first.
     """
     new = [[_among(kind, without) for kind in kinds] for kinds in stages]

@@ -1,4 +1,4 @@
-"""Who uses what of limits, since when, and what limits stop: worked out by the reading process from stored attempts."""
+"""Who uses what of limits, since when, and what limits stop, by the stored attempts."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class LimitUse(Struct, frozen=True):
         )
 
     def named(self, row: _B, vo: str) -> _B:
-        """The row with those of a VO ('' is all) who use it, and since when it is full."""
+        """The row with those of a VO ('': all) who use it, and since when it is full."""
         use = self.taken.get((row.rule, tuple(row.of), row.resource), _NOTHING)
         using = use.holders()
         # Of several limits on a resource that jobs do not use up, all but the first have a number.

@@ -1,8 +1,8 @@
 """List-match: whether a batch system would ever run the pilots that the director wants in its queues (`Backend.check`).
 
-Only queues are asked about where pilots were or would have been sent lately, a few at a time. An answer is kept for
-ListMatchDelay minutes, a failure not at all; what is not known closes nothing. A refusal that may pass is asked about
-sooner, and is no *never* until it has lasted (ADR 0045).
+Queues where pilots were or would have been sent lately are asked about, a few at a time. An answer is kept for
+ListMatchDelay minutes; what is not known closes nothing. A refusal that may pass is no *never* until it has lasted (ADR
+0045).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Answer(NamedTuple):
         return self.final or (self.times >= _LASTS_ANSWERS and self.at - self.since >= _LASTS_SECONDS)
 
     def again(self, seconds: float) -> float:
-        """When to ask again, if others are after `seconds`: what may pass, after as long as it has lasted so far."""
+        """When to ask again, if others are after `seconds`: what may pass, after as long as it has lasted."""
         may_pass = bool(self.refusal) and not self.final
         return self.at + (min(seconds, max(_AGAIN_SECONDS, self.at - self.since)) if may_pass else seconds)
 
@@ -70,7 +70,7 @@ class _Known(Struct, frozen=True, kw_only=True):
 
 
 class ListMatch:
-    """The answers of all batch systems. The director says what it wants, one thread a backend asks, any thread may read."""
+    """The answers of all batch systems. One thread a backend asks, any thread may read."""
 
     def __init__(self) -> None:
         self._wanted: Mapping[PilotShape, float] = {}
@@ -120,10 +120,9 @@ class ListMatch:
         return Refusal(for_now=f"{shape.backend} refuses pilots of {shape} there, which may pass: {text}")
 
     def tick(self, watch: BackendWatch, now: float) -> int:
-        """Ask about the shapes that are due; returns how many. An answer out of date that was not renewed closes
-        nothing.
+        """Ask about the shapes that are due; returns how many. An answer out of date closes nothing.
 
-        Raises LodesmanError where the batch system does not answer; it is asked again at the next tick.
+        Raises LodesmanError without an answer of the batch system; the next tick asks again.
         """
         backend, options = watch.backend, watch.options
         how, last = (backend, options), self._known.get(watch.name, _Known())
@@ -169,7 +168,6 @@ _NOTHING: Final = _Answer(0.0)
 
 
 def _spec(shape: PilotShape, options: tuple[str, ...]) -> PilotSpec:
-    """One pilot, without what only a submission has."""
     return PilotSpec(
         queue=shape.queue,
         submission="list_match",
@@ -184,7 +182,7 @@ def _spec(shape: PilotShape, options: tuple[str, ...]) -> PilotSpec:
 
 
 def _heard(check: Check, before: _Answer, now: float) -> _Answer:
-    """An answer that is yes or no. `before`: the last one, if there was one since the last failure."""
+    """An answer that is yes or no. `before`: the last one, unless a failure came between."""
     if check.possible:
         return _Answer(now)
     words = " ".join(check.detail.split())[:_MOST_WORDS] or "it gives no reason"

@@ -1,7 +1,4 @@
-"""The report of a test job from its worker node, and what each of its facts means.
-
-The text comes from a machine of others: anything unexpected is no report, and texts are cut.
-"""
+"""The report of a test job from its worker node, and what it means. Anything unexpected is no report."""
 
 from __future__ import annotations
 
@@ -70,7 +67,7 @@ def read_report(output: bytes) -> NodeReport | None:
 
 
 def judge_node(report: NodeReport, *, python: str) -> Iterator[Finding]:
-    """The findings of a report. `python`: the command that is configured for pilots."""
+    """`python`: the command that is configured for pilots."""
     yield _python(report, python)
     yield _scratch(report)
     yield from map(_server, report.servers)

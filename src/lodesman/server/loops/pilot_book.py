@@ -1,4 +1,4 @@
-"""Live pilots as masks: which of them could take the jobs of a task queue, how many of these at once, and how soon."""
+"""Live pilots as masks: which could take the jobs of a task queue, how many of these at once, and how soon."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _SIZES_KEPT: Final = 100_000
 class PilotBook:
     """Live pilots as masks. One thread refreshes, any may ask; answers are as of the last `refresh`.
 
-    Whether a pilot could take a job is decided as by a claim, on what it presents while nothing runs in it. The
-    SubmitPools that it serves follow from its queue.
+    The predicate is the claim's own, on what a pilot presents while nothing runs in it. Its queue says which
+    SubmitPools it serves.
     """
 
     def __init__(self) -> None:
@@ -86,8 +86,8 @@ class PilotBook:
     ) -> None:  # fmt: skip
         """Read who lives; whole rows only of pilots that are new, have joined since, or whose queue has changed.
 
-        `rooms`: of CE queues, in the director's last record. `left` names pilots that cannot be handled. `shut`: the
-        sites where local pilots get no jobs.
+        `rooms`: of CE queues, in the director's last record. `left` names pilots at fault. `shut`: the sites where
+        local pilots get no jobs.
         """
         left = left or StepPass("pilots", {})
         before, self._mask = self._mask, mask
@@ -122,11 +122,10 @@ class PilotBook:
         self, key: TaskQueueKey, served: Container[QueueId] | None, *, now: float, alike: Hashable = None,
         drained: DrainedNodes | None = None, barred: Barred = NOWHERE,
     ) -> JobPilots:  # fmt: skip
-        """The pilots for a key.
+        """The pilots for a key. `served`: the queues of its SubmitPool (None: it has none); equal queues have an equal
+        `alike`.
 
-        `served`: the queues that serve its SubmitPool (None: it has none); equal queues have an equal `alike`, and are
-        found once. `drained`: where pilots leave since the last refresh. `barred`: where limits keep its jobs from
-        starting.
+        `drained`: where pilots leave since the last refresh. `barred`: where limits keep its jobs from starting.
         """
         with self._lock:
             standing = self._standing
@@ -170,7 +169,7 @@ class PilotBook:
         self, key: TaskQueueKey, served: Container[QueueId] | None, *, drained: DrainedNodes | None = None,
         barred: Barred = NOWHERE,
     ) -> JobsThere:  # fmt: skip
-        """What runs in the busy ones of these pilots. Their mask stands for them until the next refresh."""
+        """What runs in the busy ones of these pilots."""
         with self._lock:
             busy = self._standing[PilotStanding.BUSY]
             busy &= ~(0 if drained is None else self._pilots_in(drained, drained)) & ~self._barred(
@@ -273,7 +272,7 @@ class PilotBook:
     def _measure(
         self, rows: Sequence[LivePilot], soon: Container[int], held: Mapping[int, Sequence[tuple[int, int]]]
     ) -> None:
-        """Note what is free of each pilot that takes jobs now, or within a minute."""
+        """What is free of pilots that take jobs now, or within a minute."""
         now: list[tuple[Size, int]] = []
         later: list[tuple[Size, int]] = []
         for row in rows:
@@ -298,7 +297,6 @@ class PilotBook:
                 self._requests[number] = request
 
     def _sort(self, rows: Sequence[LivePilot], now: float) -> None:
-        """Sort the pilots anew by standing and place: a few appends for each."""
         slots: dict[PilotStanding, list[int]] = {standing: [] for standing in PilotStanding}
         by_place: dict[QueueId, list[int]] = {}
         by_vo: dict[str, list[int]] = {}
@@ -336,5 +334,4 @@ class PilotBook:
 
 
 def _starts(by_size: Mapping[Size, int], key: TaskQueueKey, fit: int) -> int:
-    """The jobs of a task queue that fit into the pilots of a mask."""
     return sum(size.jobs(key) * (mask & fit).bit_count() for size, mask in by_size.items()) if fit else 0

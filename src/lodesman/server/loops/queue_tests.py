@@ -1,7 +1,6 @@
 """The test of one queue: a test job goes the way of a pilot, a second one is cancelled, and nothing is left behind.
 
-The submissions of test jobs begin with `test_`. No row stores them, so no census, limit or breaker counts them as
-pilots.
+Submissions of test jobs begin with `test_`. No row stores them, so no census, limit or breaker counts them.
 """
 
 from __future__ import annotations
@@ -108,7 +107,6 @@ class QueueTest:
         return job
 
     def _watch(self, job: _TestJob) -> None:
-        """Ask for its state until it ends, and read its output."""
         begun = self.clock()
         self._follow(job, self.seconds, {NativeState.ENDED})
         if self._stopped:
@@ -118,7 +116,7 @@ class QueueTest:
             self._read(job)
 
     def _read(self, job: _TestJob) -> None:
-        """The output, which may come some time after the end, and its report."""
+        """Read the output, which may come some time after the end."""
         begun, raw = self.clock(), None
         self.doing = "the output of a test job is read"
         while True:
@@ -151,7 +149,6 @@ class QueueTest:
             self._cancel(second)
 
     def _cancel(self, job: _TestJob) -> None:
-        """Cancel a job that runs or waits, and see it gone."""
         if self._stopped:
             return
         if job.has_ended:

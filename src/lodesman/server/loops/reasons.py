@@ -1,7 +1,4 @@
-"""The pending reason of each task queue: why its jobs wait now, and since when.
-
-All task queues with waiting jobs are judged as `lode why` judges; the writer gets what changed.
-"""
+"""The pending reason of each task queue: why its jobs wait now, and since when, judged as by `lode why`."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ _GATES_KEPT: Final = 10_000
 
 
 class _Served:
-    """The queues that fulfil the Requirements of a task queue, listed when the first is asked for."""
+    """The queues that fulfil the Requirements of a task queue, listed when first needed."""
 
     def __init__(self, exclusions: Exclusions, unfit: int) -> None:
         """`unfit`: queues that the ads of their sites exclude."""
@@ -82,15 +79,13 @@ class _Now(NamedTuple):
 
 
 class MainReasons:
-    """Judges again and again. Has a read connection, so one thread at a time uses it."""
+    """Judges again and again. One thread at a time uses it."""
 
     def __init__(
         self, db: Reader, keeper: SnapshotKeeper, *,
         limits: Callable[[], SeenLimits] = SeenLimits, unfit: Callable[[], Mapping[str, int]] = dict,
     ) -> None:  # fmt: skip
-        """`limits`: what they keep from starting, asked at each judgement. `unfit`: by SubmitPool, the queues that the
-        ads of their sites exclude.
-        """
+        """`limits`: what they keep from starting. `unfit`: by SubmitPool, queues that the ads of their sites exclude."""
         self._db = db
         self._ask_limits, self._limits = limits, SeenLimits()
         self._unfit = unfit
@@ -103,7 +98,7 @@ class MainReasons:
         self._at: float | None = None
 
     def tick(self, policy: Policy, now: float, post: Post) -> None:
-        """Judge if it is time, and post what changed. Raises LodesmanError; it is posted again then."""
+        """Judge if it is time, and post what changed. Raises LodesmanError; it is posted again."""
         changed = self.judge(policy, now)
         if changed is None:
             return
@@ -138,18 +133,17 @@ class MainReasons:
         return changed
 
     def _look_at_limits(self) -> None:
-        """Ask about limits; without an answer the last one counts."""
+        """Without an answer the last one counts."""
         if self._keeper.snapshot.waiting:
             with suppress(LodesmanError):
                 self._limits = self._ask_limits()
 
     def facts_at(self) -> float | None:
-        """When the oldest of the facts was true; None if one of them is not known."""
+        """When the oldest of the facts was true; None if one is not known."""
         decided, at = self._keeper.snapshot.decided_at, self._keeper.at
         return None if decided is None or at is None else min(decided, at)
 
     def _judge_all(self, policy: Policy, left: StepPass) -> dict[int, Judged]:
-        """The reason of each task queue that can be judged."""
         keeper, snapshot = self._keeper, self._keeper.snapshot
         mask, shares = keeper.mask(self._db), policy.shares()
         now = self._look(policy, snapshot, mask, left)
@@ -180,7 +174,7 @@ class MainReasons:
         return judged_all
 
     def _look(self, policy: Policy, snapshot: Snapshot, mask: SiteMask, left: StepPass) -> _Now:
-        """What all judgements go by now. A VO that is at fault is left out."""
+        """What all judgements go by, but for VOs at fault."""
         keeper, now = self._keeper, self._now
         away = mask_of(policy.bits[queue] for queue in keeper.pilots.unreached if queue in policy.bits)
         configs, closed, announced, leaving, failing, slots = {}, {}, {}, {}, {}, {}
@@ -211,7 +205,6 @@ class MainReasons:
     def _judge_of(
         self, tq_id: int, key: TaskQueueKey, exclusions: Exclusions, policy: Policy, now: _Now
     ) -> Callable[..., MainReason]:
-        """What finds the reason of the jobs of a task queue."""
         eligible, iteration, closed = exclusions.eligible, now.iteration, now.closed[key.vo]
         unfit = now.by_ads.get(key.submit_pool, 0)
         served = _Served(exclusions, unfit) if key.submit_pool else None
@@ -258,7 +251,7 @@ class MainReasons:
         shares: Mapping[str, GroupShare],
         judge: Callable[..., MainReason],
     ) -> Judged:
-        """The reason of jobs that compete with others for starts; the first `room` of them may start."""
+        """The reason of jobs that compete for starts; the first `room` of them may start."""
         tq_id, key, waiting = task_queue
         contest, _ = self._keeper.contest_for(self._found[tq_id])
         turn = contest.turn(key, tq_id, ahead=0, shares=shares)
@@ -268,9 +261,7 @@ class MainReasons:
     def _judge_alone(
         self, judges: Mapping[int, Callable[..., MainReason]], waiting: Iterable[Waiting], left: StepPass
     ) -> tuple[dict[int, Judged], Mapping[int, int]]:
-        """The reason of each task queue if no other competed, and how many of its jobs may start: other jobs or
-        `AtMost` hold some back, whatever pilots there are.
-        """
+        """The reasons without competition, and how many jobs may start where other jobs or `AtMost` hold some back."""
         alone: dict[int, Judged] = {}
         for tq_id, judge in judges.items():
             with left.item(task_queue(tq_id)):
@@ -286,11 +277,7 @@ class MainReasons:
         return alone, may_start
 
     def _split(self, tq_id: int, waiting: int, turn: Turn, judge: Callable[..., MainReason]) -> Judged:
-        """The reason of the last waiting job, and of the first ones that are next, or whose pilots a closing keeps
-        away.
-
-        `turn`: of the first of all.
-        """
+        """The reason of the last waiting job, and of the first ones that are next, or whose pilots a closing keeps away."""
 
         def reason(ahead: int) -> MainReason:
             return judge(turn=turn._replace(ahead=ahead))
@@ -304,8 +291,8 @@ class MainReasons:
         return Judged(last, "", first, count, waiting_job(self._db, tq_id, count))
 
     def _behind(self, tq_id: int, room: int, judged: Judged) -> Judged:
-        """By `AtMost` only the first `room` jobs may start, which are `judged`. The rest has another reason than those
-        that are next; it waits for its turn if the last of them does.
+        """The first `room` jobs are `judged`; the others wait by `AtMost`, or for their turn if the last of the first
+        ones does.
         """
         if judged.reason in STARTS_IN_TURN:
             return judged
@@ -328,7 +315,7 @@ class MainReasons:
     def _detail(
         self, reason: MainReason, exclusions: Exclusions, iteration: RecordedIteration | None, mask: SiteMask
     ) -> str:
-        """What can be counted of the reason over task queues: the criterion, the gate or the closing that stops most."""
+        """What can be counted of the reason: the criterion, the gate or the closing that stops most."""
         if reason is MainReason.IMPOSSIBLE:
             return without_clause(exclusions.counts()[0][0]) if exclusions.total else ""
         if reason not in (MainReason.NO_ROOM, MainReason.CLOSED):

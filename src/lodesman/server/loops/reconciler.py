@@ -1,7 +1,4 @@
-"""What is wrong in the data of a server: the reconciler finds and repairs it, `lode server --check-data` names it.
-
-All is read a little at a time, on a connection of its own. The writer checks each suspect again by key, and repairs it.
-"""
+"""What is wrong in the data of a server: the reconciler repairs it, `lode server --check-data` names it."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ _NAMED = 10
 
 @dataclass(slots=True)
 class Reconciler(Passes):
-    """Reads all jobs and counters again and again."""
+    """Reads all jobs and counters again and again; the writer checks suspects again by key."""
 
     db: Reader
     post: Post
@@ -90,7 +87,7 @@ class Reconciler(Passes):
 
 @dataclass(slots=True)
 class SizeProof(Reconciler):
-    """Proves once a day what files take, first an hour after the start: it asks for the size of each file."""
+    """Proves once a day what files take, first an hour after the start."""
 
     shelf: Shelf = field(kw_only=True)
 
@@ -130,8 +127,7 @@ def find_suspects(db: Reader) -> Iterator[Suspects]:
 
 
 def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
-    """One pass over all outputs, a portion a step: files of another size, and owners whose sums are wrong and did not
-    change.
+    """One pass over all outputs: files of another size, and owners whose sums are wrong and did not change.
 
     A file that is not there may be back soon, unless it is larger than any can be.
     """
@@ -157,10 +153,9 @@ def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
 
 
 def check_data(config: ServerConfig) -> list[str]:
-    """The faults of pages, counters and files of the data folder, in words.
+    """The faults of pages, counters and files of the data folder, in words; migrates the database as a start does.
 
-    Brings the database to the schema of this program, as a start does. Raises Unavailable without a usable database,
-    Conflict while a server runs on it.
+    Raises Unavailable without a usable database, Conflict while a server runs on it.
     """
     with config.database.usable():
         refuse_new(config.database)

@@ -1,7 +1,6 @@
 """SubmitPools and task queues held against the configuration: evaluated, judged and cleaned up (RFC #7).
 
-All are evaluated by bitsets, outside the writer, as a difference to one moment of the database. The writer refuses it
-if another refresh came between.
+The result is a difference to one moment of the database, which the writer refuses if another refresh came between.
 """
 
 from __future__ import annotations
@@ -79,16 +78,15 @@ def read_refresh_input(db: Reader) -> RefreshInput:
 
 
 class PoolKeeper:
-    """Refreshes SubmitPools again and again, and removes those that nobody needs. One thread at a time uses it."""
+    """Refreshes SubmitPools, and removes those that nobody needs. One thread at a time uses it."""
 
     def __init__(
         self, db: Reader, post: Post, *, refresh_seconds: float, grace_seconds: float,
         ask_ads: Callable[[Reader, Policy, float], Mapping[str, int]] = lambda _db, _policy, _now: {},
         left_out: LeftOut | None = None, classes: Callable[[Reader], Classes] = lambda _db: NO_CLASSES,
     ) -> None:  # fmt: skip
-        """`ask_ads`: by pool that asks for something in the ads of sites, the queues that these exclude; where the
-        answer changes, that pool alone is refreshed. A pool goes when no job has needed it for `grace_seconds`.
-        `classes`: the job classes.
+        """`ask_ads`: by pool that asks for something in ads, the queues that these exclude. `grace_seconds`: for pools
+        that no job needs.
         """
         self._classes = classes
         self._left_out = left_out or LeftOut()
@@ -105,10 +103,10 @@ class PoolKeeper:
         self._differs_since: float | None = None
 
     def tick(self, policy: Policy, now: float) -> str:
-        """Refresh if that is due. `now` in UNIX seconds. Returns the cause of the refresh, '' if there was none.
+        """Refresh if that is due; returns the cause, '' if it was not. `now` in UNIX seconds.
 
-        Raises LodesmanError if it could not be stored; it stays due. That the writer has read an older or a newer
-        configuration is an error only if it stays so.
+        Raises LodesmanError if it could not be stored; it stays due. That the writer has read another configuration is
+        an error only if it stays so.
         """
         cause = self._due(policy, now)
         if not cause:
@@ -134,8 +132,8 @@ class PoolKeeper:
         return cause
 
     def _due(self, policy: Policy, now: float) -> str:
-        """The cause. request: a job needs a pool that was removed, or was judged by an older configuration. ads: they
-        exclude other queues than before, or a new pool asks for something in them.
+        """The cause. request: a job needs a pool that was removed or judged by an older configuration. ads: they
+        exclude other queues, or a new pool asks for something in them.
         """
         if self._version is None:
             return "start"
@@ -176,7 +174,7 @@ class PoolKeeper:
         log.info("the SubmitPools were evaluated", extra=extra)
 
     def _tell(self, left: StepPass, part: Holds, judgement: Callable[[Holds], Judgement]) -> None:
-        """Have task queues held or released; those with which it fails are left out."""
+        """Have task queues held or released, but for those at fault."""
         post = partial(self._post, inner_calls.JUDGE_QUEUES)
         left.in_parts(part, lambda some: post(judgement(some)), lambda row: task_queue(row[0]))
 
@@ -243,7 +241,7 @@ def evaluate(
 def placement_clauses(
     policy: Policy, pools: Iterable[read.PoolRow], handling: Handling = nullcontext
 ) -> dict[str, tuple[PlacementClause, ...]]:
-    """By pool, the clauses of its expression that only the ads of sites decide, if there are some."""
+    """By pool, the clauses of its expression that only the ads of sites decide, if any."""
     clauses_of = {}
     for pool in pools:
         if f'"{Kind.EXPRESSION}"' in pool.requirements:  # few have one
@@ -289,10 +287,7 @@ def difference(
     policy: Policy, stored: RefreshInput, masks: Mapping[str, int], *, cause: str,
     unfit: Mapping[str, int] = MappingProxyType({}),
 ) -> Difference:  # fmt: skip
-    """What is to be changed so that the stored pools are as they were evaluated, less the `unfit` queues.
-
-    `seconds` is left open.
-    """
+    """What makes the stored pools as they were evaluated, less the `unfit` queues. `seconds` is left open."""
     pools = [pool for pool in stored.pools if pool.id in masks]
     served = {pool.id: masks[pool.id] & ~unfit.get(pool.id, 0) for pool in pools}
     changed = {
@@ -317,8 +312,7 @@ def judge(
 ) -> tuple[Holds, Holds]:  # fmt: skip
     """The task queues to hold, since no configured queue can run them, and those to release; each with the reason.
 
-    `handling`: what a fault in one means, which stays as it is then. `usable`: the classes that may be suggested to a
-    user.
+    `handling`: what a fault in one means, which stays as it is. `usable`: the classes that may be suggested to a user.
     """
     hold: Holds = []
     release: Holds = []
@@ -340,10 +334,7 @@ class _Judgement(NamedTuple):
 def _judgement(
     queue: JudgedQueue, policy: Policy, masks: Mapping[str, int], usable: Callable[[str], UsableClass]
 ) -> _Judgement | None:
-    """None: it stays as it is. A held one is named again if its reason reads otherwise now.
-
-    An empty one is held as long as a job may return to it, which is Held at once then.
-    """
+    """None: it stays as it is. An empty task queue is held as long as a job may return to it, which is Held at once then."""
     config = policy.vo_config(queue.key.vo)
     can = runnable(queue, policy, masks)
     if can or not (queue.jobs or queue.may_return):

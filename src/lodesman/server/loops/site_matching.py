@@ -1,7 +1,4 @@
-"""The sites of one iteration as they advertise themselves, with the pilots that were placed there.
-
-Stored ads and the rows of pilots say all; nothing else is remembered.
-"""
+"""The sites as they advertise themselves, with the pilots that were placed there. Only stored ads and pilots count."""
 
 from __future__ import annotations
 
@@ -44,9 +41,7 @@ class GateOptions:
         self, site: str, ad: SiteAd | None, *, mode: GateMode | None, live: Sequence[SiteMatch],
         ended: Callable[[str, float], Iterable[SiteMatch]], now: float,
     ) -> SiteGate:  # fmt: skip
-        """The gate of a site. `mode`: its own, if it has one; `live`: the pilots placed there; `ended`: those that
-        ended since.
-        """
+        """`mode`: the site's own, if it has one; `live`: the pilots placed there; `ended`: those that ended since."""
         mode, matches = mode or self.mode, live
         if ad is not None and mode is GateMode.STRICT:
             matches = [*live, *ended(site, ad.received_at)]
@@ -153,9 +148,7 @@ class UnfitQueues:
         self._left_out = left_out or LeftOut()
 
     def look(self, db: Reader, policy: Policy, now: float) -> dict[str, Mask]:
-        """The CE queues, by SubmitPool that asks for something in ads. What is not known opens nothing: a site or a
-        SubmitPool at fault, or what a SubmitPool asks of one site.
-        """
+        """By SubmitPool that asks for something in ads. What is not known, or at fault, opens nothing."""
         wishes = self._wishes(db, policy)
         if not wishes:
             return {}

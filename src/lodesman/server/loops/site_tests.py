@@ -1,8 +1,4 @@
-"""Tests of sites (`lode site test`): which queues are tested, each on a thread, and how each test stands.
-
-No poll, iteration or request waits for a test. A test whose client has gone is stopped; however a test ends, its jobs
-are cancelled.
-"""
+"""Tests of sites (`lode site test`): each queue on a thread; a test without its client stops, and its jobs are cancelled."""
 
 from __future__ import annotations
 
@@ -151,7 +147,7 @@ class SiteTests:
             del self._tests[name]
 
     def _wait(self, run: _Running, seconds: float, last: bool) -> bool:
-        """Let a thread that tests a queue wait; whether it has to stop. Nothing interrupts its `last` wait."""
+        """Whether a thread that tests a queue has to stop, after that time. Nothing interrupts its `last` wait."""
         if last:
             return threading.Event().wait(seconds)
         if self._ticks() - run.asked_at > _FORSAKEN_SECONDS:
@@ -210,7 +206,7 @@ def _bug(future: Future[None]) -> BaseException | None:
 
 
 def testable(policy: Policy, queue: QueueId) -> tuple[QueueOffer | None, str]:
-    """A queue as the first VO sees it to which pilots are sent there; and why none are sent, '' if some are."""
+    """A queue as the first VO sees it to which pilots are sent there; and why none are sent, or ''."""
     offers = [offer for vo in policy.config.vos if (offer := policy.vo_config(vo).offer(queue)) is not None]
     reasons = {offer: not_sent(offer, policy.backends) for offer in offers}
     offered = next((offer for offer, reason in reasons.items() if reason is None), None)

@@ -1,9 +1,4 @@
-"""Keeps a fresh snapshot of what explanations go by: waiting task queues, live pilots, SubmitPools, the director's
-word.
-
-It is refreshed beside the requests that use it, so that an explanation costs milliseconds at any size; the more a
-refresh costs, the rarer it is.
-"""
+"""Keeps a fresh snapshot of what explanations go by; the more a refresh costs, the rarer it is."""
 
 from __future__ import annotations
 
@@ -56,11 +51,10 @@ _OLDEST_SECONDS: Final = (
 
 
 class KnownQueues:
-    """The task queues with waiting jobs: read once, then only what is new.
+    """The task queues with waiting jobs: read once, then only what is new, since declared types alone change keys.
 
-    An id is never given out again, and keys change only when declared types do, which is counted. One thread calls
-    `read` and uses `table`; any thread may ask for a `survey`. Task queues whose jobs wait for others are in neither:
-    nothing can start them.
+    One thread calls `read` and uses `table`; any thread may ask for a `survey`. Neither has task queues whose jobs wait
+    for others.
     """
 
     def __init__(self, db: Reader, left_out: LeftOut | None = None, step: str = "task queues") -> None:
@@ -116,7 +110,7 @@ class KnownQueues:
 
 
 class SnapshotKeeper:
-    """Has a read connection of its own. Any thread may refresh, one at a time, and any may ask."""
+    """Any thread may refresh, one at a time, and any may ask."""
 
     def __init__(
         self, db: Reader, *, fresh_seconds: float = _FRESH_SECONDS, left_out: LeftOut | None = None
@@ -149,8 +143,7 @@ class SnapshotKeeper:
         self._refreshing = Lock()
 
     def refresh(self, now: float, *, rest: float = 1.0) -> None:
-        """Read everything anew if the last refresh has had its rest, `rest` times over; in any case, when the director
-        last decided.
+        """Read when the director last decided, and all else if the last refresh has had its rest, `rest` times over.
 
         A refresh under way is not waited for, except the first.
         """
@@ -214,10 +207,9 @@ class SnapshotKeeper:
     def know_who_competes(
         self, where: Mapping[str, tuple[str, Mapping[int, int]]], apart: Collection[int]
     ) -> None:
-        """From now on task queues compete by this.
+        """From now on task queues compete by this, but for those `apart`, which nothing could start.
 
-        `where`: by VO the version of its configuration, and the queues that can run each task queue. `apart`: task
-        queues that nothing could start; they compete with no others.
+        `where`: by VO the version of its configuration, and the queues that can run each task queue.
         """
         if (where, apart) != (self._where, self._apart):
             self._where, self._apart = where, apart

@@ -37,9 +37,7 @@ def standing_of(pilot: LivePilot, now: float) -> PilotStanding:
 def pilot_view(
     pilot: LivePilot, now: float, barred: frozenset[int] = frozenset(), mask: SiteMask = NOTHING_CLOSED
 ) -> PilotView:
-    """A pilot as it would claim now, for the SubmitPools that its queue serves now. `barred`: task queues that limits
-    keep from it; `mask`: what is going to be closed.
-    """
+    """A pilot as it would claim now. `barred`: task queues that limits keep from it; `mask`: what is going to be closed."""
     end = mask.end_of_jobs(pilot.queue_id, now)
     return PilotView(
         pilot_id=pilot.id,
@@ -54,7 +52,7 @@ def pilot_view(
 
 
 def known_shut(rows: Sequence[LivePilot], sites: Collection[str]) -> Sequence[LivePilot]:
-    """The pilots, where local ones on their way to these sites are known to start on a host that gets no jobs."""
+    """The pilots, where local ones on their way to these sites start on a host that gets no jobs."""
     if not sites:
         return rows
     return [
@@ -66,7 +64,7 @@ def known_shut(rows: Sequence[LivePilot], sites: Collection[str]) -> Sequence[Li
 
 
 def is_whole(pilot: LivePilot, left: StepPass) -> bool:
-    """Whether its times and numbers are numbers; a damaged row, where they are not, is left out."""
+    """Whether its times and numbers are numbers; if not, it is left out."""
     times = (pilot.created_at, pilot.submitted_at, pilot.joined_at, pilot.last_seen, pilot.native_seen)
     odd = {str, bytes}.intersection(map(type, (*times, pilot.tq_id, pilot.drain, pilot.bound_job)))
     if odd:

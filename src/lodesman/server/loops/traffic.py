@@ -1,6 +1,4 @@
-"""What was measured lately: how long pilots waited in CE queues, how many jobs of task queues started, how long they
-took.
-"""
+"""What was measured lately: how long pilots waited, how many jobs of task queues started, how long they took."""
 
 from __future__ import annotations
 
@@ -40,8 +38,7 @@ Group = tuple[str, str]  # VO and group
 class PilotTraffic:
     """How our pilots get on in their CE queues. Used by one thread.
 
-    A pilot that found a free slot does not say how long one waits for a slot. Only those count that joined where no
-    slot was known to be free.
+    A pilot that found a free slot does not say how long one waits: only those count that joined where none was known.
     """
 
     def __init__(self) -> None:
@@ -107,8 +104,8 @@ class PilotTraffic:
         return Counter(queue for _, queue in self._ended)
 
     def _quick(self, queue: QueueId, waiting: Sequence[LivePilot], now: float) -> int:
-        """How many joined within the last minute (at least one, if any did in the last hour); 0 if one of late waited
-        longer than a minute, or waits so long now.
+        """How many joined within the last minute, at least one if any did in the last hour. 0: one waited more than a
+        minute, or does now.
         """
         lately = [(at, wait) for at, wait in self._waits.get(queue, ()) if now - at <= _HOUR]
         longest = max((now - (row.submitted_at or row.created_at) for row in waiting), default=0.0)
@@ -125,9 +122,9 @@ class Portion(NamedTuple):
 
 
 class StartsOfLate:
-    """Job starts of the last hour by task queue and by group. One thread reads, any may ask.
+    """Job starts of the last hour by task queue and by group, without time in which none of their jobs waited.
 
-    Attempts are read in portions. Time in which none of their jobs waited does not count.
+    One thread reads, any may ask.
     """
 
     def __init__(self, db: Reader) -> None:
@@ -141,9 +138,8 @@ class StartsOfLate:
         self._idle_since: dict[int | Group, float] = {}
 
     def read(self, now: float, waiting: Collection[int] | None = None) -> Portion:
-        """Read what started since, and forget what is more than an hour old; returns the attempts that it read.
-
-        `waiting`: the task queues with waiting jobs (None: all).
+        """Read what started since; returns the attempts that it read. `waiting`: the task queues with waiting jobs
+        (None: all).
         """
         if self._last is None:
             self._last = last_attempt_before(self._db, now - _HOUR)
@@ -164,7 +160,7 @@ class StartsOfLate:
         return Portion(before, self._last)
 
     def groups(self, task_queues: Collection[int]) -> Mapping[int, Group]:
-        """The groups of these task queues."""
+        """By task queue."""
         new = set(task_queues) - self._groups.keys()
         if len(self._groups) + len(new) > _GROUPS_KEPT:
             self._groups, new = {}, set(task_queues)
@@ -172,7 +168,7 @@ class StartsOfLate:
         return self._groups
 
     def _note_idle(self, now: float, waiting: Collection[int]) -> None:
-        """Note when jobs of those wait again of whom something started, and when none waits any more."""
+        """Note when jobs wait again of those of whom something started, and when none waits any more."""
         groups = self.groups(waiting)
         busy: set[int | Group] = {*waiting, *(groups[tq_id] for tq_id in waiting if tq_id in groups)}
         started = {who for counts in self._minutes.values() for who in counts}
@@ -248,8 +244,10 @@ class JobsOfLate:
     def slots(
         self, there: JobsThere, key: TaskQueueKey, tq_id: int | None, *, now: float, free: int, soon: int
     ) -> FreedSlots:  # fmt: skip
-        """What becomes free for a job: `there`, in the pilots that may take it (`PilotBook.running`); as numbers of
-        such jobs, in what is `free` of them, and in pilots that come `soon`.
+        """What becomes free for a job: `there` in pilots that may take it, in what is `free`, and in pilots that come
+        `soon`.
+
+        `free` and `soon` are numbers of such jobs; `there`: see `PilotBook.running`.
         """
         asked_for = there.pilots, key, free, soon, int(now)
         slots = self._slots.get(asked_for)
@@ -289,7 +287,7 @@ class JobsOfLate:
 
 
 def _some(begun: Sequence[float], kinds: int = 1) -> Sequence[float]:
-    """Some of very many, from all of their range; of this number of kinds of jobs."""
+    """A sample from all of the range; of this number of kinds of jobs."""
     ordered = sorted(begun)
     return ordered[:: 1 + (len(ordered) - 1) * kinds // _AGES_SEEN]
 

@@ -1,4 +1,4 @@
-"""What groups and owners used lately, which corrects their shares: read in portions, and sent to the hot process."""
+"""What groups and owners used lately, which corrects their shares."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _Used = dict[int, list[float]]
 
 @dataclass(slots=True)
 class UsageWatch:
-    """Keeps the correction of shares true to the attempts; reads nothing while no corrector is configured."""
+    """Keeps the correction of shares true to the attempts; reads nothing without a corrector."""
 
     db: Reader
     post: Post
@@ -83,7 +83,6 @@ class UsageWatch:
         return True
 
     def _known(self, policy: Policy, options: ShareSection, at: float, used: _Used) -> KnownUsage:
-        """What was read, by group and owner, and who takes part."""
         by_core = options.currency == "core-seconds"
         sharing = policy.sharing_groups()
         keys = {tq_id: key for tq_id, key in self._keys.items() if any(used[tq_id])}
