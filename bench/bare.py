@@ -12,7 +12,7 @@ from typing import Any
 
 import uvloop
 
-from lodesman.server.main.connections import HttpConnection, Serving
+from lodesman.server.main.connections import ConnectionGroup, HttpConnection
 
 Message = MutableMapping[str, Any]
 ANSWER = b'{"jobs":[' + b"x" * 350 + b'],"drain":false}'
@@ -35,7 +35,7 @@ async def app(
 
 async def serve(port: int) -> None:
     """Until it is killed."""
-    serving = Serving(app)
+    serving = ConnectionGroup(app)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: HttpConnection(serving), "127.0.0.1", port)
     await server.serve_forever()

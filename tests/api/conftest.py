@@ -33,7 +33,7 @@ from lodesman.server.http.openapi import document
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.reads import ReadApp
 from lodesman.server.live.core import Core
-from lodesman.server.loops.cancelling import Cancelling
+from lodesman.server.loops.cancelling import Canceller
 from lodesman.server.loops.direct import Director
 from lodesman.server.loops.site_matching import KnownWishes, SiteMatcher
 from lodesman.server.loops.snapshot import SnapshotKeeper
@@ -438,7 +438,7 @@ class House:
             cancelling.order(excess)
             cancelling.tick()
 
-        cancelling = Cancelling(self.side.db, self.post, note, watches)
+        cancelling = Canceller(self.side.db, self.post, note, watches)
         pools = {name: PoolState(name=name, running=0, queued=0, max=5, total=50) for name in options.pools}
         director = Director(
             db=self.side.db, policy=self.side.policy, options=options, watches=watches, post=self.post,

@@ -19,7 +19,7 @@ from tests.kits.walk_trace import WalkTrace
 
 from lodesman.server.http import hot
 from lodesman.server.live.pulse import Pulse
-from lodesman.server.main.connections import OwnConnection, Serving
+from lodesman.server.main.connections import ConnectionGroup, OwnConnection
 from lodesman.server.main.guarded import GuardedConnection
 from lodesman.server.store.journal import Change
 
@@ -74,7 +74,7 @@ def walk(trace, monkeypatch, request):
     house = request.getfixturevalue("house")
 
     async def ask(raw):
-        transport, connection = Transport(), GuardedConnection(Serving(house.app))
+        transport, connection = Transport(), GuardedConnection(ConnectionGroup(house.app))
         connection.connection_made(transport)
         commits = house.core.journal.commits
         with trace.walking():
@@ -106,7 +106,7 @@ def test_why_of_a_job(walk, house, tmp_path):
     socket = tmp_path / "reads.sock"
 
     async def listen():
-        serving = Serving(house.reads)
+        serving = ConnectionGroup(house.reads)
         return await house.loop.create_unix_server(lambda: OwnConnection(serving), str(socket))
 
     server = house.run(listen())
@@ -126,7 +126,7 @@ def test_a_submission(house, tmp_path):
     environ["PYTHONPATH"] = f"{ROOT / 'src'}:{ROOT}"
 
     async def submit():
-        serving = Serving(house.app)
+        serving = ConnectionGroup(house.app)
         server = await house.loop.create_server(lambda: GuardedConnection(serving), "127.0.0.1", 0)
         words = ["--server", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "submit", "hello.jdl"]
         command = [sys.executable, "-m", "tests.kits.walk_trace", *words]

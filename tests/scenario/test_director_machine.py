@@ -32,7 +32,7 @@ from lodesman.decide.director.queues import RAMP_START
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import QueueId, load_resources
 from lodesman.server.engines.backend import NativeState
-from lodesman.server.loops.cancelling import Cancelling
+from lodesman.server.loops.cancelling import Canceller
 from lodesman.server.loops.census import BackendWatch
 from lodesman.server.loops.direct import Director
 from lodesman.server.loops.launch import PilotSettings, SubmissionPools
@@ -152,7 +152,7 @@ class Pilots(RuleBasedStateMachine):
             options, watches=self.watches, post=self._post, settings=PilotSettings(servers=(), program=b""),
             note=self._note,
         )  # fmt: skip
-        self.cancelling = Cancelling(self.house.reader, self._post, self._note, self.watches)
+        self.cancelling = Canceller(self.house.reader, self._post, self._note, self.watches)
         self.director = Director(
             db=self.house.reader, policy=self.policy, options=options, watches=self.watches, post=self._post,
             pools=self.pools.states, launch=self.pools.launch, cancel=self.cancelling.order,

@@ -20,7 +20,7 @@ from lodesman.decide.explain.facts import fresh_seconds
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import load_resources
 from lodesman.server.engines.backend import BatchLoad, CancelOutcome, Check
-from lodesman.server.loops.cancelling import UNKNOWN_TIMES, Cancelling
+from lodesman.server.loops.cancelling import UNKNOWN_TIMES, Canceller
 from lodesman.server.loops.candidates import OwnQueue
 from lodesman.server.loops.direct import _EMPTY_SECONDS, Director
 from lodesman.server.loops.snapshot import KnownQueues
@@ -76,7 +76,7 @@ class World:
         self.pool = PoolState(name="Local", running=0, queued=0, max=5, total=50)
         self.pilots, self.now = 0, 1_000.0
         watches, post = {"local": cast("Any", self.batch)}, self.post
-        self.cancelling = Cancelling(base.db, post, self.note, watches)
+        self.cancelling = Canceller(base.db, post, self.note, watches)
         self.director = Director(
             db=base.db, policy=policy, options=read_options({"extraPilots": 0}), watches=watches,
             post=post, pools=lambda: {"Local": self.pool},

@@ -17,7 +17,7 @@ from lodesman.server.loops import direct, launch, reasons, reconciler, refresh, 
 from lodesman.server.loops.candidates import CandidateMaker
 from lodesman.server.loops.left_out import (
     Item,
-    LeftOut,
+    LeftOutItems,
     StepPass,
     do_without_faulty,
     task_queue,
@@ -85,7 +85,7 @@ def test_that_nobody_can_answer_now_is_the_fault_of_no_item(fault):
 
 
 def test_it_is_named_until_the_next_pass_and_logged_once(caplog):
-    left_out = LeftOut()
+    left_out = LeftOutItems()
     for _ in range(3):
         with left_out.step("the x") as left, left.item(Item("site", "North")):
             raise KeyError("no ad")
@@ -187,7 +187,7 @@ def test_each_queue_is_launched_whatever_another_meets_with(monkeypatch):
     monkeypatch.setattr(launch.SubmissionPools, "_prepare", prepare)
     monkeypatch.setattr(launch.SubmissionPools, "_served", lambda _self, _queues: {})
     monkeypatch.setattr(launch.SubmissionPools, "_backend", lambda *_args: "local")
-    left_out = LeftOut()
+    left_out = LeftOutItems()
     pools = launch.SubmissionPools.__new__(launch.SubmissionPools)
     pools._left_out, pools.watches = left_out, {"local": SimpleNamespace(backend=None)}
     placements = [
@@ -210,7 +210,7 @@ class Keeper:
     """A keeper of pools; `posted`: what the hot process took, `faulty`: what it fails with."""
 
     def __init__(self, base, **names):
-        self.posted, self.faulty, self.left_out = [], set(), LeftOut()
+        self.posted, self.faulty, self.left_out = [], set(), LeftOutItems()
         self.keeper = PoolKeeper(
             base.db, self.post, refresh_seconds=900.0, grace_seconds=900.0, left_out=self.left_out, **names
         )

@@ -14,7 +14,7 @@ from lodesman.decide.matching.policy import Policy
 from lodesman.decide.matching.submit_pool import spelled_requirements
 from lodesman.decide.resources import compile_requirements, load_resources
 from lodesman.decide.submission import find_exclusions
-from lodesman.server.loops.reasons import MainReasons, _Served
+from lodesman.server.loops.reasons import MainReasons, _ServedQueues
 from lodesman.server.loops.snapshot import SnapshotKeeper
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read.job_lists import JobQuery, list_jobs
@@ -403,9 +403,9 @@ def test_pilots_are_searched_once_for_all_task_queues_with_the_same_queues(judge
     for number in range(20):
         submit(1, pools=(pool_of("el9"),), submit_pool="p", project=str(number))
     asked = []
-    contains = _Served.__contains__
+    contains = _ServedQueues.__contains__
     monkeypatch.setattr(
-        _Served, "__contains__", lambda self, place: asked.append(place) or contains(self, place)
+        _ServedQueues, "__contains__", lambda self, place: asked.append(place) or contains(self, place)
     )
     judge.keeper.refresh(judge.now)
     judge.keeper.pilots._by_place = {("North", "cn", str(number)): 0 for number in range(5)}

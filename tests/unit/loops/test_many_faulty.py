@@ -21,9 +21,9 @@ from lodesman.languages.classad import parse_expression
 from lodesman.server.loops import direct, reasons, reconciler, refresh, snapshot
 from lodesman.server.loops.candidates import CandidateMaker
 from lodesman.server.loops.left_out import (
-    NONE_OMITTED,
+    NO_OMISSION,
     Item,
-    LeftOut,
+    LeftOutItems,
     StepPass,
     do_without_faulty,
     task_queue,
@@ -47,7 +47,7 @@ class Attempts:
 
     def __init__(self, is_at_fault, *, queues=20, pilots=100, task_queues=1_000, sites=5, of_each=1):
         """`of_each`: how many task queues belong to each owner."""
-        self.is_at_fault, self.before, self.tries, self.of_each = is_at_fault, NONE_OMITTED, 0, of_each
+        self.is_at_fault, self.before, self.tries, self.of_each = is_at_fault, NO_OMISSION, 0, of_each
         self.left = StepPass("x", {})
         self.task_queues = [task_queue(n) for n in range(task_queues)]
         self.queues = [Item("CE queue", n) for n in range(queues)]
@@ -196,7 +196,7 @@ def test_what_is_left_out_at_the_end_is_what_is_at_fault(sizes, data):
 def test_faults_that_come_and_go_cost_no_pass(pattern, count, passes):
     """As a task queue that fails at every second try."""
     faulty = {task_queue(7 * n) for n in range(count)}
-    calls, before = 0, NONE_OMITTED
+    calls, before = 0, NO_OMISSION
     attempts = Attempts(lambda _: False, task_queues=40)
 
     def attempt(without):
@@ -253,7 +253,7 @@ def test_of_a_thousand_in_parts_all_are_tried_and_the_log_has_some(caplog):
 
 @pytest.mark.slow
 def test_more_than_can_be_named_are_counted():
-    left_out = LeftOut()
+    left_out = LeftOutItems()
     with left_out.step("the x") as left:
         for number in range(10_007):
             left.leave_out(task_queue(number), KeyError("x"))
@@ -415,7 +415,7 @@ def test_what_is_not_known_of_an_ad_opens_nothing(monkeypatch, sites, pools, pai
 
     monkeypatch.setattr(site_wishes._Between, "of", fails(of, lambda ad: owner[id(ad.ad)] in faulty.sites))
     monkeypatch.setattr(site_wishes._Between, "fulfils", fails(fulfils, is_faulty))
-    left_out = LeftOut()
+    left_out = LeftOutItems()
     queues = UnfitQueues(lambda _db: ads, lambda _db, _policy: wishes, left_out)
     for _ in range(2):  # what is at fault is asked anew
         found = queues.look(None, POLICY, 1.0)

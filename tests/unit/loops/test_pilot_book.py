@@ -9,8 +9,8 @@ from tests.conftest import at_most
 
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.matching.criteria import explain
-from lodesman.server.loops.left_out import LeftOut
-from lodesman.server.loops.limit_use import Barred
+from lodesman.server.loops.left_out import LeftOutItems
+from lodesman.server.loops.limit_use import BarredPlaces
 from lodesman.server.loops.pilot_book import PilotBook
 from lodesman.server.store.read.pilots import live_pilots
 from lodesman.server.writer.sessions import PilotSession
@@ -218,9 +218,13 @@ def test_what_runs_counts_where_the_job_could_follow_it(base, add, make_key):
     book.refresh(base.db, NOW)
     key = make_key(platforms=("el9",))
     assert book.running(key, None).begun == {(1, 1): [60.0, 60.0], (2, 1): [70.0]}
-    first, there = book.running(key, PLACE, barred=Barred([barred]))
+    first, there = book.running(key, PLACE, barred=BarredPlaces([barred]))
     assert there == {(1, 1): [60.0]}
-    assert book.running(key, PLACE, barred=Barred([barred])).pilots == first != book.running(key, None).pilots
+    assert (
+        book.running(key, PLACE, barred=BarredPlaces([barred])).pilots
+        == first
+        != book.running(key, None).pilots
+    )
     assert book.running(make_key(cores=9), None).begun == {}
     book.refresh(base.db, 400.0)
     assert book.running(key, None).begun == {}, "they are silent"
@@ -287,7 +291,7 @@ def test_usable_is_what_the_claim_would_say(base, add, make_key, world, wish):
 
 @pytest.mark.parametrize("column", ["request", "node", "state"])
 def test_a_damaged_row_costs_its_own_pilot_alone(base, add, make_key, column):
-    book, left_out = PilotBook(), LeftOut()
+    book, left_out = PilotBook(), LeftOutItems()
     for _ in range(3):
         add()
     with base.writer:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lodesman.server.main import connections, guarded
-from lodesman.server.main.connections import Serving
+from lodesman.server.main.connections import ConnectionGroup
 from lodesman.server.main.guarded import GuardedConnection
 
 REQUEST = b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc"
@@ -66,7 +66,7 @@ class Served:
 
     @contextlib.asynccontextmanager
     async def running(self):
-        serving = Serving(self.app, quiet_seconds=5.0)
+        serving = ConnectionGroup(self.app, quiet_seconds=5.0)
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: GuardedConnection(serving), "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
@@ -366,7 +366,7 @@ def test_only_the_server_s_own_user_and_root_may_speak_on_its_unix_socket(monkey
             transport: Any = SimpleNamespace(
                 get_extra_info=lambda name: near if name == "socket" else None, close=lambda: ends.append(1)
             )
-            connections.OwnConnection(Serving(Served().app)).connection_made(transport)
+            connections.OwnConnection(ConnectionGroup(Served().app)).connection_made(transport)
 
     asyncio.run(connect())
     assert len(ends) == closed
@@ -394,4 +394,4 @@ def test_all_bytes_of_requests_without_a_token_have_one_limit(monkeypatch, piece
             await closed(writer)
 
     run(main)
-    assert guarded._Unknown.bytes == 0
+    assert guarded._StrangerBytes.bytes == 0

@@ -12,7 +12,7 @@ from tests.unit.main.test_connections import Hasty, pass_time
 
 from lodesman.base.errors import InvalidRequest
 from lodesman.server.http.wire import json_answer, read_body, send_answer
-from lodesman.server.main.connections import Serving
+from lodesman.server.main.connections import ConnectionGroup
 from lodesman.server.main.guarded import GuardedConnection
 from lodesman.wire.call import JOIN_BODY, SMALL_BODY
 
@@ -71,7 +71,7 @@ class Served:
 
     def __init__(self, app):
         self.app = app
-        self.state = Serving(app, quiet_seconds=5.0)
+        self.state = ConnectionGroup(app, quiet_seconds=5.0)
         self.port = 0
 
     @contextlib.asynccontextmanager

@@ -10,7 +10,7 @@ from tests.unit.main.test_connections import Hasty
 
 from lodesman.base.errors import InvalidRequest
 from lodesman.server.http.responses import FileResponse, asked_part
-from lodesman.server.main.connections import HttpConnection, Serving
+from lodesman.server.main.connections import ConnectionGroup, HttpConnection
 
 GET = b"GET /a%20b?c=d HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
 
@@ -27,7 +27,7 @@ def talk(app, *parts, then=None):
     """All that comes back until the end of the connection; `then` runs beside, with the server's state."""
 
     async def main():
-        serving = Serving(app)
+        serving = ConnectionGroup(app)
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: HttpConnection(serving), "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])

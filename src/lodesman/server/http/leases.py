@@ -36,7 +36,7 @@ class Leases:
         self._tended: set[tuple[NodePath, float, bool]] = set()
 
     async def watch(self) -> None:
-        """End silent pilots, whose jobs go back; store from time to time when each pilot was last heard."""
+        """End silent pilots, whose jobs go back; store now and then when each pilot was last heard."""
         for pilot_id in self._core.sessions.expired():
             await self._lost(pilot_id)
         await self._note_silence()
@@ -54,15 +54,18 @@ class Leases:
                 await self._core.commands.run(Change(set_last_seen, seen))
 
     async def _tend_closings(self) -> None:
-        """Once when a closing that was announced begins, and once when one is over."""
+        """Tend to an announced closing once when it begins, and once when it is over."""
         core, now = self._core, self._core.clock()
-        known = {(one.node, one.start, one.is_over(now)): one for one in core.live.mask.closings}
-        self._tended &= known.keys()
+        closings = {
+            (closing.node, closing.start, closing.is_over(now)): closing
+            for closing in core.live.mask.closings
+        }
+        self._tended &= closings.keys()
         due = {
             key
-            for key, one in known.items()
+            for key, closing in closings.items()
             if key not in self._tended
-            and (one.is_over(now) or (one.begins is not UNSET and one.empties(now)))
+            and (closing.is_over(now) or (closing.begins is not UNSET and closing.empties(now)))
         }
         if due:
             with contextlib.suppress(LodesmanError):
@@ -79,22 +82,22 @@ class Leases:
                 log.warning("pilots are silent", extra={"pilots": sorted(since), "stalled": stalled})
 
     async def _take_back(self) -> None:
-        """Take back what pilots have ahead for long while others wait; those that name it are ordered to end it."""
+        """Take back what pilots have ahead for long while others wait. Those that name it are ordered to end it."""
         core = self._core
         if not core.live.parked:
             return
         epoch = core.clock() - core.ticks()
         ahead = {
-            one.id: HeardPilot(
-                one.offer.cores,
-                epoch + one.last_seen,
-                epoch + one.steady_since,
-                memory_mb=one.offer.memory_mb,
-                excused_since=epoch + one.excused_since,
-                named_at=epoch + one.named_at,
+            session.id: HeardPilot(
+                session.offer.cores,
+                epoch + session.last_seen,
+                epoch + session.steady_since,
+                memory_mb=session.offer.memory_mb,
+                excused_since=epoch + session.excused_since,
+                named_at=epoch + session.named_at,
             )
-            for one in list(core.sessions.values())
-            if may_hoard(core.live, one.id, one.offer.cores)
+            for session in list(core.sessions.values())
+            if may_hoard(core.live, session.id, session.offer.cores)
         }
         if not ahead:
             return

@@ -65,7 +65,7 @@ class ScriptSettings(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class Heard:
+class HeardLines:
     """What a script said: lines on stdout, lines on stderr, whether it can say no more. All empty: it was silent."""
 
     lines: list[str]
@@ -245,7 +245,7 @@ class ScriptProcess:
         """Whether there is nothing to hear, not even its end."""
         return not self._poll.poll(0)
 
-    def hear(self, seconds: float) -> Heard:
+    def hear(self, seconds: float) -> HeardLines:
         """Wait for a line, at most `seconds`. A line on stderr goes before all that is on stdout."""
         deadline = time.monotonic() + seconds
         left = seconds
@@ -261,10 +261,10 @@ class ScriptProcess:
                 lines = self._lines(chunk)
             complaints = self._complaints() if self._stderr in ready else []
             if lines or complaints or ended:
-                return Heard(lines, complaints, ended)
+                return HeardLines(lines, complaints, ended)
             left = deadline - time.monotonic()
             if left <= 0:
-                return Heard([], [], ended=False)
+                return HeardLines([], [], ended=False)
 
     def _lines(self, chunk: bytes) -> list[str]:
         """The lines that are whole now; all of it at the end, or if one line is longer than is read."""

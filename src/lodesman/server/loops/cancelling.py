@@ -93,7 +93,7 @@ def end_all(db: Reader, backends: Mapping[str, Backend], *, seconds: float) -> l
 
 
 @dataclass(slots=True)
-class Cancelling:
+class Canceller:
     """Carries out what an iteration says of pilots that wait too long, are too many, or whose queue is closed."""
 
     db: Reader

@@ -43,8 +43,8 @@ from lodesman.server.loops.launch import Offers
 from lodesman.server.loops.left_out import (
     NOTHING,
     Item,
-    LeftOut,
-    Omitted,
+    LeftOutItems,
+    Omission,
     StepPass,
     do_without_faulty,
     task_queue,
@@ -97,11 +97,11 @@ class Director:
     limited: Callable[[list[QueueId]], Limited] = lambda _: Limited()
     sites: SiteMatcher = field(default_factory=SiteMatcher)
     settings: Mapping[str, str] = field(default_factory=dict)  # see DirectorNow
-    left_out: LeftOut = field(default_factory=LeftOut)
+    left_out: LeftOutItems = field(default_factory=LeftOutItems)
     # By site, whether its gate was open after the last iteration.
     gates: Mapping[str, bool] = field(init=False, default_factory=dict)
     # What the last iteration could not be done with.
-    _faulty: Omitted = field(init=False, default_factory=Omitted)
+    _faulty: Omission = field(init=False, default_factory=Omission)
     _limited: Limited | None = field(init=False, default=None)
     _stored_at: float | None = field(init=False, default=None)
     _record: BreakerRecord = field(init=False)

@@ -23,7 +23,7 @@ _MOST_WORDS: Final = 300
 
 
 @dataclass(slots=True)
-class _Lately:
+class _FailureCount:
     since: float  # by the clock of the counter
     unwritten: int = 0
     reason: str = ""
@@ -35,7 +35,7 @@ class FailedStarts:
 
     ticks: Callable[[], float] = time.monotonic
     counts: Counter[tuple[QueueId, StartFault]] = field(init=False, default_factory=Counter)
-    _lately: dict[tuple[QueueId, StartFault], _Lately] = field(init=False, default_factory=dict)
+    _lately: dict[tuple[QueueId, StartFault], _FailureCount] = field(init=False, default_factory=dict)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def note(self, queue: QueueId, fault: StartFault | None, reason: str) -> None:
@@ -48,7 +48,7 @@ class FailedStarts:
             if lately is not None:
                 lately.unwritten, lately.reason = lately.unwritten + 1, reason
                 return
-            self._lately[queue, fault] = _Lately(self.ticks())
+            self._lately[queue, fault] = _FailureCount(self.ticks())
         log.warning(
             "a pilot did not start", extra={"queue": str(queue), "cause": fault.value, "reason": reason}
         )
@@ -63,7 +63,7 @@ class FailedStarts:
             ]
             for key, lately in over:
                 if lately.unwritten:  # the next minute begins now
-                    self._lately[key] = _Lately(self.ticks())
+                    self._lately[key] = _FailureCount(self.ticks())
                 else:
                     del self._lately[key]
         lines = [(key, lately) for key, lately in over if lately.unwritten]

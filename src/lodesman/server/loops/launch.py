@@ -27,7 +27,7 @@ from lodesman.server.engines.backend import Backend, PilotSpec, join_token_of
 from lodesman.server.loops import portions
 from lodesman.server.loops.census import BackendWatch
 from lodesman.server.loops.failed_starts import NoteStart
-from lodesman.server.loops.left_out import Item, LeftOut
+from lodesman.server.loops.left_out import Item, LeftOutItems
 from lodesman.server.writer.pilots import hash_token
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Post
@@ -185,10 +185,10 @@ class SubmissionPools:
         post: Post,
         settings: PilotSettings,
         note: NoteStart,
-        left_out: LeftOut | None = None,
+        left_out: LeftOutItems | None = None,
     ) -> None:
         """`note` learns how each submission ended. `watches` may be swapped."""
-        self._left_out = left_out or LeftOut()
+        self._left_out = left_out or LeftOutItems()
         self.watches = watches
         self._post = post
         self._settings = settings

@@ -113,7 +113,7 @@ class StepPass:
         return [*self.in_parts(items[:half], call, name), *self.in_parts(items[half:], call, name)]
 
 
-class LeftOut:
+class LeftOutItems:
     """What the steps of a process left out at their last passes. Any thread may ask; a step has one thread at a time."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ Part = tuple[Group, ...]
 Kinds = Sequence[Sequence[Group]]
 
 
-class Omitted(NamedTuple):
+class Omission(NamedTuple):
     """What an attempt was made without."""
 
     proven: frozenset[Item] = NOTHING  # at fault
@@ -155,19 +155,19 @@ class Omitted(NamedTuple):
         """All of them."""
         return self.proven.union(*map(_items, self.parts))
 
-    def among(self, items: frozenset[Item]) -> Omitted:
+    def among(self, items: frozenset[Item]) -> Omission:
         """Those that still exist."""
         parts = (_among(part, items) for part in self.parts)
-        return Omitted(self.proven & items, tuple(part for part in parts if part))
+        return Omission(self.proven & items, tuple(part for part in parts if part))
 
 
-NONE_OMITTED: Final = Omitted()
+NO_OMISSION: Final = Omission()
 
 
 def do_without_faulty(
     attempt: Callable[[frozenset[Item]], _R], stages: Callable[[], Sequence[Kinds]], left: StepPass, *,
-    before: Omitted = NONE_OMITTED,
-) -> tuple[_R, Omitted]:  # fmt: skip
+    before: Omission = NO_OMISSION,
+) -> tuple[_R, Omission]:  # fmt: skip
     """What an attempt brings, and what it was made without: nothing, or the items at fault, as few as the search found.
 
     Until the search is done, parts are left out of which some items are at fault; it goes on from `before`, of the last
@@ -175,7 +175,7 @@ def do_without_faulty(
     may spoil are neighbours. Raises the fault of the attempt if it is of no item, or stays whatever is left out.
     """
     try:
-        return attempt(NOTHING), NONE_OMITTED
+        return attempt(NOTHING), NO_OMISSION
     except Exception as fault:
         if not is_of_item(fault):
             raise
@@ -205,16 +205,16 @@ class _Trial(Generic[_R]):
         self.worked: tuple[_R, frozenset[Item]] | None = None
         self._attempt = attempt
 
-    def search(self, stages: Sequence[Kinds], before: Omitted) -> Omitted | None:
+    def search(self, stages: Sequence[Kinds], before: Omission) -> Omission | None:
         """As few items to leave out as a bounded number of tries finds; None if nothing helps."""
         everything = frozenset(chain.from_iterable(_items(kind) for kinds in stages for kind in kinds))
         before = before.among(everything)
-        if before != NONE_OMITTED and self._fault_without(before.items) is None:
+        if before != NO_OMISSION and self._fault_without(before.items) is None:
             return self._go_on(before)
         if self._fault_without(everything) is not None:
             return None
         everywhere = [_items(kind) for kinds in stages for kind in kinds if kind]
-        trials: list[Omitted] = []
+        trials: list[Omission] = []
         for order in _orders(stages, everything - before.items):
             omitted = self._take_back(order, everything, before, _TRIES)
             trials.append(omitted._replace(parts=omitted.parts + before.parts))
@@ -223,7 +223,7 @@ class _Trial(Generic[_R]):
                 break
         return min(trials, key=lambda trial: len(trial.items))
 
-    def made_without(self, omitted: Omitted, result: _R, without: frozenset[Item]) -> tuple[_R, Omitted]:
+    def made_without(self, omitted: Omission, result: _R, without: frozenset[Item]) -> tuple[_R, Omission]:
         """What the attempt brings without what the search left out.
 
         Should the fault be in another item by now, the last `result` counts, made `without` more, of which some are at
@@ -239,7 +239,7 @@ class _Trial(Generic[_R]):
         rest = tuple(sorted(without - omitted.items, key=str))
         return result, omitted._replace(parts=(*omitted.parts, (rest,))) if rest else omitted
 
-    def _go_on(self, before: Omitted) -> Omitted:
+    def _go_on(self, before: Omission) -> Omission:
         """Take back what is not proven to be at fault; if that is nothing, what is proven: it may be mended."""
         if before.parts:
             is_done = before.proven.issuperset(before.items)
@@ -249,8 +249,8 @@ class _Trial(Generic[_R]):
         return self._take_back([parts], before.items, before, _TRIES_AGAIN)
 
     def _take_back(
-        self, stages: Iterable[Iterable[Part]], without: frozenset[Item], before: Omitted, tries: int
-    ) -> Omitted:
+        self, stages: Iterable[Iterable[Part]], without: frozenset[Item], before: Omission, tries: int
+    ) -> Omission:
         """Take parts back as long as it works without the rest. Large parts go first, and those of several groups."""
         proven, later = set(before.proven), list[Part]()
         for stage in stages:
@@ -268,7 +268,7 @@ class _Trial(Generic[_R]):
                     for half in _halves(part):
                         (parts if len(half) > 1 else single).append(half)
             later += [*parts, *single]
-        return Omitted(without & proven, tuple(later))
+        return Omission(without & proven, tuple(later))
 
     def _fault_without(self, without: frozenset[Item]) -> Exception | None:
         try:

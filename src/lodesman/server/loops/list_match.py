@@ -60,7 +60,7 @@ class _Answer(NamedTuple):
         return self.at + (min(seconds, max(_AGAIN_SECONDS, self.at - self.since)) if may_pass else seconds)
 
 
-class _Known(Struct, frozen=True, kw_only=True):
+class _BackendAnswers(Struct, frozen=True, kw_only=True):
     """What is known of one batch system."""
 
     how: tuple[object, ...] = ()  # the backend, and the words for submissions, that were asked with
@@ -75,7 +75,7 @@ class ListMatch:
     def __init__(self) -> None:
         self._wanted: Mapping[PilotShape, float] = {}
         self._wanted_at: Mapping[QueueId, float] = {}
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _BackendAnswers] = {}
 
     def want(self, placement: PlacementResult, options: DirectorOptions, now: float) -> None:
         """Take in an iteration: the queues where it wanted pilots, those first that get most."""
@@ -125,9 +125,9 @@ class ListMatch:
         Raises LodesmanError without an answer of the batch system; the next tick asks again.
         """
         backend, options = watch.backend, watch.options
-        how, last = (backend, options), self._known.get(watch.name, _Known())
+        how, last = (backend, options), self._known.get(watch.name, _BackendAnswers())
         if last.how != how:  # another one, or asked in other words
-            last = _Known(how=how)
+            last = _BackendAnswers(how=how)
         periods = {shape: seconds for shape, seconds in self._wanted.items() if shape.backend == watch.name}
         answers = {
             shape: last.answers[shape]
@@ -158,7 +158,7 @@ class ListMatch:
                     answers[shape] = _heard(check, before, now)
                     standing.add(shape)
         finally:
-            self._known[watch.name] = _Known(
+            self._known[watch.name] = _BackendAnswers(
                 how=how, answers=answers, standing=frozenset(standing), asked=asked_at
             )
         return number

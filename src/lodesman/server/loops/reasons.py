@@ -44,7 +44,7 @@ _REST: Final = 20.0  # seconds between judgements, for each second that one take
 _GATES_KEPT: Final = 10_000
 
 
-class _Served:
+class _ServedQueues:
     """The queues that fulfil the Requirements of a task queue, listed when first needed."""
 
     def __init__(self, exclusions: Exclusions, unfit: int) -> None:
@@ -63,7 +63,7 @@ class _Served:
         return place in self._places
 
 
-class _Now(NamedTuple):
+class _Moment(NamedTuple):
     """What all judgements of one moment go by. The mappings are by VO."""
 
     configs: Mapping[str, VOConfig]
@@ -173,7 +173,7 @@ class MainReasons:
                 judged_all[tq_id] = judged._replace(detail=detail)
         return judged_all
 
-    def _look(self, policy: Policy, snapshot: Snapshot, mask: SiteMask, left: StepPass) -> _Now:
+    def _look(self, policy: Policy, snapshot: Snapshot, mask: SiteMask, left: StepPass) -> _Moment:
         """What all judgements go by, but for VOs at fault."""
         keeper, now = self._keeper, self._now
         away = mask_of(policy.bits[queue] for queue in keeper.pilots.unreached if queue in policy.bits)
@@ -189,7 +189,7 @@ class MainReasons:
                 failing[vo] = [stopped._replace(shut=shut) for stopped in stops]
                 slots[vo] = keeper.vo_slots(config, now)
                 configs[vo] = config
-        return _Now(
+        return _Moment(
             configs,
             closed,
             announced,
@@ -203,11 +203,11 @@ class MainReasons:
         )
 
     def _judge_of(
-        self, tq_id: int, key: TaskQueueKey, exclusions: Exclusions, policy: Policy, now: _Now
+        self, tq_id: int, key: TaskQueueKey, exclusions: Exclusions, policy: Policy, now: _Moment
     ) -> Callable[..., MainReason]:
         eligible, iteration, closed = exclusions.eligible, now.iteration, now.closed[key.vo]
         unfit = now.by_ads.get(key.submit_pool, 0)
-        served = _Served(exclusions, unfit) if key.submit_pool else None
+        served = _ServedQueues(exclusions, unfit) if key.submit_pool else None
         capacity = None if iteration is None else iteration.capacity(exclusions.config)
         open_queues = None if capacity is None else capacity.open
         limits, vo_slots = self._limits.masks(tq_id), now.slots[key.vo]

@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from lodesman.base.errors import counted
 from lodesman.server.config import ServerConfig
 from lodesman.server.loops import Passes, portions
-from lodesman.server.loops.left_out import Item, LeftOut, StepPass, task_queue
+from lodesman.server.loops.left_out import Item, LeftOutItems, StepPass, task_queue
 from lodesman.server.store import Reader, sandboxes
 from lodesman.server.store.accounting import wrong_usage
 from lodesman.server.store.incarnation import refuse_new
@@ -46,7 +46,7 @@ class Reconciler(Passes):
     db: Reader
     post: Post
     repaired: Counter[str] = field(default_factory=Counter)  # faults, by kind
-    left_out: LeftOut = field(default_factory=LeftOut, kw_only=True)
+    left_out: LeftOutItems = field(default_factory=LeftOutItems, kw_only=True)
 
     def tick(self) -> None:
         """Work a little if a pass is due; the first one is at once."""

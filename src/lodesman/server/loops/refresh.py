@@ -30,7 +30,7 @@ from lodesman.decide.submission import find_exclusions, never_text
 from lodesman.languages.jobclass import Classes
 from lodesman.languages.jobclass.classes import NO_CLASSES, UsableClass, every_class
 from lodesman.server.loops import portions
-from lodesman.server.loops.left_out import Item, LeftOut, StepPass, task_queue
+from lodesman.server.loops.left_out import Item, LeftOutItems, StepPass, task_queue
 from lodesman.server.store import Reader
 from lodesman.server.store import submit_pools as read
 from lodesman.server.store.task_queues import JudgedQueue, queues_to_judge
@@ -83,13 +83,13 @@ class PoolKeeper:
     def __init__(
         self, db: Reader, post: Post, *, refresh_seconds: float, grace_seconds: float,
         ask_ads: Callable[[Reader, Policy, float], Mapping[str, int]] = lambda _db, _policy, _now: {},
-        left_out: LeftOut | None = None, classes: Callable[[Reader], Classes] = lambda _db: NO_CLASSES,
+        left_out: LeftOutItems | None = None, classes: Callable[[Reader], Classes] = lambda _db: NO_CLASSES,
     ) -> None:  # fmt: skip
         """`ask_ads`: by pool that asks for something in ads, the queues that these exclude. `grace_seconds`: for pools
         that no job needs.
         """
         self._classes = classes
-        self._left_out = left_out or LeftOut()
+        self._left_out = left_out or LeftOutItems()
         self.refresh_seconds = refresh_seconds
         self.grace_seconds = grace_seconds
         # By pool, the queues that the ads of sites excluded at the last refresh; any thread may ask.

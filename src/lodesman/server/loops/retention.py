@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from lodesman.server.loops import Passes, portions
-from lodesman.server.loops.left_out import Item, LeftOut, StepPass, task_queue
+from lodesman.server.loops.left_out import Item, LeftOutItems, StepPass, task_queue
 from lodesman.server.store import Reader, sandboxes
 from lodesman.server.store.read import upkeep as old
 from lodesman.server.store.read.jobs import known_jobs, was_given_out
@@ -57,7 +57,7 @@ class Retention(Passes):
     keep_days: float  # 0: for ever
     work_seconds: float = field(default=0.1, kw_only=True)
     done: Counter[str] = field(default_factory=Counter)  # of the last pass
-    left_out: LeftOut = field(default_factory=LeftOut, kw_only=True)
+    left_out: LeftOutItems = field(default_factory=LeftOutItems, kw_only=True)
     _swept: float | None = None
 
     def tick(self, now: float) -> None:

@@ -18,7 +18,7 @@ from lodesman.decide.masks.bits import Mask
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import gate_modes
 from lodesman.languages.classad import Node, parse_expression
-from lodesman.server.loops.left_out import Item, LeftOut, StepPass
+from lodesman.server.loops.left_out import Item, LeftOutItems, StepPass
 from lodesman.server.loops.refresh import Handling, placement_clauses
 from lodesman.server.store import Reader
 from lodesman.server.store.read.pilots import LivePilot
@@ -108,8 +108,8 @@ def matches_of(pilots: Iterable[LivePilot]) -> dict[str, list[SiteMatch]]:
 class KnownWishes:
     """What the expressions of jobs ask of the ads of sites. Any thread may ask."""
 
-    def __init__(self, left_out: LeftOut | None = None) -> None:
-        self._left_out = left_out or LeftOut()
+    def __init__(self, left_out: LeftOutItems | None = None) -> None:
+        self._left_out = left_out or LeftOutItems()
         self._known: Mapping[str, Sequence[SiteWish]] = {}
         self._read: tuple[object, ...] = ()
         self._reading = Lock()
@@ -142,10 +142,10 @@ class UnfitQueues:
         self,
         ads: Callable[[Reader], Mapping[str, SiteAd]],
         wishes: Callable[[Reader, Policy], Mapping[str, Sequence[SiteWish]]],
-        left_out: LeftOut | None = None,
+        left_out: LeftOutItems | None = None,
     ) -> None:
         self._ads, self._wishes, self._known = ads, wishes, WishedQueues()
-        self._left_out = left_out or LeftOut()
+        self._left_out = left_out or LeftOutItems()
 
     def look(self, db: Reader, policy: Policy, now: float) -> dict[str, Mask]:
         """By SubmitPool that asks for something in ads. What is not known, or at fault, opens nothing."""

@@ -37,7 +37,7 @@ _CLOSE_SECONDS: Final = 15.0
 
 
 @dataclass(eq=False, kw_only=True)
-class _Running:
+class _SiteRun:
     """One test of a site."""
 
     path: str
@@ -75,7 +75,7 @@ class SiteTests:
         self._watches = watches
         self._ticks = ticks
         self._threads = ThreadPoolExecutor(MOST_QUEUES * _MOST_RUNNING, thread_name_prefix="site-test")
-        self._tests: dict[str, _Running] = {}
+        self._tests: dict[str, _SiteRun] = {}
 
     def begin(
         self, node: NodePath, policy: Policy, mask: SiteMask, *, seconds: float, now: float
@@ -87,7 +87,7 @@ class SiteTests:
             )
         watches = self._watches()
         queues = [queue for queue in policy.config.tree.queue_ids() if node.covers(queue)]
-        run = _Running(
+        run = _SiteRun(
             path=str(node), begun_at=now, asked_at=self._ticks(), left_out=max(0, len(queues) - MOST_QUEUES)
         )
         for queue in queues[:MOST_QUEUES]:
@@ -135,7 +135,7 @@ class SiteTests:
             log.error("test jobs could not be cancelled", extra={"queues": len(left)})
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _find(self, name: str) -> _Running:
+    def _find(self, name: str) -> _SiteRun:
         if name not in self._tests:
             hint = "They are kept for a while, and a restart of the server ends them."
             raise NotFound(f"There is no test {name[:80]}.", hint=hint)
@@ -146,7 +146,7 @@ class SiteTests:
         for name in over[: max(0, len(self._tests) - _MOST_KEPT)]:
             del self._tests[name]
 
-    def _wait(self, run: _Running, seconds: float, last: bool) -> bool:
+    def _wait(self, run: _SiteRun, seconds: float, last: bool) -> bool:
         """Whether a thread that tests a queue has to stop, after that time. Nothing interrupts its `last` wait."""
         if last:
             return threading.Event().wait(seconds)
@@ -175,7 +175,7 @@ class SiteTests:
             options=(*options, *offer.settings.submit_options),
         )
 
-    def _answer(self, name: str, run: _Running) -> SiteTest:
+    def _answer(self, name: str, run: _SiteRun) -> SiteTest:
         state = run.state  # before the checks are read: none comes after its end
         words = "a fault in the program ended the test of this queue: see the server's log, and report it"
         faults = [

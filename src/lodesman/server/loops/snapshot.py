@@ -24,7 +24,7 @@ from lodesman.decide.matching.group_index import startable
 from lodesman.decide.matching.policy import VOConfig
 from lodesman.decide.matching.tables import KeyTable
 from lodesman.decide.submission import Exclusions
-from lodesman.server.loops.left_out import LeftOut, StepPass, task_queue
+from lodesman.server.loops.left_out import LeftOutItems, StepPass, task_queue
 from lodesman.server.loops.pilot_book import PilotBook
 from lodesman.server.loops.traffic import JobsOfLate, StartsOfLate
 from lodesman.server.store import Reader
@@ -57,9 +57,9 @@ class KnownQueues:
     for others.
     """
 
-    def __init__(self, db: Reader, left_out: LeftOut | None = None, step: str = "task queues") -> None:
+    def __init__(self, db: Reader, left_out: LeftOutItems | None = None, step: str = "task queues") -> None:
         """`step`: what those that cannot be read are left out of."""
-        self._db, self._left_out, self._step = db, left_out or LeftOut(), step
+        self._db, self._left_out, self._step = db, left_out or LeftOutItems(), step
         self._keys: dict[int, TaskQueueKey] = {}
         self._waiting: Mapping[int, int] = {}
         self._rekeyed: int | None = None
@@ -113,10 +113,10 @@ class SnapshotKeeper:
     """Any thread may refresh, one at a time, and any may ask."""
 
     def __init__(
-        self, db: Reader, *, fresh_seconds: float = _FRESH_SECONDS, left_out: LeftOut | None = None
+        self, db: Reader, *, fresh_seconds: float = _FRESH_SECONDS, left_out: LeftOutItems | None = None
     ) -> None:
         self.fresh_seconds = fresh_seconds
-        self.left_out = left_out or LeftOut()
+        self.left_out = left_out or LeftOutItems()
         # Where a director runs, what it says of itself.
         self.ask_director: Callable[[], DirectorNow] = DirectorNow
         self.pilots = PilotBook()

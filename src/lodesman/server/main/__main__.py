@@ -1,6 +1,4 @@
-"""One process of the server, by its arguments. Exit codes: 2 for wrong arguments, 8 for a database that
-is missing, 1 for another error.
-"""
+"""One process of the server, by its arguments. Exit codes: 2 for wrong ones, 8 without a database, 1 for other errors."""
 
 from __future__ import annotations
 
@@ -32,18 +30,18 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--config", type=Path)
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--kept", type=Path)
-    found = parser.parse_args(words)
-    found.overrides = overrides = dict[str, dict[str, Any]]()
-    for given in found.set:
-        name, equals, text = given.partition("=")
+    arguments = parser.parse_args(words)
+    arguments.overrides = overrides = dict[str, dict[str, Any]]()
+    for setting in arguments.set:
+        name, equals, text = setting.partition("=")
         section, dot, option = name.partition(".")
         if not (equals and dot and section and option):
-            parser.error(f"--set {given[:80]!r} is not of the form SECTION.NAME=JSON.")
+            parser.error(f"--set {setting[:80]!r} is not of the form SECTION.NAME=JSON.")
         try:
             overrides.setdefault(section, {})[option] = json.loads(text)
         except ValueError:
             raise InvalidConfig(f"--set {name}: {text[:80]!r} is not JSON.") from None
-    return found
+    return arguments
 
 
 def main() -> int:
@@ -62,14 +60,14 @@ def main() -> int:
     return 0
 
 
-def _run(found: argparse.Namespace) -> None:
+def _run(arguments: argparse.Namespace) -> None:
     from lodesman.server.config import load_config
 
-    load = partial(load_config, found.config, overrides=found.overrides)
-    if found.process == "background":
+    load = partial(load_config, arguments.config, overrides=arguments.overrides)
+    if arguments.process == "background":
         from lodesman.server.main.background import run_background
 
-        run_background(load, found.kept)
+        run_background(load, arguments.kept)
     else:
         from lodesman.server.main.server import run_server
 

@@ -1,4 +1,4 @@
-"""The batch systems of the background process: each with its watch, made and changed as the configuration says."""
+"""The batch systems of the background process, each with its watch, as the configuration says."""
 
 from __future__ import annotations
 
@@ -43,12 +43,9 @@ _PRIVATE: Final = 0o700
 
 
 class Backends:
-    """The watches by name, the local one among them; any thread may read them. They never become fewer: one that is
-    configured no more is asked about the pilots that it has, and gets no others.
+    """The watches by name, the local one among them; any thread may read them.
 
-    `make` makes a backend of its section, `watch` a watch of a backend. `begin` starts to poll: a watch, and the seconds
-    between two polls. All sections are kept in the file `kept`: there a start finds those of `with_pilots` that the
-    configuration has no more.
+    They never become fewer: what is configured no more is asked about its pilots, and gets no others.
     """
 
     def __init__(
@@ -61,6 +58,9 @@ class Backends:
         kept: Path,
         with_pilots: Collection[str] = (),
     ) -> None:
+        """`begin` starts to poll a watch, every so many seconds. `kept`: the file with all sections, where a start
+        finds those of `with_pilots` that are configured no more.
+        """
         self._make = make
         self._watch = watch
         self._begin = begin
@@ -79,7 +79,7 @@ class Backends:
     def configure(
         self, sections: Mapping[str, BackendSection], policy: Policy, required_seconds: float
     ) -> None:
-        """Have these, with the queues of each; their credentials must be good for that time."""
+        """Have these, with the queues of each; their credentials must last `required_seconds`."""
         changed = {name: section for name, section in sections.items() if self._sections.get(name) != section}
         made = {name: self._make(section) for name, section in changed.items()}
         for name, backend in made.items():
@@ -96,9 +96,9 @@ class Backends:
 
     def _have(self, name: str, section: BackendSection, backend: Backend) -> None:
         self._sections[name] = section
-        known = self.watches.get(name)
-        if known is not None:
-            known.backend = backend
+        watch = self.watches.get(name)
+        if watch is not None:
+            watch.backend = backend
             return
         new = self._watch(name, backend)
         # Whoever goes through the watches at this moment goes on with those of before.
@@ -112,7 +112,7 @@ class Backends:
 
 
 def _sections_in(kept: Path) -> dict[str, BackendSection]:
-    """Those of the last start and its changes; a file that cannot be read keeps no server from starting."""
+    """Of the last start and its changes. A file that cannot be read keeps no server from starting."""
     try:
         return msgspec.json.decode(kept.read_bytes(), type=dict[str, BackendSection])
     except FileNotFoundError:
@@ -123,24 +123,22 @@ def _sections_in(kept: Path) -> dict[str, BackendSection]:
 
 
 def end_pilots(sections: Mapping[str, BackendSection], sockets: Path, db: Reader) -> list[str]:
-    """The same, where no background process is left to do it."""
-    made = {name: make_backend(one, sockets) for name, one in sections.items()}
+    """As `Backends.end_pilots`, without a background process."""
+    made = {name: make_backend(section, sockets) for name, section in sections.items()}
     return end_all(db, made, seconds=END_SECONDS)
 
 
 def queues_by_backend(policy: Policy) -> dict[str, tuple[QueueId, ...]]:
     """The queues that any VO may use, by the name of their batch system."""
-    found: dict[str, dict[QueueId, None]] = {}
+    queues_of: dict[str, dict[QueueId, None]] = {}
     for vo in ("", *policy.config.vos):
         for offer in policy.vo_config(vo).offers:
-            found.setdefault(offer.backend, {})[offer.queue] = None
-    return {name: tuple(queues) for name, queues in found.items()}
+            queues_of.setdefault(offer.backend, {})[offer.queue] = None
+    return {name: tuple(queues) for name, queues in queues_of.items()}
 
 
 def make_backend(section: BackendSection, sockets: Path, mark: str = "") -> Backend:
-    """The batch system of a section; `sockets` is a folder for connections by SSH, `mark` begins the submissions of this
-    server.
-    """
+    """The batch system of a section. `sockets`: a folder for SSH; `mark` begins the submissions of this server."""
     if section.type == "arc":
         return ArcBackend(mark=mark, service=Https(
             url=section.url, ca=section.ca, certificate=section.certificate, key=section.key,
@@ -172,7 +170,7 @@ def make_backend(section: BackendSection, sockets: Path, mark: str = "") -> Back
 def _credential(
     section: BackendSection, required_seconds: float, before: Credential | None
 ) -> Credential | None:
-    """The credential of a section, None if it names none; the one of `before` if it is the same."""
+    """None if the section names none; the one of `before` if it is the same."""
     if not section.certificate and not section.token_file:
         return None
     own = section.required_time_left
@@ -205,9 +203,7 @@ def _runner(section: BackendSection, sockets: Path) -> Runner:
 
 
 def make_local_backend(config: ServerConfig, accounts: Callable[[], int], db: Reader) -> LocalBackend:
-    """The backend of this machine. `accounts`: how many users there are now, on which it depends whether pilots may run.
-    `db`: a connection of its own.
-    """
+    """The backend of this machine. `accounts`: the number of users now, on which it depends whether pilots may run."""
     isolation = bootstrap.isolation_of(config) or Isolation()
     if isolation.folder_mode != _PRIVATE:  # another account passes through
         config.data.chmod(isolation.folder_mode)

@@ -1,6 +1,6 @@
-"""The background process: reading, director, local pilots and upkeep, beside the hot process.
+"""The background process: reading, director, local pilots and upkeep.
 
-It ends with the hot process (its standard input closes) and may be killed at any time: what it needs is stored.
+It ends with the hot process, and may be killed at any time: what it needs is stored.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from lodesman.server.http.metrics import UpkeepFigures
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.reads import ReadApp
 from lodesman.server.loops.accounting import UsageAdder
-from lodesman.server.loops.cancelling import Cancelling
+from lodesman.server.loops.cancelling import Canceller
 from lodesman.server.loops.candidates import local_slots
 from lodesman.server.loops.census import BackendWatch
 from lodesman.server.loops.direct import Director
 from lodesman.server.loops.failed_starts import FailedStarts
 from lodesman.server.loops.hosts import HostWatch
 from lodesman.server.loops.launch import SubmissionPools
-from lodesman.server.loops.left_out import LeftOut
+from lodesman.server.loops.left_out import LeftOutItems
 from lodesman.server.loops.limit_use import limits_at, seen_limits
 from lodesman.server.loops.list_match import ListMatch
 from lodesman.server.loops.reasons import MainReasons
@@ -104,13 +104,13 @@ class BackgroundProcess:
         self._accounts = count_accounts(self._accounts_db)
         self.mark = mark_of(self._reader)
         self.local = make_local_backend(config, lambda: self._accounts, reader())
-        self.left_out, self.loops = LeftOut(), Loops([])
+        self.left_out, self.loops = LeftOutItems(), Loops([])
         self.ads, self.wishes = KnownAds(), KnownWishes(self.left_out)
         self.list_match, self.failed_starts = ListMatch(), FailedStarts()
         self.backends = self._backends()
         self.pilot_settings = bootstrap.pilot_settings(config, self.mark)
         self.pools = self._submission_pools()
-        self.cancelling = Cancelling(reader(), self.post, self._note_outcome, self.backends.watches)
+        self.cancelling = Canceller(reader(), self.post, self._note_outcome, self.backends.watches)
         self.director = self._director()
         self.side = self._read_side()
         # Only now can the policy be asked.
@@ -140,7 +140,7 @@ class BackgroundProcess:
             self.loops.add(loop)
 
     def _policy(self, config: ServerConfig) -> Policy:
-        """The policy of a configuration; the hot process numbers its new queues first. Raises LodesmanError."""
+        """Raises LodesmanError. The hot process numbers new queues first."""
         bits = bits_of_queues(self._reader)
         new = [queue for queue in config.resources.tree.queue_ids() if queue not in bits]
         if new:
@@ -176,7 +176,7 @@ class BackgroundProcess:
         self.loops.add(Loop(f"forget {watch.name}", 600.0, lambda: watch.forget(time.time())))
 
     def _look_at(self, watch: BackendWatch) -> None:
-        """Poll a batch system. Where the director did not wait for the first loads any longer, they are news to it."""
+        """Poll a batch system. First loads that come late are news to the director."""
         is_first = not watch.polled.is_set()
         watch.tick(time.time())
         if is_first and watch.polled.is_set() and self.director.iterated_at is not None:
@@ -283,12 +283,12 @@ class BackgroundProcess:
         self._changed = None
 
     def _run_pilots(self) -> None:
-        """Start and sweep local pilots; whether they may run depends on the number of accounts."""
+        """Start and sweep local pilots, which depends on the number of accounts."""
         self._accounts = count_accounts(self._accounts_db)
         self.local.tick()
 
     def _direct(self) -> None:
-        """One iteration. The first needs the loads that the first polls bring; a batch system that hangs stops none."""
+        """One iteration. The first one waits for the first loads, but not long."""
         know_shares(self.director.db, self.policy, time.time())
         for watch in self.backends.watches.values():
             watch.polled.wait(_FIRST_POLL_SECONDS)
@@ -335,7 +335,7 @@ class BackgroundProcess:
                 log.error("pilots could not be stopped", extra={"stamps": [*chain(*left)]})
 
     def _hear(self, stop: asyncio.Event) -> None:
-        """The hot process announces what may bring work; the end of what it says is its own end."""
+        """Wake loops for what the hot process announces; the end of its words is its own end."""
         words = os.read(sys.stdin.fileno(), 4_096)
         for name in woken_by(words):
             self.loops.wake(name)
@@ -370,7 +370,7 @@ class BackgroundProcess:
         self.post(inner_calls.ALIVE, Alive(dict(self.loops.failing()), left_out, damaged))
 
     def _figures(self) -> UpkeepFigures:
-        """What upkeep counts, for /metrics."""
+        """For /metrics."""
         loops = self.loops.loops
         return UpkeepFigures(
             failures={loop.name: loop.failures for loop in loops},
@@ -378,14 +378,14 @@ class BackgroundProcess:
             repaired=dict(self.reconciler.repaired),
             gates=self.director.gates,
             failed_starts=dict(self.failed_starts.counts),
-            breakers={queue: one.state for queue, one in self.director.breakers.items()},
+            breakers={queue: breaker.state for queue, breaker in self.director.breakers.items()},
         )
 
 
 def run_background(load: Load, kept: Path | None = None) -> None:
-    """Run until the hot process ends; `load` reads the configuration, now and again when its files change.
+    """Run until the hot process ends. Raises RefusedConfig, Unavailable.
 
-    While the files are refused, the last good texts, `kept` by the hot process, are used. Raises RefusedConfig, Unavailable.
+    `load` reads the configuration, now and when its files change. While they are refused, the texts in `kept` count.
     """
     start_logging("background")
     hide_process()

@@ -40,7 +40,7 @@ Load = Callable[..., ServerConfig]
 
 
 def settings_named(config: ServerConfig) -> dict[str, str]:
-    """What the last words of pilots that did not start may have -> the setting of the server that it comes from."""
+    """What the last words of a pilot that did not start may have -> the setting of the server that it comes from."""
     python = config.pilots.python
     named = {"no Python 3.9 or newer": "python of [pilots]", config.pilot_url: "public_url of [server]"}
     name = Path(python).name
@@ -48,7 +48,7 @@ def settings_named(config: ServerConfig) -> dict[str, str]:
 
 
 def pilot_settings(config: ServerConfig, mark: str) -> PilotSettings:
-    """What every pilot gets; makes the program that runs. `mark`: that of the database."""
+    """What every pilot gets; makes the program that runs. `mark`: of the database."""
     zipapp = share_directory(config) / "pilot.pyz"
     build_zipapp(zipapp)
     return PilotSettings(
@@ -66,34 +66,34 @@ def pilot_settings(config: ServerConfig, mark: str) -> PilotSettings:
     )
 
 
-class Listening(msgspec.Struct, frozen=True):
-    """The configuration with the port, for this process, for the second one, and for each later reading; the sockets."""
+class OpenPort(msgspec.Struct, frozen=True):
+    """The port where the server listens, and the configuration that has it."""
 
     config: ServerConfig
-    arguments: list[str]
-    load: Load
+    arguments: list[str]  # lead the background process to it
+    load: Load  # reads it again
     sockets: list[socket.socket]
 
 
-def listen(config: ServerConfig, arguments: list[str], load: Load) -> Listening:
-    """Port 0 becomes a free one. Raises Unavailable if this machine has no such address, Conflict if its port is in use."""
-    host, wanted = config.server.host, config.server.port
+def listen(config: ServerConfig, arguments: list[str], load: Load) -> OpenPort:
+    """Raises Unavailable if this machine has no such address, Conflict if the port is in use. Port 0 becomes a free one."""
+    host, number = config.server.host, config.server.port
     try:
-        family, *_, address = socket.getaddrinfo(host, wanted, type=socket.SOCK_STREAM)[0]
-        taken = socket.create_server(address[:2], family=family, backlog=2_048)
+        family, *_, address = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(address[:2], family=family, backlog=2_048)
     except OSError as fault:
         if fault.errno == errno.EADDRINUSE:
             raise Conflict(
-                f"Port {wanted} of {host} is in use.",
+                f"Port {number} of {host} is in use.",
                 hint="Another server runs there? Choose another port with --port.",
             ) from None
-        raise Unavailable(f"The server cannot listen at {host}, port {wanted}: {fault.strerror}.") from None
-    if wanted:
-        return Listening(config, arguments, load, [taken])
-    port = taken.getsockname()[1]
+        raise Unavailable(f"The server cannot listen at {host}, port {number}: {fault.strerror}.") from None
+    if number:
+        return OpenPort(config, arguments, load, [listener])
+    port = listener.getsockname()[1]
     more = ["--set", f"server.port={port}"]
-    return Listening(
-        _at(config, port), [*arguments, *more], lambda **given: _at(load(**given), port), [taken]
+    return OpenPort(
+        _at(config, port), [*arguments, *more], lambda **options: _at(load(**options), port), [listener]
     )
 
 
@@ -122,9 +122,9 @@ def own_certificates(config: ServerConfig) -> str:
 
 
 def isolation_of(config: ServerConfig, *, make_account: bool = False) -> Isolation | None:
-    """How pilots of this machine are kept from the server, found out by trial; None if no queue has any.
+    """How local pilots are kept from the server, found out by trial; None if no queue has any.
 
-    `make_account`: for a server that root runs, an account may be made.
+    `make_account`: a server that root runs may make an account.
     """
     if not local_slots(Policy(config.resources)):
         return None
@@ -152,8 +152,8 @@ def policy_of(
     life_seconds: int,
     inhabited: Callable[[frozenset[QueueId]], frozenset[ResourceRequest]],
 ) -> Policy:
-    """The policy of a configuration; `bits`: of all its queues. `life_seconds` of pilots as at the start; `inhabited`:
-    what the pilots that live there now present.
+    """The policy of a configuration. `life_seconds`: as at the start; `inhabited`: what the pilots that live there
+    present.
     """
     return Policy(
         config.resources,

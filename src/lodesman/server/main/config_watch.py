@@ -1,6 +1,6 @@
-"""Live reload: the configuration files are read again when they change; a bad change keeps the old configuration.
+"""Live reload: changed configuration files are read again; a bad change keeps the old configuration.
 
-The last good one is kept beside the database: the background process uses it when it starts while the files are refused.
+The last good one is kept in DATA/run, for a background process that starts while the files are refused.
 """
 
 from __future__ import annotations
@@ -40,10 +40,7 @@ _TAKEN_IN = frozenset({"server.keep_days", "server.sandbox_quota_mb"})
 
 
 class ConfigWatch:
-    """Watches the files of a configuration; `load` reads it anew, `state` says what became of it.
-
-    `refused`: the files are refused already, and `config` is the last good one.
-    """
+    """Watches the files of a configuration."""
 
     def __init__(
         self,
@@ -53,6 +50,7 @@ class ConfigWatch:
         refused: RefusedConfig | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """`refused`: the files are refused already, and `config` is the last good one."""
         self._load = load
         self._clock = clock
         self._started = config
@@ -75,7 +73,7 @@ class ConfigWatch:
         before = replace(self.state, reloads=self.state.reloads + 1, at_next_start=waiting)
         self.state = _taken_in(before, config, self._clock())
         extra = {"notices": len(self.state.notices), "at_next_start": waiting}
-        for notice in (one for one in self.state.notices if one not in before.notices):
+        for notice in (new for new in self.state.notices if new not in before.notices):
             place = {name: notice[name] for name in ("source", "section", "line")}
             log.warning("the configuration: %s", notice["message"], extra=place)
         log.info("the configuration was read again", extra=extra)
@@ -93,7 +91,7 @@ class ConfigWatch:
 
 
 class HotConfiguration:
-    """The configuration of the hot process: what is new in its files is taken into the core."""
+    """Takes what is new in the configuration files into the core."""
 
     def __init__(
         self, core: Core, watch: ConfigWatch, config: ServerConfig,
@@ -108,7 +106,7 @@ class HotConfiguration:
         self._has_offered = False
 
     async def watch_config(self) -> None:
-        """Take in what changed. Raises LodesmanError; it is tried again. The background process watches for itself."""
+        """Take in what changed. Raises LodesmanError; it is tried again."""
         before = self._watch.state
         config = await asyncio.to_thread(self._watch.poll)
         await self._note(before, is_new=config is not None)
@@ -121,7 +119,7 @@ class HotConfiguration:
         await forget_old_usage(self._core)
 
     async def _note(self, before: ConfigurationState, *, is_new: bool) -> None:
-        """A change, or a refusal, for the audit trail."""
+        """Note a change or a refusal in the audit trail."""
         state = self._watch.state
         files = ", ".join(state.files)
         if is_new:
@@ -169,11 +167,11 @@ class HotConfiguration:
 
 def changed_options(old: ServerConfig, new: ServerConfig) -> tuple[str, ...]:
     """The options that differ and that a running server does not take in."""
-    found = [] if old.polling_seconds == new.polling_seconds else ["director.PollingTime"]
+    changed = [] if old.polling_seconds == new.polling_seconds else ["director.PollingTime"]
     for section in ("server", "pilots", "local", "store", "admin"):
         before, after = msgspec.structs.asdict(getattr(old, section)), getattr(new, section)
-        found += [f"{section}.{name}" for name, value in before.items() if value != getattr(after, name)]
-    return tuple(name for name in found if name not in _TAKEN_IN)
+        changed += [f"{section}.{name}" for name, value in before.items() if value != getattr(after, name)]
+    return tuple(name for name in changed if name not in _TAKEN_IN)
 
 
 def _taken_in(before: ConfigurationState, config: ServerConfig, now: float) -> ConfigurationState:
@@ -185,7 +183,7 @@ def _taken_in(before: ConfigurationState, config: ServerConfig, now: float) -> C
         loaded_at=now,
         refused_at=None,
         faults=(),
-        notices=tuple(one.as_dict() for one in (*config.resources.notices, *set_up_notices(config))),
+        notices=tuple(notice.as_dict() for notice in (*config.resources.notices, *set_up_notices(config))),
     )
 
 
@@ -195,7 +193,7 @@ def kept_file(config: ServerConfig) -> Path:
 
 
 def keep(file: Path, config: ServerConfig) -> None:
-    """Store the texts of a good configuration; if that fails the log says so, and the older one stays."""
+    """Store the texts of a good configuration; if that fails the older one stays."""
     try:
         write_file(file, msgspec.json.encode(config.texts).decode())
     except OSError as fault:

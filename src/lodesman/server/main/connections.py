@@ -1,4 +1,4 @@
-"""HTTP/1.1 on connections: what comes is parsed by httptools, what is asked is answered by an ASGI application, in order."""
+"""HTTP/1.1 on connections: httptools parses requests, and an ASGI application answers them in order."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
 
 @dataclass(eq=False)
-class Serving:
-    """What the connections of one server share. `quiet_seconds`: how long one may be idle between two requests."""
+class ConnectionGroup:
+    """What the connections of one server share."""
 
     app: Callable[..., Awaitable[None]]
     quiet_seconds: float = 75.0
@@ -64,18 +64,16 @@ class Serving:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection. Requests that come before others are answered wait for their turn in `pipeline`."""
+    """One connection. Requests that come before others are answered wait in `pipeline`."""
 
     transport: asyncio.Transport
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: ConnectionGroup) -> None:
         self.serving = serving
         self.loop = asyncio.get_running_loop()
         self.pipeline: deque[Exchange] = deque()
-        self.latest: Any = None
-        """The request that came last, an Exchange or what stands in its place; None: none has come yet."""
-        self.answering: Any = None
-        """The one that is being answered, or was last."""
+        self.latest: Any = None  # the request that came last, an Exchange or what stands in its place
+        self.answering: Any = None  # the one that is being answered, or was last
         self.is_read_paused = self.is_full = False
         self.url = b""
         self.headers: Headers = []
@@ -100,7 +98,7 @@ class HttpConnection(asyncio.Protocol):
         self._client = (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) else None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone, or was sent away: what is being answered hears it, and what waits never begins."""
+        """What is being answered hears that the client is gone, and what waits never begins."""
         self.serving.left(self)
         if self._watch is not None:
             self._watch.cancel()
@@ -176,7 +174,7 @@ class HttpConnection(asyncio.Protocol):
                 self.transport.resume_reading()
 
     def has_answered(self) -> None:
-        """An answer is complete: the next request has its turn, or the connection is quiet."""
+        """The next request has its turn, or the connection is quiet."""
         if self.is_read_paused:
             self.resume_reading()
         if self.pipeline:
@@ -195,21 +193,21 @@ class HttpConnection(asyncio.Protocol):
     # --- the server
 
     def shutdown(self) -> None:
-        """The server is about to end: end as soon as nothing is being answered."""
+        """End as soon as nothing is being answered."""
         if self.latest is None or self.latest.response_complete:
             self.transport.close()
         else:
             self.latest.end_soon()
 
     def refuse(self, fault: LodesmanError) -> None:
-        """End the connection; with a word, unless an answer to another request is on its way."""
+        """End the connection; with a word, unless another answer is on its way."""
         if self.transport.is_closing():
             return
-        asked = self.answering
+        current = self.answering
         if (
-            asked is None
-            or asked.response_complete
-            or (asked is self.latest and asked.more_body and not asked.response_started)
+            current is None
+            or current.response_complete
+            or (current is self.latest and current.more_body and not current.response_started)
         ):
             status, headers, body = error_answer(fault)
             self.transport.write(answer_bytes(status, [*headers, CLOSE], body))
@@ -248,7 +246,7 @@ class HttpConnection(asyncio.Protocol):
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The head has come. What is raised here ends the connection with a refusal."""
+        """What is raised here ends the connection with a refusal."""
         self.ask(self.scope())
 
     def scope(self) -> Scope:

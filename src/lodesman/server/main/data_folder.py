@@ -1,4 +1,4 @@
-"""The data folder of a server: its directories, sockets, tokens and address files, and how a start makes them."""
+"""The data folder of a server: its directories, sockets, tokens and addresses, and how a start makes them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TOKEN_FILE = "admin.token"
 
 
 def run_directory(config: ServerConfig) -> Path:
-    """DATA/run: the service token, the background process's socket, and the server's address."""
+    """DATA/run: for the server's own processes, and the command line."""
     return config.data / "run"
 
 
@@ -35,7 +35,7 @@ def service_token(config: ServerConfig) -> str:
 
 
 def socket_path(config: ServerConfig, name: str = READS_SOCKET) -> str:
-    """A socket of the server, or its own; through a descriptor of its folder where its name is too long for a socket."""
+    """Through a descriptor of its folder where the name is too long for a socket."""
     path = run_directory(config) / name
     if len(os.fsencode(path)) < _SOCKET_NAME_BYTES:
         return str(path)
@@ -48,7 +48,7 @@ def share_directory(config: ServerConfig) -> Path:
 
 
 def shared_url_file(config: ServerConfig) -> Path:
-    """DATA/share/url: the server's address, for pilots on this machine."""
+    """The server's address, for pilots on this machine."""
     return share_directory(config) / "url"
 
 
@@ -61,8 +61,8 @@ def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
     with db:
         tx = Transaction(db, now)
         number_at_start(tx, list(config.resources.tree.queue_ids()))
-        known = is_admin(tx.reader(), config.admin.name) is not None
-        if not (known and (config.data / _TOKEN_FILE).exists()):
+        is_known = is_admin(tx.reader(), config.admin.name) is not None
+        if not (is_known and (config.data / _TOKEN_FILE).exists()):
             vo, groups = _first_place(config)
             add_account(tx, config.admin.name, vo, groups, admin=True)
             why = "made at the first start"
@@ -78,19 +78,20 @@ def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
 
 
 def _first_place(config: ServerConfig) -> tuple[str, tuple[str, ...]]:
-    """VO and groups of the first user. Not given, they are the VO of the first group that has one, and its groups."""
-    known, given = config.resources.groups, config.admin.groups
-    vo_of = {name: known[name].vo if name in known else "" for name in given or known}
-    vo = config.admin.vo or next((one for one in (*vo_of.values(), *config.resources.vos) if one), "local")
-    return vo, given or tuple(name for name, one in vo_of.items() if one in ("", vo)) or ("users",)
+    """VO and groups of the first user; by default the VO of the first group that has one, and its groups."""
+    groups, named = config.resources.groups, config.admin.groups
+    vo_of = {name: groups[name].vo if name in groups else "" for name in named or groups}
+    vos = filter(None, (*vo_of.values(), *config.resources.vos))
+    vo = config.admin.vo or next(vos, "local")
+    return vo, named or tuple(name for name, group_vo in vo_of.items() if group_vo in ("", vo)) or ("users",)
 
 
 def write_url(config: ServerConfig) -> None:
-    """Write the server's address, whose port may be any free one: for the command line, and for local pilots."""
+    """Write the server's address for the command line and for local pilots."""
     write_file(run_directory(config) / "url", config.url)
     write_file(shared_url_file(config), config.url, mode=0o644)
 
 
 def write_file(path: Path, text: str, *, mode: int = 0o600) -> None:
-    """Write a file, all or nothing; only its owner can read it, unless `mode` says otherwise."""
+    """Write a file, all or nothing."""
     write_durably(path, f"{text}\n".encode(), mode=mode)

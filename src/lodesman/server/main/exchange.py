@@ -26,10 +26,9 @@ _MOST_UNREAD: Final = 65_536
 
 
 class Carrier(Protocol):
-    """The connection of an exchange, as far as it needs it."""
+    """What an exchange needs of its connection."""
 
-    is_full: bool
-    """The client does not read."""
+    is_full: bool  # the client does not read
 
     @property
     def is_closing(self) -> bool:
@@ -101,11 +100,11 @@ class Exchange:
         self._news.set()
 
     def end_soon(self) -> None:
-        """The server is about to end: nothing more is answered on this connection."""
+        """Answer nothing more on this connection."""
         self.keep_alive = False
 
     async def run(self, app: Callable[..., Awaitable[None]]) -> None:
-        """Have the application answer; what it leaves unanswered ends the connection, so that the client sees it."""
+        """Have the application answer. Without an answer the connection ends, so that the client sees it."""
         try:
             await app(self.scope, self.receive, self.send)
         except Exception as bug:
@@ -184,9 +183,7 @@ class Exchange:
 
 
 def _head_of(headers: Headers) -> tuple[list[bytes], int | None, bool]:
-    """The lines of a head, the length of the body that it says, if any, and whether the connection is to be closed. Raises
-    RuntimeError for headers that are none.
-    """
+    """The lines of a head, its content length, and whether the connection is to be closed. Raises RuntimeError."""
     lines: list[bytes] = []
     length, closes = None, False
     for name, value in headers:

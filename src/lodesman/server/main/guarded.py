@@ -1,4 +1,4 @@
-"""Connections of clients: they end when a request does not come in time, or when its head is too large.
+"""Connections of clients: they end when a request does not come in time, or its head is too large.
 
 A direct call goes from the parser to the answer without a task (ADR 0021).
 """
@@ -13,7 +13,7 @@ from typing import Final
 from lodesman.base.errors import InvalidRequest, TooLarge
 from lodesman.server.http.claims import AskedClaim, DirectCall, begin
 from lodesman.server.http.wire import BODY_SECONDS, SLOWEST_BYTES, Headers, Scope, error_answer
-from lodesman.server.main.connections import HttpConnection, Serving
+from lodesman.server.main.connections import ConnectionGroup, HttpConnection
 from lodesman.server.main.exchange import CLOSE, answer_bytes
 from lodesman.wire.calls import CLAIM
 
@@ -26,8 +26,8 @@ _UNKNOWN_BYTES = 32 << 20
 _PIPELINE: Final = 32
 
 
-class _Unknown:
-    """Bytes of requests of which it is not known who sends them; one event loop uses it."""
+class _StrangerBytes:
+    """Bytes of requests of unknown senders. One event loop uses it."""
 
     bytes = 0
 
@@ -87,19 +87,19 @@ class DirectExchange:
             self.asked.gone()
 
     def end_soon(self) -> None:
-        """The server is about to end: a call that waits is answered."""
+        """Answer a call that waits."""
         self.keep_alive = False
         if self.asked is not None:
             self.asked.end_soon()
 
 
 class GuardedConnection(HttpConnection):
-    """HTTP on one connection. A head that comes in one piece, as heads do, costs nothing but a comparison.
+    """A head that comes in one piece, as heads do, costs nothing but a comparison.
 
-    The application may have `admits`, which says whether a request brings a token that is good, and `direct`: calls by path.
+    The application may have `admits`, which says whether a request brings a good token, and `direct`: calls by path.
     """
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: ConnectionGroup) -> None:
         super().__init__(serving)
         app = serving.app
         self._late: asyncio.TimerHandle | None = None
@@ -125,7 +125,7 @@ class GuardedConnection(HttpConnection):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """The server is about to end: a call that waits is answered."""
+        """Answer a call that waits."""
         super().shutdown()
         self.end_waiting()
 
@@ -139,9 +139,7 @@ class GuardedConnection(HttpConnection):
         return not self._head_bytes and super().is_between_requests()
 
     def on_headers_complete(self) -> None:
-        """The head has come, and with it the token. Only a usual request of a pilot that is known is called directly. Raises
-        TooLarge: the connection ends.
-        """
+        """Call a usual request of a known pilot directly. Raises TooLarge: the connection ends."""
         if len(self.pipeline) >= _PIPELINE:
             raise TooLarge("Too many requests are on their way on this connection.", limit=_PIPELINE)
         scope, parser, before = self.scope(), self.parser, self.latest
@@ -160,7 +158,7 @@ class GuardedConnection(HttpConnection):
         self.latest = self.answering = DirectExchange(self, call, scope, parser.should_keep_alive())
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came. The head is complete as soon as there is an exchange for it."""
+        """The head is complete as soon as there is an exchange for it."""
         super().data_received(data)
         latest = self.latest
         if latest is not None and latest.scope["headers"] is self.headers:
@@ -178,7 +176,7 @@ class GuardedConnection(HttpConnection):
             self._head_bytes += len(data)
 
     def _watch_body(self, size: int) -> None:
-        """The body has its own time, from its first bytes on, and a limit as long as it is not known who sends it."""
+        """The body has its own time, and a limit while its sender is unknown."""
         latest = self.latest
         if latest.more_body and not latest.response_complete:
             if "principal" not in latest.scope:
@@ -196,14 +194,14 @@ class GuardedConnection(HttpConnection):
             self._release()
 
     def _count_unknown(self, size: int) -> None:
-        """All that strangers send has a limit: a connection that goes beyond it is closed."""
+        """A connection beyond the limit of all strangers is closed."""
         self._unknown += size
-        _Unknown.bytes += size
-        if _Unknown.bytes > _UNKNOWN_BYTES:
+        _StrangerBytes.bytes += size
+        if _StrangerBytes.bytes > _UNKNOWN_BYTES:
             self.refuse(InvalidRequest("Too many requests without a token are on their way."))
 
     def _release(self) -> None:
-        _Unknown.bytes -= self._unknown
+        _StrangerBytes.bytes -= self._unknown
         self._unknown = 0
 
     def _stop_waiting(self) -> None:

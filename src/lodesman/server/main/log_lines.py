@@ -20,7 +20,7 @@ _MOST_KINDS: Final = 10_000
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line, without secrets: only what `extra` names is added."""
+    """One JSON object a line; of the extras only those that `extra` names."""
 
     def __init__(self, process: str) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class JsonLines(logging.Formatter):
 
 
 class _AlikeLines:
-    """Lines that are alike, since `since`; `last` of them is not written yet."""
+    """Lines that are alike."""
 
     __slots__ = ("last", "since", "unwritten", "written")
 
@@ -55,8 +55,7 @@ class _AlikeLines:
 class SteadyHandler(logging.StreamHandler):  # type: ignore[type-arg]
     """Writes the same line once a minute, and a hundred of those that differ only in what they name.
 
-    The rest is counted; its last line is written when the minute is over, with `repeated`: how many were left out.
-    `ticks`: a clock in seconds.
+    The others are counted; the last of them is written at the end of the minute, with their number as `repeated`.
     """
 
     def __init__(self, *, ticks: Callable[[], float] = time.monotonic) -> None:
@@ -65,7 +64,7 @@ class SteadyHandler(logging.StreamHandler):  # type: ignore[type-arg]
         self._kinds: dict[object, _AlikeLines] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write or count one line. The caller holds the lock of the handler. Who logs a line meets with no fault of it."""
+        """Write or count one line. No fault of it reaches who logs. The caller holds the lock of the handler."""
         try:
             takes = self._counts(record)
         except Exception:  # it cannot be put into words
@@ -83,7 +82,7 @@ class SteadyHandler(logging.StreamHandler):  # type: ignore[type-arg]
         return self._takes(same, 1, record) and self._takes(alike, _MOST_ALIKE, record)
 
     def write_counted(self, *, begun_before: float) -> None:
-        """Write what was left out since a time by `ticks`, and begin to count anew."""
+        """Write what was left out since a time by `ticks`, and count anew."""
         self.acquire()
         try:
             over = [key for key, kind in self._kinds.items() if kind.since <= begun_before]
@@ -95,7 +94,7 @@ class SteadyHandler(logging.StreamHandler):  # type: ignore[type-arg]
             self.release()
 
     def close(self) -> None:
-        """At the end of the process."""
+        """Write what is left."""
         self.write_counted(begun_before=self._ticks())
         super().close()
 

@@ -1,7 +1,4 @@
-"""The loops of the background process: each does one step again and again, in a thread, and keeps a record of it.
-
-Time wakes them, and some are woken by what happens.
-"""
+"""The loops of the background process: each does one step again and again, in a thread. Time wakes them, and events do."""
 
 from __future__ import annotations
 
@@ -34,24 +31,22 @@ _MOST_THREADS: Final = 256
 
 @dataclass(slots=True)
 class Loop:
-    """One step and its record: `begun_at` (monotonic) while it runs, the last `fault` ('' after a success). It is done every
-    `seconds`, and sooner if it failed, or is woken: `gap` seconds after the last one, or when it has had its `rest`.
-    """
+    """One step, and the record of it."""
 
     name: str
-    seconds: float
+    seconds: float  # between two steps, if nothing wakes it
     step: Callable[[], Any]
     failures: int = 0
     in_a_row: int = 0
-    fault: str = ""
-    begun_at: float | None = None
+    fault: str = ""  # of the last step, '' after a success
+    begun_at: float | None = None  # monotonic, while the step runs
     succeeded_at: float | None = None  # UNIX seconds
-    gap: float = inf
-    rest: float = 0.0
+    gap: float = inf  # least seconds to the next step when it is woken
+    rest: float = 0.0  # the same, by the length of the last step
     _woken: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def wake(self) -> None:
-        """There may be work for it; on the event loop. While its step runs: for the next one."""
+        """Do the step soon, or once more if it runs; on the event loop."""
         self._woken.set()
 
     def once(self) -> None:
@@ -99,7 +94,6 @@ class Loop:
 
 
 async def _within(seconds: float, event: asyncio.Event) -> None:
-    """Wait for it, these seconds at most."""
     if seconds > 0 and not event.is_set():
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -115,7 +109,7 @@ class Loops:
     _wake: Callable[[str], object] | None = field(default=None, init=False)
 
     def failing(self) -> Mapping[str, str]:
-        """The faults by the names of the steps."""
+        """The faults, by step."""
         ticks = time.monotonic()
         return {loop.name: trouble for loop in self.loops if (trouble := loop.trouble(ticks))}
 

@@ -39,11 +39,7 @@ _GC_THRESHOLDS = (20_000, 5, 200)
 
 
 def heed_hang_up(end: Callable[[], None]) -> None:
-    """From now on SIGHUP calls `end` if there is a terminal, which has closed then. Without one it only says that files are
-    read by themselves.
-
-    Of a server under `nohup` it is ignored, as before.
-    """
+    """Let SIGHUP call `end` if there is a terminal, which has closed then, else only log. Under `nohup` it stays ignored."""
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         has_terminal = _has_terminal()
         signal.signal(signal.SIGHUP, lambda *_: end() if has_terminal else _note())
@@ -67,14 +63,14 @@ def _has_terminal() -> bool:
 
 
 def raise_open_files() -> int:
-    """Raise this process's soft limit to the hard one; returns what it was before the server's first process did so."""
+    """Raise the soft limit to the hard one; returns what it was before the server's first process did so."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     before = int(os.environ.get(FILES_BEFORE) or soft)
-    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    if 0 <= soft < wanted:
+    raised = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if 0 <= soft < raised:
         try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            soft = wanted
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+            soft = raised
         except (ValueError, OSError) as fault:
             log.warning("the limit of open files cannot be raised: %s", fault, extra={"limit": soft})
     if 0 <= soft < _FEW_FILES:
@@ -84,7 +80,7 @@ def raise_open_files() -> int:
 
 
 def check_limits() -> None:
-    """Raises Unavailable for a limit of this process with which no server comes far."""
+    """Raises Unavailable for a limit with which no server comes far."""
     for limit, (least, words, setting) in _LEAST.items():
         soft, _ = resource.getrlimit(limit)
         if 0 <= soft < least:
@@ -99,9 +95,9 @@ def hide_process() -> None:
 
 
 def keep_what_was_loaded() -> None:
-    """Exempt what is there now from garbage collection: a walk through all of it would stop every answer.
+    """Exempt what is there from garbage collection: a walk through all of it would stop every answer.
 
-    And from now on give large blocks back as soon as they are free: the C library would learn to keep them.
+    From now on large blocks go back as soon as they are free: the C library would learn to keep them.
     """
     with contextlib.suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)

@@ -46,7 +46,7 @@ class BackgroundChild:
         self, arguments: Sequence[str], kept: Path, *, open_files: int, at_end: Callable[[], None],
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """`arguments` and `kept` lead it to the configuration; `open_files`: the limit before this process raised it;
+        """`arguments` and `kept` lead it to the configuration. `open_files`: the limit before this process raised it.
         `at_end` is called when it ends by itself.
         """
         self._arguments = ("background", "--kept", str(kept), *arguments)
@@ -102,7 +102,7 @@ class BackgroundChild:
 
 
 def next_rest(rest: float, *, lived: float) -> float:
-    """Seconds before a process that ran for `lived` seconds is started again; `rest`: those of the last time."""
+    """Seconds before a process that ran for `lived` seconds is started again; `rest`: of the last time."""
     if lived > _LONG_LIFE_SECONDS:
         return RESTART_SECONDS
     return min(max(RESTART_SECONDS, 2 * rest), _MOST_RESTART_SECONDS)
@@ -127,17 +127,17 @@ class HotCalls:
 
 
 class Announcer:
-    """Announces soon, and many things of a kind once; on the event loop. `process`: the background process now."""
+    """Announces what may bring work, soon and once of a kind; on the event loop."""
 
     def __init__(self, process: Callable[[], Process | None]) -> None:
         self._process = process
         self._waiting: set[Waking] = set()
 
-    def announce(self, what: Waking) -> None:
+    def announce(self, waking: Waking) -> None:
         """There may be work."""
         if not self._waiting:
             asyncio.get_running_loop().call_later(_SOON_SECONDS, self._say)
-        self._waiting.add(what)
+        self._waiting.add(waking)
 
     def _say(self) -> None:
         words, self._waiting = "".join(sorted(self._waiting)).encode(), set()
@@ -149,5 +149,5 @@ class Announcer:
 
 
 def woken_by(words: bytes) -> set[str]:
-    """The loops that what was announced wakes; what is not known wakes none."""
-    return set().union(*[_WORDS.get(one, set()) for one in words])
+    """The loops that wake for these words; unknown ones wake none."""
+    return set().union(*[_WORDS.get(word, set()) for word in words])

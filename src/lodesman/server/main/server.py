@@ -27,7 +27,7 @@ from lodesman.server.live.pulse import Pulse
 from lodesman.server.live.upkeep import look_at_clock, mend_strays, open_due_delays
 from lodesman.server.main import bootstrap
 from lodesman.server.main.backends import END_SECONDS, end_pilots
-from lodesman.server.main.bootstrap import Listening, Load
+from lodesman.server.main.bootstrap import Load, OpenPort
 from lodesman.server.main.config_watch import ConfigWatch, HotConfiguration, keep, kept_file
 from lodesman.server.main.data_folder import (
     INNER_SOCKET,
@@ -72,13 +72,13 @@ _REST = "LODE_SERVER_REST"
 class Server:
     """Owns everything of the hot process."""
 
-    def __init__(self, place: Listening, *, accepts_new: bool) -> None:
-        config = self.config = place.config
+    def __init__(self, port: OpenPort, *, accepts_new: bool) -> None:
+        config = self.config = port.config
         self._child = BackgroundChild(
-            place.arguments, kept_file(config), open_files=raise_open_files(),
+            port.arguments, kept_file(config), open_files=raise_open_files(),
             at_end=lambda: self.core.background.ended(self.core.ticks()),
         )  # fmt: skip
-        self._watch = ConfigWatch(config, place.load)
+        self._watch = ConfigWatch(config, port.load)
         writer = self._open(accepts_new=accepts_new)
         keep(kept_file(config), config)
         live = Live(writer, rng=random.Random(), now=time.time(), packs=config.matching.packs)
@@ -180,7 +180,8 @@ class Server:
         ]
 
     async def before_stop(self) -> None:
-        """End the background process while requests are still answered, and with it local pilots that end with the server.
+        """End the background process while requests are still answered, and with it local pilots that end with the
+        server.
 
         Their last reports are taken, and their jobs are not given out.
         """
@@ -260,36 +261,36 @@ def run_server(
     *,
     accepts_new: bool = False,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. `arguments` lead the background process to the same configuration;
-    `load` reads it again when its files change; `greet` gets the configuration with the port. `accepts_new`: also with
-    nothing in the place of the database of before.
+    """Serve until SIGINT or SIGTERM. `arguments` lead the background process to the configuration, `load` reads it
+    again.
 
-    Raises Conflict if its port is in use or another server owns the data directory, Unavailable if its files cannot be
-    used, or are gone while it runs, DatabaseLost.
+    `greet` gets it with the port. `accepts_new`: a new database may take the place of one that is gone. Raises Conflict
+    if the port or the data directory is in use, Unavailable if its files cannot be used or go while it runs,
+    DatabaseLost.
     """
     start_logging("hot")
     hide_process()
     begun = time.monotonic()
-    place = bootstrap.listen(config, arguments, load)
-    with place.config.database.usable():
-        server = Server(place, accepts_new=accepts_new)
-        write_url(place.config)
+    port = bootstrap.listen(config, arguments, load)
+    with port.config.database.usable():
+        server = Server(port, accepts_new=accepts_new)
+        write_url(port.config)
     if greet is not None:
-        greet(place.config, server.local_pilots)
+        greet(port.config, server.local_pilots)
     web = Web(
         server.app,
-        place.config.server,
+        port.config.server,
         on_start=server.start,
         before_stop=server.before_stop,
         on_stop=server.stop,
     )
     server.end = web.end
     heed_hang_up(web.end)
-    web.run(sockets=place.sockets)
+    web.run(sockets=port.sockets)
     if server.core.journal.fault is not None:
         raise server.core.journal.fault
     if server.failed:
-        _start_again(place.arguments, lived=time.monotonic() - begun)
+        _start_again(port.arguments, lived=time.monotonic() - begun)
 
 
 def _start_again(arguments: list[str], *, lived: float) -> None:

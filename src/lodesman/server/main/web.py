@@ -1,4 +1,4 @@
-"""Web servers: one for clients on TCP, with TLS or without, and those on Unix sockets for the server's own processes."""
+"""Web servers: for clients on TCP, with TLS or without, and for the server's own processes on Unix sockets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import uvloop
 
 from lodesman.base.errors import Unavailable
 from lodesman.server.config.sections import ServerSection
-from lodesman.server.main.connections import HttpConnection, OwnConnection, Serving
+from lodesman.server.main.connections import ConnectionGroup, HttpConnection, OwnConnection
 from lodesman.server.main.guarded import GuardedConnection
 
 log = logging.getLogger(__name__)
@@ -39,14 +39,14 @@ class Listener:
     grace_seconds: float | None = None  # no limit
 
     def __init__(self, app: Callable[..., Awaitable[None]], connection: type[HttpConnection]) -> None:
-        self.serving = Serving(app)
+        self.serving = ConnectionGroup(app)
         self.connection = connection
         self.servers: list[asyncio.AbstractServer] = []
         self.ending, self.forced = asyncio.Event(), asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def end(self) -> None:
-        """End in order. Any thread may call this, and what heeds a signal."""
+        """End in order. Any thread and any signal handler may call this."""
         self._set(self.ending)
 
     def end_at_once(self) -> None:
@@ -66,7 +66,7 @@ class Listener:
         return self.connection(self.serving)
 
     async def stop(self) -> None:
-        """Take no connection any more, and end those that are there when they have their answers."""
+        """Take no more connections, and end those that have their answers."""
         serving = self.serving
         for server in self.servers:
             server.close()
@@ -82,15 +82,14 @@ class Listener:
 
 
 class Web(Listener):
-    """The web server for clients: it serves until `before_stop` is done, or until Ctrl-C is pressed again. `on_start` and
-    `on_stop` run on its loop, before the first request and after the last.
-    """
+    """The web server for clients: it serves until `before_stop` is done, or Ctrl-C is pressed again."""
 
     grace_seconds = _GRACE_SECONDS
 
     def __init__(
         self, app: Any, section: ServerSection, *, on_start: _Step, before_stop: _Step, on_stop: _Step
     ) -> None:
+        """`on_start` and `on_stop` run on its loop, before the first request and after the last."""
         super().__init__(app, GuardedConnection)
         self._section = section
         self._on_start, self._before_stop, self._on_stop = on_start, before_stop, on_stop
@@ -145,10 +144,7 @@ class Web(Listener):
 
 
 class OwnServer(Listener):
-    """A web server on a Unix socket for the server's own processes; signals belong to its process.
-
-    Raises Unavailable for a place that cannot be cleared of what is no socket.
-    """
+    """A web server on a Unix socket for the server's own processes; signals belong to its process."""
 
     def __init__(self, app: Any, path: str) -> None:
         _clear(Path(path))
@@ -183,7 +179,7 @@ def tls_context(section: ServerSection) -> ssl.SSLContext | None:
 
 
 def _clear(path: Path) -> None:
-    """Remove a file or an empty folder; a socket that was left over is replaced by itself."""
+    """Remove a file or an empty folder. Raises Unavailable; a left-over socket is replaced by itself."""
     try:
         if path.is_dir():
             path.rmdir()
