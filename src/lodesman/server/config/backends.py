@@ -35,24 +35,16 @@ _ADDRESS: Final = "arc"  # is reached by an address; the others by their command
 
 
 class BackendSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """A batch system. Its commands run on this machine, as `account` if one is given, or by SSH on `host`, which is
-    [USER@]HOST[:PORT].
-
-    `folder`, from the account's home there, keeps outputs; '' is the usual one. `submit_options` are words for the submit
-    command, and `environment` is added to that of all commands. Options that belong to one type stand in `_OF_TYPE`.
-
-    The certificate and the token must be good for `required_time_left` seconds (None: the director's requiredTimeLeft);
-    `renew` is the command that renews them, word by word.
-    """
+    """A batch system. Its commands run on this machine or, by SSH, on `host`. Options of a single type are in `_OF_TYPE`."""
 
     type: str = ""
-    host: str = ""
+    host: str = ""  # [USER@]HOST[:PORT]
     identity: str = ""
     known_hosts: str = "~/.ssh/known_hosts"
-    account: str = ""
-    folder: str = ""
-    submit_options: str = ""
-    environment: dict[str, str] = {}
+    account: str = ""  # of this machine
+    folder: str = ""  # for outputs, from the account's home there; '': the usual one
+    submit_options: str = ""  # words for the submit command
+    environment: dict[str, str] = {}  # added to that of all commands
     poll_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 30.0
     parallel_environment: str = ""
     memory_resource: str = ""
@@ -65,8 +57,9 @@ class BackendSection(Struct, forbid_unknown_fields=True, frozen=True):
     certificate: str = ""
     key: str = ""
     token_file: str = ""
+    # Seconds of credentials; None: the director's requiredTimeLeft.
     required_time_left: Annotated[float, Meta(ge=0)] | None = None
-    renew: tuple[str, ...] = ()
+    renew: tuple[str, ...] = ()  # the command that renews the credential, word by word
 
 
 _OF_TYPE: Final[Mapping[str, frozenset[str]]] = {
@@ -84,40 +77,41 @@ def read_backends(
     tables: Mapping[str, Any], complain: Callable[[Place, str], None]
 ) -> dict[str, BackendSection]:
     """The sections by name, in lower case."""
-    found = {}
+    sections = {}
     for name, table in tables.items():
         place = ("backend", name)
         section = read_table(BackendSection, table, place, complain)
         section = _implied(name.lower(), section)
         for option, fault in section_faults(name.lower(), section):
             complain((*place, option) if option else place, fault)
-        found[name.lower()] = section
-    return found
+        sections[name.lower()] = section
+    return sections
 
 
 def with_implied(
     sections: Mapping[str, BackendSection], resources: ResourceConfig
 ) -> dict[str, BackendSection]:
-    """Together with those that queues name and that have no section, such as `slurm` or `slurm@login.example`; a name
-    that cannot stand for one is left out.
+    """Together with backends of queues that have no section, such as `slurm` or `slurm@login.example`; others are left
+    out.
     """
     names = {name for name in queues_of_backends(resources) if backend_type(name) not in ("", LOCAL, MANUAL)}
     implied = {name: _implied(name, BackendSection()) for name in sorted(names)}
-    return {name: one for name, one in implied.items() if not any(section_faults(name, one))} | dict(sections)
+    good = {name: section for name, section in implied.items() if not any(section_faults(name, section))}
+    return good | dict(sections)
 
 
 def queues_of_backends(resources: ResourceConfig) -> dict[str, QueueId]:
     """The backends of all queues, as any VO sees them, each with the first of its queues."""
-    found: dict[str, QueueId] = {}
+    first: dict[str, QueueId] = {}
     for queue, params in _as_any_vo(resources, names_backend):
-        found.setdefault(backend_of(params, resources.types), queue)
-    return found
+        first.setdefault(backend_of(params, resources.types), queue)
+    return first
 
 
 def queue_faults(sections: Mapping[str, BackendSection], resources: ResourceConfig) -> Iterator[Fault]:
     """Submit options of queues that their batch systems cannot be given, each with its line."""
     kinds = {name: one.type for name, one in sections.items()}
-    found: dict[Fault, None] = {}
+    faults: dict[Fault, None] = {}
     for queue, params in _as_any_vo(
         resources, lambda names: names_backend(names) or _OPTIONS in map(fold, names)
     ):
@@ -126,14 +120,14 @@ def queue_faults(sections: Mapping[str, BackendSection], resources: ResourceConf
         settings, source = queue_settings(params, resources.types), params[_OPTIONS].source
         for fault in refused_options(kinds.get(settings.backend, ""), settings.submit_options):
             message = f"SubmitOptions of {'/'.join(queue)} ({settings.backend}): {fault}"
-            found.setdefault(Fault(message=message, source=source or FilePosition()))
-    return iter(found)
+            faults.setdefault(Fault(message=message, source=source or FilePosition()))
+    return iter(faults)
 
 
 def _as_any_vo(
     resources: ResourceConfig, differs: Callable[[Iterable[str]], bool]
 ) -> Iterator[tuple[QueueId, Mapping[str, Effective]]]:
-    """All queues, and again for each VO that sees parameters of its own by whose names some `differ`."""
+    """All queues, and again for each VO that sees parameters of its own among the names that `differ`."""
     tree, types = resources.tree, resources.types
     own = {vo for _, node in tree.nodes() for vo, params in node.overlays.items() if differs(params)}
     for vo in ("", *sorted(own)):
@@ -188,7 +182,6 @@ def section_faults(name: str, section: BackendSection) -> Iterator[tuple[str, st
 
 
 def _credential_faults(section: BackendSection) -> Iterator[tuple[str, str]]:
-    """What is wrong with what it is asked with."""
     if section.type == "htcondor" and section.host and (section.certificate or section.token_file):
         yield "host", "commands by SSH find certificates and tokens over there: name them in `environment`"
     if section.identity and not section.host:

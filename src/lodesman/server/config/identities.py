@@ -1,7 +1,7 @@
 """Identities: `[identity.NAME]` sections, each an account or a credential with which some pilots are submitted.
 
-An identity on a batch system is a batch system of its own, named `BACKEND+NAME`: it has a watch of its own, which asks about
-its pilots and cancels them as they were submitted. Queues may name it as their `Backend`.
+An identity on a batch system is a batch system of its own, `BACKEND+NAME`, with a watch that asks about its pilots and
+cancels them. Queues may name it as their `Backend`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,13 @@ _Complain = Callable[[Place, str], None]
 
 
 class IdentitySection(Struct, forbid_unknown_fields=True, frozen=True):
-    """Whose private pilots it submits (owner, group or both), and on which batch systems; without names, on all
-    that it fits.
-
-    `account`: of this machine, or on the host that commands go to by SSH, with the private key in `ssh_key`. The others are
-    as in the section of a batch system, and stand instead of what is there.
-    """
+    """Whose private pilots it submits (owner, group or both). Other options replace those of the batch system."""
 
     owner: str = ""
     group: str = ""
-    backends: tuple[str, ...] = ()
-    account: str = ""
-    ssh_key: str = ""
+    backends: tuple[str, ...] = ()  # (): all that it fits
+    account: str = ""  # of this machine, or on the host of the backend
+    ssh_key: str = ""  # private
     certificate: str = ""
     key: str = ""
     token_file: str = ""
@@ -43,24 +38,28 @@ class IdentitySection(Struct, forbid_unknown_fields=True, frozen=True):
 
 def read_identities(tables: Mapping[str, Any], complain: _Complain) -> dict[str, IdentitySection]:
     """The sections by name, in lower case."""
-    found: dict[str, IdentitySection] = {}
+    sections: dict[str, IdentitySection] = {}
     for name, table in tables.items():
         section = read_table(IdentitySection, table, ("identity", name), complain)
         for fault in _faults(section):
             complain(("identity", name), fault)
-        whom = {(one.owner, one.group): other for other, one in found.items() if one.owner or one.group}
+        whom = {
+            (identity.owner, identity.group): other
+            for other, identity in sections.items()
+            if identity.owner or identity.group
+        }
         if (section.owner, section.group) in whom:
             other = whom[section.owner, section.group]
             complain(("identity", name), f"identity {other} is of the same owner and group")
-        found[name.lower()] = section
-    return found
+        sections[name.lower()] = section
+    return sections
 
 
 def with_identities(
     backends: Mapping[str, BackendSection], identities: Mapping[str, IdentitySection], complain: _Complain
 ) -> tuple[dict[str, BackendSection], dict[str, IdentityRule]]:
-    """The batch systems together with those that they are for the identities, and whose these are."""
-    found, rules = dict(backends), {}
+    """The batch systems, those that they are for the identities, and the rule of each identity."""
+    sections, rules = dict(backends), {}
     for name, identity in identities.items():
         fits = set()
         for backend in map(spelled_backend, identity.backends or backends):
@@ -73,13 +72,13 @@ def with_identities(
                 complain(("identity", name, "backends"), f"it does not fit {backend}: {faults[0][1]}")
             elif not faults:
                 fits.add(backend)
-                found[name_as(backend, name)] = section
+                sections[name_as(backend, name)] = section
         if not fits and not identity.backends:
             complain(
                 ("identity", name), "there is no batch system that it fits; name one in `backends` to see why"
             )
         rules[name] = IdentityRule(owner=identity.owner, group=identity.group, backends=frozenset(fits))
-    return found, rules
+    return sections, rules
 
 
 def _faults(section: IdentitySection) -> Iterator[str]:

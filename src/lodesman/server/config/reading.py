@@ -53,9 +53,7 @@ _Overrides = Mapping[str, Mapping[str, Any]]
 
 
 class Texts(Struct, frozen=True):
-    """The texts that a configuration was read from: the server's own file, and by name the resource files and those of
-    Grid Engine.
-    """
+    """The texts that a configuration was read from; files by name."""
 
     own: str = ""
     files: dict[str, str] = {}
@@ -63,18 +61,17 @@ class Texts(Struct, frozen=True):
 
 
 class SourceFiles(Struct, frozen=True, kw_only=True):
-    """The files of a configuration as they were before they were read: the server's own (if any), resource files, and
-    `native` ones of Grid Engine.
+    """The files of a configuration as they were before they were read.
 
-    A name with `*`, `?` or `[` stands for all files that fit it at the time, sorted; names count from `base`.
+    A name with `*`, `?` or `[` stands for all files that fit it at the time, sorted.
     """
 
-    base: Path
+    base: Path  # of names
     own: Path | None
-    names: tuple[str, ...] = ()
-    native: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of resource files
+    native: tuple[str, ...] = ()  # of Grid Engine
+    # Times, size and identity of each file; None: it is not there.
     stamps: Mapping[Path, tuple[int, ...] | None] = msgspec.field(default_factory=dict)
-    """Times, size and identity of each file; None for one that is not there."""
 
     @classmethod
     def of(cls, own: Path | None) -> SourceFiles:
@@ -92,7 +89,7 @@ class SourceFiles(Struct, frozen=True, kw_only=True):
         return self.stamps_now() != self.stamps
 
     def files(self, names: Iterable[str]) -> tuple[Path, ...]:
-        """The files that names stand for, each once; a plain name is among them even if there is no file."""
+        """The files that names stand for, each once; of plain names also those that are not there."""
         return tuple(dict.fromkeys(path for name in names for path in self.matches(name)))
 
     def matches(self, name: str) -> list[Path]:
@@ -101,8 +98,8 @@ class SourceFiles(Struct, frozen=True, kw_only=True):
         if not _MAGIC & set(name) or plain.exists():
             return [plain]
         pattern = name if Path(name).is_absolute() else f"{glob.escape(str(self.base))}/{name}"
-        found = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - Path takes no absolute pattern
-        return [Path(path) for path in found if Path(path).is_file()]
+        files = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - Path takes no absolute pattern
+        return [Path(path) for path in files if Path(path).is_file()]
 
     def stamps_now(self) -> dict[Path, tuple[int, ...] | None]:
         """The stamps of the files as they are now."""
@@ -119,7 +116,7 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 
 
 class RefusedConfig(InvalidConfig):
-    """A configuration with faults; `sources` are the files that were read, as far as the reading came."""
+    """A configuration with faults; `sources` as far as the reading came."""
 
     def __init__(self, fault: InvalidConfig, sources: SourceFiles) -> None:
         super().__init__(fault.message, hint=fault.hint, **fault.data)
@@ -218,7 +215,7 @@ class _ConfigReader:
         self._faults: list[Fault] = []
 
     def read(self) -> ServerConfig:
-        """The configuration. Raises InvalidConfig with the faults of all files."""
+        """Raises InvalidConfig with the faults of all files."""
         stated = sections.read_table(sections.ServerFile, self._raw(), (), self._complain)
         self.sources = self.sources.naming(stated.resources.files, stated.gridengine.files)
         texts = self._texts or Texts(
@@ -275,22 +272,21 @@ class _ConfigReader:
         """The words of Grid Engine, in which the defaults of jobs are given, too."""
         faults: list[SyntaxFault] = []
         try:
-            found = read_vocabulary(texts, faults=faults)
+            vocabulary = read_vocabulary(texts, faults=faults)
         except TooLarge as fault:
             self._complain(("gridengine", "files"), fault.message.rstrip("."))
-            found = Vocabulary()
+            vocabulary = Vocabulary()
         self._faults += [fault_of(fault, str(fault.data.get("source", ""))) for fault in faults]
-        for name, message in default_faults(stated.job_classes.defaults, found.complexes):
+        for name, message in default_faults(stated.job_classes.defaults, vocabulary.complexes):
             self._complain(("job_classes", "defaults", name), message)
         if not stated.gridengine.enforce_project:
-            return found
-        if not found.projects:
+            return vocabulary
+        if not vocabulary.projects:
             message = "enforce_project: no file defines a project, so no job could be submitted; add what qconf -sprj prints"
             self._complain(("gridengine", "enforce_project"), message)
-        return replace(found, enforce_project=True)
+        return replace(vocabulary, enforce_project=True)
 
     def _complain(self, path: sections.Place, message: str) -> None:
-        """A fault of the value at a path."""
         section = ".".join(path[:-1] or path)
         if len(path) > 1 and path[1] in self._overrides.get(path[0], {}):
             source = FilePosition(file="--set", section=section)
@@ -319,12 +315,12 @@ class _ConfigReader:
     def _director(self, section: dict[str, Any]) -> tuple[float, DirectorOptions]:
         """The director's seconds between iterations, and its options."""
         options = dict(section)
-        given = options.pop("PollingTime", _POLLING_SECONDS)
+        seconds = options.pop("PollingTime", _POLLING_SECONDS)
         polling = _POLLING_SECONDS
         try:
-            polling = msgspec.convert(given, sections.Polling, strict=False)
+            polling = msgspec.convert(seconds, sections.Polling, strict=False)
         except msgspec.ValidationError:
-            message = f"PollingTime must be a number from 0.1 to 86400, not {str(given)[:80]!r}"
+            message = f"PollingTime must be a number from 0.1 to 86400, not {str(seconds)[:80]!r}"
             self._complain(("director", "PollingTime"), message)
         try:
             return polling, read_options(options)
@@ -338,7 +334,7 @@ class _ConfigReader:
     def _check_pools(
         self, options: DirectorOptions, resources: ResourceConfig, backends: Collection[str]
     ) -> None:
-        """Whether there is what the submission pools say that they serve."""
+        """Complain of what submission pools serve and is not there."""
         places = list(resources.tree.queue_ids())
         queues = {"/".join(path) for one in places for path in (one, one[:2])}
         known = {"Backends": {LOCAL, MANUAL, *backends}, "Sites": set(resources.tree.sites), "Queues": queues}
@@ -379,7 +375,9 @@ def _of_jc_lists(resources: ResourceConfig, vocabulary: Vocabulary) -> Iterator[
     for place, source, lists in written_jc_lists(resources.tree):
         unknown = [group for group in lists.groups if group not in vocabulary.host_groups]
         sentences = [f"jc_list names the host group {group}, which no file defines" for group in unknown]
-        sentences += [found.sentence for found in islice(lists.ambiguous(vocabulary), _MOST_AMBIGUOUS)]
+        sentences += [
+            ambiguity.sentence for ambiguity in islice(lists.ambiguous(vocabulary), _MOST_AMBIGUOUS)
+        ]
         yield from (Fault(message=f"JcList of {place}: {sentence}", source=source) for sentence in sentences)
 
 

@@ -26,48 +26,38 @@ Polling = Annotated[float, Meta(ge=0.1, le=86_400)]
 
 
 class ServerSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """Where it listens and where it keeps its data. Without TLS it listens on loopback only.
-
-    `public_url`: how pilots and users reach it, if not by host and port (behind a proxy, or on 0.0.0.0). `keep_days`:
-    how long jobs are kept after their end. `sandbox_quota_mb`: what input files and outputs of one user may take; 0: no
-    limit.
-    """
+    """Where the server listens and keeps its data. Without TLS it listens on loopback only."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 7777
     data: str = "lode-data"
     tls_certificate: str = ""
     tls_key: str = ""
-    public_url: str = ""
+    public_url: str = ""  # for pilots and users, if not by host and port (a proxy, 0.0.0.0)
     sandbox_mb: Annotated[int, Meta(gt=0)] = 200
-    sandbox_quota_mb: Annotated[int, Meta(ge=0)] = 10_240
-    keep_days: Annotated[float, Meta(ge=0)] = 90.0
+    sandbox_quota_mb: Annotated[int, Meta(ge=0)] = 10_240  # input files and outputs of one user; 0: no limit
+    keep_days: Annotated[float, Meta(ge=0)] = 90.0  # jobs, after their end
 
 
 class PilotSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """Habits of pilots, in seconds. `stop_at_exit`: local pilots end with the server (for demos).
-
-    `jobstatus_directory`: below it pilots publish where the site sets no $JOBSTATUS; relative to their working directory,
-    empty: nowhere. `home_writable`: jobs may write in the home of the account that runs pilots.
-    """
+    """Habits of pilots."""
 
     lease_seconds: Seconds = 1_800.0
     heartbeat_seconds: Seconds = 60.0
     idle_seconds: Seconds = 120.0
     life_seconds: Annotated[int, Meta(ge=0)] = 0
     python: str = "python3"
-    stop_at_exit: bool = False
+    stop_at_exit: bool = False  # local pilots end with the server (for demos)
+    # Where the site sets no $JOBSTATUS; from their working directory; '': nowhere.
     jobstatus_directory: str = ""
-    home_writable: bool = False
+    home_writable: bool = False  # of the account that runs pilots
 
 
 class LocalSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """Pilots on the server's own machine. `run_as`: their account, for a server that root runs.
+    """Pilots on the server's own machine."""
 
-    `trust_jobs`: local queues stay open although jobs of several users could do all that the server can.
-    """
-
-    run_as: str = ""
+    run_as: str = ""  # their account, for a server that root runs
+    # Local queues stay open although jobs of several users could do all that the server can.
     trust_jobs: bool = False
 
 
@@ -86,36 +76,27 @@ class ResourceSection(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class GridEngineSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """Files with what Grid Engine calls complexes, host groups, user lists and projects, as `qconf` prints them.
-
-    `enforce_project`: each job names one of these projects (JobGroup).
-    """
+    """Files with complexes, host groups, user lists and projects of Grid Engine, as `qconf` prints them."""
 
     files: tuple[str, ...] = ()
-    enforce_project: bool = False
+    enforce_project: bool = False  # each job names one of these projects (JobGroup)
 
 
 class SubmitPoolSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """SubmitPools (RFC #7): how often they are evaluated, and how long one that no job needs is kept, in seconds.
-
-    `add_eligible_sites`: the descriptions of jobs with Requirements name the sites that fulfil them.
-    """
+    """SubmitPools (RFC #7)."""
 
     refresh_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0
-    grace_seconds: Annotated[float, Meta(ge=0)] = 14_400.0
-    add_eligible_sites: bool = False
+    grace_seconds: Annotated[float, Meta(ge=0)] = 14_400.0  # for one that no job needs
+    add_eligible_sites: bool = False  # to descriptions of jobs with Requirements
 
 
 class BrokerSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """Sites that advertise themselves. `mode`: how their gates count, where a site has no GateMode. In seconds: how long an
-    ad counts that does not say so itself, and a match that no ad shows. `stations_by_capacity`: of the sites of a station
-    list those with more free capacity are chosen more often.
-    """
+    """Sites that advertise themselves."""
 
-    mode: GateMode = GateMode.LEDGER
-    lifetime_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0
-    ledger_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0
-    stations_by_capacity: bool = False
+    mode: GateMode = GateMode.LEDGER  # how gates count, where a site has no GateMode
+    lifetime_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0  # of an ad that does not say so itself
+    ledger_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0  # of a match that no ad shows
+    stations_by_capacity: bool = False  # sites of a station list are chosen by free capacity
 
 
 class MatchingSection(Struct, forbid_unknown_fields=True, frozen=True):
@@ -130,9 +111,9 @@ class MatchingSection(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class StoreSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """The database. `url`: postgresql://USER@HOST/NAME, or sqlite:///FILE; empty: lode.db in the data directory."""
+    """The database."""
 
-    url: str = ""
+    url: str = ""  # postgresql://USER@HOST/NAME or sqlite:///FILE; '': lode.db in the data directory
 
 
 class ServerFile(Struct, forbid_unknown_fields=True, frozen=True):
@@ -194,7 +175,7 @@ def _unknown(name: str, fields: dict[str, Any], path: Place) -> str:
 
 def slice_faults(shares: ShareSection, keep_days: float) -> Iterator[str]:
     """What is wrong with time slices: usage is known as long as jobs are kept."""
-    longest = max(one.time_span for one in shares.slices)
+    longest = max(slice_.time_span for slice_ in shares.slices)
     if shares.corrector != "none" and 0 < keep_days * 86_400 < longest:
         yield f"a TimeSpan of {longest:g} s is longer than jobs are kept (keep_days = {keep_days:g} in [server])"
 
@@ -208,14 +189,11 @@ def jsv_faults(jsv: JsvSection) -> Iterator[str]:
 
 
 def listening_faults(server: ServerSection) -> Iterator[tuple[str, str]]:
-    """Option and fault: tokens must not travel in the clear, so without TLS only loopback is allowed.
-
-    File names are absolute.
-    """
+    """Option and fault. Tokens must not travel in the clear, so without TLS only loopback is allowed. Paths are absolute."""
     if bool(server.tls_certificate) != bool(server.tls_key):
         missing = "tls_key" if server.tls_certificate else "tls_certificate"
-        given = "tls_certificate" if server.tls_certificate else "tls_key"
-        yield given, f"tls_certificate and tls_key belong together, and {missing} is not given"
+        named = "tls_certificate" if server.tls_certificate else "tls_key"
+        yield named, f"tls_certificate and tls_key belong together, and {missing} is not given"
     elif server.tls_certificate:
         yield from _pair_faults(server.tls_certificate, server.tls_key)
     elif not is_loopback(server.host):
@@ -234,7 +212,7 @@ def listening_faults(server: ServerSection) -> Iterator[tuple[str, str]]:
 
 
 def store_faults(url: str, file: Path | None) -> Iterator[str]:
-    """What is wrong with the url of the database. `file`: the one that it stands in, None for the command line."""
+    """What is wrong with the url of the database. `file`: where it stands, None for the command line."""
     try:
         parts = urlsplit(url)
         has_password = bool(parts.password) or "password" in parse_qs(parts.query)
@@ -271,8 +249,8 @@ def _pair_faults(certificate: str, key: str) -> Iterator[tuple[str, str]]:
 
 def _others_may_read(key: str) -> bool:
     """Whether accounts other than its owner may read a file; the group may read root's, as Debian has keys."""
-    found = Path(key).stat()
-    return bool(found.st_mode & (0o077 if found.st_uid else 0o007))
+    status = Path(key).stat()
+    return bool(status.st_mode & (0o077 if status.st_uid else 0o007))
 
 
 def _unreadable(option: str, path: str) -> Iterator[tuple[str, str]]:

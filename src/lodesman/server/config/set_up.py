@@ -1,7 +1,4 @@
-"""What a configuration says that can be read and may not work, and what becomes of each queue.
-
-It is said and not refused, since a batch system may run its jobs on this machine alone.
-"""
+"""What a configuration says that can be read and may not work, and what becomes of each queue. It is said, not refused."""
 
 from __future__ import annotations
 
@@ -32,8 +29,8 @@ _SHOWN: Final = 3
 
 def set_up_notices(config: ServerConfig) -> list[Fault]:
     """Each with its line and what to do. The certificate is tried, so its files are read."""
-    found = [*_addresses(config), *_certificate(config), *_leases(config)]
-    of_options = [_at(config, tuple(option.split(".")), message) for option, message in found]
+    messages = [*_addresses(config), *_certificate(config), *_leases(config)]
+    of_options = [_at(config, tuple(option.split(".")), message) for option, message in messages]
     return [*of_options, *_missing_files(config), *_short_queues(config)]
 
 
@@ -54,23 +51,23 @@ def _addresses(config: ServerConfig) -> Iterator[_Found]:
     }
     which = ", ".join(f"{'/'.join(queue)} ({name})" for name, queue in sorted(away.items())[:_SHOWN])
     if is_every_address(server.host) and not server.public_url:
-        what = f"the server listens on every address and gives pilots and users {url}, which is their own machine"
+        fault = f"the server listens on every address and gives pilots and users {url}, which is their own machine"
         remedy = f'set public_url to the name by which they reach this one: public_url = "https://NAME:{server.port}"'
-        yield "server.host", f"{what}; {remedy}"
+        yield "server.host", f"{fault}; {remedy}"
     elif away and (is_loopback(host := parse_server(url).host) or is_every_address(host)):
         option = "public_url" if server.public_url else "host"
-        what = (
+        fault = (
             f"pilots in {which} would be given {url}, which is their own node unless they run on this machine"
         )
         remedy = "let public_url be the address by which nodes reach this server"
         if option == "host":
             remedy = "listen where nodes reach it (host, tls_certificate, tls_key) and set public_url to that address"
-        yield f"server.{option}", f"{what}; {remedy}"
+        yield f"server.{option}", f"{fault}; {remedy}"
     if away and not server.port and not server.public_url:
-        what = (
+        fault = (
             f"port 0 is another one at each start, and pilots in {which} that wait would ask at the old one"
         )
-        yield "server.port", f"{what}; set a port"
+        yield "server.port", f"{fault}; set a port"
 
 
 def _certificate(config: ServerConfig) -> Iterator[_Found]:
@@ -82,13 +79,13 @@ def _certificate(config: ServerConfig) -> Iterator[_Found]:
     refusal = _refusal(server.tls_certificate, server.tls_key, name)
     if refusal:
         kind = "DNS" if address_of(name) is None else "IP"
-        what = f"pilots and users are given {config.pilot_url} and would refuse {server.tls_certificate}: {refusal}"
+        fault = f"pilots and users are given {config.pilot_url} and would refuse {server.tls_certificate}: {refusal}"
         remedy = f"make one that is good now and has subjectAltName = {kind}:{name}, or let public_url have a name of it"
-        yield "server.tls_certificate", f"{what}; {remedy}"
+        yield "server.tls_certificate", f"{fault}; {remedy}"
 
 
 def _refusal(certificate: str, key: str, name: str) -> str:
-    """Why a client that trusts a certificate would refuse it for a name; "" if it would not."""
+    """Why a client that trusts a certificate would refuse it for a name, or ""."""
     here = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     here.load_cert_chain(certificate, key, password=lambda: b"")
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -134,35 +131,35 @@ def _is_missing(file: str) -> bool:
 def _leases(config: ServerConfig) -> Iterator[_Found]:
     lease, heartbeat = config.pilots.lease_seconds, config.pilots.heartbeat_seconds
     if lease <= heartbeat:
-        what = f"pilots send a heartbeat each {heartbeat:g} s and are lost {lease:g} s after one, with all their jobs"
-        yield "pilots.lease_seconds", f"{what}; let lease_seconds be several times heartbeat_seconds"
+        fault = f"pilots send a heartbeat each {heartbeat:g} s and are lost {lease:g} s after one, with all their jobs"
+        yield "pilots.lease_seconds", f"{fault}; let lease_seconds be several times heartbeat_seconds"
 
 
 def _short_queues(config: ServerConfig) -> Iterator[Fault]:
     """VOs of which no queue is as long as a job that says nothing of its time."""
-    asked = JobSpec(executable="").norm_cpu_seconds
+    needed = JobSpec(executable="").norm_cpu_seconds
     if any("h_cpu" in str(value) for value in config.job_classes.defaults.values()):
         return
-    said: dict[str, list[str]] = {}
-    found: dict[str, tuple[QueueOffer, Fault]] = {}
+    vos_of: dict[str, list[str]] = {}
+    longest: dict[str, tuple[QueueOffer, Fault]] = {}
     for vo in sorted(config.resources.vos):
         table = QueueTable(config.resources, vo)
         offers = offers_of(table, vo, life_seconds=config.pilots.life_seconds)
-        best = max(offers, key=lambda one: one.request.norm_cpu_seconds, default=None)
-        if best is not None and best.request.norm_cpu_seconds < asked:
+        best = max(offers, key=lambda queue_offer: queue_offer.request.norm_cpu_seconds, default=None)
+        if best is not None and best.request.norm_cpu_seconds < needed:
             name = "/".join(best.queue)
-            said.setdefault(name, []).append(vo)
-            found.setdefault(name, (best, _cause(config, table, best)))
-    for name, (best, cause) in found.items():
-        seconds, vos = best.request.norm_cpu_seconds, said[name]
+            vos_of.setdefault(name, []).append(vo)
+            longest.setdefault(name, (best, _cause(config, table, best)))
+    for name, (best, cause) in longest.items():
+        seconds, vos = best.request.norm_cpu_seconds, vos_of[name]
         of = f"VO{'s' * (len(vos) > 1)} {', '.join(vos)}"
-        what = f"no queue of {of} takes a job that says no CPUTime, which then is {asked} s"
+        fault = f"no queue of {of} takes a job that says no CPUTime, which then is {needed} s"
         why = f"the longest, {name}, has {seconds} s of it by {cause.message}"
         remedy = "make it longer"
         if seconds >= _MINUTE:
             default = f'[job_classes.defaults] l_hard = "h_cpu={seconds}"'
             remedy = f"let jobs say CPUTime (lode submit --cpu-time {seconds // _MINUTE}m), or set {default}"
-        yield Fault(message=f"{what}: {why}; {remedy}", source=cause.source)
+        yield Fault(message=f"{fault}: {why}; {remedy}", source=cause.source)
 
 
 def _cause(config: ServerConfig, table: QueueTable, offer: QueueOffer) -> Fault:
@@ -174,10 +171,10 @@ def _cause(config: ServerConfig, table: QueueTable, offer: QueueOffer) -> Fault:
         else ["WallTime"]
     )
     for name in names:
-        one = params.get(fold(name))
+        param = params.get(fold(name))
         life = config.pilots.life_seconds
-        if one is not None and (name != "WallTime" or not life or (settings.wall_seconds or life) <= life):
-            return Fault(message=f"its {name}", source=one.source or FilePosition())
+        if param is not None and (name != "WallTime" or not life or (settings.wall_seconds or life) <= life):
+            return Fault(message=f"its {name}", source=param.source or FilePosition())
     return _at(config, ("pilots", "life_seconds"), f"life_seconds = {config.pilots.life_seconds} of [pilots]")
 
 
@@ -185,32 +182,34 @@ def _cause(config: ServerConfig, table: QueueTable, offer: QueueOffer) -> Fault:
 
 
 class QueueOutlook(Struct, frozen=True, kw_only=True):
-    """What becomes of one queue, for the VOs that see it so. `fault`: pilots would stay away by mistake."""
+    """What becomes of one queue, for the VOs that see it so."""
 
     queue: str
     vos: list[str]
     pilots: str
-    fault: bool
+    fault: bool  # pilots would stay away by mistake
 
 
 def queue_outlooks(config: ServerConfig) -> list[QueueOutlook]:
     """Every configured queue, in their order."""
     table, names = QueueTable(config.resources, ""), config.backend_names
     pools = config.director.scopes
-    found: dict[str, dict[tuple[str, bool], list[str]]] = {"/".join(one): {} for one in table.queues.values()}
+    kinds_of: dict[str, dict[tuple[str, bool], list[str]]] = {
+        "/".join(queue): {} for queue in table.queues.values()
+    }
     for vo in sorted(config.resources.vos):
         life = config.pilots.life_seconds
         for offer in offers_of(QueueTable(config.resources, vo), vo, life_seconds=life):
-            found["/".join(offer.queue)].setdefault(_pilots(offer, names, pools), []).append(vo)
+            kinds_of["/".join(offer.queue)].setdefault(_pilots(offer, names, pools), []).append(vo)
     return [
         QueueOutlook(queue=queue, vos=vos, pilots=text, fault=fault)
-        for queue, kinds in found.items()
+        for queue, kinds in kinds_of.items()
         for (text, fault), vos in (kinds or {("none: no configured VO may use it", False): []}).items()
     ]
 
 
 def _pilots(offer: QueueOffer, names: Collection[str], pools: Pools) -> tuple[str, bool]:
-    """What is done about pilots, and whether a mistake keeps them away. `names`: of the batch systems that there are."""
+    """What is done about pilots, and whether a mistake keeps them away. `names`: of the batch systems."""
     settings, backend = offer.settings, offer.backend
     without = not_sent(offer, names, pools)
     if backend == MANUAL:

@@ -1,7 +1,7 @@
-"""Job submission verifiers: scripts of users and sites that accept, correct or reject a submission, written for Grid Engine.
+"""Job submission verifiers: scripts that accept, correct or reject a submission, written for Grid Engine.
 
-`parameters`, `protocol`, `chain` and `views` are pure; `process` and `runner` run scripts. `lib` is the tree with
-the libraries that scripts source, for sh, Perl, Tcl and Python.
+`parameters`, `protocol` and `chain` are pure; `process` and `runner` run scripts. `lib` has the libraries that scripts
+source, for sh, Perl, Tcl and Python.
 """
 
 from lodesman.server.jsv.chain import JsvUrl, check_modification, client_order, parse_url

@@ -1,4 +1,4 @@
-"""Which scripts verify a submission, in which order, what they see of it and leave of it, and what may change afterwards."""
+"""Which scripts verify a submission, in which order, what they see and leave of it, and what may change afterwards."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _CLIENTS: Final = {JsvContext.CLIENT: "qsub", JsvContext.SERVER: "qmaster"}
 
 
 class JsvUrl(Struct, frozen=True, kw_only=True):
-    """A script: its absolute path, and as which account it runs in a server (empty: the one that is configured)."""
+    """A script."""
 
-    path: str
-    user: str = ""
+    path: str  # absolute
+    user: str = ""  # as whom it runs in a server; '': the configured account
 
 
 def parse_url(text: str, context: JsvContext, *, folder: str = "") -> JsvUrl | None:
@@ -63,19 +63,19 @@ def _bad(text: str, why: str, hint: str) -> InvalidConfig:
 def client_order(
     command_line: Sequence[str] = (), *, here: Sequence[str] = (), home: Sequence[str] = (), cluster: Sequence[str] = ()
 ) -> list[str]:  # fmt: skip
-    """The URLs of a client in the order in which they verify: those of the command line, the last one first; those of the
-    request file of the working folder, of the home folder, of the cluster. The server's own comes after all of these.
+    """The URLs of a client in the order in which they verify, before the server's own.
 
-    Each gets the submission as the one before left it; the first that rejects it ends the chain.
+    Those of the command line, the last one first; then of the request file of the working folder, of the home, of the
+    cluster. Each gets the submission as the one before left it; the first rejection ends the chain.
     """
     return [url for source in (command_line, here, home, cluster) for url in reversed(source)]
 
 
 def check_modification(names: Collection[str], allowed: str = ALLOWED_MODIFICATIONS) -> None:
-    """Refuse to change a waiting job past the server's JSV: only parameters in `allowed` may be changed.
+    """Refuse to change a waiting job past the server's JSV, which does not verify changes.
 
-    To be asked only where a server JSV is configured: it does not verify changes. `w` is always allowed, and with `h` also
-    `t`. Raises Forbidden, in the words of Grid Engine, with the `parameters` that are not allowed.
+    Only parameters in `allowed` may be changed, `w` always, and with `h` also `t`. Raises Forbidden, in the words of
+    Grid Engine, with the other `parameters`.
     """
     if allowed.strip().lower() == "none":
         if names:

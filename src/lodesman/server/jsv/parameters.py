@@ -1,7 +1,7 @@
-"""What a job submission verifier sees of a submission: names, texts, their order, and what changes them. Pure.
+"""What a job submission verifier sees of a submission: names, texts and their order. Pure.
 
-The names are those of Grid Engine's submit options. A parameter at its default is not sent, so that a script that asks
-whether there is one learns whether the user gave it.
+Names are those of Grid Engine's submit options. A parameter at its default is not sent, so that a script learns whether
+the user gave it.
 """
 
 from __future__ import annotations
@@ -51,36 +51,33 @@ _ESCAPES: Final = str.maketrans(
 
 
 class JsvContext(StrEnum):
-    """Where a script runs: before the submission leaves the user, or in the server."""
+    """Where a script runs."""
 
-    CLIENT = "client"
+    CLIENT = "client"  # before the submission leaves the user
     SERVER = "server"
 
 
 class Parameters(Struct, frozen=True, kw_only=True):
-    """A submission as scripts see it. `job_id`: 0 before there is one (clients). `values`: all else, by name.
-
-    `client` is the submitting command; scripts compare it, so ours is called `qsub`. `command` is empty if there is none.
-    """
+    """A submission as scripts see it."""
 
     context: JsvContext
     user: str
     group: str
-    client: str = "qsub"
-    job_id: int = 0
-    command: str = ""
+    client: str = "qsub"  # the submitting command; scripts compare it
+    job_id: int = 0  # 0: there is none yet
+    command: str = ""  # '': there is none
     arguments: tuple[str, ...] = ()
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)  # all else, by name
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def job_class(self) -> str:
-        """The job class, as `app` or `app.variant`; empty without one."""
+        """As `app` or `app.variant`; empty without one."""
         return self.values.get(JOB_CLASS, "")
 
 
 def is_known(name: str) -> bool:
-    """Whether a script may set it. What is not known is ignored, as the real parser does."""
+    """Whether a script may set it. The rest is ignored, as by the real parser."""
     return name in _RANK or _CORES.fullmatch(name) is not None
 
 
@@ -97,10 +94,10 @@ def check_parameters(parameters: Parameters) -> None:
 
 
 def parameter_lines(parameters: Parameters, *, forget: Collection[str] = ()) -> list[str]:
-    """The lines `PARAM name value`, in the order of the real client.
+    """The lines `PARAM name value`, in the order of the real client, of checked parameters.
 
-    `forget`: names that the process has seen with an earlier job; they are sent empty if this job lacks them, because
-    libraries keep what they do not know. `check_parameters` comes first.
+    `forget`: names that the process saw with an earlier job. They are sent empty if this job lacks them, since
+    libraries keep what they do not know.
     """
     head = [
         ("VERSION", VERSION),
@@ -130,7 +127,7 @@ def _given(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _place(name: str) -> tuple[int, int, int]:
-    """Where it stands: cores of an explicit binding follow its length, unknown ones come last, in their order."""
+    """Where it stands: cores of an explicit binding follow its length, unknown names come last."""
     rank = _RANK.get(name)
     if rank is not None:
         return rank, 0, 0
@@ -143,8 +140,8 @@ def _place(name: str) -> tuple[int, int, int]:
 def environment_lines(environment: Mapping[str, str]) -> list[str]:
     """The lines `ENV ADD name value`, control characters as two characters (a backslash stays single).
 
-    A name that no shell has as a variable (an exported function of bash) is left out: libraries make variables of names.
-    Raises InvalidJob for a text that is not Unicode.
+    A name that no shell has as a variable (an exported function of bash) is left out. Raises InvalidJob for a text that
+    is not Unicode.
     """
     lines = []
     for name, text in environment.items():
@@ -159,9 +156,9 @@ def _check_line(name: str, text: str) -> None:
     bad = _NOT_IN_LINE.search(text)
     if bad is None:
         return
-    what = "a newline" if bad[0] == "\n" else f"the character U+{ord(bad[0]):04X}"
+    fault = "a newline" if bad[0] == "\n" else f"the character U+{ord(bad[0]):04X}"
     raise InvalidJob(
-        f"The value of {name} has {what}; a JSV gets each value in one line.",
+        f"The value of {name} has {fault}; a JSV gets each value in one line.",
         hint="Remove it, or put the text into a file of the job.",
         attribute=name,
     )

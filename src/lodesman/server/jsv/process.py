@@ -1,7 +1,6 @@
 """One running script: a process group of its own, three pipes; that of a server has nothing of it in its environment.
 
-A script is started without a shell if it begins with `#!`. A file without that line is what a shell would run itself,
-and the system refuses it: it gets `/bin/sh PATH`, as from the program that scripts were written for.
+A file without `#!` is refused by the system, and gets `/bin/sh PATH`, as from Grid Engine.
 """
 
 from __future__ import annotations
@@ -39,38 +38,34 @@ _CAN_SET_IDS: Final = (1 << 6) | (1 << 7)  # CAP_SETGID, CAP_SETUID
 
 
 class ScriptLimits(Struct, frozen=True, kw_only=True):
-    """What a script may use. `cpu_seconds` hold for one job; `processes` for all of its account, and only if it has one."""
+    """What a script may use."""
 
     memory_mb: int = 4_096
-    cpu_seconds: int = 60
+    cpu_seconds: int = 60  # of one job
     file_size_mb: int = 1_024
-    processes: int = 256
+    processes: int = 256  # of all of its account, if it has one of its own
 
 
 class ScriptSettings(Struct, frozen=True, kw_only=True):
-    """How scripts are run. `account`: as whom a server's script without `user@` runs, needed if the server is root.
+    """How scripts are run."""
 
-    `sge_root`: where scripts find libraries, our own by default. `time_out_seconds` is between two lines of a script;
-    a dialogue of `threshold_ms` or more is noted.
-    """
-
-    sge_root: str = str(OWN_LIBRARIES)
+    sge_root: str = str(OWN_LIBRARIES)  # where scripts find libraries
     sge_cell: str = "default"
-    account: str = ""
-    time_out_seconds: float = 10.0
+    account: str = ""  # for a server's script without `user@`; needed if the server is root
+    time_out_seconds: float = 10.0  # between two lines of a script
     quit_seconds: float = 5.0
-    threshold_ms: int = 5_000
+    threshold_ms: int = 5_000  # a longer dialogue is noted
     strict_accept: bool = False
     limits: ScriptLimits = field(default_factory=ScriptLimits)
 
 
 @dataclass(slots=True)
 class HeardLines:
-    """What a script said: lines on stdout, lines on stderr, whether it can say no more. All empty: it was silent."""
+    """What a script said. Without any of it, it was silent."""
 
     lines: list[str]
-    complaints: list[str]
-    ended: bool
+    complaints: list[str]  # on stderr
+    ended: bool  # it can say no more
 
 
 def check_script(url: JsvUrl) -> None:
@@ -122,7 +117,7 @@ def _can_change_user() -> bool:
 
 
 def _own_environment() -> dict[str, str]:
-    """What a user's own script gets, as from `qsub`: all that the user has, but for the token."""
+    """What a user's own script gets, as from `qsub`: all but the token."""
     return {name: text for name, text in os.environ.items() if name != _TOKEN}
 
 
@@ -186,14 +181,14 @@ class ScriptProcess:
     def _limit(self, *, separate_account: bool) -> None:
         """Set from here: code between fork and exec is not safe in a process with threads. START is sent afterwards."""
         limits = self._limits
-        wanted = {
+        most_of = {
             resource.RLIMIT_AS: limits.memory_mb << 20,
             resource.RLIMIT_FSIZE: limits.file_size_mb << 20,
             resource.RLIMIT_CORE: 0,
         }
         if separate_account:
-            wanted[resource.RLIMIT_NPROC] = limits.processes
-        for kind, most in wanted.items():
+            most_of[resource.RLIMIT_NPROC] = limits.processes
+        for kind, most in most_of.items():
             self._set_limit(kind, most, both=True)
 
     def _set_limit(self, kind: int, most: int, *, both: bool = False) -> None:
@@ -267,7 +262,7 @@ class ScriptProcess:
                 return HeardLines([], [], ended=False)
 
     def _lines(self, chunk: bytes) -> list[str]:
-        """The lines that are whole now; all of it at the end, or if one line is longer than is read."""
+        """The whole lines; all of it at the end, or if one line is longer than is read."""
         if self._out or not chunk.endswith(b"\n"):
             self._out += chunk
             whole = not chunk or len(self._out) > _MOST_BYTES
@@ -280,28 +275,28 @@ class ScriptProcess:
 
     def _complaints(self) -> list[str]:
         """Lines on stderr. A program that ends with an error writes several, in more than one piece."""
-        found = os.read(self._stderr, _CHUNK)
-        if not found:  # closed: it would be reported as ready for ever
+        raw = os.read(self._stderr, _CHUNK)
+        if not raw:  # closed: it would be reported as ready for ever
             self._poll.unregister(self._stderr)
             return []
         more = select.poll()
         more.register(self._stderr, select.POLLIN)
         deadline = time.monotonic() + 10 * _REST_OF_STDERR_SECONDS
         while (
-            len(found) < _MOST_STDERR
+            len(raw) < _MOST_STDERR
             and time.monotonic() < deadline
             and more.poll(_REST_OF_STDERR_SECONDS * 1_000)
         ):
             chunk = os.read(self._stderr, _CHUNK)
             if not chunk:
                 break
-            found += chunk
-        return [line for line in found.decode("utf-8", "surrogateescape").split("\n") if line.strip()] or [
+            raw += chunk
+        return [line for line in raw.decode("utf-8", "surrogateescape").split("\n") if line.strip()] or [
             "(empty line)"
         ]
 
     def stop(self, seconds: float) -> None:
-        """Say QUIT, close stdin, wait until it ends, kill the group: some libraries run for ever at the end of stdin."""
+        """Say QUIT, close stdin, wait, kill the group: some libraries run for ever at the end of stdin."""
         self.send(["QUIT"])
         self._close_stdin = True
         self._write()

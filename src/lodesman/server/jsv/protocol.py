@@ -4,9 +4,8 @@
     host:   PARAM name value ... [ENV ADD name value ...] BEGIN
     script: any of PARAM, ENV, LOG, then RESULT STATE ACCEPT|CORRECT|REJECT|REJECT_WAIT [message]
 
-The machine does as the program does that scripts were written for, where that differs from its manual: changes before
-ACCEPT are kept, a line on stderr rejects, the context is `server`. Two things are better here: a script that says
-`ERROR text` rejects with that text, and no line is too long.
+The machine follows Grid Engine's program where its manual differs: changes before ACCEPT are kept, a line on stderr
+rejects, the context is `server`. Two things are better here: `ERROR text` rejects with that text, and no line is too long.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _NO_TEXT: Final = re.compile(r"[\x00\udc80-\udcff]")  # bytes that are not UTF-8
 
 
 class JsvVerdict(StrEnum):
-    """What a script says of a submission. A user sees only by the text which rejection it was."""
+    """What a script says of a submission. Users tell rejections apart by the text alone."""
 
     ACCEPTED = "accepted"
     CORRECTED = "corrected"
@@ -56,36 +55,30 @@ class JsvVerdict(StrEnum):
 
 
 class ParameterChange(Struct, frozen=True, kw_only=True):
-    """One change that a script made; `value` None: removed. An environment variable is changed likewise."""
+    """One change that a script made."""
 
     name: str
-    value: str | None
+    value: str | None  # None: removed
 
 
 class JsvLogLine(Struct, frozen=True, kw_only=True):
-    """What a script wants in the log; `level` is INFO, WARNING or ERROR."""
+    """What a script wants in the log."""
 
-    level: str
+    level: str  # INFO, WARNING or ERROR
     text: str
 
 
 class JsvOutcome(Struct, frozen=True, kw_only=True):
-    """The end of a dialogue.
-
-    `parameters`: the submission as the script left it; as it was given if the script rejected it. `changes` and
-    `environment` are what it changed, in its order. `log`: its first 100 lines. `notes`: what was ignored, each once,
-    and how many lines are left out. `restart`: the process broke the protocol and must not be used again. `seconds`: how
-    long the dialogue took.
-    """
+    """The end of a dialogue."""
 
     verdict: JsvVerdict
     message: str
-    parameters: Parameters
-    changes: tuple[ParameterChange, ...] = ()
+    parameters: Parameters  # as the script left them; as given if it rejected the submission
+    changes: tuple[ParameterChange, ...] = ()  # in the order of the script
     environment: tuple[ParameterChange, ...] = ()
-    log: tuple[JsvLogLine, ...] = ()
-    notes: tuple[str, ...] = ()
-    restart: bool = False
+    log: tuple[JsvLogLine, ...] = ()  # the first 100 lines
+    notes: tuple[str, ...] = ()  # what was ignored, each once, and how many lines are left out
+    restart: bool = False  # the process broke the protocol and must not be used again
     seconds: float = 0.0
 
     @property
@@ -114,11 +107,11 @@ class _Refusal(Exception):
 
 
 class Dialogue:
-    """One submission before one script.
+    """One submission before one script. Raises InvalidJob if a value cannot be sent; the process has then heard
+    nothing.
 
-    `seen`: parameters that the process was sent with earlier jobs and that its library may not have forgotten.
-    `strict_accept`: changes count only with CORRECT, as the manual of Grid Engine has it; its program keeps them.
-    Raises InvalidJob if a value cannot be sent; the process has then heard nothing.
+    `seen`: parameters that the process was sent with earlier jobs, and may not have forgotten. `strict_accept`: changes
+    count only with CORRECT.
     """
 
     __slots__ = (
@@ -145,10 +138,10 @@ class Dialogue:
         self._forget_answers()
 
     def _forget_answers(self) -> None:
-        given = self._given
+        parameters = self._given
         self._to_send: list[str] = []
-        self._values = dict(given.values)
-        self._arguments = list(given.arguments)
+        self._values = dict(parameters.values)
+        self._arguments = list(parameters.arguments)
         self._environment: dict[str, str] | None = None  # copied when it is changed
         self._changes: list[ParameterChange] = []
         self._environment_changes: list[ParameterChange] = []
@@ -164,7 +157,7 @@ class Dialogue:
         return self._broken or self._verdict is None
 
     def outcome(self, *, seconds: float = 0.0, notes: Sequence[str] = ()) -> JsvOutcome:
-        """How it ended. `notes` are added to its own. Raises ValueError before the end."""
+        """Raises ValueError before the end. `notes` are added to its own."""
         verdict = self._verdict
         if verdict is None:
             raise ValueError("the dialogue has not ended")
@@ -190,7 +183,7 @@ class Dialogue:
         return ["START"]
 
     def prepare(self) -> None:
-        """Put the lines with the parameters together, while the script answers START."""
+        """Make the lines with the parameters, while the script answers START."""
         self._to_send = parameter_lines(self._given, forget=self.seen)
 
     def heard(self, line: str) -> list[str]:
@@ -214,8 +207,8 @@ class Dialogue:
         self.refuse(text[:_MAX_COMPLAINT])
 
     def fell_silent(self) -> bool:
-        """The script ended, or said nothing for too long. True: start it anew and begin with `start`; at the second time
-        the submission is rejected.
+        """The script ended, or said nothing for too long. True: start it anew and begin with `start`; the second time
+        rejects.
         """
         if self._restarted:
             self.refuse(f'got no response from JSV script "{self._script}"')
@@ -343,8 +336,8 @@ class Dialogue:
     def _cut_or_grow(self, value: str | None) -> None:
         if value is None:
             return
-        found = _COUNT.fullmatch(value)
-        count = int(found[1]) if found else _MAX_ARGUMENTS + 1
+        argument = _COUNT.fullmatch(value)
+        count = int(argument[1]) if argument else _MAX_ARGUMENTS + 1
         if count > _MAX_ARGUMENTS:
             raise _Refusal(f'JSV tries to set "CMDARGS" to "{value[:200]}"')
         del self._arguments[count:]

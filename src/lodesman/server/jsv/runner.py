@@ -119,10 +119,10 @@ class ScriptWorker:
     def _identity(self) -> tuple[int, ...]:
         """By which a changed script is noticed; empty if there is none."""
         try:
-            found = os.stat(self._url.path)  # noqa: PTH116 - half the time of Path.stat, once for each job
+            status = os.stat(self._url.path)  # noqa: PTH116 - half the time of Path.stat, once for each job
         except OSError:
             return ()
-        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_mode
+        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_mode
 
     def kill(self) -> None:
         """End the process and its group at once."""
@@ -139,7 +139,7 @@ class ScriptWorker:
             self._leaving = [one for one in self._leaving if one.is_alive()] + [thread]
 
     def wait(self) -> None:
-        """Until all processes that were retired have left."""
+        """Until all retired processes have left."""
         for thread in self._leaving:
             thread.join()
 
@@ -169,11 +169,10 @@ def server_script(section: JsvSection) -> tuple[JsvUrl, ScriptSettings] | None:
 
 
 class JsvPool:
-    """The server's script, with several processes that live long; each is started when it is first needed. Users take turns,
-    job by job: a process that is free goes to a user for whom the fewest are at work, of these to the one whose last turn
-    is longest ago.
+    """The server's script, with several long-lived processes, started when first needed. Any thread may ask.
 
-    Any thread may ask. Raises InvalidConfig at once if the script cannot be run as configured.
+    Users take turns: a free process goes to a user for whom the fewest are at work, of these to the one whose last turn
+    is longest ago. Raises InvalidConfig at once if the script cannot be run as configured.
     """
 
     def __init__(self, url: JsvUrl, settings: ScriptSettings, *, workers: int = 2) -> None:
@@ -215,7 +214,7 @@ class JsvPool:
     def _give_out(self) -> None:
         """Under the lock."""
         while self._idle and self._waiting:
-            user = min(self._waiting, key=lambda one: (self._at_work[one], self._last_turn[one]))
+            user = min(self._waiting, key=lambda name: (self._at_work[name], self._last_turn[name]))
             self._waiting[user].popleft().set_result(self._idle.pop())
             self._at_work[user] += 1
             self._last_turn[user] = next(self._turns)
@@ -242,10 +241,10 @@ class JsvStep(Struct, frozen=True, kw_only=True):
 def verify_at_client(
     urls: Sequence[JsvUrl], parameters: Parameters, settings: ScriptSettings
 ) -> list[JsvStep]:
-    """The scripts of a submitting user, one after the other, each in a process of its own that quits afterwards.
+    """The scripts of a submitting user, one after the other, each in a process of its own.
 
-    Each gets the submission as the one before left it; the first that rejects ends the chain, so only the last step may be
-    a rejection. Raises InvalidConfig if any script is not executable, before the first is run, and InvalidJob.
+    Each gets the submission as the one before left it; the first rejection ends the chain. Raises InvalidConfig if any
+    script is not executable, before the first is run, and InvalidJob.
     """
     for url in urls:
         check_script(url)
