@@ -10,7 +10,7 @@ from tests.conftest import at_most
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.matching.criteria import explain
 from lodesman.server.loops.left_out import LeftOutItems
-from lodesman.server.loops.limit_use import BarredPlaces
+from lodesman.server.loops.limit_use import Barrier
 from lodesman.server.loops.pilot_book import PilotBook
 from lodesman.server.store.read.pilots import live_pilots
 from lodesman.server.writer.sessions import PilotSession
@@ -218,12 +218,10 @@ def test_what_runs_counts_where_the_job_could_follow_it(base, add, make_key):
     book.refresh(base.db, NOW)
     key = make_key(platforms=("el9",))
     assert book.running(key, None).begun == {(1, 1): [60.0, 60.0], (2, 1): [70.0]}
-    first, there = book.running(key, PLACE, barred=BarredPlaces([barred]))
+    first, there = book.running(key, PLACE, barred=Barrier([barred]))
     assert there == {(1, 1): [60.0]}
     assert (
-        book.running(key, PLACE, barred=BarredPlaces([barred])).pilots
-        == first
-        != book.running(key, None).pilots
+        book.running(key, PLACE, barred=Barrier([barred])).pilots == first != book.running(key, None).pilots
     )
     assert book.running(make_key(cores=9), None).begun == {}
     book.refresh(base.db, 400.0)

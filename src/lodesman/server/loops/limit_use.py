@@ -41,7 +41,7 @@ _NOTHING = Taken()
 _UNITS = {ComplexType.MEMORY: BYTES, ComplexType.TIME: "seconds"}
 
 
-class BarredPlaces(NamedTuple):
+class Barrier(NamedTuple):
     """Where limits keep jobs from starting."""
 
     pilots: Collection[int] = ()  # these, and pilots on their way to `queues`
@@ -50,13 +50,13 @@ class BarredPlaces(NamedTuple):
     by_queue: bool = False  # busy pilots, too, are known by their queues alone
 
     @classmethod
-    def of(cls, limits: Limited) -> BarredPlaces:
+    def of(cls, limits: Limited) -> Barrier:
         """Of one task queue."""
         barred = cls(limits.pilots, frozenset(limits.queues), frozenset(limits.never))
         return barred if limits.buckets else NOWHERE
 
 
-NOWHERE: Final = BarredPlaces()
+NOWHERE: Final = Barrier()
 
 
 class SeenLimits(Struct, frozen=True):
@@ -84,13 +84,13 @@ class SeenLimits(Struct, frozen=True):
         """Of a task queue."""
         return LimitMasks(self.queues.get(tq_id, 0), self.never.get(tq_id, 0))
 
-    def barred(self, tq_id: int, bits: Mapping[QueueId, int]) -> BarredPlaces:
+    def barred(self, tq_id: int, bits: Mapping[QueueId, int]) -> Barrier:
         """Where jobs of a task queue cannot start."""
         kept, pilots = self.queues.get(tq_id, 0), self.pilots.get(tq_id, ())
         if not kept and not pilots:
             return NOWHERE
         never = PoolQueues(self.never.get(tq_id, 0), bits)
-        return BarredPlaces(pilots, PoolQueues(kept, bits), never, by_queue=True)
+        return Barrier(pilots, PoolQueues(kept, bits), never, by_queue=True)
 
 
 class LimitUse(Struct, frozen=True):

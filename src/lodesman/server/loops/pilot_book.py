@@ -20,7 +20,7 @@ from lodesman.decide.masks.bits import bits, mask_of
 from lodesman.decide.matching import ResourceRequest, TaskQueueKey
 from lodesman.decide.matching.tables import RequestTable
 from lodesman.server.loops.left_out import Item, StepPass, task_queue
-from lodesman.server.loops.limit_use import NOWHERE, BarredPlaces
+from lodesman.server.loops.limit_use import NOWHERE, Barrier
 from lodesman.server.loops.standing import AWAY, is_whole, known_shut, standing_of
 from lodesman.server.loops.traffic import PilotTraffic
 from lodesman.server.store import Reader
@@ -120,7 +120,7 @@ class PilotBook:
 
     def usable(
         self, key: TaskQueueKey, served: Container[QueueId] | None, *, now: float, alike: Hashable = None,
-        drained: DrainedNodes | None = None, barred: BarredPlaces = NOWHERE,
+        drained: DrainedNodes | None = None, barred: Barrier = NOWHERE,
     ) -> JobPilots:  # fmt: skip
         """The pilots for a key. `served`: the queues of its SubmitPool (None: it has none); equal queues have an equal
         `alike`.
@@ -156,7 +156,7 @@ class PilotBook:
                 limited=(limited & ~self._pilots_in(barred.never, None)).bit_count() if limited else 0,
             )
 
-    def _barred(self, barred: BarredPlaces, idle: int, busy: int, coming: int) -> int:
+    def _barred(self, barred: Barrier, idle: int, busy: int, coming: int) -> int:
         if barred is NOWHERE:
             return 0
         named = self._slots_of(barred.pilots)
@@ -167,7 +167,7 @@ class PilotBook:
 
     def running(
         self, key: TaskQueueKey, served: Container[QueueId] | None, *, drained: DrainedNodes | None = None,
-        barred: BarredPlaces = NOWHERE,
+        barred: Barrier = NOWHERE,
     ) -> JobsThere:  # fmt: skip
         """What runs in the busy ones of these pilots."""
         with self._lock:

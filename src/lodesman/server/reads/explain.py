@@ -41,7 +41,7 @@ from lodesman.decide.submission import Exclusions, find_exclusions
 from lodesman.languages.jobclass import Classes
 from lodesman.languages.jobclass.classes import NO_CLASSES
 from lodesman.languages.jobs.spec import TERMINAL
-from lodesman.server.loops.limit_use import BarredPlaces
+from lodesman.server.loops.limit_use import Barrier
 from lodesman.server.loops.site_matching import places_of
 from lodesman.server.loops.snapshot import SnapshotKeeper
 from lodesman.server.reads.sites import show_node
@@ -213,10 +213,7 @@ class Explainer:
         groups: Mapping[str, int] = contest.jobs.get(key.vo, {})
         shares, now, drained = self.policy.shares(), self.now, mask.drained(self.now)
         limits = self.limits(key, [config.table.queues[bit] for bit in bits(exclusions.eligible)])
-        turn, barred = (
-            contest.turn(key, task_queue, ahead=position.ahead, shares=shares),
-            BarredPlaces.of(limits),
-        )
+        turn, barred = contest.turn(key, task_queue, ahead=position.ahead, shares=shares), Barrier.of(limits)
         usable = partial(self.keeper.pilots.usable, served=served, now=now, drained=drained, barred=barred)
         pilots, running = usable(key), self.keeper.pilots.running(key, served, drained=drained, barred=barred)
         of_group = parts_of({*groups, key.group}, shares)[key.group]
