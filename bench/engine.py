@@ -16,9 +16,9 @@ from bench.stores import database
 from lodesman.decide.matching import GroupShare
 from lodesman.server.store.journal import Journal
 from lodesman.server.store.transaction import Answer
-from lodesman.server.store.write.attempts import Claimed
+from lodesman.server.store.write.attempts import ClaimedAttempt
 from lodesman.server.writer.claim import Claim
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.order import end_batch
 from lodesman.server.writer.sessions import UNLIMITED, FreeResources, PilotSession, load_sessions
 
@@ -33,7 +33,7 @@ class Engine:
         stored = database(data)
         self._writer = stored.writer()
         self.reader = stored.reader()
-        self.live = Live(self._writer, rng=random.Random(seed), now=time.time())
+        self.live = WriterState(self._writer, rng=random.Random(seed), now=time.time())
         self.live.queues.matcher.lottery.set_shares(shares)
         self.sessions: list[PilotSession] = list(load_sessions(self.reader, now=0.0).values())
         self.journal = Journal(self._writer, deliver=self._deliver, at_end=partial(end_batch, self.live))
@@ -73,7 +73,7 @@ class Engine:
         """The oracle: claim as some pilots and compare the answers with every task queue. Raises WrongAnswer."""
         for session in rng.sample(self.sessions, min(samples, len(self.sessions))):
             queues = list(self.live.queues.index.queues())
-            box: list[list[Claimed]] = []
+            box: list[list[ClaimedAttempt]] = []
             claim = self.claim(session, box.append)
             allowed = eligible(queues, claim.request)
             found = self.journal.call(claim)
@@ -81,7 +81,7 @@ class Engine:
             check_answer(allowed, rows, claim.request)
         return samples
 
-    def _queue_of(self, claimed: Claimed) -> int:
+    def _queue_of(self, claimed: ClaimedAttempt) -> int:
         found = self.reader.execute("SELECT tq_id FROM job WHERE id = ?", (claimed.job_id,)).fetchone()
         assert found is not None, claimed
         return int(found[0])

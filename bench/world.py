@@ -29,7 +29,7 @@ from lodesman.server.store.journal import Change
 from lodesman.server.store.submit_pools import PoolRow
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.writer.accounts import add_account, issue_token
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.pilots import hash_token, join_pilot, prepare_pilots
 from lodesman.server.writer.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.server.writer.submit_pools import number_queues
@@ -180,7 +180,7 @@ class _Writer:
 
     def __init__(self, data: Path, rng: random.Random) -> None:
         self.db = database(data).writer()
-        self.live = Live(self.db, rng=rng, now=time.time())
+        self.live = WriterState(self.db, rng=rng, now=time.time())
 
     def apply(self, commands: Sequence[Any]) -> list[Any]:
         with self.db:

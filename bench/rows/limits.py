@@ -22,7 +22,7 @@ from lodesman.decide.matching.limit_rules import RunPlace
 from lodesman.decide.matching.matcher import place_of
 from lodesman.decide.matching.quota_book import QuotaBook
 from lodesman.server.main.process import keep_what_was_loaded
-from lodesman.server.writer.bookings import Attempt, Bookings, Held
+from lodesman.server.writer.bookings import Attempt, Bookings, Hold
 
 QUEUES, LIVE, HOSTS = 10_000, 10_000, 500
 RATIO, CHOICES, HELD_MS = 0.85, 50_000, 50.0
@@ -116,7 +116,7 @@ def _choice(context: Context) -> Figure:
 def _change(context: Context) -> Figure:
     world = _Choices(QUEUES // 10 if context.quick else QUEUES, limited=False)
     rng, keys = random.Random(3), [key for _, key, _ in world.index.queues()]
-    live: dict[int, dict[Attempt, Held]] = {}
+    live: dict[int, dict[Attempt, Hold]] = {}
     for number in range(LIVE):
         place = RunPlace(f"LCG.Site{number % 1_000:04}.org", "ce1", "long", f"n{number % HOSTS}")
         live[number] = {(number, 1): (1, 0, rng.choice(keys), place)}

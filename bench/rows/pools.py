@@ -25,7 +25,7 @@ from lodesman.server.loops.refresh import PoolKeeper, evaluate
 from lodesman.server.store import SqliteDatabase
 from lodesman.server.store.journal import Change, Journal
 from lodesman.server.store.submit_pools import PoolRow
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.submit_pools import number_queues, refresh_pools
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Call, Nothing
@@ -87,7 +87,7 @@ def _write(path: Path, policy: Policy, pools: Sequence[PoolRow]) -> dict[str, fl
     writer = SqliteDatabase(path).writer()
     with writer:
         writer.connection.executemany(INSERT, [(pool.id, pool.vo, pool.requirements) for pool in pools])
-    live = Live(writer, rng=random.Random(1), now=0.0)
+    live = WriterState(writer, rng=random.Random(1), now=0.0)
     journal = Journal(writer)
     journal.start()
     journal.call(Change(number_queues, live, list(policy.bits)))

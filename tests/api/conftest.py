@@ -46,7 +46,7 @@ from lodesman.server.store.site_ads import ended_matches, live_matches
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.writer.accounts import add_account, issue_site_token, issue_token
 from lodesman.server.writer.job_classes import ClassRules, load_classes
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.order import end_batch
 from lodesman.server.writer.pilots import hash_token
 from lodesman.server.writer.quotas import QuotaRules
@@ -282,7 +282,7 @@ class House:
         self.loop = asyncio.new_event_loop()
         self._writer = hasty(database.writer())
         self._number(resources())
-        live = Live(self._writer, rng=random.Random(5), now=self.now, ticks=lambda: self.ticks)
+        live = WriterState(self._writer, rng=random.Random(5), now=self.now, ticks=lambda: self.ticks)
         policy = policy_of(live.pools.bits)
         live.queues.matcher.lottery.set_shares(policy.shares())
         self.shelf = Shelf(home / "sandboxes", limit_bytes=SANDBOX_BYTES)

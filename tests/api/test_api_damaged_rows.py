@@ -24,7 +24,7 @@ from lodesman.server.store.journal import Change
 from lodesman.server.store.quotas import quota_sets
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.writer.job_classes import load_classes
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.quotas import QuotaRules
 from lodesman.server.writer.reoffer import Offers, set_offers
 from lodesman.server.writer.sessions import load_sessions
@@ -152,7 +152,7 @@ class Rows:
     def start(self):
         """What a start reads, and new offers by another configuration."""
         live, words = (
-            Live(self.db, rng=Random(5), now=0.0, ticks=lambda: 0.0),
+            WriterState(self.db, rng=Random(5), now=0.0, ticks=lambda: 0.0),
             self.house.side.policy.vocabulary,
         )
         QuotaRules(live, quota_sets(self.db), words)

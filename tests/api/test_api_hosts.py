@@ -13,7 +13,7 @@ from lodesman.decide.resources import QueueId
 from lodesman.server.loops.hosts import HostWatch
 from lodesman.server.loops.reasons import MainReasons
 from lodesman.server.loops.standing import standing_of
-from lodesman.server.store.hosts import note_failure, records
+from lodesman.server.store.hosts import host_records, note_failure
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read.pilots import pilots_in_short
 from lodesman.server.writer import sessions
@@ -225,7 +225,7 @@ def test_one_job_tries_it_and_a_success_opens_it(house, farm, watch):
     assert (hole_of(house)["shut"], hole_of(house)["trips"]) == (False, 1)
     house.now += 86_400.0
     watch.tick(house.now)
-    assert records(house.side.db) == {}
+    assert host_records(house.side.db) == {}
 
 
 def test_a_probe_that_fails_at_once_shuts_it_for_longer(house, farm, watch):
@@ -311,7 +311,7 @@ def test_what_is_shut_stays_shut_after_a_restart(house, farm, watch):
     sessions = load_sessions(core.reader, now=house.ticks)
     assert sessions[int(hole[5:])].host == HOLE
     gate = type(core.hosts)(core.live, sessions)
-    gate.take(list(records(core.reader).items()))
+    gate.take(list(host_records(core.reader).items()))
     assert gate.shut[HOLE].record.retry_at == house.now + 900.0
 
 

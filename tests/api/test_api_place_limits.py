@@ -11,7 +11,7 @@ from tests.api.test_api_quotas import ids, parked, used
 from lodesman.decide.resources import load_resources
 from lodesman.server.http.quotas import use_policy
 from lodesman.server.live.upkeep import open_due_delays
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.quotas import QuotaRules
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Nothing
@@ -65,7 +65,7 @@ def test_what_runs_counts_after_a_restart(admin):
     configure(admin, RUNNING)
     admin.submitted(MERGE, MERGE)
     assert len(admin.claim(admin.pilot(), 2)) == 1
-    live = Live(admin._writer, rng=random.Random(1), now=admin.now)
+    live = WriterState(admin._writer, rng=random.Random(1), now=admin.now)
     QuotaRules(live, (), admin.core.policy.vocabulary, admin.core.policy.config.limits)
     ((use, shut),) = live.queues.index.limits.uses()
     assert (use.used, use.limit, bool(shut)) == (1, 1, True)
@@ -280,7 +280,7 @@ def test_delays_run_from_a_start_of_the_server_on(admin):
     """What started before is not known: no two jobs may start within one delay."""
     configure(admin, DELAY)
     ticks = [50.0]
-    live = Live(admin._writer, rng=random.Random(1), now=admin.now, ticks=lambda: ticks[0])
+    live = WriterState(admin._writer, rng=random.Random(1), now=admin.now, ticks=lambda: ticks[0])
     QuotaRules(live, (), admin.core.policy.vocabulary, admin.core.policy.config.limits)
     ((delay, seconds),) = live.queues.index.delays.shut()
     assert (delay.name, seconds) == ("MatchingDelay/North/JobType/Merge", 10.0)

@@ -19,7 +19,7 @@ from lodesman.server.loops.limit_use import limits_at, seen_limits
 from lodesman.server.loops.reasons import MainReasons
 from lodesman.server.store.journal import Change
 from lodesman.server.writer.claim import Claim
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.quotas import use_limits
 from lodesman.server.writer.sessions import FreeResources
 from lodesman.wire import inner_calls
@@ -540,7 +540,7 @@ def test_bytes_for_each_core_of_a_host_are_a_limit_to_the_byte(admin):
 
 def test_load_values_are_known_after_a_restart_and_memory_is_in_bytes(admin):
     at_host(admin, "n1", cores_total=2, memory_total_mb=3)
-    live = Live(admin._writer, rng=random.Random(1), now=admin.now)
+    live = WriterState(admin._writer, rng=random.Random(1), now=admin.now)
     assert live.hosts.of("n1") == admin.core.live.hosts.of("n1") == {"num_proc": 2, "mem_total": 3 << 20}
     assert live.hosts.of("n2") == {}
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from lodesman.server.http import job_lists as http_lists
-from lodesman.server.store.read.meeting import Meeting
+from lodesman.server.store.read.job_selector import JobSelector
 from lodesman.server.writer import choice
 
 # Only ends what hangs.
@@ -92,17 +92,17 @@ def test_a_search_ends_when_its_client_has_gone(house, slow):
 @pytest.fixture
 def learned(monkeypatch):
     """Whose choice was found out, portion by portion, a job at a time; ann's calls `learned.at`."""
-    found, learn = [], Meeting.learn
+    found, learn = [], JobSelector.learn
     at = []
 
-    def noted(meeting, db, jobs):
+    def noted(selector, db, jobs):
         given = list(jobs)
-        found.append(id(meeting))
+        found.append(id(selector))
         for call in at:
             call()
-        learn(meeting, db, given)
+        learn(selector, db, given)
 
-    monkeypatch.setattr(Meeting, "learn", noted)
+    monkeypatch.setattr(JobSelector, "learn", noted)
     monkeypatch.setattr(choice, "_AT_ONCE", 1, raising=False)
     return found, at
 

@@ -13,7 +13,7 @@ from tests.api.test_api_refresh import configure
 
 from lodesman.base.errors import Unavailable
 from lodesman.server.live.waits import WaitLimits
-from lodesman.server.store.read.job_ends import standing
+from lodesman.server.store.read.job_ends import count_states
 from lodesman.server.writer.control import Control
 
 
@@ -341,7 +341,7 @@ def test_nothing_is_lost_or_counted_twice_between_the_start_and_the_changes(hous
     house.run(everything())
     assert len(core.waits.followed.watches) > 20
     for watch in core.waits.followed.watches.values():
-        assert +watch.states == standing(core.reader, watch.ranges).states
+        assert +watch.states == count_states(core.reader, watch.ranges).states
 
 
 @pytest.mark.stores
@@ -373,7 +373,7 @@ def test_a_database_that_fails_refuses_and_is_asked_again(house, monkeypatch):
         raise Unavailable("The database is away.")
 
     with monkeypatch.context() as patch:
-        patch.setattr("lodesman.server.live.waits.standing", fails)
+        patch.setattr("lodesman.server.live.waits.count_states", fails)
         assert ask(house, "1").code == "unavailable"
     assert ask(house, "1").json["states"] == {"Waiting": 1}
 

@@ -26,7 +26,7 @@ from lodesman.server.store.write.attempts import AttemptReport
 from lodesman.server.writer.accounts import add_account, issue_token
 from lodesman.server.writer.claim import Claim
 from lodesman.server.writer.control import Control
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.missing_jobs import name_missing
 from lodesman.server.writer.order import WaitsFor, end_batch
 from lodesman.server.writer.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
@@ -75,7 +75,7 @@ class House:
         self.mask(QUEUES)
 
     def open(self):
-        self.live = Live(self.writer, rng=random.Random(5), now=self.clock)
+        self.live = WriterState(self.writer, rng=random.Random(5), now=self.clock)
         self.journal = Journal(
             self.writer, clock=lambda: self.clock, at_end=partial(end_batch, self.live), deliver=deliver
         )

@@ -21,7 +21,7 @@ from lodesman.server.store.journal import Change
 from lodesman.server.store.quotas import quota_sets
 from lodesman.server.store.read.pilots import live_attempts
 from lodesman.server.store.task_queues import keys_by_id
-from lodesman.server.store.write.attempts import Claimed
+from lodesman.server.store.write.attempts import ClaimedAttempt
 from lodesman.server.writer import bookings, sessions
 from lodesman.server.writer.quotas import (
     QuotaRules,
@@ -514,7 +514,7 @@ class Deeds:
     def __init__(self, limited, seed) -> None:
         self.limited, self.house, self.rng = limited, limited.house, random.Random(seed)
         self.pilots = [self.house.pilot(site) for site in ("S1", "S2", "S1")]
-        self.running: list[tuple[int, Claimed]] = []
+        self.running: list[tuple[int, ClaimedAttempt]] = []
 
     def submit(self) -> None:
         rng = self.rng

@@ -12,7 +12,7 @@ from lodesman.decide.resources.settings import without_processor_tags
 from lodesman.server.loops.candidates import own_queues
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read.pilots import live_natives, pilot_by_id, pilots_in_short
-from lodesman.server.writer.pilots import believed
+from lodesman.server.writer.pilots import believed_queue
 from lodesman.server.writer.reoffer import Offers, set_offers
 from lodesman.server.writer.sessions import PilotSession, load_sessions
 
@@ -52,7 +52,7 @@ def push(house, policy):
 def join(push, policy, pilot, told, node=ROOMY):
     """It joins and names a queue, if it knows one."""
     row = pilot_by_id(push.house.reader, pilot)
-    return push.join(pilot, node, found_queue=believed(row, told, policy) if told else None)
+    return push.join(pilot, node, found_queue=believed_queue(row, told, policy) if told else None)
 
 
 @pytest.fixture
@@ -148,4 +148,4 @@ def test_its_batch_system_and_the_director_know_it_where_it_was_sent(house, push
 def test_a_pilot_of_a_queue_that_does_not_forward_is_not_believed(house, push, policy):
     job = house.submit().first
     (pilot,) = push.send(push.tq(job))
-    assert believed(pilot_by_id(house.reader, pilot), FINAL, policy) is None
+    assert believed_queue(pilot_by_id(house.reader, pilot), FINAL, policy) is None

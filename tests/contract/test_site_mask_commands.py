@@ -16,7 +16,7 @@ from lodesman.server.writer.pilots import (
     prepare_pilots,
 )
 from lodesman.server.writer.sessions import FreeResources
-from lodesman.server.writer.site_mask import KnownMask, Tended, close_site, open_site, tend_closings
+from lodesman.server.writer.site_mask import KnownMask, TendingOutcome, close_site, open_site, tend_closings
 from lodesman.wire.nodes import Closing, NodePath
 from lodesman.wire.service import NewPilot
 from lodesman.wire.vocabulary import PilotState
@@ -233,13 +233,13 @@ def test_a_closing_whose_time_has_passed_is_open_and_removed_later(house):
     pilot = house.pilot("S1")
     assert close(house, until=1_500.0).drained == (pilot,)
     close(house, "S2")
-    assert house.do(Change(tend_closings, house.live)) == Tended((), ())
+    assert house.do(Change(tend_closings, house.live)) == TendingOutcome((), ())
     house.clock = 1_500.0
     with pytest.raises(Conflict, match="S1 is not closed"):
         reopen(house, "S1")
     known = KnownMask()
     assert len(known.look(house.reader).closings) == 2
-    assert house.do(Change(tend_closings, house.live)) == Tended((pilot,), ())
+    assert house.do(Change(tend_closings, house.live)) == TendingOutcome((pilot,), ())
     assert [one.site for one in known.look(house.reader).closings] == ["S2"]
 
 
@@ -343,9 +343,9 @@ def test_pilots_leave_a_minute_before_and_stay_when_it_is_over(house):
     pilot, other = house.pilot(), house.pilot("S2")
     announce(house)
     house.clock = 1_939.0
-    assert house.do(Change(tend_closings, house.live)) == Tended((), ())
+    assert house.do(Change(tend_closings, house.live)) == TendingOutcome((), ())
     house.clock = 1_940.0
-    assert house.do(Change(tend_closings, house.live)) == Tended((), (pilot,))
+    assert house.do(Change(tend_closings, house.live)) == TendingOutcome((), (pilot,))
     assert pilot_by_id(house.reader, pilot).drain_reason.startswith("S1 is closed by root since")
     assert pilot_by_id(house.reader, other).drain == 0
     assert join(house, sent(house)).drain == 1

@@ -9,7 +9,7 @@ import pytest
 from lodesman.languages.jobs.selection import Pattern
 from lodesman.server.reads import submission_counts
 from lodesman.server.reads.submission_counts import SubmissionCounts
-from lodesman.server.store.read.described import Described
+from lodesman.server.store.read.job_filter import JobFilter
 from lodesman.server.store.read.submissions import Sight
 from lodesman.server.writer.choice import Choice
 from lodesman.server.writer.control import Control
@@ -156,7 +156,7 @@ def test_an_array_of_a_million_that_runs_is_read_where_something_happened(house,
 
 
 def named(name, **more):
-    return Choice("ann", described=Described(name=Pattern(name, "name")), **more)
+    return Choice("ann", job_filter=JobFilter(name=Pattern(name, "name")), **more)
 
 
 def act(house, action, choice, *, may=lambda *_: True):

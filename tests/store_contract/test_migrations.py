@@ -10,7 +10,7 @@ from tests.kits.old_database import restore
 from lodesman.base.errors import Unavailable
 from lodesman.server.store import copy
 from lodesman.server.store.migrate import Script, load_schema, load_scripts, migrate, missing
-from lodesman.server.store.spelling import spelled_schema
+from lodesman.server.store.spelling import translate_schema
 
 
 @pytest.fixture
@@ -222,7 +222,7 @@ def parts(text):
 def test_both_schemas_say_the_same():
     """But for what is computed, views and triggers, which each database says in its own words."""
     texts = [load_schema(dialect).text for dialect in ("", "postgresql")]
-    ours = [part for part in parts(spelled_schema(texts[0])) if " VIRTUAL" not in part]
+    ours = [part for part in parts(translate_schema(texts[0])) if " VIRTUAL" not in part]
     theirs = [part for part in parts(texts[1]) if "task_queue (" not in part or "TABLE" not in part]
     assert ours == theirs
     assert len(ours) > 70
@@ -230,7 +230,7 @@ def test_both_schemas_say_the_same():
 
 def test_what_is_written_for_postgresql_stays_as_it_is():
     text = load_schema("postgresql").text
-    assert spelled_schema(text) == text
+    assert translate_schema(text) == text
 
 
 # --- a database

@@ -180,7 +180,7 @@ def test_members_without_rows(store):
     held = read_jobs.job_by_id(store.db, base + 2)
     assert (held.state, held.held_by, held.reason) == (JobState.HELD, "user", "later")
     assert [claim(store, queue) for _ in range(3)] == [base, base + 1, base + 4], "holes are left out"
-    assert why.position(store.db, queue, base + 9).ahead == 4
+    assert why.queue_position(store.db, queue, base + 9).ahead == 4
 
 
 def test_task_queues(store):

@@ -16,7 +16,7 @@ from lodesman.server.store.dialect import (
     least,
     member,
 )
-from lodesman.server.store.spelling import set_statement, spelled, spelled_schema
+from lodesman.server.store.spelling import set_statement, translate, translate_schema
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ from lodesman.server.store.spelling import set_statement, spelled, spelled_schem
     ],
 )  # fmt: skip
 def test_a_statement(written, read):
-    assert spelled(written) == read
+    assert translate(written) == read
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_statement(written, read):
     ],
 )
 def test_the_schema(written, read):
-    assert spelled_schema(written) == read
+    assert translate_schema(written) == read
 
 
 def test_an_insert_of_one_row_takes_a_set():

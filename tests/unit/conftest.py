@@ -17,7 +17,7 @@ from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import load_resources
 from lodesman.server.store.journal import Journal
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.submit_pools import number_at_start
 
 RESOURCES = """
@@ -59,7 +59,7 @@ class Base:
             tx = Transaction(self.writer, self.clock)
             number_at_start(tx, list(load_resources([("sites.toml", RESOURCES)]).tree.queue_ids()))
             tx.flush()
-        self.live = Live(self.writer, rng=random.Random(3), now=self.clock)
+        self.live = WriterState(self.writer, rng=random.Random(3), now=self.clock)
         self.journal = Journal(self.writer, clock=lambda: self.clock)
         self.journal.start()
         self.db = database.reader()

@@ -9,7 +9,7 @@ from lodesman.decide.explain.pilot import explain_ended
 from lodesman.decide.matching import TaskQueueKey, key_to_json
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read import why as module
-from lodesman.server.store.read.why import pilot_facts, position
+from lodesman.server.store.read.why import pilot_facts, queue_position
 from lodesman.server.writer.claim import Claim
 from lodesman.server.writer.control import Control
 from lodesman.server.writer.pilots import end_pilot, hash_token, join_pilot, prepare_pilots
@@ -36,7 +36,7 @@ def submit(base, make_key):
 
 
 def stand(base, job_id):
-    found = position(base.db, 1, job_id)
+    found = queue_position(base.db, 1, job_id)
     return found.ahead, found.waiting
 
 
@@ -70,12 +70,12 @@ def test_counting_ends_early_and_says_so(base, submit, monkeypatch):
     monkeypatch.setattr(module, "MOST_ROWS", 3)
     for _ in range(6):
         submit(1)
-    found = position(base.db, 1, 6)
+    found = queue_position(base.db, 1, 6)
     assert (found.ahead, found.more_ahead) == (3, True)
 
 
 def test_a_task_queue_that_is_gone(base):
-    assert position(base.db, 99, 1) == QueuePosition(waiting=0, ahead=0, more_ahead=False)
+    assert queue_position(base.db, 99, 1) == QueuePosition(waiting=0, ahead=0, more_ahead=False)
 
 
 # --- what is stored -------------------------------------------------------------------------------------

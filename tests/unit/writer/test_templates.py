@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.languages.jobs import JobSpec, ParametricMembers, spec_to_json
-from lodesman.server.store.write.attempts import Claimed
+from lodesman.server.store.write.attempts import ClaimedAttempt
 from lodesman.server.writer import templates as module
 from lodesman.server.writer.submit import PreparedCohort, PreparedSubmission, Submit
-from lodesman.server.writer.templates import OVERHEAD, Kept, Templates, payload
+from lodesman.server.writer.templates import OVERHEAD, Templates, ValueCache, payload
 
 # --- what is kept -------------------------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ def kept(most, sizes=None):
         made.append(number)
         return str(number), (sizes or {}).get(number, number)
 
-    return Kept(make, most_bytes=most), made
+    return ValueCache(make, most_bytes=most), made
 
 
 def test_a_value_is_made_once():
@@ -172,7 +172,7 @@ def arguments(templates, *claimed):
 )
 def test_each_member_knows_its_index(array, read, expand, values, members, indexes):
     array(values, expand=expand, **members)
-    jobs = told(read[0], *(Claimed(1 + at, 1, 1, 1) for at in range(len(values))))["jobs"]
+    jobs = told(read[0], *(ClaimedAttempt(1 + at, 1, 1, 1) for at in range(len(values))))["jobs"]
     assert [job["index"] for job in jobs] == indexes
 
 
@@ -186,14 +186,14 @@ def test_a_job_by_itself_has_no_index_and_costs_no_look_at_members(base, read, m
         cohorts=(one,),
     )))  # fmt: skip
     templates, done = read
-    assert "index" not in told(templates, Claimed(1, 1, 1, 1))["jobs"][0]
+    assert "index" not in told(templates, ClaimedAttempt(1, 1, 1, 1))["jobs"][0]
     assert done == [("body", 1)]
 
 
 def test_each_member_gets_its_own_value(array, read):
     templates, done = read
     first = array(["a", "b", "c"]).first
-    claims = [Claimed(first + n, n + 1, 1, 1) for n in (2, 0, 1)]
+    claims = [ClaimedAttempt(first + n, n + 1, 1, 1) for n in (2, 0, 1)]
     assert arguments(templates, *claims) == [["c"], ["a"], ["b"]]
     assert [(job["id"], job["attempt"]) for job in told(templates, *claims)["jobs"]] == [
         (3, 3),
@@ -206,7 +206,7 @@ def test_each_member_gets_its_own_value(array, read):
 def test_claims_of_equal_jobs_share_the_stored_body(array, read):
     templates, done = read
     array(["a", "b"], expand=False)
-    assert arguments(templates, Claimed(1, 1, 1, 1), Claimed(2, 1, 1, 1)) == [["%s"], ["%s"]]
+    assert arguments(templates, ClaimedAttempt(1, 1, 1, 1), ClaimedAttempt(2, 1, 1, 1)) == [["%s"], ["%s"]]
     assert done == [("body", 1), ("members", 1)]
 
 
@@ -219,7 +219,9 @@ def test_nothing_to_run(read):
 def test_the_cohorts_of_an_array_share_its_members(array, read):
     templates, done = read
     array(["a", "b", "c", "d"], cohorts=2)
-    assert arguments(templates, Claimed(1, 1, 1, 1), Claimed(4, 1, 2, 1), Claimed(3, 1, 2, 1)) == [
+    assert arguments(
+        templates, ClaimedAttempt(1, 1, 1, 1), ClaimedAttempt(4, 1, 2, 1), ClaimedAttempt(3, 1, 2, 1)
+    ) == [
         ["a"],
         ["d"],
         ["c"],
@@ -233,21 +235,21 @@ def test_arrays_are_kept_by_their_size_and_not_by_their_number(array, read, monk
     small = [array([f"{n}"]) for n in range(30)]
     large = [array(["x" * 60_000, "y" * 60_000]) for _ in range(3)]
     for one in small:
-        arguments(templates, Claimed(one.first, 1, one.submission, one.submission))
+        arguments(templates, ClaimedAttempt(one.first, 1, one.submission, one.submission))
     assert templates._arrays.bytes < 200_000
     done.clear()
     assert arguments(
-        templates, *(Claimed(one.first, 1, one.submission, one.submission) for one in small)
+        templates, *(ClaimedAttempt(one.first, 1, one.submission, one.submission) for one in small)
     ) == [[f"{n}"] for n in range(30)]
     assert done == []
     for one in large:
-        told(templates, Claimed(one.first, 1, one.submission, one.submission))
+        told(templates, ClaimedAttempt(one.first, 1, one.submission, one.submission))
         assert templates._arrays.bytes <= 200_000
     done.clear()
     # The last one is there, the one before it is read again.
-    told(templates, Claimed(large[2].first + 1, 1, large[2].submission, large[2].submission))
+    told(templates, ClaimedAttempt(large[2].first + 1, 1, large[2].submission, large[2].submission))
     assert done == []
-    told(templates, Claimed(large[1].first + 1, 1, large[1].submission, large[1].submission))
+    told(templates, ClaimedAttempt(large[1].first + 1, 1, large[1].submission, large[1].submission))
     assert done == [("members", large[1].submission)]
 
 
@@ -256,9 +258,9 @@ def test_templates_that_are_filled_count_with_their_array(array, read):
     array(["a", "b", "c", "d"], cohorts=4)
     sizes = []
     for n in range(4):
-        told(templates, Claimed(n + 1, 1, n + 1, 1))
+        told(templates, ClaimedAttempt(n + 1, 1, n + 1, 1))
         sizes.append(templates._arrays.bytes)
     steps = [b - a for a, b in pairwise(sizes)]
     assert min(steps) > OVERHEAD
-    told(templates, Claimed(1, 1, 1, 1))
+    told(templates, ClaimedAttempt(1, 1, 1, 1))
     assert templates._arrays.bytes == sizes[-1]

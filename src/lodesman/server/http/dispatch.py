@@ -23,7 +23,7 @@ from lodesman.server.http.auth import authorise
 from lodesman.server.http.responses import Response
 from lodesman.server.http.wire import Answer, Disconnected, Receive, Scope, Send, origin_of
 from lodesman.server.store import let_go
-from lodesman.server.store.audit import Audited
+from lodesman.server.store.audit import AuditedCommand
 from lodesman.server.store.journal import Command
 from lodesman.server.store.sqlite import refusal_of
 from lodesman.wire.accounts import AuditAction, AuditNote, Principal
@@ -61,9 +61,9 @@ class Request(Generic[_Q, _B]):
 
     def audited(
         self, command: Command[_R], action: AuditAction, subject: str, detail: str = ""
-    ) -> Audited[_R]:
+    ) -> AuditedCommand[_R]:
         """A command that the audit trail names: who asked for it, and from where."""
-        return Audited(
+        return AuditedCommand(
             command, AuditNote(action, subject, self.who.name, origin_of(self.scope), detail=detail)
         )
 

@@ -16,11 +16,11 @@ from lodesman.server.http.responses import FileResponse, Response
 from lodesman.server.http.wire import content_length, header
 from lodesman.server.store.sandboxes import (
     InputUsage,
+    counted_size,
     may_hand_in,
     owner_of_input,
     owner_of_job,
     small_output,
-    taken,
     uploaded_size,
     used_by,
 )
@@ -88,12 +88,12 @@ def _reserved(side: ReadSide, owner: str, size: int, *, files: int = 0) -> Itera
     used = used_by(side.db, owner)
     used = InputUsage(used.files + side.files_coming[owner], used.bytes + side.reserved[owner], used.outputs)
     need_room(owner, used, size, quota=side.quota_bytes, most_files=files and side.most_files)
-    side.reserved[owner] += taken(size)
+    side.reserved[owner] += counted_size(size)
     side.files_coming[owner] += files
     try:
         yield
     finally:
-        side.reserved[owner] -= taken(size)
+        side.reserved[owner] -= counted_size(size)
         side.files_coming[owner] -= files
         if not side.reserved[owner]:
             del side.reserved[owner], side.files_coming[owner]

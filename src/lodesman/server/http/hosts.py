@@ -9,8 +9,8 @@ from lodesman.decide.director.hosts import FAILS_WITHIN_S, opened, probe_holds, 
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.wire import origin_of
 from lodesman.server.live.core import Core
-from lodesman.server.store.audit import Audited
-from lodesman.server.store.hosts import pilots_by_host, record_of, records
+from lodesman.server.store.audit import AuditedCommand
+from lodesman.server.store.hosts import host_record, host_records, pilots_by_host
 from lodesman.server.store.journal import Change, Command
 from lodesman.server.writer.hosts import ShutHost, set_hosts
 from lodesman.server.writer.sessions import PilotSession
@@ -32,7 +32,7 @@ async def _change(core: Core, changed: Sequence[HostState], *notes: AuditNote, f
     pilots = [one.id for one in core.sessions.values() if one.host in shut] if shut else []
     command: Command[None] = Change(set_hosts, core.live, changed, pilots, forget=forget)
     for note in notes:
-        command = Audited(command, note)
+        command = AuditedCommand(command, note)
     core.commands.post_all()
     try:
         await core.commands.run(command)
@@ -56,7 +56,7 @@ def _note(state: HostState) -> AuditNote:
 @serves(inner_calls.HOSTS_JUDGED)
 async def _judged(core: Core, request: Request[Nothing, hosts.HostsJudged]) -> Nothing:
     """What the background process found. A host that an administrator shut or opened meanwhile stays as it is."""
-    known = records(core.reader)
+    known = host_records(core.reader)
     changed = [one for one in request.body.changed if _is_due(one, known.get(one.host))]
     was_shut = [one for one in changed if one.record is not None or one.host in core.hosts.shut]
     await _change(core, changed, *map(_note, was_shut), forget=request.body.forget)
@@ -74,7 +74,7 @@ async def _close_host(core: Core, request: Request[Nothing, hosts.CloseHostBody]
     """No pilot of this host gets jobs until an administrator opens it."""
     body, who = request.body, request.who.name
     host = _named(core, body.host, body.site)
-    before = record_of(core.reader, host)
+    before = host_record(core.reader, host)
     record = HostRecord(
         shut=True, since=core.clock(), by=who, reason=body.reason, trips=before.trips if before else 0
     )
@@ -108,7 +108,7 @@ def _named(core: Core, name: str, site: str) -> HostName:
     """The host of this name: of the site that is given, or of the only one that has it. Raises InvalidRequest."""
     if site:
         return HostName(site, name)
-    known = pilots_by_host(core.reader).keys() | records(core.reader).keys()
+    known = pilots_by_host(core.reader).keys() | host_records(core.reader).keys()
     found = sorted(one for one in known if one.host == name)
     if not found:
         words = f"No pilot lives on a host {name[:100]}."
@@ -160,7 +160,10 @@ async def probe_runs(core: Core, session: PilotSession, running: Sequence[Runnin
 async def node_failed(core: Core, host: HostName, fault: str) -> None:
     """A pilot on this host has found the machine of no use."""
     words = fault or "its pilot does not say why"
-    if host.host and (record := shut_by_fault(record_of(core.reader, host), words, core.clock())) is not None:
+    if (
+        host.host
+        and (record := shut_by_fault(host_record(core.reader, host), words, core.clock())) is not None
+    ):
         await _settle(core, HostState(host, record))
 
 

@@ -21,7 +21,7 @@ from lodesman.server.http.wire import page
 from lodesman.server.live.principals import reads_as
 from lodesman.server.reads.explain import Explainer
 from lodesman.server.store import Reader
-from lodesman.server.store.read.described import ANYTHING, check_name, described_as
+from lodesman.server.store.read.job_filter import ANY_JOB, build_filter, check_name
 from lodesman.server.store.read.job_lists import JobQuery, list_jobs
 from lodesman.server.store.read.submissions import Sight
 from lodesman.server.store.read.usage import count_jobs
@@ -62,7 +62,7 @@ async def _searched(
     read: Callable[..., _T],
 ) -> _T:
     """What `read` finds; what jobs say is read in turns."""
-    if described_as(request.query) == ANYTHING:
+    if build_filter(request.query) == ANY_JOB:
         return await side.costly.run(partial(read, budget=None))
     search = lambda budget: side.costly.run(partial(read, budget=budget))  # noqa: E731
     return await side.searches.run(request.who.name, request.receive, search)
@@ -130,7 +130,7 @@ def _check(asked: JobsQuery | SubmissionsQuery) -> None:
     """Raises InvalidRequest for words that are unknown."""
     words("reason", asked.reason, MainReason)
     check_name(asked.name)
-    described_as(asked)
+    build_filter(asked)
 
 
 def words(parameter: str, text: str, kind: type[StrEnum]) -> tuple[str, ...]:

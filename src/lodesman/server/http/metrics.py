@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from lodesman.server.store import Reader
-from lodesman.server.store.hosts import records
+from lodesman.server.store.hosts import host_records
 from lodesman.server.store.read.usage import count_jobs, count_pilots, count_waiting
 from lodesman.server.store.read.why import waiting_by_reason
 from lodesman.wire.nodes import QueueId
@@ -52,7 +52,7 @@ def database_metrics(db: Reader, vo: str = "", sites: Collection[str] = ()) -> l
     reasons = {(one.reason, one.detail, one.verdict): one.jobs for one in waiting_by_reason(db, vo).reasons}
     shut = dict.fromkeys(("evidence", "order"), 0) | Counter(
         "order" if record.by else "evidence"
-        for host, record in records(db).items()
+        for host, record in host_records(db).items()
         if record.shut and (not vo or host.site in sites)
     )
     by_reason = "Waiting jobs, and those Held because nothing can run them, by pending reason"

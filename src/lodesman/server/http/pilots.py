@@ -27,15 +27,15 @@ from lodesman.server.writer.accounts import JOINING
 from lodesman.server.writer.ahead import has_much_ahead, others_wait
 from lodesman.server.writer.bookings import Attempt
 from lodesman.server.writer.pilots import (
-    believed,
+    believed_queue,
     drain_pilots,
     end_pilot,
     hash_token,
     join_pilot,
-    presented,
+    presented_pools,
     unknown_join_token,
 )
-from lodesman.server.writer.report import give_back, most_mb, note_heartbeat, possible, take_reports
+from lodesman.server.writer.report import bounded_times, give_back, most_mb, note_heartbeat, take_reports
 from lodesman.server.writer.sessions import PilotSession, presented_by
 from lodesman.wire import calls, pilots
 from lodesman.wire import requests as asks
@@ -74,9 +74,9 @@ async def _join(core: Core, request: Request[Nothing, asks.JoinBody]) -> pilots.
     if body.place is not None:
         place = QueueId(body.place.site, body.place.ce, body.place.queue)
         # The queue of a pilot that was sent to none and found out where it runs.
-        found_queue = believed(row, place, core.policy)
+        found_queue = believed_queue(row, place, core.policy)
         served = core.live.pools.of_queue(found_queue.place if found_queue else place).pools
-        node = {**node, "submit_pools": presented(body.pools_pass, body.submit_pools, served)}
+        node = {**node, "submit_pools": presented_pools(body.pools_pass, body.submit_pools, served)}
     try:
         joined = await core.commands.run(
             Change(join_pilot, core.live, body.join_token, body.nonce, node, found_queue=found_queue)
@@ -169,7 +169,7 @@ def _keep_news(
         if key not in claimed:
             continue
         life = now - claimed[key]
-        cpu, wall = possible(job.cpu_seconds, job.wall_seconds, life=life, cores=session.offer.cores)
+        cpu, wall = bounded_times(job.cpu_seconds, job.wall_seconds, life=life, cores=session.offer.cores)
         rss = min(job.rss_mb, most_mb(session.offer.memory_mb))
         session.usage[key] = {"cpu_seconds": cpu, "wall_seconds": wall, "rss_mb": rss}
         tail = before.get(key, b"") if job.tail is None else _tail(job.tail)

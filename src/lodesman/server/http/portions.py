@@ -11,7 +11,7 @@ from lodesman.base.errors import LodesmanError, counted
 from lodesman.languages.jobs.selection import SelectionTooDear
 from lodesman.server.http.wire import Disconnected, Receive, gone
 from lodesman.server.live.core import Core
-from lodesman.server.store.read.described import ANYTHING
+from lodesman.server.store.read.job_filter import ANY_JOB
 from lodesman.server.writer.choice import Choice
 from lodesman.server.writer.control import RangeAction
 from lodesman.server.writer.control_outcome import ControlOutcome
@@ -57,7 +57,7 @@ async def learn_choice(core: Core, choice: Choice, receive: Receive, ranges: _Ra
     """Find out beside the writer which of the next jobs are chosen: texts may be long. Those who do this take turns. Raises
     Disconnected if the client is gone.
     """
-    if choice.described == ANYTHING:
+    if choice.job_filter == ANY_JOB:
         return
     leaving = asyncio.ensure_future(gone(receive))
     try:

@@ -16,12 +16,12 @@ from lodesman.server.store.director import closings
 from lodesman.server.store.journal import Change, Command
 from lodesman.server.writer.pilots import drain_pilots
 from lodesman.server.writer.site_mask import (
-    Closed,
-    Opened,
+    ClosingOutcome,
+    OpeningOutcome,
     check_closing,
     check_reason,
     close_site,
-    leaving,
+    leaving_reason,
     not_closed,
     open_site,
     order_breaker,
@@ -41,11 +41,11 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
         until=body.until, keep_pilots=body.keep_pilots, begins=UNSET if body.begins is None else body.begins,
     )  # fmt: skip
     closing = check_closing(wanted, now)
-    command: Command[Closed] = Change(close_site, core.live, closing, dry_run=body.dry_run)
+    command: Command[ClosingOutcome] = Change(close_site, core.live, closing, dry_run=body.dry_run)
     if not body.dry_run:
         command = request.audited(command, "site-closed", str(node), closing.reason)
     drains = closing.empties(now) and not body.dry_run
-    done: Closed = await (_drain(core, command, closing) if drains else core.commands.run(command))
+    done: ClosingOutcome = await (_drain(core, command, closing) if drains else core.commands.run(command))
     return SiteClosed(
         **asdict(done.closing), queues=sum(map(closing.node.covers, tree.queue_ids())), drained=len(done.drained),
         renewed=done.renewed, dry_run=body.dry_run,
@@ -60,19 +60,19 @@ def _endless(core: Core, closing: Closing) -> int:
     return len({one.queue for one in offers if not one.life_seconds and closing.node.covers(one.queue)})
 
 
-async def _drain(core: Core, command: Command[Closed], closing: Closing) -> Closed:
+async def _drain(core: Core, command: Command[ClosingOutcome], closing: Closing) -> ClosingOutcome:
     """Close, and let no pilot there claim from now on, whether or not its claim is on its way already."""
     sessions = core.sessions
     leave = sessions.drain([one.id for one in sessions.values() if closing.node.covers(one.queue)])
     try:
-        done: Closed = await core.commands.run(command)
+        done: ClosingOutcome = await core.commands.run(command)
     except LodesmanError:
         sessions.drain(leave, drain=False)
         raise
     # Those that joined while that was on its way: what they may have asked for meanwhile is answered, too.
     late = sessions.drain(done.drained)
     if late:
-        await core.commands.run(Change(drain_pilots, core.live, late, leaving(done.closing)))
+        await core.commands.run(Change(drain_pilots, core.live, late, leaving_reason(done.closing)))
     return done
 
 
@@ -80,7 +80,7 @@ async def _drain(core: Core, command: Command[Closed], closing: Closing) -> Clos
 async def _open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> SiteOpened:
     node = _closed(core, request.body)
     command = Change(open_site, core.live, node, request.who.name)
-    done: Opened = await core.commands.run(request.audited(command, "site-opened", str(node)))
+    done: OpeningOutcome = await core.commands.run(request.audited(command, "site-opened", str(node)))
     core.sessions.drain(done.staying, drain=False)
     queues = sum(map(node.covers, core.policy.config.tree.queue_ids()))
     return SiteOpened(

@@ -23,11 +23,11 @@ from lodesman.server.live.sessions import InhabitedQueues, Sessions
 from lodesman.server.live.waits import Waits
 from lodesman.server.loops.site_matching import GateOptions
 from lodesman.server.store import Reader, Writer
-from lodesman.server.store.hosts import records
+from lodesman.server.store.hosts import host_records
 from lodesman.server.store.shelf import Shelf
 from lodesman.server.writer.hosts import HostGate
 from lodesman.server.writer.job_classes import ClassRules
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.quotas import QuotaRules
 from lodesman.server.writer.templates import Templates
 from lodesman.wire.accounts import LimitSection
@@ -66,7 +66,7 @@ class Core:
     writer: Writer
     at_end: Callable[[Any], None] | None = None
     died: Callable[[], None] | None = None
-    live: Live
+    live: WriterState
     policy: Policy
     quotas: QuotaRules
     job_classes: ClassRules
@@ -114,7 +114,7 @@ class Core:
             lease_seconds=self.lease_seconds, clock=self.clock, ticks=self.ticks,
         )  # fmt: skip
         self.hosts = HostGate(self.live, self.sessions)
-        self.hosts.take(starmap(HostState, records(self.reader).items()))
+        self.hosts.take(starmap(HostState, host_records(self.reader).items()))
         self.background = BackgroundHealth(at=self.ticks())
         self.strangers, self.clock_watch, self.jitter = Strangers(), ClockWatch(), random.Random()
         self.templates = Templates(self.reader)

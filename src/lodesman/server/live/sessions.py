@@ -12,7 +12,7 @@ from lodesman.decide.resources import QueueId
 from lodesman.server.live.principals import Principals, pilot_has_ended
 from lodesman.server.store import Reader
 from lodesman.server.store.read.pilots import PilotRow, pilots_in_queues
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.sessions import PilotSession, load_sessions, silent_seconds, takes_jobs
 from lodesman.wire.accounts import Principal
 
@@ -51,7 +51,7 @@ class Sessions(dict[int, PilotSession]):
     """The sessions by pilot. Belongs to the event loop. Leases are measured by `ticks`, which never jump."""
 
     def __init__(
-        self, db: Reader, live: Live, principals: Principals, inhabited: InhabitedQueues, *,
+        self, db: Reader, live: WriterState, principals: Principals, inhabited: InhabitedQueues, *,
         lease_seconds: float, clock: Callable[[], float], ticks: Callable[[], float],
     ) -> None:  # fmt: skip
         super().__init__(load_sessions(db, now=ticks()))

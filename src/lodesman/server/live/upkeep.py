@@ -11,7 +11,7 @@ from lodesman.server.live.core import Core
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read.upkeep import stray_attempts
 from lodesman.server.writer.quotas import open_delays
-from lodesman.server.writer.site_mask import Tended, tend_closings
+from lodesman.server.writer.site_mask import TendingOutcome, tend_closings
 from lodesman.server.writer.upkeep import reconcile
 from lodesman.wire.service import Suspects
 
@@ -35,7 +35,7 @@ async def open_due_delays(core: Core) -> None:
 
 async def follow_closings(core: Core) -> None:
     """Let pilots leave where a closing begins that was announced, and stay where one is over. Raises LodesmanError."""
-    done: Tended = await core.commands.run(Change(tend_closings, core.live))
+    done: TendingOutcome = await core.commands.run(Change(tend_closings, core.live))
     core.sessions.drain(done.staying, drain=False)
     core.sessions.drain(done.leaving)
 

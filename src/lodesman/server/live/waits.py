@@ -21,7 +21,7 @@ from lodesman.languages.jobs.followed import Followed, JobWatch, Moved, MovedInC
 from lodesman.server.live.readers import ReaderBeside
 from lodesman.server.store import Database, Reader
 from lodesman.server.store.journal import Change, Command, Journal
-from lodesman.server.store.read.job_ends import ended_jobs, first_failed, standing, visible_parts
+from lodesman.server.store.read.job_ends import count_states, ended_jobs, first_failed, visible_parts
 from lodesman.server.store.read.jobs import has_submission, was_given_out
 from lodesman.server.store.readers import ReadsAs, shared_with
 from lodesman.server.store.transaction import Transaction
@@ -211,7 +211,7 @@ class Waits:
 
     async def _take(self, watch: JobWatch, of: _Followers) -> None:
         try:
-            found = await self._counting.read(standing, watch.ranges)
+            found = await self._counting.read(count_states, watch.ranges)
         finally:
             of.reading = None
         watch.taken(found)

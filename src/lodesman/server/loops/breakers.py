@@ -14,7 +14,7 @@ from lodesman.decide.director.options import BreakerRules
 from lodesman.server.loops.left_out import Item, StepPass
 from lodesman.server.store import Reader
 from lodesman.server.store.director import breaker_orders, breakers
-from lodesman.server.store.hosts import records
+from lodesman.server.store.hosts import host_records
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Post, encode
 from lodesman.wire.nodes import BreakerOrder, QueueId
@@ -90,5 +90,5 @@ class BreakerRecord:
 def freed_queues(db: Reader, current: Breakers) -> set[QueueId]:
     """Queues that only pilots on shut hosts spoke against, at sites without shut hosts now."""
     against = {queue for queue, one in current.items() if one.reason == ON_SHUT_HOST}
-    shut = {host.site for host, one in records(db).items() if one.shut} if against else set()
+    shut = {host.site for host, one in host_records(db).items() if one.shut} if against else set()
     return {queue for queue in against if queue.site not in shut}

@@ -27,11 +27,11 @@ from lodesman.decide.resources import LOCAL, QueueId
 from lodesman.server.store import Reader
 from lodesman.server.store.hosts import (
     MOST_FAILURES,
-    failures,
+    attempts_by_host,
+    host_records,
     newest_failure,
     pilots_by_host,
-    records,
-    tried,
+    quick_failures,
 )
 from lodesman.server.store.read.pilots import LivePilot
 from lodesman.wire import inner_calls
@@ -68,16 +68,16 @@ class HostWatch:
 
     def tick(self, now: float) -> None:
         """Shut hosts on enough evidence against them; open those that evidence speaks for."""
-        newest, stored = newest_failure(self.db), records(self.db)
+        newest, stored = newest_failure(self.db), host_records(self.db)
         if newest != self._newest:
-            self._failures, self._newest = failures(self.db), newest
+            self._failures, self._newest = quick_failures(self.db), newest
         if not (self._failures or stored):
             self.failing = {}
             return
         recent = [one for _, one in self._failures if one.at > now - WINDOW_S]
         against = self._against(recent, now)
         queues, long = {one.tq_id for one in against}, outlived_s(against)
-        trials = tried(self.db, queues, now, outlived_s=long) if against else []
+        trials = attempts_by_host(self.db, queues, now, outlived_s=long) if against else []
         if self._sites_at == now:
             self.failing = failing_sites(recent, trials, now)
         judged: dict[HostName, HostRecord | None] = dict(shut_with_sites(self.failing, stored, recent, now))
@@ -120,7 +120,7 @@ def local_hosts(db: Reader, pilots: Iterable[LivePilot], now: float) -> dict[str
     here = reported_host(socket.gethostname())
     shut = {
         host.site: record
-        for host, record in records(db).items()
+        for host, record in host_records(db).items()
         if record.shut and here and host.host == here
     }
     asking = {
@@ -138,8 +138,8 @@ def local_hosts(db: Reader, pilots: Iterable[LivePilot], now: float) -> dict[str
 
 def list_hosts(db: Reader, now: float, *, vo: str = "") -> list[HostRow]:
     """Hosts with live pilots, recent failures or a record that shuts them; `vo`: only those with pilots of it."""
-    pilots, stored = pilots_by_host(db, vo), records(db)
-    failed = Counter(failure.host for _, failure in failures(db) if failure.at > now - WINDOW_S)
+    pilots, stored = pilots_by_host(db, vo), host_records(db)
+    failed = Counter(failure.host for _, failure in quick_failures(db) if failure.at > now - WINDOW_S)
     shut = {host for host, record in stored.items() if record.shut}
     hosts = sorted(pilots if vo else pilots.keys() | failed.keys() | shut)
     return [_row(host, stored.get(host), pilots.get(host, 0), failed[host], now) for host in hosts]

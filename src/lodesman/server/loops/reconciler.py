@@ -135,7 +135,7 @@ def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
     while (last := last_of_portion(db, "attempt", done, _OUTPUTS_AT_ONCE)) is not None:
         wrong = []
         for one in sandboxes.outputs_of_portion(db, done, last):
-            counted[one.owner] += sandboxes.taken(one.size)
+            counted[one.owner] += sandboxes.counted_size(one.size)
             if one.is_file and (size := shelf.output_size(one.job_id, one.number, one.size)) != one.size:
                 wrong.append((one.attempt_id, one.size, size))
         for part in portions(wrong, _SUSPECTS_AT_ONCE):

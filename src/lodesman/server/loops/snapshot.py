@@ -29,7 +29,7 @@ from lodesman.server.loops.pilot_book import PilotBook
 from lodesman.server.loops.traffic import JobsOfLate, StartsOfLate
 from lodesman.server.store import Reader
 from lodesman.server.store.director import iteration_after, iteration_at
-from lodesman.server.store.hosts import records
+from lodesman.server.store.hosts import host_records
 from lodesman.server.store.read.pilots import taken_jobs
 from lodesman.server.store.submit_pools import pass_requests
 from lodesman.server.store.task_queues import keys_by_id, keys_version, waiting_by_queue
@@ -161,7 +161,7 @@ class SnapshotKeeper:
                 snapshot = self._read(now, left)
                 rooms = snapshot.iteration.record["rooms"] if snapshot.iteration else {}
                 with left.item("hosts"):
-                    shut = {host: record for host, record in records(self._db).items() if record.shut}
+                    shut = {host: record for host, record in host_records(self._db).items() if record.shut}
                     self.shut_hosts = ShutHosts(shut, reported_host(socket.gethostname()))
                 with left.item("pilots"):
                     mask, sites = self._mask.look(self._db), self.shut_hosts.sites

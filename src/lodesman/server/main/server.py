@@ -49,14 +49,14 @@ from lodesman.server.main.processes import RESTART_SECONDS, BackgroundChild, nex
 from lodesman.server.main.web import OwnServer, Web
 from lodesman.server.store import Writer, incarnation
 from lodesman.server.store.accounts import count_accounts, groups_by_user
-from lodesman.server.store.files import own
+from lodesman.server.store.files import lock_place
 from lodesman.server.store.quotas import quota_sets
 from lodesman.server.store.read.pilots import live_pilots
 from lodesman.server.store.sandboxes import note_uploads
 from lodesman.server.store.shelf import Shelf
 from lodesman.server.writer.groups import know_shares
 from lodesman.server.writer.job_classes import ClassRules, load_classes
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.order import end_batch
 from lodesman.server.writer.quotas import QuotaRules
 
@@ -81,7 +81,7 @@ class Server:
         self._watch = ConfigWatch(config, port.load)
         writer = self._open(accepts_new=accepts_new)
         keep(kept_file(config), config)
-        live = Live(writer, rng=random.Random(), now=time.time(), packs=config.matching.packs)
+        live = WriterState(writer, rng=random.Random(), now=time.time(), packs=config.matching.packs)
         policy = self._policy(config, live.pools.bits)
         know_shares(writer, policy, time.time())
         live.queues.matcher.lottery.set_shares(policy.shares())
@@ -126,7 +126,7 @@ class Server:
         check_limits()
         data = self.config.data
         # The database may be elsewhere.
-        self._ownership = os.fdopen(own(data / "server.lock", f"the data folder {data}"))
+        self._ownership = os.fdopen(lock_place(data / "server.lock", f"the data folder {data}"))
         if not accepts_new:
             incarnation.refuse_new(self.config.database)
         writer = self.config.database.writer()

@@ -111,7 +111,7 @@ class Explainer:
         if job.held_by is not None:
             name, seconds = read.holder_name(self.db, job), max(0.0, self.now - job.since)
             held = Holding(limit="held", by=job.held_by, name=name, reason=reason, seconds=seconds)
-        position = read.position(self.db, tq_id, number)
+        position = read.queue_position(self.db, tq_id, number)
         parents, held_parents = self._parents(job)
         facts = self._facts_of(tq_id, position, held)
         facts = replace(facts, job=number, parents=parents, held_parents=held_parents)
@@ -168,7 +168,7 @@ class Explainer:
             if job.state is not JobState.WAITING:
                 out.append(job)
                 continue
-            tq_id, position = job.task_queue, read.position(self.db, job.task_queue, job.id)
+            tq_id, position = job.task_queue, read.queue_position(self.db, job.task_queue, job.id)
             facts = facts_of.get(tq_id) or facts_of.setdefault(tq_id, self._facts_of(tq_id, position))
             facts = replace(facts, turn=facts.turn._replace(ahead=position.ahead))
             # Limits are not asked for: their judgement is stored.

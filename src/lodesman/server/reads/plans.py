@@ -30,7 +30,7 @@ from lodesman.server.loops.direct import Director
 from lodesman.server.loops.left_out import NOTHING, Item
 from lodesman.server.loops.refresh import evaluate
 from lodesman.server.reads.explain import Explainer
-from lodesman.server.store.read.why import position, starts_by_vo
+from lodesman.server.store.read.why import queue_position, starts_by_vo
 from lodesman.server.store.submit_pools import stored_pools
 from lodesman.server.store.task_queues import queue_with_key
 from lodesman.server.writer.prepare import prepare
@@ -169,7 +169,7 @@ def _facts(
 def _place(cohort: PreparedCohort, state: LiveState) -> tuple[int | None, QueuePosition]:
     """Its task queue (None: it would be new) and the jobs there."""
     number = queue_with_key(state.db, cohort.key)
-    return number, position(state.db, number, _AFTER_ALL)
+    return number, queue_position(state.db, number, _AFTER_ALL)
 
 
 def _planned(cohort: PreparedCohort, pools: Mapping[str, NewPool], state: LiveState) -> answers.PlannedCohort:

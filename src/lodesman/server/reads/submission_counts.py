@@ -16,9 +16,9 @@ from typing import Final
 from lodesman.languages.jobs.selection import StepBudget
 from lodesman.server.store import Reader
 from lodesman.server.store.accounting import RETURNED
-from lodesman.server.store.read.described import ANYTHING, described_as
+from lodesman.server.store.read.job_filter import ANY_JOB, build_filter
 from lodesman.server.store.read.job_lists import MOST_STEPS
-from lodesman.server.store.read.meeting import Meeting
+from lodesman.server.store.read.job_selector import JobSelector
 from lodesman.server.store.read.submissions import (
     BLOCK,
     RowCount,
@@ -66,11 +66,13 @@ class SubmissionCounts:
         """At most `query.limit` submissions with ids of jobs below `before`, and where to go on; None: that is all. Raises
         SelectionTooDear.
         """
-        described, rows_meant = described_as(query), list[SubmissionRow]()
-        meeting = Meeting(described, budget or StepBudget(MOST_STEPS)) if described.is_judged_here else None
+        job_filter, rows_meant = build_filter(query), list[SubmissionRow]()
+        selector = (
+            JobSelector(job_filter, budget or StepBudget(MOST_STEPS)) if job_filter.is_judged_here else None
+        )
         portion = min(_PORTION, query.limit + 1)
         for _ in range(max(1, _MOST_LOOKED_AT // portion)):
-            stored, rows = self._portion(db, query, sight, before=before, most=portion, meeting=meeting)
+            stored, rows = self._portion(db, query, sight, before=before, most=portion, selector=selector)
             for row in rows:
                 if not is_meant(row, query, states):
                     continue
@@ -90,11 +92,11 @@ class SubmissionCounts:
         *,
         before: int,
         most: int,
-        meeting: Meeting | None,
+        selector: JobSelector | None,
     ) -> tuple[list[StoredSubmission], list[SubmissionRow]]:
-        find = partial(list_submissions, db, query, sight, before=before, most=most, meeting=meeting)
+        find = partial(list_submissions, db, query, sight, before=before, most=most, selector=selector)
         stored = None
-        if described_as(query) != ANYTHING:
+        if build_filter(query) != ANY_JOB:
             with db:  # others count meanwhile: to read many descriptions takes long
                 stored = find()
         # One snapshot: a member that is claimed meanwhile is counted once.

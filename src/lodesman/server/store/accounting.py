@@ -128,7 +128,7 @@ def _plus(sums: UsageSums, other: UsageSums) -> UsageSums:
     return UsageSums(*map(sum, zip(sums, other, strict=True)))
 
 
-class _Ended(NamedTuple):
+class _EndedAttempt(NamedTuple):
     id: int
     owner: str
     group: str
@@ -175,7 +175,7 @@ class _Ended(NamedTuple):
         )
 
 
-def _added(ended: Iterable[_Ended]) -> dict[UsageKey, UsageSums]:
+def _added(ended: Iterable[_EndedAttempt]) -> dict[UsageKey, UsageSums]:
     alike: dict[UsageKey, list[UsageSums]] = defaultdict(list)
     for attempt in ended:
         alike[attempt.key].append(attempt.sums)
@@ -196,8 +196,8 @@ def next_usage(db: Reader, portion: int) -> UsageAdded:
 def _next(db: Reader, portion: int) -> UsageAdded:
     done, changes, _ = usage_state(db)
     last = last_of_portion(db, "attempt", done, portion) or done
-    closed = [_Ended(*row) for row in db.execute(f"{_OF_OPEN} true LIMIT ?", (portion,))]
-    new = (_Ended(*row) for row in db.execute(_OF_ATTEMPTS + _BETWEEN, (done, last)))
+    closed = [_EndedAttempt(*row) for row in db.execute(f"{_OF_OPEN} true LIMIT ?", (portion,))]
+    new = (_EndedAttempt(*row) for row in db.execute(_OF_ATTEMPTS + _BETWEEN, (done, last)))
     sums = list(_added([*closed, *new]).items())
     opened = [row[0] for row in db.execute(_STILL_OPEN, (done, last))]
     return UsageAdded(
@@ -245,8 +245,8 @@ def add_before_purge(tx: Transaction, heads: Sequence[int]) -> None:
         tx.write(f"UPDATE usage_fold SET purged = {greatest('purged', '?')}", (last,), rows=ONE)
 
 
-def _by_id(tx: Transaction, ids: Sequence[int]) -> list[_Ended]:
-    return [_Ended(*row) for row in tx.read(f"{_OF_ATTEMPTS} a.id IN {GIVEN}", (keys(ids),))]
+def _by_id(tx: Transaction, ids: Sequence[int]) -> list[_EndedAttempt]:
+    return [_EndedAttempt(*row) for row in tx.read(f"{_OF_ATTEMPTS} a.id IN {GIVEN}", (keys(ids),))]
 
 
 def _put(tx: Transaction, sums: Mapping[UsageKey, UsageSums]) -> None:
@@ -275,7 +275,9 @@ def wrong_usage(db: Reader, portion: int = 20_000) -> list[UsageKey]:
     still_open = {row[0] for row in db.execute("SELECT attempt_id FROM usage_open")}
     after = 0
     while (last := last_of_portion(db, "attempt", after, portion)) is not None and after < state.done:
-        ended = [_Ended(*row) for row in db.execute(_OF_ATTEMPTS + _BETWEEN, (after, min(last, state.done)))]
+        ended = [
+            _EndedAttempt(*row) for row in db.execute(_OF_ATTEMPTS + _BETWEEN, (after, min(last, state.done)))
+        ]
         counted = [attempt for attempt in ended if attempt.id not in still_open]
         unsure.update(attempt.key.day for attempt in counted if attempt.cores is None)
         for key, amounts in _added(counted).items():

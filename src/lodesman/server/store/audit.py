@@ -48,7 +48,7 @@ def note_all(tx: Transaction, notes: Iterable[AuditNote]) -> None:
         note(tx, entry)
 
 
-class Audited(Struct, Generic[R], frozen=True):
+class AuditedCommand(Struct, Generic[R], frozen=True):
     """A command with its audit entry, in one transaction."""
 
     command: Command[R]

@@ -20,7 +20,7 @@ _WRITE_LOCK: Final = 120
 _RESTORE = "Put the data folder back, from a backup if it is lost, and start the server again."
 
 
-def own(lock: Path, place: str) -> int:
+def lock_place(lock: Path, place: str) -> int:
     """Take a server's lock for a `place`; returns the descriptor that holds it. Raises Conflict."""
     lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

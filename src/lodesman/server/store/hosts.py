@@ -43,12 +43,12 @@ _INSERT_FAILURE = Statement(
 _RECORD: Final = msgspec.json.Decoder(HostRecord)
 
 
-def records(db: Reader) -> dict[HostName, HostRecord]:
+def host_records(db: Reader) -> dict[HostName, HostRecord]:
     """All hosts that have one."""
     return {HostName(*name): _RECORD.decode(text) for *name, text in db.execute(_RECORDS)}
 
 
-def record_of(db: Reader, host: HostName) -> HostRecord | None:
+def host_record(db: Reader, host: HostName) -> HostRecord | None:
     """None without a record."""
     return db.find(_RECORD.decode, "SELECT record FROM host WHERE site = ? AND name = ?", host)
 
@@ -58,13 +58,13 @@ def newest_failure(db: Reader) -> int:
     return int(db.only("SELECT coalesce(max(id), 0) FROM quick_failure")[0])
 
 
-def failures(db: Reader) -> list[tuple[int, Failure]]:
+def quick_failures(db: Reader) -> list[tuple[int, Failure]]:
     """Attempts that failed at once, with numbers, newest first."""
     rows = db.execute(_FAILURES, (MOST_FAILURES,))
     return [(number, Failure(at, HostName(site, host), *more)) for number, at, site, host, *more in rows]
 
 
-def tried(db: Reader, task_queues: Iterable[int], now: float, *, outlived_s: float) -> list[Tried]:
+def attempts_by_host(db: Reader, task_queues: Iterable[int], now: float, *, outlived_s: float) -> list[Tried]:
     """Recent outcomes of attempts of these task queues, by host; a live one counts once it has run for `outlived_s`."""
     queues = keys(task_queues)
     outcomes = []

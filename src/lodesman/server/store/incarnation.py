@@ -41,7 +41,7 @@ class DatabaseLost(Unavailable, code="database-lost"):
     """A server has worked here, and its database is empty."""
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class DatabaseNote(Struct, frozen=True, kw_only=True):
     """What the files beside a database have seen of it."""
 
     incarnation: str
@@ -54,7 +54,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     given: Mapping[str, int]  # the last identifier of each table
 
 
-_SEEN = msgspec.json.Decoder(Seen)
+_SEEN = msgspec.json.Decoder(DatabaseNote)
 
 
 def mark_of(db: Reader) -> str:
@@ -119,7 +119,7 @@ def note(db: Reader) -> None:
     with db:
         incarnation, commits, next_job = db.only(_STATE)
         last_ids = given_ids(db)
-    seen = Seen(
+    seen = DatabaseNote(
         incarnation=incarnation, inode=database.identity(db), made=database.made(), commits=commits,
         next_job=next_job, given=last_ids,
     )  # fmt: skip
@@ -137,7 +137,7 @@ def note(db: Reader) -> None:
             other.unlink(missing_ok=True)
 
 
-def _is_of(db: Writer, seen: Seen) -> bool:
+def _is_of(db: Writer, seen: DatabaseNote) -> bool:
     """Whether the note is about this very file or database."""
     made = db.database.made()
     return db.database.identity(db) == seen.inode and (made == seen.made or 0 in (made, seen.made))
@@ -148,7 +148,7 @@ def _files(database: Database) -> list[Path]:
     return sorted(pattern.parent.glob(pattern.name))
 
 
-def _read(file: Path) -> Seen | None:
+def _read(file: Path) -> DatabaseNote | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         return _SEEN.decode(file.read_bytes())
     return None

@@ -31,7 +31,7 @@ from lodesman.server.store.postgresql_connection import (
 )
 from lodesman.server.store.postgresql_faults import refusal_of, refused_start
 from lodesman.server.store.postgresql_lock import become_writer, openness
-from lodesman.server.store.spelling import set_statement, spelled, spelled_schema
+from lodesman.server.store.spelling import set_statement, translate, translate_schema
 from lodesman.server.store.statement import Group, Row
 
 _OLDEST: Final = 140_000
@@ -101,7 +101,7 @@ class PostgresReader(Reader):
         return self._ask(sql, values)
 
     def _ask(self, sql: str, values: Sequence[Any]) -> psycopg.Cursor[Any]:
-        return self.connection.read(spelled(sql), values, goes_on=self._depth > 0)
+        return self.connection.read(translate(sql), values, goes_on=self._depth > 0)
 
     def _come_back(self) -> None:
         """Reconnect, unless reads must be of one snapshot. Raises ConnectionLost."""
@@ -159,7 +159,7 @@ class PostgresWriter(PostgresReader, Writer):
         raise self.database.lost()
 
     def _ask(self, sql: str, values: Sequence[Any]) -> psycopg.Cursor[Any]:
-        return self.connection.execute(spelled(sql), values)
+        return self.connection.execute(translate(sql), values)
 
     def open(self, *, migrates: bool) -> Self:
         """Check the database, take the lock, and migrate if it `migrates`."""
@@ -231,7 +231,7 @@ class PostgresWriter(PostgresReader, Writer):
     def run_script(self, sql: str) -> None:
         """A migration may take its time."""
         self.connection.patience = None
-        self.connection.execute(spelled_schema(sql), prepare=False)
+        self.connection.execute(translate_schema(sql), prepare=False)
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
         """Returns the number of rows changed."""
@@ -266,7 +266,7 @@ class PostgresWriter(PostgresReader, Writer):
     def _send(self, sql: str, rows: Sequence[Row]) -> list[psycopg.Cursor[Any]]:
         form = set_statement(sql) if len(rows) > 1 else None
         if form is None or (form.is_keyed and len({row[-1] for row in rows}) < len(rows)):
-            return [self.connection.execute(spelled(sql), row) for row in rows]
+            return [self.connection.execute(translate(sql), row) for row in rows]
         types = self._types[sql]
         arrays = [array(kind, column) for kind, column in zip(types, zip(*rows, strict=True), strict=True)]
         return [self.connection.execute(form.text.format(*types), arrays)]
@@ -274,7 +274,7 @@ class PostgresWriter(PostgresReader, Writer):
     def _types_of(self, sql: str) -> list[str]:
         """The types of a statement's values, as the database infers them."""
         raw = self.connection.pgconn
-        raw.send_prepare(b"", spelled(sql).encode())
+        raw.send_prepare(b"", translate(sql).encode())
         self.connection.wait(generators.execute(raw))
         raw.send_describe_prepared(b"")
         (description,) = self.connection.wait(generators.execute(raw))

@@ -74,7 +74,7 @@ class _OutputFacts(NamedTuple):
     is_file: int  # it is on the shelf, and no other comes
 
 
-def taken(size: int) -> int:
+def counted_size(size: int) -> int:
     """The bytes that a file counts for: at least a block."""
     return max(size, _BLOCK_BYTES)
 
@@ -218,7 +218,7 @@ def renew_input(tx: Transaction, owner: str, sha256: str) -> bool:
 def insert_input(tx: Transaction, owner: str, sha256: str, size: int) -> None:
     """Store a new upload."""
     tx.write(_INSERT, (owner, sha256, size, tx.now), rows=ONE)
-    tx.later(_ADD_USED, (owner, 1, taken(size)))
+    tx.later(_ADD_USED, (owner, 1, counted_size(size)))
 
 
 def use_inputs(tx: Transaction, owner: str, files: Iterable[str], submission: int) -> None:
@@ -244,5 +244,5 @@ def tidy_inputs(tx: Transaction, unused: UnusedInputs) -> list[FileKey]:
     )
     gone = tx.read(_REMOVE, (keys(unused.remove), unused.before), changes=True)
     for owner, _, size in gone:
-        tx.later(_ADD_USED, (owner, -1, -taken(size)))
+        tx.later(_ADD_USED, (owner, -1, -counted_size(size)))
     return [(owner, sha256) for owner, sha256, _ in gone]

@@ -52,7 +52,7 @@ _UPDATE: Final = re.compile(r"\A(UPDATE \w+ SET .*?)(\bWHERE (?:\w+ = \? AND )*\
 
 
 @cache
-def spelled(sql: str) -> str:
+def translate(sql: str) -> str:
     """Its values numbered."""
     numbers = count(1)
     return re.sub(r"\?", lambda _: f"${next(numbers)}", _spelled(sql))
@@ -79,7 +79,7 @@ def _scalar(call: re.Match[str], sql: str) -> str:
     return call[0]
 
 
-def spelled_schema(sql: str) -> str:
+def translate_schema(sql: str) -> str:
     """Text that is PostgreSQL's already stays as it is."""
     for pattern, own in _TYPES:
         sql = pattern.sub(own, sql)

@@ -24,7 +24,7 @@ from msgspec import Struct
 from lodesman.base import kernel
 from lodesman.base.errors import Unavailable
 from lodesman.server.store.database import Reader, Writer, let_go
-from lodesman.server.store.files import DatabaseFiles, is_read_only, lock_holder, own
+from lodesman.server.store.files import DatabaseFiles, is_read_only, lock_holder, lock_place
 from lodesman.server.store.migrate import known_migrations, migrate
 from lodesman.server.store.sqlite_checkpoints import BUSY_MS, LOG_PAGES, Checkpointer
 from lodesman.server.store.sqlite_cursor import TextCursor
@@ -274,7 +274,7 @@ class SqliteDatabase(Struct, frozen=True):
     def writer(self, *, migrates: bool = True) -> SqliteWriter:
         """Open the write connection. Raises Conflict, Unavailable."""
         path = self.path
-        lock = own(path.with_suffix(".lock"), str(path))
+        lock = lock_place(path.with_suffix(".lock"), str(path))
         try:
             db = apsw.Connection(str(path))
             db.set_busy_timeout(BUSY_MS)

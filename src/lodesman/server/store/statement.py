@@ -108,7 +108,7 @@ Group = tuple[Statement, Sequence[Row]]
 """A statement and the rows that it runs for, in order."""
 
 
-class _Checked(NamedTuple):
+class _SharedRows(NamedTuple):
     """A statement that touches what others of its segment touch."""
 
     rows: list[Row]
@@ -129,7 +129,7 @@ class Collection:
         # Statements of which none touches a table that another one touches.
         self.apart: dict[Statement, list[Row]] = {}
         # Statements whose rows are compared by their keys, since they met.
-        self._checked: dict[Statement, _Checked] = {}
+        self._checked: dict[Statement, _SharedRows] = {}
         # What several statements of the segment touch: by table, then by key.
         self._shared: dict[str, dict[Hashable, Statement]] = {}
         # The statements of all segments.
@@ -191,7 +191,7 @@ class Collection:
             self._shared.clear()
         self.mask = 0
 
-    def _share(self, statement: Statement) -> _Checked | None:
+    def _share(self, statement: Statement) -> _SharedRows | None:
         """Let a statement into the segment, where others touch the same table: from now on keys of their rows are
         compared. If that costs more than it saves, or one of them touches all rows, the segment ends: None.
         """
@@ -216,7 +216,7 @@ class Collection:
         self._begin(statement)
         return checked
 
-    def _check(self, statement: Statement) -> _Checked:
+    def _check(self, statement: Statement) -> _SharedRows:
         if statement not in self._checked:
-            self._checked[statement] = _Checked(self.apart.pop(statement, []), statement.key_of, [])
+            self._checked[statement] = _SharedRows(self.apart.pop(statement, []), statement.key_of, [])
         return self._checked[statement]

@@ -11,7 +11,7 @@ from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import attempts, jobs
 from lodesman.server.store.write.attempts import AttemptReport
 from lodesman.server.writer.bookings import AHEAD, BEYOND, Attempt
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.report import BEYOND_SIZE, TAKEN_BACK, end_attempt
 
 # What a pilot has not started for so long goes back while others wait; it gives it back itself long before.
@@ -48,17 +48,17 @@ class HeardPilot(NamedTuple):
 _NEVER_AWAY: Final = HeardPilot(0, inf, -inf)
 
 
-def has_much_ahead(live: Live, pilot_id: int, cores: int) -> bool:
+def has_much_ahead(live: WriterState, pilot_id: int, cores: int) -> bool:
     """Whether a pilot has more ahead than it could run at once, while claims wait. For any thread."""
     return bool(live.parked) and live.pilots.ahead_of(pilot_id) > cores
 
 
-def may_hoard(live: Live, pilot_id: int, cores: int) -> bool:
+def may_hoard(live: WriterState, pilot_id: int, cores: int) -> bool:
     """Whether there may be something to take back. For any thread."""
     return has_much_ahead(live, pilot_id, cores) or (bool(live.parked) and live.pilots.runs_beyond(pilot_id))
 
 
-def others_wait(_tx: Transaction, live: Live, pilot_id: int) -> bool:
+def others_wait(_tx: Transaction, live: WriterState, pilot_id: int) -> bool:
     """Whether another pilot's claim waits that fits a job which this one has ahead."""
     held = live.pilots.held.get(pilot_id, {}).values()
     keys = {id(hold[2]): hold[2] for hold in held if hold[0] == AHEAD}
@@ -66,7 +66,9 @@ def others_wait(_tx: Transaction, live: Live, pilot_id: int) -> bool:
     return live.parked.of_pilot(pilot_id) is None and live.parked.could_take(keys.values())
 
 
-def take_back(tx: Transaction, live: Live, pilots: Mapping[int, HeardPilot]) -> dict[int, list[Attempt]]:
+def take_back(
+    tx: Transaction, live: WriterState, pilots: Mapping[int, HeardPilot]
+) -> dict[int, list[Attempt]]:
     """Release what these pilots have ahead unstarted, if other claims wait for it. The oldest stay, as many as a pilot
     has cores: it may prepare them. What runs beyond the pilot's size goes, too.
     """
@@ -85,7 +87,7 @@ def take_back(tx: Transaction, live: Live, pilots: Mapping[int, HeardPilot]) -> 
     return {number: gone for number, gone in by_pilot.items() if gone}
 
 
-def _hoarded(tx: Transaction, live: Live, pilot_id: int, heard: HeardPilot) -> list[Attempt]:
+def _hoarded(tx: Transaction, live: WriterState, pilot_id: int, heard: HeardPilot) -> list[Attempt]:
     """What a pilot has ahead for too long. What it may have started since it was last heard it keeps for two minutes."""
     waits = live.parked.of_pilot(pilot_id) is not None
     if len(live.parked) <= waits:
@@ -108,7 +110,7 @@ def _claimed_before(tx: Transaction, names: list[Attempt], before: float, heard:
     """Those that live, were claimed before then, and are not excused. `names`: in the order of claims."""
     if len(names) > 1 and not _claimed_before(tx, names[:1], before, _NEVER_AWAY):
         return []
-    stored = attempts.with_last(tx, [job_id for job_id, _ in names])
+    stored = attempts.jobs_with_attempts(tx, [job_id for job_id, _ in names])
     return [
         (job_id, number)
         for job_id, number in names

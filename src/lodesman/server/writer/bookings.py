@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 Attempt = tuple[int, int]
 """Job and number."""
-Held = tuple[int, int, TaskQueueKey, RunPlace]
+Hold = tuple[int, int, TaskQueueKey, RunPlace]
 """What a live attempt holds: cores (0: it is handed in; or `AHEAD`, `BEYOND`) and MB (0: its cores' part) of its pilot; and
 what limits count: key and place.
 """
@@ -49,7 +49,7 @@ _MOST_SAID: Final = 20
 
 
 @dataclass(slots=True, eq=False)
-class _Next:
+class _NextRules:
     """Rules that are being prepared. Places come first: dividing the task queues by them is then found one by one."""
 
     limits: RunLimits
@@ -82,7 +82,7 @@ def left_of(cores: int, memory_mb: int, promised: Iterable[tuple[int, int]]) -> 
     return cores, memory_mb
 
 
-def fitting(held: Mapping[Attempt, Held], cores: int, memory_mb: float) -> dict[Attempt, Held]:
+def fitting(held: Mapping[Attempt, Hold], cores: int, memory_mb: float) -> dict[Attempt, Hold]:
     """Attempts reported as Running beyond the size of their pilot (0 MB: unknown) that fit now, as it holds them then. A
     single one always fits: the matcher admitted it.
     """
@@ -90,7 +90,7 @@ def fitting(held: Mapping[Attempt, Held], cores: int, memory_mb: float) -> dict[
     if not beyond:
         return {}
     whole = cores, int(memory_mb) or UNLIMITED
-    runs, fits = [hold[:2] for hold in held.values() if hold[0] > 0], dict[Attempt, Held]()
+    runs, fits = [hold[:2] for hold in held.values() if hold[0] > 0], dict[Attempt, Hold]()
     for name in beyond:
         _, memory, key, place = held[name]
         if not runs or min(left_of(*whole, [*runs, (key.cores, memory)])) >= 0:
@@ -102,10 +102,10 @@ def fitting(held: Mapping[Attempt, Held], cores: int, memory_mb: float) -> dict[
 class Bookings:
     """What live attempts take of the limits."""
 
-    def __init__(self, index: Index, held: dict[int, dict[Attempt, Held]]) -> None:
+    def __init__(self, index: Index, held: dict[int, dict[Attempt, Hold]]) -> None:
         self._index = index
         self._held = held  # by pilot
-        self._next: _Next | None = None
+        self._next: _NextRules | None = None
         self.wrong = 0  # buckets found with another use
 
     def read(self, db: Reader) -> None:
@@ -160,7 +160,7 @@ class Bookings:
         places = {place for held in self._held.values() for _, _, _, place in held.values()}
         if tx is not None and not is_proof:
             places.update(_places_of_pilots(tx.reader()))
-        self._set_next(_Next(RunLimits(book), [*places], queues, set(names), delays, is_proof))
+        self._set_next(_NextRules(RunLimits(book), [*places], queues, set(names), delays, is_proof))
 
     def go_on(self, tx: Transaction | None, seconds: float = _HELD_SECONDS) -> bool:
         """Prepare a portion; true if the newest rules are in use."""
@@ -182,7 +182,7 @@ class Bookings:
         self._index.limits, self._index.delays.rules = rules.limits, rules.delays
         return True
 
-    def _step(self, rules: _Next) -> bool:
+    def _step(self, rules: _NextRules) -> bool:
         """Add one thing to the next rules; false if they are complete."""
         if rules.places:
             rules.limits.spot(rules.places.pop())
@@ -221,12 +221,12 @@ class Bookings:
         self.wrong += len(wrong)
         return len(wrong)
 
-    def _held_again(self, before: dict[int, dict[Attempt, Held]]) -> None:
+    def _held_again(self, before: dict[int, dict[Attempt, Hold]]) -> None:
         self._held.clear()
         self._held.update(before)
         self._recount()
 
-    def _catch_up(self, rules: _Next, name: _Name) -> None:
+    def _catch_up(self, rules: _NextRules, name: _Name) -> None:
         booked, now = rules.booked.pop(name, None), self._booked(name)
         if booked is not None:
             rules.limits.give(*booked)
@@ -234,11 +234,11 @@ class Bookings:
             rules.limits.take(*now)
             rules.booked[name] = now
 
-    def _set_next(self, rules: _Next | None) -> None:
+    def _set_next(self, rules: _NextRules | None) -> None:
         self._next = rules
         self._index.next_limits = None if rules is None else rules.limits
 
-    def _go_back(self, rules: _Next, before: RunLimits, delays: DelayRules = NO_DELAYS) -> None:
+    def _go_back(self, rules: _NextRules, before: RunLimits, delays: DelayRules = NO_DELAYS) -> None:
         """Undo a replacement, keeping what is prepared."""
         self._index.limits, self._index.delays.rules = before, delays
         rules.limits.are_new = True

@@ -22,15 +22,17 @@ from lodesman.decide.resources import QueueId
 from lodesman.server.store.read.pilots import PilotRow
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import attempts, jobs, pilots
-from lodesman.server.store.write.attempts import Claimed, ClaimFacts
-from lodesman.server.writer.claim import asked_before, take_job
-from lodesman.server.writer.live import Live
+from lodesman.server.store.write.attempts import ClaimedAttempt, ClaimFacts
+from lodesman.server.writer.claim import earlier_answer, take_job
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.report import take_back
 from lodesman.server.writer.sessions import PilotSession, presented_by
 from lodesman.wire.service import NewPilot
 
 
-def bind(tx: Transaction, live: Live, pilot_id: int, new: NewPilot, request: Mapping[str, Any]) -> int | None:
+def bind(
+    tx: Transaction, live: WriterState, pilot_id: int, new: NewPilot, request: Mapping[str, Any]
+) -> int | None:
     """Give the next job of its task queue to a pilot that is about to be stored; returns the job, None if none may start."""
     tq_id, index, queue = new.tq_id, live.queues.index, QueueId(new.site, new.ce, new.queue)
     place = RunPlace(*queue, "")
@@ -51,7 +53,7 @@ def bind(tx: Transaction, live: Live, pilot_id: int, new: NewPilot, request: Map
     return claimed.job_id
 
 
-def settle(tx: Transaction, live: Live, row: PilotRow) -> None:
+def settle(tx: Transaction, live: WriterState, row: PilotRow) -> None:
     """Check the job of a bound pilot that joined, perhaps elsewhere: if job or limits do not fit there, it waits again."""
     attempt = live.pilots.bound.get(row.id)
     if attempt is None:
@@ -73,8 +75,8 @@ def settle(tx: Transaction, live: Live, row: PilotRow) -> None:
 
 
 def claim_bound(
-    tx: Transaction, live: Live, pilot_id: int, claim_token: str, refused: str = ""
-) -> list[Claimed]:
+    tx: Transaction, live: WriterState, pilot_id: int, claim_token: str, refused: str = ""
+) -> list[ClaimedAttempt]:
     """Let a bound pilot take its attempt once; the same token gets the same answer. `refused`: why it may not. Raises
     Unauthorized if the pilot has ended.
     """
@@ -82,19 +84,19 @@ def claim_bound(
         raise Unauthorized("This pilot has ended.", pilot=pilot_id)
     attempt = live.pilots.bound.get(pilot_id)
     if attempt is None:
-        return asked_before(tx, live, pilot_id, claim_token) or []
+        return earlier_answer(tx, live, pilot_id, claim_token) or []
     if refused:
         take_back(live, tx, pilot_id, refused)
         return []
     row = jobs.need_row(tx, attempt[0])
-    claimed = [Claimed(*attempt, row.template_id, row.submission_id)]
+    claimed = [ClaimedAttempt(*attempt, row.template_id, row.submission_id)]
     attempts.hand_out(tx, row.last_attempt, claim_token)
     tx.drop(live.pilots.bound, pilot_id)
     tx.put(live.pilots.last_claims, pilot_id, (claim_token, claimed))
     return claimed
 
 
-def unbind(tx: Transaction, live: Live, pilot_ids: Iterable[int], why: str) -> int:
+def unbind(tx: Transaction, live: WriterState, pilot_ids: Iterable[int], why: str) -> int:
     """Let the jobs of pilots that never took them wait again, and the pilots leave; returns how many."""
     unbound = [number for number in pilot_ids if take_back(live, tx, number, why)]
     if unbound:

@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 from lodesman.languages.jobs.selection import SelectionTooDear, StepBudget
 from lodesman.server.store import Reader
-from lodesman.server.store.read.described import ANYTHING, Described, described_as
-from lodesman.server.store.read.meeting import AlikeJobs, Meeting, alike_between, count_between
+from lodesman.server.store.read.job_filter import ANY_JOB, JobFilter, build_filter
+from lodesman.server.store.read.job_selector import AlikeJobs, JobSelector, alike_between, count_between
 from lodesman.server.store.write.cohorts import CohortRow
 from lodesman.server.store.write.jobs import IdBlock, JobRow, stored_between
 from lodesman.wire.job_queries import Selection
@@ -37,18 +37,18 @@ class Choice:
     owner: str
     submissions: Collection[int] = ()
     states: Collection[str] = ()
-    described: Described = ANYTHING
+    job_filter: JobFilter = ANY_JOB
     budget: StepBudget = field(default_factory=lambda: StepBudget(_MOST_STEPS))
-    _meeting: Meeting = field(init=False)
+    _selector: JobSelector = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_meeting", Meeting(self.described, self.budget))
+        object.__setattr__(self, "_selector", JobSelector(self.job_filter, self.budget))
 
     @classmethod
     def of(cls, selection: Selection, user: str) -> Choice:
         """From a user's selection. Raises InvalidRequest."""
         states = frozenset(map(str, selection.states))
-        return cls(selection.owner or user, frozenset(selection.submissions), states, described_as(selection))
+        return cls(selection.owner or user, frozenset(selection.submissions), states, build_filter(selection))
 
     def learn(self, db: Reader, ranges: Iterable[range]) -> None:
         """Judge what the next command needs. Raises SelectionTooDear if its first job is too much."""
@@ -57,16 +57,16 @@ class Choice:
 
     def learn_in_portions(self, db: Reader, ranges: Iterable[range]) -> Iterator[Literal[False]]:
         """As `learn`; others may use the connection between portions."""
-        self._meeting.forget()
+        self._selector.forget()
         with db:
             jobs = list(dict.fromkeys(alike_between(db, list(self._parts(db, ranges)))))
         yield False
         for begun in range(0, len(jobs), _AT_ONCE):
             with db:
                 try:
-                    self._meeting.learn(db, jobs[begun : begun + _AT_ONCE])
+                    self._selector.learn(db, jobs[begun : begun + _AT_ONCE])
                 except SelectionTooDear:
-                    if self._meeting.judge(jobs[0]) is None:
+                    if self._selector.judge(jobs[0]) is None:
                         raise
                     return
             yield False
@@ -78,7 +78,7 @@ class Choice:
             for block in stored_between(db, ids[0], ids[-1], owner=self.owner):
                 first, last = max(ids[0], block.base), min(ids[-1], block.base + block.count - 1)
                 try:
-                    passed_over = not self._has(block) or not self._meeting.has_name(block.name)
+                    passed_over = not self._has(block) or not self._selector.has_name(block.name)
                 except SelectionTooDear:
                     if room == MOST_ROWS:
                         raise
@@ -99,7 +99,7 @@ class Choice:
 
     def judge_block(self, block: IdBlock) -> bool | None:
         """Whether jobs of a submission may be chosen; None: not known yet."""
-        return self._has(block) and self._meeting.judge_name(block.name)
+        return self._has(block) and self._selector.judge_name(block.name)
 
     def meant(
         self, block: IdBlock, rows: Sequence[JobRow], touched: Sequence[CohortRow], run: range
@@ -123,4 +123,4 @@ class Choice:
         )
 
     def _judge(self, block: IdBlock, job: JobRow | CohortRow) -> bool | None:
-        return self._meeting.judge(AlikeJobs(job.tq_id, job.template_id, block.name))
+        return self._selector.judge(AlikeJobs(job.tq_id, job.template_id, block.name))

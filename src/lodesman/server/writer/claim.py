@@ -17,9 +17,9 @@ from lodesman.decide.matching.lottery import SharedSlot
 from lodesman.decide.matching.matcher import Left
 from lodesman.server.store.journal import PARKED
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.store.write.attempts import ALONE, Claimed, ClaimFacts, append_claim, claimed_with
+from lodesman.server.store.write.attempts import ALONE, ClaimedAttempt, ClaimFacts, append_claim, claimed_with
 from lodesman.server.writer.bookings import MOST_HANDED_IN, left_of
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.sessions import SILENT_SECONDS, UNLIMITED, FreeResources, LastClaim, PilotSession
 from lodesman.wire.vocabulary import FreeBy, Waking
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 # The most that a pilot may have ahead.
 MOST_AHEAD = 1_000
 # The last claim if it brought nothing: no token is empty.
-_NOTHING: tuple[str, list[Claimed]] = "", []
+_NOTHING: tuple[str, list[ClaimedAttempt]] = "", []
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +42,7 @@ class Claim:
     """
 
     brief = True
-    live: Live
+    live: WriterState
     session: PilotSession
     free: FreeResources
     count: int
@@ -71,7 +71,7 @@ class Claim:
             raise Unauthorized("This pilot has ended.", pilot=self.pilot_id)
         # The pilot waits for its earlier claim no more: that must win no job.
         self.live.parked.end_of_pilot(tx, self.pilot_id)
-        before = asked_before(tx, self.live, self.pilot_id, self.claim_token)
+        before = earlier_answer(tx, self.live, self.pilot_id, self.claim_token)
         if before is not None:
             return before
         claimed = self.claim(tx)
@@ -95,7 +95,7 @@ class Claim:
             free = self.session.until(self.free, now, end)
             self.request, self.prefetched, self.ahead = self.session.request(free, self.live.pools), 0, 0
 
-    def claim(self, tx: Transaction) -> list[Claimed]:
+    def claim(self, tx: Transaction) -> list[ClaimedAttempt]:
         """Choose and claim now. Jobs ahead are added to this list later."""
         live = self.live
         self.refresh_pools()
@@ -116,7 +116,7 @@ class Claim:
             tx.undo.append(live.ahead.clear)
         return claimed
 
-    def _go_ahead(self, claimed: list[Claimed], tx: Transaction) -> None:
+    def _go_ahead(self, claimed: list[ClaimedAttempt], tx: Transaction) -> None:
         """Claim for later, no more than the pilot ended lately. It may have ended in this batch."""
         if self.pilot_id not in self.live.pilots.running:
             return
@@ -153,7 +153,7 @@ class Claim:
 
     def _claim_all(
         self, tx: Transaction, chosen: Iterable[int], shares: Iterable[str | None], *, ahead: bool = False
-    ) -> list[Claimed]:
+    ) -> list[ClaimedAttempt]:
         site = self.request.site
         return [
             claimed
@@ -227,8 +227,8 @@ class Claim:
 
 
 def take_job(
-    tx: Transaction, live: Live, facts: ClaimFacts, tq_id: int, place: RunPlace, *, ahead: bool = False
-) -> Claimed | None:
+    tx: Transaction, live: WriterState, facts: ClaimFacts, tq_id: int, place: RunPlace, *, ahead: bool = False
+) -> ClaimedAttempt | None:
     """Give a pilot the next job of a task queue, if there is one; index and limits count it already."""
     key, job = live.queues.index.key(tq_id), live.queues.fronts.take(tx, tq_id)
     if job is None:
@@ -244,10 +244,12 @@ def take_job(
     attempt = job.id, job.attempt + 1
     live.pilots.hold(tx, facts.pilot_id, attempt, key, place, ahead=ahead)
     live.bookings.claimed(tx, facts.pilot_id, attempt)
-    return Claimed(*attempt, job.template_id, job.submission_id)
+    return ClaimedAttempt(*attempt, job.template_id, job.submission_id)
 
 
-def asked_before(tx: Transaction, live: Live, pilot_id: int, token: str) -> list[Claimed] | None:
+def earlier_answer(
+    tx: Transaction, live: WriterState, pilot_id: int, token: str
+) -> list[ClaimedAttempt] | None:
     """The earlier answer to the same claim token, if there is one."""
     last = live.pilots.last_claims.get(pilot_id)
     if last is not None:
@@ -267,7 +269,7 @@ def unpark(tx: Transaction, claim: Claim) -> None:
         tx.answers.append((claim.answer, []))
 
 
-def serve_parked(live: Live, tx: Transaction) -> None:
+def serve_parked(live: WriterState, tx: Transaction) -> None:
     """At the end of a batch, let parked claims take what it brought, and announce what is left."""
     freed, live.pilots.freed = live.pilots.freed, set()
     waiting = [claim for pilot_id in sorted(freed) if (claim := live.parked.of_pilot(pilot_id)) is not None]
@@ -287,7 +289,7 @@ def serve_parked(live: Live, tx: Transaction) -> None:
 
 
 def examine_pilot(
-    tx: Transaction, live: Live, session: PilotSession, promised: Sequence[tuple[int, int]], *,
+    tx: Transaction, live: WriterState, session: PilotSession, promised: Sequence[tuple[int, int]], *,
     joined: bool, silent_seconds: float | None,
 ) -> PilotNow:  # fmt: skip
     """A pilot as it is now, with the request of its next claim; reads memory only.

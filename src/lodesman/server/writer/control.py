@@ -25,7 +25,7 @@ from lodesman.server.store.write.single_jobs import SingleJobs, single_jobs
 from lodesman.server.writer.bound import unbind
 from lodesman.server.writer.choice import MOST_ROWS, PASSED_OVER, Choice
 from lodesman.server.writer.control_outcome import ControlOutcome, RangeOutcome
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.wire.vocabulary import JobState
 
 # Ranges whose single jobs are read together.
@@ -68,7 +68,7 @@ def apart(ranges: Iterable[tuple[int, int]]) -> tuple[range, ...]:
 class RangeAction:
     """An action on ranges of job ids that `apart` gave, or another command left."""
 
-    live: Live
+    live: WriterState
     action: str
     ranges: tuple[range, ...]
     reason: str

@@ -56,7 +56,7 @@ class Dependency:
         self.todo, self.search, self.watched = todo, search, watched
 
 
-class Settling(NamedTuple):
+class SettlingJobs(NamedTuple):
     """Jobs that wait no more, and what becomes of them."""
 
     rest: tuple[range, ...]  # not moved yet
@@ -70,7 +70,7 @@ class Dependents:
 
     def __init__(self, db: Reader) -> None:
         self.due: dict[Dependency, bool] = {}  # to be judged
-        self.settling: dict[int, Settling] = {}  # being moved, by first job
+        self.settling: dict[int, SettlingJobs] = {}  # being moved, by first job
         self._of_parent: dict[int, dict[Dependency, bool]] = {}
         self._of_waiter: dict[int, dict[Dependency, bool]] = {}
         for row in dependencies(db):

@@ -9,13 +9,18 @@ from lodesman.decide.director.hosts import may_probe
 from lodesman.server.store.hosts import forget_failures, put_records
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.writer.bookings import Attempt
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.sessions import PilotSession
 from lodesman.wire.hosts import HostName, HostRecord, HostState
 
 
 def set_hosts(
-    tx: Transaction, live: Live, changed: Collection[HostState], pilots: Iterable[int], *, forget: int = 0
+    tx: Transaction,
+    live: WriterState,
+    changed: Collection[HostState],
+    pilots: Iterable[int],
+    *,
+    forget: int = 0,
 ) -> None:
     """Store these records, and answer the claims of these `pilots`, whose hosts are shut now."""
     put_records(tx, changed)
@@ -47,7 +52,7 @@ class ShutHost:
 class HostGate:
     """The shut hosts. For the event loop; a claim costs one lookup."""
 
-    live: Live
+    live: WriterState
     sessions: Mapping[int, PilotSession]
     shut: dict[HostName, ShutHost] = field(default_factory=dict)
 

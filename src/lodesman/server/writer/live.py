@@ -32,8 +32,8 @@ from lodesman.server.store.read.pilots import (
 from lodesman.server.store.submit_pools import PassRow, last_pass
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import attempts
-from lodesman.server.store.write.attempts import Claimed
-from lodesman.server.writer.bookings import AHEAD, BEYOND, MOST_HANDED_IN, Attempt, Bookings, Held, fitting
+from lodesman.server.store.write.attempts import ClaimedAttempt
+from lodesman.server.writer.bookings import AHEAD, BEYOND, MOST_HANDED_IN, Attempt, Bookings, Hold, fitting
 from lodesman.server.writer.dependents import Dependents
 from lodesman.server.writer.pool_map import PoolMap
 from lodesman.server.writer.sessions import ConfiguredOffer, HostLoads, known_pilots
@@ -82,11 +82,11 @@ class _LivePilots:
         # Pilot -> live attempt whose payload it must stop -> reason.
         self.stop_orders: dict[int, dict[Attempt, str]] = {}
         # Pilot -> (claim token, answer): a lost answer can be asked for again.
-        self.last_claims: dict[int, tuple[str, list[Claimed]]] = {}
+        self.last_claims: dict[int, tuple[str, list[ClaimedAttempt]]] = {}
         # What a queue offers a VO on a host (None: on any) by the configuration; None at the start.
         self.offers: Callable[[str, QueueId, str | None], ConfiguredOffer | None] | None = None
         # Pilot -> live attempt -> what it holds.
-        self.held: dict[int, dict[Attempt, Held]] = {}
+        self.held: dict[int, dict[Attempt, Hold]] = {}
         # Pilots that hold less since this batch.
         self.freed: set[int] = set()
         # By pilot: when attempts ended, and how many.
@@ -187,7 +187,7 @@ class _LivePilots:
         self._ended.pop(pilot_id, None)
 
 
-class Live:
+class WriterState:
     """The writer's memory."""
 
     def __init__(

@@ -21,8 +21,8 @@ from lodesman.server.store.write.jobs import JobRow
 from lodesman.server.writer.claim import serve_parked
 from lodesman.server.writer.control import apart
 from lodesman.server.writer.control_outcome import ControlOutcome
-from lodesman.server.writer.dependents import Dependency, Settling
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.dependents import Dependency, SettlingJobs
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.missing_jobs import unseen
 from lodesman.server.writer.settling import FREE, Settle
 from lodesman.wire.vocabulary import JobState
@@ -132,14 +132,14 @@ def _not_there(first: int, last: int, name: str) -> InvalidJob:
     )  # fmt: skip
 
 
-def end_batch(live: Live, tx: Transaction) -> None:
+def end_batch(live: WriterState, tx: Transaction) -> None:
     """At the end of each batch, free jobs that waited for ended ones, then serve parked claims."""
     if _step(tx, live):
         tx.answers.append((live.go_on, None))
     serve_parked(live, tx)
 
 
-def _step(tx: Transaction, live: Live) -> bool:
+def _step(tx: Transaction, live: WriterState) -> bool:
     """Judge a limited number of ended jobs; true if there is more to do."""
     book, seen, room = live.order, 0, _MOST_ROWS
     while True:
@@ -153,7 +153,7 @@ def _step(tx: Transaction, live: Live) -> bool:
             room -= _judge(tx, live, next(iter(book.due)), room)
 
 
-def free_forgotten(tx: Transaction, live: Live) -> int:
+def free_forgotten(tx: Transaction, live: WriterState) -> int:
     """Free jobs that wait for others of which nothing is stored; returns how many."""
     freed = 0
     for tq_id, key, waiting in list(live.queues.index.queues()):
@@ -167,7 +167,7 @@ def free_forgotten(tx: Transaction, live: Live) -> int:
     return freed
 
 
-def _judge(tx: Transaction, live: Live, dependency: Dependency, room: int) -> int:
+def _judge(tx: Transaction, live: WriterState, dependency: Dependency, room: int) -> int:
     """Judge parents that may have ended; returns how many rows were read."""
     dependency.keep(tx)
     live.queues.claims.write_cursors(tx)
@@ -185,7 +185,7 @@ def _judge(tx: Transaction, live: Live, dependency: Dependency, room: int) -> in
     return used if dependency.todo else used + _search(tx, live, dependency, room - used)
 
 
-def _search(tx: Transaction, live: Live, dependency: Dependency, room: int) -> int:
+def _search(tx: Transaction, live: WriterState, dependency: Dependency, room: int) -> int:
     """Find the first parent that has not ended; returns how many rows were read."""
     used, portion = 0, _FEW_ROWS
     while dependency.search is not None and used < room:
@@ -202,7 +202,7 @@ def _search(tx: Transaction, live: Live, dependency: Dependency, room: int) -> i
     return used
 
 
-def _take(tx: Transaction, live: Live, row: DependencyRow, spans: Iterable[_Span]) -> str:
+def _take(tx: Transaction, live: WriterState, row: DependencyRow, spans: Iterable[_Span]) -> str:
     """Free, hold or cancel members by index; for other dependencies return the first failure."""
     for span in spans:
         fault = span.fault if row.ok else ""
@@ -222,7 +222,7 @@ def _on_failure(row: DependencyRow) -> JobState:
     return JobState.KILLED if row.cancel else JobState.HELD
 
 
-def _complete(tx: Transaction, live: Live, dependency: Dependency) -> None:
+def _complete(tx: Transaction, live: WriterState, dependency: Dependency) -> None:
     if dependency.row.by_index or len(live.order.beside(dependency)) > 1:
         delete_dependency(tx, dependency.row)
         live.order.end(tx, dependency)
@@ -230,16 +230,16 @@ def _complete(tx: Transaction, live: Live, dependency: Dependency) -> None:
         _free(tx, live, dependency, JobState.WAITING, FREE)
 
 
-def _free(tx: Transaction, live: Live, dependency: Dependency, new: JobState, reason: str) -> None:
+def _free(tx: Transaction, live: WriterState, dependency: Dependency, new: JobState, reason: str) -> None:
     """Let jobs wait no more. They move in portions; the rows of their dependencies go when that is done."""
     book, ids = live.order, range(dependency.row.job_id, dependency.row.last_job + 1)
     waiter = book.beside(dependency)
-    tx.put(book.settling, ids[0], Settling((ids,), new, reason, [gone.row for gone in waiter]))
+    tx.put(book.settling, ids[0], SettlingJobs((ids,), new, reason, [gone.row for gone in waiter]))
     for gone in waiter:
         book.end(tx, gone)
 
 
-def _go_on(tx: Transaction, live: Live) -> int:
+def _go_on(tx: Transaction, live: WriterState) -> int:
     """Move a portion of the jobs that wait no more; returns how many rows."""
     settling = live.order.settling
     job_id, batch = next(iter(settling.items()))
@@ -254,7 +254,7 @@ def _go_on(tx: Transaction, live: Live) -> int:
 
 
 def _settle(
-    tx: Transaction, live: Live, ids: tuple[range, ...], new: JobState, reason: str, *, few: int = 0
+    tx: Transaction, live: WriterState, ids: tuple[range, ...], new: JobState, reason: str, *, few: int = 0
 ) -> ControlOutcome:
     return Settle(live, "settle", ids, reason, lambda *_: True, new=new, few=few).apply(tx)
 

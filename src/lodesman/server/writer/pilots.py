@@ -21,7 +21,7 @@ from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import pilots
 from lodesman.server.store.write.pilots import PILOT_ENDED
 from lodesman.server.writer.bound import bind, settle, unbind
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.report import LOST
 from lodesman.server.writer.sessions import configured_part, rewritten
 from lodesman.server.writer.site_mask import why_drained
@@ -41,7 +41,7 @@ def hash_token(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def prepare_pilots(tx: Transaction, live: Live, new: Sequence[NewPilot]) -> list[int]:
+def prepare_pilots(tx: Transaction, live: WriterState, new: Sequence[NewPilot]) -> list[int]:
     """Store pilots and their join tokens before they are submitted; returns their ids. Bound pilots are stored up
     to the first that gets no job. Raises Conflict if a queue has more live pilots than one of them allows.
     """
@@ -84,7 +84,9 @@ def _check_room(tx: Transaction, new: Sequence[NewPilot]) -> None:
             raise Conflict(words, hint=hint, room=max(0, limit - count))
 
 
-def pilots_submitted(tx: Transaction, live: Live, outcome: Mapping[str, tuple[str | None, str]]) -> None:
+def pilots_submitted(
+    tx: Transaction, live: WriterState, outcome: Mapping[str, tuple[str | None, str]]
+) -> None:
     """Store the batch system's answers: stamp -> native id, or None with the reason of a refusal.
 
     A refusal aborts only a pilot that was not heard of otherwise: a slow submission counts as refused, and its pilot may
@@ -111,7 +113,7 @@ class _FoundQueue(NamedTuple):
     request: str  # JSON
 
 
-class Joined(NamedTuple):
+class JoinedPilot(NamedTuple):
     """The answer to a pilot that joined: its row and its new token."""
 
     row: PilotRow
@@ -124,9 +126,9 @@ def unknown_join_token() -> Unauthorized:
 
 
 def join_pilot(
-    tx: Transaction, live: Live, token: str, nonce: str, node: Mapping[str, Any], *,
+    tx: Transaction, live: WriterState, token: str, nonce: str, node: Mapping[str, Any], *,
     found_queue: _FoundQueue | None = None,
-) -> Joined:  # fmt: skip
+) -> JoinedPilot:  # fmt: skip
     """Exchange a pilot's one-time join token for a token bound to its lease.
 
     The same token with the same nonce works again: the answer was lost. `found_queue`: for a pilot that was sent to no
@@ -171,11 +173,11 @@ def join_pilot(
         unbind(tx, live, [row.id], reason)
         row = replace(row, drain=1, drain_reason=reason)
     settle(tx, live, row)
-    return Joined(row, bound_token)
+    return JoinedPilot(row, bound_token)
 
 
 def end_pilot(
-    tx: Transaction, live: Live, pilot_id: int, state: PilotState, reason: str, *, cause: str = LOST
+    tx: Transaction, live: WriterState, pilot_id: int, state: PilotState, reason: str, *, cause: str = LOST
 ) -> int:
     """A pilot is gone: it left, its batch system says so, or its lease ended. Its live attempts go back; returns how
     many.
@@ -197,7 +199,7 @@ def end_pilot(
     return ended
 
 
-def drain_pilots(tx: Transaction, live: Live, pilot_ids: Iterable[int], reason: str = "") -> int:
+def drain_pilots(tx: Transaction, live: WriterState, pilot_ids: Iterable[int], reason: str = "") -> int:
     """Let pilots finish what they run and leave; waiting claims are answered now. Without a reason an administrator
     said so, and nothing takes it back. Returns how many were still there.
     """
@@ -209,7 +211,7 @@ def drain_pilots(tx: Transaction, live: Live, pilot_ids: Iterable[int], reason: 
     return changed
 
 
-def believed(row: PilotRow, told: QueueId, policy: Policy) -> _FoundQueue | None:
+def believed_queue(row: PilotRow, told: QueueId, policy: Policy) -> _FoundQueue | None:
     """The queue that a pilot named, if it is believed; None if not, or if the pilot's queue does not forward."""
     if not row.sent_to and (all(row.queue_id) or not row.queue_id.covers(told)):
         return None
@@ -219,7 +221,7 @@ def believed(row: PilotRow, told: QueueId, policy: Policy) -> _FoundQueue | None
     return _FoundQueue(told, msgspec.json.encode(asdict(offer.request)).decode())
 
 
-def presented(number: int, pools: Sequence[str] | None, served: Sequence[str]) -> dict[str, int]:
+def presented_pools(number: int, pools: Sequence[str] | None, served: Sequence[str]) -> dict[str, int]:
     """What is kept of the SubmitPools that a pilot presents, beside those that its queue serves now."""
     if pools is None:
         return {"pass": number, "serves": len(served)}

@@ -28,7 +28,7 @@ from lodesman.server.store.accounts import groups_by_user
 from lodesman.server.store.audit import note as noted
 from lodesman.server.store.quotas import StoredQuotas, drop_quotas, put_quotas
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.sessions import HostLoads
 from lodesman.wire.accounts import AuditNote
 from lodesman.wire.nodes import QueueId
@@ -87,7 +87,7 @@ class QuotaRules:
     """
 
     def __init__(
-        self, live: Live, stored: Iterable[StoredQuotas], vocabulary: Vocabulary,
+        self, live: WriterState, stored: Iterable[StoredQuotas], vocabulary: Vocabulary,
         of_places: tuple[PlaceLimit, ...] = (), accounts: Mapping[str, Collection[str]] = _NO_ACCOUNTS,
     ) -> None:  # fmt: skip
         self._live = live
@@ -175,7 +175,7 @@ def check_limits(tx: Transaction, rules: QuotaRules) -> bool:
     return rules.check(tx)
 
 
-def open_delays(tx: Transaction, live: Live) -> None:
+def open_delays(tx: Transaction, live: WriterState) -> None:
     """Open due matching delays; claims that wait for them are asked again with this batch."""
     delays = live.queues.index.delays
     for delay, until in delays.open_due():
@@ -233,7 +233,7 @@ def places(limits_at: LimitsAt) -> set[RunPlace]:
     return {RunPlace(*queue, limits_at.host if queue in here else "") for queue in limits_at.queues}
 
 
-def alike_places(_tx: Transaction, live: Live, run_places: Iterable[RunPlace]) -> list[list[RunPlace]]:
+def alike_places(_tx: Transaction, live: WriterState, run_places: Iterable[RunPlace]) -> list[list[RunPlace]]:
     """Places that some limit concerns, grouped as limits see them; reads memory only."""
     limits, by_spot = live.queues.index.limits, defaultdict[Spot, list[RunPlace]](list)
     for place in run_places:
@@ -241,7 +241,7 @@ def alike_places(_tx: Transaction, live: Live, run_places: Iterable[RunPlace]) -
     return [some for spot, some in by_spot.items() if spot.sets]
 
 
-def limited_there(_tx: Transaction, live: Live, place: RunPlace) -> tuple[list[int], list[int]]:
+def limited_there(_tx: Transaction, live: WriterState, place: RunPlace) -> tuple[list[int], list[int]]:
     """Task queues limited there, and those limited even if nothing ran; reads memory only."""
     index = live.queues.index
     shut, never = index.limits.shut(place), index.limits.never(place)
@@ -252,7 +252,7 @@ def limited_there(_tx: Transaction, live: Live, place: RunPlace) -> tuple[list[i
     return limited_ids, vain
 
 
-def limited(_tx: Transaction, live: Live, run_places: Iterable[RunPlace]) -> list[int]:
+def limited(_tx: Transaction, live: WriterState, run_places: Iterable[RunPlace]) -> list[int]:
     """Task queues limited at all of these places; reads memory only."""
     index = live.queues.index
     if not index.limits.active:
@@ -268,7 +268,7 @@ def limited(_tx: Transaction, live: Live, run_places: Iterable[RunPlace]) -> lis
 
 
 def limits_of(
-    _tx: Transaction, live: Live, run_places: Iterable[RunPlace], pilots: Mapping[int, RunPlace],
+    _tx: Transaction, live: WriterState, run_places: Iterable[RunPlace], pilots: Mapping[int, RunPlace],
     jobs: int | TaskQueueKey,
 ) -> Limited:  # fmt: skip
     """The buckets that keep jobs of a task queue, or with this key, from starting at the places and in the `pilots`,
@@ -313,7 +313,7 @@ def limits_of(
     )  # fmt: skip
 
 
-def buckets(_tx: Transaction, live: Live, first: int) -> tuple[list[BehindBucket], bool]:
+def buckets(_tx: Transaction, live: WriterState, first: int) -> tuple[list[BehindBucket], bool]:
     """A part of the use of limits and who waits behind them, and whether there is more; reads memory only."""
     index = live.queues.index
     groups = {group.number: group for group in index.groups()}
@@ -337,7 +337,7 @@ def _behind(use: BucketUse, waiting: Sequence[tuple[int, TaskQueueKey, int]], *,
     return BehindBucket(row, [*use.of_place], behind)
 
 
-def _delays(live: Live) -> Iterator[BehindBucket]:
+def _delays(live: WriterState) -> Iterator[BehindBucket]:
     """Shut matching delays; the seconds until they open count as used."""
     index = live.queues.index
     for delay, seconds in index.delays.shut():

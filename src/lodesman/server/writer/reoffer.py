@@ -18,8 +18,14 @@ from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import QueueId
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import pilots
-from lodesman.server.writer.live import Live
-from lodesman.server.writer.sessions import ConfiguredOffer, Made, PilotSession, configured_part, rewritten
+from lodesman.server.writer.live import WriterState
+from lodesman.server.writer.sessions import (
+    ConfiguredOffer,
+    OfferRequests,
+    PilotSession,
+    configured_part,
+    rewritten,
+)
 
 # The offer of a queue that is not configured, or not for this VO: no job asks for no core.
 NOTHING: Final = ConfiguredOffer(platforms=(), cores=0, memory_mb=0, norm_cpu_seconds=0)
@@ -62,7 +68,9 @@ class Offers:
         return by_queue
 
 
-def offer_sessions(sessions: Iterable[PilotSession], offers: Offers) -> list[tuple[PilotSession, Made]]:
+def offer_sessions(
+    sessions: Iterable[PilotSession], offers: Offers
+) -> list[tuple[PilotSession, OfferRequests]]:
     """Let pilots offer what their queues are; returns the changed ones, with what undoes it."""
     changed = []
     for session in sessions:
@@ -73,7 +81,9 @@ def offer_sessions(sessions: Iterable[PilotSession], offers: Offers) -> list[tup
     return changed
 
 
-def set_offers(tx: Transaction, live: Live, sessions: Mapping[int, PilotSession], offers: Offers) -> int:
+def set_offers(
+    tx: Transaction, live: WriterState, sessions: Mapping[int, PilotSession], offers: Offers
+) -> int:
     """Let pilots offer what their queues are now, from the next claim on; waiting ones are served. `sessions`: joined
     pilots. Returns how many of them changed.
     """

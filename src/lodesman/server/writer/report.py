@@ -20,12 +20,12 @@ from lodesman.server.store.hosts import note_failure
 from lodesman.server.store.sandboxes import may_hand_in
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import attempts, jobs
-from lodesman.server.store.write.attempts import MAX_TEXT, NOT_KEPT, AttemptReport, AttemptRow, WithLast
+from lodesman.server.store.write.attempts import MAX_TEXT, NOT_KEPT, AttemptReport, AttemptRow, JobWithAttempt
 from lodesman.server.store.write.jobs import JobRow
 from lodesman.server.store.write.pilots import count_job
 from lodesman.server.writer.bookings import Attempt
-from lodesman.server.writer.live import Live
-from lodesman.server.writer.retry import after_failure, all_had
+from lodesman.server.writer.live import WriterState
+from lodesman.server.writer.retry import after_failure, attempts_used_up
 from lodesman.wire.hosts import HostName
 from lodesman.wire.pilots import ReportResult
 from lodesman.wire.service import UploadedOutput
@@ -61,7 +61,7 @@ def most_mb(memory_mb: float) -> float:
     return min(_MOST_MB, 2 * memory_mb + 4_096) if memory_mb else _MOST_MB
 
 
-def possible(cpu_seconds: float, wall_seconds: float, *, life: float, cores: int) -> tuple[float, float]:
+def bounded_times(cpu_seconds: float, wall_seconds: float, *, life: float, cores: int) -> tuple[float, float]:
     """CPU and wall seconds, bounded by what an attempt of that age (seconds) can use on these cores."""
     wall = min(wall_seconds, max(0.0, life))
     return min(cpu_seconds, cores * (wall or max(0.0, life)) * _CLOCKS_DIFFER), wall
@@ -72,7 +72,7 @@ def _possible(
 ) -> AttemptReport:
     """The report with possible numbers and times inside the attempt. A time of 0 is unknown."""
     life = now - attempt.claimed_at
-    cpu, wall = possible(report.cpu_seconds or 0.0, report.wall_seconds or 0.0, life=life, cores=cores)
+    cpu, wall = bounded_times(report.cpu_seconds or 0.0, report.wall_seconds or 0.0, life=life, cores=cores)
     # The clock of a node may be hours off: the duration of the payload is right all the same.
     times = [at for at in (report.started, report.ended) if at] or [now]
     shift = min(0.0, now - max(times)) or max(0.0, attempt.claimed_at - min(times))
@@ -105,7 +105,7 @@ def register_output(tx: Transaction, stored: UploadedOutput) -> None:
 
 
 def take_reports(
-    tx: Transaction, live: Live, pilot_id: int, reports: Iterable[AttemptReport], *, cores: int,
+    tx: Transaction, live: WriterState, pilot_id: int, reports: Iterable[AttemptReport], *, cores: int,
     memory_mb: float = 0, host: HostName | None = None,
 ) -> list[ReportResult]:  # fmt: skip
     """Apply a pilot's reports in order; each is accepted or refused on its own. `cores`, `memory_mb` (0: unknown),
@@ -115,11 +115,11 @@ def take_reports(
     results = []
     all_reports = list(reports)
     # Read once for all: changes are written together, but before a job is judged again.
-    jobs_by_id, seen = attempts.with_last(tx, {sent.id for sent in all_reports}), set[int]()
+    jobs_by_id, seen = attempts.jobs_with_attempts(tx, {sent.id for sent in all_reports}), set[int]()
     bound = partial(_possible, cores=cores, memory_mb=memory_mb, now=tx.now)
     for report in all_reports:
         if report.id in seen:
-            jobs_by_id |= attempts.with_last(tx, [report.id])
+            jobs_by_id |= attempts.jobs_with_attempts(tx, [report.id])
         seen.add(report.id)
         job = jobs_by_id.get(report.id)
         results.append(
@@ -141,11 +141,11 @@ def take_reports(
 
 def _take_report(
     tx: Transaction,
-    live: Live,
+    live: WriterState,
     pilot_id: int,
     report: AttemptReport,
     *,
-    job: WithLast | None,
+    job: JobWithAttempt | None,
     bound: Callable[[AttemptReport, AttemptRow], AttemptReport],
     host: HostName | None,
     unusual: Mapping[str, list[Mapping[str, object]]],
@@ -191,7 +191,7 @@ def _charged(tx: Transaction, row: JobRow, report: AttemptReport) -> JobRow:
 
 
 def _after_end(
-    tx: Transaction, live: Live, row: JobRow, report: AttemptReport, attempt: AttemptRow
+    tx: Transaction, live: WriterState, row: JobRow, report: AttemptReport, attempt: AttemptRow
 ) -> ReportResult:
     """The attempt has ended already: a repeated report, a late success, or one too late."""
     is_lost = attempt.outcome == "Released" and attempt.cause in (LOST, _LEASE_EXPIRED, UNNAMED)
@@ -222,7 +222,7 @@ def _refused(report: AttemptReport, reason: str) -> ReportResult:
 
 
 def end_attempt(
-    live: Live,
+    live: WriterState,
     tx: Transaction,
     row: JobRow,
     report: AttemptReport,
@@ -252,7 +252,9 @@ def end_attempt(
         live.queues.came_back(tx, row.tq_id, row.id)
 
 
-def _after(tx: Transaction, live: Live, row: JobRow, report: AttemptReport) -> tuple[JobRow, JobState, str]:
+def _after(
+    tx: Transaction, live: WriterState, row: JobRow, report: AttemptReport
+) -> tuple[JobRow, JobState, str]:
     """The job after the end of an attempt, its new state, and the reason for users."""
     if report.state == "Done":
         return row, JobState.DONE, ""
@@ -260,7 +262,7 @@ def _after(tx: Transaction, live: Live, row: JobRow, report: AttemptReport) -> t
     if report.cause in PAYLOAD_CAUSES:
         return after_failure(tx, live, row, report, reason)
     if row.attempt >= row.max_attempts:
-        return row, JobState.FAILED, f"{reason}; {all_had(tx, row)}"
+        return row, JobState.FAILED, f"{reason}; {attempts_used_up(tx, row)}"
     return row, JobState.WAITING, reason
 
 
@@ -296,7 +298,7 @@ def _reason(report: AttemptReport) -> str:
     return f"{words}: {text}"[:MAX_TEXT] if text else words
 
 
-def take_back(live: Live, tx: Transaction, pilot_id: int, why: str) -> bool:
+def take_back(live: WriterState, tx: Transaction, pilot_id: int, why: str) -> bool:
     """Let the job bound to a pilot that has not claimed it wait again; false if there is none. The attempt does not
     count.
     """
@@ -325,7 +327,7 @@ def _uncharged(tx: Transaction, row: JobRow) -> JobRow:
 _ON_A_NODE = frozenset({JobState.RUNNING, JobState.COMPLETING})
 
 
-def give_back(tx: Transaction, live: Live, pilot_id: int, unnamed: Iterable[Attempt]) -> int:
+def give_back(tx: Transaction, live: WriterState, pilot_id: int, unnamed: Iterable[Attempt]) -> int:
     """End attempts that a pilot does not have; their jobs go back. Returns how many were live."""
     ended = 0
     for job_id, number in unnamed:
@@ -340,7 +342,7 @@ def give_back(tx: Transaction, live: Live, pilot_id: int, unnamed: Iterable[Atte
     return ended
 
 
-def note_silence(tx: Transaction, live: Live, since: Mapping[int, float]) -> int:
+def note_silence(tx: Transaction, live: WriterState, since: Mapping[int, float]) -> int:
     """Stall the jobs of silent pilots; `since`: when each spoke last (UNIX seconds). Returns how many jobs."""
     stalled = 0
     for pilot_id, at in since.items():
@@ -356,7 +358,9 @@ def note_silence(tx: Transaction, live: Live, since: Mapping[int, float]) -> int
     return stalled
 
 
-def note_heartbeat(tx: Transaction, live: Live, pilot_id: int, reported: Mapping[Attempt, bool]) -> int:
+def note_heartbeat(
+    tx: Transaction, live: WriterState, pilot_id: int, reported: Mapping[Attempt, bool]
+) -> int:
     """`reported`: attempt -> whether its output is being handed in. Stalled jobs go on, handed-in ones are
     Completing; returns how many jobs moved.
     """
@@ -379,7 +383,7 @@ def note_heartbeat(tx: Transaction, live: Live, pilot_id: int, reported: Mapping
 
 def _rows(tx: Transaction, pilot_id: int) -> list[JobRow]:
     """The jobs of a pilot's live attempts."""
-    with_last = attempts.with_last(
+    with_last = attempts.jobs_with_attempts(
         tx, [attempt.job_id for attempt in attempts.live_attempts_of(tx, pilot_id)]
     )
     return [row for row, _ in with_last.values()]

@@ -17,19 +17,19 @@ from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import jobs
 from lodesman.server.store.write.attempts import AttemptReport
 from lodesman.server.store.write.jobs import JobRow
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.wire.vocabulary import JobState
 
 
 def after_failure(
-    tx: Transaction, live: Live, row: JobRow, report: AttemptReport, reason: str
+    tx: Transaction, live: WriterState, row: JobRow, report: AttemptReport, reason: str
 ) -> tuple[JobRow, JobState, str]:
     """The job, its new state, and the reason for users. `reason`: why the attempt ended."""
     rule = languages.read_retry(retry_of(tx.reader(), row.template_id))
     if not rule.covers(report.cause, report.exit_code):
         return row, JobState.FAILED, reason
     if row.attempt >= row.max_attempts:
-        return row, JobState.FAILED, f"{reason}; {all_had(tx, row)}"
+        return row, JobState.FAILED, f"{reason}; {attempts_used_up(tx, row)}"
     again = f"attempt {row.attempt + 1} of {row.max_attempts}, since {reason}"
     if report.cause == MEMORY and rule.memory_factor > 1.0:
         key, _ = key_and_requirements(tx.reader(), row.tq_id)
@@ -42,7 +42,7 @@ def after_failure(
     return row, JobState.WAITING, again
 
 
-def all_had(tx: Transaction, row: JobRow) -> str:
+def attempts_used_up(tx: Transaction, row: JobRow) -> str:
     """That a job has had all its attempts, in words."""
     most = stored_template(tx.reader(), row.template_id).max_attempts
     beside = row.max_attempts - most
@@ -50,7 +50,7 @@ def all_had(tx: Transaction, row: JobRow) -> str:
     return f"{words}, beside {beside} that did not start" if beside > 0 else words
 
 
-def _with_memory(tx: Transaction, live: Live, row: JobRow, memory_mb: int) -> JobRow:
+def _with_memory(tx: Transaction, live: WriterState, row: JobRow, memory_mb: int) -> JobRow:
     """Give the job that much memory: another task queue, and a template of its own."""
     key, requirements = key_and_requirements(tx.reader(), row.tq_id)
     queues = live.queues

@@ -101,7 +101,7 @@ _CONFIGURED = (
 )  # fmt: skip
 OFFER: Final = msgspec.json.Decoder(ConfiguredOffer)
 _REPORT = msgspec.json.Decoder(_NodeReport)
-Made = tuple[ResourceRequest, dict[tuple[int, int, int], ResourceRequest]]
+OfferRequests = tuple[ResourceRequest, dict[tuple[int, int, int], ResourceRequest]]
 _NO_OFFER: Final = '{"platforms":[],"cores":0,"memory_mb":0,"norm_cpu_seconds":0}'
 
 
@@ -281,7 +281,7 @@ class PilotSession:
         # The offer and the requests made of it, always replaced together, by any thread.
         offer = OFFER.decode(row.request)
         self._described = offer.described
-        self._made: Made = (self._offer(offer), {})
+        self._made: OfferRequests = (self._offer(offer), {})
         self.last_seen = self.steady_since = now
         """When it was heard last, and since when without a gap, by the clock that never jumps."""
         self.excused_since = self._gap_ended = self.named_at = -inf
@@ -353,7 +353,7 @@ class PilotSession:
             request = made[key] = _presented(offer, free, served)
         return request
 
-    def offer_anew(self, offer: ConfiguredOffer) -> Made | None:
+    def offer_anew(self, offer: ConfiguredOffer) -> OfferRequests | None:
         """Its queue is configured otherwise. Returns what `put_back` takes, None if nothing changes."""
         new_offer, before = self._offer(offer), self._made
         if new_offer == before[0]:
@@ -361,7 +361,7 @@ class PilotSession:
         self._made = (new_offer, {})
         return before
 
-    def put_back(self, made: Made) -> None:
+    def put_back(self, made: OfferRequests) -> None:
         """Undo `offer_anew`."""
         self._made = made
 

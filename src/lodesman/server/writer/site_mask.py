@@ -21,7 +21,7 @@ from lodesman.server.store import Reader, director
 from lodesman.server.store.director import closings, closings_version
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write.pilots import drain_pilots_for, set_drain_reasons
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.report import take_back
 from lodesman.wire.nodes import CLOSED_BY, BreakerOrder, Closing
 from lodesman.wire.service import StoredBreaker
@@ -52,10 +52,10 @@ class KnownMask:
 def why_drained(tx: Transaction, place: NodePath) -> str:
     """Why pilots of a queue have to leave now, or ''."""
     closing = closings(tx.reader(), place[0]).drains(place, tx.now)
-    return "" if closing is None else leaving(closing)
+    return "" if closing is None else leaving_reason(closing)
 
 
-def leaving(closing: Closing) -> str:
+def leaving_reason(closing: Closing) -> str:
     """The reason given to a pilot whose queue was closed."""
     return f"{closing.node} is {closing.text}"
 
@@ -80,7 +80,7 @@ def check_closing(closing: Closing, now: float) -> Closing:
     return replace(closing, reason=reason)
 
 
-class Closed(Struct, frozen=True, kw_only=True):
+class ClosingOutcome(Struct, frozen=True, kw_only=True):
     """What closing did."""
 
     closing: Closing
@@ -89,7 +89,9 @@ class Closed(Struct, frozen=True, kw_only=True):
     replaced: Closing | None = None  # an announced closing that this one replaced
 
 
-def close_site(tx: Transaction, live: Live, closing: Closing, *, dry_run: bool = False) -> Closed:
+def close_site(
+    tx: Transaction, live: WriterState, closing: Closing, *, dry_run: bool = False
+) -> ClosingOutcome:
     """Close a site, CE or queue, and drain its pilots, unless they may stay. An announced closing drains them just
     before it begins; waiting pilots ask anew. A node that is closed keeps its `since`. `dry_run`: change nothing.
 
@@ -109,13 +111,13 @@ def close_site(tx: Transaction, live: Live, closing: Closing, *, dry_run: bool =
     if not dry_run:
         director.put_closing(tx, closing)
         _know_mask(tx, live)
-        _drain(tx, live, drained, leaving(closing))
+        _drain(tx, live, drained, leaving_reason(closing))
         if closing.is_ahead(tx.now):
             for pilot_id in pilots:
                 live.parked.end_of_pilot(tx, pilot_id)
         details = {**asdict(closing), "drained": len(drained)}
         tx.afterwards.append(partial(log.info, "a site was closed", extra=details))
-    return Closed(closing=closing, drained=drained, renewed=before is not None, replaced=replaced)
+    return ClosingOutcome(closing=closing, drained=drained, renewed=before is not None, replaced=replaced)
 
 
 def _since(tx: Transaction, before: Closing | None) -> float:
@@ -124,20 +126,20 @@ def _since(tx: Transaction, before: Closing | None) -> float:
     return before.since if before.is_ahead(tx.now) else before.start
 
 
-def _drain(tx: Transaction, live: Live, pilots: Sequence[int], why: str) -> None:
+def _drain(tx: Transaction, live: WriterState, pilots: Sequence[int], why: str) -> None:
     drain_pilots_for(tx, pilots, why)
     for pilot_id in pilots:
         live.parked.end_of_pilot(tx, pilot_id)
         take_back(live, tx, pilot_id, why)
 
 
-def _know_mask(tx: Transaction, live: Live) -> None:
+def _know_mask(tx: Transaction, live: WriterState) -> None:
     """Let claims obey what is stored now."""
     tx.undo.append(partial(setattr, live, "mask", live.mask))
     live.mask = closings(tx.reader())
 
 
-class Opened(Struct, frozen=True, kw_only=True):
+class OpeningOutcome(Struct, frozen=True, kw_only=True):
     """What opening did."""
 
     closing: Closing  # that ended
@@ -145,7 +147,7 @@ class Opened(Struct, frozen=True, kw_only=True):
     staying: tuple[int, ...]  # pilots
 
 
-def open_site(tx: Transaction, live: Live, node: NodePath, opened_by: str) -> Opened:
+def open_site(tx: Transaction, live: WriterState, node: NodePath, opened_by: str) -> OpeningOutcome:
     """Open exactly what was closed or announced; pilots that still leave for it stay (ADR 0063). Raises Conflict if it
     is neither.
     """
@@ -159,17 +161,17 @@ def open_site(tx: Transaction, live: Live, node: NodePath, opened_by: str) -> Op
     staying = _let_stay(tx, node)
     details = {**asdict(before), "opened_by": opened_by, "staying": len(staying)}
     tx.afterwards.append(partial(log.info, "a site was opened", extra=details))
-    return Opened(closing=before, others=others, staying=staying)
+    return OpeningOutcome(closing=before, others=others, staying=staying)
 
 
-class Tended(Struct, frozen=True):
+class TendingOutcome(Struct, frozen=True):
     """What the passage of time did to closings."""
 
     staying: tuple[int, ...]  # pilots, since a closing is over
     leaving: tuple[int, ...]  # pilots, since an announced closing begins
 
 
-def tend_closings(tx: Transaction, live: Live) -> Tended:
+def tend_closings(tx: Transaction, live: WriterState) -> TendingOutcome:
     """Forget closings whose time has passed; drain pilots where an announced one begins within a minute."""
     all_closings = closings(tx.reader()).closings
     gone = [closing.node for closing in all_closings if closing.is_over(tx.now)]
@@ -182,9 +184,9 @@ def tend_closings(tx: Transaction, live: Live) -> Tended:
     for closing in all_closings:
         if closing.begins is not UNSET and closing.empties(tx.now):
             pilots = director.pilots_there(tx, closing.node)
-            _drain(tx, live, pilots, leaving(closing))
+            _drain(tx, live, pilots, leaving_reason(closing))
             leave += pilots
-    return Tended(staying, tuple(leave))
+    return TendingOutcome(staying, tuple(leave))
 
 
 def _let_stay(tx: Transaction, node: NodePath) -> tuple[int, ...]:

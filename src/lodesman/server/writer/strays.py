@@ -16,7 +16,7 @@ from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import attempts, jobs
 from lodesman.server.store.write.attempts import AttemptReport, Stray
 from lodesman.server.store.write.jobs import JobRow
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.report import LOST, end_attempt, never_started, take_back
 from lodesman.wire.service import Repaired
 from lodesman.wire.vocabulary import JobState
@@ -27,12 +27,12 @@ _ENDED: Final = "that pilot had ended"
 _HELD: Final = "a fault of the server lost the result of attempt {}, and its pilot has ended; release it to run it once more"
 
 
-def end_all_attempts(live: Live, tx: Transaction, pilot_id: int, cause: str, *, why: str = "") -> int:
+def end_all_attempts(live: WriterState, tx: Transaction, pilot_id: int, cause: str, *, why: str = "") -> int:
     """End every live attempt of a gone pilot; their jobs go back. `why`: for its bound job, if not taken. Returns
     how many.
     """
     pilot_attempts = attempts.live_attempts_of(tx, pilot_id)
-    jobs_by_id = attempts.with_last(tx, [attempt.job_id for attempt in pilot_attempts])
+    jobs_by_id = attempts.jobs_with_attempts(tx, [attempt.job_id for attempt in pilot_attempts])
     for attempt in pilot_attempts:
         job = jobs_by_id.get(attempt.job_id)
         if job is None or job.row.last_attempt != attempt.id:
@@ -43,7 +43,7 @@ def end_all_attempts(live: Live, tx: Transaction, pilot_id: int, cause: str, *, 
     return len(pilot_attempts)
 
 
-def mend_strays(tx: Transaction, live: Live, attempt_ids: Iterable[int]) -> Repaired:
+def mend_strays(tx: Transaction, live: WriterState, attempt_ids: Iterable[int]) -> Repaired:
     """Give stray attempts back to their jobs, or end them; returns how many.
 
     A waiting job goes on with an attempt whose pilot lives; otherwise it is Held, since its payload may have run.
@@ -73,7 +73,7 @@ def mend_strays(tx: Transaction, live: Live, attempt_ids: Iterable[int]) -> Repa
     )
 
 
-def _end(tx: Transaction, live: Live, pilot_id: int, row: JobRow, cause: str, *, why: str) -> None:
+def _end(tx: Transaction, live: WriterState, pilot_id: int, row: JobRow, cause: str, *, why: str) -> None:
     """End the attempt that a job names; the job goes back."""
     if live.pilots.bound.get(pilot_id) == (row.id, row.attempt):
         take_back(live, tx, pilot_id, why or cause)
@@ -82,12 +82,12 @@ def _end(tx: Transaction, live: Live, pilot_id: int, row: JobRow, cause: str, *,
     end_attempt(live, tx, never_started(tx, row), end, pilot_id=pilot_id)
 
 
-def _forget(tx: Transaction, live: Live, stray: Stray) -> None:
+def _forget(tx: Transaction, live: WriterState, stray: Stray) -> None:
     _let_go(tx, live, stray)
     attempts.delete_attempt(tx, stray.id)
 
 
-def _name(tx: Transaction, live: Live, stray: Stray, row: JobRow) -> JobState:
+def _name(tx: Transaction, live: WriterState, stray: Stray, row: JobRow) -> JobState:
     """Let the job name the attempt, unless it had a later one; returns the state of the job."""
     is_last = row.last_attempt == stray.id or (stray.number > row.attempt and row.state not in ACTIVE)
     if is_last:
@@ -108,7 +108,7 @@ def _name(tx: Transaction, live: Live, stray: Stray, row: JobRow) -> JobState:
     return new
 
 
-def _recount(tx: Transaction, live: Live, queues: Iterable[int]) -> None:
+def _recount(tx: Transaction, live: WriterState, queues: Iterable[int]) -> None:
     """Whether jobs that wait no more were counted as waiting is unknown."""
     live.queues.write_claims(tx)
     for tq_id in queues:
@@ -118,6 +118,6 @@ def _recount(tx: Transaction, live: Live, queues: Iterable[int]) -> None:
             live.queues.correct_count(tx, tq_id, counted)
 
 
-def _let_go(tx: Transaction, live: Live, stray: Stray) -> None:
+def _let_go(tx: Transaction, live: WriterState, stray: Stray) -> None:
     live.bookings.ended(tx, stray.pilot_id, (stray.job_id, stray.number))
     live.pilots.stopped(tx, stray.pilot_id, (stray.job_id, stray.number))

@@ -11,13 +11,19 @@ from lodesman.base.errors import Conflict, InvalidJob, InvalidRequest, StorageFu
 from lodesman.decide.matching import TaskQueueKey
 from lodesman.server.store import sandboxes, submit_pools
 from lodesman.server.store.read.jobs import StoredTemplate
-from lodesman.server.store.sandboxes import InputUsage, inputs_of_submission, taken, use_inputs, used_by
+from lodesman.server.store.sandboxes import (
+    InputUsage,
+    counted_size,
+    inputs_of_submission,
+    use_inputs,
+    used_by,
+)
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import jobs
 from lodesman.server.store.write.cohorts import insert_run
 from lodesman.server.store.write.jobs import Fill, NewSubmission, WaitingJob
 from lodesman.server.writer.control import Control
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.order import WaitsFor, rows_of
 from lodesman.wire.accounts import LimitSection
 from lodesman.wire.jobs import Submission
@@ -74,7 +80,7 @@ class PreparedSubmission(NewSubmission, frozen=True, kw_only=True):
 class Submit:
     """Store a prepared submission. A repeated request id of this owner gets the first answer."""
 
-    live: Live
+    live: WriterState
     prepared: PreparedSubmission
     limits: LimitSection | None = None
     _templates: dict[StoredTemplate, int] = field(default_factory=dict)
@@ -221,7 +227,7 @@ class Submit:
         return number
 
 
-def store_pools(tx: Transaction, live: Live, pools: Iterable[NewPool]) -> dict[str, str]:
+def store_pools(tx: Transaction, live: WriterState, pools: Iterable[NewPool]) -> dict[str, str]:
     """Store new pools; returns the requirements of all. A known pool keeps its queues."""
     requirements = {}
     for pool in pools:
@@ -237,7 +243,7 @@ def store_pools(tx: Transaction, live: Live, pools: Iterable[NewPool]) -> dict[s
     return requirements
 
 
-def need_task_queues(live: Live, owner: str, keys: Iterable[TaskQueueKey], most: int) -> None:
+def need_task_queues(live: WriterState, owner: str, keys: Iterable[TaskQueueKey], most: int) -> None:
     """Raises TooLarge if an owner would have more task queues with waiting jobs; 0: unlimited."""
     if not most:
         return
@@ -271,7 +277,7 @@ def register_input(
 
 def need_room(owner: str, used: InputUsage, size: int, *, quota: int, most_files: int = 0) -> None:
     """Raises StorageFull if a file exceeds the owner's quota of bytes, TooLarge if it is one too many (0: unlimited)."""
-    would, present = used.bytes + used.outputs + taken(size), used.bytes + used.outputs
+    would, present = used.bytes + used.outputs + counted_size(size), used.bytes + used.outputs
     if quota and would > quota:
         raise StorageFull(
             f"The input files and outputs of user {owner} would take {_mb(would)}: {_mb(present)} are there, "

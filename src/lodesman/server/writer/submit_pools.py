@@ -16,7 +16,7 @@ from lodesman.decide.resources import QueueId, TypeTable
 from lodesman.server.store import submit_pools, task_queues
 from lodesman.server.store.submit_pools import PassRow, PoolRow
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.waiting import TaskQueues
 from lodesman.wire.service import Cleaning, Difference, Judgement, Renewal, Renewals
 
@@ -30,7 +30,7 @@ def _other_configuration(done: str, config: str) -> Conflict:
     return Conflict(text, **{CONFIG: config})
 
 
-def number_queues(tx: Transaction, live: Live, queues: Iterable[QueueId]) -> Mapping[QueueId, int]:
+def number_queues(tx: Transaction, live: WriterState, queues: Iterable[QueueId]) -> Mapping[QueueId, int]:
     """Give each of these queues a bit in all masks; returns all bits (ADR 0028)."""
     live.pools.number(tx, queues)
     return live.pools.bits
@@ -46,7 +46,7 @@ def number_at_start(tx: Transaction, queues: Collection[QueueId]) -> None:
     submit_pools.insert_bits(tx, {queue: bits[queue] for queue in bits.keys() - kept})
 
 
-def refresh_pools(tx: Transaction, live: Live, difference: Difference, config: str) -> PassRow:
+def refresh_pools(tx: Transaction, live: WriterState, difference: Difference, config: str) -> PassRow:
     """Swap the mapping of SubmitPools to queues: one pass with one time stamp, even without changes. Raises
     Conflict if the difference is to another mapping.
     """
@@ -63,7 +63,7 @@ def refresh_pools(tx: Transaction, live: Live, difference: Difference, config: s
     return row
 
 
-def judge_queues(tx: Transaction, live: Live, judgement: Judgement) -> dict[str, int]:
+def judge_queues(tx: Transaction, live: WriterState, judgement: Judgement) -> dict[str, int]:
     """Hold and release task queues as the last pass found; returns how many jobs each way. Raises Conflict if another
     pass came between.
     """
@@ -75,7 +75,7 @@ def judge_queues(tx: Transaction, live: Live, judgement: Judgement) -> dict[str,
     return {"held": held, "released": released}
 
 
-def clean_pools(tx: Transaction, live: Live, cleaning: Cleaning) -> int:
+def clean_pools(tx: Transaction, live: WriterState, cleaning: Cleaning) -> int:
     """Remove SubmitPools unused for the grace time (RFC #7: by an agent, at regular intervals); returns how many.
 
     A job that uses a pool clears its mark in its own transaction: what is still marked is not needed.
@@ -86,7 +86,7 @@ def clean_pools(tx: Transaction, live: Live, cleaning: Cleaning) -> int:
     return len(gone)
 
 
-def set_shares(_tx: Transaction, live: Live, shares: Mapping[str, GroupShare]) -> None:
+def set_shares(_tx: Transaction, live: WriterState, shares: Mapping[str, GroupShare]) -> None:
     """Use these shares from the next claim on; in memory only, since shares live in the configuration."""
     live.queues.matcher.lottery.set_shares(shares)
 
@@ -117,7 +117,7 @@ class PoolIds:
         return renewals
 
 
-def rekey_pools(tx: Transaction, live: Live, renewals: Renewals, config: str) -> int:
+def rekey_pools(tx: Transaction, live: WriterState, renewals: Renewals, config: str) -> int:
     """Give SubmitPools and their task queues their keys under today's types, all or nothing; returns how many task
     queues changed. Raises Conflict if another configuration has come.
     """

@@ -23,7 +23,7 @@ from lodesman.languages.jobs import (
 from lodesman.languages.jobs.members import is_numbered, value_at
 from lodesman.server.store import Reader
 from lodesman.server.store.read.jobs import stored_members, stored_template
-from lodesman.server.store.write.attempts import Claimed
+from lodesman.server.store.write.attempts import ClaimedAttempt
 from lodesman.server.store.write.jobs import Fill
 from lodesman.wire.pilots import AttemptWork, Limits, Payload, PayloadFile
 
@@ -137,7 +137,7 @@ OVERHEAD = 512
 V = TypeVar("V")
 
 
-class Kept(Generic[V]):
+class ValueCache(Generic[V]):
     """Recently used values, by number."""
 
     def __init__(self, make: Callable[[int], tuple[V, int]], *, most_bytes: int) -> None:
@@ -186,15 +186,15 @@ class Templates:
 
     def __init__(self, db: Reader) -> None:
         self._db = db
-        self._bodies = Kept(self._read_body, most_bytes=_BODY_BYTES)
-        self._arrays = Kept(self._read_array, most_bytes=ARRAY_BYTES)
+        self._bodies = ValueCache(self._read_body, most_bytes=_BODY_BYTES)
+        self._arrays = ValueCache(self._read_array, most_bytes=ARRAY_BYTES)
 
-    def render(self, claimed: list[Claimed], *, drain: bool) -> bytes:
+    def render(self, claimed: list[ClaimedAttempt], *, drain: bool) -> bytes:
         """The body of the answer to a claim."""
         jobs = b",".join([self._job(job) for job in claimed])
         return b'{"jobs":[' + jobs + b'],"drain":' + (b"true}" if drain else b"false}")
 
-    def _job(self, claimed: Claimed) -> bytes:
+    def _job(self, claimed: ClaimedAttempt) -> bytes:
         fill, body = self._bodies.get(claimed.template_id)
         if not fill:
             return b'{"id":%d,"attempt":%d,' % (claimed.job_id, claimed.attempt) + body[1:]
@@ -206,7 +206,7 @@ class Templates:
             body = self._filled(claimed, array, body)
         return b'{"id":%d,"attempt":%d,"index":%d,' % (claimed.job_id, claimed.attempt, index) + body[1:]
 
-    def _filled(self, claimed: Claimed, array: _Array, body: bytes) -> bytes:
+    def _filled(self, claimed: ClaimedAttempt, array: _Array, body: bytes) -> bytes:
         filler = array.fillers.get(claimed.template_id)
         if filler is None:
             stored = msgspec.json.decode(body)

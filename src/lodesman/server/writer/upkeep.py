@@ -15,7 +15,7 @@ from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import attempts, jobs, upkeep
 from lodesman.server.store.write.attempts import AttemptRow
 from lodesman.server.store.write.jobs import JobRow
-from lodesman.server.writer.live import Live
+from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.order import free_forgotten
 from lodesman.server.writer.report import NOT_TAKEN
 from lodesman.server.writer.strays import mend_strays
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _GHOST = "it was active without a live attempt"
 
 
-def reconcile(tx: Transaction, live: Live, suspects: Suspects) -> Repaired:
+def reconcile(tx: Transaction, live: WriterState, suspects: Suspects) -> Repaired:
     """Repair and log what is wrong with the suspects; returns how many of each fault.
 
     No job waits without a task queue or is active without a live attempt, counters are right, and no attempt lives that its
@@ -87,7 +87,7 @@ def _correct_sizes(tx: Transaction, suspects: Suspects) -> tuple[int, int]:
     return outputs, usage
 
 
-def _revive(tx: Transaction, live: Live, row: JobRow) -> bool:
+def _revive(tx: Transaction, live: WriterState, row: JobRow) -> bool:
     """An active job without a live attempt goes where that attempt's end should have sent it."""
     attempt = attempts.last_attempt(tx, row)
     if attempt is not None and attempt.ended_at is None:
@@ -116,7 +116,7 @@ def _after(row: JobRow, attempt: AttemptRow | None) -> JobState:
     return JobState.WAITING
 
 
-def forget_idle_queues(tx: Transaction, live: Live) -> None:
+def forget_idle_queues(tx: Transaction, live: WriterState) -> None:
     """Free the index slots of task queues that have long been empty (their rows stay), write what follows from
     the last claims, and free jobs that wait for none.
     """
@@ -135,7 +135,7 @@ def forget_idle_queues(tx: Transaction, live: Live) -> None:
 _MOST_ROWS = 500
 
 
-def purge(tx: Transaction, live: Live, old: Old) -> Purged:
+def purge(tx: Transaction, live: WriterState, old: Old) -> Purged:
     """Delete what is still old. The caller removes files after the commit."""
     ended = upkeep.old_jobs(tx, old.jobs, old.before) if old.jobs else []
     if ended:

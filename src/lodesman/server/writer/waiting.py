@@ -17,7 +17,7 @@ from lodesman.server.store.claim_log import ClaimLog, claims_at
 from lodesman.server.store.fronts import Fronts
 from lodesman.server.store.ids import Ids
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.store.write.attempts import Claimed
+from lodesman.server.store.write.attempts import ClaimedAttempt
 from lodesman.server.store.write.jobs import WaitingJob
 from lodesman.server.writer.pool_map import PoolMap
 from lodesman.wire.vocabulary import MainReason
@@ -42,7 +42,7 @@ class _ParkedClaim(Hashable, Protocol):
 
     def can_take(self, key: TaskQueueKey) -> bool: ...
 
-    def claim(self, tx: Transaction) -> list[Claimed]: ...
+    def claim(self, tx: Transaction) -> list[ClaimedAttempt]: ...
 
     def refresh_pools(self) -> None: ...
 

@@ -53,7 +53,7 @@ def visible_parts(
     return visible
 
 
-def standing(db: Reader, ranges: Sequence[range]) -> CountedJobs:
+def count_states(db: Reader, ranges: Sequence[range]) -> CountedJobs:
     """The states of all these jobs, in one snapshot."""
     states, stopped = Counter[JobState](), 0
     with db:

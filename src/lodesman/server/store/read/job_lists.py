@@ -18,8 +18,8 @@ from lodesman.languages.jobs.selection import StepBudget
 from lodesman.server.store import Reader, readable
 from lodesman.server.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, greatest, keys, least
 from lodesman.server.store.read import jobs
-from lodesman.server.store.read.described import described_as
-from lodesman.server.store.read.meeting import AlikeJobs, Meeting
+from lodesman.server.store.read.job_filter import build_filter
+from lodesman.server.store.read.job_selector import AlikeJobs, JobSelector
 from lodesman.server.store.read.submissions import EVERYTHING, Sight, conditions, ids_within
 from lodesman.wire.job_queries import JobsQuery
 from lodesman.wire.jobs import Job
@@ -88,32 +88,32 @@ class AlikeMembers(Struct, frozen=True):
 
 def list_jobs(db: Reader, query: JobQuery, budget: StepBudget | None = None) -> list[Job]:
     """Jobs as `job_by_id` shows each. Raises SelectionTooDear."""
-    described = described_as(query)
-    meeting = Meeting(described, budget or StepBudget(MOST_STEPS))
+    job_filter = build_filter(query)
+    selector = JobSelector(job_filter, budget or StepBudget(MOST_STEPS))
     # One snapshot: a member that is claimed meanwhile is shown once, as it was.
     with db:
         first, last = ids_within(db, query)
         query = structs.replace(query, first=max(query.first, first), last=min(query.last, last))
-        rows = list(_rows(db, query, meeting if described.is_judged_here else None))
+        rows = list(_rows(db, query, selector if job_filter.is_judged_here else None))
         if not query.needs_attempt and (not query.states or _MEMBER_STATES.intersection(query.states)):
-            rows = _with_members(db, query, rows, meeting)
+            rows = _with_members(db, query, rows, selector)
     return rows
 
 
-def _with_members(db: Reader, query: JobQuery, rows: list[Job], meeting: Meeting) -> list[Job]:
+def _with_members(db: Reader, query: JobQuery, rows: list[Job], selector: JobSelector) -> list[Job]:
     first, last = query.first, query.last
     if len(rows) == query.limit and rows:
         # Members beyond the last row would not be shown.
         first, last = (rows[-1].id, last) if query.newest else (first, rows[-1].id)
-    members = _members(db, query, meeting, first, last)
+    members = _members(db, query, selector, first, last)
     both = heapq.merge(rows, members, key=lambda job: job.id, reverse=query.newest)
     return list(islice(both, query.limit))
 
 
-def _rows(db: Reader, query: JobQuery, meeting: Meeting | None) -> Iterator[Job]:
-    """`meeting`: conditions beyond those in SQL."""
+def _rows(db: Reader, query: JobQuery, selector: JobSelector | None) -> Iterator[Job]:
+    """`selector`: conditions beyond those in SQL."""
     if query.cause or not query.owner:
-        yield from _selected(db, query, meeting)
+        yield from _selected(db, query, selector)
         return
     left = query.limit
     for first, last, is_large in _parts(db, query):
@@ -121,7 +121,7 @@ def _rows(db: Reader, query: JobQuery, meeting: Meeting | None) -> Iterator[Job]
         if is_large:
             # The submission meets these conditions; if they are given, a database may sort all its jobs.
             part = structs.replace(part, owner="", group="", submission=0, since=0, sight=EVERYTHING)
-        selected = list(_selected(db, part, meeting))
+        selected = list(_selected(db, part, selector))
         yield from selected
         left -= len(selected)
         if left <= 0:
@@ -150,17 +150,17 @@ def _parts(db: Reader, query: JobQuery) -> Iterator[tuple[int, int, bool]]:
         first, last = (first, base - 1) if query.newest else (base + count, last)
 
 
-def _selected(db: Reader, query: JobQuery, meeting: Meeting | None) -> Iterator[Job]:
+def _selected(db: Reader, query: JobQuery, selector: JobSelector | None) -> Iterator[Job]:
     """In portions, if jobs must be judged here: only matching ones are read whole."""
-    if meeting is None:
+    if selector is None:
         yield from _whole(db, query)
         return
     left, portion = query.limit, structs.replace(query, limit=_PORTION)
     while left > 0:
         candidates = [(number, AlikeJobs(*columns)) for number, *columns in _read(db, portion, _ALIKE)]
-        meeting.forget()
-        meeting.learn(db, (alike for _, alike in candidates))
-        meant = [number for number, alike in candidates if meeting.judge(alike)][:left]
+        selector.forget()
+        selector.learn(db, (alike for _, alike in candidates))
+        meant = [number for number, alike in candidates if selector.judge(alike)][:left]
         if meant:
             yield from readable(jobs.job_of, db.execute(_BY_IDS.format(query.order), (keys(meant),)), "job")
         left -= len(meant)
@@ -209,7 +209,7 @@ def _read(db: Reader, query: JobQuery, select: str) -> Iterator[tuple[Any, ...]]
     return iter(db.execute(sql, (*span, *values, query.limit)))
 
 
-def _members(db: Reader, query: JobQuery, meeting: Meeting, first: int, last: int) -> Iterator[Job]:
+def _members(db: Reader, query: JobQuery, selector: JobSelector, first: int, last: int) -> Iterator[Job]:
     """Members without a row and with first <= id <= last."""
     where, values = conditions(query, query.sight)
     arrays = _ARRAYS.format(by_index("submission_owner" if query.owner else "submission_array"))
@@ -220,13 +220,13 @@ def _members(db: Reader, query: JobQuery, meeting: Meeting, first: int, last: in
         base, count, name = submission[1], submission[2], submission[6]
         start, stop = max(first - base, 0), min(last - base + 1, count)
         runs = list(alike_members(db, submission, start, stop, reached))
-        meeting.forget()
-        meeting.learn(db, (AlikeJobs(run.task_queue, run.template, name) for run in runs))
+        selector.forget()
+        selector.learn(db, (AlikeJobs(run.task_queue, run.template, name) for run in runs))
         for run in sorted(runs, key=lambda run: run.start, reverse=query.newest):
             state = run.state
             if query.states and state.state not in query.states:
                 continue
-            if not meeting.judge(AlikeJobs(run.task_queue, run.template, name)):
+            if not selector.judge(AlikeJobs(run.task_queue, run.template, name)):
                 continue
             if not query.reason or state.main_reason == query.reason:
                 yield from _each(submission, run, newest=query.newest)

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from lodesman.languages.jobs.selection import is_exact
 from lodesman.server.store import Reader
 from lodesman.server.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, greatest, keys, member
-from lodesman.server.store.read.described import asks_hidden, described_as
-from lodesman.server.store.read.meeting import AlikeJobs, Meeting
+from lodesman.server.store.read.job_filter import asks_hidden, build_filter
+from lodesman.server.store.read.job_selector import AlikeJobs, JobSelector
 from lodesman.server.store.readers import ReadsAs
 from lodesman.wire.job_queries import JobsQuery, SubmissionsQuery
 from lodesman.wire.requests import MOST_ID
@@ -111,8 +111,8 @@ def conditions(query: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[
         parts.append(("s.grp = ?", (query.group,)))
     if query.name and is_exact(query.name):
         parts.append((_HAS_NAME if of_jobs else _IS_NAMED, (query.name, query.name)))
-    described = described_as(query)
-    if test := described.of_job() if of_jobs else described.of_submission():
+    job_filter = build_filter(query)
+    if test := job_filter.of_job() if of_jobs else job_filter.of_submission():
         parts.append(test)
     if query.since:
         parts.append(("s.created_at >= ?", (float(query.since),)))
@@ -156,9 +156,9 @@ def ids_within(db: Reader, query: _Filter) -> tuple[int, int]:
 
 
 def list_submissions(
-    db: Reader, query: _Filter, sight: Sight, *, before: int, most: int, meeting: Meeting | None = None
+    db: Reader, query: _Filter, sight: Sight, *, before: int, most: int, selector: JobSelector | None = None
 ) -> list[StoredSubmission]:
-    """Newest first, with ids below `before`. `meeting`: conditions on their jobs beyond those in SQL. Raises
+    """Newest first, with ids below `before`. `selector`: conditions on their jobs beyond those in SQL. Raises
     SelectionTooDear.
     """
     where, values = conditions(query, sight)
@@ -168,22 +168,22 @@ def list_submissions(
     listed: list[StoredSubmission] = []
     while True:
         rows = [StoredSubmission(*row) for row in db.execute(sql, (first, before, *values, most))]
-        listed += rows if meeting is None else _with_meant_jobs(db, rows, meeting)
+        listed += rows if selector is None else _with_meant_jobs(db, rows, selector)
         if len(rows) < most or len(listed) >= most:
             return listed[:most]
         before = rows[-1].base
 
 
 def _with_meant_jobs(
-    db: Reader, stored: Sequence[StoredSubmission], meeting: Meeting
+    db: Reader, stored: Sequence[StoredSubmission], selector: JobSelector
 ) -> list[StoredSubmission]:
     values, jobs = (keys([submission.id for submission in stored]),), dict[int, list[AlikeJobs]]()
     for sql in (_ALIKE_ROWS, _ALIKE_MEMBERS):
         for number, *row in db.execute(sql, values):
             jobs.setdefault(number, []).append(AlikeJobs(*row))
-    meeting.forget()
-    meeting.learn(db, (job for submission in stored for job in jobs.get(submission.id, ())))
-    return [submission for submission in stored if any(map(meeting.judge, jobs.get(submission.id, ())))]
+    selector.forget()
+    selector.learn(db, (job for submission in stored for job in jobs.get(submission.id, ())))
+    return [submission for submission in stored if any(map(selector.judge, jobs.get(submission.id, ())))]
 
 
 def count_rows(db: Reader, ids: range) -> list[RowCount]:

@@ -17,7 +17,7 @@ from lodesman.decide.explain.verdict import since, verdict_of
 from lodesman.decide.matching import key_from_json, wanted_of
 from lodesman.server.store import UNREADABLE, Reader, damaged, readable
 from lodesman.server.store.dialect import GIVEN, keys, least, member
-from lodesman.server.store.hosts import record_of
+from lodesman.server.store.hosts import host_record
 from lodesman.server.store.read.pilots import pilot_by_id, pilot_by_stamp
 from lodesman.wire.hosts import HostName, reported_host
 from lodesman.wire.jobs import Job
@@ -122,7 +122,7 @@ def ended_attempts(
     return [rows[number] for number in sorted(rows)]
 
 
-def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
+def queue_position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
     """Where a job stands in its task queue; if counting ends early, `more_ahead` is set."""
     row = db.execute(_COUNT, (tq_id,)).fetchone()
     if row is None:
@@ -251,7 +251,7 @@ def pilot_facts(db: Reader, name: str, vo: str = "") -> PilotFacts:
     report = _node_of(row.node)
     node = report or {}
     pools, host = node.get("submit_pools"), HostName(row.site, reported_host(node.get("host")))
-    record = record_of(db, host) if host.host else None
+    record = host_record(db, host) if host.host else None
     keys = [key_from_json(key) for (key,) in db.execute(_RUNNING, (row.id,))]
     return PilotFacts(
         row=row,

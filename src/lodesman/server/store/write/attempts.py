@@ -102,7 +102,7 @@ ALONE: Final = "{}"
 CLAIM_STATEMENTS = frozenset({_CLAIM_MEMBER, _CLAIM_ROW, _INSERT_ATTEMPT, INSERT_EVENT, SET_ROW_CURSOR})
 
 
-class Claimed(NamedTuple):
+class ClaimedAttempt(NamedTuple):
     """An attempt handed to a pilot; the template says what to run."""
 
     job_id: int
@@ -141,7 +141,7 @@ class Stray(NamedTuple):
     pilot_lives: bool
 
 
-class WithLast(NamedTuple):
+class JobWithAttempt(NamedTuple):
     """A job with its last attempt."""
 
     row: JobRow
@@ -199,9 +199,9 @@ def append_claim(tx: Transaction, ids: Ids, claim: ClaimFacts, tq_id: int, job: 
     return attempt
 
 
-def claimed_with(tx: Transaction, pilot_id: int, token: str) -> list[Claimed]:
+def claimed_with(tx: Transaction, pilot_id: int, token: str) -> list[ClaimedAttempt]:
     """A pilot's live attempts with this claim token."""
-    return [Claimed(*row) for row in tx.read(_OF_CLAIM, (pilot_id, token), past=CLAIM_STATEMENTS)]
+    return [ClaimedAttempt(*row) for row in tx.read(_OF_CLAIM, (pilot_id, token), past=CLAIM_STATEMENTS)]
 
 
 def attempt_by_number(tx: Transaction, job: JobRow, number: int) -> AttemptRow | None:
@@ -213,11 +213,13 @@ def attempt_by_number(tx: Transaction, job: JobRow, number: int) -> AttemptRow |
     return tx.reader().find(AttemptRow, _EARLIER, (job.last_attempt, number, number))
 
 
-def with_last(tx: Transaction, job_ids: Iterable[int]) -> dict[int, WithLast]:
+def jobs_with_attempts(tx: Transaction, job_ids: Iterable[int]) -> dict[int, JobWithAttempt]:
     """Jobs with their last attempts, in one read."""
     rows = tx.read(_WITH_LAST, (keys(job_ids),))
     return {
-        row[0]: WithLast(row_of(*row[:_OF_JOB]), None if row[_OF_JOB] is None else AttemptRow(*row[_OF_JOB:]))
+        row[0]: JobWithAttempt(
+            row_of(*row[:_OF_JOB]), None if row[_OF_JOB] is None else AttemptRow(*row[_OF_JOB:])
+        )
         for row in rows
     }
 

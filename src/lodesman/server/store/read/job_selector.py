@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from lodesman.languages.jobs.selection import DAMAGED, StepBudget, StoredText
 from lodesman.server.store import Reader
 from lodesman.server.store.dialect import GIVEN, GIVEN_PAIRS, JOIN_IN_ORDER, greatest, keys
-from lodesman.server.store.read.described import Conditions, Described, own_name
+from lodesman.server.store.read.job_filter import Conditions, JobFilter, own_name
 
 # Rows whose texts are in memory at once; a text may have 100 kB.
 _AT_ONCE: Final = 100
@@ -41,15 +41,15 @@ class AlikeJobs(NamedTuple):
     name: str  # of their submission, '' if each has a name of its own
 
 
-class Meeting:
+class JobSelector:
     """Verdicts on task queues, templates and names."""
 
-    def __init__(self, described: Described, budget: StepBudget) -> None:
-        self._name, self._budget = described.name, budget
-        self._queues = _MetRows("task_queue q", "q.key", described.queue, budget)
-        self._templates = _MetRows("template t", "t.body", described.template, budget)
+    def __init__(self, job_filter: JobFilter, budget: StepBudget) -> None:
+        self._name, self._budget = job_filter.name, budget
+        self._queues = _RowSelector("task_queue q", "q.key", job_filter.queue, budget)
+        self._templates = _RowSelector("template t", "t.body", job_filter.template, budget)
         own = Conditions() if self._name is None else own_name(self._name)
-        self._own_names = _MetRows("template t", "t.body", own, budget)
+        self._own_names = _RowSelector("template t", "t.body", own, budget)
         self._names: dict[str, bool] = {}
 
     def learn(self, db: Reader, jobs: Iterable[AlikeJobs]) -> None:
@@ -91,7 +91,7 @@ class Meeting:
             rows.forget()
 
 
-class _MetRows:
+class _RowSelector:
     def __init__(self, table: str, column: str, conditions: Conditions, budget: StepBudget) -> None:
         self._tests, self._budget = conditions.tests, budget
         self._asks = bool(conditions.exact or conditions.tests)

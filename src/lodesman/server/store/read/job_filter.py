@@ -1,7 +1,7 @@
 """Jobs by name and by what their descriptions say. What decides where a job can run is in the key of its task queue, the
 rest in its template; texts of arrays have their placeholders.
 
-The database compares a few plain values of keys, all else happens here (`Meeting`): no database bounds the cost of
+The database compares a few plain values of keys, all else happens here (`JobSelector`): no database bounds the cost of
 finding many values, or a long pattern, in a long text.
 """
 
@@ -67,7 +67,7 @@ class Condition(NamedTuple):
     values: tuple[Any, ...] = ()
 
 
-class Test(NamedTuple):
+class TextCondition(NamedTuple):
     """A condition on a description or a key."""
 
     is_met: Callable[[StoredText, StepBudget], bool]  # raises SelectionTooDear
@@ -79,10 +79,10 @@ class Conditions(NamedTuple):
     """What a row of one table has to meet, all of it."""
 
     exact: tuple[Condition, ...] = ()
-    tests: tuple[Test, ...] = ()
+    tests: tuple[TextCondition, ...] = ()
 
 
-class Described(Struct, frozen=True):
+class JobFilter(Struct, frozen=True):
     """Conditions on the task queues `q` and templates `t` of jobs, and on their names."""
 
     queue: Conditions = Conditions()
@@ -119,7 +119,7 @@ class Described(Struct, frozen=True):
         )
 
 
-ANYTHING: Final = Described()
+ANY_JOB: Final = JobFilter()
 
 
 def asks_hidden(where: Sequence[str]) -> bool:
@@ -127,11 +127,11 @@ def asks_hidden(where: Sequence[str]) -> bool:
     return any(item.attribute.field == "environment" for item in map(read_condition, where))
 
 
-def described_as(query: _Asked) -> Described:
+def build_filter(query: _Asked) -> JobFilter:
     """Raises InvalidRequest, with the parameter."""
     items = [read_condition(text) for text in query.where]
     _check_number(items)
-    queue, template, columns = list[Test](), list[Test](), list[Condition]()
+    queue, template, columns = list[TextCondition](), list[TextCondition](), list[Condition]()
     if query.job_group:
         check_name(query.job_group, "job_group")
         queue.append(_of_text("q.key", (("project",),), "", query.job_group, "job_group"))
@@ -148,7 +148,7 @@ def described_as(query: _Asked) -> Described:
         else:
             template.append(_test("t.body", _IN_TEMPLATE.get(field, (("spec", field),)), item))
     name = _pattern(query.name, "name") if query.name else None
-    return Described(_apart(queue), Conditions(tuple(columns), tuple(template)), name)
+    return JobFilter(_apart(queue), Conditions(tuple(columns), tuple(template)), name)
 
 
 def _check_number(items: Iterable[AttributeCondition]) -> None:
@@ -161,7 +161,7 @@ def _check_number(items: Iterable[AttributeCondition]) -> None:
         )
 
 
-def _apart(tests: Iterable[Test]) -> Conditions:
+def _apart(tests: Iterable[TextCondition]) -> Conditions:
     """The first few that the database can judge go to the database."""
     all_tests = list(tests)
     few = list(islice((test for test in all_tests if test.sql), _FEW))
@@ -175,7 +175,7 @@ def own_name(pattern: Pattern) -> Conditions:
     return Conditions(tests=(_like((_OWN_NAME,), "", pattern),))
 
 
-def _of_class(name: str, parameter: str) -> Test:
+def _of_class(name: str, parameter: str) -> TextCondition:
     """A job without a class never matches."""
     pattern = _pattern(name, parameter)
 
@@ -184,34 +184,40 @@ def _of_class(name: str, parameter: str) -> Test:
         names = () if job_class is None else (job_class, f"{job_class}.{variant}")
         return any(pattern.is_met(class_name, budget) for class_name in names)
 
-    return Test(is_met, parameter, Condition(_IS_OF_CLASS, (name, name)) if pattern.is_exact else None)
+    return TextCondition(
+        is_met, parameter, Condition(_IS_OF_CLASS, (name, name)) if pattern.is_exact else None
+    )
 
 
-def _test(column: str, paths: _Paths, item: AttributeCondition) -> Test:
+def _test(column: str, paths: _Paths, item: AttributeCondition) -> TextCondition:
     """Whether an attribute has a value; `paths`: where it may stand. Absent, it is the default."""
     value, usual = item.value, getattr(_DEFAULTS, item.attribute.field)
     if isinstance(value, Mapping):
-        return Test(_has_pairs(paths[0], value), "where")
+        return TextCondition(_has_pairs(paths[0], value), "where")
     if isinstance(value, tuple):
-        return Test(_has_items(paths[0], value), "where")
+        return TextCondition(_has_items(paths[0], value), "where")
     if isinstance(value, bool):
         sql = f"coalesce({_in_sql(column, paths)}, 'false') {'' if value else 'NOT '}IN ('true', '1')"
-        return Test(lambda text, _: bool(_first(text, paths)) is value, "where", _if_key(column, sql))
+        return TextCondition(
+            lambda text, _: bool(_first(text, paths)) is value, "where", _if_key(column, sql)
+        )
     return _of_text(column, paths, str(usual), str(value), "where")
 
 
-def _of_text(column: str, paths: _Paths, usual: str, text: str, parameter: str) -> Test:
+def _of_text(column: str, paths: _Paths, usual: str, text: str, parameter: str) -> TextCondition:
     """Letter by letter, unless there is a `*` or `?`."""
     if not is_exact(text):
         return _like(paths, usual, _pattern(text, parameter))
     sql = f"coalesce({_in_sql(column, paths)}, ?) = ?"
-    return Test(
+    return TextCondition(
         lambda stored, _: _text(stored, paths, usual) == text, parameter, _if_key(column, sql, usual, text)
     )
 
 
-def _like(paths: _Paths, usual: str, pattern: Pattern) -> Test:
-    return Test(lambda stored, budget: pattern.is_met(_text(stored, paths, usual), budget), pattern.parameter)
+def _like(paths: _Paths, usual: str, pattern: Pattern) -> TextCondition:
+    return TextCondition(
+        lambda stored, budget: pattern.is_met(_text(stored, paths, usual), budget), pattern.parameter
+    )
 
 
 def _in_sql(column: str, paths: _Paths) -> str:
