@@ -16,7 +16,7 @@ from lodesman.decide.director.hosts import (
     FAILS_WITHIN_S,
     WINDOW_S,
     Failure,
-    Tried,
+    HostTrial,
     failing_sites,
     judge_hosts,
     may_probe,
@@ -279,7 +279,7 @@ class World:
             else:
                 self.hosts[host] = record
 
-    def _tried(self, queues: set[int], outlived: float) -> Iterator[Tried]:
+    def _tried(self, queues: set[int], outlived: float) -> Iterator[HostTrial]:
         while self._ended and self._ended[0][0] <= self.now - WINDOW_S:
             self._ended.popleft()
         sums: defaultdict[tuple[int, HostName], list[int]] = defaultdict(lambda: [0, 0])
@@ -291,7 +291,7 @@ class World:
             if pilot.job and pilot.host and pilot.job[0] in queues and pilot.job[2] <= self.now - outlived:
                 sums[pilot.job[0], pilot.host][0] += 1
         for (tq_id, host), (attempts, n) in sums.items():
-            yield Tried(tq_id, host, attempts, n)
+            yield HostTrial(tq_id, host, attempts, n)
 
     # --- what both ways go by ---------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from bench.stats import StartsTest
 
 from lodesman.decide.matching import GroupShare, ResourceRequest, TaskQueueKey, parts_of
 from lodesman.decide.matching.lottery import SharedSlot
-from lodesman.decide.matching.matcher import Left, Matcher
+from lodesman.decide.matching.matcher import Matcher, Remainder
 
 SITES, QUEUES_OF_A_GROUP, KINDS, OWNERS = 40, 30, 100, 6
 CHOICES = 10_000
@@ -63,7 +63,7 @@ def starts(groups: int, *, seed: int, choices: int, packed: bool = False) -> tup
         kind = number % KINDS
         undo: list[Callable[[], object]] = []
         cores = requests[kind].cores
-        left = Left((), SharedSlot(cores, cores, rng.uniform(1.0, 20_000.0))) if packed else None
+        left = Remainder((), SharedSlot(cores, cores, rng.uniform(1.0, 20_000.0))) if packed else None
         chosen = matcher.choose(requests[kind], 1, now=0.0, rng=rng, undo=undo, left=left)
         check_answer(allowed[kind], chosen, requests[kind])
         if chosen:

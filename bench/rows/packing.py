@@ -16,7 +16,7 @@ from bench.figures import Figure
 
 from lodesman.decide.matching import ResourceRequest, TaskQueueKey
 from lodesman.decide.matching.lottery import SharedSlot, expected_seconds
-from lodesman.decide.matching.matcher import Left, Matcher
+from lodesman.decide.matching.matcher import Matcher, Remainder
 
 CORES, SECONDS_OF_JOBS, ERROR = (1, 2, 4), (1_800, 3_600, 7_200, 14_400, 28_800), 0.3
 SLOT, PILOTS, JOBS, SEEDS = 8, 40, 3_000, 5
@@ -118,7 +118,7 @@ def _claims(
     while slot.free:
         request = ResourceRequest(vo="vo", cores=slot.free, norm_cpu_seconds=10**9)
         busy_s = max((one.expected - now for one in slot.payloads), default=0.0)
-        left = Left((), SharedSlot(SLOT, slot.free, max(0.0, busy_s))) if packs else None
+        left = Remainder((), SharedSlot(SLOT, slot.free, max(0.0, busy_s))) if packs else None
         chosen = matcher.choose(request, 1, now=now, rng=rng, undo=[], left=left)
         if not chosen:
             return

@@ -8,7 +8,7 @@ import pytest
 
 from lodesman.decide.director.hosts import Failure
 from lodesman.decide.director.limits import Breaker
-from lodesman.decide.director.supply import PilotStanding, SetAside
+from lodesman.decide.director.supply import AsideReason, PilotStanding
 from lodesman.decide.resources import QueueId
 from lodesman.server.loops.hosts import HostWatch
 from lodesman.server.loops.reasons import MainReasons
@@ -169,7 +169,7 @@ def test_pilots_of_a_shut_host_keep_no_pilots_from_being_sent(house, farm, watch
     director.tick(house.now)
     open_supply, shut_supply = seen
     assert (sum(open_supply.counted.values()), sum(shut_supply.counted.values())) == (1, 0)
-    assert shut_supply.aside[SetAside.SHUT] == 1
+    assert shut_supply.aside[AsideReason.SHUT] == 1
     assert house.get("/v1/jobs/25/why")["pilots"]["shut"] == 1
 
 

@@ -12,7 +12,7 @@ from lodesman.decide.director.hosts import (
     FAILS_WITHIN_S,
     WINDOW_S,
     Failure,
-    Tried,
+    HostTrial,
     cleared_jobs,
     failed_at_once,
     failing_sites,
@@ -41,16 +41,16 @@ def failures(*task_queues, host=HOLE, at=NOW - 10.0, jobs=100):
 
 def all_tried(found, *elsewhere):
     """What a table of attempts would say: those failures on their hosts, and more elsewhere."""
-    return [Tried(one.tq_id, one.host, 1, 1) for one in found] + list(elsewhere)
+    return [HostTrial(one.tq_id, one.host, 1, 1) for one in found] + list(elsewhere)
 
 
 def shut(found, tried, now=NOW, records=()):
     return dict(judge_hosts(dict(records), found, tried, now))
 
 
-WELL = (Tried(A, GOOD, 4, 1), Tried(B, THIRD, 1, 0))
+WELL = (HostTrial(A, GOOD, 4, 1), HostTrial(B, THIRD, 1, 0))
 OTHER_HOLE = HostName("North", "wn3")
-WELL_ON_TWO = (*WELL, Tried(B, GOOD, 1, 0), Tried(A, THIRD, 1, 0))
+WELL_ON_TWO = (*WELL, HostTrial(B, GOOD, 1, 0), HostTrial(A, THIRD, 1, 0))
 
 
 @pytest.mark.parametrize(
@@ -60,23 +60,27 @@ WELL_ON_TWO = (*WELL, Tried(B, GOOD, 1, 0), Tried(A, THIRD, 1, 0))
         ((A, A, B, B), WELL, False),  # four are too few
         ((A, A, A, A, A, A), WELL, False),  # of one task queue
         ((A, A, A, B, B), (), False),  # there is no elsewhere
-        ((A, A, A, B, B), (Tried(A, UNKNOWN, 9, 0), Tried(B, UNKNOWN, 9, 0)), False),  # may be the same host
         (
             (A, A, A, B, B),
-            (Tried(A, GOOD, 4, 2), Tried(B, THIRD, 1, 0)),
+            (HostTrial(A, UNKNOWN, 9, 0), HostTrial(B, UNKNOWN, 9, 0)),
+            False,
+        ),  # may be the same host
+        (
+            (A, A, A, B, B),
+            (HostTrial(A, GOOD, 4, 2), HostTrial(B, THIRD, 1, 0)),
             False,
         ),  # half of A fails elsewhere, too
-        ((A, A, A, B, B), (Tried(A, GOOD, 5, 2), Tried(B, THIRD, 1, 0)), True),
+        ((A, A, A, B, B), (HostTrial(A, GOOD, 5, 2), HostTrial(B, THIRD, 1, 0)), True),
         (
             (A, A, A, B, B),
-            (Tried(A, GOOD, 900, 0), Tried(B, GOOD, 9, 9)),
+            (HostTrial(A, GOOD, 900, 0), HostTrial(B, GOOD, 9, 9)),
             False,
         ),  # many good ones of A hide no B
-        ((A, A, A, B, B), (*WELL, Tried(A, HOLE, 2, 0)), False),  # A often succeeds there
-        ((A, A, A, B, B), (*WELL, Tried(A, HOLE, 1, 0)), True),
+        ((A, A, A, B, B), (*WELL, HostTrial(A, HOLE, 2, 0)), False),  # A often succeeds there
+        ((A, A, A, B, B), (*WELL, HostTrial(A, HOLE, 1, 0)), True),
         # Another black hole has one vote, however much it fails; half of the hosts is not less than half.
-        ((A, A, A, B, B), (*WELL_ON_TWO, Tried(A, OTHER_HOLE, 999, 999)), True),
-        ((A, A, A, B, B), (*WELL, Tried(A, OTHER_HOLE, 1, 1)), False),
+        ((A, A, A, B, B), (*WELL_ON_TWO, HostTrial(A, OTHER_HOLE, 999, 999)), True),
+        ((A, A, A, B, B), (*WELL, HostTrial(A, OTHER_HOLE, 1, 1)), False),
     ],
 )
 def test_the_evidence_has_two_sides(queues, tried, is_shut):
@@ -87,14 +91,17 @@ def test_the_evidence_has_two_sides(queues, tried, is_shut):
 @pytest.mark.parametrize(
     ("elsewhere", "is_failing"),
     [
-        ((Tried(A, THIRD, 1, 0), Tried(B, THIRD, 1, 0)), True),
-        ((Tried(A, GOOD, 1, 0), Tried(B, GOOD, 1, 0)), False),  # a host of the same site is no elsewhere
-        ((Tried(A, THIRD, 1, 0), Tried(B, THIRD, 2, 1)), False),  # B fails at the other site, too
+        ((HostTrial(A, THIRD, 1, 0), HostTrial(B, THIRD, 1, 0)), True),
         (
-            (Tried(A, THIRD, 1, 0), Tried(B, THIRD, 1, 0), Tried(A, GOOD, 2, 0)),
+            (HostTrial(A, GOOD, 1, 0), HostTrial(B, GOOD, 1, 0)),
+            False,
+        ),  # a host of the same site is no elsewhere
+        ((HostTrial(A, THIRD, 1, 0), HostTrial(B, THIRD, 2, 1)), False),  # B fails at the other site, too
+        (
+            (HostTrial(A, THIRD, 1, 0), HostTrial(B, THIRD, 1, 0), HostTrial(A, GOOD, 2, 0)),
             False,
         ),  # A succeeds at this one
-        ((Tried(A, THIRD, 1, 0), Tried(B, THIRD, 1, 0), Tried(B, UNKNOWN, 9, 0)), True),
+        ((HostTrial(A, THIRD, 1, 0), HostTrial(B, THIRD, 1, 0), HostTrial(B, UNKNOWN, 9, 0)), True),
     ],
 )
 def test_a_site_is_judged_by_all_its_hosts_together(elsewhere, is_failing):
@@ -114,7 +121,7 @@ def test_one_failure_shuts_a_host_where_its_whole_site_fails():
     found = [
         one._replace(host=HostName("North", f"hole{n}")) for n, one in enumerate(failures(A, A, A, B, B))
     ]
-    elsewhere = (Tried(A, THIRD, 1, 0), Tried(B, THIRD, 1, 0))
+    elsewhere = (HostTrial(A, THIRD, 1, 0), HostTrial(B, THIRD, 1, 0))
     sites = failing_sites(found, all_tried(found, *elsewhere), NOW)
     other = failures(A, host=THIRD)
     records = dict(shut_with_sites(sites, {}, [*found, *other], NOW))
@@ -203,7 +210,7 @@ def test_a_job_that_fails_on_three_hosts_clears_them():
     same = [Failure(NOW - 5.0, host, B, 104, 1.0) for host in (GOOD, THIRD)]
     assert cleared_jobs([*found, same[0]]) == frozenset()
     assert cleared_jobs([*found, *same]) == {104}
-    tried = all_tried(found, *WELL, Tried(B, THIRD, 9, 0))
+    tried = all_tried(found, *WELL, HostTrial(B, THIRD, 9, 0))
     assert shut([*found, same[0]], tried).keys() == {HOLE}
     assert shut([*found, *same], tried) == {}
     # One that is shut already is opened, unless an administrator closed it.
@@ -282,7 +289,7 @@ def world(rows):
         Failure(NOW - ago, host, tq_id, job, 1.0) for host, tq_id, is_failure, job, ago in rows if is_failure
     ]
     recent = [one for one in rows if one[4] < WINDOW_S]
-    return found, [Tried(tq_id, host, 1, int(is_failure)) for host, tq_id, is_failure, *_ in recent]
+    return found, [HostTrial(tq_id, host, 1, int(is_failure)) for host, tq_id, is_failure, *_ in recent]
 
 
 @given(rows=attempts, seed=st.integers(0, 9))
@@ -316,7 +323,7 @@ def test_a_host_where_all_fails_while_others_succeed_is_shut_at_the_fifth(rows, 
     ours = failures(*queues, jobs=1_000)
     for n in range(len(ours) + 1):
         here = ours[:n]
-        given_out = [*tried, *all_tried(here), Tried(A, GOOD, 2, 0), Tried(B, GOOD, 2, 0)]
+        given_out = [*tried, *all_tried(here), HostTrial(A, GOOD, 2, 0), HostTrial(B, GOOD, 2, 0)]
         assert (HOLE in shut([*found, *here], given_out)) == (n >= 5)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lodesman.decide.director.options import DirectorOptions
 from lodesman.decide.director.plan import allowance
-from lodesman.decide.director.supply import PilotStanding, SetAside, count_supply
+from lodesman.decide.director.supply import AsideReason, PilotStanding, count_supply
 from lodesman.decide.matching.tables import KeyTable
 from lodesman.server.writer.pool_map import PoolMap
 
@@ -43,11 +43,11 @@ def test_pilots_that_may_still_take_a_job_count(count, demand, pilot, standing):
 @pytest.mark.parametrize(
     ("standing", "reason"),
     [
-        (PilotStanding.BUSY, SetAside.BUSY),
-        (PilotStanding.DRAINING, SetAside.DRAINING),
-        (PilotStanding.SILENT, SetAside.SILENT),
-        (PilotStanding.SHUT, SetAside.SHUT),
-        (PilotStanding.BOUND, SetAside.BOUND),
+        (PilotStanding.BUSY, AsideReason.BUSY),
+        (PilotStanding.DRAINING, AsideReason.DRAINING),
+        (PilotStanding.SILENT, AsideReason.SILENT),
+        (PilotStanding.SHUT, AsideReason.SHUT),
+        (PilotStanding.BOUND, AsideReason.BOUND),
     ],
 )
 def test_pilots_that_take_no_job_now_count_nowhere(count, demand, pilot, standing, reason):
@@ -59,7 +59,7 @@ def test_pilots_that_take_no_job_now_count_nowhere(count, demand, pilot, standin
 
 def test_a_bound_pilot_that_waits_too_long_is_among_the_aged(count, demand, pilot):
     supply = count([demand()], [pilot(1, standing=PilotStanding.BOUND, submitted_at=NOW - 6 * HOUR)])
-    assert supply.aside == {SetAside.TOO_OLD: 1}
+    assert supply.aside == {AsideReason.TOO_OLD: 1}
     assert [one.pilot_id for one in supply.aged] == [1]
 
 
@@ -82,7 +82,7 @@ def test_an_idle_pilot_counts_for_no_task_queue_that_limits_keep_from_it(count, 
 def test_a_pilot_waits_for_six_hours_and_no_longer(count, demand, pilot, standing, age_h, counts):
     supply = count([demand()], [pilot(1, standing=standing, submitted_at=NOW - age_h * HOUR)])
     assert supply.counted == {1: counts}
-    assert supply.aside == ({} if counts else {SetAside.TOO_OLD: 1})
+    assert supply.aside == ({} if counts else {AsideReason.TOO_OLD: 1})
     assert [(one.pilot_id, one.standing) for one in supply.aged] == ([] if counts else [(1, standing)])
 
 
@@ -238,7 +238,7 @@ def test_every_pilot_is_counted_once_set_aside_or_spare(count, demand, pilot, ex
         for k, (standing, site, tq_id, age) in enumerate(given_pilots)
     ]
     supply = count(demands, pilots)
-    assert len(supply.aged) == supply.aside.get(SetAside.TOO_OLD, 0)
+    assert len(supply.aged) == supply.aside.get(AsideReason.TOO_OLD, 0)
     total = sum(supply.counted.values()) + sum(supply.aside.values()) + len(supply.spare)
     assert total == len(pilots)
     for one in demands:

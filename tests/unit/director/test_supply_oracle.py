@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lodesman.decide.director.options import DirectorOptions
 from lodesman.decide.director.plan import TaskQueueDemand, allowance
-from lodesman.decide.director.supply import PilotStanding, PilotView, _Needy, count_supply
+from lodesman.decide.director.supply import PilotStanding, PilotView, _NeedyQueues, count_supply
 from lodesman.decide.masks.bits import mask_of
 from lodesman.decide.matching.criteria import explain
 from lodesman.decide.matching.request import ResourceRequest
@@ -143,7 +143,7 @@ def test_masks_give_pilots_away_as_pairs_do(demand, pilot, pools, wanted, given_
 @given(st.permutations(range(60)), st.sets(st.integers(0, 59)), st.lists(st.integers(0, 59), max_size=50))
 def test_the_most_needy_come_first_however_many_are_closed(order, among, closed):
     """Few are searched and many walked over; both ways, and after any number was closed, the order holds."""
-    needy = _Needy(order)
+    needy = _NeedyQueues(order)
     left = set(order)
     for bit in closed:
         if bit in left:
@@ -153,7 +153,7 @@ def test_the_most_needy_come_first_however_many_are_closed(order, among, closed)
 
 
 def test_one_may_be_closed_while_the_others_come():
-    needy = _Needy(range(20))
+    needy = _NeedyQueues(range(20))
     seen = []
     for bit in needy.among(mask_of(range(20))):
         seen.append(bit)

@@ -407,14 +407,14 @@ def test_what_is_not_known_of_an_ad_opens_nothing(monkeypatch, sites, pools, pai
     texts = {f"{WISH} || {n} == {n + 1}": pool for n, pool in enumerate("abc")}
     wishes = {pool: [site_wish(text, parse_expression(text), everywhere)] for text, pool in texts.items()}
     owner = {id(ad.ad): site for site, ad in ads.items()}
-    of, fulfils = site_wishes._Between.of, site_wishes._Between.fulfils
+    of, fulfils = site_wishes._SiteState.of, site_wishes._SiteState.fulfils
 
     def is_faulty(between, wish):
         pool, site = texts[wish.text], owner[id(between.side.ad)]
         return pool in faulty.pools or f"{pool}/{site}" in faulty.pairs
 
-    monkeypatch.setattr(site_wishes._Between, "of", fails(of, lambda ad: owner[id(ad.ad)] in faulty.sites))
-    monkeypatch.setattr(site_wishes._Between, "fulfils", fails(fulfils, is_faulty))
+    monkeypatch.setattr(site_wishes._SiteState, "of", fails(of, lambda ad: owner[id(ad.ad)] in faulty.sites))
+    monkeypatch.setattr(site_wishes._SiteState, "fulfils", fails(fulfils, is_faulty))
     left_out = LeftOutItems()
     queues = UnfitQueues(lambda _db: ads, lambda _db, _policy: wishes, left_out)
     for _ in range(2):  # what is at fault is asked anew

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.decide.masks.bits import (
-    Transposed,
+    MaskMatrix,
     bits,
     mask_of,
     near_misses,
@@ -158,7 +158,7 @@ def test_many_members_of_many_values_in_any_order():
 
 @given(st.lists(st.integers(0, 2**70), max_size=30), st.integers(0, 80))
 def test_a_column_of_masks_has_their_bits(rows, bit):
-    table = Transposed(rows)
+    table = MaskMatrix(rows)
     having = [number for number, mask in enumerate(rows) if mask >> bit & 1]
     assert list(bits(table.column(bit))) == having
     assert table.among([f"n{number}" for number in range(len(rows))], bit) == tuple(f"n{n}" for n in having)

@@ -13,7 +13,7 @@ from tests.unit.matching.test_quota_book import key_of, load, place_of, vocabula
 from tests.unit.quota.conftest import sets_of
 from tests.unit.quota.test_quota_oracle import World, allowed, some_job, some_line, text_of
 
-from lodesman.decide.matching.limit_takers import RunningJob, Taken, taken_by, values_shown
+from lodesman.decide.matching.limit_takers import BucketLoad, RunningJob, taken_by, values_shown
 from lodesman.decide.matching.limits import RunLimits
 from lodesman.decide.matching.quota_book import QuotaBook
 from lodesman.decide.rehearse.limits import WaitingQueue, WorkToLimit, hold_against
@@ -50,7 +50,9 @@ def test_what_is_taken_is_what_the_engine_has_booked(seed):
 def taken(*amounts):
     """A claim each second; the owners are a, b, a, b, ..."""
     keys = [SimpleNamespace(vo="v", owner="ab"[n % 2], project="") for n in range(len(amounts))]
-    return Taken([(float(n), amount, key) for n, (amount, key) in enumerate(zip(amounts, keys, strict=True))])  # type: ignore[misc]
+    return BucketLoad(
+        [(float(n), amount, key) for n, (amount, key) in enumerate(zip(amounts, keys, strict=True))]
+    )  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

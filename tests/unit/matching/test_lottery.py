@@ -16,7 +16,7 @@ from lodesman.decide.matching.index import Index
 from lodesman.decide.matching.lottery import _TRIES, Lottery
 from lodesman.decide.matching.request import ResourceRequest
 from lodesman.decide.matching.shares import GroupShare, parts_of, priority_weight
-from lodesman.decide.matching.spots import NONE_SHUT, Shut
+from lodesman.decide.matching.spots import NONE_SHUT, ShutSlots
 from lodesman.decide.matching.task_queue import TaskQueueKey
 from lodesman.decide.matching.views import Views, numbers_of
 
@@ -302,7 +302,7 @@ def shut_but(world, kept):
         for queue in group.queues(group.occupied):
             if queue.tq_id not in kept:
                 place.close({group.number: 1 << queue.slot}, 0)
-    return Shut((place,), 0)
+    return ShutSlots((place,), 0)
 
 
 def drawn_past(world, shut, times=DRAWS):

@@ -9,12 +9,12 @@ import pytest
 
 from lodesman.decide.matching import GroupShare, ResourceRequest, TaskQueueKey
 from lodesman.decide.matching.lottery import _AT_RANDOM, _COMPARED, SharedSlot, expected_seconds, least_waste
-from lodesman.decide.matching.matcher import Left, Matcher
+from lodesman.decide.matching.matcher import Matcher, Remainder
 from lodesman.decide.matching.shares import priority_weight
 
 KEY = TaskQueueKey(owner="ann", group="g", vo="vo", norm_cpu_seconds=3_600)
 REQUEST = ResourceRequest(vo="vo", cores=8, norm_cpu_seconds=10**9)
-BUSY = Left((), SharedSlot(8, 8, 7_200.0))
+BUSY = Remainder((), SharedSlot(8, 8, 7_200.0))
 SIZES = tuple(product((1, 2, 3), (1, 2, 5)))  # cores, seconds
 
 
@@ -107,7 +107,8 @@ def test_a_busy_pilot_gets_what_packs_best_and_sometimes_another_one():
 
 
 @pytest.mark.parametrize(
-    "left", [None, Left(), Left((), SharedSlot(8, 8, 0.0)), Left((), SharedSlot(8, 0, 7_200.0))]
+    "left",
+    [None, Remainder(), Remainder((), SharedSlot(8, 8, 0.0)), Remainder((), SharedSlot(8, 0, 7_200.0))],
 )
 def test_pilots_that_run_nothing_or_say_nothing_or_are_full_draw(left):
     world = PackedWorld(sized(1, 600), sized(4, 7_200))
@@ -116,7 +117,7 @@ def test_pilots_that_run_nothing_or_say_nothing_or_are_full_draw(left):
 
 def test_the_jobs_of_one_claim_are_packed_beside_the_first():
     world = PackedWorld(sized(1, 600), sized(1, 7_200), sized(1, 90_000))
-    alike = sum(len(set(world.choose(Left((), SharedSlot(8, 8, 0.0)), 4))) == 1 for _ in range(300))
+    alike = sum(len(set(world.choose(Remainder((), SharedSlot(8, 8, 0.0)), 4))) == 1 for _ in range(300))
     # Without packing 4 of 3 kinds are alike once in 27 times.
     assert alike > 150
 
@@ -129,7 +130,7 @@ def test_a_job_that_does_not_fit_beside_those_of_the_same_claim_comes_last():
 
 def test_of_many_task_queues_some_are_compared():
     world = PackedWorld(*[sized(1, 60 * (1 + n)) for n in range(10 * _COMPARED)])
-    left = Left((), SharedSlot(8, 8, 1e6))
+    left = Remainder((), SharedSlot(8, 8, 1e6))
     found = world.chosen(left, times=1_000)
     best = [n for n in found.elements() if n >= 8 * _COMPARED]
     assert len(best) > 800  # of the best fifth, where a fifth would be 200

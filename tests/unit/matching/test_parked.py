@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lodesman.decide.matching.criteria import explain
 from lodesman.decide.matching.matcher import Matcher
-from lodesman.decide.matching.parked import _IDLE_SIGNATURES, FEW, Parked, signature
+from lodesman.decide.matching.parked import _IDLE_SIGNATURES, FEW, ParkedRequests, signature
 from lodesman.decide.matching.request import ResourceRequest
 from lodesman.decide.matching.task_queue import TaskQueueKey
 
@@ -22,7 +22,7 @@ class House:
 
     def __init__(self):
         self.matcher = Matcher()
-        self.parked = Parked(self.matcher.index)
+        self.parked = ParkedRequests(self.matcher.index)
         self.requests = {}
         self.rng = random.Random(8)
 
@@ -302,7 +302,7 @@ def test_twenty_thousand_parked_and_one_job(house):
 
 def test_pools_are_read_when_a_task_queue_fills(house):
     served: set[tuple[str, str]] = set()
-    parked = Parked(house.matcher.index, lambda pool, place: (pool, place[0]) in served)
+    parked = ParkedRequests(house.matcher.index, lambda pool, place: (pool, place[0]) in served)
     north, south = replace(REQUEST, site="N", submit_pools=("x",)), replace(REQUEST, site="S")
     for number, request in enumerate((north, south, north)):
         parked.park(number, request, 1, float(number))
@@ -319,7 +319,7 @@ def test_pools_are_read_when_a_task_queue_fills(house):
 
 
 def test_requests_that_differ_in_pools_are_one_kind_if_pools_are_read_later(house):
-    parked = Parked(house.matcher.index, lambda _pool, _place: True)
+    parked = ParkedRequests(house.matcher.index, lambda _pool, _place: True)
     for number in range(10):
         parked.park(number, replace(REQUEST, submit_pools=(f"p{number}",)), 1, 0.0)
     assert len(parked._kinds) == 1
@@ -327,7 +327,7 @@ def test_requests_that_differ_in_pools_are_one_kind_if_pools_are_read_later(hous
 
 @pytest.mark.slow
 def test_queues_without_requests_are_dropped(house):
-    parked = Parked(house.matcher.index, lambda _pool, _place: True)
+    parked = ParkedRequests(house.matcher.index, lambda _pool, _place: True)
     for number in range(_IDLE_SIGNATURES + 10):
         parked.park(number, replace(REQUEST, site=f"s{number}"), 1, 0.0)
         parked.leave(number)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.base.errors import InvalidJob
-from lodesman.decide.resources.inherit import Effective
+from lodesman.decide.resources.inherit import EffectiveParam
 from lodesman.decide.resources.kinds import TypeTable, parse_type
 from lodesman.decide.resources.model import BadValue
 from lodesman.decide.resources.requirement import (
@@ -33,7 +33,7 @@ TYPES = TypeTable(
 
 
 def effective(value, name="P", level=Level.QUEUE):
-    return Effective(name=name, value=value, level=level, levels=(level,), said=value)
+    return EffectiveParam(name=name, value=value, level=level, levels=(level,), said=value)
 
 
 def verdict(name, wanted, offered):

@@ -20,7 +20,7 @@ from lodesman.decide.submission.jsv_texts import texts_of, view_of
 from lodesman.decide.submission.native import hold_of, record_of, values_of, with_attributes, with_free_memory
 from lodesman.decide.submission.native_table import FREE_MEMORY
 from lodesman.decide.submission.native_texts import beside_edits, canonical, key_names
-from lodesman.decide.submission.resolution import JsvView, NotResolved, Origin, Resolved
+from lodesman.decide.submission.resolution import JsvView, Origin, ResolvedRecord, SubmissionRefusal
 from lodesman.decide.submission.resolution import ValueSource as Step
 from lodesman.decide.submission.resolve import DraftRecord, SubmissionRules, resolve, violations
 from lodesman.decide.submission.waiting import changed_attributes, own_record, refuse_change
@@ -201,7 +201,7 @@ def rule_r12():
     # What every job gets is no deed of this one.
     assert found.origins["GridEngine.A"] == Origin(step=Step.DEFAULT)
     found, _ = run({"JobClass": "app"}, class_of("app", A="UNSPECIFIED"), rules=rules, jsv=sets(A="mine"))
-    assert isinstance(found, NotResolved)
+    assert isinstance(found, SubmissionRefusal)
 
 
 def rule_r13():
@@ -271,7 +271,7 @@ def rule_r17():
         run({"JobClass": "app"}, FIXED, rules=WITH_JSV, jsv=lambda view: replace(view, rejected="no")),
         run({"JobClass": "app"}, FIXED, rules=WITH_JSV, jsv=sets(l_hard="a=2")),
     ):
-        assert (type(found), found.jsv_runs) == (NotResolved, 1)
+        assert (type(found), found.jsv_runs) == (SubmissionRefusal, 1)
 
 
 STEPS = {name[5:].upper(): test for name, test in globals().items() if name.startswith("rule_r")}
@@ -314,7 +314,7 @@ def check_vector(way, row, variant, text, outcome):
             record["Consumables"] = resources(job)
         found, _ = run(record, job_class, edits=edits)
     if outcome == "ok":
-        assert isinstance(found, Resolved), found
+        assert isinstance(found, ResolvedRecord), found
         wanted, _ = canonical(job, COMPLEXES)
         said, _ = values_of(found.record, COMPLEXES)
         assert said == {"CMDNAME": "x", **wanted}
@@ -357,7 +357,7 @@ def test_what_a_client_sends_beside_its_edits_is_what_its_script_made(data):
 )
 def test_the_name_of_a_program_counts_where_nobody_gives_one(of_class, name):
     found, _ = run({"JobName": "sleep", "JobClass": "app"}, class_of(N=of_class), usual_name=True)
-    assert isinstance(found, Resolved), found
+    assert isinstance(found, ResolvedRecord), found
     assert found.record["JobName"] == name
     rules = replace(RULES, default_jc="app")
     assert (
@@ -380,7 +380,7 @@ def test_the_name_of_a_program_is_a_name_for_the_script():
 )
 def test_a_hold_is_an_attribute_for_class_and_script(of_class, fine):
     found, _ = run({"JobClass": "app"}, class_of(h=of_class), hold=True)
-    assert isinstance(found, Resolved) is fine, found
+    assert isinstance(found, ResolvedRecord) is fine, found
     if not fine:
         assert "Held (h): u is from the command line" in found.error.hint
 
@@ -466,7 +466,7 @@ def test_a_job_keeps_to_its_class_in_other_words():
         },
         LARGE,
     )  # fmt: skip
-    assert isinstance(found, Resolved), found
+    assert isinstance(found, ResolvedRecord), found
     assert found.record["Consumables"] == ["virtual_free=1G", "matlab=3"]
     assert (found.record["Memory"], found.record["Arguments"]) == (4096, "5")
 
@@ -476,7 +476,7 @@ def test_memory_is_for_all_cores_also_if_the_class_gives_them(cores):
     found, _ = run(
         {"JobClass": "app", "Memory": 4096, **cores}, class_of(l_hard="{~}h_vmem=9G", pe_range="{~}4")
     )
-    assert isinstance(found, Resolved), found
+    assert isinstance(found, ResolvedRecord), found
     assert found.record["Memory"] == 4096
     assert found.record["NumberOfProcessors"] == cores.get("NumberOfProcessors", 4)
 
@@ -580,7 +580,7 @@ def test_a_job_asks_for_the_same_without_anything_with_an_idle_script_and_with_a
         ({"JobClass": "empty"}, WITH_JSV, idle),
     ):
         found, _ = run({**record, **more}, empty, rules=rules, jsv=jsv)
-        assert isinstance(found, Resolved), found
+        assert isinstance(found, ResolvedRecord), found
         assert job_of_record(found.record) == plain
 
 
@@ -661,7 +661,7 @@ def test_what_is_resolved_keeps_to_its_class(job_class, record, native):
 
     for rules, jsv in ((RULES, None), (WITH_JSV, script)):
         found, _ = run({**record, "JobClass": "app"}, job_class, rules=rules, jsv=jsv)
-        if isinstance(found, NotResolved):
+        if isinstance(found, SubmissionRefusal):
             assert found.breaches
             continue
         said, _ = values_of(found.record, COMPLEXES)
@@ -672,7 +672,7 @@ def test_what_is_resolved_keeps_to_its_class(job_class, record, native):
 def test_a_class_allows_a_job_that_adds_nothing(job_class):
     """The job has CMDNAME from its record: the class leaves it open."""
     found, _ = run({"JobClass": "app"}, job_class)
-    assert isinstance(found, Resolved), found
+    assert isinstance(found, ResolvedRecord), found
     given_values, _ = canonical(found.snapshot.values | {"CMDNAME": "x"}, COMPLEXES)
     again, _ = record_of(found.record, given_values, COMPLEXES)
     free = FREE_MEMORY & entries_of("l_hard", given_values.get("l_hard")).keys()

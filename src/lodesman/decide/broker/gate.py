@@ -33,7 +33,7 @@ class SiteMatch(NamedTuple):
     joined: bool = False  # it runs, and has said so
 
 
-class _Ours(NamedTuple):
+class _OurPilots(NamedTuple):
     """Our pilots at a site that its ad does not list."""
 
     on_way: int = 0  # the ad cannot have counted them
@@ -70,7 +70,7 @@ class SiteGate:
         self._is_void = not rules.requirements or ad.is_too_old(now)
         self._own: MatchSide | None = None
         self._whole: MatchSide | None = None
-        self._ours = _Ours()
+        self._ours = _OurPilots()
         if mode is GateMode.STRICT:
             self.matched = sum([one.matched_at >= ad.received_at for one in matches])
             self.notice = _notice(rules.counts)
@@ -216,7 +216,7 @@ class SiteGate:
             yield from explain(node, self.side.ad, run=run)
 
 
-def _ours(matches: Iterable[SiteMatch], ad: SiteAd, ledger_s: float) -> _Ours:
+def _ours(matches: Iterable[SiteMatch], ad: SiteAd, ledger_s: float) -> _OurPilots:
     since, stamps = ad.received_at, ad.stamps
     on_way = taken = recent = starting = 0
     for stamp, _, submitted_at, ended, joined in matches:
@@ -229,7 +229,7 @@ def _ours(matches: Iterable[SiteMatch], ad: SiteAd, ledger_s: float) -> _Ours:
         if since - submitted_at < ledger_s:
             recent += 1
             starting += not joined
-    return _Ours(on_way, taken, recent, starting)
+    return _OurPilots(on_way, taken, recent, starting)
 
 
 def _notice(counts: Mapping[str, Value]) -> str:

@@ -30,7 +30,7 @@ _MOST_KNOWN: Final = 20_000
 _STATIONS: Final = frozenset({"stationname", "stationnames"})
 
 
-class RunsAs(Protocol):
+class RunIdentity(Protocol):
     """The identity of pilots (`director.orders.PilotIdentity`)."""
 
     @property
@@ -58,7 +58,7 @@ class PilotsWanted(Protocol):
         """The submission pool through which they go."""
 
     @property
-    def identity(self) -> RunsAs:
+    def identity(self) -> RunIdentity:
         """As whom they run."""
 
 
@@ -281,7 +281,7 @@ class Ranking:
         return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def request_ad(key: TaskQueueKey, who: RunsAs, *, submission_pool: str) -> Ad:
+def request_ad(key: TaskQueueKey, who: RunIdentity, *, submission_pool: str) -> Ad:
     """What pilots for a task queue ask of a site: TARGET of the site's Requirements, MY of a submission pool's Rank.
 
     Owner, Group, VO        as whom the pilot runs: one for all groups as the GenericPilotDN, GenericPilotGroup of the pool

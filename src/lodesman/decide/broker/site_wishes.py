@@ -68,7 +68,7 @@ def in_words(wish: SiteWish, ad: Ad, now: float) -> str:
     return said(next((one for one in clauses if not is_true(one.value)), clauses[0]), text=wish.text)
 
 
-class _Between(NamedTuple):
+class _SiteState(NamedTuple):
     """A site between two ads."""
 
     has_ad: bool
@@ -76,7 +76,7 @@ class _Between(NamedTuple):
     changing: frozenset[str]  # attributes that change meanwhile
 
     @classmethod
-    def of(cls, ad: SiteAd | None) -> _Between:
+    def of(cls, ad: SiteAd | None) -> _SiteState:
         if ad is None:
             return _SILENT
         return cls(True, MatchSide(ad.ad), _changing(ad.ad))
@@ -93,7 +93,7 @@ def _changing(ad: Ad) -> frozenset[str]:
     return COUNTERS | dependents(ad, lambda asked: asked.clock or bool((asked.bare | asked.my) & COUNTERS))
 
 
-_SILENT: Final = _Between(False, MatchSide(EMPTY), frozenset())
+_SILENT: Final = _SiteState(False, MatchSide(EMPTY), frozenset())
 
 
 # what a fault means at a site and for a SubmitPool ('': for whichever)
@@ -107,7 +107,7 @@ class WishedQueues:
         self._places: Mapping[str, Mask] = {}
         self._ads: dict[str, SiteAd | None] = {}
         # None: what the site says of itself could not be read.
-        self._sites: dict[str, _Between | None] = {}
+        self._sites: dict[str, _SiteState | None] = {}
         self._fulfilled: dict[str, Mask] = {}
 
     def unfit(
@@ -146,7 +146,7 @@ class WishedQueues:
                 ad = ads.get(site)
                 if ad is not None and ad.is_too_old(now):
                     ad = None
-                self._sites[site] = before if known and last == ad else _Between.of(ad)
+                self._sites[site] = before if known and last == ad else _SiteState.of(ad)
                 self._ads[site] = ad
             if before is None or self._sites[site] is not before:
                 changed.append(site)
@@ -175,7 +175,7 @@ def misfits(
     for site, queues in places.items():
         unknown = why_unknown(ads.get(site), now)
         ad = None if unknown else ads.get(site)
-        between = _Between.of(ad)
+        between = _SiteState.of(ad)
         for wish in wishes:
             if queues & wish.queues and not between.fulfils(wish):
                 words = f"{wish.text} is unknown: {unknown}"

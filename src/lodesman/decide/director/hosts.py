@@ -58,7 +58,7 @@ class Failure(NamedTuple):
     seconds: float  # how long it ran
 
 
-class Tried(NamedTuple):
+class HostTrial(NamedTuple):
     """The attempts of a task queue on a host that ended, or have run for longer than the failures took."""
 
     tq_id: int
@@ -115,7 +115,7 @@ def _enough(failures: Collection[Failure]) -> bool:
 
 
 @dataclass(slots=True)
-class _Sum:
+class _TrialSum:
     attempts: int = 0
     failed: int = 0
 
@@ -127,8 +127,10 @@ class _Sum:
 class _Trials:
     """What became of attempts: task queue -> host -> sum, and on how many hosts each task queue mostly fails."""
 
-    def __init__(self, tried: Iterable[Tried]) -> None:
-        self.sums: defaultdict[int, defaultdict[HostName, _Sum]] = defaultdict(lambda: defaultdict(_Sum))
+    def __init__(self, tried: Iterable[HostTrial]) -> None:
+        self.sums: defaultdict[int, defaultdict[HostName, _TrialSum]] = defaultdict(
+            lambda: defaultdict(_TrialSum)
+        )
         for one in tried:
             if one.host.host:  # one that is not known may be any
                 there = self.sums[one.tq_id][one.host]
@@ -143,14 +145,14 @@ class _Trials:
         """Whether three quarters of a task queue fail on a host, and it fails on less than half of the others. Each host
         has one vote: another black hole has more attempts than all good hosts.
         """
-        there = self.sums[tq_id].get(host, _Sum())
+        there = self.sums[tq_id].get(host, _TrialSum())
         others = len(self.sums[tq_id]) - (host in self.sums[tq_id])
         failing = self.failing.get(tq_id, 0) - (host in self.sums[tq_id] and there.mostly_fails)
         return 4 * there.failed >= 3 * there.attempts and 2 * failing < others
 
-    def together(self, queues: Iterable[int]) -> dict[HostName, _Sum]:
+    def together(self, queues: Iterable[int]) -> dict[HostName, _TrialSum]:
         """The sums of several task queues."""
-        found: defaultdict[HostName, _Sum] = defaultdict(_Sum)
+        found: defaultdict[HostName, _TrialSum] = defaultdict(_TrialSum)
         for tq_id in queues:
             for host, there in self.sums[tq_id].items():
                 found[host].attempts += there.attempts
@@ -166,7 +168,7 @@ def _evidence(host: HostName, failures: Iterable[Failure], trials: _Trials) -> H
     if not _enough(counted):
         return None
     others = trials.together(against)
-    there = others.pop(host, _Sum())
+    there = others.pop(host, _TrialSum())
     return HostEvidence(
         failures=len(counted),
         task_queues=len(against),
@@ -180,7 +182,7 @@ def _evidence(host: HostName, failures: Iterable[Failure], trials: _Trials) -> H
 def judge_hosts(
     records: Mapping[HostName, HostRecord],
     failures: Collection[Failure],
-    tried: Collection[Tried],
+    tried: Collection[HostTrial],
     now: float,
 ) -> Iterator[tuple[HostName, HostRecord | None]]:
     """The new record of each host that changes: shut, open since jobs were the cause, or None: forgotten."""
@@ -204,7 +206,9 @@ def judge_hosts(
                 yield host, shut_again(before, now, against)
 
 
-def failing_sites(failures: Iterable[Failure], tried: Iterable[Tried], now: float) -> dict[str, HostEvidence]:
+def failing_sites(
+    failures: Iterable[Failure], tried: Iterable[HostTrial], now: float
+) -> dict[str, HostEvidence]:
     """The sites against which the same speaks, all their hosts together: sooner than against many hosts, one by one."""
     trials = _Trials(one._replace(host=_as_one(one.host)) for one in tried if one.host.host)
     judged = {place.site: _evidence(place, there, trials) for place, there in _by_site(failures, now).items()}

@@ -95,7 +95,7 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, see
     )
     target = target_of(_facts(snapshot, supply), options)
     plan = make_plan(snapshot.demands, usable_waiting=supply.counted, target=target, options=options, rng=rng)
-    places = Places(snapshot.queues, _BeforeAds(snapshot.serving, snapshot.sites), snapshot.limited)
+    places = Places(snapshot.queues, _ServingBeforeAds(snapshot.serving, snapshot.sites), snapshot.limited)
     orders, refused = make_orders(
         snapshot.demands, plan, snapshot.pools, options, rng, serves=places.has_queue
     )
@@ -133,7 +133,7 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, see
     )
 
 
-class _BeforeAds:
+class _ServingBeforeAds:
     """The queues that would serve SubmitPools whatever sites advertise: placement asks the ads, as they are now."""
 
     __slots__ = ("_serving", "_sites", "bit")

@@ -31,14 +31,14 @@ class Clamp(Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class Clamped(Struct, frozen=True, kw_only=True):
+class ClampedCount(Struct, frozen=True, kw_only=True):
     """What is left, and the clamps that took something away, in order."""
 
     count: int
     clamps: tuple[Clamp, ...]
 
 
-def clamp(count: int, limits: Iterable[Limit]) -> Clamped:
+def clamp(count: int, limits: Iterable[Limit]) -> ClampedCount:
     """Send `count` through the limits in order; never negative."""
     left = max(0, count)
     clamps = []
@@ -47,7 +47,7 @@ def clamp(count: int, limits: Iterable[Limit]) -> Clamped:
         if after < left:
             clamps.append(Clamp(name=one.name, before=left, after=after, limit=one.limit, detail=one.detail))
         left = after
-    return Clamped(count=left, clamps=tuple(clamps))
+    return ClampedCount(count=left, clamps=tuple(clamps))
 
 
 # --- the token bucket of a CE: a hiccup of a batch system must not make dozens of requests at once ------------

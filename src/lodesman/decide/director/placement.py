@@ -44,7 +44,7 @@ class QueueRefusal(Struct, frozen=True, kw_only=True):
     clamps: tuple[Clamp, ...] = ()  # left no room
 
 
-class Refused(Struct, frozen=True, kw_only=True):
+class RefusedQueues(Struct, frozen=True, kw_only=True):
     """All CE queues that gave a task queue the same answer."""
 
     kind: RefusalKind
@@ -62,7 +62,7 @@ class OrderOutcome:
 
     order: PilotOrder
     placed: int
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedQueues, ...] = ()
     asked: OrderAtSites | None = field(default=None, compare=False, repr=False)
 
 
@@ -287,7 +287,7 @@ def _outcomes(seekers: Sequence[_Seeker], places: Places, seats: _Seats) -> Iter
         yield OrderOutcome(order=order, placed=placed, refused=refused, asked=seeker.asked)
 
 
-def _refused(*answers: tuple[RefusalKind, int]) -> tuple[Refused, ...]:
+def _refused(*answers: tuple[RefusalKind, int]) -> tuple[RefusedQueues, ...]:
     """The answers that any queue gave, in the order of their first queues."""
     given = sorted((one for one in answers if one[1]), key=lambda one: one[1] & -one[1])
-    return tuple(Refused(kind=kind, mask=mask) for kind, mask in given)
+    return tuple(RefusedQueues(kind=kind, mask=mask) for kind, mask in given)

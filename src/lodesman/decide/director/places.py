@@ -12,7 +12,7 @@ from typing import Protocol
 
 from lodesman.decide.director.orders import PilotOrder, presented
 from lodesman.decide.director.queues import CandidateQueue
-from lodesman.decide.masks.bits import Transposed, mask_of
+from lodesman.decide.masks.bits import MaskMatrix, mask_of
 from lodesman.decide.matching.criteria import Reason, explain
 from lodesman.decide.matching.request import ResourceRequest
 from lodesman.decide.matching.tables import PLACE, KeyTable, RequestTable, serves
@@ -37,7 +37,7 @@ class ServedTaskQueues:
 
     def __init__(self, table: KeyTable, serving: PoolServing) -> None:
         self._serving = serving
-        self._rows = Transposed(
+        self._rows = MaskMatrix(
             [serving.mask(table.pools.get(bit, "")) or 0 for bit in range(table.full.bit_length())]
         )
         # Those that ask for no pool.

@@ -42,7 +42,7 @@ _MAY_AGE = _NOT_STARTED | {PilotStanding.BOUND}
 _TAKES_JOBS = frozenset({PilotStanding.IDLE, PilotStanding.BUSY})
 
 
-class SetAside(StrEnum):
+class AsideReason(StrEnum):
     """Why a live pilot counts for no task queue at all."""
 
     TOO_OLD = "waits longer than maxPilotWaitingHours"
@@ -55,12 +55,12 @@ class SetAside(StrEnum):
 
 
 _SET_ASIDE = {
-    PilotStanding.BUSY: SetAside.BUSY,
-    PilotStanding.DRAINING: SetAside.DRAINING,
-    PilotStanding.SILENT: SetAside.SILENT,
-    PilotStanding.SHUT: SetAside.SHUT,
-    PilotStanding.BOUND: SetAside.BOUND,
-    PilotStanding.UNSTARTED: SetAside.UNSTARTED,
+    PilotStanding.BUSY: AsideReason.BUSY,
+    PilotStanding.DRAINING: AsideReason.DRAINING,
+    PilotStanding.SILENT: AsideReason.SILENT,
+    PilotStanding.SHUT: AsideReason.SHUT,
+    PilotStanding.BOUND: AsideReason.BOUND,
+    PilotStanding.UNSTARTED: AsideReason.UNSTARTED,
 }
 
 
@@ -86,7 +86,7 @@ class Supply(Struct, frozen=True, kw_only=True):
     spare: tuple[PilotView, ...] = ()  # no task queue needs them
     useless: frozenset[int] = frozenset()  # those of `spare` (ids) that none could use even if it needed more
     aged: tuple[PilotView, ...] = ()  # those of `aside` that wait too long
-    aside: Mapping[SetAside, int]  # pilots that count nowhere, by reason
+    aside: Mapping[AsideReason, int]  # pilots that count nowhere, by reason
 
 
 def count_supply(
@@ -103,7 +103,7 @@ def count_supply(
     the demands.
     """
     max_waiting_s = options.max_pilot_waiting_hours * 3600.0
-    aside: Counter[SetAside] = Counter()
+    aside: Counter[AsideReason] = Counter()
     usable: list[PilotView] = []
     aged: list[PilotView] = []
     running = 0
@@ -111,7 +111,7 @@ def count_supply(
         running += pilot.standing in _TAKES_JOBS
         reason = _SET_ASIDE.get(pilot.standing)
         if pilot.standing in _MAY_AGE and now - pilot.submitted_at >= max_waiting_s:
-            reason = SetAside.TOO_OLD
+            reason = AsideReason.TOO_OLD
             aged.append(pilot)
         if reason is None:
             usable.append(pilot)
@@ -162,7 +162,7 @@ def _groups(pilots: Iterable[PilotView]) -> list[_AlikePilots]:
     return sorted(groups, key=lambda group: group.request.groups is None)
 
 
-class _Needy:
+class _NeedyQueues:
     """Task queues (as bits) that want more pilots in this round, most in need first."""
 
     def __init__(self, order: Sequence[int]) -> None:
@@ -216,12 +216,16 @@ class _Ledger:
                 left.setdefault((group.request, group.barred), []).append(group)
         lacking = {tq_id: n - levels[tq_id] for tq_id, n in self.counted.items() if n < levels[tq_id]}
         order = sorted((lack, tq_id) for tq_id, lack in lacking.items())
-        needy = _Needy([self._table.bit(tq_id) for _, tq_id in order])
+        needy = _NeedyQueues([self._table.bit(tq_id) for _, tq_id in order])
         for alike in left.values():
             self._lend(alike, needy, needy.among(self.usable(alike[0])), levels)
 
     def _lend(
-        self, alike: Sequence[_AlikePilots], needy: _Needy, takers: Iterator[int], levels: Mapping[int, int]
+        self,
+        alike: Sequence[_AlikePilots],
+        needy: _NeedyQueues,
+        takers: Iterator[int],
+        levels: Mapping[int, int],
     ) -> None:
         """Give the pilots of groups that present the same to the task queues that can use them."""
         groups = list(alike)

@@ -15,7 +15,7 @@ from lodesman.decide.explain.last_iteration import FILLED, QueueDecision
 from lodesman.decide.explain.survey import Survey
 from lodesman.decide.explain.verdict import last_pilots
 from lodesman.decide.matching import QueueOffer
-from lodesman.decide.matching.offers import WithoutPilots
+from lodesman.decide.matching.offers import NoPilotsReason
 from lodesman.decide.resources import MANUAL, FilePosition, Mismatch, QueueId
 from lodesman.wire import why_queues as answers
 from lodesman.wire.nodes import Closing, QueueSetting
@@ -43,7 +43,7 @@ class QueueFacts(SnapshotFacts):
     configured: FilePosition | None  # where; None: nowhere
     denied: Mismatch | None  # why the VO may not use it; offer, survey and gate are then None
     offer: QueueOffer | None
-    never: WithoutPilots | None  # why no pilot is ever sent there
+    never: NoPilotsReason | None  # why no pilot is ever sent there
     settings: list[QueueSetting]
     survey: Survey | None
     served: int  # how many SubmitPools it serves

@@ -16,7 +16,7 @@ from lodesman.base.errors import counted as counted  # noqa: PLC0414 - one of th
 from lodesman.decide.explain.turns import FIRST, Turn
 from lodesman.decide.matching import QueueOffer, TaskQueueKey
 from lodesman.decide.matching.criteria import Reason, entering
-from lodesman.decide.matching.offers import SUBMISSION_POOLS, WithoutPilots
+from lodesman.decide.matching.offers import SUBMISSION_POOLS, NoPilotsReason
 from lodesman.decide.resources import MANUAL
 from lodesman.languages.gridengine.jclist import NO_JC
 from lodesman.wire.vocabulary import MainReason, QueueReason
@@ -202,7 +202,7 @@ def least_job_refused(offer: QueueOffer) -> tuple[Reason, ...]:
 
 def judge_offer(
     offer: QueueOffer | None,
-    closed: WithoutPilots | None,
+    closed: NoPilotsReason | None,
     *,
     configured: bool,
     backend_missing: bool,

@@ -82,7 +82,7 @@ def numbered(members: Iterable[T], known: Mapping[T, int] | None = None) -> dict
     return found
 
 
-class Transposed:
+class MaskMatrix:
     """Many masks side by side, so that one bit of all of them is read in a few steps."""
 
     __slots__ = ("_bytes", "_width")

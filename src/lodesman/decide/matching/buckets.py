@@ -18,7 +18,7 @@ class Counter:
 
     __slots__ = ("bucket", "calm", "limit", "resource", "used")
 
-    def __init__(self, bucket: Booked, resource: str) -> None:
+    def __init__(self, bucket: RuleBucket, resource: str) -> None:
         self.bucket = bucket
         self.resource = resource
         self.limit: Number = bucket.family.limits[resource]  # type: ignore[assignment]  # a number, as it is used up
@@ -35,7 +35,7 @@ Charge = tuple[Counter, Number]  # where a job is counted, and what it takes
 
 
 @dataclass(slots=True, eq=False)
-class Booked:
+class RuleBucket:
     """The counters of a rule for task queues with equal values, at places with equal values."""
 
     family: Family
@@ -81,17 +81,17 @@ class Line:
 
     rule: Rule
     values: Values
-    buckets: dict[Family, Booked] = field(default_factory=dict)
+    buckets: dict[Family, RuleBucket] = field(default_factory=dict)
     parts: int = 0  # how many it has
 
-    def bucket(self, family: Family) -> Booked:
+    def bucket(self, family: Family) -> RuleBucket:
         """The bucket for a family of places."""
         bucket = self.buckets.get(family)
         if bucket is None:
-            bucket = self.buckets[family] = Booked(family, self)
+            bucket = self.buckets[family] = RuleBucket(family, self)
         return bucket
 
-    def drop(self, bucket: Booked) -> None:
+    def drop(self, bucket: RuleBucket) -> None:
         """Forget a bucket to which nothing is charged."""
         del self.buckets[bucket.family]
         for split, places in bucket.family.places.items():
@@ -113,11 +113,11 @@ class Family:
     rule: Rule
     values: Values
     limits: Mapping[str, Value]
-    empty: Booked = field(init=False)  # stands for all its buckets of which nothing is used
+    empty: RuleBucket = field(init=False)  # stands for all its buckets of which nothing is used
     places: dict[Split, list[SetPlace]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.empty = Booked(self, Line(self.rule, ()))
+        self.empty = RuleBucket(self, Line(self.rule, ()))
 
 
 class Rule:
@@ -194,7 +194,7 @@ def drop_bits(masks: dict[int, int], gone: GroupSlots) -> None:
 
 
 @dataclass(slots=True, eq=False)
-class AlikeQueues:
+class QueueKind:
     """Task queues that rules see alike."""
 
     side: KeySide
@@ -217,7 +217,7 @@ class Part:
         self.line.parts += 1
         self.amounts = tuple((need.resource, need.charge) for need in self.needs if need.charge)
 
-    def bucket(self, family: Family) -> Booked:
+    def bucket(self, family: Family) -> RuleBucket:
         """What its jobs are charged to at a place."""
         return self.line.buckets.get(family, family.empty)
 
@@ -273,18 +273,18 @@ class Split:
 
     __slots__ = ("bits", "of_kind", "parts", "places", "rules")
 
-    def __init__(self, bits: int, kinds: Iterable[AlikeQueues], rules: Sequence[Rule]) -> None:
+    def __init__(self, bits: int, kinds: Iterable[QueueKind], rules: Sequence[Rule]) -> None:
         self.bits = bits
         self.rules = rules  # all rules in use, by number
         self.parts: dict[Line, Parts] = {}
         self.places: list[SetPlace] = []
-        self.of_kind: dict[AlikeQueues, Part | None] = {}  # None: no rule of the set concerns the kind here
+        self.of_kind: dict[QueueKind, Part | None] = {}  # None: no rule of the set concerns the kind here
         for kind in kinds:
             part = self.part(kind)
             if part is not None:
                 add_bits(part.masks, kind.masks)
 
-    def part(self, kind: AlikeQueues) -> Part | None:
+    def part(self, kind: QueueKind) -> Part | None:
         """The part of a kind; None if no rule of the set concerns it here."""
         try:
             return self.of_kind[kind]
@@ -304,7 +304,7 @@ class Split:
                     if family not in buckets:
                         yield from family.places.get(self, ())
 
-    def forget(self, kind: AlikeQueues) -> None:
+    def forget(self, kind: QueueKind) -> None:
         """Drop a kind that has no task queue any more."""
         part = self.of_kind.pop(kind, None)
         if part is not None:
@@ -315,7 +315,7 @@ class Split:
                 if not alike.by_needs:
                     del self.parts[part.line]
 
-    def _find(self, kind: AlikeQueues) -> Part | None:
+    def _find(self, kind: QueueKind) -> Part | None:
         both = self.bits & kind.side.bits
         if not both:
             return None

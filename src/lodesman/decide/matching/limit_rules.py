@@ -111,7 +111,7 @@ def joined(books: Sequence[RuleBook]) -> RuleBook:
     return having[0] if len(having) == 1 else _JoinedBook(having)
 
 
-class _Joined(Generic[_Side]):
+class _JoinedSide(Generic[_Side]):
     def __init__(self, starts: Sequence[int], sides: Sequence[_Side]) -> None:
         self._starts = starts
         self._sides: Sequence[_Side] = sides
@@ -126,13 +126,13 @@ class _Joined(Generic[_Side]):
         return self._sides[number], rule - self._starts[number]
 
 
-class _JoinedKey(_Joined[KeySide]):
+class _JoinedKey(_JoinedSide[KeySide]):
     def needs(self, rule: int) -> tuple[Need, ...]:
         side, own = self._of(rule)
         return side.needs(own)
 
 
-class _JoinedPlace(_Joined[PlaceSide]):
+class _JoinedPlace(_JoinedSide[PlaceSide]):
     def limits(self, rule: int) -> Mapping[str, Value]:
         side, own = self._of(rule)
         return side.limits(own)

@@ -33,7 +33,7 @@ class Share(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Taken:
+class BucketLoad:
     """What live attempts take of one resource in one bucket."""
 
     # claimed at, amount, key; in the order of the claims
@@ -72,9 +72,9 @@ def values_shown(of_key: Values, of_place: Values) -> Values:
     return tuple(value for value in (*of_key, *of_place) if value)
 
 
-def taken_by(book: RuleBook, attempts: Iterable[RunningJob]) -> dict[BucketName, Taken]:
+def taken_by(book: RuleBook, attempts: Iterable[RunningJob]) -> dict[BucketName, BucketLoad]:
     """What is taken of all buckets."""
-    found: dict[BucketName, Taken] = {}
+    found: dict[BucketName, BucketLoad] = {}
     key_side, place_side = cache(book.of_key), cache(book.of_place)
 
     @cache
@@ -89,7 +89,7 @@ def taken_by(book: RuleBook, attempts: Iterable[RunningJob]) -> dict[BucketName,
 
     for key, place, at in sorted(attempts, key=lambda one: one.claimed_at):
         for bucket, amount in charged(key, place):
-            found.setdefault(bucket, Taken()).attempts.append((at, amount, key))
+            found.setdefault(bucket, BucketLoad()).attempts.append((at, amount, key))
     return found
 
 

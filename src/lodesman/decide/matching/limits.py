@@ -17,14 +17,14 @@ from typing import Final
 
 from lodesman.decide.masks.bits import bits
 from lodesman.decide.matching.buckets import (
-    AlikeQueues,
-    Booked,
     Charge,
     Counter,
     Family,
     Line,
     Part,
+    QueueKind,
     Rule,
+    RuleBucket,
     SetPlace,
     Split,
     add_bits,
@@ -39,7 +39,7 @@ from lodesman.decide.matching.limit_rules import (
     RunPlace,
     Values,
 )
-from lodesman.decide.matching.spots import NONE_SHUT, Shut, Spot, SpotKind
+from lodesman.decide.matching.spots import NONE_SHUT, ShutSlots, Spot, SpotKind
 from lodesman.decide.matching.task_queue import TaskQueueKey
 from lodesman.languages.gridengine.values import Number, Value
 from lodesman.wire.quotas import NEXT_START
@@ -59,13 +59,13 @@ class RunLimits:
         self._rules: list[Rule] = []
         if book is not None:
             self._rules += (Rule(n, by_place=bool(book.by_place >> n & 1)) for n in range(len(book.names)))
-        self._kinds: dict[Hashable, AlikeQueues] = {}
+        self._kinds: dict[Hashable, QueueKind] = {}
         self._splits: dict[tuple[int, int], Split] = {}
         self._set_places: dict[tuple[int, int, tuple[Values, ...]], SetPlace] = {}
         self._spots: dict[tuple[SetPlace, ...], Spot] = {}
         self._spot_kinds: dict[tuple[tuple[SetPlace, ...], tuple[Split, ...]], SpotKind] = {}
         self._by_place: dict[RunPlace, Spot] = {}
-        self._shut: dict[tuple[SetPlace, ...], Shut] = {}
+        self._shut: dict[tuple[SetPlace, ...], ShutSlots] = {}
 
     @property
     def active(self) -> bool:
@@ -81,7 +81,7 @@ class RunLimits:
         alike, masks = self._book.kind_of(key), {group: 1 << slot}
         kind = self._kinds.get(alike)
         if kind is None:
-            kind = self._kinds[alike] = AlikeQueues(self._book.of_key(key))
+            kind = self._kinds[alike] = QueueKind(self._book.of_key(key))
         add_bits(kind.masks, masks)
         for split in self._splits.values():
             part = split.part(kind)
@@ -112,7 +112,7 @@ class RunLimits:
 
     # --- places ----------------------------------------------------------------------------------------------
 
-    def shut(self, place: RunPlace) -> Shut:
+    def shut(self, place: RunPlace) -> ShutSlots:
         """The slots that may not be drawn at a place now."""
         if self._book is None:
             return NONE_SHUT
@@ -121,7 +121,7 @@ class RunLimits:
             spot.shut, spot.as_of = self._shut_by(spot), self.changes
         return spot.shut
 
-    def _shut_by(self, spot: Spot) -> Shut:
+    def _shut_by(self, spot: Spot) -> ShutSlots:
         """One object for all places where the same sets shut something, while these do not change."""
         sets = tuple([one for one in spot.sets if one.shut])
         if not sets:
@@ -130,7 +130,7 @@ class RunLimits:
         if found is None or found.as_of != as_of:
             if len(self._shut) >= _SHUT_KEPT:
                 self._shut.clear()
-            found = self._shut[sets] = Shut(sets, as_of)
+            found = self._shut[sets] = ShutSlots(sets, as_of)
         return found
 
     def _close(self, places: Iterable[SetPlace], masks: GroupSlots) -> None:
@@ -239,7 +239,7 @@ class RunLimits:
                 for part in parts.between(counter.resource, least, most):
                     self._flip(bucket, part, places)
 
-    def _flip(self, bucket: Booked, part: Part, places: Iterable[SetPlace]) -> None:
+    def _flip(self, bucket: RuleBucket, part: Part, places: Iterable[SetPlace]) -> None:
         if bucket.refuses(part.needs):
             self._close(places, part.masks)
         else:
@@ -272,14 +272,14 @@ class RunLimits:
                         self._flip(part.bucket(family), part, places)
 
     @contextmanager
-    def _some_kind(self, key: TaskQueueKey) -> Iterator[AlikeQueues]:
+    def _some_kind(self, key: TaskQueueKey) -> Iterator[QueueKind]:
         """The kind of a task queue, for a moment if there is none."""
         assert self._book is not None  # noqa: S101
         kind = self._kinds.get(self._book.kind_of(key))
         if kind is not None:
             yield kind
             return
-        kind = AlikeQueues(self._book.of_key(key))
+        kind = QueueKind(self._book.of_key(key))
         yield kind
         for split in self._splits.values():
             split.forget(kind)
@@ -369,7 +369,7 @@ class RunLimits:
 
     def _use(
         self,
-        bucket: Booked,
+        bucket: RuleBucket,
         of_key: Values,
         resource: str,
         least: Value | None = None,
@@ -382,7 +382,7 @@ class RunLimits:
         return BucketUse(name, of_key, family.values, resource, used, family.limits[resource], least, never)
 
 
-def _never(bucket: Booked, need: Need) -> bool:
+def _never(bucket: RuleBucket, need: Need) -> bool:
     """Whether the need is refused whatever ends; a delay opens by itself."""
     return need.resource != NEXT_START and bucket.family.empty.refuses((need,))
 

@@ -23,9 +23,9 @@ from lodesman.decide.masks.bits import nth_bit
 from lodesman.decide.matching.group_index import GroupIndex, IndexedQueue, OwnerQueues
 from lodesman.decide.matching.index import Index
 from lodesman.decide.matching.shares import DEFAULT_GROUP, GroupShare
-from lodesman.decide.matching.spots import NONE_SHUT, Shut
+from lodesman.decide.matching.spots import NONE_SHUT, ShutSlots
 from lodesman.decide.matching.task_queue import TaskQueueKey
-from lodesman.decide.matching.views import Ballot, Found, Shortlist, View
+from lodesman.decide.matching.views import Ballot, EligibleSlots, Shortlist, View
 
 _TRIES: Final = 8
 # Of more task queues so many are drawn, and compared.
@@ -88,7 +88,7 @@ class Lottery:
         view: View,
         numbers: Sequence[int],
         rng: random.Random,
-        shut: Shut = NONE_SHUT,
+        shut: ShutSlots = NONE_SHUT,
         shared: SharedSlot | None = None,
     ) -> IndexedQueue | None:
         """One eligible task queue; None only if there is none. `shared`: what the pilot has, if jobs are packed."""
@@ -115,7 +115,7 @@ class Lottery:
         view.shortlist = known = self._list(view, numbers, shut)
         return _draw_group(view, known, shut, draw, shared)
 
-    def competing(self, view: View, numbers: Sequence[int], shut: Shut = NONE_SHUT) -> str:
+    def competing(self, view: View, numbers: Sequence[int], shut: ShutSlots = NONE_SHUT) -> str:
         """The groups among which the next draw chooses, with their weights, as JSON."""
         ballot = self.look(view)
         groups = _eligible(view, numbers, shut)
@@ -125,7 +125,7 @@ class Lottery:
             ballot.competed = groups, text
         return text
 
-    def _list(self, view: View, numbers: Sequence[int], shut: Shut) -> Shortlist:
+    def _list(self, view: View, numbers: Sequence[int], shut: ShutSlots) -> Shortlist:
         groups = _eligible(view, numbers, shut)
         weights = map(view.ballot.weights.__getitem__, groups)
         return Shortlist(self._index.changes, shut.number, numbers, groups, list(accumulate(weights)))
@@ -143,7 +143,7 @@ class Lottery:
         )
 
 
-def _eligible(view: View, numbers: Sequence[int], shut: Shut) -> list[GroupIndex]:
+def _eligible(view: View, numbers: Sequence[int], shut: ShutSlots) -> list[GroupIndex]:
     """The groups that pass; those without a share only if none with one does."""
     ballot = view.ballot
     return [group for group in ballot.groups if view.mask(group, numbers, shut)] or [
@@ -152,7 +152,7 @@ def _eligible(view: View, numbers: Sequence[int], shut: Shut) -> list[GroupIndex
 
 
 def _draw_group(
-    view: View, known: Shortlist, shut: Shut, draw: Callable[[], float], shared: SharedSlot | None
+    view: View, known: Shortlist, shut: ShutSlots, draw: Callable[[], float], shared: SharedSlot | None
 ) -> IndexedQueue | None:
     """Level 1 among groups of which each is eligible."""
     groups = known.groups
@@ -165,7 +165,11 @@ def _draw_group(
 
 
 def _draw_in(
-    group: GroupIndex, mask: int, draw: Callable[[], float], found: Found | None, shared: SharedSlot | None
+    group: GroupIndex,
+    mask: int,
+    draw: Callable[[], float],
+    found: EligibleSlots | None,
+    shared: SharedSlot | None,
 ) -> IndexedQueue | None:
     """Levels 2 and 3: one of the slots of `mask`, which has some. `found` remembers who has them."""
     owners = group.owners_drawn
@@ -204,7 +208,7 @@ def _pack(group: GroupIndex, mask: int, draw: Callable[[], float], shared: Share
 
 
 def _draw_owner(
-    group: GroupIndex, mask: int, draw: Callable[[], float], found: Found | None
+    group: GroupIndex, mask: int, draw: Callable[[], float], found: EligibleSlots | None
 ) -> tuple[OwnerQueues, int]:
     owners = group.owners_drawn
     count = len(owners)

@@ -35,14 +35,14 @@ class Chances(Struct, frozen=True, kw_only=True):
         return sum(n for _, n in (*self.groups, *self.without_share))
 
 
-class Left(NamedTuple):
+class Remainder(NamedTuple):
     """What a resource has left."""
 
     numbers: Sequence[int] = ()  # as `numbers_of`; (): what the resource presents
     shared: SharedSlot | None = None  # its slot, if several payloads share it and jobs are packed
 
 
-_ALL_LEFT = Left()
+_ALL_LEFT = Remainder()
 
 
 class Matcher:
@@ -64,7 +64,7 @@ class Matcher:
         rng: random.Random,
         undo: list[Callable[[], object]],
         competed: list[str] | None = None,
-        left: Left | None = None,
+        left: Remainder | None = None,
         place: RunPlace | None = None,
     ) -> list[int]:
         """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order.

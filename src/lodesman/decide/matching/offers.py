@@ -24,7 +24,7 @@ from lodesman.decide.resources import (
     ANY,
     LOCAL,
     MANUAL,
-    Effective,
+    EffectiveParam,
     QueueId,
     QueueSettings,
     QueueTable,
@@ -177,7 +177,7 @@ def kept_seconds(life_seconds: float) -> float:
     return min(60.0, max(2.0, 0.02 * life_seconds))
 
 
-def _memory(settings: QueueSettings, params: Mapping[str, Effective]) -> int:
+def _memory(settings: QueueSettings, params: Mapping[str, EffectiveParam]) -> int:
     if settings.memory_mb is not None:
         return settings.memory_mb
     return UNLIMITED if any(name in params and params[name].value == ANY for name in MEMORY) else 0
@@ -192,14 +192,14 @@ def _cpu(settings: QueueSettings, life_seconds: int) -> int:
     return min(limit, left - left % CPU_STEP)
 
 
-class WithoutPilots(NamedTuple):
+class NoPilotsReason(NamedTuple):
     """Why no pilot comes to a queue."""
 
     parameter: str  # of the queue
     text: str
 
 
-PRIVATE_ONLY: Final = WithoutPilots("GenericPilots", "it takes private pilots only: GenericPilots is no")
+PRIVATE_ONLY: Final = NoPilotsReason("GenericPilots", "it takes private pilots only: GenericPilots is no")
 
 
 def gets_private(key: TaskQueueKey, private_pools: Collection[str]) -> bool:
@@ -213,28 +213,28 @@ def gets_private(key: TaskQueueKey, private_pools: Collection[str]) -> bool:
 
 def not_sent(
     offer: QueueOffer, backends: Collection[str], pools: Pools | None = None
-) -> WithoutPilots | None:
+) -> NoPilotsReason | None:
     """Why this server sends no pilot to a queue: none ever comes, or others start them there."""
     if offer.backend == MANUAL:
-        return WithoutPilots("Backend", "pilots there are started manually")
+        return NoPilotsReason("Backend", "pilots there are started manually")
     return never_sent(offer, backends, pools)
 
 
 def never_sent(
     offer: QueueOffer, backends: Collection[str], pools: Pools | None = None
-) -> WithoutPilots | None:
+) -> NoPilotsReason | None:
     """Why no pilot is ever sent to a queue; None if some may be, or come by themselves. `pools` None: they are unknown."""
     settings = offer.settings
     if offer.backend == MANUAL:
         return None
     if offer.backend not in backends:
-        return WithoutPilots("Backend", f"there is no backend {offer.backend!r} here")
+        return NoPilotsReason("Backend", f"there is no backend {offer.backend!r} here")
     if pools is not None and not any(one.serves(offer.queue, offer.backend) for one in pools.values()):
-        return WithoutPilots(SUBMISSION_POOLS, "no submission pool serves it")
+        return NoPilotsReason(SUBMISSION_POOLS, "no submission pool serves it")
     if settings.max_total_jobs == 0:
-        return WithoutPilots("MaxTotalJobs", "MaxTotalJobs is 0")
+        return NoPilotsReason("MaxTotalJobs", "MaxTotalJobs is 0")
     if settings.max_waiting_jobs == 0 and not settings.waiting_to_running_ratio:
-        return WithoutPilots("MaxWaitingJobs", "MaxWaitingJobs is 0")
+        return NoPilotsReason("MaxWaitingJobs", "MaxWaitingJobs is 0")
     if settings.slots == 0:
-        return WithoutPilots("Slots", "Slots is 0")
+        return NoPilotsReason("Slots", "Slots is 0")
     return None

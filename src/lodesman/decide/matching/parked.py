@@ -61,7 +61,7 @@ class _Ticket(Struct, frozen=True):
     order: Order
 
 
-class Parked:
+class ParkedRequests:
     """The parked requests. Tickets are whatever the caller knows them by. Used from one thread only.
 
     `serves` says whether a place serves a SubmitPool now; then the pools of a request do not count: they may come and

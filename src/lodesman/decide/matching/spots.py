@@ -15,7 +15,7 @@ Plan = tuple[tuple[Charge, ...], tuple[Part | None, ...]]
 _NUMBERS: Final = count(1)
 
 
-class Shut(dict[int, int]):
+class ShutSlots(dict[int, int]):
     """The slots that may not be drawn now, by the number of their group: over all sets, each group when it is asked for.
     To be read before limits change again.
     """
@@ -36,7 +36,7 @@ class Shut(dict[int, int]):
         return mask
 
 
-NONE_SHUT: Final = Shut((), 0)
+NONE_SHUT: Final = ShutSlots((), 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +56,7 @@ class Spot:
     apart: tuple[SetPlace, ...]  # the sets that count it apart
     kind: SpotKind
     as_of: int = -1  # the `changes` of the limits at which `shut` was made
-    shut: Shut = field(default_factory=lambda: NONE_SHUT)
+    shut: ShutSlots = field(default_factory=lambda: NONE_SHUT)
 
     def charges(self, plan: Plan) -> tuple[Charge, ...]:
         """What a job is charged to here."""

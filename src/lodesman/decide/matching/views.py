@@ -13,7 +13,7 @@ from lodesman.decide.matching.criteria import HOW_MUCH, WHERE, WHOSE
 from lodesman.decide.matching.group_index import GroupIndex, OwnerQueues
 from lodesman.decide.matching.index import Index
 from lodesman.decide.matching.request import ResourceRequest
-from lodesman.decide.matching.spots import NONE_SHUT, Shut
+from lodesman.decide.matching.spots import NONE_SHUT, ShutSlots
 
 _VIEWS_AT_MOST: Final = 2048
 _VIEW_BYTES: Final = 96 << 20
@@ -57,7 +57,7 @@ class Shortlist:
 
 
 @dataclass(slots=True)
-class Found:
+class EligibleSlots:
     """The open slots of a group that a resource with these numbers may draw from, and what they were found by."""
 
     changes: int
@@ -88,7 +88,7 @@ class View:
         self._seen: list[int] = []
         # By group: the numbers that asked last, and the slots that they and all else admit, once as many had arrived.
         self._fits: list[tuple[int, Sequence[int], int]] = []
-        self._found: list[Found | None] = []
+        self._found: list[EligibleSlots | None] = []
 
     def renew(self, ballot: Ballot, *, version: int, group_numbers: int) -> None:
         """Take another ballot: groups appeared or vanished, or shares changed."""
@@ -101,7 +101,7 @@ class View:
         self._fits += [(-1, (), 0)] * more
         self._found = [None] * len(self._masks)
 
-    def mask(self, group: GroupIndex, numbers: Sequence[int], shut: Shut = NONE_SHUT) -> int:
+    def mask(self, group: GroupIndex, numbers: Sequence[int], shut: ShutSlots = NONE_SHUT) -> int:
         """The slots of a group that the resource may draw from now."""
         number, left = group.number, group.open
         closed = shut[number]
@@ -126,7 +126,7 @@ class View:
             mask &= self._masks[number]
         return mask
 
-    def find(self, group: GroupIndex, numbers: Sequence[int], shut: Shut) -> Found:
+    def find(self, group: GroupIndex, numbers: Sequence[int], shut: ShutSlots) -> EligibleSlots:
         """The same, remembered for the lottery while nothing opens, closes or arrives."""
         closed = shut[group.number]
         found = self._found[group.number]
@@ -138,7 +138,7 @@ class View:
             and found.numbers == numbers
         ):
             return found
-        found = self._found[group.number] = Found(
+        found = self._found[group.number] = EligibleSlots(
             group.changes, group.arrived, closed, numbers, self.mask(group, numbers, shut)
         )
         return found

@@ -2,7 +2,7 @@
 
 from lodesman.decide.resources.backends import LOCAL, MANUAL, TYPES, backend_type, place_of
 from lodesman.decide.resources.draft import Fault, refuse
-from lodesman.decide.resources.inherit import Effective, all_queues, effective_params
+from lodesman.decide.resources.inherit import EffectiveParam, all_queues, effective_params
 from lodesman.decide.resources.kinds import ParameterType, TypeTable
 from lodesman.decide.resources.load import ResourceConfig, fault_of, load_resources
 from lodesman.decide.resources.model import ANY, FilePosition, GroupConfig, Node, ResourceTree, fold
@@ -24,7 +24,7 @@ __all__ = [
     "LOCAL",
     "MANUAL",
     "TYPES",
-    "Effective",
+    "EffectiveParam",
     "Fault",
     "FilePosition",
     "GroupConfig",

@@ -72,7 +72,7 @@ class DraftNode:
     children: dict[str, DraftNode] = field(default_factory=dict)
 
 
-class Repeated(Struct, frozen=True, kw_only=True):
+class RepeatedParam(Struct, frozen=True, kw_only=True):
     """A parameter that is given once more."""
 
     first: RawParam
@@ -100,7 +100,7 @@ class ConfigDraft:
         self.declarations: dict[str, RawParam] = {}
         self.groups: dict[str, dict[str, RawParam]] = {}
         self.limits: dict[DraftLimit, dict[str, RawParam]] = {}  # by value of the attribute
-        self.repeated: list[Repeated] = []
+        self.repeated: list[RepeatedParam] = []
         self.faults: list[Fault] = []
         self.notices: list[Fault] = []
 
@@ -126,7 +126,7 @@ class ConfigDraft:
             param = replace(param, name=_OF_QUEUES.get(fold(param.name), param.name))
         first = into.setdefault(declared.name if declared else fold(param.name), param)
         if first is not param:
-            self.repeated.append(Repeated(first=first, again=param, declared=declared))
+            self.repeated.append(RepeatedParam(first=first, again=param, declared=declared))
 
     def put_group(self, group: str, param: RawParam) -> None:
         """Add what a group has."""

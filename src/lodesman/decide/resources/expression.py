@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from lodesman.decide.resources.inherit import Effective
+from lodesman.decide.resources.inherit import EffectiveParam
 from lodesman.decide.resources.model import ANY, Scalar, as_scalars, fold
 from lodesman.languages.classad import (
     EMPTY,
@@ -266,7 +266,7 @@ def _is_changing(node: Node) -> bool:
 # --- queues ----------------------------------------------------------------------------------------------
 
 
-def value_of(folded: str, params: Mapping[str, Effective], vo: str) -> Value | None:
+def value_of(folded: str, params: Mapping[str, EffectiveParam], vo: str) -> Value | None:
     """What a queue says of a name in an expression; None is ANY."""
     if folded == "vo":
         return vo or UNDEFINED
@@ -334,7 +334,7 @@ def without_target(left: Node) -> Node:
     return rewritten(left, spelled)
 
 
-def refusal_of(clause: ExpressionClause, params: Mapping[str, Effective], vo: str) -> str:
+def refusal_of(clause: ExpressionClause, params: Mapping[str, EffectiveParam], vo: str) -> str:
     """Why a clause is not true at a queue, a sentence without a full stop; "" if it is, or the ad of the site decides."""
     values = [value_of(name, params, vo) for name in clause.asks]
     if left_at(clause, values) is not False:

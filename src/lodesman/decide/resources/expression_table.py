@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from lodesman.decide.masks.bits import Mask, mask_of
 from lodesman.decide.resources.expression import ExpressionClause, left_at, value_of, without_target
-from lodesman.decide.resources.inherit import Effective
+from lodesman.decide.resources.inherit import EffectiveParam
 from lodesman.decide.resources.model import Scalar
 from lodesman.decide.resources.requirement import Requirement, expression
 from lodesman.languages.classad import ERROR, UNDEFINED, Node, Value, write_expression
@@ -45,7 +45,7 @@ class _Truth(NamedTuple):
     error: Mask
 
 
-class _MayBeTrue(NamedTuple):
+class _PossibleTruth(NamedTuple):
     """Of a clause with what changes: the queues where it may be true, and what is left of it."""
 
     mask: Mask
@@ -79,13 +79,13 @@ class ExpressionColumn:
 
     offered: Final[list[tuple[tuple[Scalar, ...], Mask]]] = []  # admits a queue as a whole, unlike parameters
 
-    def __init__(self, params: Mapping[int, Mapping[str, Effective]], vo: str) -> None:
+    def __init__(self, params: Mapping[int, Mapping[str, EffectiveParam]], vo: str) -> None:
         self._params = params
         self._vo = vo
         self._full = mask_of(params)
         self._columns: dict[str, _SaidValues] = {}
         self._known: dict[str, _Truth] = {}
-        self._changing: dict[str, _MayBeTrue] = {}
+        self._changing: dict[str, _PossibleTruth] = {}
 
     def met(self, requirement: Requirement) -> Mask:
         """The queues where every clause is true, or the ad of their site decides."""
@@ -102,14 +102,14 @@ class ExpressionColumn:
         found = self._open(clause).mask if clause.changes else self._truth(clause.node).true
         return reduce(or_, (self._column(name).any for name in clause.asks), found)
 
-    def _open(self, clause: ExpressionClause) -> _MayBeTrue:
+    def _open(self, clause: ExpressionClause) -> _PossibleTruth:
         known = self._changing.get(clause.key)
         if known is None:
             _make_room(self._changing)
             known = self._changing[clause.key] = self._left(clause)
         return known
 
-    def _left(self, clause: ExpressionClause) -> _MayBeTrue:
+    def _left(self, clause: ExpressionClause) -> _PossibleTruth:
         mask, found = 0, dict[str, PlacementClause]()
         columns = list(map(self._column, clause.asks))
         for key, queues in self._groups(columns):
@@ -119,7 +119,7 @@ class ExpressionColumn:
                 text = write_expression(left)
                 more = found[text].queues if text in found else 0
                 found[text] = PlacementClause(left=left, queues=queues | more)
-        return _MayBeTrue(mask, tuple(found.values()))
+        return _PossibleTruth(mask, tuple(found.values()))
 
     # --- conditions ------------------------------------------------------------------------------------------
 

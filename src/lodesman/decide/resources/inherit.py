@@ -27,7 +27,7 @@ _CE_TYPE = ("cetype", "backend")  # folded; the first that is there names the ty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effective:
+class EffectiveParam:
     """The value that holds for a node, and the level that says it."""
 
     name: str
@@ -38,23 +38,23 @@ class Effective:
     source: model.FilePosition | None = None
     implied: bool = False  # it is a node's own name
     # what would hold without `level`
-    above: Effective | None = field(default=None, compare=False, repr=False)
+    above: EffectiveParam | None = field(default=None, compare=False, repr=False)
 
-    def all_said(self) -> Iterator[Effective]:
+    def all_said(self) -> Iterator[EffectiveParam]:
         """What the levels say, the strongest first; `said` of each is its own value."""
-        here: Effective | None = self
+        here: EffectiveParam | None = self
         while here is not None:
             if not here.implied:
                 yield here
             here = here.above
 
 
-EffectiveParams = dict[str, Effective]  # by folded name
+EffectiveParams = dict[str, EffectiveParam]  # by folded name
 
 
 def effective_params(
     tree: model.ResourceTree, node: NodePath, *, vo: str = "", types: TypeTable | None = None
-) -> Mapping[str, Effective]:
+) -> Mapping[str, EffectiveParam]:
     """Every parameter of a node for a VO, by folded name: of (site, CE, queue), or with empty names of what is above.
     Raises KeyError for a node that is not there.
     """
@@ -96,7 +96,7 @@ class _Inheritance:
         params = dict(above)
         above_name = params.get(fold(name))
         if not depth or above_name is None:
-            params[fold(name)] = Effective(
+            params[fold(name)] = EffectiveParam(
                 name=name,
                 value=node.name,
                 level=own,
@@ -140,7 +140,7 @@ class _Inheritance:
             if above is not None and declared is not None and declared.merge:
                 united = model.without_repetition((*model.as_scalars(above.value), *model.as_scalars(value)))
                 levels = [*above.levels, level]
-            params[folded] = Effective(
+            params[folded] = EffectiveParam(
                 name=name,
                 value=united,
                 level=level,
@@ -151,7 +151,7 @@ class _Inheritance:
             )
 
 
-def _ce_type(params: Mapping[str, Effective]) -> str:
+def _ce_type(params: Mapping[str, EffectiveParam]) -> str:
     """'' if the parameters name none."""
     named = (params[name].value for name in _CE_TYPE if name in params)
     return next((text for value in named for text in map(model.as_text, model.as_scalars(value)) if text), "")

@@ -13,8 +13,8 @@ from msgspec import Struct, field
 
 from lodesman.base.errors import LodesmanError, SyntaxFault, TooLarge
 from lodesman.decide.resources import model
-from lodesman.decide.resources.draft import ConfigDraft, DraftNode, Fault, RawParam, Repeated, refuse
-from lodesman.decide.resources.inherit import Effective, all_queues
+from lodesman.decide.resources.draft import ConfigDraft, DraftNode, Fault, RawParam, RepeatedParam, refuse
+from lodesman.decide.resources.inherit import EffectiveParam, all_queues
 from lodesman.decide.resources.kinds import ParameterType, TypeTable, boolean_of, parse_type, typed_value
 from lodesman.decide.resources.load_cfg import CFG_SECTIONS, fill_from_cfg, note_vos
 from lodesman.decide.resources.load_toml import fill_from_toml, parse_toml
@@ -125,7 +125,7 @@ def build(draft: ConfigDraft) -> ResourceConfig:
     )
 
 
-def _alike(repeated: Repeated, types: TypeTable) -> bool:
+def _alike(repeated: RepeatedParam, types: TypeTable) -> bool:
     """Whether a parameter that is given twice says the same both times: "4 GB" and 4096 of a number MB do."""
     raws = (repeated.first, repeated.again)
     if len({repr(raw.value) for raw in raws}) == 1:
@@ -280,5 +280,5 @@ def _lacking_tags(tree: model.ResourceTree, types: TypeTable) -> Iterator[tuple[
                 yield message, required.source or FilePosition()
 
 
-def _texts(found: Effective | None) -> tuple[str, ...]:
+def _texts(found: EffectiveParam | None) -> tuple[str, ...]:
     return () if found is None else tuple(map(model.as_text, model.as_scalars(found.value)))

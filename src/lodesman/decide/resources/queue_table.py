@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from lodesman.decide.masks.bits import Mask, bits, mask_of, numbered
 from lodesman.decide.resources.expression_table import ExpressionColumn, PlacementClause
-from lodesman.decide.resources.inherit import ACCESS, Effective, EffectiveParams, all_queues
+from lodesman.decide.resources.inherit import ACCESS, EffectiveParam, EffectiveParams, all_queues
 from lodesman.decide.resources.kinds import (
     AT_LEAST,
     ParameterType,
@@ -60,7 +60,7 @@ class QueueTable:
         """The bit of a queue; None if it has none."""
         return self._bits.get(queue)
 
-    def params(self, bit: int) -> Mapping[str, Effective]:
+    def params(self, bit: int) -> Mapping[str, EffectiveParam]:
         """The effective values of a queue by folded name; raises KeyError if there is no such queue."""
         return self._params[bit]
 

@@ -21,7 +21,7 @@ from lodesman.decide.resources.expression import (
     read_expression,
     refusal_of,
 )
-from lodesman.decide.resources.inherit import ACCESS, Effective
+from lodesman.decide.resources.inherit import ACCESS, EffectiveParam
 from lodesman.decide.resources.kinds import TypeTable, spelled_number
 from lodesman.decide.resources.model import (
     ANY,
@@ -271,7 +271,7 @@ def capacities(requirement: Requirement, offered: Sequence[tuple[Scalar, ...]]) 
     ]
 
 
-def judge(requirement: Requirement, effective: Effective | None) -> Mismatch | None:
+def judge(requirement: Requirement, effective: EffectiveParam | None) -> Mismatch | None:
     """Why the resource value does not fulfil the requirement; None if it does. Raises BadValue if it is not of its
     declared type (a loaded tree has none such).
     """
@@ -317,7 +317,7 @@ def _listed(values: Iterable[Scalar]) -> str:
     return " or ".join(map(as_text, values))
 
 
-def access_refusal(access: Effective | None, vo: str) -> Mismatch | None:
+def access_refusal(access: EffectiveParam | None, vo: str) -> Mismatch | None:
     """Why a VO may not use a node with this access list (parameter VO); None if it may. An empty list admits every VO;
     without a VO ("") nothing is checked.
     """
@@ -330,7 +330,7 @@ def access_refusal(access: Effective | None, vo: str) -> Mismatch | None:
 
 
 def mismatches(
-    criteria: Iterable[Requirement], params: Mapping[str, Effective], *, vo: str = ""
+    criteria: Iterable[Requirement], params: Mapping[str, EffectiveParam], *, vo: str = ""
 ) -> tuple[Mismatch, ...]:
     """All that speaks against a node with these effective values; empty if it is eligible."""
     found = [access_refusal(params.get(ACCESS), vo)]

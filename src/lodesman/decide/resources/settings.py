@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from lodesman.decide.resources.backends import backend_name
-from lodesman.decide.resources.inherit import Effective
+from lodesman.decide.resources.inherit import EffectiveParam
 from lodesman.decide.resources.kinds import WELL_KNOWN_BY_NAME, TypeTable
 from lodesman.decide.resources.model import (
     BadValue,
@@ -139,7 +139,7 @@ def _check_words(value: Value) -> None:
         raise BadValue("a quotation mark in it is not closed") from None
 
 
-def queue_settings(params: Mapping[str, Effective], types: TypeTable) -> QueueSettings:
+def queue_settings(params: Mapping[str, EffectiveParam], types: TypeTable) -> QueueSettings:
     """The settings of a queue from its effective parameters (`inherit.effective_params`)."""
     reader = _Reader(params, types)
     seconds, minutes = reader.number("CPUTime") or 0, reader.number("maxCPUTime") or 0
@@ -205,7 +205,7 @@ def written_jc_lists(tree: ResourceTree) -> Iterator[tuple[str, FilePosition, Qu
                     yield place, source, lists or QueueJcLists()
 
 
-def backend_of(params: Mapping[str, Effective], types: TypeTable) -> str:
+def backend_of(params: Mapping[str, EffectiveParam], types: TypeTable) -> str:
     """The name of a queue's batch system, the `backend` of its settings; '' if none is configured."""
     reader = _Reader(params, types)
     return backend_name(
@@ -225,7 +225,7 @@ def names_backend(names: Iterable[str]) -> bool:
 class _Reader:
     """Reads effective values in the units of the program; ANY counts as not configured."""
 
-    def __init__(self, params: Mapping[str, Effective], types: TypeTable) -> None:
+    def __init__(self, params: Mapping[str, EffectiveParam], types: TypeTable) -> None:
         self._params = params
         self._types = types
 

@@ -333,7 +333,7 @@ def _write_tasks(at: _Record, text: str) -> None:
 
 
 def _write_own(at: _Record, before: Mapping[str, str | None], after: Mapping[str, str | None]) -> None:
-    own, spelled = set(at.own), _Spelled(at.record)
+    own, spelled = set(at.own), _SpelledNames(at.record)
     for key in {**before, **after}:
         if key in own and key not in after:
             del at.record[key]
@@ -343,7 +343,7 @@ def _write_own(at: _Record, before: Mapping[str, str | None], after: Mapping[str
             spelled.add(key)
 
 
-class _Spelled:
+class _SpelledNames:
     """The names of a record, whatever their case."""
 
     __slots__ = ("_by_low",)
@@ -369,7 +369,7 @@ class _Spelled:
 
 def _write_kept(at: _Record, values: JobValues) -> None:
     texts: list[str] = []
-    spelled = _Spelled(at.record)
+    spelled = _SpelledNames(at.record)
     for name, value in values.items():
         if isinstance(value, str):
             texts.append(f"{name}={value}")

@@ -51,7 +51,7 @@ class Breach(Struct, frozen=True, kw_only=True):
     origin: Origin
 
 
-class Resolved(Struct, frozen=True, kw_only=True):
+class ResolvedRecord(Struct, frozen=True, kw_only=True):
     """What the job is to be."""
 
     record: Record
@@ -62,7 +62,7 @@ class Resolved(Struct, frozen=True, kw_only=True):
     jsv_runs: int = 0  # how often the server JSV was asked; a real server has used up a number then
 
 
-class NotResolved(Struct, frozen=True, kw_only=True):
+class SubmissionRefusal(Struct, frozen=True, kw_only=True):
     """A no."""
 
     sentence: str  # without a full stop

@@ -24,7 +24,14 @@ from lodesman.decide.submission.native_texts import (
     flat,
     key_names,
 )
-from lodesman.decide.submission.resolution import Breach, JsvView, NotResolved, Origin, Resolved, ValueSource
+from lodesman.decide.submission.resolution import (
+    Breach,
+    JsvView,
+    Origin,
+    ResolvedRecord,
+    SubmissionRefusal,
+    ValueSource,
+)
 from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES, Complexes
 from lodesman.languages.gridengine.values import UnreadableValue
 from lodesman.languages.jobclass import (
@@ -80,7 +87,7 @@ class DraftRecord(Struct, frozen=True, kw_only=True):
     hold: bool = False  # its user has it Held
 
 
-Resolution = Generator[JsvView, JsvView, Resolved | NotResolved]
+Resolution = Generator[JsvView, JsvView, ResolvedRecord | SubmissionRefusal]
 
 
 def resolve(draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> Resolution:
@@ -90,13 +97,13 @@ def resolve(draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> Resol
     wanted, variant = asked_class(draft.record), class_of(draft.record)[1]
     if variant and split_name(wanted)[1] != variant:
         what = f"{shown(wanted)} is another variant" if wanted else "there is no JobClass"
-        return NotResolved(sentence=f"Variant {shown(variant)}: {what}", attribute="Variant")
+        return SubmissionRefusal(sentence=f"Variant {shown(variant)}: {what}", attribute="Variant")
     chosen = choose_class(wanted, rules.default_jc, enforce_jc=rules.enforce_jc)
     if isinstance(chosen, str) or wanted or draft.edits or draft.client_jsv or rules.defaults or rules.jsv:
         return (yield from _Steps(draft, rules, derive).run(chosen, asked=bool(wanted)))
     if isinstance(chosen, ClassRefusal):
         return _refused(chosen)
-    return Resolved(record=draft.record)
+    return ResolvedRecord(record=draft.record)
 
 
 class _Steps:
@@ -123,31 +130,31 @@ class _Steps:
             if name in chain or len(chain) > _MOST_RESTARTS:
                 steps = " -> ".join([*chain, name])
                 sentence = f"JSV keeps changing the job class: {steps}"
-                return NotResolved(
+                return SubmissionRefusal(
                     sentence=sentence, chain=(*chain, name), jsv_runs=self.runs, jsv=self.rules.jsv
                 )
             chain.append(name)
             values = self._filled(snapshot)
-            if isinstance(values, NotResolved) or not self.rules.jsv:
+            if isinstance(values, SubmissionRefusal) or not self.rules.jsv:
                 break
             answer = yield JsvView(values=values, job_class=chosen if isinstance(chosen, str) else "")
             self.runs += 1
             if answer.rejected is not None:
-                return NotResolved(sentence=answer.rejected, jsv_runs=self.runs, jsv=self.rules.jsv)
+                return SubmissionRefusal(sentence=answer.rejected, jsv_runs=self.runs, jsv=self.rules.jsv)
             if full_name(answer.job_class) == name:
                 values = self._changed(values, answer.values)
                 break
             # default_jc counts only for what the user left open.
             chosen = choose_class(answer.job_class or _NO_CLASS, "", enforce_jc=self.rules.enforce_jc)
             origin = Origin(step=ValueSource.SERVER_JSV, script=self.rules.jsv)
-        return values if isinstance(values, NotResolved) else self._end(snapshot, values, origin)
+        return values if isinstance(values, SubmissionRefusal) else self._end(snapshot, values, origin)
 
     def _canonical(self, values: JobValues) -> JobValues:
         found, notices = canonical(values, self.rules.complexes)
         self.notices += notices
         return found
 
-    def _filled(self, snapshot: ClassSnapshot | None) -> JobValues | NotResolved:
+    def _filled(self, snapshot: ClassSnapshot | None) -> JobValues | SubmissionRefusal:
         """Steps 1 to 4."""
         self.writers = {}
         values = dict(self._canonical(self.rules.defaults))
@@ -173,18 +180,18 @@ class _Steps:
             return merged.values
         edited = merge(merged.values, self.draft.edits, keys)
         if edited.faults:
-            return NotResolved(sentence=" ".join(map(str, edited.faults)), jsv_runs=self.runs)
+            return SubmissionRefusal(sentence=" ".join(map(str, edited.faults)), jsv_runs=self.runs)
         found = self._canonical(edited.values)
         self._write(changed_paths(merged.values, found), ValueSource.COMMAND_LINE)
         return found
 
-    def _changed(self, before: JobValues, given: JobValues) -> JobValues | NotResolved:
+    def _changed(self, before: JobValues, given: JobValues) -> JobValues | SubmissionRefusal:
         """Step 5: what the server JSV left, and what of it is its own."""
         try:
             after = self._canonical(given)
         except UnreadableValue as wrong:
             sentence = f"JSV {self.rules.jsv} sets a value that cannot be read: {wrong}"
-            return NotResolved(sentence=sentence, jsv_runs=self.runs)
+            return SubmissionRefusal(sentence=sentence, jsv_runs=self.runs)
         self._write(changed_paths(before, after), ValueSource.SERVER_JSV)
         return after
 
@@ -201,7 +208,7 @@ class _Steps:
 
     def _end(
         self, snapshot: ClassSnapshot | None, values: JobValues, of_class: Origin
-    ) -> Resolved | NotResolved:
+    ) -> ResolvedRecord | SubmissionRefusal:
         """Step 6, and the record of what came about."""
         usual = Origin(step=ValueSource.COMMAND_LINE)
         found = violations(snapshot, values, self.rules.complexes)
@@ -225,7 +232,7 @@ class _Steps:
         record = _of_snapshot(record, snapshot)
         if snapshot:
             origins |= dict.fromkeys(("JobClass", "Variant"), of_class)
-        return Resolved(
+        return ResolvedRecord(
             record=record,
             snapshot=snapshot,
             notices=tuple(dict.fromkeys((*self.notices, *notices, *self._of_empty(values)))),
@@ -277,11 +284,11 @@ def violations(
 
 def access_refusal(
     snapshot: ClassSnapshot, breaches: Sequence[Breach], runs: int = 0, asked: str = "run job"
-) -> NotResolved:
+) -> SubmissionRefusal:
     """A no that names all breaches."""
     first = breaches[0].violation
     path = path_of(first.attribute, first.key)
-    return NotResolved(
+    return SubmissionRefusal(
         sentence=refusal_sentence(snapshot, [one.violation for one in breaches]),
         breaches=tuple(breaches),
         jsv_runs=runs,
@@ -292,9 +299,9 @@ def access_refusal(
 
 def _refused(
     no: ClassRefusal, chain: Sequence[str] = (), runs: int = 0, *, by_default: bool = False
-) -> NotResolved:
+) -> SubmissionRefusal:
     more = " It is the default_jc of the server; name another one with --class." if by_default else ""
-    return NotResolved(
+    return SubmissionRefusal(
         sentence=f"{no.sentence}{more}",
         chain=tuple(chain),
         jsv_runs=runs,

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from lodesman.decide.submission.native import values_of
 from lodesman.decide.submission.native_texts import changed_paths
-from lodesman.decide.submission.resolution import Breach, NotResolved, Origin, ValueSource
+from lodesman.decide.submission.resolution import Breach, Origin, SubmissionRefusal, ValueSource
 from lodesman.decide.submission.resolve import access_refusal, class_of, violations
 from lodesman.languages.gridengine.complexes import Complexes
 from lodesman.languages.jobclass import ClassSnapshot
 from lodesman.languages.jobs.record import Record
 
-ASKED: Final = "change job"  # what cannot be done, in the words of `NotResolved`
+ASKED: Final = "change job"  # what cannot be done, in the words of `SubmissionRefusal`
 # origins of values that are not the job's own
 FROM_CLASS: Final = frozenset({str(ValueSource.CLASS), str(ValueSource.DEFAULT)})
 _CLASS: Final = ("JobClass", "Variant")
@@ -28,7 +28,7 @@ def changed_attributes(old: Record, new: Record, complexes: Complexes) -> frozen
 
 def refuse_change(
     old: Record, new: Record, snapshot: ClassSnapshot | None, complexes: Complexes
-) -> NotResolved | None:
+) -> SubmissionRefusal | None:
     """Why a waiting job may not be changed so, by the class as it was when the job got it, or None."""
     before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
     changed = set(changed_paths(before, after))

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from lodesman.decide.resources import (
     LOCAL,
     MANUAL,
-    Effective,
+    EffectiveParam,
     Fault,
     FilePosition,
     QueueId,
@@ -126,7 +126,7 @@ def queue_faults(sections: Mapping[str, BackendSection], resources: ResourceConf
 
 def _as_any_vo(
     resources: ResourceConfig, differs: Callable[[Iterable[str]], bool]
-) -> Iterator[tuple[QueueId, Mapping[str, Effective]]]:
+) -> Iterator[tuple[QueueId, Mapping[str, EffectiveParam]]]:
     """All queues, and again for each VO that sees parameters of its own among the names that `differ`."""
     tree, types = resources.tree, resources.types
     own = {vo for _, node in tree.nodes() for vo, params in node.overlays.items() if differs(params)}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from lodesman.decide.explain.verdict import LimitMasks
 from lodesman.decide.masks.bits import mask_of
 from lodesman.decide.matching.limit_rules import RuleBook, RunPlace
-from lodesman.decide.matching.limit_takers import BucketName, RunningJob, Taken, taken_by
+from lodesman.decide.matching.limit_takers import BucketLoad, BucketName, RunningJob, taken_by
 from lodesman.decide.matching.place_book import PlaceBook
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import LOCAL
@@ -37,7 +37,7 @@ from lodesman.wire.quotas import BYTES, RUNNING_JOBS, BucketRow, FullBucket, Hol
 from lodesman.wire.service import Limited, LimitsAt
 
 _B = TypeVar("_B", BucketRow, FullBucket)
-_NOTHING = Taken()
+_NOTHING = BucketLoad()
 _UNITS = {ComplexType.MEMORY: BYTES, ComplexType.TIME: "seconds"}
 
 
@@ -96,7 +96,7 @@ class SeenLimits(Struct, frozen=True):
 class LimitUse(Struct, frozen=True):
     """What live attempts take of limits."""
 
-    taken: Mapping[BucketName, Taken]
+    taken: Mapping[BucketName, BucketLoad]
     complexes: Complexes
     changed: Mapping[str, float]  # by quota set, UNIX seconds of the last change
     rules: Mapping[str, QuotaRule] = field(default_factory=dict)  # of all sets, by name
@@ -138,7 +138,7 @@ class LimitUse(Struct, frozen=True):
         used, limit, need = map(float, (row.used, row.limit, row.need))
         return replace(row, ends=use.ends_needed(used + need - limit), enough=f"{used + need:.15g}")
 
-    def _since(self, row: LimitBucket, use: Taken) -> float | None:
+    def _since(self, row: LimitBucket, use: BucketLoad) -> float | None:
         if not row.need:
             return row.since
         # Nothing that ended before the set was as it is counts; since when a limit of a site is as it is is not known.

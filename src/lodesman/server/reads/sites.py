@@ -20,7 +20,7 @@ from lodesman.decide.director.limits import Breaker, Limit, settle
 from lodesman.decide.director.queues import QueueCaps
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import (
-    Effective,
+    EffectiveParam,
     NodePath,
     PlaceLimit,
     QueueId,
@@ -157,7 +157,7 @@ def failing_queues(db: Reader, tree: ResourceTree, now: float) -> dict[QueueId, 
     return failing
 
 
-def _effective(effective: Effective, origin: bool) -> nodes.EffectiveValue:
+def _effective(effective: EffectiveParam, origin: bool) -> nodes.EffectiveValue:
     value = _plain(effective.value)
     if not origin:
         return nodes.EffectiveValue(value, effective.level)
@@ -229,7 +229,7 @@ def _node(config: ResourceConfig, node: NodePath, vo: str, *, is_top: bool = Fal
     )
 
 
-def _parameter(config: ResourceConfig, effective: Effective) -> nodes.Parameter:
+def _parameter(config: ResourceConfig, effective: EffectiveParam) -> nodes.Parameter:
     declared = config.types.get(effective.name)
     return nodes.Parameter(
         *_place(effective.source),
@@ -253,7 +253,7 @@ def _parameter(config: ResourceConfig, effective: Effective) -> nodes.Parameter:
 
 
 def _assumed(
-    config: ResourceConfig, node: NodePath, params: Mapping[str, Effective]
+    config: ResourceConfig, node: NodePath, params: Mapping[str, EffectiveParam]
 ) -> Iterator[nodes.Parameter]:
     """The program's own values for what the configuration of a queue leaves out."""
     if not node.queue:

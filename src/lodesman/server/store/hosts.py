@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from lodesman.decide.director.hosts import WINDOW_S, Failure, Tried, failed
+from lodesman.decide.director.hosts import WINDOW_S, Failure, HostTrial, failed
 from lodesman.server.store import Reader
 from lodesman.server.store.dialect import GIVEN, by_index, keys
 from lodesman.server.store.statement import ANY, AT_MOST_ONE, Statement
@@ -64,16 +64,18 @@ def quick_failures(db: Reader) -> list[tuple[int, Failure]]:
     return [(number, Failure(at, HostName(site, host), *more)) for number, at, site, host, *more in rows]
 
 
-def attempts_by_host(db: Reader, task_queues: Iterable[int], now: float, *, outlived_s: float) -> list[Tried]:
+def attempts_by_host(
+    db: Reader, task_queues: Iterable[int], now: float, *, outlived_s: float
+) -> list[HostTrial]:
     """Recent outcomes of attempts of these task queues, by host; a live one counts once it has run for `outlived_s`."""
     queues = keys(task_queues)
     outcomes = []
     for tq_id, site, host, outcome, cause, n in db.execute(_ENDED, (_MOST_ATTEMPTS, now - WINDOW_S, queues)):
         is_failure = failed(outcome, cause)
         if is_failure or outcome == "Done":
-            outcomes.append(Tried(tq_id, HostName(site, host), n, n * is_failure))
+            outcomes.append(HostTrial(tq_id, HostName(site, host), n, n * is_failure))
     for tq_id, site, host, n in db.execute(_RUNNING, (now - outlived_s, queues)):
-        outcomes.append(Tried(tq_id, HostName(site, host), n, 0))
+        outcomes.append(HostTrial(tq_id, HostName(site, host), n, 0))
     return outcomes
 
 

@@ -14,7 +14,7 @@ from lodesman.decide.explain.pilot import PilotNow, amounts
 from lodesman.decide.matching import ResourceRequest, TaskQueueKey
 from lodesman.decide.matching.limit_rules import RunPlace
 from lodesman.decide.matching.lottery import SharedSlot
-from lodesman.decide.matching.matcher import Left
+from lodesman.decide.matching.matcher import Remainder
 from lodesman.server.store.journal import PARKED
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write.attempts import ALONE, ClaimedAttempt, ClaimFacts, append_claim, claimed_with
@@ -103,7 +103,7 @@ class Claim:
             self._end_in_time(tx.now)
         numbers, count, cores = self._allowed()
         shared = self._shared(tx, cores)
-        left = Left(numbers, shared) if shared or numbers else None
+        left = Remainder(numbers, shared) if shared or numbers else None
         chosen, shares = self._choose(tx, self.request, count, left)
         if len(chosen) > 1:
             self._return_surplus(tx, chosen, cores)
@@ -134,7 +134,7 @@ class Claim:
             tx.put(self.live.pilots.last_claims, self.pilot_id, _NOTHING)
 
     def _choose(
-        self, tx: Transaction, request: ResourceRequest, count: int, left: Left | None = None
+        self, tx: Transaction, request: ResourceRequest, count: int, left: Remainder | None = None
     ) -> tuple[list[int], Iterable[str | None]]:
         """Draw jobs: their task queues, and the shares of the groups that competed for each."""
         live, is_private = self.live, self.session.serves_one_group

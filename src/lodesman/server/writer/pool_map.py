@@ -12,7 +12,7 @@ from itertools import count
 from threading import Lock
 from typing import NamedTuple, Self, cast
 
-from lodesman.decide.masks.bits import Transposed
+from lodesman.decide.masks.bits import MaskMatrix
 from lodesman.decide.resources import QueueId
 from lodesman.server.store import Reader
 from lodesman.server.store.submit_pools import bits_of_queues, masks_of_pools, pass_requests
@@ -40,7 +40,7 @@ class PoolMap:
         self.bits: Mapping[QueueId, int] = {}
         """The bits of CE queues."""
         self._masks: dict[str, int] = {}
-        self._matrix: tuple[list[str], Transposed] | None = None
+        self._matrix: tuple[list[str], MaskMatrix] | None = None
         # Queue -> (the map's age when this was read, what it serves). Each new pool adds one to the age.
         self._served: dict[QueueId, tuple[int, ServedPools]] = {}
         self._versions = count(1)
@@ -136,7 +136,7 @@ class PoolMap:
             return tuple(merged)
         if self._matrix is None:
             pools = sorted(self._masks)
-            self._matrix = pools, Transposed([self._masks[pool] for pool in pools])
+            self._matrix = pools, MaskMatrix([self._masks[pool] for pool in pools])
         names, table = self._matrix
         return table.among(names, bit)
 

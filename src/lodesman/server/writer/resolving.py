@@ -14,7 +14,7 @@ from lodesman.base.errors import InvalidJob, InvalidRequest, LodesmanError, TooL
 from lodesman.decide.submission.native import record_of, with_attributes
 from lodesman.decide.submission.native_table import FREE_MEMORY, MEMORY, SCALARS
 from lodesman.decide.submission.native_texts import request_problem
-from lodesman.decide.submission.resolution import JsvView, NotResolved, Resolved
+from lodesman.decide.submission.resolution import JsvView, ResolvedRecord, SubmissionRefusal
 from lodesman.decide.submission.resolve import DraftRecord, SubmissionRules, names_class, resolve
 from lodesman.languages import jobs
 from lodesman.languages.gridengine.complexes import Complexes
@@ -72,7 +72,7 @@ class Resolver:
             hold=body.hold,
         )  # fmt: skip
         result = self._steps(draft)
-        if isinstance(result, NotResolved):
+        if isinstance(result, SubmissionRefusal):
             wrong = result.error
             jobs.locate(wrong, places)
             raise wrong
@@ -84,11 +84,11 @@ class Resolver:
         refuse. Raises InvalidJob, Forbidden.
         """
         result = self._steps(draft)
-        if isinstance(result, NotResolved):
+        if isinstance(result, SubmissionRefusal):
             raise replace(result, asked=subject).error
         return result.record, _stored_resolution(result)
 
-    def _steps(self, draft: DraftRecord) -> Resolved | NotResolved:
+    def _steps(self, draft: DraftRecord) -> ResolvedRecord | SubmissionRefusal:
         classes = self._classes
         rules = SubmissionRules(
             default_jc=classes.default_jc,
@@ -104,7 +104,7 @@ class Resolver:
                 assert self._ask is not None  # noqa: S101 - the rules name a JSV
                 view = steps.send(self._ask(view))
         except StopIteration as end:
-            result: Resolved | NotResolved = end.value
+            result: ResolvedRecord | SubmissionRefusal = end.value
             return result
 
     def usable(self, listed: str) -> str | None:
@@ -142,7 +142,7 @@ class Resolver:
         return self.resolve(record, places, body)
 
 
-def _stored_resolution(resolved: Resolved) -> Resolution | None:
+def _stored_resolution(resolved: ResolvedRecord) -> Resolution | None:
     snapshot, origins = resolved.snapshot, {name: str(origin) for name, origin in resolved.origins.items()}
     if snapshot is None:
         return Resolution(origins=origins) if origins else None

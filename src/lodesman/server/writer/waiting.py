@@ -11,7 +11,7 @@ from lodesman.decide.matching import ResourceRequest, TaskQueueKey
 from lodesman.decide.matching.index import Index
 from lodesman.decide.matching.limit_rules import RunPlace
 from lodesman.decide.matching.matcher import Matcher
-from lodesman.decide.matching.parked import Parked
+from lodesman.decide.matching.parked import ParkedRequests
 from lodesman.server.store import Reader, submit_pools, task_queues
 from lodesman.server.store.claim_log import ClaimLog, claims_at
 from lodesman.server.store.fronts import Fronts
@@ -53,7 +53,7 @@ class _ParkedClaims:
     def __init__(self, index: Index, pools: PoolMap) -> None:
         self._index = index
         self._pools = pools
-        self._parked = Parked(index, pools.serves)
+        self._parked = ParkedRequests(index, pools.serves)
         self._claims: dict[int, _ParkedClaim] = {}
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class _ParkedClaims:
         return claim
 
     def woken(self, filled: Mapping[int, int]) -> Iterator[_ParkedClaim]:
-        """The claims to serve for task queues that filled, longest waiting first (`Parked.wake`)."""
+        """The claims to serve for task queues that filled, longest waiting first (`ParkedRequests.wake`)."""
         return cast("Iterator[_ParkedClaim]", self._parked.wake(filled, self._is_shut))
 
     def _is_shut(self, tq_id: int, claim: _ParkedClaim) -> bool:
