@@ -71,15 +71,15 @@ def nth_bit(mask: Mask, n: int) -> int:
     return base + (mask & -mask).bit_length() - 1
 
 
-def numbered(members: Iterable[T], known: Mapping[T, int] | None = None) -> dict[T, int]:
-    """The bits of all: `known` members keep theirs, each other one takes the lowest that is free."""
-    found = dict(known or {})
-    taken = set(found.values())
-    free = (bit for bit in count() if bit not in taken)
+def numbered(members: Iterable[T], before: Mapping[T, int] | None = None) -> dict[T, int]:
+    """The bits of all: `before` members keep theirs, each other one takes the lowest that is free."""
+    numbers = dict(before or {})
+    used = set(numbers.values())
+    free = (bit for bit in count() if bit not in used)
     for member in members:
-        if member not in found:
-            found[member] = next(free)
-    return found
+        if member not in numbers:
+            numbers[member] = next(free)
+    return numbers
 
 
 class MaskMatrix:
@@ -252,12 +252,12 @@ def near_misses(planes: Sequence[Plane], full: Mask) -> list[NearMiss]:
             else:
                 groups[failed] = members & ~mask
             groups[(*failed, name)] = hit
-    found = [
+    misses = [
         NearMiss(criteria=failed, mask=mask, count=mask.bit_count())
         for failed, mask in groups.items()
         if failed and mask
     ]
-    return sorted(found, key=lambda one: (-one.count, one.criteria))
+    return sorted(misses, key=lambda miss: (-miss.count, miss.criteria))
 
 
 class Slots(list[T | None]):

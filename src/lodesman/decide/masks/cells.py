@@ -96,11 +96,11 @@ class Cells(dict[Any, Cell]):
 
     def any_of(self, values: Collection[str]) -> Mask:
         """The members that have at least one of the values."""
-        found = 0
+        members = 0
         if len(values) > _MANY:
             values = self.keys() & values  # most have no cell
         for value in values:
             cell = self.get(value)
             if cell is not None:
-                found |= cell.read()
-        return found
+                members |= cell.read()
+        return members

@@ -26,7 +26,7 @@ class MaskColumn(Protocol):
     def remove(self, bit: int, values: Any, /) -> None:
         """Undo `add`."""
 
-    def narrow(self, mask: Mask, asked: Any, /) -> Mask:
+    def narrow(self, mask: Mask, values: Any, /) -> Mask:
         """`mask` without the members that do not pass."""
         ...
 
@@ -90,15 +90,15 @@ class HasAny(_ByValue):
 
     __slots__ = ()
 
-    def narrow(self, mask: Mask, asked: Values) -> Mask:
+    def narrow(self, mask: Mask, values: Values) -> Mask:
         """See `MaskColumn`."""
         if not self._choosy:
             return mask
         by_value = self._by_value
-        if len(asked) == 1:  # the common case, without a loop
-            cell = by_value.get(asked[0])
+        if len(values) == 1:  # the common case, without a loop
+            cell = by_value.get(values[0])
             return mask & (self._anything.read() if cell is None else self._anything.read() | cell.read())
-        return mask & (self._anything.read() | by_value.any_of(asked))
+        return mask & (self._anything.read() | by_value.any_of(values))
 
 
 class HasNone(_ByValue):
@@ -106,9 +106,9 @@ class HasNone(_ByValue):
 
     __slots__ = ()
 
-    def narrow(self, mask: Mask, asked: Values) -> Mask:
+    def narrow(self, mask: Mask, values: Values) -> Mask:
         """See `MaskColumn`."""
-        return mask ^ (mask & self._by_value.any_of(asked)) if self._by_value else mask
+        return mask ^ (mask & self._by_value.any_of(values)) if self._by_value else mask
 
 
 class HasAll(_ByValue):
@@ -116,9 +116,9 @@ class HasAll(_ByValue):
 
     __slots__ = ()
 
-    def narrow(self, mask: Mask, asked: Values) -> Mask:
+    def narrow(self, mask: Mask, values: Values) -> Mask:
         """See `MaskColumn`."""
-        for value in asked:
+        for value in values:
             mask &= self._anything.read() | self._by_value.any_of((value,))
             if not mask:
                 break
@@ -154,18 +154,18 @@ class HasOnly:
         for rank in self._ranks:
             rank.settle()
 
-    def narrow(self, mask: Mask, asked: Values) -> Mask:
+    def narrow(self, mask: Mask, values: Values) -> Mask:
         """See `MaskColumn`."""
         for rank in self._ranks:
             concerned = mask & rank.everyone.read()
             if not concerned:
                 continue
             by_value = rank.by_value
-            if 2 * len(asked) <= len(by_value):
-                good = by_value.any_of(asked)
+            if 2 * len(values) <= len(by_value):
+                good = by_value.any_of(values)
                 mask ^= concerned ^ (concerned & good)
             else:
-                mask ^= concerned & by_value.any_of(by_value.keys() - asked)
+                mask ^= concerned & by_value.any_of(by_value.keys() - values)
         return mask
 
 
@@ -225,9 +225,9 @@ class Numbers:
 
     def below(self, limit: int) -> Mask:
         """The members whose number is less than `limit`."""
-        known = self._answers.get(limit)
-        if known is not None:
-            return known
+        answer = self._answers.get(limit)
+        if answer is not None:
+            return answer
         name = block_of(limit)
         place = bisect_left(self._edges, name)
         mask = self._prefix(place)
@@ -265,12 +265,12 @@ class AtMost(Numbers):
 
     __slots__ = ()
 
-    def narrow(self, mask: Mask, asked: int) -> Mask:
+    def narrow(self, mask: Mask, number: int) -> Mask:
         """See `MaskColumn`."""
         top = self._top
-        if asked >= (self.top() if top is None else top):
+        if number >= (self.top() if top is None else top):
             return mask
-        return mask & self.below(asked + 1)
+        return mask & self.below(number + 1)
 
 
 class AtLeast(Numbers):
@@ -278,9 +278,9 @@ class AtLeast(Numbers):
 
     __slots__ = ()
 
-    def narrow(self, mask: Mask, asked: int) -> Mask:
+    def narrow(self, mask: Mask, number: int) -> Mask:
         """See `MaskColumn`."""
-        return mask ^ (mask & self.below(asked))
+        return mask ^ (mask & self.below(number))
 
 
 class Table:
@@ -308,18 +308,18 @@ class Table:
         for column in self.columns:
             column.settle()
 
-    def narrow(self, mask: Mask, asked: Iterable[Any]) -> Mask:
-        """The members of `mask` that pass every column; `asked` has one value a column, None: nothing."""
-        for column, value in zip(self.columns, asked, strict=True):
+    def narrow(self, mask: Mask, values: Iterable[Any]) -> Mask:
+        """The members of `mask` that pass every column; `values` has one value a column, None: nothing."""
+        for column, value in zip(self.columns, values, strict=True):
             if value is not None:
                 mask = column.narrow(mask, value)
                 if not mask:
                     break
         return mask
 
-    def lost(self, mask: Mask, asked: Sequence[Any]) -> Iterator[tuple[int, Mask]]:
+    def lost(self, mask: Mask, values: Sequence[Any]) -> Iterator[tuple[int, Mask]]:
         """(place of a column, the members of `mask` that it refuses), whatever the other columns say."""
-        for place, (column, value) in enumerate(zip(self.columns, asked, strict=True)):
+        for place, (column, value) in enumerate(zip(self.columns, values, strict=True)):
             refused = 0 if value is None else mask & ~column.narrow(mask, value)
             if refused:
                 yield place, refused

@@ -67,7 +67,7 @@ class RuleBucket:
 
     def is_used(self) -> bool:
         """Whether anything is charged."""
-        return any(one.used for one in self.counters.values())
+        return any(counter.used for counter in self.counters.values())
 
     def has_less(self) -> None:
         """Forget the bucket if nothing is charged to it and it is of one place: there may be very many."""
@@ -102,7 +102,7 @@ class Line:
 
     def forget(self) -> None:
         """Drop the line from its rule if it has neither a part nor anything used."""
-        if not self.parts and not any(one.is_used() for one in self.buckets.values()):
+        if not self.parts and not any(bucket.is_used() for bucket in self.buckets.values()):
             self.rule.lines.pop(self.values, None)
 
 
@@ -223,12 +223,12 @@ class Part:
 
     def charge(self, place: SetPlace) -> tuple[Charge, ...]:
         """What each of its jobs takes at a place."""
-        found = self.charges.get(place)
-        if found is None:
+        charges = self.charges.get(place)
+        if charges is None:
             bucket = self.line.bucket(place.families[self.rule])
-            found = tuple((bucket.counter(resource), amount) for resource, amount in self.amounts)
-            self.charges[place] = found
-        return found
+            charges = tuple((bucket.counter(resource), amount) for resource, amount in self.amounts)
+            self.charges[place] = charges
+        return charges
 
 
 _amount = itemgetter(0)

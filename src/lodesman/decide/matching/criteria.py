@@ -35,25 +35,25 @@ class Relation(Struct, frozen=True, kw_only=True):
     of_requests: Callable[[], MaskColumn]  # a column whose members are resources
 
 
-def _overlap(wanted: Collection[str], offered: Values) -> bool:
+def _overlap(values: Collection[str], offered: Values) -> bool:
     if len(offered) == 1:
-        return offered[0] in wanted
-    if len(wanted) == 1:  # one SubmitPool, of which a queue may serve hundreds
-        (value,) = wanted
+        return offered[0] in values
+    if len(values) == 1:  # one SubmitPool, of which a queue may serve hundreds
+        (value,) = values
         return value in offered
-    return any(value in wanted for value in offered)
+    return any(value in values for value in offered)
 
 
-def _disjoint(wanted: Collection[str], offered: Values) -> bool:
-    return not wanted or not _overlap(wanted, offered)
+def _disjoint(values: Collection[str], offered: Values) -> bool:
+    return not values or not _overlap(values, offered)
 
 
-def _within(wanted: Collection[str], offered: Values) -> bool:
-    return not wanted or all(value in offered for value in wanted)
+def _within(values: Collection[str], offered: Values) -> bool:
+    return not values or all(value in offered for value in values)
 
 
-def _contains(wanted: Collection[str], offered: Values) -> bool:
-    return not offered or all(value in wanted for value in offered)
+def _contains(values: Collection[str], offered: Values) -> bool:
+    return not offered or all(value in values for value in offered)
 
 
 OVERLAP: Final = Relation(holds=_overlap, of_keys=HasAny, of_requests=HasAny)
@@ -101,10 +101,10 @@ def _groups(request: ResourceRequest) -> Values | None:
 
 
 def _platform_text(key: TaskQueueKey, request: ResourceRequest) -> str:
-    wanted = f"the job needs platform {_some(key.platforms)}"
+    text = f"the job needs platform {_some(key.platforms)}"
     if not request.platforms:
-        return f"{wanted} and the resource declares none"
-    return f"{wanted}, the resource has {_some(request.platforms)}"
+        return f"{text} and the resource declares none"
+    return f"{text}, the resource has {_some(request.platforms)}"
 
 
 def _memory_text(key: TaskQueueKey, request: ResourceRequest) -> str:
@@ -146,8 +146,8 @@ def _tags_of(key: TaskQueueKey) -> Values:
     return key.tags if not added else tuple(dict.fromkeys((*key.tags, *added)))
 
 
-def _lacking(wanted: Values, offered: Values) -> list[str]:
-    return [value for value in wanted if value not in offered]
+def _lacking(values: Values, offered: Values) -> list[str]:
+    return [value for value in values if value not in offered]
 
 
 # Whose the job is. The index keeps the task queues of each VO and group apart: it needs no masks for these.
@@ -290,7 +290,9 @@ CRITERIA: Final[tuple[MatchCriterion, ...]] = (*WHOSE, *WHERE, *HOW_MUCH)
 def explain(key: TaskQueueKey, request: ResourceRequest) -> tuple[Reason, ...]:
     """Every reason why the resource may not run jobs of the task queue; () if it may."""
     return tuple(
-        Reason(one.name, one.sentence(key, request)) for one in CRITERIA if not one.holds(key, request)
+        Reason(criterion.name, criterion.sentence(key, request))
+        for criterion in CRITERIA
+        if not criterion.holds(key, request)
     )
 
 

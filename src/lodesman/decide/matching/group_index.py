@@ -22,7 +22,7 @@ _ALL_OWNERS: Final = ""
 _RECENT: Final = 64  # arrivals remembered
 _CATCH_UP: Final = 24  # arrivals up to which a mask is mended, not made anew; more if masks are wide
 _WIDE: Final = 4096
-_HOLDS: Final = tuple(one.relation.holds for one in WHERE)
+_HOLDS: Final = tuple(criterion.relation.holds for criterion in WHERE)
 _LONG: Final = 16  # values from which on a set is faster than a tuple
 
 # Slot, and what the task queue asks: (place of the criterion, value).
@@ -121,8 +121,8 @@ class GroupIndex:
         self.owner_weights: Mapping[str, float] = {}  # of owners that are not drawn like the others
         self._sums: list[float] = []
         self.occupied = 0  # the slots of task queues
-        self._where = Table(one.relation.of_keys() for one in WHERE)
-        self._numbers = Table(one.relation.of_keys() for one in HOW_MUCH)
+        self._where = Table(criterion.relation.of_keys() for criterion in WHERE)
+        self._numbers = Table(criterion.relation.of_keys() for criterion in HOW_MUCH)
 
     def add(self, queue: IndexedQueue) -> int:
         """Give a task queue the lowest free slot."""
@@ -136,9 +136,9 @@ class GroupIndex:
         self._plant(queue)
         self.refresh(queue)
         self.arrived += 1
-        asked = ((place, values) for place, values in enumerate(wanted) if values is not None)
+        needs = ((place, values) for place, values in enumerate(wanted) if values is not None)
         self.recent.append(
-            (slot, tuple((place, frozenset(v) if len(v) > _LONG else v) for place, v in asked))
+            (slot, tuple((place, frozenset(v) if len(v) > _LONG else v) for place, v in needs))
         )
         if len(self.recent) > _RECENT:
             del self.recent[: _RECENT // 2]
@@ -181,9 +181,9 @@ class GroupIndex:
         """
         if missed > len(self.recent) or missed > _CATCH_UP + len(self.slots) // _WIDE:
             return self._where.narrow(self.occupied, where)
-        for slot, wanted in self.recent[-missed:]:
+        for slot, needs in self.recent[-missed:]:
             bit = 1 << slot
-            for place, values in wanted:
+            for place, values in needs:
                 offered = where[place]
                 if offered is not None and not _HOLDS[place](values, offered):
                     mask &= ~bit
@@ -229,7 +229,7 @@ class GroupIndex:
         """The running sums of the weights of `owners_drawn`."""
         if not self._sums:
             weight = self.owner_weights.get
-            self._sums = list(accumulate(weight(one.name, 1.0) for one in self.owners_drawn))
+            self._sums = list(accumulate(weight(owner.name, 1.0) for owner in self.owners_drawn))
         return self._sums
 
     def _owner_of(self, queue: IndexedQueue) -> str:
@@ -283,11 +283,11 @@ class Caps:
     def enter(self, queue: IndexedQueue) -> None:
         """Give a task queue, which has no slot yet, the cap of its submission."""
         if queue.key.at_most:
-            one = self._submission(queue.key.submission)
+            entry = self._submission(queue.key.submission)
             most = queue.key.at_most
-            cap = one.caps.get(most)
+            cap = entry.caps.get(most)
             if cap is None:
-                cap = one.caps[most] = Cap(queue.group, full=one.taken >= most)
+                cap = entry.caps[most] = Cap(queue.group, full=entry.taken >= most)
             queue.cap = cap
 
     def leave(self, queue: IndexedQueue) -> None:
@@ -300,28 +300,28 @@ class Caps:
 
     def taken(self, submission: int) -> int:
         """How many jobs of a submission are taken."""
-        one = self._known.get(submission)
-        return 0 if one is None else one.taken
+        entry = self._known.get(submission)
+        return 0 if entry is None else entry.taken
 
     def count(self, submission: int, by: int) -> bool:
         """Count a job that is taken (1), or no more (-1). Returns whether task queues opened or closed."""
-        one, flipped = self._submission(submission), False
-        one.taken += by
-        for most, cap in one.caps.items():
-            if cap.full != (one.taken >= most):
+        entry, flipped = self._submission(submission), False
+        entry.taken += by
+        for most, cap in entry.caps.items():
+            if cap.full != (entry.taken >= most):
                 cap.group.flip(cap)
                 flipped = True
             if by < 0 and not cap.full:
-                self._eased[cap] = most - one.taken
+                self._eased[cap] = most - entry.taken
         self._forget(submission)
         return flipped
 
     def recount(self, taken: Iterable[int]) -> int:
         """Correct the counts; `taken` has the submission of each job that is. Returns how many were wrong."""
-        found = Counter(taken)
-        wrong = [number for number in {*self._known, *found} if self.taken(number) != found[number]]
+        counts = Counter(taken)
+        wrong = [number for number in {*self._known, *counts} if self.taken(number) != counts[number]]
         for number in wrong:
-            self.count(number, found[number] - self.taken(number))
+            self.count(number, counts[number] - self.taken(number))
         return len(wrong)
 
     def take_eased(self) -> Iterator[tuple[IndexedQueue, int]]:
@@ -335,8 +335,8 @@ class Caps:
         return self._known.get(number) or self._known.setdefault(number, _Submission(0, {}))
 
     def _forget(self, number: int) -> None:
-        one = self._known[number]
-        if not one.taken and not one.caps:
+        entry = self._known[number]
+        if not entry.taken and not entry.caps:
             del self._known[number]
 
 
@@ -344,12 +344,12 @@ def startable(waiting: Iterable[_Waiting], taken: Mapping[int, int]) -> list[_Wa
     """The task queues with jobs that may start by `AtMost`, and how many. `taken`: by submission. The first task queues
     of a submission get what it has left.
     """
-    found, given = list[_Waiting](), Counter[int]()
+    startable_queues, handed_out = list[_Waiting](), Counter[int]()
     for tq_id, key, jobs in waiting:
         if key.at_most:
-            room = max(0, key.at_most - taken.get(key.submission, 0) - given[key.submission])
+            room = max(0, key.at_most - taken.get(key.submission, 0) - handed_out[key.submission])
             jobs = min(jobs, room)  # noqa: PLW2901 - of all others all may start
-            given[key.submission] += jobs
+            handed_out[key.submission] += jobs
         if jobs:
-            found.append((tq_id, key, jobs))
-    return found
+            startable_queues.append((tq_id, key, jobs))
+    return startable_queues

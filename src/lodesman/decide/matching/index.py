@@ -266,8 +266,8 @@ class Index:
         """The groups of a VO that a resource serves; None: all of the VO."""
         if names is None:
             return [group for group in self._groups.values() if group.vo == vo]
-        found = (self._groups.get((vo, name)) for name in dict.fromkeys(names))
-        return [group for group in found if group is not None]
+        groups = (self._groups.get((vo, name)) for name in dict.fromkeys(names))
+        return [group for group in groups if group is not None]
 
     def group_numbers(self) -> int:
         """One more than the greatest number of a group."""

@@ -41,11 +41,11 @@ class BucketLoad:
 
     def holders(self) -> list[Share]:
         """The shares, the largest amount first."""
-        found: dict[tuple[str, str, str], list[Number]] = {}
+        amounts_of: dict[tuple[str, str, str], list[Number]] = {}
         for _, amount, key in self.attempts:
-            found.setdefault((key.vo, key.owner, key.project), []).append(amount)
-        shares = [Share(*who, sum(amounts), len(amounts)) for who, amounts in found.items()]
-        return sorted(shares, key=lambda one: (-one.amount, one.owner, one.project, one.vo))
+            amounts_of.setdefault((key.vo, key.owner, key.project), []).append(amount)
+        shares = [Share(*who, sum(amounts), len(amounts)) for who, amounts in amounts_of.items()]
+        return sorted(shares, key=lambda share: (-share.amount, share.owner, share.project, share.vo))
 
     def full_since(self, limit: Number, need: Number) -> float | None:
         """Since when these attempts alone leave less than `need`; None: they leave that much. It may be longer, by
@@ -74,7 +74,7 @@ def values_shown(of_key: Values, of_place: Values) -> Values:
 
 def taken_by(book: RuleBook, attempts: Iterable[RunningJob]) -> dict[BucketName, BucketLoad]:
     """What is taken of all buckets."""
-    found: dict[BucketName, BucketLoad] = {}
+    loads: dict[BucketName, BucketLoad] = {}
     key_side, place_side = cache(book.of_key), cache(book.of_place)
 
     @cache
@@ -87,10 +87,10 @@ def taken_by(book: RuleBook, attempts: Iterable[RunningJob]) -> dict[BucketName,
             if need.charge
         ]  # fmt: skip
 
-    for key, place, at in sorted(attempts, key=lambda one: one.claimed_at):
+    for key, place, at in sorted(attempts, key=lambda attempt: attempt.claimed_at):
         for bucket, amount in charged(key, place):
-            found.setdefault(bucket, BucketLoad()).attempts.append((at, amount, key))
-    return found
+            loads.setdefault(bucket, BucketLoad()).attempts.append((at, amount, key))
+    return loads
 
 
 def _counting(book: RuleBook, concerning: int) -> Iterator[int]:

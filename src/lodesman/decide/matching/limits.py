@@ -123,15 +123,15 @@ class RunLimits:
 
     def _shut_by(self, spot: Spot) -> ShutSlots:
         """One object for all places where the same sets shut something, while these do not change."""
-        sets = tuple([one for one in spot.sets if one.shut])
+        sets = tuple([set_place for set_place in spot.sets if set_place.shut])
         if not sets:
             return NONE_SHUT
-        found, as_of = self._shut.get(sets), max(one.as_of for one in sets)
-        if found is None or found.as_of != as_of:
+        shut, as_of = self._shut.get(sets), max(set_place.as_of for set_place in sets)
+        if shut is None or shut.as_of != as_of:
             if len(self._shut) >= _SHUT_KEPT:
                 self._shut.clear()
-            found = self._shut[sets] = ShutSlots(sets, as_of)
-        return found
+            shut = self._shut[sets] = ShutSlots(sets, as_of)
+        return shut
 
     def _close(self, places: Iterable[SetPlace], masks: GroupSlots) -> None:
         for place in places:
@@ -165,27 +165,27 @@ class RunLimits:
 
     def _new_spot(self, sets: tuple[SetPlace, ...]) -> Spot:
         assert self._book is not None  # noqa: S101
-        apart = tuple(one for one in sets if one.split.bits & self._book.by_place)
-        others = tuple(one for one in sets if not one.split.bits & self._book.by_place)
-        seen = others, tuple(one.split for one in apart)
+        apart = tuple(set_place for set_place in sets if set_place.split.bits & self._book.by_place)
+        others = tuple(set_place for set_place in sets if not set_place.split.bits & self._book.by_place)
+        seen = others, tuple(set_place.split for set_place in apart)
         return Spot(sets, apart, self._spot_kinds.setdefault(seen, SpotKind(*seen)))
 
     def _set_place(self, number: int, bits_there: int, side: PlaceSide) -> SetPlace:
         assert self._book is not None  # noqa: S101
-        known = number, bits_there, tuple(map(side.values, bits(bits_there & self._book.by_place)))
-        found = self._set_places.get(known)
-        if found is None:
+        name = number, bits_there, tuple(map(side.values, bits(bits_there & self._book.by_place)))
+        set_place = self._set_places.get(name)
+        if set_place is None:
             split = self._splits.get((number, bits_there))
             if split is None:
                 split = self._splits[number, bits_there] = Split(
                     bits_there, self._kinds.values(), self._rules
                 )
             families = {rule: rule.family(side) for rule in map(self._rules.__getitem__, bits(bits_there))}
-            found = self._set_places[known] = SetPlace(split, families)
-            split.places.append(found)
+            set_place = self._set_places[name] = SetPlace(split, families)
+            split.places.append(set_place)
             for family in families.values():
-                family.places.setdefault(split, []).append(found)
-        return found
+                family.places.setdefault(split, []).append(set_place)
+        return set_place
 
     # --- what runs -------------------------------------------------------------------------------------------
 
@@ -208,8 +208,10 @@ class RunLimits:
             book(spot.charges(plan))
             return
         with self._some_kind(key) as kind:
-            found = [(one, part) for one in spot.kind.sets if (part := one.split.part(kind))]
-            charges = tuple(charge for one, part in found for charge in part.charge(one))
+            parts = [
+                (set_place, part) for set_place in spot.kind.sets if (part := set_place.split.part(kind))
+            ]
+            charges = tuple(charge for set_place, part in parts for charge in part.charge(set_place))
             plan = charges, tuple(split.part(kind) for split in spot.kind.splits)
             if kind.masks:
                 spot.kind.plans[alike] = plan
@@ -258,7 +260,7 @@ class RunLimits:
         for place, spot in self._by_place.items():
             if self._book is not None and place.host == host:
                 side = self._book.of_place(place)
-                for family in (one for of_set in spot.sets for one in of_set.families.values()):
+                for family in (f for set_place in spot.sets for f in set_place.families.values()):
                     limits = side.limits(family.rule.number)
                     if limits != family.limits:
                         family.rule.limit_anew(family, limits)
@@ -301,30 +303,30 @@ class RunLimits:
         with self._some_kind(key) as kind:
             return [
                 (self._use(bucket, part.line.values, need.resource, never=_never(bucket, need)), need.amount)
-                for one in self.spot(place).sets
-                if (part := one.split.part(kind))
+                for set_place in self.spot(place).sets
+                if (part := set_place.split.part(kind))
                 for need in part.needs
-                if (bucket := part.bucket(one.families[part.rule])).refuses((need,))
+                if (bucket := part.bucket(set_place.families[part.rule])).refuses((need,))
             ]
 
     def never(self, place: RunPlace) -> GroupSlots:
         """The slots that may not be drawn there whatever ends."""
-        found: dict[int, int] = {}
-        for one in (some for some in self.spot(place).sets if some.shut):
-            for part in (part for parts in one.split.parts.values() for part in parts if part.masks):
-                bucket = part.bucket(one.families[part.rule])
+        masks: dict[int, int] = {}
+        for set_place in (some for some in self.spot(place).sets if some.shut):
+            for part in (part for parts in set_place.split.parts.values() for part in parts if part.masks):
+                bucket = part.bucket(set_place.families[part.rule])
                 if any(_never(bucket, need) for need in part.needs):
-                    add_bits(found, part.masks)
-        return found
+                    add_bits(masks, part.masks)
+        return masks
 
     def closed_by(self, place: RunPlace) -> Iterator[tuple[str, GroupSlots]]:
         """(rule, slots) of each bucket that keeps task queues from being drawn there."""
         if self._book is None:
             return
-        for one in self.spot(place).sets:
-            for parts in one.split.parts.values():
+        for set_place in self.spot(place).sets:
+            for parts in set_place.split.parts.values():
                 for part in parts:
-                    if part.bucket(one.families[part.rule]).refuses(part.needs):
+                    if part.bucket(set_place.families[part.rule]).refuses(part.needs):
                         yield self._book.names[part.rule.number], part.masks
 
     def uses(self) -> Iterator[tuple[BucketUse, GroupSlots]]:
@@ -360,7 +362,7 @@ class RunLimits:
             shut: dict[int, int] = {}
             needs = []
             for part in refused:
-                need = next((one for one in part.needs if one.resource == resource), None)
+                need = next((need_of for need_of in part.needs if need_of.resource == resource), None)
                 if need is not None and bucket.refuses((need,)):
                     needs.append(need.amount)
                     add_bits(shut, part.masks)

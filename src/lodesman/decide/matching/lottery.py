@@ -76,10 +76,10 @@ class Lottery:
             if self._made_for != index.version:
                 self._ballots.clear()
                 self._made_for = index.version
-            asked = view.vo, view.group_names
-            ballot = self._ballots.get(asked)
+            served = view.vo, view.group_names
+            ballot = self._ballots.get(served)
             if ballot is None:
-                ballot = self._ballots[asked] = self._ballot(index.groups_for(*asked))
+                ballot = self._ballots[served] = self._ballot(index.groups_for(*served))
             view.renew(ballot, version=index.version, group_numbers=index.group_numbers())
         return view.ballot
 
@@ -94,14 +94,14 @@ class Lottery:
         """One eligible task queue; None only if there is none. `shared`: what the pilot has, if jobs are packed."""
         ballot = self.look(view)
         draw = rng.random
-        known = view.shortlist
+        shortlist = view.shortlist
         if (
-            known is not None
-            and known.changes == self._index.changes
-            and known.shut == shut.number
-            and known.numbers == numbers
+            shortlist is not None
+            and shortlist.changes == self._index.changes
+            and shortlist.shut == shut.number
+            and shortlist.numbers == numbers
         ):
-            return _draw_group(view, known, shut, draw, shared)
+            return _draw_group(view, shortlist, shut, draw, shared)
         groups = ballot.groups
         if groups:
             cumulative = ballot.cumulative
@@ -112,8 +112,8 @@ class Lottery:
                 mask = view.mask(group, numbers, shut)
                 if mask:
                     return _draw_in(group, mask, draw, None, shared)
-        view.shortlist = known = self._list(view, numbers, shut)
-        return _draw_group(view, known, shut, draw, shared)
+        view.shortlist = shortlist = self._list(view, numbers, shut)
+        return _draw_group(view, shortlist, shut, draw, shared)
 
     def competing(self, view: View, numbers: Sequence[int], shut: ShutSlots = NONE_SHUT) -> str:
         """The groups among which the next draw chooses, with their weights, as JSON."""
@@ -152,35 +152,37 @@ def _eligible(view: View, numbers: Sequence[int], shut: ShutSlots) -> list[Group
 
 
 def _draw_group(
-    view: View, known: Shortlist, shut: ShutSlots, draw: Callable[[], float], shared: SharedSlot | None
+    view: View, shortlist: Shortlist, shut: ShutSlots, draw: Callable[[], float], shared: SharedSlot | None
 ) -> IndexedQueue | None:
     """Level 1 among groups of which each is eligible."""
-    groups = known.groups
+    groups = shortlist.groups
     if not groups:
         return None
-    cumulative = known.cumulative
+    cumulative = shortlist.cumulative
     group = groups[bisect(cumulative, draw() * cumulative[-1], 0, len(groups) - 1)]
-    found = view.find(group, known.numbers, shut)
-    return _draw_in(group, found.mask, draw, found, shared)
+    eligible = view.find(group, shortlist.numbers, shut)
+    return _draw_in(group, eligible.mask, draw, eligible, shared)
 
 
 def _draw_in(
     group: GroupIndex,
     mask: int,
     draw: Callable[[], float],
-    found: EligibleSlots | None,
+    eligible: EligibleSlots | None,
     shared: SharedSlot | None,
 ) -> IndexedQueue | None:
-    """Levels 2 and 3: one of the slots of `mask`, which has some. `found` remembers who has them."""
+    """Levels 2 and 3: one of the slots of `mask`, which has some. `eligible` remembers who has them."""
     owners = group.owners_drawn
     count = len(owners)
     owner = owners[0]
     if count > 1:
-        if found is not None and found.owners is not None:
-            known, sums = found.owners, found.owner_sums
-            owner, mask = known[int(draw() * len(known)) if sums is None else _by_sums(sums, draw)]
+        if eligible is not None and eligible.owners is not None:
+            eligible_owners, sums = eligible.owners, eligible.owner_sums
+            owner, mask = eligible_owners[
+                int(draw() * len(eligible_owners)) if sums is None else _by_sums(sums, draw)
+            ]
         else:
-            owner, mask = _draw_owner(group, mask, draw, found)
+            owner, mask = _draw_owner(group, mask, draw, eligible)
     if not mask & (mask - 1):
         return group.slots[mask.bit_length() - 1]
     if len(owner.weighted) > 1:
@@ -208,7 +210,7 @@ def _pack(group: GroupIndex, mask: int, draw: Callable[[], float], shared: Share
 
 
 def _draw_owner(
-    group: GroupIndex, mask: int, draw: Callable[[], float], found: EligibleSlots | None
+    group: GroupIndex, mask: int, draw: Callable[[], float], memo: EligibleSlots | None
 ) -> tuple[OwnerQueues, int]:
     owners = group.owners_drawn
     count = len(owners)
@@ -218,12 +220,12 @@ def _draw_owner(
         theirs = mask & owner.everyone.read()
         if theirs:
             return owner, theirs
-    eligible = [(one, theirs) for one in owners if (theirs := mask & one.everyone.read())]
+    eligible = [(owner, theirs) for owner in owners if (theirs := mask & owner.everyone.read())]
     if sums is not None:
         weight = group.owner_weights.get
-        sums = list(accumulate(weight(one.name, 1.0) for one, _ in eligible))
-    if found is not None:
-        found.owners, found.owner_sums = eligible, sums
+        sums = list(accumulate(weight(owner.name, 1.0) for owner, _ in eligible))
+    if memo is not None:
+        memo.owners, memo.owner_sums = eligible, sums
     return eligible[int(draw() * len(eligible)) if sums is None else _by_sums(sums, draw)]
 
 
@@ -256,7 +258,7 @@ def least_waste(shared: SharedSlot, queues: Iterable[IndexedQueue]) -> list[Inde
     x s, and the sum over what runs, which is the same for all jobs.
     """
     cores, free, busy_s, scaling = shared
-    least, found = inf, list[IndexedQueue]()
+    least, best = inf, list[IndexedQueue]()
     for queue in queues:
         key = queue.key
         takes = key.cores
@@ -266,7 +268,7 @@ def least_waste(shared: SharedSlot, queues: Iterable[IndexedQueue]) -> list[Inde
         seconds = key.expected_seconds or key.norm_cpu_seconds / (takes * scaling)
         waste = max(busy_s, seconds) * cores - takes * seconds
         if waste < least:
-            least, found = waste, [queue]
+            least, best = waste, [queue]
         elif waste == least:
-            found.append(queue)
-    return found
+            best.append(queue)
+    return best

@@ -126,7 +126,7 @@ class Matcher:
             n = group.open.bit_count()
             of_vo, elsewhere = (of_vo + n, elsewhere) if group.vo == request.vo else (of_vo, elsewhere + n)
         groups, without_share = (
-            tuple((one.name, n) for one in some if (n := view.mask(one, numbers, shut).bit_count()))
+            tuple((group.name, n) for group in some if (n := view.mask(group, numbers, shut).bit_count()))
             for some in (ballot.groups, ballot.without_share)
         )
         blocked: Counter[str] = Counter()

@@ -108,8 +108,8 @@ class QueueOffer(Struct, frozen=True, kw_only=True):
         lists = self.settings.jc_lists
         if lists is None:
             return None
-        found = lists.on(host, vocabulary.groups_of(host))
-        return () if isinstance(found, AmbiguousJcList) else offered_classes(found)
+        names = lists.on(host, vocabulary.groups_of(host))
+        return () if isinstance(names, AmbiguousJcList) else offered_classes(names)
 
     @property
     def shape(self) -> PilotShape:
@@ -146,7 +146,7 @@ def as_if_made_for(key: TaskQueueKey, request: ResourceRequest) -> ResourceReque
 
 def offers_of(table: QueueTable, vo: str, *, life_seconds: int = 0) -> tuple[QueueOffer, ...]:
     """Every queue of a table that the VO may use. `life_seconds`: how long pilots live at most, 0 for any time."""
-    found = []
+    offers = []
     for bit, queue in table.queues.items():
         if table.open_to_vo >> bit & 1:
             params = table.params(bit)
@@ -166,10 +166,10 @@ def offers_of(table: QueueTable, vo: str, *, life_seconds: int = 0) -> tuple[Que
                 memory_mb=_memory(settings, params),
                 norm_cpu_seconds=_cpu(settings, life),
             )
-            found.append(
+            offers.append(
                 QueueOffer(bit=bit, queue=queue, settings=settings, request=request, life_seconds=life)
             )
-    return tuple(found)
+    return tuple(offers)
 
 
 def kept_seconds(life_seconds: float) -> float:
@@ -229,7 +229,7 @@ def never_sent(
         return None
     if offer.backend not in backends:
         return NoPilotsReason("Backend", f"there is no backend {offer.backend!r} here")
-    if pools is not None and not any(one.serves(offer.queue, offer.backend) for one in pools.values()):
+    if pools is not None and not any(pool.serves(offer.queue, offer.backend) for pool in pools.values()):
         return NoPilotsReason(SUBMISSION_POOLS, "no submission pool serves it")
     if settings.max_total_jobs == 0:
         return NoPilotsReason("MaxTotalJobs", "MaxTotalJobs is 0")

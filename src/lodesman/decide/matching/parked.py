@@ -121,8 +121,8 @@ class ParkedRequests:
 
     def in_turn(self) -> list[tuple[Any, ResourceRequest]]:
         """All tickets, longest waiting first, and the signatures of their requests."""
-        found = (self._by_order[order] for order in self._orders)
-        return [(ticket.name, ticket.kind.signature) for ticket in found]
+        tickets = (self._by_order[order] for order in self._orders)
+        return [(ticket.name, ticket.kind.signature) for ticket in tickets]
 
     def wake(
         self, filled: Mapping[int, int], is_shut: Callable[[int, Any], bool] = lambda _id, _ticket: False

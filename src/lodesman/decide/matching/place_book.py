@@ -27,8 +27,8 @@ _LISTS: Final = frozenset(("platforms", "tags", "submission_pools"))
 
 def values_of(key: TaskQueueKey, field: str) -> tuple[str, ...]:
     """What the jobs of a task queue have of a limited attribute."""
-    found = getattr(key, field)
-    return found if isinstance(found, tuple) else (str(found),)
+    value = getattr(key, field)
+    return value if isinstance(value, tuple) else (str(value),)
 
 
 def concerns(limit: PlaceLimit, key: TaskQueueKey) -> bool:
@@ -63,8 +63,8 @@ class _LimitedPlace:
 
     def limits(self, rule: int) -> Mapping[str, Value]:
         """Of a delay its name, by which `is_open` is asked."""
-        one = self._limits[rule]
-        return {NEXT_START: one.name} if one.kind == DELAY else {RUNNING_JOBS: one.number}
+        limit = self._limits[rule]
+        return {NEXT_START: limit.name} if limit.kind == DELAY else {RUNNING_JOBS: limit.number}
 
 
 class PlaceBook:
@@ -74,10 +74,10 @@ class PlaceBook:
         self, limits: Iterable[PlaceLimit], is_open: Callable[[str], bool] = lambda _name: True
     ) -> None:
         by_set = defaultdict[tuple[str, ...], dict[str, list[PlaceLimit]]](lambda: defaultdict(list))
-        for one in limits:
-            field = FIELDS.get(one.attribute, "")
-            value = one.value if field in _LISTS else ""
-            by_set[one.kind, "CE" if one.path.ce else "site", field, value][one.rule].append(one)
+        for limit in limits:
+            field = FIELDS.get(limit.attribute, "")
+            value = limit.value if field in _LISTS else ""
+            by_set[limit.kind, "CE" if limit.path.ce else "site", field, value][limit.rule].append(limit)
         self._sets = tuple(pairwise([0, *accumulate(map(len, by_set.values()))]))
         rules = [some for of_set in by_set.values() for some in of_set.values()]
         self._names = tuple(some[0].rule for some in rules)
@@ -88,12 +88,12 @@ class PlaceBook:
         self._of_path: dict[NodePath, dict[int, PlaceLimit]] = {}
         for number, some in enumerate(rules):
             if some[0].attribute:
-                known = self._of_value.setdefault(FIELDS[some[0].attribute], {})
-                known[some[0].value] = known.get(some[0].value, 0) | 1 << number
+                bits_of = self._of_value.setdefault(FIELDS[some[0].attribute], {})
+                bits_of[some[0].value] = bits_of.get(some[0].value, 0) | 1 << number
             else:
                 self._of_all |= 1 << number
-            for one in some:
-                self._of_path.setdefault(one.path, {})[number] = one
+            for limit in some:
+                self._of_path.setdefault(limit.path, {})[number] = limit
 
     @property
     def sets(self) -> tuple[tuple[int, int], ...]:
@@ -113,9 +113,9 @@ class PlaceBook:
     def kind_of(self, key: TaskQueueKey) -> int:
         """The rules that concern a task queue, wherever it runs: all that they see."""
         bits = self._of_all
-        for field, known in self._of_value.items():
+        for field, bits_of in self._of_value.items():
             for value in values_of(key, field):
-                bits |= known.get(value, 0)
+                bits |= bits_of.get(value, 0)
         return bits
 
     def of_key(self, key: TaskQueueKey) -> _LimitedKey:
@@ -139,17 +139,17 @@ class DelayRules:
     """Which delays a start at a place begins."""
 
     def __init__(self, limits: Iterable[PlaceLimit] = ()) -> None:
-        self.known = [one for one in limits if one.kind == DELAY]
+        self.known = [limit for limit in limits if limit.kind == DELAY]
         self._of_path: dict[NodePath, list[PlaceLimit]] = {}
-        for one in self.known:
-            self._of_path.setdefault(one.path, []).append(one)
+        for limit in self.known:
+            self._of_path.setdefault(limit.path, []).append(limit)
 
     def of(self, key: TaskQueueKey, place: RunPlace) -> Iterator[PlaceLimit]:
         """The delays that concern the jobs of a task queue there."""
         for path in (NodePath(place.site), NodePath(place.site, place.ce)):
-            for one in self._of_path.get(path, ()):
-                if concerns(one, key):
-                    yield one
+            for delay in self._of_path.get(path, ()):
+                if concerns(delay, key):
+                    yield delay
 
 
 NO_DELAYS: Final = DelayRules()
@@ -174,24 +174,24 @@ class Delays:
     def shut(self) -> list[tuple[PlaceLimit, float]]:
         """The delays that are shut, with the seconds until each opens."""
         now = self.ticks()
-        return [(one, max(0.0, until - now)) for one, until in self._until.values()]
+        return [(delay, max(0.0, until - now)) for delay, until in self._until.values()]
 
     def started(self, key: TaskQueueKey, place: RunPlace) -> None:
         """Begin the delays of a job that starts."""
         if self.rules.known:
-            for one in self.rules.of(key, place):
-                self.shut_until(one, self.ticks() + one.number)
+            for delay in self.rules.of(key, place):
+                self.shut_until(delay, self.ticks() + delay.number)
 
     def not_started(self, key: TaskQueueKey, place: RunPlace) -> None:
         """Undo `started`."""
         if self._until:
-            for one in self.rules.of(key, place):
-                self._open(one)
+            for delay in self.rules.of(key, place):
+                self._open(delay)
 
     def start_all(self) -> None:
         """Begin every delay: earlier starts are not known."""
-        for one in self.rules.known:
-            self.shut_until(one, self.ticks() + one.number)
+        for delay in self.rules.known:
+            self.shut_until(delay, self.ticks() + delay.number)
 
     def shut_until(self, delay: PlaceLimit, until: float) -> None:
         """Let nothing start by a delay before that time of the clock."""
@@ -204,9 +204,9 @@ class Delays:
     def open_due(self) -> list[tuple[PlaceLimit, float]]:
         """Open the delays whose time has come; returns them with that time."""
         now = self.ticks()
-        due = [(one, until) for one, until in self._until.values() if until <= now]
-        for one, _ in due:
-            self._open(one)
+        due = [(delay, until) for delay, until in self._until.values() if until <= now]
+        for delay, _ in due:
+            self._open(delay)
         return due
 
     def _open(self, delay: PlaceLimit) -> None:

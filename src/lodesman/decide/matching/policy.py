@@ -38,7 +38,7 @@ class Residents:
 
     def __init__(self, requests: frozenset[ResourceRequest]) -> None:
         self.requests = requests
-        self._places = [QueueId(one.site, one.ce, one.queue) for one in requests]
+        self._places = [QueueId(request.site, request.ce, request.queue) for request in requests]
         self._table = RequestTable(CRITERIA, enumerate(requests)).settled()
 
     def serving(self, key: TaskQueueKey) -> set[QueueId]:
@@ -92,9 +92,9 @@ class VOConfig:
         """By parameter, the queues to which it never lets a pilot be sent."""
         closed: dict[str, int] = {}
         for offer in self.offers:
-            found = never_sent(offer, self.backends, self.pools)
-            if found is not None:
-                closed[found.parameter] = closed.get(found.parameter, 0) | 1 << offer.bit
+            reason = never_sent(offer, self.backends, self.pools)
+            if reason is not None:
+                closed[reason.parameter] = closed.get(reason.parameter, 0) | 1 << offer.bit
         return tuple(closed.items())
 
     @cached_property
@@ -108,16 +108,19 @@ class VOConfig:
         offer.
         """
         return mask_of(
-            one.bit
-            for one in self.offers
-            if one.request.job_classes == ()
-            or (ANY not in one.request.tags and not set(one.request.required_tags) <= set(one.request.tags))
+            offer.bit
+            for offer in self.offers
+            if offer.request.job_classes == ()
+            or (
+                ANY not in offer.request.tags
+                and not set(offer.request.required_tags) <= set(offer.request.tags)
+            )
         )
 
     @cached_property
     def has_jc_lists(self) -> bool:
         """Whether a queue takes jobs of some classes only."""
-        return any(one.request.job_classes is not None for one in self.offers)
+        return any(offer.request.job_classes is not None for offer in self.offers)
 
     @cached_property
     def _columns(self) -> dict[str, list[Any]]:
@@ -148,9 +151,9 @@ class VOConfig:
     def _carried(self) -> Mapping[str, int]:
         return {
             name: mask_of(
-                one.bit
-                for one in self.offers
-                if one.backend == MANUAL or scope.serves(one.queue, one.backend)
+                offer.bit
+                for offer in self.offers
+                if offer.backend == MANUAL or scope.serves(offer.queue, offer.backend)
             )
             for name, scope in (self.pools or {}).items()
         }
@@ -174,8 +177,8 @@ class VOConfig:
         """The queues whose residents could take jobs of the key, were it not for their SubmitPool."""
         if not self.residents.requests:
             return 0
-        found = map(self.table.bit, self.residents.serving(key))
-        return mask_of(bit for bit in found if bit is not None)
+        bits_served = map(self.table.bit, self.residents.serving(key))
+        return mask_of(bit for bit in bits_served if bit is not None)
 
     def possible_queues(self, key: TaskQueueKey, pool_mask: int) -> int:
         """The queues whose pilots, made for this key, could ever take its jobs: the predicate of submission and passes.
@@ -243,22 +246,22 @@ class Policy:
 
     def vo_config(self, vo: str) -> VOConfig:
         """The configuration of one VO, made at its first use; anew when pilots came or went where none is ever sent."""
-        known = self._of_vo.get(vo)
-        if known is None:
+        config = self._of_vo.get(vo)
+        if config is None:
             table = QueueTable(self.config, vo, self.bits)
             offers = offers_of(table, vo, life_seconds=self.life_seconds)
-            known = self._of_vo[vo] = VOConfig(
+            config = self._of_vo[vo] = VOConfig(
                 vo=vo, offers=offers, table=table, pools=self.submission_pools, version=self.digest,
                 backends=self.backends, private_pools=self.private_pools, complexes=self.vocabulary.complexes,
             )  # fmt: skip
-        if not known.uninhabitable:
-            return known
-        there, before = self.inhabited(known.uninhabitable), known.residents.requests
-        if there is not before and there != before:
-            known = self._of_vo[vo] = copy(known)  # with its tables, which say nothing of pilots
-            vars(known)["residents"] = Residents(there)
+        if not config.uninhabitable:
+            return config
+        residents, before = self.inhabited(config.uninhabitable), config.residents.requests
+        if residents is not before and residents != before:
+            config = self._of_vo[vo] = copy(config)  # with its tables, which say nothing of pilots
+            vars(config)["residents"] = Residents(residents)
             self.verdicts = {}
-        return known
+        return config
 
     def know_usage(self, usage: KnownUsage | None) -> None:
         """Correct the shares by this from now on; None: not at all."""
@@ -280,20 +283,20 @@ class Policy:
 
     def configured_shares(self) -> Mapping[str, GroupShare]:
         """Shares and settings of all groups that are configured, or have a share by command."""
-        found = {
+        shares = {
             name: GroupShare(share=group.share, job_sharing=group.job_sharing, background=group.background)
             for name, group in self.config.groups.items()
         }
         for name, share in self.set_by_command.items():
-            found[name] = replace(found.get(name, DEFAULT_GROUP), share=share)
-        return found
+            shares[name] = replace(shares.get(name, DEFAULT_GROUP), share=share)
+        return shares
 
     def share_of(self, group: str) -> float:
         """The share of a group by command, as configured, or the default one."""
         if group in self.set_by_command:
             return self.set_by_command[group]
-        found = self.config.groups.get(group)
-        return DEFAULT_SHARE if found is None else found.share
+        group_config = self.config.groups.get(group)
+        return DEFAULT_SHARE if group_config is None else group_config.share
 
     def drawn_share(self, group: str) -> float:
         """The share of a group that is drawn by."""

@@ -62,10 +62,10 @@ class _JobSide:
 
     def needs(self, rule: int) -> tuple[Need, ...]:
         alike = self._book.alike[rule]
-        known = self._needs.get(alike)
-        if known is None:
-            known = self._needs[alike] = tuple(self._found(rule))
-        return known
+        needs = self._needs.get(alike)
+        if needs is None:
+            needs = self._needs[alike] = tuple(self._found(rule))
+        return needs
 
     def _found(self, rule: int) -> Iterator[Need]:
         for label, resource, _ in self._book.terms[rule]:
@@ -89,24 +89,26 @@ class _PlaceSide:
         return place_values(self._book.rules[rule], self._place)
 
     def limits(self, rule: int) -> Mapping[str, Value]:
-        found: dict[str, Value] = {}
+        by_label: dict[str, Value] = {}
         for label, _, limits in self._book.terms[rule]:
-            values = [limit_value(one, self._place) for one in limits]
-            found[label] = values[0] if len(values) == 1 else min(v for v in values if not isinstance(v, str))
-        return found
+            values = [limit_value(limit, self._place) for limit in limits]
+            by_label[label] = (
+                values[0] if len(values) == 1 else min(v for v in values if not isinstance(v, str))
+            )
+        return by_label
 
 
 class QuotaBook:
     """The rules of all enabled sets. `load` gives what dynamic limits need of a host."""
 
     def __init__(self, sets: Iterable[QuotaSet], vocabulary: Vocabulary, load: Load = lambda _: {}) -> None:
-        enabled = [one for one in sets if one.enabled]
-        self.rules: list[QuotaRule] = [rule for one in enabled for rule in one.rules]
+        enabled = [quota_set for quota_set in sets if quota_set.enabled]
+        self.rules: list[QuotaRule] = [rule for quota_set in enabled for rule in quota_set.rules]
         self.terms = [_terms(rule, vocabulary.complexes) for rule in self.rules]
         # By rule: a number, equal for those that limit the same resources.
         numbers: dict[tuple[tuple[str, Complex], ...], int] = {}
         self.alike = [
-            numbers.setdefault(tuple(one[:2] for one in terms), len(numbers)) for terms in self.terms
+            numbers.setdefault(tuple(term[:2] for term in terms), len(numbers)) for terms in self.terms
         ]
         ends = [0]
         for one in enabled:
@@ -120,7 +122,7 @@ class QuotaBook:
         self._by_place = sum(
             1 << number
             for number, rule in enumerate(self.rules)
-            if any(one.braced for tag, one in rule.filters.items() if tag not in OF_JOBS)
+            if any(filters.braced for tag, filters in rule.filters.items() if tag not in OF_JOBS)
         )
         self._passed: dict[tuple[FilterTag, Hashable], int] = {}
 
@@ -149,33 +151,37 @@ class QuotaBook:
     def of_key(self, key: TaskQueueKey) -> _JobSide:
         """The rules whose filters of users, projects, PEs and job classes let its jobs pass."""
         job = job_of(key, self._vocabulary)
-        asked: Mapping[FilterTag, Hashable] = {
+        values: Mapping[FilterTag, Hashable] = {
             FilterTag.USERS: job.user,
             FilterTag.PROJECTS: job.project,
             FilterTag.PES: (job.pe, not job.pe and job.slots > 1),
             FilterTag.JCS: (job.job_class, job.variant),
         }
-        return _JobSide(self, job, self._bits(asked, lambda tag, one: fits(tag, one, job)))
+        return _JobSide(self, job, self._bits(values, lambda tag, quota_filter: fits(tag, quota_filter, job)))
 
     def of_place(self, place: RunPlace) -> _PlaceSide:
         """The rules whose filters of queues and hosts let it pass."""
         host = place.host
         groups = self._vocabulary.groups_of(host)
-        found = QuotaPlace(queue=place.queue, host=host, host_groups=groups, load=self._load(host))
-        asked = {FilterTag.QUEUES: place.queue, FilterTag.HOSTS: host}
-        return _PlaceSide(self, found, self._bits(asked, lambda tag, one: admits(tag, one, found)))
+        quota_place = QuotaPlace(queue=place.queue, host=host, host_groups=groups, load=self._load(host))
+        values = {FilterTag.QUEUES: place.queue, FilterTag.HOSTS: host}
+        return _PlaceSide(
+            self,
+            quota_place,
+            self._bits(values, lambda tag, quota_filter: admits(tag, quota_filter, quota_place)),
+        )
 
     def _bits(
-        self, asked: Mapping[FilterTag, Hashable], passes: Callable[[FilterTag, QuotaFilter], bool]
+        self, values: Mapping[FilterTag, Hashable], passes: Callable[[FilterTag, QuotaFilter], bool]
     ) -> int:
         """The rules whose filters of these kinds let these values pass; each filter is asked once for each value."""
         bits = (1 << len(self.rules)) - 1
-        for tag, value in asked.items():
+        for tag, value in values.items():
             passed = self._passed.get((tag, value))
             if passed is None:
                 passed, having = self._filters[tag]
-                for one, rules in having.items():
-                    if passes(tag, one):
+                for quota_filter, rules in having.items():
+                    if passes(tag, quota_filter):
                         passed |= rules
                 self._passed[tag, value] = passed
             bits &= passed
@@ -185,36 +191,36 @@ class QuotaBook:
 def _by_filter(rules: Collection[QuotaRule], tag: FilterTag) -> tuple[int, dict[QuotaFilter, int]]:
     without, having = 0, dict[QuotaFilter, int]()
     for number, rule in enumerate(rules):
-        one = rule.filters.get(tag)
-        if one is None:
+        quota_filter = rule.filters.get(tag)
+        if quota_filter is None:
             without |= 1 << number
         else:
-            having[one] = having.get(one, 0) | 1 << number
+            having[quota_filter] = having.get(quota_filter, 0) | 1 << number
     return without, having
 
 
 def _terms(rule: QuotaRule, complexes: Complexes) -> tuple[_Term, ...]:
     """Limits on what is used up are joined; of what is only compared, each counts."""
-    found: dict[str, tuple[Complex, list[QuotaLimit]]] = {}
+    by_label: dict[str, tuple[Complex, list[QuotaLimit]]] = {}
     for limit in rule.limits:
         resource = complexes.get(limit.resource)
         if resource is None:
             continue
         label = resource.name
-        if label in found and not is_booked(resource):
-            label = f"{label}#{len(found)}"
-        found.setdefault(label, (resource, []))[1].append(limit)
-    return tuple(_Term(label, resource, tuple(limits)) for label, (resource, limits) in found.items())
+        if label in by_label and not is_booked(resource):
+            label = f"{label}#{len(by_label)}"
+        by_label.setdefault(label, (resource, []))[1].append(limit)
+    return tuple(_Term(label, resource, tuple(limits)) for label, (resource, limits) in by_label.items())
 
 
 def _memory(key: TaskQueueKey, complexes: Complexes) -> dict[str, Value]:
     """Requests are for each core, exactly, unless the resource is used up once per job."""
-    found: dict[str, Value] = {}
+    requests: dict[str, Value] = {}
     for name in _OF_MEMORY:
         resource = complexes.get(name)
         is_by_job = resource is not None and resource.consumable is Consumable.JOB
-        found[name] = exact(Fraction(key.memory_mb * _MB, 1 if is_by_job else key.cores))
-    return found
+        requests[name] = exact(Fraction(key.memory_mb * _MB, 1 if is_by_job else key.cores))
+    return requests
 
 
 def job_of(key: TaskQueueKey, vocabulary: Vocabulary) -> QuotaJob:

@@ -69,7 +69,7 @@ def director_weights(
     for (vo, group, owner), members in entities.items():
         group_share = shares.get(group, DEFAULT_GROUP)
         weight_of = group_share.owner_weights
-        all_weights = sum(weight_of.get(one, 1.0) for one in owners[vo, group])
+        all_weights = sum(weight_of.get(name, 1.0) for name in owners[vo, group])
         share = max(group_share.share, 0.0) * weight_of.get(owner, 1.0) / all_weights
         weights.update(_within_entity(members, share=share, background=group_share.background))
         for tq_id, key in members:
@@ -84,22 +84,22 @@ def director_weights(
 def _within_entity(
     members: Collection[tuple[int, TaskQueueKey]], *, share: float, background: bool
 ) -> dict[int, float]:
-    asked = {tq_id: priority_weight(key.user_priority) for tq_id, key in members}
-    behind = {tq_id for tq_id, weight in asked.items() if background and weight <= _BACKGROUND_AT}
-    total = sum(weight for tq_id, weight in asked.items() if tq_id not in behind)
+    weights = {tq_id: priority_weight(key.user_priority) for tq_id, key in members}
+    behind = {tq_id for tq_id, weight in weights.items() if background and weight <= _BACKGROUND_AT}
+    total = sum(weight for tq_id, weight in weights.items() if tq_id not in behind)
     return {
         tq_id: _LEAST_WEIGHT if tq_id in behind else max(share * weight / total, _LEAST_WEIGHT)
-        for tq_id, weight in asked.items()
+        for tq_id, weight in weights.items()
     }
 
 
 def parts_of(groups: Collection[str], shares: Mapping[str, GroupShare]) -> dict[str, float]:
     """What each group deserves of one claim; parts sum to 1. Without any share all parts are equal."""
-    known = {group: max(shares.get(group, DEFAULT_GROUP).share, 0.0) for group in groups}
-    total = sum(known.values())
+    positive = {group: max(shares.get(group, DEFAULT_GROUP).share, 0.0) for group in groups}
+    total = sum(positive.values())
     if total <= 0:
-        return dict.fromkeys(known, 1.0 / len(known)) if known else {}
-    return {group: share / total for group, share in known.items()}
+        return dict.fromkeys(positive, 1.0 / len(positive)) if positive else {}
+    return {group: share / total for group, share in positive.items()}
 
 
 Used = tuple[TimeSlice, Mapping[str, float]]  # what each group, or each owner, used in a time slice
@@ -109,8 +109,8 @@ def factors(shares: Mapping[str, float], slices: Sequence[Used], most: float) ->
     """The factor of each share: the mean, by weight, of its part in the shares over its part in the usage of each time
     slice; within 1/most and most. Who used nothing gets the most of the slice; a slice without usage counts as 1.
     """
-    weights, total = sum(one.weight for one, _ in slices), sum(shares.values())
-    found = dict.fromkeys(shares, 0.0)
+    weights, total = sum(time_slice.weight for time_slice, _ in slices), sum(shares.values())
+    means = dict.fromkeys(shares, 0.0)
     for time_slice, usage in slices:
         used = {name: max(0.0, usage.get(name, 0.0)) for name in shares}
         all_used, bound = sum(used.values()), time_slice.max_correction
@@ -119,8 +119,8 @@ def factors(shares: Mapping[str, float], slices: Sequence[Used], most: float) ->
             if all_used > 0 and total > 0:
                 part = used[name] / all_used
                 factor = _within(share / total / part, bound) if part > 0 else bound
-            found[name] += factor * time_slice.weight / weights
-    return {name: _within(factor, most) for name, factor in found.items()}
+            means[name] += factor * time_slice.weight / weights
+    return {name: _within(factor, most) for name, factor in means.items()}
 
 
 def _within(factor: float, most: float) -> float:
@@ -135,25 +135,31 @@ def corrected(shares: Mapping[str, float], by: Mapping[str, float]) -> dict[str,
     return {name: share * scale for name, share in raw.items()}
 
 
-def corrections(shares: Mapping[str, GroupShare], known: KnownUsage) -> list[CorrectedShare]:
+def corrections(shares: Mapping[str, GroupShare], known_usage: KnownUsage) -> list[CorrectedShare]:
     """What becomes of the share of each group that takes part, and of its owners."""
-    found = []
-    for arena in known.arenas:
+    groups = []
+    for arena in known_usage.arenas:
         before = {name: max(0.0, shares.get(name, DEFAULT_GROUP).share) for name in arena.groups}
-        by = factors(before, [(one.time_slice, one.groups) for one in known.slices], known.most)
+        by = factors(
+            before,
+            [(used_slice.time_slice, used_slice.groups) for used_slice in known_usage.slices],
+            known_usage.most,
+        )
         after = corrected(before, by)
         for name in arena.groups:
-            used = [one.groups.get(name, 0.0) for one in known.slices]
-            owners = [] if shares.get(name, DEFAULT_GROUP).job_sharing else list(_owners(name, known))
-            found.append(CorrectedShare(name, used, before[name], by[name], _short(after[name]), owners))
-    return found
+            used = [used_slice.groups.get(name, 0.0) for used_slice in known_usage.slices]
+            owners = [] if shares.get(name, DEFAULT_GROUP).job_sharing else list(_owners(name, known_usage))
+            groups.append(CorrectedShare(name, used, before[name], by[name], _short(after[name]), owners))
+    return groups
 
 
-def _owners(group: str, known: KnownUsage) -> Iterable[CorrectedOwner]:
+def _owners(group: str, known_usage: KnownUsage) -> Iterable[CorrectedOwner]:
     """The owners of a group, who have equal shares."""
-    equal = dict.fromkeys(known.owners.get(group, ()), 1.0)
-    slices: list[Used] = [(one.time_slice, one.owners.get(group, {})) for one in known.slices]
-    by = factors(equal, slices, known.most)
+    equal = dict.fromkeys(known_usage.owners.get(group, ()), 1.0)
+    slices: list[Used] = [
+        (used_slice.time_slice, used_slice.owners.get(group, {})) for used_slice in known_usage.slices
+    ]
+    by = factors(equal, slices, known_usage.most)
     for name, weight in corrected(equal, by).items():
         used = [usage.get(name, 0.0) for _, usage in slices]
         yield CorrectedOwner(name, used, by[name], _short(weight))
@@ -164,24 +170,26 @@ def _short(number: float) -> float:
     return float(f"{number:.4g}")
 
 
-def corrected_shares(shares: Mapping[str, GroupShare], known: KnownUsage) -> dict[str, GroupShare]:
+def corrected_shares(shares: Mapping[str, GroupShare], known_usage: KnownUsage) -> dict[str, GroupShare]:
     """All shares as they are drawn by (DIRAC's history corrector, reference dirac 1.5): who used more than its share gets
     less. A group that takes no part keeps its own.
     """
-    found = dict(shares)
-    for one in corrections(shares, known):
-        weights = {owner.owner: owner.weight for owner in one.owners if owner.weight != 1.0}
-        found[one.group] = replace(
-            shares.get(one.group, DEFAULT_GROUP), share=one.corrected, owner_weights=weights
+    shares_drawn = dict(shares)
+    for row in corrections(shares, known_usage):
+        weights = {owner.owner: owner.weight for owner in row.owners if owner.weight != 1.0}
+        shares_drawn[row.group] = replace(
+            shares.get(row.group, DEFAULT_GROUP), share=row.corrected, owner_weights=weights
         )
-    return found
+    return shares_drawn
 
 
 def arenas(groups: Iterable[tuple[str, str]]) -> list[Arena]:
     """Which of these (VO, group) are compared: shares belong to names, so VOs that have one in common are one arena."""
-    found: list[tuple[set[str], set[str]]] = []
+    merged: list[tuple[set[str], set[str]]] = []
     for vo, group in groups:
-        joined = [one for one in found if vo in one[0] or group in one[1]]
-        found = [one for one in found if one not in joined]
-        found.append(({vo}.union(*(one[0] for one in joined)), {group}.union(*(one[1] for one in joined))))
-    return sorted((Arena(sorted(vos), sorted(names)) for vos, names in found), key=lambda one: one.vos)
+        joined = [pair for pair in merged if vo in pair[0] or group in pair[1]]
+        merged = [pair for pair in merged if pair not in joined]
+        merged.append(
+            ({vo}.union(*(pair[0] for pair in joined)), {group}.union(*(pair[1] for pair in joined)))
+        )
+    return sorted((Arena(sorted(vos), sorted(names)) for vos, names in merged), key=lambda arena: arena.vos)

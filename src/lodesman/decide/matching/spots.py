@@ -30,8 +30,8 @@ class ShutSlots(dict[int, int]):
 
     def __missing__(self, group: int) -> int:
         mask = 0
-        for one in self.sets:
-            mask |= one.shut.get(group, 0)
+        for set_place in self.sets:
+            mask |= set_place.shut.get(group, 0)
         self[group] = mask
         return mask
 

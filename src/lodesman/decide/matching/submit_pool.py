@@ -37,10 +37,10 @@ NO_REQUIREMENTS = Requirements()
 
 
 def requirements_of(
-    wanted: Mapping[str, object], types: TypeTable, vo: str, request: Ad | None = None
+    values: Mapping[str, object], types: TypeTable, vo: str, request: Ad | None = None
 ) -> Requirements:
-    """Compile what a description wants. `request`: of the job, None if `wanted` was stored. Raises InvalidJob."""
-    criteria = compile_requirements(wanted, types, request)
+    """Compile what a description wants. `request`: of the job, None if `values` was stored. Raises InvalidJob."""
+    criteria = compile_requirements(values, types, request)
     return Requirements(
         criteria=criteria, text=spelled_requirements(criteria), pool=submit_pool_id(criteria, vo)
     )
@@ -91,46 +91,48 @@ def wanted_of(requirements: str) -> dict[str, list[Any]]:
 
 def given_of(requirements: str) -> dict[str, Any]:
     """The Requirements behind a stored text as a description gives them: a list of one is its value."""
-    found: dict[str, Any] = {}
+    as_given: dict[str, Any] = {}
     for name, values in wanted_of(requirements).items():
         alone = len(values) == 1 or fold(name) == CONSTRAINT
-        found[name] = values[0] if alone else values
-    return found
+        as_given[name] = values[0] if alone else values
+    return as_given
 
 
 # --- stations ----------------------------------------------------------------------------------------------
 
 
-def with_stations(wanted: Mapping[str, Any], stations: Iterable[str]) -> dict[str, Any]:
+def with_stations(requirements: Mapping[str, Any], stations: Iterable[str]) -> dict[str, Any]:
     """Add the SAM stations of a job to its constraint: a clause that is true where the site's ad has one of them as
     StationName or among StationNames (seed samgrid-minimal-brokering).
     """
-    name = next((one for one in wanted if fold(one) == CONSTRAINT), "Constraint")
-    clause, own = _clause_of(stations), wanted.get(name)
-    return {**wanted, name: clause if own is None else f"({own}) && ({clause})"}
+    name = next((attribute for attribute in requirements if fold(attribute) == CONSTRAINT), "Constraint")
+    clause, own = _clause_of(stations), requirements.get(name)
+    return {**requirements, name: clause if own is None else f"({own}) && ({clause})"}
 
 
-def without_stations(wanted: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def without_stations(requirements: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The inverse: what is left of Requirements, and the stations that their constraint names."""
-    left = dict(wanted)
-    name = next((one for one in wanted if fold(one) == CONSTRAINT), None)
+    left = dict(requirements)
+    name = next((attribute for attribute in requirements if fold(attribute) == CONSTRAINT), None)
     if name is None:
         return left, ()
     others = list(clauses(parse_expression(left[name])))
-    found = next((one for one in others if _stations_in(one)), None)
-    if found is None:
+    clause = next((part for part in others if _stations_in(part)), None)
+    if clause is None:
         return left, ()
-    others.remove(found)
+    others.remove(clause)
     del left[name]
     if others:
         both = Logic(operator="&&", operands=tuple(others))
         left[name] = write_expression(both if len(others) > 1 else others[0])
-    return left, _stations_in(found)
+    return left, _stations_in(clause)
 
 
 def _clause_of(stations: Iterable[str]) -> str:
-    names = tuple(one for _, one in sorted({one.lower(): one for one in stations}.items()))
-    each = [f"member({write_value(one)}, StationNames)" for one in names]
+    names = tuple(
+        station for _, station in sorted({station.lower(): station for station in stations}.items())
+    )
+    each = [f"member({write_value(station)}, StationNames)" for station in names]
     return " || ".join([f"member(StationName, {write_value(names)})", *each])
 
 
@@ -141,7 +143,7 @@ def _stations_in(clause: Node) -> tuple[str, ...]:
             names = constant_of(listed)
         case _:
             return ()
-    if not isinstance(names, tuple) or not all(isinstance(one, str) for one in names):
+    if not isinstance(names, tuple) or not all(isinstance(station, str) for station in names):
         return ()
     same = write_expression(parse_expression(_clause_of(map(str, names))))
     return tuple(map(str, names)) if names and write_expression(clause) == same else ()
@@ -156,21 +158,21 @@ def wanted_values(row: Sequence[Any]) -> list[Any]:
         return [*values, unit]
     if kind != Kind.NUMBER or not unit:
         return list(values)
-    found: list[Any] = []
+    read_values: list[Any] = []
     for value in values:
         text = f"{value} {unit}"
         try:
             number_in(text, unit)
         except BadValue:  # a number of hundreds of digits
-            found.append(value)
+            read_values.append(value)
         else:
-            found.append(text)
-    return found
+            read_values.append(text)
+    return read_values
 
 
 def read_again(requirements: str, types: TypeTable, vo: str) -> tuple[str, str]:
     """(identifier, text to be stored) of a stored set under the types of today. Raises InvalidJob if they cannot read it,
     ValueError if it is no set.
     """
-    found = requirements_of(wanted_of(requirements), types, vo)
-    return found.pool, found.text
+    again = requirements_of(wanted_of(requirements), types, vo)
+    return again.pool, again.text

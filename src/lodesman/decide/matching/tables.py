@@ -16,8 +16,8 @@ from lodesman.decide.matching.request import ResourceRequest
 from lodesman.decide.matching.task_queue import TaskQueueKey
 
 _IDENTITY_NAMES: Final = frozenset({"vo", "group", "owner", "pilot_type", "submission_pool"})
-_IDENTITY: Final = tuple(one for one in CRITERIA if one.name in _IDENTITY_NAMES)
-PLACE: Final = tuple(one for one in CRITERIA if one.name not in _IDENTITY_NAMES)
+_IDENTITY: Final = tuple(criterion for criterion in CRITERIA if criterion.name in _IDENTITY_NAMES)
+PLACE: Final = tuple(criterion for criterion in CRITERIA if criterion.name not in _IDENTITY_NAMES)
 
 
 def serves(key: TaskQueueKey, request: ResourceRequest) -> bool:
@@ -57,7 +57,11 @@ class RequestTable:
     def narrow(self, mask: Mask, key: TaskQueueKey, names: Collection[str] | None = None) -> Mask:
         """The resources of `mask` that may run jobs of the task queue; `names`: by these criteria alone."""
         return self._table.narrow(
-            mask, (one.of_key(key) if names is None or one.name in names else None for one in self._criteria)
+            mask,
+            (
+                criterion.of_key(key) if names is None or criterion.name in names else None
+                for criterion in self._criteria
+            ),
         )
 
     def lost(self, mask: Mask, key: TaskQueueKey) -> Iterator[tuple[str, Mask]]:
@@ -112,7 +116,11 @@ class KeyTable:
         request may list thousands.
         """
         return self._table.narrow(
-            mask, [None if one.name == "submit_pool" else one.of_request(request) for one in CRITERIA]
+            mask,
+            [
+                None if criterion.name == "submit_pool" else criterion.of_request(request)
+                for criterion in CRITERIA
+            ],
         )
 
     def lost(self, mask: Mask, request: ResourceRequest) -> Iterator[tuple[MatchCriterion, Mask]]:

@@ -53,7 +53,11 @@ def _defaults(kind: type[Any]) -> tuple[tuple[str, Any], ...]:
     return tuple((field.name, field.default) for field in fields(kind))
 
 
-_SAID = [one for one in _defaults(TaskQueueKey) if one[0] in JobSpec.__struct_fields__]
+_SAID = [
+    field_default
+    for field_default in _defaults(TaskQueueKey)
+    if field_default[0] in JobSpec.__struct_fields__
+]
 _OF_SPEC = tuple(name for name, default in _SAID if default != ())
 _LISTS = tuple(name for name, default in _SAID if default == ())
 _VALUES = attrgetter(*_OF_SPEC)
@@ -97,8 +101,8 @@ def key_to_json(key: TaskQueueKey) -> str:
     new field changes no stored key. A default never changes.
     """
     kind: Any = type(key)
-    said = {name: value for name, default in _defaults(kind) if (value := getattr(key, name)) != default}
-    return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    values = {name: value for name, default in _defaults(kind) if (value := getattr(key, name)) != default}
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def key_from_json(text: str) -> TaskQueueKey:

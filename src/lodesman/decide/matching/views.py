@@ -129,19 +129,19 @@ class View:
     def find(self, group: GroupIndex, numbers: Sequence[int], shut: ShutSlots) -> EligibleSlots:
         """The same, remembered for the lottery while nothing opens, closes or arrives."""
         closed = shut[group.number]
-        found = self._found[group.number]
+        slots = self._found[group.number]
         if (
-            found is not None
-            and found.changes == group.changes
-            and found.arrived == group.arrived
-            and found.shut == closed
-            and found.numbers == numbers
+            slots is not None
+            and slots.changes == group.changes
+            and slots.arrived == group.arrived
+            and slots.shut == closed
+            and slots.numbers == numbers
         ):
-            return found
-        found = self._found[group.number] = EligibleSlots(
+            return slots
+        slots = self._found[group.number] = EligibleSlots(
             group.changes, group.arrived, closed, numbers, self.mask(group, numbers, shut)
         )
-        return found
+        return slots
 
 
 class Views:
