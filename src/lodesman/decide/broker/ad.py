@@ -71,7 +71,9 @@ class AdVersion:
         no times, in seconds or milliseconds.
         """
         now = newer.received_at
-        unit = next((one for one in (1, 1_000) if abs(newer.sequence / one - now) < MOST_LIFETIME_S), None)
+        unit = next(
+            (factor for factor in (1, 1_000) if abs(newer.sequence / factor - now) < MOST_LIFETIME_S), None
+        )
         if unit is None:
             unit = 1_000 if self.sequence > _FAR * 1_000 * now else 0
         ahead = self.sequence / unit - now if unit else 0.0
@@ -129,7 +131,7 @@ def read_site_ad(text: str, *, site: str, now: float, lifetime_s: float = LIFETI
         ad=ad,
         stamps=frozenset(reader.texts("PilotStamps")),
         stations=frozenset(
-            lower(one) for one in (*reader.texts("StationName"), *reader.texts("StationNames"))
+            lower(station) for station in (*reader.texts("StationName"), *reader.texts("StationNames"))
         ),
     )
 
@@ -203,9 +205,9 @@ class _Attributes:
         value, node = self._value(name)
         if node is None:
             return ()
-        found = value if isinstance(value, tuple) else (value,)
-        texts = tuple(one for one in found if isinstance(one, str))
-        if len(texts) < len(found):
+        items = value if isinstance(value, tuple) else (value,)
+        texts = tuple(item for item in items if isinstance(item, str))
+        if len(texts) < len(items):
             raise fault_at(self._text, node.start, f"{name} must be a list of texts")
         return texts
 
@@ -243,15 +245,15 @@ def _too_dear(why: str) -> InvalidRequest:
     return InvalidRequest(f"The ad is too dear: {why}.", hint=hint)
 
 
-def _own(asked: Asked, ad: Ad) -> AbstractSet[str]:
-    return (asked.bare & ad.entries.keys()) | asked.my
+def _own(references: Asked, ad: Ad) -> AbstractSet[str]:
+    return (references.bare & ad.entries.keys()) | references.my
 
 
 def _check_cycles(ad: Ad) -> None:
     """Raises InvalidRequest if attributes ask for each other in a circle: they would have no value."""
-    asked = {key: _own(asked_by(entry), ad) for key, entry in ad.entries.items()}
+    references = {key: _own(asked_by(entry), ad) for key, entry in ad.entries.items()}
     done: set[str] = set()
-    for start in asked:
+    for start in references:
         path: dict[str, None] = {}
         todo = [(start, True)]
         while todo:
@@ -260,10 +262,10 @@ def _check_cycles(ad: Ad) -> None:
                 done.add(path.popitem()[0])
             elif key in path:
                 circle = [*path, key][list(path).index(key) :]
-                names = [ad.entries[one].name for one in circle]
+                names = [ad.entries[other].name for other in circle]
                 shown = names if len(names) <= MOST_SHOWN else [*names[:MOST_SHOWN], "..."]
                 raise InvalidRequest(f"Attributes ask for each other: {' -> '.join(shown)}.", cycle=shown)
-            elif key in asked and key not in done:
+            elif key in references and key not in done:
                 path[key] = None
                 todo.append((key, False))
-                todo.extend((one, True) for one in sorted(asked[key]))
+                todo.extend((other, True) for other in sorted(references[key]))

@@ -136,8 +136,8 @@ class SiteBook:
         memo = self._memo(kind, question)
         judge = _may_want if kind == "wants" else _may_welcome
         if memo.stale:
-            found = sum(1 << bit for bit in bits(memo.stale) if judge(memo, self._views[bit]))
-            memo.fits = memo.fits & ~memo.stale | found
+            fitting = sum(1 << bit for bit in bits(memo.stale) if judge(memo, self._views[bit]))
+            memo.fits = memo.fits & ~memo.stale | fitting
             memo.stale = 0
         return memo.fits
 
@@ -145,12 +145,16 @@ class SiteBook:
 def _view_of(rules: GateRules) -> _SiteView:
     ad = rules.whole.ad
     live = unsettled(ad)
-    settled = [one for one in rules.request_clauses if one.is_settled_by(_NO_NAMES) and not one.own & live]
+    settled = [
+        clause
+        for clause in rules.request_clauses
+        if clause.is_settled_by(_NO_NAMES) and not clause.own & live
+    ]
     return _SiteView(
         side=rules.whole,
         unsettled=live,
-        welcome=side_with(ad.entries, [one.ad.entries["requirements"].node for one in settled]),
-        asked=frozenset().union(*[one.others for one in settled]),
+        welcome=side_with(ad.entries, [clause.ad.entries["requirements"].node for clause in settled]),
+        asked=frozenset().union(*[clause.others for clause in settled]),
     )
 
 

@@ -72,7 +72,7 @@ class SiteGate:
         self._whole: MatchSide | None = None
         self._ours = _OurPilots()
         if mode is GateMode.STRICT:
-            self.matched = sum([one.matched_at >= ad.received_at for one in matches])
+            self.matched = sum([match.matched_at >= ad.received_at for match in matches])
             self.notice = _notice(rules.counts)
             return
         self._ours = _ours(matches, ad, ledger_s)
@@ -156,7 +156,7 @@ class SiteGate:
             return ""
         if whole := self._whole_answer():
             return whole
-        words = next((said(one) for one in self._own_clauses() if not is_true(one.value)), "")
+        words = next((said(clause) for clause in self._own_clauses() if not is_true(clause.value)), "")
         return f"{words}; {self.notice}" if words and self.mode is GateMode.LEDGER and self.notice else words
 
     def refusal(self, request: Ad) -> str:
@@ -164,7 +164,7 @@ class SiteGate:
         if self.ad is None:
             return ""
         return self._whole_answer() or next(
-            (said(one) for one in self.clauses(request) if not is_true(one.value)), ""
+            (said(clause) for clause in self.clauses(request) if not is_true(clause.value)), ""
         )
 
     def clauses(self, request: Ad | None = None) -> tuple[Clause, ...]:
@@ -218,18 +218,18 @@ class SiteGate:
 
 def _ours(matches: Iterable[SiteMatch], ad: SiteAd, ledger_s: float) -> _OurPilots:
     since, stamps = ad.received_at, ad.stamps
-    on_way = taken = recent = starting = 0
+    on_way = in_batch = recent = starting = 0
     for stamp, _, submitted_at, ended, joined in matches:
         if ended or stamp in stamps:
             continue
         if submitted_at is None or submitted_at >= since:
             on_way += 1
             continue
-        taken += 1
+        in_batch += 1
         if since - submitted_at < ledger_s:
             recent += 1
             starting += not joined
-    return _OurPilots(on_way, taken, recent, starting)
+    return _OurPilots(on_way, in_batch, recent, starting)
 
 
 def _notice(counts: Mapping[str, Value]) -> str:

@@ -79,50 +79,50 @@ class SiteQuestion(Struct, frozen=True, kw_only=True):
 
 def question_of(ad: Ad, *names: str) -> SiteQuestion:
     """The question that attributes of an ad (names in small letters) are; those that it lacks are left out."""
-    asked = {name for name in names if name in ad.entries}
+    keys = {name for name in names if name in ad.entries}
     own, others = set[str](), set[str]()
-    for name in asked:
+    for name in keys:
         if name not in ad.constants:
-            found = references(ad.entries[name].node, ad)
-            own |= found.own
-            others |= found.other
-    part = ad.part(sorted((asked | own) & ad.entries.keys()))
+            needs = references(ad.entries[name].node, ad)
+            own |= needs.own
+            others |= needs.other
+    part = ad.part(sorted((keys | own) & ad.entries.keys()))
     return _question(part, own, others, key=write_ad(part))
 
 
 def clause_of(ad: Ad, clause: Node) -> SiteQuestion:
     """The question, without key, that one clause of the Requirements of an ad is."""
-    asked = references(clause, ad)
-    part = ad.part((asked.own & ad.entries.keys()) - {_REQUIREMENTS})
+    needs = references(clause, ad)
+    part = ad.part((needs.own & ad.entries.keys()) - {_REQUIREMENTS})
     part.entries[_REQUIREMENTS] = AdAttribute("Requirements", clause)
-    return _question(part, asked.own, asked.other)
+    return _question(part, needs.own, needs.other)
 
 
 def _question(part: Ad, own: AbstractSet[str], others: AbstractSet[str], key: str = "") -> SiteQuestion:
-    asked = [asked_by(entry) for name, entry in part.entries.items() if name not in part.constants]
+    all_needs = [asked_by(entry) for name, entry in part.entries.items() if name not in part.constants]
     return SiteQuestion(
         key=key,
         ad=part,
         own=frozenset(own),
         others=frozenset(others),
         unsettled=unsettled(part),
-        asks_ad=any(one.whole for one in asked),
-        asks_clock=any(one.clock for one in asked),
+        asks_ad=any(needs.whole for needs in all_needs),
+        asks_clock=any(needs.clock for needs in all_needs),
     )
 
 
 def unsettled(ad: Ad) -> frozenset[str]:
     """The attributes of an ad, in small letters, whose values may change while the ad does not."""
-    there = ad.entries.keys()
+    own = ad.entries.keys()
 
-    def is_open(asked: Asked) -> bool:
+    def is_open(needs: Asked) -> bool:
         return (
-            asked.clock
-            or asked.whole
-            or bool(asked.target or asked.bare - there or (asked.bare | asked.my) & LIVE)
+            needs.clock
+            or needs.whole
+            or bool(needs.target or needs.bare - own or (needs.bare | needs.my) & LIVE)
         )
 
-    return frozenset(dependents(ad, is_open) | LIVE & there)
+    return frozenset(dependents(ad, is_open) | LIVE & own)
 
 
 class GateRules(Struct, frozen=True, kw_only=True):
@@ -164,9 +164,13 @@ def rules_of(ad: Ad, mode: GateMode) -> GateRules:
             entries[key] = AdAttribute(name, Constant(value=UNDEFINED))
     base = Ad(entries)
     parts = () if requirements is None else tuple(clauses(requirements))
-    asked = [clause_of(base, one) for one in parts]
-    other = tuple(one for one in asked if one.others or one.asks_ad)
-    own = tuple(node for node, one in zip(parts, asked, strict=True) if not (one.others or one.asks_ad))
+    questions = [clause_of(base, node) for node in parts]
+    other = tuple(question for question in questions if question.others or question.asks_ad)
+    own = tuple(
+        node
+        for node, question in zip(parts, questions, strict=True)
+        if not (question.others or question.asks_ad)
+    )
     published = frozenset(counts.keys() & ad.entries.keys())
     rules = GateRules(
         mode=mode,
@@ -180,7 +184,7 @@ def rules_of(ad: Ad, mode: GateMode) -> GateRules:
         first=_first_value(counts, published, mode),
         own_steps=sum(1 for one in own for _ in walk(one)),
     )
-    grows = all(_grows(one, base) for one in own) and not any(one.asks_clock for one in asked)
+    grows = all(_grows(node, base) for node in own) and not any(question.asks_clock for question in questions)
     return replace(rules, shut_at=_shut_at(rules)) if grows else rules
 
 
@@ -190,8 +194,8 @@ def _first_value(counts: Mapping[str, Value], published: frozenset[str], mode: G
     """
     total = counts["currentjobs"]
     if mode is GateMode.STRICT:
-        given = counts[CUR_MATCHES]
-        return total if given is UNDEFINED or is_less(given, total) else given
+        current = counts[CUR_MATCHES]
+        return total if current is UNDEFINED or is_less(current, total) else current
     for key in ("currentsubmittingjobs", "currentpendingjobs"):
         if key in published:
             total = STRICT["+"](total, counts[key])
@@ -214,19 +218,19 @@ def _shut_at(rules: GateRules) -> int | None:
     most = 1
     while most < MOST_MATCHES and not is_shut(most):
         most *= 2
-    found = bisect_left(range(most), True, key=is_shut)
-    return None if run.is_spent else found
+    shut_at = bisect_left(range(most), True, key=is_shut)
+    return None if run.is_spent else shut_at
 
 
 def _requirements(ad: Ad, mode: GateMode) -> Node | None:
     limits = [node for key, node in _LIMITS.items() if key in ad.entries]
-    given = ad.node("Requirements")
-    if given is None:
+    written = ad.node("Requirements")
+    if written is None:
         return _both(*limits) if limits else None
     if mode is GateMode.STRICT:
-        return given
-    said = {write_expression(one) for one in clauses(given)}
-    return _both(*clauses(given), *[one for one in limits if write_expression(one) not in said])
+        return written
+    texts = {write_expression(clause) for clause in clauses(written)}
+    return _both(*clauses(written), *[clause for clause in limits if write_expression(clause) not in texts])
 
 
 def _both(*parts: Node) -> Node:
@@ -249,8 +253,8 @@ def _grows(clause: Node, base: Ad) -> bool:
             | Binary(operator=">" | ">=", left=high, right=low)
         ):
             return not references(high, base).own & LIVE and all(
-                getattr(one, "key", "") in LIVE or not references(one, base).own & LIVE
-                for one in _summands(low)
+                getattr(part, "key", "") in LIVE or not references(part, base).own & LIVE
+                for part in _summands(low)
             )
         case _:
             return False

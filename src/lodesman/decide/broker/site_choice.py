@@ -69,17 +69,17 @@ class SiteMemory:
         self.book = SiteBook()
         self._requests: dict[Hashable, BrokerRequest] = {}
 
-    def request(self, wanted: PilotsWanted) -> BrokerRequest:
+    def request(self, pilots: PilotsWanted) -> BrokerRequest:
         """What these pilots ask of sites."""
-        who = wanted.identity
-        name = (wanted.key, wanted.pool, who.private, who.owner, who.group)
-        found = self._requests.get(name)
-        if found is None:
+        who = pilots.identity
+        name = (pilots.key, pilots.pool, who.private, who.owner, who.group)
+        request = self._requests.get(name)
+        if request is None:
             if len(self._requests) >= _MOST_KNOWN:
                 self._requests.clear()
-            ad = request_ad(wanted.key, who, submission_pool=wanted.pool)
-            found = self._requests[name] = request_of(requiring(ad, Constant(value=True)))
-        return found
+            ad = request_ad(pilots.key, who, submission_pool=pilots.pool)
+            request = self._requests[name] = request_of(requiring(ad, Constant(value=True)))
+        return request
 
 
 class _NotedGate:
@@ -134,17 +134,17 @@ class SiteChoice:
         """Sites whose Requirements ask something of a request."""
         self._ranks = ranks
         self._rankings: dict[Hashable, Ranking] = {}
-        self._wished = {pool: reduce(or_, (one.queues for one in some)) for pool, some in wishes.items()}
+        self._wished = {pool: reduce(or_, (wish.queues for wish in some)) for pool, some in wishes.items()}
         self._names = {self.memory.book.bit(site): site for site in sites}
         self._all = reduce(or_, (1 << bit for bit in self._names), 0)
         self._spread: dict[Mask, Mask] = {}
 
-    def request(self, wanted: PilotsWanted) -> OrderChoice | None:
+    def request(self, pilots: PilotsWanted) -> OrderChoice | None:
         """What pilots find at the sites; None if all are alike for them, but for what the gates have left."""
-        wishes = self.wishes.get(wanted.key.submit_pool, ())
-        if not (self.asking or wishes or wanted.pool in self._ranks):
+        wishes = self.wishes.get(pilots.key.submit_pool, ())
+        if not (self.asking or wishes or pilots.pool in self._ranks):
             return None
-        return OrderChoice(self, wanted, wishes)
+        return OrderChoice(self, pilots, wishes)
 
     def wished(self, pool: str) -> Mask:
         """The CE queues where the ads of sites decide about the jobs of a SubmitPool."""
@@ -160,32 +160,32 @@ class SiteChoice:
     def spread_all_but(self, fitting: Mask) -> Mask:
         """The CE queues of all sites but some."""
         sites = self._all & ~fitting
-        found = self._spread.get(sites)
-        if found is None:
+        mask = self._spread.get(sites)
+        if mask is None:
             masks = (self.places.get(self._names[bit], 0) for bit in bits(sites))
-            found = self._spread[sites] = reduce(or_, masks, 0)
-        return found
+            mask = self._spread[sites] = reduce(or_, masks, 0)
+        return mask
 
     def ranking(self, pool: str, request: Ad) -> Ranking | None:
         """The sites in the order of a pool's Rank; None if it has none."""
         node = self._ranks.get(pool)
         if node is None:
             return None
-        asked = references(node)
-        key = (pool, *((name, request.constants.get(name)) for name in sorted(asked.own | asked.other)))
-        found = self._rankings.get(key)
-        if found is None:
-            found = self._rankings[key] = Ranking(self, node, request)
-        return found
+        needs = references(node)
+        key = (pool, *((name, request.constants.get(name)) for name in sorted(needs.own | needs.other)))
+        ranking = self._rankings.get(key)
+        if ranking is None:
+            ranking = self._rankings[key] = Ranking(self, node, request)
+        return ranking
 
 
 class OrderChoice:
     """An order before the sites. `refusing`: CE queues of sites that do not match it until they advertise anew."""
 
-    def __init__(self, choice: SiteChoice, wanted: PilotsWanted, wishes: Sequence[SiteWish]) -> None:
+    def __init__(self, choice: SiteChoice, pilots: PilotsWanted, wishes: Sequence[SiteWish]) -> None:
         self._choice = choice
         self._wishes = wishes
-        self._request = choice.memory.request(wanted)
+        self._request = choice.memory.request(pilots)
         book = choice.memory.book
         self.refusing: Mask = 0
         if choice.asking:
@@ -193,7 +193,7 @@ class OrderChoice:
         for wish in wishes:
             excluded = choice.spread_all_but(book.wanted(wish.request))
             self.refusing |= wish.queues & (excluded | choice.silent if wish.needs_ad else excluded)
-        self._ranking = choice.ranking(wanted.pool, self._request.ad)
+        self._ranking = choice.ranking(pilots.pool, self._request.ad)
         names_stations = any(_STATIONS & wish.request.wants.others for wish in wishes)
         self._draws_sites = names_stations and not choice.by_capacity
         self._sites: Iterable[Mask] = choice.places.values()
@@ -258,11 +258,11 @@ class Ranking:
         """Those of a mask that have the greatest rank."""
         log = self._choice.log
         if self._seen < len(log):
-            taken, self._seen = set(log[self._seen :]), len(log)
-            self._rank(taken)
+            changed, self._seen = set(log[self._seen :]), len(log)
+            self._rank(changed)
         for rank in self._order:
-            if found := self._levels[rank] & free:
-                return found
+            if best := self._levels[rank] & free:
+                return best
         return free
 
     def _rank(self, sites: Iterable[str]) -> None:

@@ -65,7 +65,7 @@ def why_unknown(ad: SiteAd | None, now: float) -> str:
 def in_words(wish: SiteWish, ad: Ad, now: float) -> str:
     """A wish that is not true for an ad, with the values that it asked for."""
     clauses = explain(wish.request.ad.entries["requirements"].node, EMPTY, ad, now=now)
-    return said(next((one for one in clauses if not is_true(one.value)), clauses[0]), text=wish.text)
+    return said(next((clause for clause in clauses if not is_true(clause.value)), clauses[0]), text=wish.text)
 
 
 class _SiteState(NamedTuple):
@@ -90,7 +90,7 @@ class _SiteState(NamedTuple):
 
 def _changing(ad: Ad) -> frozenset[str]:
     """The attributes of an ad, in small letters, that follow from counters or from the time, and all counters."""
-    return COUNTERS | dependents(ad, lambda asked: asked.clock or bool((asked.bare | asked.my) & COUNTERS))
+    return COUNTERS | dependents(ad, lambda needs: needs.clock or bool((needs.bare | needs.my) & COUNTERS))
 
 
 _SILENT: Final = _SiteState(False, MatchSide(EMPTY), frozenset())
@@ -118,19 +118,19 @@ class WishedQueues:
         Where `handling` takes a fault, the wish is not true at that site, and is asked anew the next time.
         """
         changed = self._take_in(ads, places, now, handling)
-        known: dict[str, Mask] = {}
-        found = dict.fromkeys(wishes, 0)
+        masks: dict[str, Mask] = {}
+        unfit = dict.fromkeys(wishes, 0)
         for pool, some in wishes.items():
             for wish in some:
                 name = wish.request.wants.key
-                fulfilled = known.get(name)
+                fulfilled = masks.get(name)
                 if fulfilled is None:
                     fulfilled, is_whole = self._judged(name, wish, changed, pool, handling)
                     if is_whole:
-                        known[name] = fulfilled
-                found[pool] |= wish.queues & ~fulfilled
-        self._fulfilled = known
-        return found
+                        masks[name] = fulfilled
+                unfit[pool] |= wish.queues & ~fulfilled
+        self._fulfilled = masks
+        return unfit
 
     def _take_in(
         self, ads: Mapping[str, SiteAd], places: Mapping[str, Mask], now: float, handling: Handling
@@ -140,13 +140,13 @@ class WishedQueues:
             self._places, self._ads, self._sites, self._fulfilled = places, {}, {}, {}
         changed = []
         for site in places:
-            known, last, before = site in self._ads, self._ads.pop(site, None), self._sites.get(site)
+            is_known, last, before = site in self._ads, self._ads.pop(site, None), self._sites.get(site)
             self._sites[site] = None
             with handling(site, ""):
                 ad = ads.get(site)
                 if ad is not None and ad.is_too_old(now):
                     ad = None
-                self._sites[site] = before if known and last == ad else _SiteState.of(ad)
+                self._sites[site] = before if is_known and last == ad else _SiteState.of(ad)
                 self._ads[site] = ad
             if before is None or self._sites[site] is not before:
                 changed.append(site)

@@ -93,17 +93,17 @@ def shared_budgets(
             by_ce[queue_id.ce_path].append(bit)
         if queue_id.site in sites:
             by_site[queue_id.site].append(bit)
-    found: dict[int, list[Budget]] = {bit: [] for bit in queues}
+    budgets: dict[int, list[Budget]] = {bit: [] for bit in queues}
     for ce_path, members in by_ce.items():
         tokens_left = Budget(mask_of(members), tokens[ce_path], _highest(rooms, members))
         for bit in members:
-            found[bit].append(tokens_left)
+            budgets[bit].append(tokens_left)
     for site, members in by_site.items():
         left = limits[site].limit if site in limits else UNBOUNDED
         gate = GateBudget(mask_of(members), sites[site], left, _highest(rooms, members))
         for bit in members:
-            found[bit].append(gate)
-    return found
+            budgets[bit].append(gate)
+    return budgets
 
 
 def _highest(rooms: Mapping[int, int], members: Iterable[int]) -> int:

@@ -86,32 +86,37 @@ def probe_holds(state: str, cause: str, seconds: float) -> bool | None:
 
 def suspects(failures: Iterable[Failure], now: float) -> dict[HostName, list[Failure]]:
     """The hosts with enough failures in the window, without those of jobs that are the cause themselves."""
-    recent = [one for one in failures if one.host.host and now - WINDOW_S < one.at]
+    recent = [failure for failure in failures if failure.host.host and now - WINDOW_S < failure.at]
     guilty = cleared_jobs(recent)
     by_host: defaultdict[HostName, list[Failure]] = defaultdict(list)
-    for one in recent:
-        if one.job_id not in guilty:
-            by_host[one.host].append(one)
-    return {host: found for host, found in by_host.items() if _enough(found)}
+    for failure in recent:
+        if failure.job_id not in guilty:
+            by_host[failure.host].append(failure)
+    return {host: failures_there for host, failures_there in by_host.items() if _enough(failures_there)}
 
 
 def outlived_s(failures: Iterable[Failure]) -> float:
     """How long an attempt must have run to count as one that does not fail as these did: far less than a minute if they
     took a second, since the host gets more jobs meanwhile.
     """
-    return min(FAILS_WITHIN_S, _MARGIN_S + 2 * max((one.seconds for one in failures), default=FAILS_WITHIN_S))
+    return min(
+        FAILS_WITHIN_S, _MARGIN_S + 2 * max((failure.seconds for failure in failures), default=FAILS_WITHIN_S)
+    )
 
 
 def cleared_jobs(failures: Iterable[Failure]) -> frozenset[int]:
     """The jobs that failed on three hosts: they say nothing about these."""
     hosts: defaultdict[int, set[HostName]] = defaultdict(set)
-    for one in failures:
-        hosts[one.job_id].add(one.host)
-    return frozenset(job for job, found in hosts.items() if len(found) >= _CLEARS)
+    for failure in failures:
+        hosts[failure.job_id].add(failure.host)
+    return frozenset(job for job, hosts_of_job in hosts.items() if len(hosts_of_job) >= _CLEARS)
 
 
 def _enough(failures: Collection[Failure]) -> bool:
-    return len(failures) >= _LEAST_FAILURES and len({one.tq_id for one in failures}) >= _LEAST_TASK_QUEUES
+    return (
+        len(failures) >= _LEAST_FAILURES
+        and len({failure.tq_id for failure in failures}) >= _LEAST_TASK_QUEUES
+    )
 
 
 @dataclass(slots=True)
@@ -131,13 +136,13 @@ class _Trials:
         self.sums: defaultdict[int, defaultdict[HostName, _TrialSum]] = defaultdict(
             lambda: defaultdict(_TrialSum)
         )
-        for one in tried:
-            if one.host.host:  # one that is not known may be any
-                there = self.sums[one.tq_id][one.host]
-                there.attempts += one.attempts
-                there.failed += one.failed
+        for trial in tried:
+            if trial.host.host:  # one that is not known may be any
+                tally = self.sums[trial.tq_id][trial.host]
+                tally.attempts += trial.attempts
+                tally.failed += trial.failed
         self.failing = {
-            tq_id: sum(there.mostly_fails for there in by_host.values())
+            tq_id: sum(tally.mostly_fails for tally in by_host.values())
             for tq_id, by_host in self.sums.items()
         }
 
@@ -145,37 +150,37 @@ class _Trials:
         """Whether three quarters of a task queue fail on a host, and it fails on less than half of the others. Each host
         has one vote: another black hole has more attempts than all good hosts.
         """
-        there = self.sums[tq_id].get(host, _TrialSum())
+        tally = self.sums[tq_id].get(host, _TrialSum())
         others = len(self.sums[tq_id]) - (host in self.sums[tq_id])
-        failing = self.failing.get(tq_id, 0) - (host in self.sums[tq_id] and there.mostly_fails)
-        return 4 * there.failed >= 3 * there.attempts and 2 * failing < others
+        failing = self.failing.get(tq_id, 0) - (host in self.sums[tq_id] and tally.mostly_fails)
+        return 4 * tally.failed >= 3 * tally.attempts and 2 * failing < others
 
     def together(self, queues: Iterable[int]) -> dict[HostName, _TrialSum]:
         """The sums of several task queues."""
-        found: defaultdict[HostName, _TrialSum] = defaultdict(_TrialSum)
+        sums: defaultdict[HostName, _TrialSum] = defaultdict(_TrialSum)
         for tq_id in queues:
-            for host, there in self.sums[tq_id].items():
-                found[host].attempts += there.attempts
-                found[host].failed += there.failed
-        return found
+            for host, tally in self.sums[tq_id].items():
+                sums[host].attempts += tally.attempts
+                sums[host].failed += tally.failed
+        return sums
 
 
 def _evidence(host: HostName, failures: Iterable[Failure], trials: _Trials) -> HostEvidence | None:
     """What speaks against a suspect; None if that is not enough."""
-    found = sorted(failures)
-    against = {tq_id for tq_id in {one.tq_id for one in found} if trials.fails_only_on(host, tq_id)}
-    counted = [one for one in found if one.tq_id in against]
+    ordered = sorted(failures)
+    against = {tq_id for tq_id in {failure.tq_id for failure in ordered} if trials.fails_only_on(host, tq_id)}
+    counted = [failure for failure in ordered if failure.tq_id in against]
     if not _enough(counted):
         return None
     others = trials.together(against)
-    there = others.pop(host, _TrialSum())
+    tally = others.pop(host, _TrialSum())
     return HostEvidence(
         failures=len(counted),
         task_queues=len(against),
-        attempts=max(there.attempts, len(counted)),
+        attempts=max(tally.attempts, len(counted)),
         hosts=len(others),
-        hosts_failing=sum(one.mostly_fails for one in others.values()),
-        jobs=[one.job_id for one in counted[-_MOST_JOBS:]],
+        hosts_failing=sum(other.mostly_fails for other in others.values()),
+        jobs=[failure.job_id for failure in counted[-_MOST_JOBS:]],
     )
 
 
@@ -188,10 +193,10 @@ def judge_hosts(
     """The new record of each host that changes: shut, open since jobs were the cause, or None: forgotten."""
     guilty = cleared_jobs(failures)
     for host, record in records.items():
-        found = record.evidence
-        clears = found is not None and not found.whole_site and not guilty.isdisjoint(found.jobs)
-        if record.shut and not record.by and found is not None and clears:
-            left = [job for job in found.jobs if job not in guilty]
+        evidence = record.evidence
+        clears = evidence is not None and not evidence.whole_site and not guilty.isdisjoint(evidence.jobs)
+        if record.shut and not record.by and evidence is not None and clears:
+            left = [job for job in evidence.jobs if job not in guilty]
             if len(left) < _LEAST_FAILURES:
                 yield host, None
         elif not record.shut and now - record.since >= _FORGIVEN_S:
@@ -201,7 +206,7 @@ def judge_hosts(
         before = records.get(host)
         if before is None or not before.shut:
             since = 0.0 if before is None else before.since
-            against = _evidence(host, (one for one in found_there if one.at > since), trials)
+            against = _evidence(host, (failure for failure in found_there if failure.at > since), trials)
             if against is not None:
                 yield host, shut_again(before, now, against)
 
@@ -210,8 +215,11 @@ def failing_sites(
     failures: Iterable[Failure], tried: Iterable[HostTrial], now: float
 ) -> dict[str, HostEvidence]:
     """The sites against which the same speaks, all their hosts together: sooner than against many hosts, one by one."""
-    trials = _Trials(one._replace(host=_as_one(one.host)) for one in tried if one.host.host)
-    judged = {place.site: _evidence(place, there, trials) for place, there in _by_site(failures, now).items()}
+    trials = _Trials(trial._replace(host=_as_one(trial.host)) for trial in tried if trial.host.host)
+    judged = {
+        place.site: _evidence(place, failures_there, trials)
+        for place, failures_there in _by_site(failures, now).items()
+    }
     return {
         site: replace(against, whole_site=True) for site, against in judged.items() if against is not None
     }
@@ -225,9 +233,9 @@ def shut_with_sites(
 ) -> Iterator[tuple[HostName, HostRecord]]:
     """Where a whole site fails, one failure shuts a host."""
     newest: dict[HostName, float] = {}
-    for one in failures:
-        if one.host.host and one.host.site in sites:
-            newest[one.host] = max(one.at, newest.get(one.host, 0.0))
+    for failure in failures:
+        if failure.host.host and failure.host.site in sites:
+            newest[failure.host] = max(failure.at, newest.get(failure.host, 0.0))
     for host, at in newest.items():
         before = records.get(host)
         if before is None or (not before.shut and at > before.since):
@@ -236,11 +244,13 @@ def shut_with_sites(
 
 def suspects_by_site(failures: Iterable[Failure], now: float) -> list[Failure]:
     """The failures at sites that have enough of them, those of suspect hosts among them."""
-    return [one for there in _by_site(failures, now).values() for one in there]
+    return [failure for failures_there in _by_site(failures, now).values() for failure in failures_there]
 
 
 def _by_site(failures: Iterable[Failure], now: float) -> dict[HostName, list[Failure]]:
-    return suspects((one._replace(host=_as_one(one.host)) for one in failures if one.host.host), now)
+    return suspects(
+        (failure._replace(host=_as_one(failure.host)) for failure in failures if failure.host.host), now
+    )
 
 
 def _as_one(host: HostName) -> HostName:

@@ -99,7 +99,7 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, see
     orders, refused = make_orders(
         snapshot.demands, plan, snapshot.pools, options, rng, serves=places.has_queue
     )
-    breakers = {queue_id: settle(one, now=now) for queue_id, one in snapshot.breakers.items()}
+    breakers = {queue_id: settle(breaker, now=now) for queue_id, breaker in snapshot.breakers.items()}
     # The buckets of CEs that have no candidate queue any more are dropped.
     buckets = {
         ce_path: refill(snapshot.buckets.get(ce_path), now=now, rules=options.rate)
@@ -107,14 +107,14 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, see
     }
     gates = QueueGates(
         breakers=breakers,
-        tokens={ce_path: whole_tokens(one) for ce_path, one in buckets.items()},
+        tokens={ce_path: whole_tokens(bucket) for ce_path, bucket in buckets.items()},
         max_load_age_s=options.max_load_age_s,
         sites=snapshot.sites,
     )
     placement = place(orders, places, pools=snapshot.pools, gates=gates, now=now, rng=rng)
-    for one in placement.placements:
-        queue_id, ce_path = one.queue_id, one.queue_id.ce_path
-        buckets[ce_path] = take(buckets[ce_path], one.count)
+    for placed in placement.placements:
+        queue_id, ce_path = placed.queue_id, placed.queue_id.ce_path
+        buckets[ce_path] = take(buckets[ce_path], placed.count)
         if queue_id in breakers:
             breakers[queue_id] = submitting(breakers[queue_id], now=now, rules=options.breaker)
     return Decision(
@@ -142,16 +142,16 @@ class _ServingBeforeAds:
         self._serving, self._sites, self.bit = serving, sites, serving.bit
 
     def mask(self, pool: str, /) -> Mask | None:
-        found = self._serving.mask(pool)
-        return None if found is None else found | self._sites.wished(pool)
+        mask = self._serving.mask(pool)
+        return None if mask is None else mask | self._sites.wished(pool)
 
 
 def _facts(snapshot: DirectorInput, supply: Supply) -> TargetFacts:
     demands = snapshot.demands
     return TargetFacts(
-        waiting_jobs=sum(one.waiting_jobs for one in demands),
+        waiting_jobs=sum(demand.waiting_jobs for demand in demands),
         running_jobs=snapshot.running_jobs,
-        usable_pilots=sum(min(one.waiting_jobs, supply.counted[one.tq_id]) for one in demands),
+        usable_pilots=sum(min(demand.waiting_jobs, supply.counted[demand.tq_id]) for demand in demands),
         waiting_pilots=supply.waiting,
         running_pilots=supply.running,
     )
@@ -159,30 +159,32 @@ def _facts(snapshot: DirectorInput, supply: Supply) -> TargetFacts:
 
 def choose_excess(supply: Supply, *, suspects: Mapping[int, float], rules: ExcessRules, now: float) -> Excess:
     """The pilots to cancel. A spare one that had a use between two iterations starts anew."""
-    waiting = [one for one in supply.spare if one.standing is PilotStanding.WAITING]
-    bound = {one.pilot_id for one in supply.aged if one.standing is PilotStanding.BOUND}
-    stuck = [one for one in supply.aged if one.standing is PilotStanding.WAITING or one.pilot_id in bound]
-    seen = {one.pilot_id: min(suspects.get(one.pilot_id, now), now) for one in (*waiting, *stuck)}
+    waiting = [pilot for pilot in supply.spare if pilot.standing is PilotStanding.WAITING]
+    bound = {pilot.pilot_id for pilot in supply.aged if pilot.standing is PilotStanding.BOUND}
+    stuck = [
+        pilot for pilot in supply.aged if pilot.standing is PilotStanding.WAITING or pilot.pilot_id in bound
+    ]
+    seen = {pilot.pilot_id: min(suspects.get(pilot.pilot_id, now), now) for pilot in (*waiting, *stuck)}
     if not rules.enabled:
         return Excess(suspects=seen)
     tolerated = math.ceil(rules.tolerated_fraction * sum(supply.counted.values()))
-    stuck.sort(key=lambda one: (one.submitted_at, one.pilot_id))
-    waiting.sort(key=lambda one: (-one.submitted_at, -one.pilot_id))
-    useless = [one for one in waiting if one.pilot_id in supply.useless]
+    stuck.sort(key=lambda pilot: (pilot.submitted_at, pilot.pilot_id))
+    waiting.sort(key=lambda pilot: (-pilot.submitted_at, -pilot.pilot_id))
+    useless = [pilot for pilot in waiting if pilot.pilot_id in supply.useless]
     # The oldest surplus pilots stay: they are the nearest to starting.
-    surplus = [one for one in waiting if one.pilot_id not in supply.useless]
+    surplus = [pilot for pilot in waiting if pilot.pilot_id not in supply.useless]
     surplus = surplus[: max(0, len(surplus) - tolerated)]
     ripe = [
-        one.pilot_id
-        for one in (*stuck, *useless, *surplus)
-        if one.pilot_id in suspects and now - seen[one.pilot_id] >= rules.confirm_s
+        pilot.pilot_id
+        for pilot in (*stuck, *useless, *surplus)
+        if pilot.pilot_id in suspects and now - seen[pilot.pilot_id] >= rules.confirm_s
     ]
     cancel = tuple(ripe[: rules.max_cancels])
     # Those stay suspects: if cancelling fails, the next iteration tries again at once.
-    too_old = frozenset(cancel).intersection(one.pilot_id for one in stuck)
+    too_old = frozenset(cancel).intersection(pilot.pilot_id for pilot in stuck)
     return Excess(cancel=cancel, too_old=too_old, bound=too_old & bound, suspects=seen)
 
 
 def without_spare(excess: Excess) -> Excess:
     """Only those that wait too long: not all demand is known."""
-    return replace(excess, cancel=tuple(one for one in excess.cancel if one in excess.too_old))
+    return replace(excess, cancel=tuple(pilot_id for pilot_id in excess.cancel if pilot_id in excess.too_old))

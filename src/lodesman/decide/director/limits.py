@@ -42,10 +42,12 @@ def clamp(count: int, limits: Iterable[Limit]) -> ClampedCount:
     """Send `count` through the limits in order; never negative."""
     left = max(0, count)
     clamps = []
-    for one in limits:
-        after = min(left, max(0, one.limit))
+    for limit in limits:
+        after = min(left, max(0, limit.limit))
         if after < left:
-            clamps.append(Clamp(name=one.name, before=left, after=after, limit=one.limit, detail=one.detail))
+            clamps.append(
+                Clamp(name=limit.name, before=left, after=after, limit=limit.limit, detail=limit.detail)
+            )
         left = after
     return ClampedCount(count=left, clamps=tuple(clamps))
 

@@ -20,15 +20,15 @@ _FALSE = frozenset({"no", "false", "n", "0", "off"})
 
 def number(low: float, high: float) -> Reader:
     """Read a number within [low, high]."""
-    wanted = f"a number from {low:g} to {high:g}"
+    expected = f"a number from {low:g} to {high:g}"
 
     def read(raw: object) -> float:
         try:
             value = math.nan if isinstance(raw, bool) else float(raw)  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError):
-            raise ValueError(wanted) from None
+            raise ValueError(expected) from None
         if not low <= value <= high:
-            raise ValueError(wanted)
+            raise ValueError(expected)
         return value
 
     return read
@@ -75,12 +75,12 @@ def some_text(raw: object) -> str:
 
 def names(raw: object) -> tuple[str, ...]:
     """Read one or more different names: a list, or text with commas."""
-    wanted = "a list of different names"
-    parts = _parts(raw, wanted)
-    found = tuple(part.strip() for part in parts if isinstance(part, str) and part.strip())
-    if not found or len(found) != len(parts) or len(set(found)) != len(found):
-        raise ValueError(wanted)
-    return found
+    expected = "a list of different names"
+    parts = _parts(raw, expected)
+    stripped = tuple(part.strip() for part in parts if isinstance(part, str) and part.strip())
+    if not stripped or len(stripped) != len(parts) or len(set(stripped)) != len(stripped):
+        raise ValueError(expected)
+    return stripped
 
 
 def some_names(raw: object) -> tuple[str, ...]:
@@ -95,10 +95,10 @@ def backend_names(raw: object) -> tuple[str, ...]:
 
 def queue_names(raw: object) -> tuple[str, ...]:
     """Read names of CEs and queues with their sites."""
-    found = some_names(raw)
-    if not all("/" in name for name in found):
+    queues = some_names(raw)
+    if not all("/" in name for name in queues):
         raise ValueError("a list of SITE/CE or SITE/CE/QUEUE")
-    return found
+    return queues
 
 
 def policy_name(raw: object) -> TargetPolicy:
@@ -114,9 +114,9 @@ def some_expression(raw: object) -> str:
     """Read a ClassAd expression as its canonical text; '' for none."""
     if raw == "":
         return ""
-    given = repr(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else raw
+    written = repr(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else raw
     try:
-        return write_expression(read_checked(text(given)))
+        return write_expression(read_checked(text(written)))
     except LodesmanError as fault:
         raise ValueError(
             f"a ClassAd expression about the ad of a site; {fault.message.rstrip('.')}"
@@ -127,20 +127,20 @@ def some_expression(raw: object) -> str:
 
 def rising(raw: object) -> tuple[int, ...]:
     """Read strictly increasing whole numbers from 1 up: the limits of the CPU buckets, in seconds."""
-    wanted = "a strictly increasing list of whole numbers above 0"
-    one = whole(1, 100_000_000)
+    expected = "a strictly increasing list of whole numbers above 0"
+    read_number = whole(1, 100_000_000)
     try:
-        found = tuple(int(str(one(part))) for part in _parts(raw, wanted))
+        limits = tuple(int(str(read_number(part))) for part in _parts(raw, expected))
     except ValueError:
-        raise ValueError(wanted) from None
-    if not found or any(b <= a for a, b in pairwise(found)):
-        raise ValueError(wanted)
-    return found
+        raise ValueError(expected) from None
+    if not limits or any(b <= a for a, b in pairwise(limits)):
+        raise ValueError(expected)
+    return limits
 
 
-def _parts(raw: object, wanted: str) -> Sequence[object]:
+def _parts(raw: object, expected: str) -> Sequence[object]:
     if isinstance(raw, str):
         return raw.split(",")
     if isinstance(raw, list | tuple):
         return raw
-    raise ValueError(wanted)
+    raise ValueError(expected)

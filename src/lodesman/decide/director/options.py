@@ -173,9 +173,9 @@ class DirectorOptions:
 
     def list_match_seconds(self, pools: Iterable[str]) -> float | None:
         """How long an answer is kept about a queue that these pools serve; None: it is not asked about."""
-        found = (self.pools[name] for name in pools if name in self.pools)
+        chosen = (self.pools[name] for name in pools if name in self.pools)
         return min(
-            (60.0 * one.list_match_delay_minutes for one in found if one.enable_list_match), default=None
+            (60.0 * pool.list_match_delay_minutes for pool in chosen if pool.enable_list_match), default=None
         )
 
 
@@ -188,10 +188,10 @@ class _Rule(NamedTuple):
 
 _PARTS = {"target": TargetRules, "breaker": BreakerRules, "rate": RateRules, "excess": ExcessRules}
 _RULES = tuple(
-    _Rule(one.metadata["option"], group, one.name, one.metadata["read"])
+    _Rule(option_field.metadata["option"], group, option_field.name, option_field.metadata["read"])
     for group, kind in {"": DirectorOptions, "pool": PoolOptions, **_PARTS}.items()
-    for one in fields(kind)
-    if one.metadata
+    for option_field in fields(kind)
+    if option_field.metadata
 )
 _BY_OPTION = {rule.option: rule for rule in _RULES}
 _Values = dict[str, dict[str, Any]]
@@ -216,17 +216,17 @@ def read_options(section: Mapping[str, object]) -> DirectorOptions:
     if "submission_pools" in top:
         top.setdefault("default_submission_pools", top["submission_pools"])
     defaults = PoolOptions(**values.get("pool", {}))
-    known = top.get("submission_pools", DirectorOptions().submission_pools)
+    names = top.get("submission_pools", DirectorOptions().submission_pools)
     sections = {name: raw for name, raw in section.items() if isinstance(raw, Mapping)}
     options = DirectorOptions(
         **top,
         pool_defaults=defaults,
-        pools=_read_pools(known, sections, defaults, faults),
+        pools=_read_pools(names, sections, defaults, faults),
         **{group: kind(**values.get(group, {})) for group, kind in _PARTS.items()},
     )
     _check_together(options, faults)
     if faults:
-        parts = [" ".join(filter(None, one.values())) for one in faults]
+        parts = [" ".join(filter(None, fault.values())) for fault in faults]
         raise InvalidConfig(
             f"The director's options have {len(faults)} fault(s): {'; '.join(parts)}.",
             section=faults[0]["section"],
@@ -254,17 +254,17 @@ def _read_section(plain: Mapping[str, object], where: str, faults: list[dict[str
 
 
 def _read_pools(
-    known: tuple[str, ...],
+    names: tuple[str, ...],
     sections: Mapping[str, Mapping[str, object]],
     defaults: PoolOptions,
     faults: list[dict[str, str]],
 ) -> dict[str, PoolOptions]:
     for name in sections:
-        if name not in known:
-            _note(faults, name, "", f"is no pool of SubmitPools ({', '.join(known)})")
-    inherited = {one.name: getattr(defaults, one.name) for one in fields(PoolOptions)}
+        if name not in names:
+            _note(faults, name, "", f"is no pool of SubmitPools ({', '.join(names)})")
+    inherited = {option.name: getattr(defaults, option.name) for option in fields(PoolOptions)}
     pools = {}
-    for name in known:
+    for name in names:
         values = _read_section(sections.get(name, {}), name, faults)
         for rule in _RULES:
             if rule.group != "pool" and rule.field in values.get(rule.group, {}):
@@ -286,7 +286,11 @@ def _check_together(options: DirectorOptions, faults: list[dict[str, str]]) -> N
         if fraction == (True, 0.0) and (pool is default or not is_inherited):
             message = "needs a PrivatePilotFraction above 0 (the page's is 0.5)"
             _note(faults, pool.name or "Director", "LegacyPrivatePilotFraction", message)
-    missing = [one for one in options.default_submission_pools if one not in options.submission_pools]
+    missing = [
+        pool_name
+        for pool_name in options.default_submission_pools
+        if pool_name not in options.submission_pools
+    ]
     if missing:
         _note(faults, "Director", "DefaultSubmitPools", f"not in SubmitPools: {', '.join(missing)}")
     if options.max_cpu < options.cpu_buckets[-1]:

@@ -53,7 +53,7 @@ class PoolTry(NamedTuple):
 
 
 def choose_pool(
-    wanted: Sequence[str],
+    names: Sequence[str],
     states: dict[str, PoolState],
     rng: Random,
     *,
@@ -62,7 +62,7 @@ def choose_pool(
     """Draw a pool: the first in random order that is enabled, `serves` a queue for the work and has room; None: no
     pilots. A full one is disabled until the next cycle; the choice counts as one task in `states`.
     """
-    order = list(wanted)
+    order = list(names)
     rng.shuffle(order)
     tries: list[PoolTry] = []
     for name in order:
@@ -140,9 +140,9 @@ def account_of(who: PilotIdentity, pool: PoolOptions, rules: Mapping[str, Identi
     """
     if who.private:
         fitting = {
-            name: (bool(one.owner), bool(one.group))
-            for name, one in rules.items()
-            if one.owner in ("", who.owner) and one.group in ("", who.group) and (one.owner or one.group)
+            name: (bool(rule.owner), bool(rule.group))
+            for name, rule in rules.items()
+            if rule.owner in ("", who.owner) and rule.group in ("", who.group) and (rule.owner or rule.group)
         }
         if fitting:
             return max(fitting, key=fitting.__getitem__)
@@ -168,8 +168,8 @@ def wants_private(fraction: float, draw: float, *, legacy: bool = False) -> bool
 def private_pools(options: DirectorOptions) -> frozenset[str]:
     """The pools that draw private pilots for task queues that take both kinds; '' if one of the default pools does."""
     drawing = {
-        name for name, one in options.pools.items()
-        if (one.private_fraction < 1 if one.legacy_fraction else one.private_fraction > 0)
+        name for name, pool in options.pools.items()
+        if (pool.private_fraction < 1 if pool.legacy_fraction else pool.private_fraction > 0)
     }  # fmt: skip
     return frozenset(drawing | ({""} if drawing.intersection(options.default_submission_pools) else set()))
 
@@ -221,14 +221,14 @@ def make_orders(
     a pool has a queue for a key.
     """
     by_id = {demand.tq_id: demand for demand in demands}
-    wanted = [(by_id[row.tq_id], row.asked) for row in plan.rows if row.asked > 0]
-    rng.shuffle(wanted)
+    counts = [(by_id[row.tq_id], row.asked) for row in plan.rows if row.asked > 0]
+    rng.shuffle(counts)
     # Those that were disabled for being full get another chance.
     states = {name: structs.replace(state, enabled=True) for name, state in pools.items()}
     elsewhere = (name for name, pool in options.pools.items() if pool.elsewhere)
     states |= {name: PoolState(name=name, elsewhere=True) for name in elsewhere}
     orders, refused = [], []
-    for demand, count in wanted:
+    for demand, count in counts:
         key = demand.key
         named = key.submission_pools or options.default_submission_pools
         pool, tries = choose_pool(named, states, rng, serves=partial(serves, key))

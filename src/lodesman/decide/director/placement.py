@@ -79,7 +79,7 @@ class PlacementResult:
     @property
     def placed(self) -> int:
         """Pilots placed, all task queues together."""
-        return sum(one.count for one in self.placements)
+        return sum(placement.count for placement in self.placements)
 
     def refusals(self, outcome: OrderOutcome, *, each: int | None = None) -> Iterator[QueueRefusal]:
         """The answers to one order with their reasons: up to `each` of a kind (None: all), by queue."""
@@ -118,9 +118,9 @@ class _Seeker:
     @classmethod
     def of(cls, order: PilotOrder, places: Places, sites: SiteMatching) -> _Seeker:
         eligible = places.eligible(order)
-        asked = sites.request(order) if eligible else None
-        refusing = 0 if asked is None else asked.refusing
-        return cls(order=order, eligible=eligible & ~refusing, unmatched=eligible & refusing, asked=asked)
+        at_sites = sites.request(order) if eligible else None
+        refusing = 0 if at_sites is None else at_sites.refusing
+        return cls(order=order, eligible=eligible & ~refusing, unmatched=eligible & refusing, asked=at_sites)
 
 
 class _Seats:
@@ -169,13 +169,13 @@ class _Seats:
 
     def _draw(self, free: Mask, seeker: _Seeker, rng: Random) -> int | None:
         """One of the queues, of the best sites, where the pilot is admitted now."""
-        asked = seeker.asked
+        at_sites = seeker.asked
         while free:
-            best = free if asked is None else asked.drawn(asked.best(free), rng)
+            best = free if at_sites is None else at_sites.drawn(at_sites.best(free), rng)
             # A pilot that would start at once is better than one that waits, where slots are known.
             at_once = best & self._at_once.positive
             bit = self._at_once.draw(at_once, rng) if at_once else self.left.draw(best, rng)
-            if asked is None or asked.admits(self._queues[bit].queue_id.site, bit):
+            if at_sites is None or at_sites.admits(self._queues[bit].queue_id.site, bit):
                 return bit
             seeker.shut_out |= 1 << bit
             free &= ~(1 << bit)
@@ -229,13 +229,13 @@ def _empty_seats(
     tally = Tally()
     for seeker in seekers:
         tally.add(seeker.eligible, seeker.order.count)
-    wanted = {bit: tally.number(bit) for bit in places.queues}
-    rooms = {bit: room_of(queue, wanted[bit], gates=gates, now=now) for bit, queue in places.queues.items()}
+    counts = {bit: tally.number(bit) for bit in places.queues}
+    rooms = {bit: room_of(queue, counts[bit], gates=gates, now=now) for bit, queue in places.queues.items()}
     cut = _cut_by_gates(places, gates.sites.gates, rooms)
     for bit, queue in places.queues.items():
         site = cut.get(queue.queue_id.site)
         if site is not None:
-            rooms[bit] = room_of(queue, wanted[bit], gates=gates, now=now, site=site)
+            rooms[bit] = room_of(queue, counts[bit], gates=gates, now=now, site=site)
     budgets = shared_budgets(
         {bit: room.room for bit, room in rooms.items()},
         {bit: queue.queue_id for bit, queue in places.queues.items()},
@@ -289,5 +289,5 @@ def _outcomes(seekers: Sequence[_Seeker], places: Places, seats: _Seats) -> Iter
 
 def _refused(*answers: tuple[RefusalKind, int]) -> tuple[RefusedQueues, ...]:
     """The answers that any queue gave, in the order of their first queues."""
-    given = sorted((one for one in answers if one[1]), key=lambda one: one[1] & -one[1])
-    return tuple(RefusedQueues(kind=kind, mask=mask) for kind, mask in given)
+    ordered = sorted((answer for answer in answers if answer[1]), key=lambda answer: answer[1] & -answer[1])
+    return tuple(RefusedQueues(kind=kind, mask=mask) for kind, mask in ordered)

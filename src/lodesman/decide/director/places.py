@@ -49,10 +49,10 @@ class ServedTaskQueues:
         place = self._serving.bit(queue_id)
         if place is None:
             return self._any
-        known = self._known.get(place)
-        if known is None:
-            known = self._known[place] = self._any | self._rows.column(place)
-        return known
+        mask = self._known.get(place)
+        if mask is None:
+            mask = self._known[place] = self._any | self._rows.column(place)
+        return mask
 
 
 class _VOPlaces:
@@ -138,11 +138,11 @@ class Places:
         mask &= ~(self.shut_for(order.identity.account) | self._limited.get(order.tq_id, 0))
         if not mask:
             return 0
-        known = self._of_vo[key.vo]
-        for example, members in known.alike:
+        of_vo = self._of_vo[key.vo]
+        for example, members in of_vo.alike:
             if not serves(key, self.request(example, order)):
                 mask &= ~members
-        return known.table.narrow(mask, key) if mask else 0
+        return of_vo.table.narrow(mask, key) if mask else 0
 
     def has_queue(self, key: TaskQueueKey, pool: str) -> bool:
         """Whether a submission pool serves a queue where jobs of the key could run; one that serves all need not."""

@@ -92,7 +92,7 @@ def make_plan(
     """The plan of one iteration; rows by id of the task queue, so that a seed replays it. `target` stands for
     pilotsPerIteration. Task queues without waiting jobs get nothing; a zero sum makes its contribution zero.
     """
-    ordered, value = sorted(demands, key=lambda one: one.tq_id), target.value
+    ordered, value = sorted(demands, key=lambda demand: demand.tq_id), target.value
     taking_part = [demand for demand in ordered if demand.waiting_jobs > 0]
     priority_sum = sum(demand.weight for demand in taking_part)
     waiting_jobs = sum(demand.waiting_jobs for demand in taking_part)
@@ -124,13 +124,13 @@ def _row(
     mean = (from_priority + from_jobs) * boost
     drawn = poisson(mean, rng)
     allowed = allowance(demand.waiting_jobs, options)
-    cap, asked = allowed - waiting, drawn
+    cap, count = allowed - waiting, drawn
     clamps: tuple[Clamp, ...] = ()
     if drawn > max(0, cap):
         usable = counted(waiting, "usable pilot")
         detail = f"{allowed} allowed for {counted(demand.waiting_jobs, 'job')} - {usable} waiting or idle"
         cut = clamp(drawn, (Limit(name=ClampName.USABLE_SUPPLY, limit=cap, detail=detail),))
-        asked, clamps = cut.count, cut.clamps
+        count, clamps = cut.count, cut.clamps
     return PlanRow(
         tq_id=demand.tq_id,
         weight=demand.weight,
@@ -145,7 +145,7 @@ def _row(
         allowance=allowed,
         usable_waiting=waiting,
         cap=cap,
-        asked=asked,
+        asked=count,
         clamps=clamps,
     )
 
@@ -180,7 +180,7 @@ def arithmetic(plan: Plan, row: PlanRow) -> tuple[str, ...]:
         f"mean = ({summed}) x {row.boost:g} = {row.mean:g}",
         f"poisson({row.mean:g}) = {row.drawn}",
         f"cap = {allowed} - {row.usable_waiting} = {row.cap}",
-        *(f"{one.name}: {one.before} -> {one.after} ({one.detail})" for one in row.clamps),
+        *(f"{clamp.name}: {clamp.before} -> {clamp.after} ({clamp.detail})" for clamp in row.clamps),
         f"asked = {row.asked}",
     )
 

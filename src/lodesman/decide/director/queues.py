@@ -59,17 +59,17 @@ class QueueLoad(NamedTuple):
 
     def doubts(self, *, now: float, max_age_s: float) -> str:
         """Why the load may not be acted on, for people; '' if it may."""
-        found = []
+        doubts = []
         if self.fault and (not self.is_known or self.age_s(now) > max_age_s):
             return f"{self.source} does not answer: {self.fault}"
         for name, value in (("waiting", self.waiting), ("running", self.running)):
             if value is None:
-                found.append(f"{name}: {self.source} did not know")
+                doubts.append(f"{name}: {self.source} did not know")
             elif value < 0:
-                found.append(f"{name}: {self.source} said {value}, which is not a count")
+                doubts.append(f"{name}: {self.source} said {value}, which is not a count")
             elif self.age_s(now) > max_age_s:
-                found.append(f"{name}: seen {self.age_s(now):.0f} s ago, older than {max_age_s:.0f} s")
-        return "; ".join(found)
+                doubts.append(f"{name}: seen {self.age_s(now):.0f} s ago, older than {max_age_s:.0f} s")
+        return "; ".join(doubts)
 
 
 class OwnPilots(Struct, frozen=True, kw_only=True):
@@ -198,7 +198,7 @@ def room_of(
     """The room of one queue before any pilot is placed."""
     limits = tuple(queue_limits(queue, gates=gates, now=now, site=site))
     # All of the free room, not only what is wanted of it: rooms are the weights of the draw.
-    room = max(0, min((one.limit for one in limits), default=wanted))
+    room = max(0, min((limit.limit for limit in limits), default=wanted))
     return Room(wanted=wanted, room=room, clamps=clamp(max(1, wanted), limits).clamps)
 
 
@@ -216,5 +216,5 @@ def free_slots(queue: CandidateQueue) -> int:
         return max(0, queue.load.free - max(queue.load.waiting or 0, queue.own.waiting))
     if queue.slots is None:
         return 0
-    taken = (queue.load.waiting or 0) + (queue.load.running or 0)
-    return max(0, queue.slots - max(taken + queue.own.since_load, queue.own.waiting + queue.own.running))
+    used = (queue.load.waiting or 0) + (queue.load.running or 0)
+    return max(0, queue.slots - max(used + queue.own.since_load, queue.own.waiting + queue.own.running))

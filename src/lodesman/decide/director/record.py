@@ -140,23 +140,23 @@ def of_queues(
     """A record without what it says of other task queues, and of other CE queues than `places`; totals stay."""
     column = record.get("row_fields", ["tq_id"]).index("tq_id")
     tq_id_at = {"rows": column, "asks": "tq_id", "no_pool": "tq_id", "placements": 0}
-    found = dict(record)
+    part = dict(record)
     for name in tq_id_at.keys() & record.keys():
-        found[name] = [one for one in record[name] if one[tq_id_at[name]] in seen]
+        part[name] = [row for row in record[name] if row[tq_id_at[name]] in seen]
     if "borrowed" in record:
-        found["borrowed"] = {tq_id: n for tq_id, n in record["borrowed"].items() if int(tq_id) in seen}
+        part["borrowed"] = {tq_id: n for tq_id, n in record["borrowed"].items() if int(tq_id) in seen}
     if places is not None and "rooms" in record:
-        found |= {"rooms": _at(places, record["rooms"]), "cancel": []}
-        found["asks"] = [
+        part |= {"rooms": _at(places, record["rooms"]), "cancel": []}
+        part["asks"] = [
             ask
             | {"refused": [no | {"examples": _at(places, no["examples"])} for no in ask.get("refused", ())]}
-            for ask in found.get("asks", ())
+            for ask in part.get("asks", ())
         ]
-    return found
+    return part
 
 
 def _at(places: Collection[str], by_place: Mapping[str, Any]) -> Record:
-    return {place: one for place, one in by_place.items() if place in places}
+    return {place: value for place, value in by_place.items() if place in places}
 
 
 class Stories:
@@ -169,8 +169,8 @@ class Stories:
         self._names: Sequence[str] = record["row_fields"]
         place = list(self._names).index("tq_id")
         self.rows: dict[int, Sequence[Any]] = {row[place]: row for row in record["rows"]}
-        self.asks: dict[int, Mapping[str, Any]] = {one["tq_id"]: one for one in record["asks"]}
-        self.no_pool: dict[int, Mapping[str, Any]] = {one["tq_id"]: one for one in record["no_pool"]}
+        self.asks: dict[int, Mapping[str, Any]] = {entry["tq_id"]: entry for entry in record["asks"]}
+        self.no_pool: dict[int, Mapping[str, Any]] = {entry["tq_id"]: entry for entry in record["no_pool"]}
 
     def lines(self, tq_id: int) -> tuple[str, ...]:
         """What the iteration did for a task queue and why; the first line is the verdict."""
@@ -237,14 +237,14 @@ def _ask(outcome: OrderOutcome, placement: PlacementResult, examples: int) -> Re
 
 
 def _refused(outcome: OrderOutcome, placement: PlacementResult, examples: int) -> list[Record]:
-    shown: dict[RefusalKind, dict[str, list[str]]] = {one.kind: {} for one in outcome.refused}
-    for one in placement.refusals(outcome, each=examples):
-        words = [*map(str, one.reasons), *(bite.detail for bite in one.clamps)]
-        shown[one.kind][str(one.queue_id)] = words
+    shown: dict[RefusalKind, dict[str, list[str]]] = {refused.kind: {} for refused in outcome.refused}
+    for refusal in placement.refusals(outcome, each=examples):
+        words = [*map(str, refusal.reasons), *(bite.detail for bite in refusal.clamps)]
+        shown[refusal.kind][str(refusal.queue_id)] = words
     return [
-        {"kind": one.kind.value, "count": one.count, "examples": shown[one.kind]}
-        | ({"queues": f"{one.mask:x}"} if one.kind in OF_SITES and not outcome.placed else {})
-        for one in outcome.refused
+        {"kind": refused.kind.value, "count": refused.count, "examples": shown[refused.kind]}
+        | ({"queues": f"{refused.mask:x}"} if refused.kind in OF_SITES and not outcome.placed else {})
+        for refused in outcome.refused
     ]
 
 

@@ -38,7 +38,7 @@ class SiteMatching(Protocol):
     def gates(self) -> Mapping[str, SiteBudget]:
         """The gates of sites that advertise themselves."""
 
-    def request(self, wanted: PilotOrder) -> OrderAtSites | None:
+    def request(self, order: PilotOrder) -> OrderAtSites | None:
         """An order before them; None if they make no difference but by what their gates have left."""
 
     def wished(self, pool: str) -> Mask:
@@ -50,7 +50,7 @@ class _NoSites:
 
     gates: Final[Mapping[str, SiteBudget]] = {}
 
-    def request(self, wanted: PilotOrder) -> None:
+    def request(self, order: PilotOrder) -> None:
         """There is nothing to ask."""
 
     def wished(self, _pool: str) -> Mask:

@@ -128,7 +128,7 @@ def count_supply(
     return Supply(
         counted=ledger.counted,
         borrowed=ledger.borrowed,
-        waiting=sum(one.standing in _NOT_STARTED and one.pilot_id not in useless for one in usable),
+        waiting=sum(view.standing in _NOT_STARTED and view.pilot_id not in useless for view in usable),
         running=running,
         spare=tuple(pilot for group in groups for pilot in group.pilots),
         useless=useless,
@@ -151,14 +151,14 @@ def _groups(pilots: Iterable[PilotView]) -> list[_AlikePilots]:
     """Groups, private pilots first, so that generic ones are left for the others. Pilots are taken from the end of a
     group: idle ones first, then the longest waiting.
     """
-    found: defaultdict[tuple[int | None, ResourceRequest, frozenset[int]], list[PilotView]] = defaultdict(
+    by_kind: defaultdict[tuple[int | None, ResourceRequest, frozenset[int]], list[PilotView]] = defaultdict(
         list
     )
-    for one in sorted(
-        pilots, key=lambda one: (one.standing is PilotStanding.IDLE, -one.submitted_at, -one.pilot_id)
+    for pilot in sorted(
+        pilots, key=lambda pilot: (pilot.standing is PilotStanding.IDLE, -pilot.submitted_at, -pilot.pilot_id)
     ):
-        found[one.tq_id, one.request, one.barred].append(one)
-    groups = [_AlikePilots(*kind, alike) for kind, alike in found.items()]
+        by_kind[pilot.tq_id, pilot.request, pilot.barred].append(pilot)
+    groups = [_AlikePilots(*kind, alike) for kind, alike in by_kind.items()]
     return sorted(groups, key=lambda group: group.request.groups is None)
 
 
@@ -172,11 +172,11 @@ class _NeedyQueues:
 
     def among(self, mask: int) -> Iterator[int]:
         """Those of a mask, in order; `close` may be called for each as it comes."""
-        wanted = mask & self.open
-        count = wanted.bit_count()
+        open_queues = mask & self.open
+        count = open_queues.bit_count()
         if count * count <= len(self._order):  # few: look them up; many: the next one is never far
-            return iter(sorted(bits(wanted), key=self._rank.__getitem__))
-        return (bit for bit in self._order if wanted >> bit & 1)
+            return iter(sorted(bits(open_queues), key=self._rank.__getitem__))
+        return (bit for bit in self._order if open_queues >> bit & 1)
 
     def close(self, bit: int) -> None:
         self.open &= ~(1 << bit)
@@ -197,12 +197,12 @@ class _Ledger:
     def usable(self, group: _AlikePilots) -> int:
         """The task queues whose jobs such pilots may run."""
         request = group.request
-        known = self._usable.get(request)
-        if known is None:
+        mask = self._usable.get(request)
+        if mask is None:
             served = self._served.by(QueueId(request.site, request.ce, request.queue))
-            known = self._usable[request] = self._table.narrow_served(served, request)
+            mask = self._usable[request] = self._table.narrow_served(served, request)
         barred = [self._table.bit(tq_id) for tq_id in group.barred if tq_id in self.counted]
-        return known & ~mask_of(barred) if barred else known
+        return mask & ~mask_of(barred) if barred else mask
 
     def fill(self, groups: Sequence[_AlikePilots], levels: Mapping[int, int]) -> None:
         """One round: each task queue up to its level, by its own pilots first, then by what is left."""
