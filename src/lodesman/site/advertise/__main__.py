@@ -55,7 +55,7 @@ def requirements(options: argparse.Namespace) -> str:
 
 
 def write_site_ad(options: argparse.Namespace, counts: JobCounts, now: float) -> str:
-    """The ad, an attribute in each line; `--set` replaces any of them."""
+    """An attribute in each line; `--set` replaces any."""
     stations = [quoted(one) for one in options.station or [options.site]]
     facts = {
         "Name": quoted(options.site),
@@ -98,7 +98,7 @@ def incarnation() -> str:
 
 
 def find_token(file: str, environ: Mapping[str, str]) -> str:
-    """The token, of a file that only its owner can read, or of LODE_TOKEN. Raises Unauthorized."""
+    """Of a file that only its owner can read, or of LODE_TOKEN. Raises Unauthorized."""
     text = environ.get("LODE_TOKEN", "")
     if file:
         try:
@@ -116,7 +116,7 @@ def find_token(file: str, environ: Mapping[str, str]) -> str:
 
 
 def send(options: argparse.Namespace, token: str, ad: str) -> str:
-    """Publish an ad at the first of the servers that answers; returns what is said of it. Raises LodesmanError."""
+    """Publish at the first server that answers; returns what is said of the ad. Raises LodesmanError."""
     servers = [parse_server(one.strip()) for one in options.server.split(",") if one.strip()]
     for one in servers:
         if not one.is_private:
@@ -153,7 +153,7 @@ def _from(least: int, most: int = 999_999_999) -> Callable[[str], int]:
 
 
 def parser(prog: str | None, environ: Mapping[str, str]) -> argparse.ArgumentParser:
-    """Of the words of the command line."""
+    """Of the command line."""
     found = argparse.ArgumentParser(
         prog, description="Count the jobs of a site, and publish them with its limits.", epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,

@@ -30,12 +30,12 @@ class NotCounted(LodesmanError, code="not-counted"):
 
 @dataclass(frozen=True)
 class JobCounts:
-    """Jobs by state, each in one of them; None: not known. `stamps`: of our pilots among them, the newest first."""
+    """Jobs by state, each in one of them; None: not known."""
 
     running: int
     submitting: int | None
     pending: int | None
-    stamps: Sequence[str] = ()
+    stamps: Sequence[str] = ()  # of our pilots among them, the newest first
 
 
 def _counts(found: Iterable[tuple[str, str, int]]) -> JobCounts:
@@ -61,7 +61,7 @@ _SLURM_ENDED = (
 
 
 def squeue_words(mark: str) -> list[str]:
-    """The command whose output `read_squeue` reads; the mark, which no job has in its name, ends each field."""
+    """The command for `read_squeue`; the mark, which no job has in its name, ends each field."""
     return ["squeue", "--all", "--array", "--Format=" + ",".join(f"{name}:0{mark}" for name in _SQUEUE)]
 
 
@@ -118,8 +118,8 @@ _SPOOLING = "16"  # the hold of a job whose files are being sent
 
 
 def read_condor_q(text: str) -> JobCounts:
-    """Idle and held jobs are pending, those whose files still come submitting; a job that ended and is kept counts for
-    nothing. The rows must be as many as HTCondor counts. Raises NotCounted.
+    """Idle and held jobs are pending, those whose files still come submitting, ended ones nothing. There must be as many
+    rows as HTCondor counts. Raises NotCounted.
     """
     total, rows = _CONDOR_TOTAL.findall(text), _CONDOR_ROW.findall(text)
     if len(total) != 1 or int(total[0]) != len(rows):
@@ -142,7 +142,7 @@ def _condor_job(row: str) -> tuple[str, str, int]:
 
 
 def read_command(text: str) -> JobCounts:
-    """A JSON object, or words such as running=3: running, and if known submitting, pending and stamps. Raises NotCounted."""
+    """A JSON object, or words such as running=3: running, and if known submitting, pending, stamps. Raises NotCounted."""
     is_json = text.lstrip().startswith("{")
     try:
         found = _object(text) if is_json else each_once(word.split("=", 1) for word in text.split())
@@ -173,8 +173,8 @@ _ARC_LRMS = re.compile(r"<State>nordugrid:INLRMS:(\w)")
 
 
 def read_arc(folder: Path) -> JobCounts:
-    """The jobs in the control directory of a computing element (`controldir` in its arc.conf; seen on ARC 6.17). Those that
-    its batch system has run or wait by what ARC last heard of it; until then they wait. Raises NotCounted.
+    """The jobs in the control directory of a computing element (`controldir` of arc.conf; seen on ARC 6.17), as ARC last
+    heard of them from its batch system. Raises NotCounted.
     """
     for _ in range(3):
         try:
@@ -199,7 +199,7 @@ def _arc_job(folder: Path, kind: str, name: str) -> tuple[str, str, int]:
 
 
 def _arc_file(folder: Path, name: str, kind: str) -> str:
-    """What A-REX says of a job; '' if it says nothing yet."""
+    """What A-REX says of a job; '' if nothing yet."""
     try:
         return (folder / f"{name[: -len('status')]}{kind}").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -233,7 +233,7 @@ def run(words: Sequence[str], *, given: str = "") -> str:
 
 
 def count_jobs(source: str, words: Sequence[str], run: Run = run) -> JobCounts:
-    """By a batch system; `words` are further ones of its command, or the command, or a folder. Raises NotCounted."""
+    """`words`: further ones of the batch system's command, or the command, or a folder. Raises NotCounted."""
     if source == "slurm":
         mark = f"~{secrets.token_hex(8)}~"
         return read_squeue(run([*squeue_words(mark), *words]), mark)

@@ -1,4 +1,3 @@
-"""$JOBSTATUS: what a job says to its machine, so that a site can vacate the right one (WLCG/HEPiX draft 0.9).
-
-It travels: standard library only, Python 3.9, and nothing else of this program. Pilots write, sites read.
+"""$JOBSTATUS: what a job says to its machine, so that a site can vacate the right one (WLCG/HEPiX draft 0.9). Pilots write,
+sites read; it travels.
 """

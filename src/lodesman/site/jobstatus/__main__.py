@@ -28,7 +28,7 @@ def _copy(target: Path) -> None:
 
 
 def parser(prog: str | None) -> argparse.ArgumentParser:
-    """Of the words of the command line."""
+    """Of the command line."""
     found: argparse.ArgumentParser = PlainParser(
         prog, description="What jobs publish in $JOBSTATUS: what a site may lose by vacating them.", epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,

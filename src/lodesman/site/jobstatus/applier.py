@@ -27,10 +27,7 @@ OLD_S = 2.0
 
 @dataclass
 class Applier:
-    """One call of `vacate --apply`. settle_s: how long jobs that were killed may take to be gone. memory: what was learned.
-
-    known: the jobs as they were read last, by id; acted: those that were made to go, and when; failed: those that would not.
-    """
+    """One call of `vacate --apply`. `settle_s`: how long killed jobs may take to be gone. `memory`: what was learned."""
 
     door: SiteDoor
     look_at: LookAt
@@ -75,7 +72,7 @@ class Applier:
         return next(filter(None, lacks), None)
 
     def _carry_out(self, request: VacateRequest, planned: Sequence[Victim], ends: float) -> VacatePlan | None:
-        """Make jobs go until enough goes; returns a plan without enough jobs if there are not enough."""
+        """Make jobs go until enough goes; a plan without enough jobs if there are not enough."""
         plans = 0
         while _is_needed(self._lack(request)):
             now, is_same = self.clock(), self._refresh(planned)
@@ -93,8 +90,8 @@ class Applier:
         return None
 
     def _refresh(self, planned: Sequence[Victim]) -> bool:
-        """List the running jobs anew; whether they are the same as before, and what they publish was read lately: else all
-        are read again. What leaves by itself counts as made to go.
+        """List the running jobs anew; whether they are the same, and were read lately: else all are read again. What leaves
+        by itself counts as made to go.
         """
         there, now = {one.job: one for one in self.door.running()}, self.clock()
         running = {job: one for job, one in there.items() if not one.leaving}
@@ -204,7 +201,7 @@ _Part = tuple[VacateRequest, Sequence[Victim]]
 
 
 def _parts(plan: VacatePlan) -> Iterator[_Part]:
-    """A request for each node that was chosen, with its jobs; else the plan's own. The choice of nodes stays."""
+    """A request for each chosen node, with its jobs; else the plan's own. The choice of nodes stays."""
     if not any(plan.places):
         yield plan.request, plan.victims
     for node in filter(None, plan.places):

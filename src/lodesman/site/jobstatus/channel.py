@@ -1,9 +1,8 @@
 """The channel on disk: a directory with one file for each key, and the lock on used_CPU that keeps the nine together.
 
-Writer and reader take both kinds of lock, flock(2) and then fcntl(2) by open file description, since others use either and,
-on local file systems, the kinds do not see each other. used_CPU is never replaced, for others would go on locking the old
-file; it is written in place and padded, so that who reads it without a lock hardly ever finds a torn value. The others are
-renamed.
+Writer and reader take flock(2) and then fcntl(2) by open file description, since others use either and local file systems
+keep them apart. used_CPU is never replaced, for others would go on locking the old file; it is written in place and padded,
+so that a reader without lock hardly finds a torn value. The others are renamed.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ was ended; not-permitted: it could not become the job's user."""
 
 
 class Unreadable(Exception):
-    """A directory whose files must not be, or cannot be, read now. reason: of REASONS. key: the file at fault, if any."""
+    """A directory whose files must not be, or cannot be, read now. `reason`: of REASONS. `key`: the file at fault."""
 
     def __init__(self, reason: str, key: str = "") -> None:
         super().__init__(f"{key}: {reason}" if key else reason)
@@ -55,7 +54,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Reading:
-    """The files that are there, by key, with when each was written (UNIX seconds). All of one publication."""
+    """The files of one publication by key, with when each was written (UNIX seconds)."""
 
     contents: Mapping[str, bytes]
     times: Mapping[str, float]
@@ -65,10 +64,10 @@ class Reading:
 
 
 class Publication:
-    """What one job publishes, in a directory that is there already. One thread at a time may use it.
+    """What one job publishes in a directory. One thread at a time.
 
-    Raises ValueError if the path is not absolute, OSError if this is no directory of our own user that no other can
-    write to, or its file system cannot be used: locks of SMB stop all readers, local locks of NFS none.
+    Raises ValueError if the path is not absolute, OSError if it is no directory of our own user that no other can write to,
+    or its locks cannot be used (SMB, local ones of NFS).
     """
 
     def __init__(self, directory: Path) -> None:
@@ -83,9 +82,8 @@ class Publication:
             raise
 
     def publish(self, status: Status) -> bool:
-        """Write all nine keys; one without a value has no file. False: not locked within 2 s, nothing was written.
-
-        Raises OSError; the files may then be of two publications, until the next.
+        """Write all nine keys; one without a value has no file. False: not locked within 2 s, nothing was written. Raises
+        OSError; the files may then be of two publications.
         """
         contents = {key: render(key, value) for key, value in status.items().items() if value is not None}
         if LOCK not in contents:
@@ -109,7 +107,7 @@ class Publication:
         os.close(self._directory)
 
     def _open_lock(self) -> Lock | None:
-        """On used_CPU, or on the file that will be it; that may be left of a writer that died, or be another writer's."""
+        """On used_CPU, or on the file that will be it, which a dead or another writer may have left."""
         for name, more in ((LOCK, 0), (_FIRST, os.O_CREAT | os.O_EXCL), (_FIRST, 0)):
             with suppress(FileNotFoundError, FileExistsError):
                 descriptor = os.open(name, os.O_RDWR | _OPEN | more, 0o644, dir_fd=self._directory)
@@ -193,10 +191,10 @@ def _check_own(directory: int) -> bool:
 
 
 def read(directory: Path, *, uid: int | None = None, wait_s: float = READER_WAIT_S) -> Reading:
-    """All files of one publication; none if there is no used_CPU. uid: of the job's user (None: whoever owns the directory).
+    """All files of one publication; none without used_CPU. `uid`: of the job's user (None: the directory's owner).
 
-    Nothing in the directory is trusted: it is opened once, only the nine names are, and only as files of their own that can
-    be read at once. Raises Unreadable.
+    Nothing is trusted: the directory is opened once, of it only the nine names, and only as files of their own that can be
+    read at once. Raises Unreadable.
     """
     ends = time.monotonic() + wait_s
     with _opened(directory, uid) as folder:
@@ -211,7 +209,7 @@ def read(directory: Path, *, uid: int | None = None, wait_s: float = READER_WAIT
 
 
 def owner_of(directory: Path) -> int:
-    """The user whose directory this is. Raises Unreadable."""
+    """Raises Unreadable."""
     with _opened(directory, None) as folder:
         return folder.uid
 
@@ -260,7 +258,7 @@ class _Folder:
 
     @property
     def takes_both(self) -> bool:
-        """Whether both kinds of lock are to be taken here: what a writer refuses may be read all the same."""
+        """What a writer refuses may be read all the same."""
         try:
             return takes_both(self.descriptor)
         except OSError:

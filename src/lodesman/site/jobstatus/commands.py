@@ -1,6 +1,5 @@
-"""`show` and `check`: what a job publishes and what it means, for people and programs; `write`: what a script publishes.
-
-Bytes of users are never printed.
+"""`show` and `check`: what a job publishes and what it means; `write`: what a script publishes. Bytes of users are never
+printed.
 """
 
 from __future__ import annotations
@@ -157,7 +156,7 @@ def add_write(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _write(options: argparse.Namespace) -> int:
-    """Follow a script; returns the exit code."""
+    """Follow a script."""
     try:
         text = options.script.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as fault:
@@ -188,12 +187,12 @@ def refuse(text: str, code: int) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    """The values, their meaning and the answers for each directory; returns the exit code."""
+    """Values, meaning and answers for each directory."""
     return _run(options, _in_full)
 
 
 def _check(options: argparse.Namespace) -> int:
-    """A verdict and its reasons; returns the exit code."""
+    """A verdict and its reasons."""
     return _run(options, _verdict)
 
 

@@ -21,8 +21,8 @@ _LOCAL = {"nolock", "local_lock=all", "local_lock=flock", "local_lock=posix"}
 
 
 def takes_both(directory: int) -> bool:
-    """Whether both kinds of lock are to be taken here. Those of NFS and CIFS are one at the server, and would exclude each
-    other. Raises OSError for SMB, whose locks stop all who read, and for NFS whose locks stay on this machine.
+    """Whether both kinds of lock are to be taken here: those of NFS and CIFS are one at the server, and would exclude each
+    other. Raises OSError for SMB, whose locks stop all readers, and for NFS whose locks stay on this machine.
     """
     kind = kernel.file_system(directory)
     if kind in _SMB:
@@ -33,16 +33,16 @@ def takes_both(directory: int) -> bool:
 
 
 def has_local_locks(mounts: Iterable[kernel.Mount], device: int) -> bool:
-    """Whether this file system is mounted so that its locks stay on this machine."""
+    """Whether the locks of this file system stay on this machine."""
     own = f"{os.major(device)}:{os.minor(device)}"
     return any(mount.device == own and not _LOCAL.isdisjoint(mount.options) for mount in mounts)
 
 
 class Lock:
-    """A lock on an open file, which it closes. shared: of readers. ranges: take the lock of fcntl, too.
+    """A lock on an open file, which it closes. `shared`: of readers. `ranges`: take the lock of fcntl, too.
 
-    Waiting is blocking, in a thread: who asks again and again is starved by others that do. A thread that waited in vain
-    gives back what it gets, or serves the next call.
+    Waiting blocks a thread: who asks again and again is starved by others that wait. A thread that waited in vain gives back
+    what it gets, or serves the next call.
     """
 
     def __init__(self, descriptor: int, *, shared: bool = False, ranges: bool = False) -> None:
@@ -74,7 +74,7 @@ class Lock:
             return False
 
     def release(self) -> None:
-        """Unlock, also for copies of the descriptor that a forked process may have."""
+        """Unlock, also for copies of the descriptor in forked processes."""
         with self._guard:
             self._give()
 
@@ -120,7 +120,7 @@ class Lock:
                     return
 
     def _block(self) -> bool:
-        """Wait for both kinds; False if the file system has none, which the next call finds out."""
+        """Wait for both kinds; False if the file system has none."""
         try:
             fcntl.flock(self.descriptor, self._flock)
             with self._guard:

@@ -1,4 +1,4 @@
-"""The command line's parser, with faults as one plain sentence that says what to do."""
+"""The command line's parser: its faults are one plain sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _QUOTED = re.compile(r"(?:(?<=: write )|(?<=only )|(?<=none of )|(?<=, ))'([\w-]
 
 
 def in_plain_words(fault: str) -> str:
-    """What argparse says of a wrong command line, as a sentence; other texts are sentences, with or without a full stop."""
+    """What argparse says of a wrong command line, as a sentence."""
     for pattern, words in _FAULTS:
         if found := pattern.fullmatch(fault):
             return _QUOTED.sub(r"\1", found.expand(words))
@@ -41,17 +41,17 @@ def in_plain_words(fault: str) -> str:
 
 
 class PlainParser(argparse.ArgumentParser):
-    """It says what is wrong, and not the whole usage, which --help has; so do those of its commands."""
+    """It says what is wrong, and leaves the usage to --help."""
 
     _given: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse; the words are kept for what is said of a wrong one."""
+        """As argparse; the words are kept for `error`."""
         self._given = list(sys.argv[1:] if args is None else args)
         return super().parse_known_args(self._given, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Of a word behind an option that is not known the option is named. Raises SystemExit 2."""
+        """Names the unknown option that stands before an unknown word. Raises SystemExit 2."""
         found = _CHOICE.match(message)
         if found and found[1] in self._given:
             last = len(self._given) - 1 - self._given[::-1].index(found[1])

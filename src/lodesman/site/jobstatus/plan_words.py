@@ -1,4 +1,4 @@
-"""What `vacate` says of a plan, for people and for programs. Pure but for what it is given."""
+"""What `vacate` says of a plan, for people and for programs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def missing_in_words(plan: VacatePlan) -> Iterator[str]:
 
 
 def still_there_in_words(plan: VacatePlan) -> Iterator[str]:
-    """The jobs that were made to go and have not let their cores go."""
+    """The jobs that were made to go and hold their cores."""
     if plan.victims:
         names = ", ".join(shown(one.job) for one in plan.victims[:_NAMED])
         holds = "holds its" if len(plan.victims) == 1 else "hold their"

@@ -1,7 +1,7 @@
 """Reads a directory in a process of its own, with the rights of the job's user: a daemon of root may read what users write.
 
-A file system that hangs, or a reader that is tricked, costs that process. What comes back is a struct of fixed length.
-Many directories are read at once, and wait for locks and file systems together: who holds his lock delays no one else.
+A file system that hangs, or a reader that is tricked, costs that process. What comes back is a struct of fixed length. Many
+directories are read at once: who holds his lock delays no one else.
 """
 
 from __future__ import annotations
@@ -45,35 +45,31 @@ _Found = Union[Reading, Unreadable]
 
 @dataclass(frozen=True)
 class StatusSnapshot:
-    """What a job published. status: repaired; None if there is a fault. as_of: UNIX seconds; age_s: None if unknown.
+    """What a job published."""
 
-    flags: what was repaired or is doubtful, as `what` or `what:KEY`. interrupted: the writer died between two files; clock:
-    written more than 60 s in the future. fault: why there are no values, of REASONS or of InvalidStatus, in the same form.
-    """
-
-    status: Status | None
-    as_of: float | None = None
+    status: Status | None  # repaired; None if there is a fault
+    as_of: float | None = None  # UNIX seconds
     age_s: float | None = None
+    # What was repaired or is doubtful, as `what` or `what:KEY`. interrupted: the writer died between two files; clock:
+    # written more than 60 s in the future.
     flags: Flags = ()
-    fault: str | None = None
+    fault: str | None = None  # why there are no values, of REASONS or of InvalidStatus
 
 
 @dataclass(frozen=True)
 class JobDirectory:
-    """Where a job publishes. allocated: its cores by the batch system's own record. uid: its user by it (None: the
-    directory's owner).
-    """
+    """Where a job publishes."""
 
     path: Path
-    allocated: int | None = None
-    uid: int | None = None
+    allocated: int | None = None  # its cores by the batch system
+    uid: int | None = None  # its user by it; None: the directory's owner
 
 
 def take_snapshots(
     directories: Sequence[JobDirectory], *, now: float, strict: bool = False, limit_s: float = READER_WAIT_S
 ) -> list[StatusSnapshot]:
-    """The status in each of these directories, as `take_snapshot`. Those that are locked, or whose file systems hang, share
-    `limit_s`: a directory that stays so has a fault. What can be read at once costs what it takes.
+    """The status in each of these directories. Those that are locked, or whose file systems hang, share `limit_s`, and then
+    have a fault.
     """
     found = read_together(directories, limit_s)
     return [_judged(one, reading, now, strict) for one, reading in zip(directories, found)]
@@ -87,9 +83,7 @@ def take_snapshot(
     uid: int | None = None,
     strict: bool = False,
 ) -> StatusSnapshot:
-    """The status in this directory. Safe for root, whatever the user put there, and done within 6 s. allocated, uid: see
-    JobDirectory.
-    """
+    """The status in this directory. Safe for root, whatever the user put there, and done within 6 s."""
     return take_snapshots([JobDirectory(directory, allocated, uid)], now=now, strict=strict)[0]
 
 
@@ -112,7 +106,7 @@ def _judged(one: JobDirectory, reading: _Found, now: float, strict: bool) -> Sta
 
 
 def read_apart(directory: Path, *, uid: int | None = None, limit_s: float = READER_WAIT_S) -> Reading:
-    """`channel.read` in a process that has no more rights than the job's user, and ends in time. Raises Unreadable."""
+    """`channel.read` in a process with the rights of the job's user, which ends in time. Raises Unreadable."""
     (found,) = read_together([JobDirectory(directory, uid=uid)], limit_s)
     if isinstance(found, Unreadable):
         raise found
@@ -120,7 +114,7 @@ def read_apart(directory: Path, *, uid: int | None = None, limit_s: float = READ
 
 
 def read_together(directories: Sequence[JobDirectory], limit_s: float) -> list[_Found]:
-    """What `read_apart` finds in each. If not all can be read at once, locks are waited for when all were tried."""
+    """What `read_apart` finds in each. Locks are waited for when all were tried."""
     for pid in tuple(_left):
         _reap(pid, os.WNOHANG)
     readers, wait_s = _Readers(limit_s), limit_s - _SPARE_S
@@ -143,7 +137,7 @@ def _is_silent(found: _Found) -> bool:
 
 
 class _ReadingProcess(NamedTuple):
-    """A process that reads, the directory that it reads by its number, its end of the pipe, and when its time ends."""
+    """A process that reads: its directory by number, its end of the pipe, and when its time ends."""
 
     pid: int
     at: int
@@ -152,14 +146,14 @@ class _ReadingProcess(NamedTuple):
 
 
 class _Readers:
-    """Processes that read, some at once. left: the seconds for which all of them may still be waited for."""
+    """Processes that read, some at once. `left`: the seconds for which all of them may still be waited for."""
 
     def __init__(self, left: float) -> None:
         self.left = left
         self._at_work: dict[int, _ReadingProcess] = {}
 
     def read(self, directories: Mapping[int, JobDirectory], wait_s: float) -> dict[int, _Found]:
-        """All of these, by their numbers; wait_s: for a lock."""
+        """By the directories' numbers; `wait_s`: for a lock."""
         todo, found = deque(directories.items()), {}
         try:
             while todo or self._at_work:
@@ -276,7 +270,7 @@ def _stand_apart(sending: int) -> None:
 
 
 def _become(uid: int) -> None:
-    """Drop all rights but those of this user; the user must not read this memory either. Raises Unreadable."""
+    """Drop all rights but those of this user, who must not read this memory either. Raises Unreadable."""
     try:
         user = pwd.getpwuid(uid)
         gid, groups = user.pw_gid, os.getgrouplist(user.pw_name, user.pw_gid)

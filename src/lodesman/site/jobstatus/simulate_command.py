@@ -91,7 +91,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(options: argparse.Namespace) -> int:
-    """Simulate and print; returns the exit code: 0, or 1 if there is nothing to compare."""
+    """Simulate and print; exit code 0, or 1 if there is nothing to compare."""
     assumed = Assumed(**{field.name: getattr(options, field.name) for field in fields(Assumed)})
     try:
         with _opened(options.swf) as lines:

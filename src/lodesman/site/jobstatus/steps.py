@@ -162,8 +162,6 @@ def follow(facts: Facts, steps: Sequence[ScriptStep], sink: Sink) -> Iterator[Ha
 
 
 class _Scripted:
-    """A pilot that does what a script says."""
-
     def __init__(self, facts: Facts, sink: Sink) -> None:
         self.ask_again = math.inf
         self._facts = facts
@@ -186,7 +184,7 @@ class _Scripted:
         yield Happened(now, due.why, due.publish, written)
 
     def happen(self, step: ScriptStep) -> str | None:
-        """Change the facts; the reason if a payload may not start."""
+        """The reason if a payload may not start."""
         if step.do == "start":
             return self._start(step)
         if step.do in ("end", "commit", "safe", "estimate"):

@@ -27,7 +27,7 @@ _WORD = re.compile(r"[A-Za-z0-9_:-]{1,60}")
 
 @dataclass(frozen=True)
 class Look:
-    """What was found in one directory. fault: why there is no status, in one word of the reader's."""
+    """What one directory says. `fault`: why there is no status, in one word of the reader's."""
 
     status: Status | None
     age_s: float | None = None
@@ -55,7 +55,7 @@ def survey(door: SiteDoor, look_at: LookAt, now: float) -> list[Candidate]:
 
 
 def with_status(jobs: Sequence[Candidate], look_at: LookAt, now: float) -> list[Candidate]:
-    """The jobs with what they publish now. On several nodes, each has a directory and an equal part of the cores."""
+    """On several nodes, each has a directory and an equal part of the cores."""
     parts = [_parts(one) for one in jobs]
     looks = iter(look_at(list(chain.from_iterable(parts)), now))
     return [_with_looks(one, list(islice(looks, len(own))), now) for one, own in zip(jobs, parts)]
@@ -90,7 +90,7 @@ def _with_looks(one: Candidate, looks: Sequence[Look], now: float) -> Candidate:
 
 
 def _sum(found: Sequence[Estimate]) -> Estimate:
-    """Of all nodes: wastes add up, and the job stays as long as its longest part. What one does not say is unknown."""
+    """Wastes add up, and the job stays as long as its longest part. What one does not say is unknown."""
 
     def all_of(values: Sequence[int | None], join: Callable[[list[int]], int]) -> int | None:
         known = [value for value in values if value is not None]
@@ -105,7 +105,7 @@ def _sum(found: Sequence[Estimate]) -> Estimate:
 
 
 def read_by_command(command: str, places: JobPlaces) -> LookAt:
-    """Read with a command such as `ssh {node} python3 /opt/jobstatus.pyz`, to which `show --json` and more is added."""
+    """Read with a command such as `ssh {node} python3 /opt/jobstatus.pyz`, to which `show --json` is added."""
     words = shlex.split(command)
 
     def look_at_one(part: JobPart, now: float) -> Look:
@@ -157,7 +157,7 @@ def _word(text: object) -> str:
 
 
 def read_here(places: JobPlaces) -> LookAt:
-    """Read on this machine. A job whose lock was held for the whole time is not waited for again."""
+    """Read on this machine. A job whose lock was held all the time is not waited for again."""
     held: set[Path] = set()
 
     def look_at(parts: Sequence[JobPart], now: float) -> Sequence[Look]:

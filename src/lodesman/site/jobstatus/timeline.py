@@ -27,40 +27,34 @@ LEAST_CHANGE_SHARE = 0.05
 
 @dataclass(frozen=True)
 class Facts:
-    """What a pilot knows of itself now, as in waste.publish.
-
-    drain: the causes for which it takes no more payloads. leaving: it is about to exit.
-    """
+    """What a pilot knows of itself now, as in waste.publish."""
 
     allocated: int
     running: Sequence[Running] = ()
     pending_waste: float = 0
     slot_ends: float | None = None
-    drain: frozenset[str] = frozenset()
+    drain: frozenset[str] = frozenset()  # the causes for which it takes no more payloads
     priority: int = 0
-    leaving: bool = False
+    leaving: bool = False  # it is about to exit
 
 
 @dataclass(frozen=True)
 class Said:
-    """What was published last, and when. held_until: end of the hold.
-
-    promised_end: when all payloads must have ended; None if nothing was promised.
-    """
+    """What was published last, and when."""
 
     status: Status | None = None
     at: float = 0
-    held_until: float | None = None
-    promised_end: int | None = None
+    held_until: float | None = None  # end of the hold
+    promised_end: int | None = None  # when all payloads must have ended; None: nothing was promised
 
 
 @dataclass(frozen=True)
 class Due:
-    """publish: the values to write now, or None. why: the event. ask_again: the latest time of the next question."""
+    """What is to be done."""
 
-    ask_again: float
-    publish: Status | None = None
-    why: str = "nothing-new"
+    ask_again: float  # the latest time of the next question
+    publish: Status | None = None  # the values to write now
+    why: str = "nothing-new"  # the event
 
 
 def decide(said: Said, facts: Facts, now: float) -> Due:
@@ -94,9 +88,8 @@ def after(said: Said, status: Status, now: float) -> Said:
 
 
 def no_start(said: Said, ends: float, now: float) -> str | None:
-    """Why a payload that ends then, at the latest, may not start now; None: it may.
-
-    `hold`: last_job_start would be untrue. `promise`: last_exp_job_end is firm while can_postpone_last_job is False.
+    """Why a payload that ends then at the latest may not start now: `hold` (last_job_start would be untrue) or `promise`
+    (last_exp_job_end is firm while can_postpone_last_job is False).
     """
     if _is_held(said, now):
         return "hold"

@@ -185,7 +185,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Run one command line of `vacate`; returns the exit code."""
+    """Run one command line; returns the exit code."""
     parser = PlainParser(prog, **_FORM)
     declare(parser)
     options = parser.parse_args(arguments)

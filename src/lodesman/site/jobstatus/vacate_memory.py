@@ -1,4 +1,4 @@
-"""The file in which `vacate` keeps what it has learned of jobs and their owners; a part of it for each batch system."""
+"""The file in which `vacate` keeps what it has learned of jobs and their owners, by batch system."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ _Parts = Mapping[str, Any]
 
 
 class VacateMemory:
-    """What was learned so far. `keeps`: the file is made if it is not there; else only one that is there is written.
-
-    A file that cannot be used stops nothing: what this call sees is then known to this call alone, and `fault` says why.
-    """
+    """What was learned so far. `keeps`: a missing file is made. One that cannot be used stops nothing: see `fault`."""
 
     def __init__(self, path: Path, part: str, *, keeps: bool) -> None:
         self.history, self.fault = VacateHistory(), ""
@@ -35,8 +32,8 @@ class VacateMemory:
         looked: Iterable[Candidate] = (),
         killed: Collection[str] = (),
     ) -> VacateHistory:
-        """After all running jobs were listed, some of them were read, and before these are killed. Another call may have
-        learned something meanwhile.
+        """After all running jobs were listed, some read, and before these are killed. Another call may have learned
+        something meanwhile.
         """
         try:
             parts = self._read()
@@ -55,7 +52,7 @@ class VacateMemory:
         return f"{self._path}: {(fault.strerror if isinstance(fault, OSError) else None) or fault}"
 
     def _read(self) -> _Parts:
-        """All parts. Another account must not be able to say what is believed. Raises OSError, ValueError."""
+        """Another account must not be able to say what is believed. Raises OSError, ValueError."""
         try:
             number = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -71,7 +68,7 @@ class VacateMemory:
         return found
 
     def _write(self, parts: _Parts) -> None:
-        """The file is replaced whole. Raises OSError."""
+        """Raises OSError."""
         ours = {"running": self.history.running, "ends": self.history.ends}
         number, name = tempfile.mkstemp(prefix=".", dir=self._path.parent)
         try:

@@ -1,6 +1,6 @@
-"""The nine keys that a job publishes, as values: from the bytes of their files and back, with what is repaired. Pure.
+"""The nine keys that a job publishes: from the bytes of their files and back, with what is repaired. Pure.
 
-Lenient readers repair what has one sensible reading and flag it; strict ones refuse it. What has none is refused by both.
+Lenient readers repair and flag what has one sensible reading; strict ones refuse it. What has none both refuse.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ Flags = tuple[str, ...]
 
 
 class InvalidStatus(ValueError):
-    """A status that has no sensible reading.
+    """A status without a sensible reading. `key`: the file at fault.
 
-    reason: no-status, too-long, not-a-number, not-true-or-false, negative, start-in-future; of strict readers also float,
-    spelling, used-above-allocated, ends-out-of-order. key: the file at fault.
+    `reason`: no-status, too-long, not-a-number, not-true-or-false, negative, start-in-future; of strict readers also float,
+    spelling, used-above-allocated, ends-out-of-order.
     """
 
     def __init__(self, reason: str, key: str) -> None:
@@ -56,21 +56,16 @@ class InvalidStatus(ValueError):
 
 @dataclass(frozen=True)
 class Status:
-    """What one job publishes, a field for each of KEYS in their order. None: not published, which is never zero.
+    """What one job publishes, a field for each of KEYS in their order. None: not published, which is never zero."""
 
-    used_cpu: cores that payloads use. last_job_start, first_exp_job_end, last_exp_job_end, last_max_job_end: UNIX seconds
-    (last start or commit; earliest and latest expected end; latest enforced end). add_uncom_time, add_final_exp_waste:
-    core-seconds of the allocation (decision 6). can_postpone_last_job: whether payloads may still start.
-    """
-
-    used_cpu: int | None = None
-    last_job_start: int | None = None
-    first_exp_job_end: int | None = None
-    last_exp_job_end: int | None = None
-    last_max_job_end: int | None = None
-    add_uncom_time: int | None = None
-    add_final_exp_waste: int | None = None
-    can_postpone_last_job: bool | None = None
+    used_cpu: int | None = None  # cores that payloads use
+    last_job_start: int | None = None  # last start or commit, UNIX seconds
+    first_exp_job_end: int | None = None  # earliest expected end, UNIX seconds
+    last_exp_job_end: int | None = None  # latest expected end, UNIX seconds
+    last_max_job_end: int | None = None  # latest enforced end, UNIX seconds
+    add_uncom_time: int | None = None  # core-seconds of the allocation (decision 6)
+    add_final_exp_waste: int | None = None  # core-seconds of the allocation
+    can_postpone_last_job: bool | None = None  # payloads may still start
     priority_factor: int | None = None
 
     def items(self) -> dict[str, Value | None]:
@@ -79,21 +74,21 @@ class Status:
 
     @staticmethod
     def of(values: Mapping[str, Value]) -> Status:
-        """The status with these values by the names of files; other names are ignored."""
+        """From values by the names of files; other names are ignored."""
         known = {field.name: values[key] for key, field in zip(KEYS, fields(Status)) if key in values}
         return Status(**known)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class KeyValue:
-    """The value of one file. flag: what a lenient reader bore with, as `what:KEY`."""
+    """The value of one file. `flag`: what a lenient reader bore with, as `what:KEY`."""
 
     value: Value
     flag: str | None = None
 
 
 def parse(key: str, data: bytes, *, strict: bool = False) -> KeyValue:
-    """The value in the bytes of the file of this name; ASCII white space at both ends is no part of it.
+    """The value in the bytes of this file, without ASCII white space at its ends.
 
     A decimal point is rounded down and flagged `float`, another spelling of True and False is flagged `spelling`, a negative
     number of core-seconds `negative`: strict readers refuse all three. Raises InvalidStatus.
@@ -129,14 +124,14 @@ def _number(key: str, text: bytes) -> tuple[int, str | None]:
 
 
 def read(files: Mapping[str, bytes], *, strict: bool = False) -> tuple[Status, Flags]:
-    """The status that these files have, by name, and what was borne with. Other names are ignored. Raises InvalidStatus."""
+    """The status in these files, by name, and what was borne with. Raises InvalidStatus."""
     parsed = {key: parse(key, files[key], strict=strict) for key in KEYS if key in files}
     flags = tuple(sorted(one.flag for one in parsed.values() if one.flag))
     return Status.of({key: one.value for key, one in parsed.items()}), flags
 
 
 def render(key: str, value: Value) -> bytes:
-    """The bytes of the file of this name. Raises ValueError for a value that no reader would take."""
+    """The bytes of this file. Raises ValueError for a value that no reader would take."""
     data = b"%s\n" % str(value if key == _POSTPONE else int(value)).encode()
     if parse(key, data, strict=True).value != value:
         raise ValueError(f"{key}: {value!r} is not a value of this key")
@@ -148,8 +143,8 @@ def repair(
 ) -> tuple[Status, Flags]:
     """The status that a reader goes by, and what was repaired.
 
-    Ends are put in order, used cores are at most those allocated (None: unknown), what is not published of 3.8 is True and
-    of 3.9 is 0. A start up to 300 s in the future is borne with (`skew`). Raises InvalidStatus; strict for each of these.
+    Ends are put in order, used cores are at most those allocated (None: unknown), 3.8 is True and 3.9 is 0 if not published.
+    A start up to 300 s in the future is borne with (`skew`). Raises InvalidStatus; strict for each of these.
     """
     if status.used_cpu is None:
         raise InvalidStatus("no-status", "used_CPU")

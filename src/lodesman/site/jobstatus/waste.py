@@ -1,12 +1,8 @@
 """What a job would lose and how long it stays: formulas 9 to 11 of the seed, from both sides. Pure.
 
 A core-second is one core of the allocation for one second of wall time. Killed, a job loses what its payloads computed since
-their last commits. Drained, it keeps all of its cores until the last payload ends, and loses those that are idle until then.
-Between events both grow linearly, so that a site computes them with its own clock:
-
-    remaining = last_exp_job_end - now, or last_max_job_end - now
-    draining  = (allocated - used_CPU) * (first_exp_job_end - now) + add_final_exp_waste
-    kill      = add_uncom_time + used_CPU * (now - last_job_start)
+their commits. Drained, it loses the cores that are idle until its last payload ends. Between events both grow linearly, so
+that a site computes them with its own clock (`estimate`).
 """
 
 from __future__ import annotations
@@ -26,31 +22,24 @@ LEAST_OVERRUN_SECONDS = 300
 
 @dataclass(frozen=True)
 class Running:
-    """One payload of a pilot, as the writer knows it; times in UNIX seconds.
-
-    committed: the last commit, else the start. expected_end: a good-faith estimate. enforced_end: None if nothing ends it.
-    """
+    """One payload of a pilot, as the writer knows it; UNIX seconds."""
 
     cores: int
     started: float
-    committed: float
-    expected_end: float
-    enforced_end: float | None = None
+    committed: float  # the last commit, else the start
+    expected_end: float  # a good-faith estimate
+    enforced_end: float | None = None  # None: nothing ends it
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The answers to use cases 9 to 11 for one job. None: unknown, which is never zero.
+    """The answers to use cases 9 to 11 for one job. None: unknown, which is never zero."""
 
-    remaining_expected, remaining_max: seconds. draining_waste, kill_waste: core-seconds. flags: what was repaired, clamped
-    or doubtful, as short names.
-    """
-
-    remaining_expected: int | None = None
-    remaining_max: int | None = None
-    draining_waste: int | None = None
-    kill_waste: int | None = None
-    flags: Flags = ()
+    remaining_expected: int | None = None  # seconds
+    remaining_max: int | None = None  # seconds
+    draining_waste: int | None = None  # core-seconds
+    kill_waste: int | None = None  # core-seconds
+    flags: Flags = ()  # what was repaired, clamped or doubtful
 
 
 def publish(
@@ -65,9 +54,8 @@ def publish(
 ) -> Status:
     """What a pilot with these payloads publishes.
 
-    Each payload's start is rounded down and its ends up, so that the formulas are exact for the rounded payloads and never
-    promise too much. pending_waste: core-seconds of ended payloads whose output is not safe yet. slot_ends: when the pilot's
-    own limit, the batch system or a shutdown ends everything; None if nothing does.
+    Starts are rounded down and ends up, so that the formulas are exact for the rounded payloads and never promise too much.
+    `pending_waste`: core-seconds of ended payloads whose output is not safe yet. `slot_ends`: when anything ends everything.
     """
     pending = math.ceil(pending_waste)
     if not running:
@@ -95,10 +83,10 @@ def publish(
 
 
 def expected_end(one: Running, slot_ends: float | None, now: float) -> int:
-    """When this payload is expected to end, never in the past nor after it is made to end.
+    """When this payload is expected to end, not in the past nor after it is made to end.
 
     An estimate that has passed is made anew: a quarter of the expected run is added, at least 300 s, and each time that this
-    passes too, twice as much. So it stays as it is between two such moments.
+    passes too, twice as much.
     """
     end = one.expected_end
     step = max(LEAST_OVERRUN_SECONDS, (end - one.started) / 4)
@@ -115,7 +103,7 @@ def _enforced(one: Running, slot_ends: float | None, now: float) -> int | None:
 
 @dataclass(frozen=True)
 class _Site:
-    """What bounds a job's claims: the site's own numbers. worked: wall seconds that it was not suspended."""
+    """The site's own numbers, which bound a job's claims. `worked`: wall seconds without suspension."""
 
     now: int
     allocated: int | None
@@ -123,6 +111,9 @@ class _Site:
     batch_ends: int | None
 
 
+# remaining = last_exp_job_end - now, or last_max_job_end - now
+# draining  = (allocated - used_CPU) * (first_exp_job_end - now) + add_final_exp_waste
+# kill      = add_uncom_time + used_CPU * (now - last_job_start)
 def estimate(
     status: Status,
     *,
@@ -133,10 +124,10 @@ def estimate(
     suspended: float = 0,
     age: float | None = None,
 ) -> Estimate:
-    """What a site expects of a job with this status, which was repaired; claims are clamped by the site's own numbers.
+    """What a site expects of a job with this repaired status; its own numbers clamp claims.
 
-    jobstart, batch_ends: when the batch system started the job and will end it. suspended: seconds for which it kept the job
-    from working. age: of the values, in seconds. None: unknown.
+    `jobstart`, `batch_ends`: when the batch system started the job and will end it. `suspended`: seconds for which it kept
+    the job from working. `age`: of the values. None: unknown.
     """
     if status.used_cpu is None or (age is not None and age > SILENT_SECONDS):
         return Estimate(flags=("silent",))

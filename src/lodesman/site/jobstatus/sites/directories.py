@@ -1,4 +1,4 @@
-"""No batch system: a job is a directory of $JOBSTATUS, with its cores and its start in Job Features that the site wrote."""
+"""No batch system: a job is a directory of $JOBSTATUS, with cores and start in Job Features that the site wrote."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ENVIRONMENT_BYTES = 1 << 20
 
 
 def read_job(job: str, directory: Path, features: Path, node: str) -> Candidate | None:
-    """None if it is no directory, or the site says nothing of its cores and its start."""
+    """None if it is no directory, or the site gives no cores or start."""
     try:
         about = directory.lstat()
     except OSError:
@@ -73,7 +73,7 @@ class DirectoriesDoor:
         return bool(self.places.shutdown_acts(job, 0.0, 0.0))
 
     def kill_s(self) -> float:
-        """There is no batch system that says so."""
+        """No batch system says so."""
         return 0.0
 
     def running(self) -> list[Candidate]:

@@ -37,7 +37,7 @@ class SiteFault(RuntimeError):
 
 @dataclass(frozen=True)
 class Act:
-    """One thing to do: run `words`, or, if there is a path, write `text` to that file."""
+    """One thing to do: run `words`, or write `text` to the file `path`."""
 
     words: Sequence[str] = ()
     path: str = ""
@@ -52,26 +52,19 @@ class Act:
 
 @dataclass(frozen=True)
 class JobPlaces:
-    """Where the directories of jobs are, with {job}, {node} and {user} in it. Empty: there are none.
+    """Where the directories of jobs are, with {job}, {node} and {user}. Empty: there are none."""
 
-    jobstatus: what the job writes. jobfeatures: what the site writes for it; without it nothing can be asked to drain by
-    shutdowntime_job. write_with: the command that runs a line of the shell on {node}; empty: the directories are here.
-    requeue: a job that is killed waits again, where the batch system can do that.
-    """
-
-    jobstatus: str = "/run/jobstatus/{job}"
-    jobfeatures: str = ""
-    write_with: str = ""
-    requeue: bool = False
+    jobstatus: str = "/run/jobstatus/{job}"  # what the job writes
+    jobfeatures: str = ""  # what the site writes for it; shutdowntime_job there makes it drain
+    write_with: str = ""  # runs a line of the shell on {node}; empty: the directories are here
+    requeue: bool = False  # a killed job waits again, where the batch system can do that
 
     def status_of(self, job: Candidate, node: str) -> str:
         """The directory of $JOBSTATUS of this job on a node."""
         return _filled(self.jobstatus, job, node)
 
     def shutdown_acts(self, job: Candidate, ends: float, now: float) -> list[Act]:
-        """Ask the job, on each of its nodes that has files of its own, to have ended at `ends`; never sooner than the grace
-        that it was promised.
-        """
+        """Ask the job, on each node with files of its own, to have ended at `ends`; not sooner than the promised grace."""
         found = {node: _filled(self.jobfeatures, job, node) for node in job.nodes if self.jobfeatures}
         if self.write_with:
             return [self._on_node(node, f"{one}/{SHUTDOWN}", math.ceil(ends)) for node, one in found.items()]
@@ -88,7 +81,7 @@ class JobPlaces:
 
 
 def _filled(text: str, job: Candidate, node: str) -> str:
-    """What has another meaning in a path, or for the shell of another machine, becomes `_`."""
+    """What has another meaning in a path, or for a shell, becomes `_`."""
     for word, value in (("{job}", job.job), ("{node}", node), ("{user}", job.owner)):
         text = text.replace(word, _ODD.sub("_", value))
     return text
@@ -101,16 +94,16 @@ class SiteDoor(Protocol):
         """Whether this job can be asked to end."""
 
     def running(self) -> list[Candidate]:
-        """The jobs that hold cores now, by the batch system's own record, those that are leaving, too. Raises SiteFault."""
+        """The jobs that hold cores now, those that are leaving, too. Raises SiteFault."""
 
     def kill_s(self) -> float:
-        """For how many seconds a job that is killed may keep its cores, as far as the batch system says."""
+        """For how many seconds a killed job may keep its cores, as far as the batch system says."""
 
     def kill(self, job: Candidate) -> list[Act]:
         """How this job is ended now."""
 
     def drain(self, job: Candidate, ends: float, now: float) -> list[Act]:
-        """How this job is made to end by then. Empty: it cannot be, or it does so by itself."""
+        """How this job is made to end by then. Empty: it cannot be, or does so by itself."""
 
 
 def answer(
@@ -136,7 +129,7 @@ def answer(
 
 
 def perform(act: Act) -> None:
-    """Do it. A file is replaced whole, and everybody may read it. Raises SiteFault."""
+    """A file is replaced whole, and everybody may read it. Raises SiteFault."""
     if not act.path:
         answer(act.words)
         return
@@ -157,7 +150,7 @@ def perform(act: Act) -> None:
 
 
 def site_number(directory: Path, *names: str) -> int | None:
-    """The value of the first of these keys that the site, and not the job, has written; None if there is none."""
+    """The first of these keys that the site, and not the job, has written."""
     for name in names:
         with suppress(OSError):
             number = os.open(directory / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -177,7 +170,7 @@ def site_number(directory: Path, *names: str) -> int | None:
 
 
 def uid_of(name: str) -> int | None:
-    """The number of an account; None if it is not known here."""
+    """None: the account is not known here."""
     try:
         return pwd.getpwnam(name).pw_uid
     except (KeyError, ValueError):

@@ -31,7 +31,7 @@ _MAY_RUN = set("rtsSTRPN")
 
 
 def read_qstat(text: str) -> list[Candidate]:
-    """The jobs that have slots, with their nodes; a task of an array is `JOB.TASK`. Raises SiteFault if it is cut off."""
+    """The jobs that have slots; a task of an array is `JOB.TASK`. Raises SiteFault if it is cut off."""
     try:
         root = ET.fromstring(text) if "<!" not in text else None  # noqa: S314 - without declarations
     except (ET.ParseError, ValueError):
@@ -113,7 +113,7 @@ class GridEngineDoor:
         return bool(self.places.shutdown_acts(job, 0.0, 0.0))
 
     def kill_s(self) -> float:
-        """`qdel` kills at once; what jobs with -notify, or an epilog, may take, Grid Engine does not say of them."""
+        """`qdel` kills at once; -notify and epilogs Grid Engine does not say."""
         return 0.0
 
     def running(self) -> list[Candidate]:
@@ -128,5 +128,5 @@ class GridEngineDoor:
         return [Act(("qdel", number, "-t", task) if task else ("qdel", number))]
 
     def drain(self, job: Candidate, ends: float, now: float) -> list[Act]:
-        """Only the job's own consent ends it: Grid Engine has no earlier end for a job that runs."""
+        """Only the job's own consent: Grid Engine has no earlier end for a job that runs."""
         return self.places.shutdown_acts(job, ends, now)

@@ -24,7 +24,7 @@ _RUNS = frozenset({2, 7})
 
 
 def read_condor_q(text: str) -> list[Candidate]:
-    """The jobs that have slots. No text: there are none. Raises SiteFault unless the list is whole."""
+    """The jobs that have slots; no text: none. Raises SiteFault unless the list is whole."""
     try:
         ads = json.loads(text) if text.strip() else []
     except (ValueError, RecursionError):
@@ -35,7 +35,7 @@ def read_condor_q(text: str) -> list[Candidate]:
 
 
 def _job(ad: Mapping[str, object]) -> Candidate | None:
-    """None for one whose number, cores or start are not known; that of one that is leaving is enough."""
+    """None if number, cores or start are not known; the number of one that is leaving is enough."""
     cluster, proc, started = (_whole(ad.get(name)) for name in ("ClusterId", "ProcId", "JobCurrentStartDate"))
     cores = _first(ad, "CpusProvisioned", "RequestCpus")
     leaving = _whole(ad.get("JobStatus")) not in _RUNS
@@ -64,7 +64,7 @@ def _first(ad: Mapping[str, object], *names: str) -> int | None:
 
 
 def _whole(value: object) -> int | None:
-    """A number that is written out; expressions are none."""
+    """A number that is written out."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return value if is_number and isinstance(value, int) and 0 <= value < _MOST else None
 
@@ -80,7 +80,7 @@ class CondorDoor:
         return bool(self.places.shutdown_acts(job, 0.0, 0.0))
 
     def kill_s(self) -> float:
-        """Jobs may have up to MachineMaxVacateTime of their nodes; most end at once."""
+        """The MachineMaxVacateTime of their nodes; most end at once."""
         return 0.0
 
     def running(self) -> list[Candidate]:
@@ -88,9 +88,7 @@ class CondorDoor:
         return [replace(one, uid=uid_of(one.owner)) for one in read_condor_q(answer(CONDOR_Q))]
 
     def kill(self, job: Candidate) -> list[Act]:
-        """The job gets SIGTERM, and SIGKILL after MachineMaxVacateTime; then it waits again, unless its own policy removes
-        it.
-        """
+        """SIGTERM, and SIGKILL after MachineMaxVacateTime; then it waits again, unless its own policy removes it."""
         return [Act(("condor_vacate_job", job.job))]
 
     def drain(self, job: Candidate, ends: float, now: float) -> list[Act]:

@@ -27,7 +27,7 @@ _NO_LIMIT = 65_534
 
 
 def squeue_words(mark: str) -> list[str]:
-    """The command whose output `read_squeue` reads; the mark, which no field has in it, ends each."""
+    """The command for `read_squeue`; the mark, which no field has in it, ends each."""
     fields = ",".join(f"{name}:0{mark}" for name in _FIELDS)
     return ["squeue", "--all", "--array", "--states=RUNNING,COMPLETING", f"--Format={fields}"]
 
@@ -41,7 +41,7 @@ def read_squeue(text: str, mark: str, now: float) -> list[Candidate]:
 
 
 def _job(fields: Sequence[str], now: float) -> Candidate | None:
-    """None for a job that does not hold cores, or whose cores or start are not known."""
+    """None for a job without cores, or whose cores or start are not known."""
     if len(fields) != len(_FIELDS):
         raise SiteFault(f"squeue printed an odd record: {shown(' '.join(fields))}")
     job, state, uid, user, cpus, nodes, start, end, used, tres, task = (one.strip() for one in fields)
@@ -68,7 +68,7 @@ def _job(fields: Sequence[str], now: float) -> Candidate | None:
 
 
 def read_kill_wait(text: str) -> int:
-    """The seconds until SIGKILL, and those that an epilog may take; 65534 is none that is set."""
+    """The seconds until SIGKILL, and of an epilog; 65534: none is set."""
     found = dict(_SETTING.findall(text))
     epilogs = [name for name in found if re.fullmatch(r"Epilog(\[\d+\])?", name) and found[name] != "(null)"]
     limits = [found[name] for name in ("EpilogTimeout", "PrologEpilogTimeout") if name in found]
@@ -79,7 +79,7 @@ def read_kill_wait(text: str) -> int:
 
 
 def nodes_of(text: str) -> Iterator[str]:
-    """The nodes of a list such as `n[1-3,07]-ib,login`. Raises SiteFault for what is none."""
+    """The nodes of a list such as `n[1-3,07]-ib,login`. Raises SiteFault."""
     parts = re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", text)
     if ",".join(parts) != text:
         raise SiteFault(f"squeue printed a list of nodes that is none: {shown(text)}")
@@ -139,7 +139,7 @@ class SlurmDoor:
         return True
 
     def kill_s(self) -> float:
-        """KillWait; and, if there is an epilog, the longest that it may take, if Slurm has such a limit."""
+        """KillWait, and the limit of epilogs, if there are any."""
         try:
             return read_kill_wait(answer(("scontrol", "show", "config")))
         except SiteFault:
@@ -152,7 +152,7 @@ class SlurmDoor:
         return read_squeue(text, mark, time.time())
 
     def kill(self, job: Candidate) -> list[Act]:
-        """Slurm sends SIGTERM, and SIGKILL after its KillWait."""
+        """SIGTERM, and SIGKILL after KillWait."""
         return [Act(("scontrol", "requeue", _name(job)) if self.places.requeue else ("scancel", _name(job)))]
 
     def drain(self, job: Candidate, ends: float, now: float) -> list[Act]:

@@ -1,6 +1,6 @@
 """What it costs to vacate a job, by killing it now or by letting it drain. Pure.
 
-The batch system's own numbers bound what a job claims; a job that says nothing is charged by what the others say.
+The batch system's own numbers bound what a job claims; a silent job is charged by what the others say.
 """
 
 from __future__ import annotations
@@ -22,33 +22,26 @@ SIGMA = 0.3
 
 @dataclass(frozen=True)
 class Candidate:
-    """A running job, by the batch system's own record, with what it publishes.
-
-    owner: the name of the account; uid: None if the account is not known here. started, batch_ends: UNIX seconds (None: no
-    limit known). memory_mb, gpus: what the batch system takes back. age: seconds since the job last wrote (None: it never
-    did). can_drain: there is a way to ask it. note: why its numbers cannot be read, or are not believed. task: its name as a
-    task of an array, where commands need that. leaving: it ends, and holds its cores until that is over; nothing else of it
-    need be known.
-    """
+    """A running job, by the batch system's own record, with what it publishes."""
 
     job: str
-    owner: str
+    owner: str  # the name of the account
     nodes: Sequence[str]
     cores: int
-    started: float
-    uid: int | None = None
-    memory_mb: int = 0
+    started: float  # UNIX seconds
+    uid: int | None = None  # None: the account is not known here
+    memory_mb: int = 0  # what the batch system takes back, as `gpus`
     gpus: int = 0
-    batch_ends: float | None = None
+    batch_ends: float | None = None  # UNIX seconds; None: no limit known
     suspended_seconds: float = 0.0
     status: Status | None = None
     estimate: Estimate | None = None
-    age: float | None = None
-    can_drain: bool = True
-    note: str = ""
-    task: str = ""
+    age: float | None = None  # seconds since the job last wrote; None: never
+    can_drain: bool = True  # there is a way to ask it
+    note: str = ""  # why its numbers cannot be read, or are not believed
+    task: str = ""  # its name as a task of an array, where commands need that
     is_believed: bool = True
-    leaving: bool = False
+    leaving: bool = False  # it ends, and holds its cores until then; nothing else of it need be known
 
     @property
     def priority(self) -> int:
@@ -56,7 +49,7 @@ class Candidate:
         return (self.status and self.status.priority_factor) or 0
 
     def cap(self, now: float) -> int:
-        """The most that a kill can lose: all cores since the start, without the time that the job was suspended."""
+        """The most that a kill can lose: all cores since the start, without suspension."""
         return self.cores * max(0, math.ceil(now - self.started - self.suspended_seconds))
 
     @property
@@ -67,15 +60,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Confidence:
-    """When a drain is in time. kind: `expected`, `max`, `margin` (value: part of the deadline) or `risk` (value: sigma;
-    None: that of each owner).
-    """
+    """When a drain is in time."""
 
-    kind: str = "margin"
-    value: float | None = MARGIN
+    kind: str = "margin"  # `expected`, `max`, `margin` or `risk`
+    value: float | None = MARGIN  # part of the deadline, or sigma (None: that of each owner)
 
     def in_time(self, estimate: Estimate, within: float) -> bool:
-        """Whether a draining job is counted on to end in this time (seconds). `risk` prices the chance that it does not."""
+        """Whether a draining job is counted on to end in so many seconds. `risk` prices the chance that it does not."""
         expected, most = estimate.remaining_expected, estimate.remaining_max
         enforced = most is not None and most <= within
         if self.kind == "max":
@@ -85,7 +76,7 @@ class Confidence:
         return expected is not None and (self.kind == "risk" or expected <= within)
 
     def missed(self, estimate: Estimate, within: float, sigma: float) -> float:
-        """The chance that it runs longer; 0 but for `risk`. sigma: of `Terms.sigma`."""
+        """The chance that it runs longer; 0 but for `risk`."""
         expected, most = estimate.remaining_expected, estimate.remaining_max
         if self.kind != "risk" or expected is None or (most is not None and most <= within):
             return 0.0
@@ -96,20 +87,18 @@ class Confidence:
 
 @dataclass(frozen=True)
 class Terms:
-    """How jobs are priced. within: seconds until the cores must be free; 0: now, so that nothing can drain. sigmas: how far
-    ends of an owner are from what was expected, as was learned; '': of all others. kill_s: seconds for which a job that is
-    killed may keep its cores: what the batch system waits before SIGKILL, and the site's epilog.
-    """
+    """How jobs are priced."""
 
-    within: float = 0.0
+    within: float = 0.0  # seconds until the cores must be free; 0: now, so that nothing can drain
     confidence: Confidence = Confidence()
     silent_factor: float = SILENT_FACTOR
+    # how far ends of an owner are from what was expected; '': of all others
     sigmas: Mapping[str, float] = field(default_factory=dict)
-    kill_s: float = 0.0
+    kill_s: float = 0.0  # for which a killed job may keep its cores: SIGKILL waits, and the site's epilog
 
     @property
     def drains_within(self) -> float:
-        """Seconds after which a job that has not ended by itself is killed, so that its cores are free in time."""
+        """Seconds after which a job is killed, so that its cores are free in time."""
         return max(0.0, self.within - self.kill_s)
 
     def sigma(self, owner: str) -> float:
@@ -120,19 +109,19 @@ class Terms:
 
 @dataclass(frozen=True)
 class Price:
-    """The cheaper way to vacate a job. cost: core-seconds. frees_expected, frees_max: seconds from now; None: not known."""
+    """The cheaper way to vacate a job."""
 
     action: str
-    cost: int
-    frees_expected: int | None
-    frees_max: int | None
+    cost: int  # core-seconds
+    frees_expected: int | None  # seconds from now
+    frees_max: int | None  # seconds from now
     reason: str
     flags: Sequence[str] = ()
 
 
 def silent_rate(candidates: Iterable[Candidate], terms: Terms, now: float) -> float | None:
-    """Core-seconds for each core of a job that says nothing: silent_factor times the median of what others would lose by a
-    kill. Those that would lose nothing count only with others. None: none would lose anything.
+    """Core-seconds for each core of a silent job: silent_factor times the median of what others would lose by a kill. Those
+    that lose nothing count only with others.
     """
     rates = [_kill_waste(one, now) / one.cores for one in candidates if _is_priced(one)]
     middle = median(rates) if rates else 0.0

@@ -1,7 +1,7 @@
 """The cheapest jobs that free enough: an exact minimum over whole jobs (min-cost covering knapsack). Pure.
 
-Jobs of one size are alike but for their cost, so of each size the cheapest are taken first, and their summed costs are
-convex. One stage per size then joins this convex row to the costs so far: O(N log N) for N cores, not N for each job.
+Of jobs of one size the cheapest go first, so their summed costs are convex. One stage per size joins this convex row to the
+costs so far: O(N log N) for N cores, not N for each job.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True)
 class Cover:
-    """Least costs for at least 0, 1, ... `need` cores, and how they come about. Costs hold the number of jobs too: of two
-    sets that cost the same, that of fewer jobs is less.
+    """Least costs for at least 0, 1, ... `need` cores, and how they come about. Of two equal costs, that of fewer jobs is
+    less.
     """
 
     weight: Callable[[Release], int]
@@ -76,7 +76,7 @@ class Cover:
         return _shift(self.least, sum(one.cores for one in jobs), sum(map(self.weight, jobs)))
 
     def trace(self, cores: int) -> tuple[list[Release], int]:
-        """The jobs of the least cost for this number of cores, and what is left to cover before the first stage."""
+        """The jobs of the least cost for so many cores, and what is left to cover before the first stage."""
         found: list[Release] = []
         for jobs, sums, before in reversed(self.stages):
             size = jobs[0].cores
@@ -94,9 +94,7 @@ def _empty(releases: Sequence[Release], need: int) -> Cover:
 
 
 def _by_size(jobs: Iterable[Release]) -> dict[int, list[Release]]:
-    """Jobs by their cores, largest first; each list by cost. Among equal costs the places of an owner go to the jobs of
-    lower priority, then of lower id.
-    """
+    """Jobs by cores, largest first, each list by cost; among equal costs, of an owner, lower priority first."""
     groups: dict[int, list[Release]] = {}
     for one in jobs:
         if one.cores > 0:
@@ -105,7 +103,7 @@ def _by_size(jobs: Iterable[Release]) -> dict[int, list[Release]]:
 
 
 def in_order(jobs: Iterable[Release]) -> list[Release]:
-    """By cost, then by id; but of one owner and cost those of lower priority come first."""
+    """By cost, then id; of one owner and cost those of lower priority first."""
     found = sorted(jobs, key=lambda one: (one.cost, one.job))
     places: dict[tuple[int, str], list[Release]] = {}
     for one in found:
@@ -133,8 +131,8 @@ def _with_many(least: list[int], size: int, sums: Sequence[int]) -> list[int]:
 
 
 def _convolve(values: Sequence[int], sums: Sequence[int]) -> list[int]:
-    """`result[i]` is the least `values[j] + sums[i - j]`. Since sums are convex, the best j never falls as i grows: each
-    i halves what is left for the others.
+    """`result[i]` is the least `values[j] + sums[i - j]`. Since sums are convex, the best j never falls as i grows: each i
+    halves what is left for the others.
     """
     most, back = len(sums) - 1, sums[::-1]
     found = [0] * len(values)
@@ -155,7 +153,7 @@ def _convolve(values: Sequence[int], sums: Sequence[int]) -> list[int]:
 
 
 def cheapest(releases: Sequence[Release], cores: int) -> VacateChoice | None:
-    """The set that frees at least these cores and costs least; of such the one of fewest jobs. None: all free less."""
+    """The cheapest set that frees these cores, of such the one of fewest jobs. None: all free less."""
     if sum(one.cores for one in releases) < cores:
         return None
     return VacateChoice(_empty(releases, cores).join(releases).trace(cores)[0])
@@ -165,9 +163,8 @@ def cheapest(releases: Sequence[Release], cores: int) -> VacateChoice | None:
 
 
 def cheapest_strict(releases: Sequence[Release], cores: int) -> VacateChoice | None:
-    """The same where no owner's job may go while one of his of lower priority stays.
-
-    Of each owner all jobs below some priority go, some of that priority, and none above. None: all free less.
+    """The same where no owner's job goes while one of his of lower priority stays: of each owner all jobs below some
+    priority go, some of it, and none above.
     """
     if sum(one.cores for one in releases) < cores:
         return None
@@ -213,8 +210,8 @@ def _ranks(jobs: Iterable[Release]) -> list[list[Release]]:
 
 
 def with_lower_priority(chosen: VacateChoice, releases: Sequence[Release]) -> VacateChoice:
-    """Spare jobs of high priority: another of the same owner and lower priority that frees no less goes instead, if it costs
-    at most SWAP_FACTOR times as much. The cheapest plan comes first, priority second.
+    """Spare jobs of high priority: one of the same owner and lower priority that frees no less goes instead, if it costs at
+    most SWAP_FACTOR times as much.
     """
     taken = {one.job for one in chosen.releases}
     others = {
@@ -234,7 +231,7 @@ def with_lower_priority(chosen: VacateChoice, releases: Sequence[Release]) -> Va
 
 
 def _swap(one: Release, rest: Iterable[Release]) -> Release:
-    """The first of the rest, which is ordered by priority, that can go for a job; else the job itself."""
+    """The first of the rest, ordered by priority, that can go for a job; else the job itself."""
     lower = takewhile(lambda other: other.priority < one.priority, rest)
     fit = (other for other in lower if frees_no_less(other, one) and other.cost <= SWAP_FACTOR * one.cost)
     return next(fit, one)

@@ -1,7 +1,7 @@
 """What was learned of owners and jobs: how far ends were from what was published, and who claims too much. Pure.
 
-An end is compared with the one that the job published first after its last start or commit: until then a pilot could begin
-other payloads, which says nothing of how well it knows its ends.
+An end is compared with what the job published first after its last start or commit: until then a pilot could begin other
+payloads.
 """
 
 from __future__ import annotations
@@ -32,24 +32,19 @@ _LEAVING = -1
 
 
 class Sighting(NamedTuple):
-    """What is remembered of a running job; times in UNIX seconds.
-
-    seen, ends: when an expected end was first read since `mark`, and that end (None: unknown). mark: the last start or
-    commit, or that the job may start no more. cores, start: used_CPU and last_job_start when it was last judged.
-    at_cap, judged: how often in a row it claimed all that it can lose, and when this was counted. killed: `vacate` ends it.
-    """
+    """What is remembered of a running job; times in UNIX seconds."""
 
     owner: str
     started: float
     last_seen: float
-    mark: int | None = None
-    seen: float = 0.0
-    ends: float | None = None
-    cores: int = 0
-    start: int = 0
-    at_cap: int = 0
-    judged: float = 0.0
-    killed: bool = False
+    mark: int | None = None  # the last start or commit, or that the job may start no more
+    seen: float = 0.0  # when `ends` was first read since `mark`
+    ends: float | None = None  # the expected end then
+    cores: int = 0  # used_CPU then
+    start: int = 0  # last_job_start then
+    at_cap: int = 0  # how often in a row it claimed all that it can lose
+    judged: float = 0.0  # when that was counted
+    killed: bool = False  # `vacate` ends it
 
 
 class KnownEnd(NamedTuple):
@@ -61,13 +56,13 @@ class KnownEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class VacateHistory:
-    """running: by job; ends: by owner, the oldest first."""
+    """What `vacate` remembers."""
 
-    running: Mapping[str, Sighting] = field(default_factory=dict)
-    ends: Mapping[str, tuple[KnownEnd, ...]] = field(default_factory=dict)
+    running: Mapping[str, Sighting] = field(default_factory=dict)  # by job
+    ends: Mapping[str, tuple[KnownEnd, ...]] = field(default_factory=dict)  # by owner, the oldest first
 
     def sigmas(self) -> dict[str, float]:
-        """For each owner the standard deviation of the logarithm of real over expected times; '' is for all others."""
+        """By owner the standard deviation of the logarithm of real over expected times; '' is for all others."""
         site = sigma((one.error for ends in self.ends.values() for one in ends), SIGMA)
         return {
             "": site,
@@ -75,7 +70,7 @@ class VacateHistory:
         }
 
     def judged(self, one: Candidate) -> Candidate:
-        """The job, which counts as silent if it has claimed too much too often."""
+        """The job, silent if it has claimed too much too often."""
         before = self.running.get(one.job)
         if before is None or before.started != one.started or before.at_cap <= MOST_AT_CAP:
             return one
@@ -85,7 +80,7 @@ class VacateHistory:
 
 
 def sigma(errors: Iterable[float], assumed: float) -> float:
-    """Of these errors and CREDULITY others, which are as large as it is assumed. Few ends change little."""
+    """Of these errors and CREDULITY others of the assumed size. Few ends change little."""
     squares = [one * one for one in errors]
     return math.sqrt((CREDULITY * assumed**2 + sum(squares)) / (CREDULITY + len(squares)))
 
@@ -93,7 +88,7 @@ def sigma(errors: Iterable[float], assumed: float) -> float:
 def after_list(
     before: VacateHistory, running: Iterable[Candidate], now: float, killed: Collection[str] = ()
 ) -> VacateHistory:
-    """After all running jobs were listed: those that are gone have ended. killed: the jobs that are made to end now."""
+    """After all running jobs were listed: those that are gone have ended; `killed` are made to end now."""
     there = {one.job: one for one in running}
     still: dict[str, Sighting] = {}
     ends = dict(before.ends)
@@ -154,8 +149,8 @@ def _sighting(before: Sighting | None, one: Candidate, status: Status, now: floa
 
 
 def _times_at_cap(before: Sighting, one: Candidate, status: Status, now: float) -> int:
-    """In a row. A job that has committed nothing since its start is honestly at its cap; but not after a payload has begun
-    or ended, nor can any lose more than its cap.
+    """In a row. Without a commit since its start a job is honestly at its cap; not so after a payload has begun or ended,
+    and none loses more than its cap.
     """
     uncommitted, start, used = status.add_uncom_time, status.last_job_start, status.used_cpu
     if uncommitted is None or start is None or not used:

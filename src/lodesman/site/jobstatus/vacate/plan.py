@@ -24,23 +24,21 @@ ANY_NODE, ONE_NODE, HOSTS = "any-node", "node", "hosts"
 
 @dataclass(frozen=True)
 class VacateRequest:
-    """What is to be freed. scope: on any nodes together, on one node, or on `hosts` together; nodes: on each of this many
-    nodes (of `hosts`, if there are any). max_waste: core-seconds. exclude: jobs that stay.
-    """
+    """What is to be freed."""
 
     need: ToFree
-    scope: str = ANY_NODE
+    scope: str = ANY_NODE  # on any nodes together, on one node, or on `hosts` together
     hosts: Sequence[str] = ()
-    nodes: int | None = None
+    nodes: int | None = None  # on each of this many nodes (of `hosts`, if any)
     terms: Terms = field(default_factory=Terms)
     priority: str = TIEBREAK
-    max_waste: int | None = None
-    exclude: Sequence[str] = ()
+    max_waste: int | None = None  # core-seconds
+    exclude: Sequence[str] = ()  # jobs that stay
 
 
 @dataclass(frozen=True)
 class Victim:
-    """A job that goes. cores, memory_mb, gpus: what it frees where it was asked for. Times are seconds from the plan's."""
+    """A job that goes. Cores, memory and GPUs: what it frees where it was asked for. Times are seconds from the plan's."""
 
     job: str
     owner: str
@@ -61,29 +59,23 @@ class Victim:
 
 @dataclass(frozen=True)
 class VacatePlan:
-    """What to do. missing: what all jobs together do not free (None: nothing); cost and the like are in core-seconds.
-
-    cost_without_priority: of the cheapest jobs; youngest_first: what killing the youngest jobs of the same nodes would lose.
-    proven: no cheaper set exists. too_old: jobs publish, and all that they publish is too old. places: the nodes that were
-    chosen; '' where none was. clamped: jobs that claim more than they can lose. candidates, silent: jobs that could go, and
-    those of them that say nothing.
-    """
+    """What to do. Costs are core-seconds."""
 
     made_at: float
     request: VacateRequest
     victims: Sequence[Victim] = ()
     cost: int = 0
-    cost_without_priority: int = 0
+    cost_without_priority: int = 0  # of the cheapest jobs
     inversions: int = 0
-    youngest_first: int | None = None
-    proven: bool = True
-    missing: ToFree | None = None
+    youngest_first: int | None = None  # what killing the youngest jobs of the same nodes would lose
+    proven: bool = True  # no cheaper set exists
+    missing: ToFree | None = None  # what all jobs together do not free
     too_dear: bool = False
-    too_old: bool = False
-    places: Sequence[str] = ()
-    clamped: Sequence[str] = ()
-    candidates: int = 0
-    silent: int = 0
+    too_old: bool = False  # all that jobs publish is too old
+    places: Sequence[str] = ()  # the nodes that were chosen; '' where none was
+    clamped: Sequence[str] = ()  # jobs that claim more than they can lose
+    candidates: int = 0  # how many jobs could go
+    silent: int = 0  # how many of them say nothing
 
     @property
     def is_feasible(self) -> bool:
@@ -143,7 +135,7 @@ class _Found:
 
 
 class _Planner:
-    """The jobs that may go, with their prices, and what each would free at each place: everywhere, or on a node."""
+    """The jobs that may go, with their prices, and what each frees everywhere or on a node."""
 
     def __init__(self, candidates: Sequence[Candidate], request: VacateRequest, now: float) -> None:
         self.request, self.now = request, now
@@ -222,7 +214,7 @@ class _Planner:
         return ToFree(*lacks)
 
     def youngest_first(self, places: Sequence[str]) -> int:
-        """What is lost if at these places the youngest jobs are killed now until enough is free."""
+        """What is lost if the youngest jobs at these places are killed until enough is free."""
         now_terms = replace(self.request.terms, within=0.0)
         lost: dict[str, int] = {}
         for name in places:
@@ -235,7 +227,7 @@ class _Planner:
         return sum(lost.values())
 
     def victim(self, release: Release, commands: Commands | None) -> Victim:
-        """A job that was chosen, with all that there is to say about it."""
+        """A chosen job, with all that there is to say about it."""
         one, cost = self.there[release.job], self.prices[release.job]
         return Victim(
             one.job, one.owner, one.nodes, release.cores, release.memory_mb, release.gpus, one.priority,

@@ -25,7 +25,7 @@ class ToFree:
 
 @dataclass(frozen=True)
 class _Resource:
-    """One kind of resource that is needed, in units of `unit`."""
+    """A resource that is needed, in units of `unit`."""
 
     need: int
     unit: int
@@ -42,7 +42,7 @@ def _kinds(need: ToFree) -> list[_Resource]:
 
 
 def cheapest_for(releases: Sequence[Release], need: ToFree) -> VacateChoice | None:
-    """The set that frees all that is needed and costs least, then that of fewest jobs. None: all free less."""
+    """The cheapest set that frees all that is needed, then that of fewest jobs. None: all free less."""
     if need.memory_mb <= 0 and need.gpus <= 0:
         return cheapest(releases, need.cores)
     kinds = _kinds(need)
@@ -59,7 +59,7 @@ def cheapest_for(releases: Sequence[Release], need: ToFree) -> VacateChoice | No
 
 
 def _for_one_first(releases: Sequence[Release], kinds: Sequence[_Resource], first: _Resource) -> VacateChoice:
-    """The cheapest for one kind, then for what the next one still lacks; without what is not needed in the end."""
+    """The cheapest for one kind, then for what the next one lacks; without what is not needed in the end."""
     found: list[Release] = []
     for kind in (first, *(one for one in kinds if one is not first)):
         lacks = kind.need - sum(map(kind.frees, found))
@@ -78,7 +78,7 @@ def _lacks(found: Sequence[Release], kind: _Resource) -> bool:
 
 
 def _cheapest_units(releases: Sequence[Release], kind: _Resource, lacks: int) -> list[Release]:
-    """By whole units, of which a job frees no more than it has; all jobs if rounding leaves too little."""
+    """By whole units; all jobs if rounding leaves too little."""
     amounts = [one._replace(cores=kind.frees(one) // kind.unit) for one in releases]
     chosen = cheapest(amounts, -(-lacks // kind.unit))
     names = {one.job for one in (amounts if chosen is None else chosen.releases)}
@@ -86,9 +86,7 @@ def _cheapest_units(releases: Sequence[Release], kind: _Resource, lacks: int) ->
 
 
 class _Search:
-    """Depth first over the jobs, cheapest for what they free first. What is left of each kind bounds the cost from below:
-    exactly for each kind alone.
-    """
+    """Depth first, cheapest for what they free first. What is left of each kind, alone, bounds the cost from below."""
 
     def __init__(self, releases: Sequence[Release], kinds: Sequence[_Resource], best: VacateChoice) -> None:
         self.scale, self.kinds, self.best = len(releases) + 1, kinds, best

@@ -1,6 +1,6 @@
 """What choices of jobs would have lost: policies beside each other on jobs whose payloads and real ends are known. Pure.
 
-Accounting knows when jobs began and ended, not what they ran and saved: that is assumed, and drawn at random.
+Accounting knows when jobs began and ended; what they ran and saved is assumed, and drawn at random.
 """
 
 from __future__ import annotations
@@ -25,19 +25,15 @@ _MOST_PAYLOADS = 1000  # of one place in a pilot, one after the other
 
 @dataclass(frozen=True)
 class Assumed:
-    """What accounting does not say. pilots: part of the jobs that run payloads one after the other, of this median (hours)
-    and sigma of the logarithm; commits: part of the other jobs that save their work every hour; silent: part of all that
-    publish nothing; error: sigma of the logarithm of expected over real time left; spread: sigma of the logarithm of that of
-    owners.
-    """
+    """What accounting does not say."""
 
-    pilots: float = 0.5
-    payload_hours: float = 2.5
-    payload_sigma: float = 1.0
-    commits: float = 0.2
-    silent: float = 0.0
-    error: float = 0.3
-    spread: float = 0.5
+    pilots: float = 0.5  # part of the jobs that run payloads one after the other
+    payload_hours: float = 2.5  # the median of such payloads
+    payload_sigma: float = 1.0  # of its logarithm
+    commits: float = 0.2  # part of the other jobs that save their work every hour
+    silent: float = 0.0  # part of all that publish nothing
+    error: float = 0.3  # sigma of the logarithm of expected over real time left
+    spread: float = 0.5  # sigma of the logarithm of the owners' errors
 
     def error_of(self, owner: str) -> float:
         """Of this owner, always the same."""
@@ -46,18 +42,18 @@ class Assumed:
 
 @dataclass(frozen=True)
 class SimulatedJob:
-    """A job at one moment: what the site sees of it, and what is so. real_ends: of each payload."""
+    """A job at one moment: what the site sees of it, and what is so."""
 
     candidate: Candidate
     payloads: Sequence[Running]
-    real_ends: Sequence[float]
+    real_ends: Sequence[float]  # of each payload
 
     def killed(self, now: float) -> float:
         """Core-seconds that a kill loses."""
         return sum(one.cores * (now - one.committed) for one in self.payloads)
 
     def drained(self, now: float, within: float) -> float:
-        """Core-seconds that a drain loses, which is a kill of what runs still when the time is over."""
+        """Core-seconds that a drain loses: it kills what still runs when the time is over."""
         ends = [min(end, now + within) for end in self.real_ends]
         last = max(ends, default=now)
         idle = self.candidate.cores * (last - now)
@@ -71,7 +67,7 @@ class SimulatedJob:
 
 @dataclass(frozen=True)
 class LoggedJob:
-    """A job of an accounting log; times in seconds of its own. limit: how long it was allowed to run (None: unknown)."""
+    """A job of an accounting log; times in seconds of its own."""
 
     job: str
     owner: str
@@ -79,12 +75,12 @@ class LoggedJob:
     cores: int
     started: float
     ended: float
-    limit: float | None = None
+    limit: float | None = None  # how long it was allowed to run
 
 
 def read_swf(lines: Iterable[str]) -> Iterator[LoggedJob]:
-    """The jobs that ran, of a log in the Standard Workload Format 2.2; lines that are none are left out. Its partitions are
-    the places where cores can be freed together.
+    """The jobs that ran, of a log in the Standard Workload Format 2.2. Its partitions are the places where cores can be
+    freed together.
     """
     for line in lines:
         fields = line.split()
@@ -110,7 +106,7 @@ def read_swf(lines: Iterable[str]) -> Iterator[LoggedJob]:
 
 
 def simulate_job(one: LoggedJob, assumed: Assumed, rng: random.Random, now: float) -> SimulatedJob:
-    """The job as it is `now`, which it is running at."""
+    """The job as it is `now`, while it runs."""
     if rng.random() < assumed.pilots:
         slots = _slots(one.cores, rng)
         payloads = [_payload(one, cores, assumed, rng, now) for cores in slots]
@@ -147,7 +143,7 @@ def _slots(cores: int, rng: random.Random) -> Iterator[int]:
 
 
 def _payload(one: LoggedJob, cores: int, assumed: Assumed, rng: random.Random, now: float) -> Running:
-    """The one that runs now, of those that ran one after the other since the start; it ends with its pilot at the latest."""
+    """The one that runs now, of those since the start; it ends with its pilot at the latest."""
     begun = one.started
     for _ in range(_MOST_PAYLOADS):
         end = begun + _HOUR * assumed.payload_hours * math.exp(rng.gauss(0, assumed.payload_sigma))
@@ -162,7 +158,7 @@ def _expected(real: float, error: float, rng: random.Random, now: float) -> floa
 
 
 def learned(log: Iterable[LoggedJob], assumed: Assumed, rng: random.Random, now: float) -> dict[str, float]:
-    """What a site knows of the errors of owners by now, after the jobs of the log that have ended."""
+    """What a site knows of the errors of owners, after the jobs that have ended by now."""
     ended: dict[str, int] = {}
     for one in log:
         if one.ended <= now:
@@ -236,7 +232,7 @@ def _best(jobs: Sequence[SimulatedJob], lost: dict[str, float], cores: int) -> f
 def moments(
     log: Sequence[LoggedJob], count: int, rng: random.Random
 ) -> Iterator[tuple[float, list[LoggedJob]]]:
-    """Random moments, each with the jobs that run in one place then: a place and a time come as often as cores were busy."""
+    """Random moments, each with the jobs of one place: place and time come as often as cores were busy."""
     used = list(accumulate(one.cores * (one.ended - one.started) for one in log))
     places: dict[str, list[LoggedJob]] = {}
     for one in sorted(log, key=lambda one: one.started):
