@@ -51,12 +51,12 @@ def requirements(options: argparse.Namespace) -> str:
         (options.max_submitting, f"({matched} + CurrentSubmittingJobs < MaxSubmittingJobs)"),
         (options.max_pending, f"({matched} + CurrentPendingJobs < MaxPendingJobs)"),
     )
-    return " && ".join(clause for given, clause in clauses if given is not None) or "true"
+    return " && ".join(clause for value, clause in clauses if value is not None) or "true"
 
 
 def write_site_ad(options: argparse.Namespace, counts: JobCounts, now: float) -> str:
     """An attribute in each line; `--set` replaces any."""
-    stations = [quoted(one) for one in options.station or [options.site]]
+    stations = [quoted(station) for station in options.station or [options.site]]
     facts = {
         "Name": quoted(options.site),
         "UpdateSequenceNumber": int(now * 1000),
@@ -125,11 +125,11 @@ def send(options: argparse.Namespace, token: str, ad: str) -> str:
             )
     client = Client(servers, token, ca_file=options.ca_file or None)
     try:
-        taken = client.request("POST", "/v1/sites/ad", {"ad": ad})
+        answer = client.request("POST", "/v1/sites/ad", {"ad": ad})
     finally:
         client.close()
-    gate = f"shut: {taken['shut']}" if taken["shut"] else "open"
-    return f"lode: ad {taken['sequence']} of {taken['site']} is published; the gate is {gate}.\n"
+    gate = f"shut: {answer['shut']}" if answer["shut"] else "open"
+    return f"lode: ad {answer['sequence']} of {answer['site']} is published; the gate is {gate}.\n"
 
 
 # --- the command ----------------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def one_round(options: argparse.Namespace, environ: Mapping[str, str], now: floa
     token = "" if options.prints else find_token(options.token_file, environ)
     counts = count_jobs(options.source, options.words)
     limits = ((options.max_submitting, counts.submitting), (options.max_pending, counts.pending))
-    if any(limit is not None and known is None for limit, known in limits):
+    if any(limit is not None and count is None for limit, count in limits):
         raise NotCounted("the command counts no submitting or no pending jobs, for which there is a limit")
     ad = write_site_ad(options, counts, now)
     return ad if options.prints else send(options, token, ad)

@@ -24,8 +24,8 @@ _PREFIX = "lode-"  # of the names that Slurm and Grid Engine have for our pilots
 class NotCounted(LodesmanError, code="not-counted"):
     """The jobs are not known, so nothing may be published."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"The jobs could not be counted, so nothing is published: {what}.")
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The jobs could not be counted, so nothing is published: {reason}.")
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class JobCounts:
     stamps: Sequence[str] = ()  # of our pilots among them, the newest first
 
 
-def _counts(found: Iterable[tuple[str, str, int]]) -> JobCounts:
+def _counts(jobs: Iterable[tuple[str, str, int]]) -> JobCounts:
     """Of jobs: a state or '', the name of the pilot if it is ours, a number that grows with time."""
-    rows = [row for row in found if row[0]]
+    rows = [row for row in jobs if row[0]]
     states = Counter(state for state, _, _ in rows)
     ours = sorted(((number, stamp) for _, stamp, number in rows if _STAMP.fullmatch(stamp)), reverse=True)
     stamps = [stamp for _, stamp in ours]
@@ -70,16 +70,14 @@ def read_squeue(text: str, mark: str) -> JobCounts:
     titles, *records = [record.split(mark) for record in text.split(f"{mark}\n")]
     if len(titles) != len(_SQUEUE) or not records or records.pop() != [""]:
         raise NotCounted(f"squeue printed {_start(text)}")
-    found = []
+    rows = []
     for record in records:
         if len(record) != len(_SQUEUE) or not record[1].isdigit():
             raise NotCounted(f"squeue printed {_start(mark.join(record))}")
         word, array, task, name = record
         state = "" if word in _SLURM_ENDED else "pending" if word in _SLURM_WAITS else "running"
-        found.append(
-            (state, f"{name[len(_PREFIX) :]}-{task}" if name.startswith(_PREFIX) else "", int(array))
-        )
-    return _counts(found)
+        rows.append((state, f"{name[len(_PREFIX) :]}-{task}" if name.startswith(_PREFIX) else "", int(array)))
+    return _counts(rows)
 
 
 QSTAT = ("qstat", "-xml", "-g", "d", "-u", "*")
@@ -96,12 +94,12 @@ def read_qstat(text: str) -> JobCounts:
     return _counts(map(_qstat_job, root.iter("job_list")))
 
 
-def _qstat_job(one: ET.Element) -> tuple[str, str, int]:
-    number, letters = one.findtext("JB_job_number") or "", one.findtext("state") or ""
+def _qstat_job(job: ET.Element) -> tuple[str, str, int]:
+    number, letters = job.findtext("JB_job_number") or "", job.findtext("state") or ""
     if not number.isdigit() or not letters:
         raise NotCounted("qstat lists a job without number or state")
     state = "" if letters == "z" else "running" if set(letters) & set("rtsST") else "pending"
-    name, task = one.findtext("JB_name") or "", one.findtext("tasks") or "1"
+    name, task = job.findtext("JB_name") or "", job.findtext("tasks") or "1"
     return state, f"{name[len(_PREFIX) :]}-{task}" if name.startswith(_PREFIX) else "", int(number)
 
 
@@ -145,9 +143,9 @@ def read_command(text: str) -> JobCounts:
     """A JSON object, or words such as running=3: running, and if known submitting, pending, stamps. Raises NotCounted."""
     is_json = text.lstrip().startswith("{")
     try:
-        found = _object(text) if is_json else each_once(word.split("=", 1) for word in text.split())
-        stamps: Sequence[str] = found.pop("stamps", [])
-        counts = {name: _number(value) for name, value in found.items()}
+        values = _object(text) if is_json else each_once(word.split("=", 1) for word in text.split())
+        stamps: Sequence[str] = values.pop("stamps", [])
+        counts = {name: _number(value) for name, value in values.items()}
         if counts.keys() <= {"running", "submitting", "pending"} and all(map(_STAMP.fullmatch, stamps)):
             return JobCounts(counts["running"], counts.get("submitting"), counts.get("pending"), stamps)
     except (KeyError, ValueError, TypeError, RecursionError):

@@ -29,11 +29,11 @@ def _copy(target: Path) -> None:
 
 def parser(prog: str | None) -> argparse.ArgumentParser:
     """Of the command line."""
-    found: argparse.ArgumentParser = PlainParser(
+    command_line: argparse.ArgumentParser = PlainParser(
         prog, description="What jobs publish in $JOBSTATUS: what a site may lose by vacating them.", epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
-    commands = found.add_subparsers(metavar="COMMAND", required=True)
+    commands = command_line.add_subparsers(metavar="COMMAND", required=True)
     add_commands(commands)
     add_write(commands)
     add_vacate(commands)
@@ -41,7 +41,7 @@ def parser(prog: str | None) -> argparse.ArgumentParser:
     package = commands.add_parser("package", help=words, description=words, allow_abbrev=False)
     package.add_argument("file", type=Path, metavar="FILE", help="the new file")
     package.set_defaults(run=None)
-    return found
+    return command_line
 
 
 def main(

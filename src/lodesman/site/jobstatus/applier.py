@@ -51,7 +51,7 @@ class Applier:
         for job in plan.clamped:
             too_much.setdefault(self.known[job].owner, []).append(job)
         self._note(
-            "plan", cost=plan.cost, victims=[one.job for one in plan.victims], claims_too_much=too_much
+            "plan", cost=plan.cost, victims=[victim.job for victim in plan.victims], claims_too_much=too_much
         )
         self.read_at = plan.made_at
         parts = list(_parts(plan))
@@ -59,8 +59,8 @@ class Applier:
         lacking = self._carry_out_all(parts, ends) or self._watch(plan, ends)
         if lacking is None and self._overdue():
             # Drains that did not end in time: what is missing is made free now.
-            for one in self._overdue():
-                del self.acted[one.job]
+            for victim in self._overdue():
+                del self.acted[victim.job]
             lacking = self._carry_out_all([(request, []) for request, _ in parts], 0.0) or self._watch(
                 plan, 0.0
             )
@@ -76,7 +76,9 @@ class Applier:
         plans = 0
         while _is_needed(self._lack(request)):
             now, is_same = self.clock(), self._refresh(planned)
-            todo = [one for one in planned if one.job not in self.acted and one.job not in self.failed]
+            todo = [
+                victim for victim in planned if victim.job not in self.acted and victim.job not in self.failed
+            ]
             if todo and plans < _MOST_PLANS and is_same:
                 is_same = not self._has_moved(todo[0], _at(request, ends, now).terms, now)
             if not todo or not (is_same or plans >= _MOST_PLANS):
@@ -93,61 +95,65 @@ class Applier:
         """List the running jobs anew; whether they are the same, and were read lately: else all are read again. What leaves
         by itself counts as made to go.
         """
-        there, now = {one.job: one for one in self.door.running()}, self.clock()
-        running = {job: one for job, one in there.items() if not one.leaving}
+        listed, now = {job.job: job for job in self.door.running()}, self.clock()
+        running = {name: job for name, job in listed.items() if not job.leaving}
         is_old = not 0 <= now - self.read_at <= max(OLD_S, 10 * self.reading_s)
-        for one in planned:
-            if one.job not in running and one.job not in self.acted:
-                self.acted[one.job] = replace(one, action=_LEFT)
-                self._note(_LEFT, job=one.job)
+        for victim in planned:
+            if victim.job not in running and victim.job not in self.acted:
+                self.acted[victim.job] = replace(victim, action=_LEFT)
+                self._note(_LEFT, job=victim.job)
         came = [
-            one for job, one in running.items() if job not in self.known or (is_old and job not in self.acted)
+            job
+            for name, job in running.items()
+            if name not in self.known or (is_old and name not in self.acted)
         ]
-        went = [job for job in self.known if job not in running]
-        for job in went:
-            if job not in there or job not in self.acted:
-                del self.known[job]
-                if job in self.acted_at:
-                    self._note("gone", job=job)
-        came = [replace(one, can_drain=self.door.can_drain(one)) for one in came]
+        went = [name for name in self.known if name not in running]
+        for name in went:
+            if name not in listed or name not in self.acted:
+                del self.known[name]
+                if name in self.acted_at:
+                    self._note("gone", job=name)
+        came = [replace(job, can_drain=self.door.can_drain(job)) for job in came]
         looked = with_status(came, self.look_at, now)
         if came or is_old:
             history = self.memory.update(running.values(), now, looked)
-            self.known.update((one.job, history.judged(one)) for one in looked)
+            self.known.update((job.job, history.judged(job)) for job in looked)
         if is_old:
             self.read_at, self.reading_s = now, self.clock() - now
         return not came and all(job in self.acted for job in went)
 
     def _has_moved(self, victim: Victim, terms: Terms, now: float) -> bool:
         """Read a job again: whether it costs another sum than the plan says."""
-        (one,) = with_status([self.known[victim.job]], self.look_at, now)
-        self.known[victim.job] = one = self.memory.history.judged(one)
-        found = price(one, terms, silent_rate(self.known.values(), terms, now), now)
-        return found.action != victim.action or abs(found.cost - victim.cost) > MOVED * victim.cost
+        (job,) = with_status([self.known[victim.job]], self.look_at, now)
+        self.known[victim.job] = job = self.memory.history.judged(job)
+        cost = price(job, terms, silent_rate(self.known.values(), terms, now), now)
+        return cost.action != victim.action or abs(cost.cost - victim.cost) > MOVED * victim.cost
 
     def _plan_again(self, request: VacateRequest, ends: float, now: float) -> VacatePlan:
         stay = (*request.exclude, *self.acted, *self.failed)
-        spent = sum(one.cost for one in self.acted.values() if one.action != _LEFT)
+        spent = sum(victim.cost for victim in self.acted.values() if victim.action != _LEFT)
         most = None if request.max_waste is None else request.max_waste - spent
-        asked = replace(_at(request, ends, now), need=self._lack(request), exclude=stay, max_waste=most)
-        plan = make_plan(list(self.known.values()), asked, now)
-        self._note("plan", cost=plan.cost, victims=[one.job for one in plan.victims])
+        smaller = replace(_at(request, ends, now), need=self._lack(request), exclude=stay, max_waste=most)
+        plan = make_plan(list(self.known.values()), smaller, now)
+        self._note("plan", cost=plan.cost, victims=[victim.job for victim in plan.victims])
         return plan
 
     def _lack(self, request: VacateRequest) -> ToFree:
         need = request.need
-        for one in self.acted.values():
-            if not request.hosts or set(request.hosts) & set(one.nodes):
-                need = ToFree(need.cores - one.cores, need.memory_mb - one.memory_mb, need.gpus - one.gpus)
+        for victim in self.acted.values():
+            if not request.hosts or set(request.hosts) & set(victim.nodes):
+                need = ToFree(
+                    need.cores - victim.cores, need.memory_mb - victim.memory_mb, need.gpus - victim.gpus
+                )
         return need
 
     def _act(self, victim: Victim, ends: float, now: float) -> None:
-        one = self.known[victim.job]
-        acts = self.door.kill(one) if victim.action == KILL else self.door.drain(one, ends, now)
+        job = self.known[victim.job]
+        acts = self.door.kill(job) if victim.action == KILL else self.door.drain(job, ends, now)
         facts = {name: value for name, value in asdict(victim).items() if name not in ("action", "commands")}
         self._note(victim.action, commands=[str(act) for act in acts], **facts)
         if victim.action == KILL:
-            self.memory.update(self.known.values(), now, killed=(one.job,))
+            self.memory.update(self.known.values(), now, killed=(job.job,))
         try:
             if not acts and victim.action == KILL:
                 raise SiteFault("There is no way to kill it.")
@@ -160,7 +166,9 @@ class Applier:
             self.acted[victim.job], self.acted_at[victim.job] = victim, now
 
     def _overdue(self) -> list[Victim]:
-        return [one for one in self.acted.values() if one.action == DRAIN and one.job in self.known]
+        return [
+            victim for victim in self.acted.values() if victim.action == DRAIN and victim.job in self.known
+        ]
 
     def _watch(self, plan: VacatePlan, ends: float) -> VacatePlan | None:
         """Wait until the cores of all that was made to go are free; drains until the deadline, the rest for settle_s and
@@ -169,27 +177,29 @@ class Applier:
         until = self.clock() + self.settle_s + plan.request.terms.kill_s
         while True:
             with suppress(SiteFault):  # it may answer the next time
-                found = {one.job: one for one in self.door.running()}
-                self.memory.update([one for one in found.values() if not one.leaving], self.clock())
-                for job in [
-                    job for job in self.acted if job in self.known and self._has_gone(job, found.get(job))
+                running = {job.job: job for job in self.door.running()}
+                self.memory.update([job for job in running.values() if not job.leaving], self.clock())
+                for name in [
+                    name
+                    for name in self.acted
+                    if name in self.known and self._has_gone(name, running.get(name))
                 ]:
-                    del self.known[job]
-                    self._note("gone", job=job)
-            there = [one for one in self.acted.values() if one.job in self.known]
-            drains, now = [one for one in there if one.action == DRAIN], self.clock()
-            if not there or (len(drains) == len(there) and now >= ends):
+                    del self.known[name]
+                    self._note("gone", job=name)
+            waiting = [victim for victim in self.acted.values() if victim.job in self.known]
+            drains, now = [victim for victim in waiting if victim.action == DRAIN], self.clock()
+            if not waiting or (len(drains) == len(waiting) and now >= ends):
                 return None
             if now >= max(until, ends if drains else 0.0):
-                return replace(plan, missing=ToFree(sum(one.cores for one in there)), victims=there)
+                return replace(plan, missing=ToFree(sum(victim.cores for victim in waiting)), victims=waiting)
             self.wait(min(self.poll_s, max(0.1, ends - now)) if drains else min(self.poll_s, 1.0))
 
-    def _has_gone(self, job: str, found: Candidate | None) -> bool:
+    def _has_gone(self, job: str, candidate: Candidate | None) -> bool:
         """A job that waited again may have started anew under its id; one that is leaving holds its cores."""
-        if found is None or found.leaving:
-            return found is None
+        if candidate is None or candidate.leaving:
+            return candidate is None
         at = self.acted_at.get(job, 0.0)
-        return found.started > self.known[job].started and found.started >= math.floor(at)
+        return candidate.started > self.known[job].started and candidate.started >= math.floor(at)
 
     def _note(self, event: str, **facts: Any) -> None:
         line = json.dumps({"time": round(self.clock(), 3), "event": event, **facts}, default=list)
@@ -207,7 +217,7 @@ def _parts(plan: VacatePlan) -> Iterator[_Part]:
     for node in filter(None, plan.places):
         yield (
             replace(plan.request, scope=HOSTS, hosts=(node,), nodes=None),
-            [one for one in plan.victims if node in one.nodes],
+            [victim for victim in plan.victims if node in victim.nodes],
         )
 
 

@@ -130,29 +130,29 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         ("show", "+", _show, "Show what jobs publish, how long they stay, and what is lost by a drain or a kill."),
         ("check", 1, _check, "Say whether a directory is good, and what is wrong."),
     ):  # fmt: skip
-        one = commands.add_parser(
+        command = commands.add_parser(
             name, parents=[shared], help=words, description=words, epilog=EXIT_CODES, allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )  # fmt: skip
-        one.add_argument(
+        command.add_argument(
             "directories", nargs=many, type=Path, metavar="DIR", help="a directory of $JOBSTATUS"
         )
-        one.set_defaults(run=run)
+        command.set_defaults(run=run)
 
 
 def add_write(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare `write`."""
     words = "Publish what a script says, by a clock of its own, and print each publication as a JSON object in a line."
-    one = commands.add_parser(
+    command = commands.add_parser(
         "write", help=words, description=f"{words}\n\n{steps.__doc__}", allow_abbrev=False,
         epilog="Exit codes: 0 written, 2 wrong usage, 3 not this directory, 5 the last publication was not written: locked.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    one.add_argument("--script", required=True, type=Path, metavar="STEPS", help="a JSON file")
-    one.add_argument(
+    command.add_argument("--script", required=True, type=Path, metavar="STEPS", help="a JSON file")
+    command.add_argument(
         "directory", type=Path, metavar="DIR", help="a directory of yours in which no other can write"
     )
-    one.set_defaults(run=_write)
+    command.set_defaults(run=_write)
 
 
 def _write(options: argparse.Namespace) -> int:
@@ -207,29 +207,31 @@ def _run(options: argparse.Namespace, in_words: Callable[[_Findings], Iterator[s
 
 def _ask(options: argparse.Namespace) -> Iterator[_Findings]:
     now = time.time() if options.now is None else options.now
-    asked = [JobDirectory(one, options.allocated, options.uid) for one in options.directories]
-    for one, snapshot in zip(asked, take_snapshots(asked, now=now, strict=options.strict)):
-        yield _findings(one.path, snapshot, now, options)
+    directories = [
+        JobDirectory(directory, options.allocated, options.uid) for directory in options.directories
+    ]
+    for directory, snapshot in zip(directories, take_snapshots(directories, now=now, strict=options.strict)):
+        yield _findings(directory.path, snapshot, now, options)
 
 
 def _findings(
     directory: Path, snapshot: StatusSnapshot, now: float, options: argparse.Namespace
 ) -> _Findings:
-    known = Estimate() if snapshot.status is None else estimate(
+    expected = Estimate() if snapshot.status is None else estimate(
         snapshot.status, now=now, allocated=options.allocated, jobstart=options.jobstart,
         batch_ends=options.batch_end, age=snapshot.age_s,
     )  # fmt: skip
-    return _Findings(directory, now, snapshot, known)
+    return _Findings(directory, now, snapshot, expected)
 
 
 def _as_json(answer: _Findings) -> str:
     """Control characters of the path are escaped, too."""
-    snapshot, known = answer.snapshot, answer.estimate
+    snapshot, expected = answer.snapshot, answer.estimate
     return json.dumps({
         "directory": str(answer.directory), "verdict": VERDICTS[answer.code], "error": snapshot.fault,
         "keys": (snapshot.status or Status()).items(), "as_of": snapshot.as_of, "age_s": snapshot.age_s,
-        "remaining_expected": known.remaining_expected, "remaining_max": known.remaining_max,
-        "draining_waste": known.draining_waste, "kill_waste": known.kill_waste, "flags": answer.flags,
+        "remaining_expected": expected.remaining_expected, "remaining_max": expected.remaining_max,
+        "draining_waste": expected.draining_waste, "kill_waste": expected.kill_waste, "flags": answer.flags,
     })  # fmt: skip
 
 
@@ -239,9 +241,9 @@ def _as_json(answer: _Findings) -> str:
 def _verdict(answer: _Findings) -> Iterator[str]:
     yield f"{plain(answer.directory)}: {VERDICTS[answer.code]}"
     fault = answer.snapshot.fault
-    for one in [fault] if fault else answer.flags:
-        if one not in _HARMLESS:
-            yield f"  {in_words(one)}"
+    for flag in [fault] if fault else answer.flags:
+        if flag not in _HARMLESS:
+            yield f"  {in_words(flag)}"
 
 
 def _in_full(answer: _Findings) -> Iterator[str]:
@@ -264,8 +266,8 @@ def _in_full(answer: _Findings) -> Iterator[str]:
 
 def in_words(flag: str) -> str:
     """What a flag or a fault says, as a sentence."""
-    what, _, key = flag.partition(":")
-    return WORDS[what].format(key or "the directory")
+    word, _, key = flag.partition(":")
+    return WORDS[word].format(key or "the directory")
 
 
 def _row(name: str, value: str, meaning: str) -> str:
@@ -299,7 +301,9 @@ def _span(seconds: float) -> str:
 
 def plain(path: Path) -> str:
     """A path without characters that a terminal obeys or lacks."""
-    return "".join(one if one.isprintable() and one.isascii() else ascii(one)[1:-1] for one in str(path))
+    return "".join(
+        letter if letter.isprintable() and letter.isascii() else ascii(letter)[1:-1] for letter in str(path)
+    )
 
 
 def _moment(text: str) -> float:

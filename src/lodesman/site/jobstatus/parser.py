@@ -35,8 +35,8 @@ _QUOTED = re.compile(r"(?:(?<=: write )|(?<=only )|(?<=none of )|(?<=, ))'([\w-]
 def in_plain_words(fault: str) -> str:
     """What argparse says of a wrong command line, as a sentence."""
     for pattern, words in _FAULTS:
-        if found := pattern.fullmatch(fault):
-            return _QUOTED.sub(r"\1", found.expand(words))
+        if match := pattern.fullmatch(fault):
+            return _QUOTED.sub(r"\1", match.expand(words))
     return f"{fault.rstrip('.')}."
 
 
@@ -52,9 +52,9 @@ class PlainParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Names the unknown option that stands before an unknown word. Raises SystemExit 2."""
-        found = _CHOICE.match(message)
-        if found and found[1] in self._given:
-            last = len(self._given) - 1 - self._given[::-1].index(found[1])
+        match = _CHOICE.match(message)
+        if match and match[1] in self._given:
+            last = len(self._given) - 1 - self._given[::-1].index(match[1])
             names = [word.partition("=")[0] for word in self._given[:last] if _OPTION.match(word)]
             unknown = [name for name in names if name not in self._option_string_actions]
             message = f"unrecognized arguments: {unknown[0]}" if unknown else message

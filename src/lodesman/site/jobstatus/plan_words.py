@@ -16,9 +16,9 @@ _NAMED = 20
 
 def as_json(plan: VacatePlan) -> str:
     """One object; what is not known is null."""
-    found = asdict(plan)
-    found["feasible"] = plan.is_feasible
-    return json.dumps(found, default=list) + "\n"
+    record = asdict(plan)
+    record["feasible"] = plan.is_feasible
+    return json.dumps(record, default=list) + "\n"
 
 
 def in_words(plan: VacatePlan) -> Iterator[str]:
@@ -29,13 +29,13 @@ def in_words(plan: VacatePlan) -> Iterator[str]:
     if plan.missing is not None:
         yield from missing_in_words(plan)
         return
-    total = sum(one.cores for one in plan.victims)
+    total = sum(victim.cores for victim in plan.victims)
     cores = "1 core" if total == 1 else f"{total:,} cores"
     where = f" on {', '.join(map(shown, plan.places))}" if any(plan.places) else ""
     yield f"Vacate {_jobs(len(plan.victims))} of {plan.candidates:,}{where}: {cores}, {_hours(plan.cost)} lost."
     yield f"  {'action':<6} {'job':<14} {'owner':<12} {'cores':>5} {'free in':>16} {'core-hours':>10} {'data':>6}  why"
-    for one in plan.victims:
-        yield from _victim(one)
+    for victim in plan.victims:
+        yield from _victim(victim)
     yield from _late(plan)
     if plan.youngest_first is not None:
         yield f"The youngest jobs first would lose {_hours(plan.youngest_first)}."
@@ -54,7 +54,11 @@ def in_words(plan: VacatePlan) -> Iterator[str]:
 
 def _late(plan: VacatePlan) -> Iterator[str]:
     within = plan.request.terms.within
-    late = [one.frees_max for one in plan.victims if one.frees_max is not None and one.frees_max > within > 0]
+    late = [
+        victim.frees_max
+        for victim in plan.victims
+        if victim.frees_max is not None and victim.frees_max > within > 0
+    ]
     if late:
         yield (
             f"Of these, {_jobs(len(late))} may hold cores for {_time(max(late))}, longer than --within {_time(within)}: "
@@ -64,26 +68,27 @@ def _late(plan: VacatePlan) -> Iterator[str]:
 
 def unread_in_words(candidates: Sequence[Candidate]) -> Iterator[str]:
     """The jobs that publish what could not be read, by reason."""
-    found: dict[str, list[str]] = {}
-    for one in candidates:
-        if one.status is None and one.note:
-            found.setdefault(one.note, []).append(shown(one.job))
-    for note, jobs in found.items():
+    reasons: dict[str, list[str]] = {}
+    for job in candidates:
+        if job.status is None and job.note:
+            reasons.setdefault(job.note, []).append(shown(job.job))
+    for note, jobs in reasons.items():
         more = f" and {len(jobs) - _NAMED:,} more" if len(jobs) > _NAMED else ""
         yield f"Charged as if they published nothing, each since {note}: {', '.join(jobs[:_NAMED])}{more}."
 
 
-def _victim(one: Victim) -> Iterator[str]:
-    is_now = one.action == KILL and not one.frees_max
-    expected = "now" if is_now else _range(one.frees_expected, one.frees_max)
-    age = "-" if one.age is None else _time(one.age)
-    flags = f" [{', '.join(one.flags)}]" if one.flags else ""
-    owner, job = shown(one.owner), shown(one.job)
+def _victim(victim: Victim) -> Iterator[str]:
+    is_now = victim.action == KILL and not victim.frees_max
+    expected = "now" if is_now else _range(victim.frees_expected, victim.frees_max)
+    age = "-" if victim.age is None else _time(victim.age)
+    flags = f" [{', '.join(victim.flags)}]" if victim.flags else ""
+    owner, job = shown(victim.owner), shown(victim.job)
     yield (
-        f"  {one.action:<6} {job:<14} {owner:<12} {one.cores:>5} {expected:>16} {one.cost / _HOUR:>10.2f} {age:>6}  "
-        f"{one.reason}{flags}"
+        f"  {victim.action:<6} {job:<14} {owner:<12} {victim.cores:>5} {expected:>16} {victim.cost / _HOUR:>10.2f}"
+        f" {age:>6}  "
+        f"{victim.reason}{flags}"
     )
-    for command in one.commands:
+    for command in victim.commands:
         yield f"         {shown(command)}"
 
 
@@ -95,16 +100,16 @@ def missing_in_words(plan: VacatePlan) -> Iterator[str]:
         (lacks.memory_mb, "MB of memory", "MB of memory"),
         (lacks.gpus, "GPU", "GPUs"),
     )
-    found = ", ".join(
-        f"{amount:,} {one if amount == 1 else more}" for amount, one, more in kinds if amount > 0
+    words = ", ".join(
+        f"{amount:,} {single if amount == 1 else more}" for amount, single, more in kinds if amount > 0
     )
-    yield f"Not enough: of {_jobs(plan.candidates)} that could go, {found or 'nothing'} would still be missing."
+    yield f"Not enough: of {_jobs(plan.candidates)} that could go, {words or 'nothing'} would still be missing."
 
 
 def still_there_in_words(plan: VacatePlan) -> Iterator[str]:
     """The jobs that were made to go and hold their cores."""
     if plan.victims:
-        names = ", ".join(shown(one.job) for one in plan.victims[:_NAMED])
+        names = ", ".join(shown(victim.job) for victim in plan.victims[:_NAMED])
         holds = "holds its" if len(plan.victims) == 1 else "hold their"
         yield f"{_jobs(len(plan.victims))} made to go still {holds} cores, by the batch system's own word: {names}."
 
@@ -118,7 +123,7 @@ def _hours(core_seconds: int) -> str:
 
 
 def _range(expected: int | None, most: int | None) -> str:
-    return " to ".join("?" if one is None else _time(one) for one in (expected, most))
+    return " to ".join("?" if seconds is None else _time(seconds) for seconds in (expected, most))
 
 
 def _time(seconds: float) -> str:

@@ -71,8 +71,8 @@ def take_snapshots(
     """The status in each of these directories. Those that are locked, or whose file systems hang, share `limit_s`, and then
     have a fault.
     """
-    found = read_together(directories, limit_s)
-    return [_judged(one, reading, now, strict) for one, reading in zip(directories, found)]
+    readings = read_together(directories, limit_s)
+    return [_judged(directory, reading, now, strict) for directory, reading in zip(directories, readings)]
 
 
 def take_snapshot(
@@ -87,12 +87,12 @@ def take_snapshot(
     return take_snapshots([JobDirectory(directory, allocated, uid)], now=now, strict=strict)[0]
 
 
-def _judged(one: JobDirectory, reading: _Found, now: float, strict: bool) -> StatusSnapshot:
+def _judged(directory: JobDirectory, reading: _Found, now: float, strict: bool) -> StatusSnapshot:
     try:
         if isinstance(reading, Unreadable):
             raise reading
-        found, spelling = read_values(reading.contents, strict=strict)
-        status, repairs = repair(found, now=now, allocated=one.allocated, strict=strict)
+        as_read, spelling = read_values(reading.contents, strict=strict)
+        status, repairs = repair(as_read, now=now, allocated=directory.allocated, strict=strict)
     except (Unreadable, InvalidStatus) as fault:
         return StatusSnapshot(None, fault=f"{fault.reason}:{fault.key}" if fault.key else fault.reason)
     as_of = reading.times[LOCK]
@@ -107,10 +107,10 @@ def _judged(one: JobDirectory, reading: _Found, now: float, strict: bool) -> Sta
 
 def read_apart(directory: Path, *, uid: int | None = None, limit_s: float = READER_WAIT_S) -> Reading:
     """`channel.read` in a process with the rights of the job's user, which ends in time. Raises Unreadable."""
-    (found,) = read_together([JobDirectory(directory, uid=uid)], limit_s)
-    if isinstance(found, Unreadable):
-        raise found
-    return found
+    (reading,) = read_together([JobDirectory(directory, uid=uid)], limit_s)
+    if isinstance(reading, Unreadable):
+        raise reading
+    return reading
 
 
 def read_together(directories: Sequence[JobDirectory], limit_s: float) -> list[_Found]:
@@ -118,22 +118,22 @@ def read_together(directories: Sequence[JobDirectory], limit_s: float) -> list[_
     for pid in tuple(_left):
         _reap(pid, os.WNOHANG)
     readers, wait_s = _Readers(limit_s), limit_s - _SPARE_S
-    found = readers.read(dict(enumerate(directories)), wait_s if len(directories) <= _AT_ONCE else 0.0)
+    readings = readers.read(dict(enumerate(directories)), wait_s if len(directories) <= _AT_ONCE else 0.0)
     locked = {
         at: directories[at]
-        for at, one in found.items()
-        if isinstance(one, Unreadable) and one.reason == "locked"
+        for at, reading in readings.items()
+        if isinstance(reading, Unreadable) and reading.reason == "locked"
     }
     if locked and len(directories) > _AT_ONCE:
         readers.left = max(readers.left, limit_s / 2)
         turns = -(-len(locked) // _AT_ONCE)
         again = readers.read(locked, readers.left / turns - _SPARE_S)
-        found.update((at, one) for at, one in again.items() if not _is_silent(one))
-    return [found[at] for at in range(len(directories))]
+        readings.update((at, reading) for at, reading in again.items() if not _is_silent(reading))
+    return [readings[at] for at in range(len(directories))]
 
 
-def _is_silent(found: _Found) -> bool:
-    return isinstance(found, Unreadable) and found.reason == "no-answer"
+def _is_silent(reading: _Found) -> bool:
+    return isinstance(reading, Unreadable) and reading.reason == "no-answer"
 
 
 class _ReadingProcess(NamedTuple):
@@ -154,15 +154,15 @@ class _Readers:
 
     def read(self, directories: Mapping[int, JobDirectory], wait_s: float) -> dict[int, _Found]:
         """By the directories' numbers; `wait_s`: for a lock."""
-        todo, found = deque(directories.items()), {}
+        todo, readings = deque(directories.items()), {}
         try:
             while todo or self._at_work:
                 while todo and len(self._at_work) < _AT_ONCE:
                     self._begin(*todo.popleft(), wait_s)
-                found.update(self._end(self._wait()))
+                readings.update(self._end(self._wait()))
         finally:
             self._end(list(self._at_work.values()))  # where an exception came in between
-        return found
+        return readings
 
     def _begin(self, at: int, directory: JobDirectory, wait_s: float) -> None:
         receiving, sending = os.pipe()
@@ -176,35 +176,37 @@ class _Readers:
 
     def _wait(self) -> list[_ReadingProcess]:
         """Those that have answered, or have had their time."""
-        begun, ends = time.monotonic(), min(one.ends for one in self._at_work.values())
+        begun, ends = time.monotonic(), min(process.ends for process in self._at_work.values())
         ready = _are_ready(self._at_work, ends - begun)
         now = time.monotonic()
         self.left -= now - begun
-        return [one for one in self._at_work.values() if one.receiving in ready or now >= one.ends]
+        return [
+            process for process in self._at_work.values() if process.receiving in ready or now >= process.ends
+        ]
 
     def _end(self, ended: Sequence[_ReadingProcess]) -> dict[int, _Found]:
         """What they said; they are killed."""
-        found, ends = {}, time.monotonic() + _END_S
-        for one in ended:
+        readings, ends = {}, time.monotonic() + _END_S
+        for process in ended:
             # One write of less than a page arrives whole.
-            data = os.read(one.receiving, _ANSWER.size) if _are_ready([one.receiving], 0.0) else b""
-            found[one.at] = _unpacked(data)
+            data = os.read(process.receiving, _ANSWER.size) if _are_ready([process.receiving], 0.0) else b""
+            readings[process.at] = _unpacked(data)
             with suppress(ProcessLookupError):  # where children are not waited for
-                os.kill(one.pid, signal.SIGKILL)  # its user may have stopped it
-        for one in ended:
+                os.kill(process.pid, signal.SIGKILL)  # its user may have stopped it
+        for process in ended:
             # The last copy of its end of the pipe closes when it ends.
-            has_ended = _are_ready([one.receiving], ends - time.monotonic())
-            os.close(one.receiving)
-            del self._at_work[one.receiving]
-            _reap(one.pid, 0 if has_ended else os.WNOHANG)
-        return found
+            has_ended = _are_ready([process.receiving], ends - time.monotonic())
+            os.close(process.receiving)
+            del self._at_work[process.receiving]
+            _reap(process.pid, 0 if has_ended else os.WNOHANG)
+        return readings
 
 
 def _are_ready(descriptors: Iterable[int], wait_s: float) -> set[int]:
     poll = select.poll()
-    for one in descriptors:
-        poll.register(one, select.POLLIN)
-    return {one for one, _ in poll.poll(max(0.0, wait_s) * 1000)}
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(max(0.0, wait_s) * 1000)}
 
 
 def _reap(pid: int, how: int) -> None:
@@ -222,9 +224,9 @@ def _unpacked(data: bytes) -> _Found:
     if reason:
         return Unreadable(REASONS[(reason - 1) % len(REASONS)], KEYS[at] if at < len(KEYS) else "")
     files = {key: fields[3 * place : 3 * place + 3] for place, key in enumerate(KEYS)}
-    there = {key: file for key, file in files.items() if file[0] <= LONGEST}
-    contents = {key: bytes(content[:length]) for key, (length, content, _) in there.items()}
-    return Reading(contents, {key: float(when) for key, (_, _, when) in there.items()})
+    present = {key: file for key, file in files.items() if file[0] <= LONGEST}
+    contents = {key: bytes(content[:length]) for key, (length, content, _) in present.items()}
+    return Reading(contents, {key: float(when) for key, (_, _, when) in present.items()})
 
 
 # --- the process that reads -----------------------------------------------------------------------------------------------

@@ -60,11 +60,11 @@ def _positive(word: str) -> float:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare `simulate`."""
-    found = subparsers.add_parser(
+    parser = subparsers.add_parser(
         "simulate", help=_WORDS, description=_WORDS, epilog=_EPILOG, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    add = found.add_argument
+    add = parser.add_argument
     add("--swf", type=Path, required=True, metavar="FILE", help="the log")
     add(
         "--part",
@@ -87,7 +87,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
             metavar="X",
             help=f"{words.replace('%', '%%')} (default)",
         )
-    found.set_defaults(run=run)
+    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -100,23 +100,30 @@ def run(options: argparse.Namespace) -> int:
         sys.stderr.write(f"vacate: {options.swf} cannot be read: {fault}\n")
         return 1
     rng = random.Random(options.seed)
-    found: list[Losses] = []
+    all_losses: list[Losses] = []
     for now, running in moments(log, options.moments, rng):
-        jobs = [simulate_job(one, assumed, rng, now) for one in running]
-        cores = max(1, round(options.part * sum(one.cores for one in running)))
+        jobs = [simulate_job(logged, assumed, rng, now) for logged in running]
+        cores = max(1, round(options.part * sum(logged.cores for logged in running)))
         terms = Terms(within=options.hours * 3600, sigmas=learned(log, assumed, rng, now))
         losses = compare(jobs, cores, now, terms)
-        found += [losses] if losses else []
-    if not found or not any(one.youngest for one in found):
+        all_losses += [losses] if losses else []
+    if not all_losses or not any(losses.youngest for losses in all_losses):
         sys.stderr.write(f"vacate: {options.swf} has no jobs that run and could be vacated\n")
         return 1
-    means = {name: sum(getattr(one, name) for one in found) / len(found) / 3600 for name in _NAMES}
+    means = {
+        name: sum(getattr(losses, name) for losses in all_losses) / len(all_losses) / 3600 for name in _NAMES
+    }
     if options.as_json:
-        facts = {"jobs": len(log), "moments": len(found), "core_hours": means, "assumed": asdict(assumed)}
+        facts = {
+            "jobs": len(log),
+            "moments": len(all_losses),
+            "core_hours": means,
+            "assumed": asdict(assumed),
+        }
         sys.stdout.write(json.dumps(facts) + "\n")
     else:
         sys.stdout.writelines(
-            f"{line}\n" for line in _in_words(len(log), len(found), means, assumed, options)
+            f"{line}\n" for line in _in_words(len(log), len(all_losses), means, assumed, options)
         )
     return 0
 

@@ -102,10 +102,10 @@ class ScriptStep:
 
 
 def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise ValueError("a name is given twice in one object")
-    return found
+    return values
 
 
 def read_script(text: str) -> tuple[Facts, Sequence[ScriptStep]]:
@@ -132,18 +132,18 @@ def read_script(text: str) -> tuple[Facts, Sequence[ScriptStep]]:
 def _step(where: str, step: object) -> ScriptStep:
     if not isinstance(step, dict) or step.get("do") not in _NEEDED:
         raise InvalidSteps(f'{where}: "do" is none of {", ".join(_NEEDED)}')
-    given = [name for name in _KINDS if name in step or name in _NEEDED[step["do"]]]
-    more = {name: _field(where, step, name, _KINDS[name]) for name in given}
+    names = [name for name in _KINDS if name in step or name in _NEEDED[step["do"]]]
+    more = {name: _field(where, step, name, _KINDS[name]) for name in names}
     if more.get("cores", 1) < 1:
         raise InvalidSteps(f'{where}: "cores" is less than 1')
     at = _field(where, step, "at", _TIME)
     return ScriptStep(at, step["do"], moves_slot="slot_ends" in step, **more)
 
 
-def _field(where: str, found: Mapping[str, object], name: str, kinds: tuple[type, ...]) -> Any:
-    value = found.get(name)
+def _field(where: str, record: Mapping[str, object], name: str, kinds: tuple[type, ...]) -> Any:
+    value = record.get(name)
     is_kind = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-    if name not in found or not is_kind or (isinstance(value, float) and not math.isfinite(value)):
+    if name not in record or not is_kind or (isinstance(value, float) and not math.isfinite(value)):
         raise InvalidSteps(f'{where}: "{name}" is missing or of the wrong kind')
     return value
 
@@ -219,20 +219,20 @@ class _Scripted:
         name = step.payload
         if name in self._refused:
             return
-        known = self._pending if step.do == "safe" else self._running
-        if name not in known:
+        payloads = self._pending if step.do == "safe" else self._running
+        if name not in payloads:
             raise InvalidSteps(f'at {step.at}: payload "{name}" does not run, or nothing of it is pending')
-        one = self._running.get(name)
-        if step.do == "safe" or one is None:
+        payload = self._running.get(name)
+        if step.do == "safe" or payload is None:
             del self._pending[name]
         elif step.do == "commit":
-            self._running[name] = replace(one, committed=step.at)
+            self._running[name] = replace(payload, committed=step.at)
         elif step.do == "estimate":
-            self._running[name] = replace(one, expected_end=step.expected_end)
+            self._running[name] = replace(payload, expected_end=step.expected_end)
         else:
             del self._running[name]
             if step.pending:
-                self._pending[name] = one.cores * (step.at - one.committed)
+                self._pending[name] = payload.cores * (step.at - payload.committed)
         self._tell()
 
     def _tell(self) -> None:

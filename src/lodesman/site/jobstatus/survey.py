@@ -50,57 +50,59 @@ LookAt = Callable[[Sequence[JobPart], float], Sequence[Look]]
 
 def survey(door: SiteDoor, look_at: LookAt, now: float) -> list[Candidate]:
     """All running jobs, with what they publish. Raises SiteFault."""
-    running = [replace(one, can_drain=door.can_drain(one)) for one in door.running() if not one.leaving]
+    running = [replace(job, can_drain=door.can_drain(job)) for job in door.running() if not job.leaving]
     return with_status(running, look_at, now)
 
 
 def with_status(jobs: Sequence[Candidate], look_at: LookAt, now: float) -> list[Candidate]:
     """On several nodes, each has a directory and an equal part of the cores."""
-    parts = [_parts(one) for one in jobs]
+    parts = [_parts(job) for job in jobs]
     looks = iter(look_at(list(chain.from_iterable(parts)), now))
-    return [_with_looks(one, list(islice(looks, len(own))), now) for one, own in zip(jobs, parts)]
+    return [_with_looks(job, list(islice(looks, len(own))), now) for job, own in zip(jobs, parts)]
 
 
-def _parts(one: Candidate) -> list[JobPart]:
-    nodes = one.nodes or ("",)
-    return [JobPart(one, node, one.cores // len(nodes)) for node in nodes]
+def _parts(job: Candidate) -> list[JobPart]:
+    nodes = job.nodes or ("",)
+    return [JobPart(job, node, job.cores // len(nodes)) for node in nodes]
 
 
-def _with_looks(one: Candidate, looks: Sequence[Look], now: float) -> Candidate:
-    part = one.cores // len(looks)
+def _with_looks(job: Candidate, looks: Sequence[Look], now: float) -> Candidate:
+    part = job.cores // len(looks)
     faults = [look.fault or "no-status" for look in looks if look.status is None]
     if faults:
         is_there = faults[0] not in _NOTHING_THERE
-        return replace(one, note=f"its numbers cannot be read ({faults[0]})" if is_there else "")
-    found = [
+        return replace(job, note=f"its numbers cannot be read ({faults[0]})" if is_there else "")
+    estimates = [
         estimate(
-            look.status, now=now, allocated=part, jobstart=one.started, batch_ends=one.batch_ends,
-            suspended=one.suspended_seconds, age=look.age_s,
+            look.status, now=now, allocated=part, jobstart=job.started, batch_ends=job.batch_ends,
+            suspended=job.suspended_seconds, age=look.age_s,
         )
         for look in looks if look.status
     ]  # fmt: skip
     ages = [look.age_s for look in looks]
-    flags = {flag for look in looks for flag in look.flags} | {flag for part in found for flag in part.flags}
+    flags = {flag for look in looks for flag in look.flags} | {
+        flag for part in estimates for flag in part.flags
+    }
     return replace(
-        one,
+        job,
         status=looks[0].status,
-        estimate=replace(_sum(found), flags=tuple(sorted(flags))),
+        estimate=replace(_sum(estimates), flags=tuple(sorted(flags))),
         age=None if None in ages else max(age for age in ages if age is not None),
     )
 
 
-def _sum(found: Sequence[Estimate]) -> Estimate:
+def _sum(estimates: Sequence[Estimate]) -> Estimate:
     """Wastes add up, and the job stays as long as its longest part. What one does not say is unknown."""
 
     def all_of(values: Sequence[int | None], join: Callable[[list[int]], int]) -> int | None:
-        known = [value for value in values if value is not None]
-        return join(known) if len(known) == len(values) else None
+        numbers = [value for value in values if value is not None]
+        return join(numbers) if len(numbers) == len(values) else None
 
     return Estimate(
-        remaining_expected=all_of([one.remaining_expected for one in found], max),
-        remaining_max=all_of([one.remaining_max for one in found], max),
-        draining_waste=all_of([one.draining_waste for one in found], sum),
-        kill_waste=all_of([one.kill_waste for one in found], sum),
+        remaining_expected=all_of([estimate.remaining_expected for estimate in estimates], max),
+        remaining_max=all_of([estimate.remaining_max for estimate in estimates], max),
+        draining_waste=all_of([estimate.draining_waste for estimate in estimates], sum),
+        kill_waste=all_of([estimate.kill_waste for estimate in estimates], sum),
     )
 
 
@@ -109,13 +111,13 @@ def read_by_command(command: str, places: JobPlaces) -> LookAt:
     words = shlex.split(command)
 
     def look_at_one(part: JobPart, now: float) -> Look:
-        one, node, cores = part.job, part.node, part.cores
-        asked = ["show", "--json", "--now", f"{now:.0f}", "--allocated", str(cores)]
-        user = [] if one.uid is None else ["--uid", str(one.uid)]
+        job, node, cores = part.job, part.node, part.cores
+        options = ["show", "--json", "--now", f"{now:.0f}", "--allocated", str(cores)]
+        user = [] if job.uid is None else ["--uid", str(job.uid)]
         line = [word.replace("{node}", node) for word in words]
         try:
             text = answer(
-                [*line, *asked, *user, places.status_of(one, node)], seconds=_REMOTE_SECONDS, most=5
+                [*line, *options, *user, places.status_of(job, node)], seconds=_REMOTE_SECONDS, most=5
             )
         except SiteFault:
             return Look(None, fault="not-reached")
@@ -131,8 +133,8 @@ def read_by_command(command: str, places: JobPlaces) -> LookAt:
 def read_shown(text: str) -> Look:
     """What `jobstatus show --json` printed of one directory."""
     try:
-        found = json.loads(text)
-        keys, age, flags, fault = (found[name] for name in ("keys", "age_s", "flags", "error"))
+        record = json.loads(text)
+        keys, age, flags, fault = (record[name] for name in ("keys", "age_s", "flags", "error"))
         values = {key: value for key, value in keys.items() if key in KEYS and isinstance(value, int)}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Look(None, fault="no-answer")
@@ -162,22 +164,22 @@ def read_here(places: JobPlaces) -> LookAt:
 
     def look_at(parts: Sequence[JobPart], now: float) -> Sequence[Look]:
         looks = [Look(None, fault="absent")] * len(parts)
-        asked = {}
+        sought = {}
         for at, part in enumerate(parts if places.jobstatus else ()):
             directory = Path(places.status_of(part.job, part.node))
             if os.path.isdir(directory):  # noqa: PTH112 - one that may not be entered is none
                 # Most jobs of most sites have none: no process is needed for that.
-                asked[at] = JobDirectory(directory, part.cores, part.job.uid)
-        patience = 0.0 if held.issuperset(one.path for one in asked.values()) else READER_WAIT_S
-        for (at, one), found in zip(
-            asked.items(), take_snapshots([*asked.values()], now=now, limit_s=patience)
+                sought[at] = JobDirectory(directory, part.cores, part.job.uid)
+        patience = 0.0 if held.issuperset(job.path for job in sought.values()) else READER_WAIT_S
+        for (at, job), snapshot in zip(
+            sought.items(), take_snapshots([*sought.values()], now=now, limit_s=patience)
         ):
-            looks[at] = Look(found.status, found.age_s, found.flags, found.fault)
-            (held.add if _is_held(found) else held.discard)(one.path)
+            looks[at] = Look(snapshot.status, snapshot.age_s, snapshot.flags, snapshot.fault)
+            (held.add if _is_held(snapshot) else held.discard)(job.path)
         return looks
 
     return look_at
 
 
-def _is_held(found: StatusSnapshot) -> bool:
-    return found.fault is not None and found.fault.partition(":")[0] in ("locked", "no-answer")
+def _is_held(snapshot: StatusSnapshot) -> bool:
+    return snapshot.fault is not None and snapshot.fault.partition(":")[0] in ("locked", "no-answer")

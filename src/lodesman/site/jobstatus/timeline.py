@@ -57,57 +57,57 @@ class Due:
     why: str = "nothing-new"  # the event
 
 
-def decide(said: Said, facts: Facts, now: float) -> Due:
+def decide(published: Said, facts: Facts, now: float) -> Due:
     """What to publish now, and when to ask again unless something happens before."""
-    if said.status is None:
-        return Due(now + APART_SECONDS, _fresh(said, facts, now), "first")
-    gone = said.status.used_cpu == 0 and said.status.can_postpone_last_job is False
+    if published.status is None:
+        return Due(now + APART_SECONDS, _fresh(published, facts, now), "first")
+    gone = published.status.used_cpu == 0 and published.status.can_postpone_last_job is False
     if facts.leaving and not gone:
-        return Due(now + APART_SECONDS, _fresh(said, facts, now), "leaving")
-    status, why = _next(said, said.status, facts, now)
-    quiet = now - said.at
+        return Due(now + APART_SECONDS, _fresh(published, facts, now), "leaving")
+    status, why = _next(published, published.status, facts, now)
+    quiet = now - published.at
     if why != "nothing-new" and not 0 <= quiet < APART_SECONDS:
         return Due(now + APART_SECONDS, status, why)
     if not 0 <= quiet < HEART_BEAT_SECONDS:
         return Due(now + APART_SECONDS, status, "heart-beat")
     if why != "nothing-new":
-        return Due(said.at + APART_SECONDS)
-    return Due(_ask_again(said, said.status, now))
+        return Due(published.at + APART_SECONDS)
+    return Due(_ask_again(published, published.status, now))
 
 
-def after(said: Said, status: Status, now: float) -> Said:
+def after(published: Said, status: Status, now: float) -> Said:
     """The state once this was written."""
-    held_until, promised = said.held_until, said.promised_end
+    held_until, promised = published.held_until, published.promised_end
     if status.can_postpone_last_job is False:
         promised, held_until = status.last_max_job_end, None
-    elif said.status and said.status.can_postpone_last_job is False:
+    elif published.status and published.status.can_postpone_last_job is False:
         held_until = now + HOLD_SECONDS
     elif held_until is not None and now >= held_until:
         promised, held_until = None, None
     return Said(status, now, held_until, promised)
 
 
-def no_start(said: Said, ends: float, now: float) -> str | None:
+def no_start(published: Said, ends: float, now: float) -> str | None:
     """Why a payload that ends then at the latest may not start now: `hold` (last_job_start would be untrue) or `promise`
     (last_exp_job_end is firm while can_postpone_last_job is False).
     """
-    if _is_held(said, now):
+    if _is_held(published, now):
         return "hold"
-    status = said.status
+    status = published.status
     if status is None or status.can_postpone_last_job is not False:
         return None
     last = status.last_exp_job_end
     return "promise" if last is not None and ends > last else None
 
 
-def _is_held(said: Said, now: float) -> bool:
-    return said.held_until is not None and now < said.held_until
+def _is_held(published: Said, now: float) -> bool:
+    return published.held_until is not None and now < published.held_until
 
 
-def _fresh(said: Said, facts: Facts, now: float) -> Status:
+def _fresh(published: Said, facts: Facts, now: float) -> Status:
     """What is true now, within what was promised."""
     can_postpone = not (facts.drain or facts.leaving)
-    promised = None if can_postpone else said.promised_end
+    promised = None if can_postpone else published.promised_end
     ends = [end for end in (facts.slot_ends, promised) if end is not None]
     status = publish(
         () if facts.leaving else facts.running,
@@ -124,16 +124,16 @@ def _fresh(said: Said, facts: Facts, now: float) -> Status:
     return replace(status, **{name: min(getattr(status, name), promised) for name in names})
 
 
-def _next(said: Said, last: Status, facts: Facts, now: float) -> tuple[Status, str]:
+def _next(published: Said, last: Status, facts: Facts, now: float) -> tuple[Status, str]:
     """What would be published next, and for which event."""
-    fresh = _fresh(said, facts, now)
+    fresh = _fresh(published, facts, now)
     if last.can_postpone_last_job is False and fresh.can_postpone_last_job:
         return replace(last, can_postpone_last_job=True), "reverted"
-    if _is_held(said, now) and fresh.can_postpone_last_job:
+    if _is_held(published, now) and fresh.can_postpone_last_job:
         return last, "nothing-new"
     if last.can_postpone_last_job and not fresh.can_postpone_last_job:
         return fresh, "drain"
-    if said.held_until is not None:
+    if published.held_until is not None:
         return fresh, "hold-over"
     if last.used_cpu == 0 == fresh.used_cpu:
         return _next_idle(last, fresh)
@@ -174,11 +174,11 @@ def _moved(before: int | None, since: int | None) -> int:
     return abs((since or 0) - (before or 0))
 
 
-def _ask_again(said: Said, last: Status, now: float) -> float:
+def _ask_again(published: Said, last: Status, now: float) -> float:
     """The next moment when something is to be published without an event."""
-    times = [said.at + HEART_BEAT_SECONDS]
-    if said.held_until is not None:
-        times.append(said.held_until)
+    times = [published.at + HEART_BEAT_SECONDS]
+    if published.held_until is not None:
+        times.append(published.held_until)
     elif last.used_cpu and last.first_exp_job_end is not None:
         times.append(last.first_exp_job_end)
     return min(time for time in times if time > now)

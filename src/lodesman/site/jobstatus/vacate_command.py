@@ -103,17 +103,17 @@ def _fraction(word: str) -> float:
 
 
 def _span(word: str) -> float:
-    found = _SPAN.fullmatch(word)
-    if not found:
+    match = _SPAN.fullmatch(word)
+    if not match:
         raise argparse.ArgumentTypeError(f"{word!r} is not a time: write 90s, 30m, 4h or 1d")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def _megabytes(word: str) -> int:
-    found = _SIZE.fullmatch(word)
-    if not found:
+    match = _SIZE.fullmatch(word)
+    if not match:
         raise argparse.ArgumentTypeError(f"{word!r} is not an amount of memory: write 4000 (MB), 64G or 1T")
-    return int(found[1]) * _SIZES[found[2]]
+    return int(match[1]) * _SIZES[match[2]]
 
 
 def _confidence(word: str) -> Confidence:
@@ -133,10 +133,10 @@ def _scope(word: str) -> Sequence[str]:
     raise argparse.ArgumentTypeError(f"{word!r} is none of any-node, node, hosts=NAME,NAME...")
 
 
-def declare(found: argparse.ArgumentParser) -> None:
+def declare(parser: argparse.ArgumentParser) -> None:
     """The words of `vacate`."""
     # fmt: off
-    add = found.add_argument
+    add = parser.add_argument
     add("--free", type=_number(1), metavar="N", help="cores to free, beside those that are idle")
     add("--memory", type=_megabytes, default=0, metavar="SIZE", help="memory to free, too: MB, or with G or T")
     add("--gpus", type=_number(0), default=0, metavar="N", help="GPUs to free, too")
@@ -175,8 +175,8 @@ def declare(found: argparse.ArgumentParser) -> None:
         help="what was learned of owners and jobs; --apply makes it, all calls add to it (default: FILE.history of --audit)")
     # fmt: on
 
-    found.set_defaults(run=run, refuse=found.error)
-    simulate_command.add_parser(found.add_subparsers(metavar="[simulate]"))
+    parser.set_defaults(run=run, refuse=parser.error)
+    simulate_command.add_parser(parser.add_subparsers(metavar="[simulate]"))
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -207,7 +207,7 @@ def run(options: argparse.Namespace) -> int:
         now = time.time()
         candidates = survey(door, look_at, now)
         history = memory.update(candidates, now, candidates)
-        candidates = [history.judged(one) for one in candidates]
+        candidates = [history.judged(job) for job in candidates]
         kill_s = door.kill_s() if options.kill_wait is None else options.kill_wait
         request = replace(request, terms=replace(request.terms, sigmas=history.sigmas(), kill_s=kill_s))
         plan = make_plan(candidates, request, now, _commands(door, request, now))
@@ -219,8 +219,8 @@ def run(options: argparse.Namespace) -> int:
         if memory.fault:
             sys.stderr.write(f"vacate: the history is not used: {memory.fault}\n")
         if options.apply and plan.is_feasible:
-            known = {one.job: one for one in candidates}
-            return _apply(plan, options.audit, lambda file: Applier(door, look_at, file, known, memory))
+            jobs = {job.job: job for job in candidates}
+            return _apply(plan, options.audit, lambda file: Applier(door, look_at, file, jobs, memory))
     except BrokenPipeError:
         raise
     except (SiteFault, OSError) as fault:
@@ -288,9 +288,9 @@ def _places(options: argparse.Namespace) -> JobPlaces:
 def _commands(
     door: SiteDoor, request: VacateRequest, now: float
 ) -> Callable[[Candidate, str], Sequence[str]]:
-    def commands(one: Candidate, action: str) -> Sequence[str]:
+    def commands(job: Candidate, action: str) -> Sequence[str]:
         ends = now + request.terms.drains_within
-        acts = door.kill(one) if action == KILL else door.drain(one, ends, now)
+        acts = door.kill(job) if action == KILL else door.drain(job, ends, now)
         return [str(act) for act in acts]
 
     return commands

@@ -62,10 +62,10 @@ class VacateMemory:
             ours = about.st_uid in (0, os.geteuid()) and not about.st_mode & 0o022
             if not (ours and stat.S_ISREG(about.st_mode) and about.st_size <= _MOST_BYTES):
                 raise ValueError("others than you and root can write to it, or it is no file")
-            found = json.loads(file.read() or "{}")
-        if not isinstance(found, dict):
+            parts = json.loads(file.read() or "{}")
+        if not isinstance(parts, dict):
             raise ValueError("it is no history of vacate")  # noqa: TRY004 - a file, not an argument
-        return found
+        return parts
 
     def _write(self, parts: _Parts) -> None:
         """Raises OSError."""
@@ -81,8 +81,8 @@ class VacateMemory:
             raise
 
 
-def _history(found: Mapping[str, Any]) -> VacateHistory:
+def _history(record: Mapping[str, Any]) -> VacateHistory:
     return VacateHistory(
-        {job: Sighting(*row) for job, row in found.get("running", {}).items()},
-        {owner: tuple(KnownEnd(*row) for row in rows) for owner, rows in found.get("ends", {}).items()},
+        {job: Sighting(*row) for job, row in record.get("running", {}).items()},
+        {owner: tuple(KnownEnd(*row) for row in rows) for owner, rows in record.get("ends", {}).items()},
     )

@@ -75,8 +75,8 @@ class Status:
     @staticmethod
     def of(values: Mapping[str, Value]) -> Status:
         """From values by the names of files; other names are ignored."""
-        known = {field.name: values[key] for key, field in zip(KEYS, fields(Status)) if key in values}
-        return Status(**known)  # type: ignore[arg-type]
+        members = {field.name: values[key] for key, field in zip(KEYS, fields(Status)) if key in values}
+        return Status(**members)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def _number(key: str, text: bytes) -> tuple[int, str | None]:
 def read(files: Mapping[str, bytes], *, strict: bool = False) -> tuple[Status, Flags]:
     """The status in these files, by name, and what was borne with. Raises InvalidStatus."""
     parsed = {key: parse(key, files[key], strict=strict) for key in KEYS if key in files}
-    flags = tuple(sorted(one.flag for one in parsed.values() if one.flag))
-    return Status.of({key: one.value for key, one in parsed.items()}), flags
+    flags = tuple(sorted(value.flag for value in parsed.values() if value.flag))
+    return Status.of({key: value.value for key, value in parsed.items()}), flags
 
 
 def render(key: str, value: Value) -> bytes:

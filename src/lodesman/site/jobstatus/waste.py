@@ -2,7 +2,11 @@
 
 A core-second is one core of the allocation for one second of wall time. Killed, a job loses what its payloads computed since
 their commits. Drained, it loses the cores that are idle until its last payload ends. Between events both grow linearly, so
-that a site computes them with its own clock (`estimate`).
+that a site computes them with its own clock:
+
+    remaining = last_exp_job_end - now, or last_max_job_end - now
+    draining  = (allocated - used_CPU) * (first_exp_job_end - now) + add_final_exp_waste
+    kill      = add_uncom_time + used_CPU * (now - last_job_start)
 """
 
 from __future__ import annotations
@@ -61,10 +65,10 @@ def publish(
     if not running:
         end = math.ceil(now)
         return Status(0, math.floor(now), end, end, end, pending, 0, can_postpone, priority)
-    used = sum(one.cores for one in running)
-    commits = [(one.cores, math.floor(one.committed)) for one in running]
-    ends = [(one.cores, expected_end(one, slot_ends, now)) for one in running]
-    limits = [_enforced(one, slot_ends, now) for one in running]
+    used = sum(payload.cores for payload in running)
+    commits = [(payload.cores, math.floor(payload.committed)) for payload in running]
+    ends = [(payload.cores, expected_end(payload, slot_ends, now)) for payload in running]
+    limits = [_enforced(payload, slot_ends, now) for payload in running]
     start = max(moment for _, moment in commits)
     first, last = min(end for _, end in ends), max(end for _, end in ends)
     return Status(
@@ -82,22 +86,22 @@ def publish(
     )
 
 
-def expected_end(one: Running, slot_ends: float | None, now: float) -> int:
+def expected_end(payload: Running, slot_ends: float | None, now: float) -> int:
     """When this payload is expected to end, not in the past nor after it is made to end.
 
     An estimate that has passed is made anew: a quarter of the expected run is added, at least 300 s, and each time that this
     passes too, twice as much.
     """
-    end = one.expected_end
-    step = max(LEAST_OVERRUN_SECONDS, (end - one.started) / 4)
+    end = payload.expected_end
+    step = max(LEAST_OVERRUN_SECONDS, (end - payload.started) / 4)
     while end <= now:
         end, step = end + step, step * 2
-    limit = _enforced(one, slot_ends, now)
+    limit = _enforced(payload, slot_ends, now)
     return math.ceil(end) if limit is None else min(math.ceil(end), limit)
 
 
-def _enforced(one: Running, slot_ends: float | None, now: float) -> int | None:
-    limits = [limit for limit in (one.enforced_end, slot_ends) if limit is not None]
+def _enforced(payload: Running, slot_ends: float | None, now: float) -> int | None:
+    limits = [limit for limit in (payload.enforced_end, slot_ends) if limit is not None]
     return math.ceil(max(now, min(limits))) if limits else None
 
 
@@ -111,9 +115,6 @@ class _Site:
     batch_ends: int | None
 
 
-# remaining = last_exp_job_end - now, or last_max_job_end - now
-# draining  = (allocated - used_CPU) * (first_exp_job_end - now) + add_final_exp_waste
-# kill      = add_uncom_time + used_CPU * (now - last_job_start)
 def estimate(
     status: Status,
     *,
@@ -191,15 +192,15 @@ def _kill(status: Status, site: _Site, suspended: float, flags: set[str]) -> int
         flags.add("suspended" if suspended else "kill-clamped")
         since = site.worked
     total = uncommitted + status.used_cpu * since
-    known = site.worked is not None and site.allocated is not None
-    return _clamped("kill", total, (site.worked or 0) * (site.allocated or 0) if known else None, flags)
+    is_known = site.worked is not None and site.allocated is not None
+    return _clamped("kill", total, (site.worked or 0) * (site.allocated or 0) if is_known else None, flags)
 
 
-def _clamped(what: str, total: int, most: int | None, flags: set[str]) -> int:
+def _clamped(name: str, total: int, most: int | None, flags: set[str]) -> int:
     """No less than nothing, and no more than the site can have lost."""
     if total < 0:
-        flags.add(f"{what}-negative")
+        flags.add(f"{name}-negative")
     if most is not None and total > most:
-        flags.add(f"{what}-clamped")
+        flags.add(f"{name}-clamped")
         return most
     return max(0, total)

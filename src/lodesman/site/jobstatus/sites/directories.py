@@ -45,20 +45,20 @@ def read_job(job: str, directory: Path, features: Path, node: str) -> Candidate 
 def processes_of(uid: int, directory: str, proc: Path = Path("/proc")) -> list[int]:
     """The outermost processes of this user that have this directory as their $JOBSTATUS."""
     mark = b"JOBSTATUS=" + os.fsencode(directory)
-    found: dict[int, int] = {}
-    for one in proc.iterdir():
-        if not one.name.isdigit():
+    parents: dict[int, int] = {}
+    for folder in proc.iterdir():
+        if not folder.name.isdigit():
             continue
         with suppress(OSError, IndexError, ValueError):
-            if one.stat().st_uid != uid:
+            if folder.stat().st_uid != uid:
                 continue
-            with (one / "environ").open("rb") as file:
+            with (folder / "environ").open("rb") as file:
                 words = file.read(_ENVIRONMENT_BYTES).split(b"\0")
             if mark in words:
-                process = parse_stat((one / "stat").read_bytes())
+                process = parse_stat((folder / "stat").read_bytes())
                 if process is not None:
-                    found[process.pid] = process.parent
-    return sorted(pid for pid, parent in found.items() if parent not in found)
+                    parents[process.pid] = process.parent
+    return sorted(pid for pid, parent in parents.items() if parent not in parents)
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ class DirectoriesDoor:
             names = sorted(name for name in os.listdir(parent) if _JOB.fullmatch(name))
         except OSError as fault:
             raise SiteFault(f"{parent} cannot be listed: {fault.strerror}.") from None
-        found = (read_job(name, parent / name, features / name, self.node) for name in names)
-        return list(filter(None, found))
+        jobs = (read_job(name, parent / name, features / name, self.node) for name in names)
+        return list(filter(None, jobs))
 
     def kill(self, job: Candidate) -> list[Act]:
         """SIGTERM to what the job consists of; none if no process of its user has its $JOBSTATUS."""

@@ -65,13 +65,16 @@ class JobPlaces:
 
     def shutdown_acts(self, job: Candidate, ends: float, now: float) -> list[Act]:
         """Ask the job, on each node with files of its own, to have ended at `ends`; not sooner than the promised grace."""
-        found = {node: _filled(self.jobfeatures, job, node) for node in job.nodes if self.jobfeatures}
+        folders = {node: _filled(self.jobfeatures, job, node) for node in job.nodes if self.jobfeatures}
         if self.write_with:
-            return [self._on_node(node, f"{one}/{SHUTDOWN}", math.ceil(ends)) for node, one in found.items()]
+            return [
+                self._on_node(node, f"{folder}/{SHUTDOWN}", math.ceil(ends))
+                for node, folder in folders.items()
+            ]
         acts = []
-        for one in filter(os.path.isdir, dict.fromkeys(found.values())):
-            grace = site_number(Path(one), "grace_secs_job") or 0
-            acts.append(Act(path=f"{one}/{SHUTDOWN}", text=str(math.ceil(max(ends, now + grace)))))
+        for folder in filter(os.path.isdir, dict.fromkeys(folders.values())):
+            grace = site_number(Path(folder), "grace_secs_job") or 0
+            acts.append(Act(path=f"{folder}/{SHUTDOWN}", text=str(math.ceil(max(ends, now + grace)))))
         return acts
 
     def _on_node(self, node: str, path: str, ends: int) -> Act:
@@ -123,8 +126,8 @@ def answer(
     except OSError as fault:
         raise SiteFault(f"{words[0]} could not be run: {fault.strerror}.") from None
     if not 0 <= done.returncode <= most:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["nothing"]
-        raise SiteFault(f"{words[0]} ended with {done.returncode} and said: {shown(said[0])}")
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["nothing"]
+        raise SiteFault(f"{words[0]} ended with {done.returncode} and said: {shown(lines[0])}")
     return done.stdout.decode("utf-8", "replace")
 
 
@@ -179,4 +182,4 @@ def uid_of(name: str) -> int | None:
 
 def shown(text: str) -> str:
     """The start of what another program said, without what a terminal obeys."""
-    return "".join(one if one.isprintable() else "?" for one in text[:200])
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:200])

@@ -38,39 +38,39 @@ def read_qstat(text: str) -> list[Candidate]:
         root = None
     if root is None or [part.tag for part in root] != ["queue_info", "job_info"]:
         raise SiteFault(f"qstat printed no whole answer, but: {shown(text.strip())}")
-    found: dict[str, Candidate] = {}
-    for one in filter(None, map(_job, _running(root))):
-        other = found.get(one.job)
-        found[one.job] = (
-            one if other is None else replace(one, nodes=tuple(dict.fromkeys((*other.nodes, *one.nodes))))
+    jobs: dict[str, Candidate] = {}
+    for job in filter(None, map(_job, _running(root))):
+        other = jobs.get(job.job)
+        jobs[job.job] = (
+            job if other is None else replace(job, nodes=tuple(dict.fromkeys((*other.nodes, *job.nodes))))
         )
-    return list(found.values())
+    return list(jobs.values())
 
 
 def _running(root: ET.Element) -> Iterator[ET.Element]:
-    for one in root.iter("job_list"):
-        if set(one.findtext("state") or "") & _MAY_RUN:
-            yield one
+    for element in root.iter("job_list"):
+        if set(element.findtext("state") or "") & _MAY_RUN:
+            yield element
 
 
-def _job(one: ET.Element) -> Candidate | None:
+def _job(element: ET.Element) -> Candidate | None:
     """None for one that waits, or whose slots or start are not known. One that is being deleted is leaving."""
-    number, tasks = one.findtext("JB_job_number") or "", one.findtext("tasks") or ""
-    slots = one.findtext("granted_pe") or one.findtext("slots") or ""
-    started = _time(one.findtext("JAT_start_time") or "")
-    queue = one.findtext("queue_name") or ""
-    leaving = "d" in (one.findtext("state") or "")
+    number, tasks = element.findtext("JB_job_number") or "", element.findtext("tasks") or ""
+    slots = element.findtext("granted_pe") or element.findtext("slots") or ""
+    started = _time(element.findtext("JAT_start_time") or "")
+    queue = element.findtext("queue_name") or ""
+    leaving = "d" in (element.findtext("state") or "")
     if not queue or (not leaving and (started is None or not slots.isdigit())):
         return None
     if not number.isdigit() or not (tasks.isdigit() or not tasks):
         raise SiteFault(f"qstat lists a job without a number: {shown(number)} {shown(tasks)}")
-    wants = {part.get("name", ""): part.text or "" for part in one.findall("hard_request")}
+    wants = {part.get("name", ""): part.text or "" for part in element.findall("hard_request")}
     limit = _duration(wants.get("h_rt", ""))
     memory = next((_megabytes(wants[name]) for name in _MEMORY_NAMES if name in wants), 0)
     gpus = [int(wants[name]) for name in _GPU_NAMES if wants.get(name, "").isdigit()]
     return Candidate(
         job=f"{number}.{tasks}" if tasks else number,
-        owner=one.findtext("JB_owner") or "",
+        owner=element.findtext("JB_owner") or "",
         nodes=(queue.rpartition("@")[2],),
         cores=(cores := int(slots) if slots.isdigit() else 0),
         memory_mb=memory * cores,  # asked for by slot
@@ -90,16 +90,16 @@ def _time(text: str) -> float | None:
 
 
 def _duration(text: str) -> int | None:
-    found = _DURATION.fullmatch(text)
-    if not found:
+    match = _DURATION.fullmatch(text)
+    if not match:
         return None
-    first, second, last = (int(one or 0) for one in found.groups())
-    return first * 60 + last if found[2] is None else (first * 60 + second) * 60 + last
+    first, second, last = (int(part or 0) for part in match.groups())
+    return first * 60 + last if match[2] is None else (first * 60 + second) * 60 + last
 
 
 def _megabytes(text: str) -> int:
-    found = _MEMORY.fullmatch(text)
-    return int(found[1]) * _BYTES[found[2]] >> 20 if found else 0
+    match = _MEMORY.fullmatch(text)
+    return int(match[1]) * _BYTES[match[2]] >> 20 if match else 0
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class GridEngineDoor:
 
     def running(self) -> list[Candidate]:
         """All jobs that have slots. Raises SiteFault."""
-        return [replace(one, uid=uid_of(one.owner)) for one in read_qstat(answer(QSTAT))]
+        return [replace(job, uid=uid_of(job.owner)) for job in read_qstat(answer(QSTAT))]
 
     def kill(self, job: Candidate) -> list[Act]:
         """`qmod -rj` is refused for a job that may not run twice."""

@@ -59,8 +59,8 @@ def _job(ad: Mapping[str, object]) -> Candidate | None:
 
 
 def _first(ad: Mapping[str, object], *names: str) -> int | None:
-    found = (_whole(ad.get(name)) for name in names)
-    return next((one for one in found if one is not None), None)
+    numbers = (_whole(ad.get(name)) for name in names)
+    return next((number for number in numbers if number is not None), None)
 
 
 def _whole(value: object) -> int | None:
@@ -85,7 +85,7 @@ class CondorDoor:
 
     def running(self) -> list[Candidate]:
         """All jobs that have slots. Raises SiteFault."""
-        return [replace(one, uid=uid_of(one.owner)) for one in read_condor_q(answer(CONDOR_Q))]
+        return [replace(job, uid=uid_of(job.owner)) for job in read_condor_q(answer(CONDOR_Q))]
 
     def kill(self, job: Candidate) -> list[Act]:
         """SIGTERM, and SIGKILL after MachineMaxVacateTime; then it waits again, unless its own policy removes it."""

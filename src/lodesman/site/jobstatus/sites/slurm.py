@@ -44,8 +44,8 @@ def _job(fields: Sequence[str], now: float) -> Candidate | None:
     """None for a job without cores, or whose cores or start are not known."""
     if len(fields) != len(_FIELDS):
         raise SiteFault(f"squeue printed an odd record: {shown(' '.join(fields))}")
-    job, state, uid, user, cpus, nodes, start, end, used, tres, task = (one.strip() for one in fields)
-    amounts = dict(one.split("=", 1) for one in tres.split(",") if "=" in one)
+    job, state, uid, user, cpus, nodes, start, end, used, tres, task = (word.strip() for word in fields)
+    amounts = dict(word.split("=", 1) for word in tres.split(",") if "=" in word)
     cores, started = amounts.get("cpu", cpus), _whole(start)
     if state == "COMPLETING" and job.isdigit():  # KillWait, or an epilog
         return Candidate(job, user, (), int(cores) if cores.isdigit() else 0, started or 0.0, leaving=True)
@@ -69,11 +69,13 @@ def _job(fields: Sequence[str], now: float) -> Candidate | None:
 
 def read_kill_wait(text: str) -> int:
     """The seconds until SIGKILL, and of an epilog; 65534: none is set."""
-    found = dict(_SETTING.findall(text))
-    epilogs = [name for name in found if re.fullmatch(r"Epilog(\[\d+\])?", name) and found[name] != "(null)"]
-    limits = [found[name] for name in ("EpilogTimeout", "PrologEpilogTimeout") if name in found]
+    settings = dict(_SETTING.findall(text))
+    epilogs = [
+        name for name in settings if re.fullmatch(r"Epilog(\[\d+\])?", name) and settings[name] != "(null)"
+    ]
+    limits = [settings[name] for name in ("EpilogTimeout", "PrologEpilogTimeout") if name in settings]
     limit = next((int(one.split()[0]) for one in limits if one.split()[0].isdigit()), _NO_LIMIT)
-    wait = found.get("KillWait", "").split()[:1]
+    wait = settings.get("KillWait", "").split()[:1]
     seconds = int(wait[0]) if wait and wait[0].isdigit() else 0
     return seconds + (limit if epilogs and limit < _NO_LIMIT else 0)
 
@@ -95,15 +97,15 @@ def _expanded(part: str) -> Iterator[str]:
         yield head
         return
     for one in inside.split(","):
-        found = _RANGE.fullmatch(one)
-        if not found:
+        match = _RANGE.fullmatch(one)
+        if not match:
             raise SiteFault(f"squeue printed a list of nodes that is none: {shown(part)}")
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = int(match[1]), int(match[2] or match[1])
         if last - first >= _MOST_NODES:
             raise SiteFault(f"squeue printed a list of more than {_MOST_NODES:,} nodes.")
         for number in range(first, last + 1):
             for end in _expanded(tail):
-                yield f"{head}{number:0{len(found[1])}}{end}"
+                yield f"{head}{number:0{len(match[1])}}{end}"
 
 
 def _whole(text: str) -> int | None:
@@ -111,16 +113,16 @@ def _whole(text: str) -> int | None:
 
 
 def _seconds(text: str) -> int | None:
-    found = _USED.fullmatch(text)
-    if not found:
+    match = _USED.fullmatch(text)
+    if not match:
         return None
-    days, hours, minutes, seconds = (int(one or 0) for one in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _megabytes(text: str) -> int:
-    found = _MEMORY.fullmatch(text)
-    return int(int(found[1]) * _MEGABYTES[found[2]]) if found else 0
+    match = _MEMORY.fullmatch(text)
+    return int(int(match[1]) * _MEGABYTES[match[2]]) if match else 0
 
 
 def _name(job: Candidate) -> str:

@@ -103,8 +103,8 @@ class Terms:
 
     def sigma(self, owner: str) -> float:
         """For the risk that a job of this owner ends late."""
-        given = self.confidence.value if self.confidence.kind == "risk" else None
-        return self.sigmas.get(owner, self.sigmas.get("", SIGMA)) if given is None else given
+        value = self.confidence.value if self.confidence.kind == "risk" else None
+        return self.sigmas.get(owner, self.sigmas.get("", SIGMA)) if value is None else value
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def silent_rate(candidates: Iterable[Candidate], terms: Terms, now: float) -> fl
     """Core-seconds for each core of a silent job: silent_factor times the median of what others would lose by a kill. Those
     that lose nothing count only with others.
     """
-    rates = [_kill_waste(one, now) / one.cores for one in candidates if _is_priced(one)]
+    rates = [_kill_waste(job, now) / job.cores for job in candidates if _is_priced(job)]
     middle = median(rates) if rates else 0.0
     if not middle:
         positive = [rate for rate in rates if rate > 0]
@@ -131,53 +131,59 @@ def silent_rate(candidates: Iterable[Candidate], terms: Terms, now: float) -> fl
     return terms.silent_factor * middle or None
 
 
-def _is_priced(one: Candidate) -> bool:
+def _is_priced(job: Candidate) -> bool:
     return (
-        not one.is_silent
-        and one.cores > 0
-        and one.estimate is not None
-        and one.estimate.kill_waste is not None
+        not job.is_silent
+        and job.cores > 0
+        and job.estimate is not None
+        and job.estimate.kill_waste is not None
     )
 
 
-def _kill_waste(one: Candidate, now: float) -> int:
+def _kill_waste(job: Candidate, now: float) -> int:
     """Never more than the whole run, whatever was claimed."""
-    claimed = one.estimate and one.estimate.kill_waste
-    return min(claimed or 0, one.cap(now))
+    claimed = job.estimate and job.estimate.kill_waste
+    return min(claimed or 0, job.cap(now))
 
 
-def price(one: Candidate, terms: Terms, rate: float | None, now: float) -> Price:
+def price(job: Candidate, terms: Terms, rate: float | None, now: float) -> Price:
     """The cheaper action, a kill if both cost the same. `rate`: of `silent_rate`."""
-    flags = one.estimate.flags if one.estimate else ()
-    kill = _kill(one, terms, rate, now)
-    drain = _drain(one, terms, kill.cost, now)
+    flags = job.estimate.flags if job.estimate else ()
+    kill = _kill(job, terms, rate, now)
+    drain = _drain(job, terms, kill.cost, now)
     best = kill if drain is None or kill.cost <= drain.cost else drain
     return Price(best.action, best.cost, best.frees_expected, best.frees_max, best.reason, flags)
 
 
-def _kill(one: Candidate, terms: Terms, rate: float | None, now: float) -> Price:
+def _kill(job: Candidate, terms: Terms, rate: float | None, now: float) -> Price:
     most = math.ceil(terms.kill_s)
-    if _is_priced(one):
-        return Price(KILL, _kill_waste(one, now), 0, most, "loses what it has not committed")
-    why = one.note or ("its numbers are too old" if one.age is not None else "it publishes nothing")
+    if _is_priced(job):
+        return Price(KILL, _kill_waste(job, now), 0, most, "loses what it has not committed")
+    why = job.note or ("its numbers are too old" if job.age is not None else "it publishes nothing")
     if rate is None:
-        return Price(KILL, one.cap(now), 0, most, f"{why}: charged its full age")
-    charge = min(one.cap(now), round(rate * one.cores))
+        return Price(KILL, job.cap(now), 0, most, f"{why}: charged its full age")
+    charge = min(job.cap(now), round(rate * job.cores))
     return Price(KILL, charge, 0, most, f"{why}: charged {terms.silent_factor:g} of the median")
 
 
-def _drain(one: Candidate, terms: Terms, kill_cost: int, now: float) -> Price | None:
+def _drain(job: Candidate, terms: Terms, kill_cost: int, now: float) -> Price | None:
     """None: it cannot drain in time, or its numbers do not say."""
-    known, within = one.estimate, terms.drains_within
-    if known is None or not one.can_drain or one.is_silent or within <= 0 or known.draining_waste is None:
+    expected, within = job.estimate, terms.drains_within
+    if (
+        expected is None
+        or not job.can_drain
+        or job.is_silent
+        or within <= 0
+        or expected.draining_waste is None
+    ):
         return None
-    if not terms.confidence.in_time(known, within):
+    if not terms.confidence.in_time(expected, within):
         return None
-    batch_left = None if one.batch_ends is None else max(0, math.floor(one.batch_ends - now))
-    lefts = [left for left in (known.remaining_max, batch_left) if left is not None]
-    waste = min([known.draining_waste, *(one.cores * left for left in lefts)])
-    missed = terms.confidence.missed(known, within, terms.sigma(one.owner))
-    cost = round((1 - missed) * waste + missed * (kill_cost + one.cores * within))
+    batch_left = None if job.batch_ends is None else max(0, math.floor(job.batch_ends - now))
+    lefts = [left for left in (expected.remaining_max, batch_left) if left is not None]
+    waste = min([expected.draining_waste, *(job.cores * left for left in lefts)])
+    missed = terms.confidence.missed(expected, within, terms.sigma(job.owner))
+    cost = round((1 - missed) * waste + missed * (kill_cost + job.cores * within))
     most = min([math.ceil(within), *lefts]) + math.ceil(terms.kill_s)
     reason = "ends by itself in time" + (f", but for a chance of {missed:.0%}" if missed >= 0.005 else "")
-    return Price(DRAIN, cost, known.remaining_expected, most, reason)
+    return Price(DRAIN, cost, expected.remaining_expected, most, reason)

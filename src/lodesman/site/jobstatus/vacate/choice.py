@@ -39,7 +39,7 @@ class VacateChoice:
     @property
     def cost(self) -> int:
         """Core-seconds of all."""
-        return sum(one.cost for one in self.releases)
+        return sum(release.cost for release in self.releases)
 
 
 class Stage(NamedTuple):
@@ -73,48 +73,51 @@ class Cover:
 
     def shifted(self, jobs: Sequence[Release]) -> list[int]:
         """The least costs if all of these jobs are taken anyhow."""
-        return _shift(self.least, sum(one.cores for one in jobs), sum(map(self.weight, jobs)))
+        return _shift(self.least, sum(release.cores for release in jobs), sum(map(self.weight, jobs)))
 
     def trace(self, cores: int) -> tuple[list[Release], int]:
         """The jobs of the least cost for so many cores, and what is left to cover before the first stage."""
-        found: list[Release] = []
+        chosen: list[Release] = []
         for jobs, sums, before in reversed(self.stages):
             size = jobs[0].cores
             costs = [cost + before[max(0, cores - number * size)] for number, cost in enumerate(sums)]
             number = costs.index(min(costs))
-            found += jobs[:number]
+            chosen += jobs[:number]
             cores = max(0, cores - number * size)
-        return found, cores
+        return chosen, cores
 
 
 def _empty(releases: Sequence[Release], need: int) -> Cover:
     scale = len(releases) + 1
-    impossible = scale * (sum(one.cost for one in releases) + 1)
-    return Cover(lambda one: one.cost * scale + 1, impossible, [0] + [impossible] * need)
+    impossible = scale * (sum(release.cost for release in releases) + 1)
+    return Cover(lambda release: release.cost * scale + 1, impossible, [0] + [impossible] * need)
 
 
 def _by_size(jobs: Iterable[Release]) -> dict[int, list[Release]]:
     """Jobs by cores, largest first, each list by cost; among equal costs, of an owner, lower priority first."""
     groups: dict[int, list[Release]] = {}
-    for one in jobs:
-        if one.cores > 0:
-            groups.setdefault(one.cores, []).append(one)
+    for release in jobs:
+        if release.cores > 0:
+            groups.setdefault(release.cores, []).append(release)
     return {size: in_order(groups[size]) for size in sorted(groups, reverse=True)}
 
 
 def in_order(jobs: Iterable[Release]) -> list[Release]:
     """By cost, then id; of one owner and cost those of lower priority first."""
-    found = sorted(jobs, key=lambda one: (one.cost, one.job))
+    ordered = sorted(jobs, key=lambda release: (release.cost, release.job))
     places: dict[tuple[int, str], list[Release]] = {}
-    for one in found:
-        places.setdefault((one.cost, one.owner), []).append(one)
-    turns = {key: iter(sorted(same, key=lambda one: (one.priority, one.job))) for key, same in places.items()}
-    return [next(turns[one.cost, one.owner]) for one in found]
+    for release in ordered:
+        places.setdefault((release.cost, release.owner), []).append(release)
+    turns = {
+        key: iter(sorted(same, key=lambda release: (release.priority, release.job)))
+        for key, same in places.items()
+    }
+    return [next(turns[release.cost, release.owner]) for release in ordered]
 
 
 def _shift(least: list[int], cores: int, cost: int) -> list[int]:
     cores = min(cores, len(least))
-    return [least[0] + cost] * cores + [one + cost for one in least[: len(least) - cores]]
+    return [least[0] + cost] * cores + [release + cost for release in least[: len(least) - cores]]
 
 
 def _with_few(least: list[int], size: int, sums: Sequence[int]) -> list[int]:
@@ -124,10 +127,10 @@ def _with_few(least: list[int], size: int, sums: Sequence[int]) -> list[int]:
 
 def _with_many(least: list[int], size: int, sums: Sequence[int]) -> list[int]:
     """Min-plus convolution with a convex row, one residue of `size` after the other."""
-    found = least[:]
+    costs = least[:]
     for first in range(min(size, len(least))):
-        found[first::size] = _convolve([least[0], *least[first::size]], sums)[1:]
-    return found
+        costs[first::size] = _convolve([least[0], *least[first::size]], sums)[1:]
+    return costs
 
 
 def _convolve(values: Sequence[int], sums: Sequence[int]) -> list[int]:
@@ -135,7 +138,7 @@ def _convolve(values: Sequence[int], sums: Sequence[int]) -> list[int]:
     halves what is left for the others.
     """
     most, back = len(sums) - 1, sums[::-1]
-    found = [0] * len(values)
+    result = [0] * len(values)
     open_parts = [(0, len(values) - 1, 0, len(values) - 1)]
     while open_parts:
         first, last, low, high = open_parts.pop()
@@ -143,18 +146,18 @@ def _convolve(values: Sequence[int], sums: Sequence[int]) -> list[int]:
         start, end = max(low, i - most), min(high, i)
         row = list(map(add, values[start : end + 1], back[most - i + start :]))
         best = min(row)
-        found[i] = best
+        result[i] = best
         j = start + row.index(best)
         if first < i:
             open_parts.append((first, i - 1, low, j))
         if i < last:
             open_parts.append((i + 1, last, j, high))
-    return found
+    return result
 
 
 def cheapest(releases: Sequence[Release], cores: int) -> VacateChoice | None:
     """The cheapest set that frees these cores, of such the one of fewest jobs. None: all free less."""
-    if sum(one.cores for one in releases) < cores:
+    if sum(release.cores for release in releases) < cores:
         return None
     return VacateChoice(_empty(releases, cores).join(releases).trace(cores)[0])
 
@@ -166,7 +169,7 @@ def cheapest_strict(releases: Sequence[Release], cores: int) -> VacateChoice | N
     """The same where no owner's job goes while one of his of lower priority stays: of each owner all jobs below some
     priority go, some of it, and none above.
     """
-    if sum(one.cores for one in releases) < cores:
+    if sum(release.cores for release in releases) < cores:
         return None
     cover = _empty(releases, cores)
     owners = [(_ranks(jobs), cover) for jobs in _by_owner(releases).values()]
@@ -174,18 +177,18 @@ def cheapest_strict(releases: Sequence[Release], cores: int) -> VacateChoice | N
         owners[at] = ranks, cover
         after = [_at_rank(cover, ranks, rank).least for rank in range(len(ranks))]
         cover = Cover(cover.weight, cover.impossible, list(map(min, cover.least, *after)))
-    found: list[Release] = []
+    chosen: list[Release] = []
     left = cores
     for ranks, before in reversed(owners):
         rows = [_at_rank(before, ranks, rank) for rank in range(len(ranks))]
-        costs = [before.least[left], *(one.least[left] for one in rows)]
+        costs = [before.least[left], *(release.least[left] for release in rows)]
         rank = costs.index(min(costs)) - 1
         if rank >= 0:
             lower = list(chain(*ranks[:rank]))
             some, left = rows[rank].trace(left)
-            found += lower + some
-            left = max(0, left - sum(one.cores for one in lower))
-    return VacateChoice(found)
+            chosen += lower + some
+            left = max(0, left - sum(release.cores for release in lower))
+    return VacateChoice(chosen)
 
 
 def _at_rank(cover: Cover, ranks: Sequence[Sequence[Release]], rank: int) -> Cover:
@@ -196,16 +199,16 @@ def _at_rank(cover: Cover, ranks: Sequence[Sequence[Release]], rank: int) -> Cov
 
 def _by_owner(releases: Iterable[Release]) -> dict[str, list[Release]]:
     owners: dict[str, list[Release]] = {}
-    for one in releases:
-        owners.setdefault(one.owner, []).append(one)
+    for release in releases:
+        owners.setdefault(release.owner, []).append(release)
     return dict(sorted(owners.items()))
 
 
 def _ranks(jobs: Iterable[Release]) -> list[list[Release]]:
     """The jobs of one owner by priority, lowest first."""
     ranks: dict[int, list[Release]] = {}
-    for one in jobs:
-        ranks.setdefault(one.priority, []).append(one)
+    for release in jobs:
+        ranks.setdefault(release.priority, []).append(release)
     return [ranks[priority] for priority in sorted(ranks)]
 
 
@@ -213,40 +216,50 @@ def with_lower_priority(chosen: VacateChoice, releases: Sequence[Release]) -> Va
     """Spare jobs of high priority: one of the same owner and lower priority that frees no less goes instead, if it costs at
     most SWAP_FACTOR times as much.
     """
-    taken = {one.job for one in chosen.releases}
+    chosen_jobs = {release.job for release in chosen.releases}
     others = {
         owner: sorted(
-            (one for one in jobs if one.job not in taken), key=lambda one: (one.priority, one.cost, one.job)
+            (release for release in jobs if release.job not in chosen_jobs),
+            key=lambda release: (release.priority, release.cost, release.job),
         )
         for owner, jobs in _by_owner(releases).items()
     }
-    found = []
-    for one in sorted(chosen.releases, key=lambda one: (-one.priority, -one.cost, one.job)):
-        rest = others[one.owner]
-        swap = _swap(one, rest)
-        if swap is not one:
+    kept = []
+    for release in sorted(
+        chosen.releases, key=lambda release: (-release.priority, -release.cost, release.job)
+    ):
+        rest = others[release.owner]
+        swap = _swap(release, rest)
+        if swap is not release:
             rest.remove(swap)
-        found.append(swap)
-    return VacateChoice(found, chosen.proven)
+        kept.append(swap)
+    return VacateChoice(kept, chosen.proven)
 
 
-def _swap(one: Release, rest: Iterable[Release]) -> Release:
+def _swap(release: Release, rest: Iterable[Release]) -> Release:
     """The first of the rest, ordered by priority, that can go for a job; else the job itself."""
-    lower = takewhile(lambda other: other.priority < one.priority, rest)
-    fit = (other for other in lower if frees_no_less(other, one) and other.cost <= SWAP_FACTOR * one.cost)
-    return next(fit, one)
+    lower = takewhile(lambda other: other.priority < release.priority, rest)
+    fit = (
+        other for other in lower if frees_no_less(other, release) and other.cost <= SWAP_FACTOR * release.cost
+    )
+    return next(fit, release)
 
 
-def frees_no_less(one: Release, other: Release) -> bool:
+def frees_no_less(release: Release, other: Release) -> bool:
     """Whether a job can take the place of another."""
-    return one.cores >= other.cores and one.memory_mb >= other.memory_mb and one.gpus >= other.gpus
+    return (
+        release.cores >= other.cores and release.memory_mb >= other.memory_mb and release.gpus >= other.gpus
+    )
 
 
 def inversions(chosen: Iterable[Release], releases: Iterable[Release]) -> int:
     """How often a job goes while one of the same owner, of lower priority, stays."""
-    gone = {one.job for one in chosen}
+    gone = {release.job for release in chosen}
     lowest: Mapping[str, int] = {
         owner: min(stays) for owner, jobs in _by_owner(releases).items()
-        if (stays := [one.priority for one in jobs if one.job not in gone])
+        if (stays := [release.priority for release in jobs if release.job not in gone])
     }  # fmt: skip
-    return sum(one.job in gone and one.priority > lowest.get(one.owner, one.priority) for one in releases)
+    return sum(
+        release.job in gone and release.priority > lowest.get(release.owner, release.priority)
+        for release in releases
+    )

@@ -63,25 +63,25 @@ class VacateHistory:
 
     def sigmas(self) -> dict[str, float]:
         """By owner the standard deviation of the logarithm of real over expected times; '' is for all others."""
-        site = sigma((one.error for ends in self.ends.values() for one in ends), SIGMA)
+        site = sigma((end.error for ends in self.ends.values() for end in ends), SIGMA)
         return {
             "": site,
-            **{owner: sigma((one.error for one in ends), site) for owner, ends in self.ends.items()},
+            **{owner: sigma((end.error for end in ends), site) for owner, ends in self.ends.items()},
         }
 
-    def judged(self, one: Candidate) -> Candidate:
+    def judged(self, job: Candidate) -> Candidate:
         """The job, silent if it has claimed too much too often."""
-        before = self.running.get(one.job)
-        if before is None or before.started != one.started or before.at_cap <= MOST_AT_CAP:
-            return one
+        before = self.running.get(job.job)
+        if before is None or before.started != job.started or before.at_cap <= MOST_AT_CAP:
+            return job
         return replace(
-            one, is_believed=False, note=f"it claimed all that it can lose {before.at_cap} times in a row"
+            job, is_believed=False, note=f"it claimed all that it can lose {before.at_cap} times in a row"
         )
 
 
 def sigma(errors: Iterable[float], assumed: float) -> float:
     """Of these errors and CREDULITY others of the assumed size. Few ends change little."""
-    squares = [one * one for one in errors]
+    squares = [error * error for error in errors]
     return math.sqrt((CREDULITY * assumed**2 + sum(squares)) / (CREDULITY + len(squares)))
 
 
@@ -89,11 +89,11 @@ def after_list(
     before: VacateHistory, running: Iterable[Candidate], now: float, killed: Collection[str] = ()
 ) -> VacateHistory:
     """After all running jobs were listed: those that are gone have ended; `killed` are made to end now."""
-    there = {one.job: one for one in running}
+    listed = {one.job: one for one in running}
     still: dict[str, Sighting] = {}
     ends = dict(before.ends)
     for job, one in before.running.items():
-        if job in there and there[job].started == one.started:
+        if job in listed and listed[job].started == one.started:
             still[job] = one._replace(last_seen=now, killed=one.killed or job in killed)
             continue
         error = _error(one, now)
@@ -104,59 +104,63 @@ def after_list(
 
 def _recent(ends: Mapping[str, tuple[KnownEnd, ...]], now: float) -> dict[str, tuple[KnownEnd, ...]]:
     kept = {
-        owner: tuple(one for one in all_of if one.at > now - MOST_AGE_S) for owner, all_of in ends.items()
+        owner: tuple(end for end in all_of if end.at > now - MOST_AGE_S) for owner, all_of in ends.items()
     }
-    return {owner: found for owner, found in kept.items() if found}
+    return {owner: recent for owner, recent in kept.items() if recent}
 
 
-def _error(one: Sighting, now: float) -> float | None:
+def _error(sighting: Sighting, now: float) -> float | None:
     """None: what was expected, or when it ended, is not known. A job that was killed says only that it was late."""
-    if one.ends is None or now - one.last_seen > max(_CLOSE_S, _CLOSE * (one.last_seen - one.seen)):
+    if sighting.ends is None or now - sighting.last_seen > max(
+        _CLOSE_S, _CLOSE * (sighting.last_seen - sighting.seen)
+    ):
         return None
-    took, expected = (one.last_seen + now) / 2 - one.seen, one.ends - one.seen
-    if one.killed and took <= expected:
+    took, expected = (sighting.last_seen + now) / 2 - sighting.seen, sighting.ends - sighting.seen
+    if sighting.killed and took <= expected:
         return None
     return min(_MOST_ERROR, max(-_MOST_ERROR, math.log(max(1.0, took) / expected)))
 
 
 def after_look(before: VacateHistory, looked: Iterable[Candidate], now: float) -> VacateHistory:
     """After it was read what these running jobs publish."""
-    found = {
-        one.job: _sighting(before.running.get(one.job), one, one.status, now)
-        for one in looked
-        if one.status is not None
-        and one.estimate is not None
-        and one.age is not None
-        and one.age <= STALE_SECONDS
+    sightings = {
+        job.job: _sighting(before.running.get(job.job), job, job.status, now)
+        for job in looked
+        if job.status is not None
+        and job.estimate is not None
+        and job.age is not None
+        and job.age <= STALE_SECONDS
     }
-    return replace(before, running={**before.running, **found})
+    return replace(before, running={**before.running, **sightings})
 
 
-def _sighting(before: Sighting | None, one: Candidate, status: Status, now: float) -> Sighting:
-    if before is None or before.started != one.started:
-        before = Sighting(one.owner, one.started, now)
-    found, mark = before, _LEAVING if status.can_postpone_last_job is False else status.last_job_start
+def _sighting(before: Sighting | None, job: Candidate, status: Status, now: float) -> Sighting:
+    if before is None or before.started != job.started:
+        before = Sighting(job.owner, job.started, now)
+    sighting, mark = before, _LEAVING if status.can_postpone_last_job is False else status.last_job_start
     if mark != before.mark:
         ends = status.last_exp_job_end
-        known = ends is not None and status.used_cpu and ends - now >= _LEAST_LEFT_S
-        found = found._replace(mark=mark, seen=now, ends=float(ends) if known and ends is not None else None)
+        is_known = ends is not None and status.used_cpu and ends - now >= _LEAST_LEFT_S
+        sighting = sighting._replace(
+            mark=mark, seen=now, ends=float(ends) if is_known and ends is not None else None
+        )
     if now - before.judged >= _APART_S:
-        found = found._replace(
-            at_cap=_times_at_cap(before, one, status, now), judged=now,
+        sighting = sighting._replace(
+            at_cap=_times_at_cap(before, job, status, now), judged=now,
             cores=status.used_cpu or 0, start=status.last_job_start or 0,
         )  # fmt: skip
-    return found._replace(last_seen=now)
+    return sighting._replace(last_seen=now)
 
 
-def _times_at_cap(before: Sighting, one: Candidate, status: Status, now: float) -> int:
+def _times_at_cap(before: Sighting, job: Candidate, status: Status, now: float) -> int:
     """In a row. Without a commit since its start a job is honestly at its cap; not so after a payload has begun or ended,
     and none loses more than its cap.
     """
     uncommitted, start, used = status.add_uncom_time, status.last_job_start, status.used_cpu
     if uncommitted is None or start is None or not used:
         return 0
-    claim, most = uncommitted + used * max(0.0, now - start), one.cap(now) / max(1, len(one.nodes))
+    claim, most = uncommitted + used * max(0.0, now - start), job.cap(now) / max(1, len(job.nodes))
     if claim < most:
         return 0
     ended = before.judged > 0 and (start > before.start or used < before.cores)
-    return before.at_cap + (ended or claim > most + SKEW_SECONDS * one.cores)
+    return before.at_cap + (ended or claim > most + SKEW_SECONDS * job.cores)

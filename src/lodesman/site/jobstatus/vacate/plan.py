@@ -94,35 +94,35 @@ def make_plan(
     commands: Commands | None = None,
 ) -> VacatePlan:
     """The cheapest jobs that free what is asked for, at `now` (UNIX seconds)."""
-    ages = [one.age for one in candidates if one.age is not None]
+    ages = [job.age for job in candidates if job.age is not None]
     planner = _Planner(candidates, request, now)
     plan = VacatePlan(
         now,
         request,
         too_old=bool(ages) and min(ages) > SILENT_SECONDS,
         clamped=sorted(
-            one.job
-            for one in planner.there.values()
-            if one.estimate and not CLAMPED.isdisjoint(one.estimate.flags)
+            job.job
+            for job in planner.jobs.values()
+            if job.estimate and not CLAMPED.isdisjoint(job.estimate.flags)
         ),
-        candidates=len(planner.there),
-        silent=sum(one.is_silent for one in planner.there.values()),
+        candidates=len(planner.jobs),
+        silent=sum(job.is_silent for job in planner.jobs.values()),
     )
-    found = planner.choose(request.priority)
-    if found is None:
+    selection = planner.choose(request.priority)
+    if selection is None:
         return replace(plan, missing=planner.missing())
-    cheapest = planner.choose(OFF) or found
-    victims = [planner.victim(one, commands) for one in found.choice.releases]
+    cheapest = planner.choose(OFF) or selection
+    victims = [planner.victim(job, commands) for job in selection.choice.releases]
     return replace(
         plan,
-        victims=sorted(victims, key=lambda one: (one.action, -one.cost, one.job)),
-        places=found.places,
-        cost=found.choice.cost,
+        victims=sorted(victims, key=lambda job: (job.action, -job.cost, job.job)),
+        places=selection.places,
+        cost=selection.choice.cost,
         cost_without_priority=cheapest.choice.cost,
-        inversions=inversions(found.choice.releases, planner.at(found.places)),
-        youngest_first=planner.youngest_first(found.places),
-        proven=found.choice.proven,
-        too_dear=request.max_waste is not None and found.choice.cost > request.max_waste,
+        inversions=inversions(selection.choice.releases, planner.at(selection.places)),
+        youngest_first=planner.youngest_first(selection.places),
+        proven=selection.choice.proven,
+        too_dear=request.max_waste is not None and selection.choice.cost > request.max_waste,
     )
 
 
@@ -140,47 +140,47 @@ class _Planner:
     def __init__(self, candidates: Sequence[Candidate], request: VacateRequest, now: float) -> None:
         self.request, self.now = request, now
         stay = set(request.exclude)
-        self.there = {one.job: one for one in candidates if one.job not in stay and one.cores > 0}
-        self.rate = silent_rate(self.there.values(), request.terms, now)
-        self.prices = {job: price(one, request.terms, self.rate, now) for job, one in self.there.items()}
+        self.jobs = {job.job: job for job in candidates if job.job not in stay and job.cores > 0}
+        self.rate = silent_rate(self.jobs.values(), request.terms, now)
+        self.prices = {name: price(job, request.terms, self.rate, now) for name, job in self.jobs.items()}
         self.by_node = request.scope == ONE_NODE or request.nodes is not None
         self.places: dict[str, list[Release]] = {} if self.by_node else {"": []}
-        for one in self.there.values():
-            self._offer(one)
+        for job in self.jobs.values():
+            self._offer(job)
 
     def clamped(self) -> list[str]:
         """The jobs that claim more than they can lose."""
-        known = ((one.job, one.estimate.flags) for one in self.there.values() if one.estimate)
-        return sorted(job for job, flags in known if not CLAMPED.isdisjoint(flags))
+        flags = ((job.job, job.estimate.flags) for job in self.jobs.values() if job.estimate)
+        return sorted(name for name, raised in flags if not CLAMPED.isdisjoint(raised))
 
-    def _offer(self, one: Candidate) -> None:
+    def _offer(self, job: Candidate) -> None:
         hosts = self.request.hosts
-        nodes = [node for node in one.nodes if not hosts or node in hosts]
+        nodes = [node for node in job.nodes if not hosts or node in hosts]
         if self.by_node:
             for node in nodes:
-                self.places.setdefault(node, []).append(self._release(one, 1))
+                self.places.setdefault(node, []).append(self._release(job, 1))
         elif nodes or not hosts:
-            self.places[""].append(self._release(one, len(nodes)))
+            self.places[""].append(self._release(job, len(nodes)))
 
-    def _release(self, one: Candidate, nodes: int) -> Release:
+    def _release(self, job: Candidate, nodes: int) -> Release:
         """What it frees on some of its nodes: an equal part on each, rounded down."""
-        every = max(1, len(one.nodes))
-        part = nodes if nodes and one.nodes else every
-        frees = [amount * part // every for amount in (one.cores, one.memory_mb, one.gpus)]
-        cost = self.prices[one.job].cost
-        return Release(one.job, one.owner, one.priority, frees[0], cost, memory_mb=frees[1], gpus=frees[2])
+        every = max(1, len(job.nodes))
+        part = nodes if nodes and job.nodes else every
+        frees = [amount * part // every for amount in (job.cores, job.memory_mb, job.gpus)]
+        cost = self.prices[job.job].cost
+        return Release(job.job, job.owner, job.priority, frees[0], cost, memory_mb=frees[1], gpus=frees[2])
 
     def choose(self, priority: str) -> _Found | None:
         """The cheapest place or places. Jobs that span nodes are counted once, and then the set is not proven."""
         count = self.request.nodes or 1
-        found = {name: self._choose_at(self.places[name], priority) for name in self.places}
+        choices = {name: self._choose_at(self.places[name], priority) for name in self.places}
         best = sorted(
-            (choice.cost, len(choice.releases), name, choice) for name, choice in found.items() if choice
+            (choice.cost, len(choice.releases), name, choice) for name, choice in choices.items() if choice
         )[:count]
         if len(best) < count:
             return None
-        jobs = {one.job: one for *_, choice in best for one in choice.releases}
-        apart = count == 1 or all(len(one.nodes) <= 1 for one in self.there.values())
+        jobs = {job.job: job for *_, choice in best for job in choice.releases}
+        apart = count == 1 or all(len(job.nodes) <= 1 for job in self.jobs.values())
         proven = apart and all(choice.proven for *_, choice in best)
         return _Found([name for _, _, name, _ in best], VacateChoice(list(jobs.values()), proven))
 
@@ -193,24 +193,24 @@ class _Planner:
 
     def at(self, places: Sequence[str]) -> list[Release]:
         """What could go at these places."""
-        return [one for name in places for one in self.places[name]]
+        return [release for name in places for release in self.places[name]]
 
     def missing(self) -> ToFree:
         """What the place that has most of it lacks, each kind by itself."""
         frees = [
             (
-                sum(one.cores for one in jobs),
-                sum(one.memory_mb for one in jobs),
-                sum(one.gpus for one in jobs),
+                sum(release.cores for release in jobs),
+                sum(release.memory_mb for release in jobs),
+                sum(release.gpus for release in jobs),
             )
             for jobs in self.places.values()
         ] or [(0, 0, 0)]
         need, count = self.request.need, self.request.nodes or 1
-        wanted = (need.cores, need.memory_mb, need.gpus)
+        needed = (need.cores, need.memory_mb, need.gpus)
         lacks = []
-        for amount, kinds in zip(wanted, zip(*frees)):
+        for amount, kinds in zip(needed, zip(*frees)):
             most = [*sorted(kinds, reverse=True)[:count], *[0] * (count - len(kinds))]
-            lacks.append(sum(max(0, amount - one) for one in most))
+            lacks.append(sum(max(0, amount - release) for release in most))
         return ToFree(*lacks)
 
     def youngest_first(self, places: Sequence[str]) -> int:
@@ -219,18 +219,22 @@ class _Planner:
         lost: dict[str, int] = {}
         for name in places:
             left = self.request.need
-            for one in sorted(self.places[name], key=lambda one: (-self.there[one.job].started, one.job)):
+            for release in sorted(
+                self.places[name], key=lambda release: (-self.jobs[release.job].started, release.job)
+            ):
                 if left.cores <= 0 and left.memory_mb <= 0 and left.gpus <= 0:
                     break
-                left = ToFree(left.cores - one.cores, left.memory_mb - one.memory_mb, left.gpus - one.gpus)
-                lost[one.job] = price(self.there[one.job], now_terms, self.rate, self.now).cost
+                left = ToFree(
+                    left.cores - release.cores, left.memory_mb - release.memory_mb, left.gpus - release.gpus
+                )
+                lost[release.job] = price(self.jobs[release.job], now_terms, self.rate, self.now).cost
         return sum(lost.values())
 
     def victim(self, release: Release, commands: Commands | None) -> Victim:
         """A chosen job, with all that there is to say about it."""
-        one, cost = self.there[release.job], self.prices[release.job]
+        job, cost = self.jobs[release.job], self.prices[release.job]
         return Victim(
-            one.job, one.owner, one.nodes, release.cores, release.memory_mb, release.gpus, one.priority,
-            cost.action, cost.cost, cost.frees_expected, cost.frees_max, cost.reason, one.age, cost.flags,
-            tuple(commands(one, cost.action)) if commands else (),
+            job.job, job.owner, job.nodes, release.cores, release.memory_mb, release.gpus, job.priority,
+            cost.action, cost.cost, cost.frees_expected, cost.frees_max, cost.reason, job.age, cost.flags,
+            tuple(commands(job, cost.action)) if commands else (),
         )  # fmt: skip

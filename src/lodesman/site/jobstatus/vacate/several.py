@@ -34,9 +34,9 @@ class _Resource:
 
 def _kinds(need: ToFree) -> list[_Resource]:
     amounts: list[tuple[int, Callable[[Release], int]]] = [
-        (need.cores, lambda one: one.cores),
-        (need.memory_mb, lambda one: one.memory_mb),
-        (need.gpus, lambda one: one.gpus),
+        (need.cores, lambda release: release.cores),
+        (need.memory_mb, lambda release: release.memory_mb),
+        (need.gpus, lambda release: release.gpus),
     ]
     return [_Resource(amount, -(-amount // _UNITS), frees) for amount, frees in amounts if amount > 0]
 
@@ -51,7 +51,11 @@ def cheapest_for(releases: Sequence[Release], need: ToFree) -> VacateChoice | No
     tries = [_for_one_first(releases, kinds, first) for first in kinds]
     scale = len(releases) + 1
     best = min(
-        tries, key=lambda one: (one.cost * scale + len(one.releases), sorted(job.job for job in one.releases))
+        tries,
+        key=lambda release: (
+            release.cost * scale + len(release.releases),
+            sorted(job.job for job in release.releases),
+        ),
     )
     if best.proven or len(releases) > MOST_JOBS:
         return best
@@ -60,29 +64,29 @@ def cheapest_for(releases: Sequence[Release], need: ToFree) -> VacateChoice | No
 
 def _for_one_first(releases: Sequence[Release], kinds: Sequence[_Resource], first: _Resource) -> VacateChoice:
     """The cheapest for one kind, then for what the next one lacks; without what is not needed in the end."""
-    found: list[Release] = []
-    for kind in (first, *(one for one in kinds if one is not first)):
-        lacks = kind.need - sum(map(kind.frees, found))
+    chosen: list[Release] = []
+    for kind in (first, *(other for other in kinds if other is not first)):
+        lacks = kind.need - sum(map(kind.frees, chosen))
         if lacks > 0:
-            found += _cheapest_units([one for one in releases if one not in found], kind, lacks)
+            chosen += _cheapest_units([release for release in releases if release not in chosen], kind, lacks)
     alone = not any(_lacks(_cheapest_units(releases, first, first.need), kind) for kind in kinds)
-    for one in sorted(found, key=lambda one: (-one.cost, one.job)):
-        rest = [other for other in found if other is not one]
+    for release in sorted(chosen, key=lambda release: (-release.cost, release.job)):
+        rest = [other for other in chosen if other is not release]
         if not any(_lacks(rest, kind) for kind in kinds):
-            found = rest
-    return VacateChoice(found, proven=alone and first.unit == 1)
+            chosen = rest
+    return VacateChoice(chosen, proven=alone and first.unit == 1)
 
 
-def _lacks(found: Sequence[Release], kind: _Resource) -> bool:
-    return sum(map(kind.frees, found)) < kind.need
+def _lacks(chosen: Sequence[Release], kind: _Resource) -> bool:
+    return sum(map(kind.frees, chosen)) < kind.need
 
 
 def _cheapest_units(releases: Sequence[Release], kind: _Resource, lacks: int) -> list[Release]:
     """By whole units; all jobs if rounding leaves too little."""
-    amounts = [one._replace(cores=kind.frees(one) // kind.unit) for one in releases]
+    amounts = [release._replace(cores=kind.frees(release) // kind.unit) for release in releases]
     chosen = cheapest(amounts, -(-lacks // kind.unit))
-    names = {one.job for one in (amounts if chosen is None else chosen.releases)}
-    return [one for one in releases if one.job in names]
+    names = {release.job for release in (amounts if chosen is None else chosen.releases)}
+    return [release for release in releases if release.job in names]
 
 
 class _Search:
@@ -90,23 +94,29 @@ class _Search:
 
     def __init__(self, releases: Sequence[Release], kinds: Sequence[_Resource], best: VacateChoice) -> None:
         self.scale, self.kinds, self.best = len(releases) + 1, kinds, best
-        self.jobs = sorted(releases, key=lambda one: (one.cost / max(self._share(one), 1e-9), one.job))
+        self.jobs = sorted(
+            releases, key=lambda release: (release.cost / max(self._share(release), 1e-9), release.job)
+        )
         self.bounds = [self._bound(kind) for kind in kinds]
         self.least = best.cost * self.scale + len(best.releases)
         self.steps = 0
 
-    def _share(self, one: Release) -> float:
-        return sum(min(1.0, kind.frees(one) / kind.need) for kind in self.kinds)
+    def _share(self, release: Release) -> float:
+        return sum(min(1.0, kind.frees(release) / kind.need) for kind in self.kinds)
 
-    def _weight(self, one: Release) -> int:
-        return one.cost * self.scale + 1
+    def _weight(self, release: Release) -> int:
+        return release.cost * self.scale + 1
 
     def _bound(self, kind: _Resource) -> list[list[int]]:
         """For the jobs from each place on: the least cost of units of one kind, by their number."""
         need = kind.need // kind.unit
         rows = [[0] + [sum(map(self._weight, self.jobs)) + 1] * need]
-        for one in reversed(self.jobs):
-            weight, units, row = self._weight(one), min(-(-kind.frees(one) // kind.unit), need + 1), rows[-1]
+        for release in reversed(self.jobs):
+            weight, units, row = (
+                self._weight(release),
+                min(-(-kind.frees(release) // kind.unit), need + 1),
+                rows[-1],
+            )
             rows.append(
                 list(map(min, row, [weight] * units + [cost + weight for cost in row[: need + 1 - units]]))
             )
@@ -118,7 +128,7 @@ class _Search:
         self._visit(0, 0, [kind.need for kind in self.kinds], [])
         return replace(self.best, proven=self.steps < _MOST_STEPS)
 
-    def _visit(self, at: int, cost: int, lacks: Sequence[int], taken: list[Release]) -> None:
+    def _visit(self, at: int, cost: int, lacks: Sequence[int], chosen: list[Release]) -> None:
         self.steps += 1
         if self.steps >= _MOST_STEPS:
             return
@@ -126,11 +136,11 @@ class _Search:
         if cost + max(rows[at][units] for rows, units in zip(self.bounds, rest)) >= self.least:
             return
         if all(lack <= 0 for lack in lacks):
-            self.least, self.best = cost, VacateChoice(list(taken))
+            self.least, self.best = cost, VacateChoice(list(chosen))
             return
         if at == len(self.jobs):
             return
-        one = self.jobs[at]
-        left = [lack - kind.frees(one) for lack, kind in zip(lacks, self.kinds)]
-        self._visit(at + 1, cost + self._weight(one), left, [*taken, one])
-        self._visit(at + 1, cost, lacks, taken)
+        release = self.jobs[at]
+        left = [lack - kind.frees(release) for lack, kind in zip(lacks, self.kinds)]
+        self._visit(at + 1, cost + self._weight(release), left, [*chosen, release])
+        self._visit(at + 1, cost, lacks, chosen)

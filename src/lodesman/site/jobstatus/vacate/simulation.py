@@ -50,17 +50,17 @@ class SimulatedJob:
 
     def killed(self, now: float) -> float:
         """Core-seconds that a kill loses."""
-        return sum(one.cores * (now - one.committed) for one in self.payloads)
+        return sum(payload.cores * (now - payload.committed) for payload in self.payloads)
 
     def drained(self, now: float, within: float) -> float:
         """Core-seconds that a drain loses: it kills what still runs when the time is over."""
         ends = [min(end, now + within) for end in self.real_ends]
         last = max(ends, default=now)
         idle = self.candidate.cores * (last - now)
-        used = sum(one.cores * (end - now) for one, end in zip(self.payloads, ends))
+        used = sum(payload.cores * (end - now) for payload, end in zip(self.payloads, ends))
         cut = (
-            one.cores * (end - one.committed)
-            for one, end, real in zip(self.payloads, ends, self.real_ends) if real > end
+            payload.cores * (end - payload.committed)
+            for payload, end, real in zip(self.payloads, ends, self.real_ends) if real > end
         )  # fmt: skip
         return idle - used + sum(cut)
 
@@ -87,10 +87,10 @@ def read_swf(lines: Iterable[str]) -> Iterator[LoggedJob]:
         if len(fields) < 18 or fields[0].startswith(";"):
             continue
         try:
-            job, submitted, waited, ran, used, _, _, asked, limit = (float(field) for field in fields[:9])
+            job, submitted, waited, ran, used, _, _, requested, limit = (float(field) for field in fields[:9])
         except ValueError:
             continue
-        cores = int(used if used > 0 else asked)
+        cores = int(used if used > 0 else requested)
         if not (ran > 0 and cores > 0 and math.isfinite(submitted + waited + ran)):
             continue
         started = submitted + max(0.0, waited)
@@ -105,32 +105,39 @@ def read_swf(lines: Iterable[str]) -> Iterator[LoggedJob]:
         )
 
 
-def simulate_job(one: LoggedJob, assumed: Assumed, rng: random.Random, now: float) -> SimulatedJob:
+def simulate_job(logged: LoggedJob, assumed: Assumed, rng: random.Random, now: float) -> SimulatedJob:
     """The job as it is `now`, while it runs."""
     if rng.random() < assumed.pilots:
-        slots = _slots(one.cores, rng)
-        payloads = [_payload(one, cores, assumed, rng, now) for cores in slots]
+        slots = _slots(logged.cores, rng)
+        payloads = [_payload(logged, cores, assumed, rng, now) for cores in slots]
     else:
-        saved = math.floor((now - one.started) / _HOUR) * _HOUR if rng.random() < assumed.commits else 0.0
-        payloads = [Running(one.cores, one.started, one.started + saved, one.ended)]
-    limit, error = None if one.limit is None else one.started + one.limit, assumed.error_of(one.owner)
+        saved = math.floor((now - logged.started) / _HOUR) * _HOUR if rng.random() < assumed.commits else 0.0
+        payloads = [Running(logged.cores, logged.started, logged.started + saved, logged.ended)]
+    limit, error = (
+        None if logged.limit is None else logged.started + logged.limit,
+        assumed.error_of(logged.owner),
+    )
     seen = [
         replace(each, expected_end=_expected(each.expected_end, error, rng, now), enforced_end=limit)
         for each in payloads
     ]
-    candidate = Candidate(one.job, one.owner, (one.place,), one.cores, one.started, batch_ends=limit)
+    candidate = Candidate(
+        logged.job, logged.owner, (logged.place,), logged.cores, logged.started, batch_ends=limit
+    )
     if rng.random() >= assumed.silent:
         status = publish(
             seen,
-            allocated=one.cores,
+            allocated=logged.cores,
             pending_waste=0,
             slot_ends=limit,
             can_postpone=True,
             priority=0,
             now=now,
         )
-        known = estimate(status, now=now, allocated=one.cores, jobstart=one.started, batch_ends=limit, age=0)
-        candidate = replace(candidate, status=status, estimate=known, age=0.0)
+        expected = estimate(
+            status, now=now, allocated=logged.cores, jobstart=logged.started, batch_ends=limit, age=0
+        )
+        candidate = replace(candidate, status=status, estimate=expected, age=0.0)
     return SimulatedJob(candidate, payloads, [each.expected_end for each in payloads])
 
 
@@ -142,15 +149,15 @@ def _slots(cores: int, rng: random.Random) -> Iterator[int]:
         yield part
 
 
-def _payload(one: LoggedJob, cores: int, assumed: Assumed, rng: random.Random, now: float) -> Running:
+def _payload(logged: LoggedJob, cores: int, assumed: Assumed, rng: random.Random, now: float) -> Running:
     """The one that runs now, of those since the start; it ends with its pilot at the latest."""
-    begun = one.started
+    begun = logged.started
     for _ in range(_MOST_PAYLOADS):
         end = begun + _HOUR * assumed.payload_hours * math.exp(rng.gauss(0, assumed.payload_sigma))
         if end > now:
             break
         begun = end
-    return Running(cores, begun, begun, min(max(end, now), one.ended))
+    return Running(cores, begun, begun, min(max(end, now), logged.ended))
 
 
 def _expected(real: float, error: float, rng: random.Random, now: float) -> float:
@@ -160,9 +167,9 @@ def _expected(real: float, error: float, rng: random.Random, now: float) -> floa
 def learned(log: Iterable[LoggedJob], assumed: Assumed, rng: random.Random, now: float) -> dict[str, float]:
     """What a site knows of the errors of owners, after the jobs that have ended by now."""
     ended: dict[str, int] = {}
-    for one in log:
-        if one.ended <= now:
-            ended[one.owner] = min(MOST_ENDS, ended.get(one.owner, 0) + 1)
+    for logged in log:
+        if logged.ended <= now:
+            ended[logged.owner] = min(MOST_ENDS, ended.get(logged.owner, 0) + 1)
     seen = {
         owner: tuple(KnownEnd(now, rng.gauss(0, assumed.error_of(owner))) for _ in range(count))
         for owner, count in ended.items()
@@ -189,55 +196,56 @@ class Losses:
 
 def compare(jobs: Sequence[SimulatedJob], cores: int, now: float, terms: Terms) -> Losses | None:
     """All policies on the same jobs. None: they have too few cores."""
-    if sum(one.candidate.cores for one in jobs) < cores:
+    if sum(job.candidate.cores for job in jobs) < cores:
         return None
-    by_id = {one.candidate.job: one for one in jobs}
-    killed = {job: one.killed(now) for job, one in by_id.items()}
-    drained = {job: one.drained(now, terms.within) for job, one in by_id.items()}
+    by_id = {job.candidate.job: job for job in jobs}
+    killed = {name: job.killed(now) for name, job in by_id.items()}
+    drained = {name: job.drained(now, terms.within) for name, job in by_id.items()}
     lost: list[float] = []
     risk = replace(terms, confidence=Confidence("risk", None))
-    for asked in (replace(terms, within=0.0), terms, risk):
-        plan = make_plan(
-            [one.candidate for one in jobs], VacateRequest(ToFree(cores), terms=asked, priority="off"), now
+    for variant in (replace(terms, within=0.0), terms, risk):
+        request = VacateRequest(ToFree(cores), terms=variant, priority="off")
+        plan = make_plan([job.candidate for job in jobs], request, now)
+        lost.append(
+            sum((drained if victim.action == DRAIN else killed)[victim.job] for victim in plan.victims)
         )
-        lost.append(sum((drained if one.action == DRAIN else killed)[one.job] for one in plan.victims))
     return Losses(
-        youngest=sum(killed[one.candidate.job] for one in _youngest(jobs, cores)),
+        youngest=sum(killed[job.candidate.job] for job in _youngest(jobs, cores)),
         kills=lost[0],
         best_kills=_best(jobs, killed, cores),
         mixed=lost[1],
         risk=lost[2],
-        best_mixed=_best(jobs, {job: min(killed[job], drained[job]) for job in by_id}, cores),
+        best_mixed=_best(jobs, {name: min(killed[name], drained[name]) for name in by_id}, cores),
     )
 
 
 def _youngest(jobs: Sequence[SimulatedJob], cores: int) -> Iterator[SimulatedJob]:
-    for one in sorted(jobs, key=lambda one: (-one.candidate.started, one.candidate.job)):
+    for job in sorted(jobs, key=lambda job: (-job.candidate.started, job.candidate.job)):
         if cores > 0:
-            yield one
-            cores -= one.candidate.cores
+            yield job
+            cores -= job.candidate.cores
 
 
 def _best(jobs: Sequence[SimulatedJob], lost: dict[str, float], cores: int) -> float:
     releases = [
         Release(
-            one.candidate.job, one.candidate.owner, 0, one.candidate.cores, round(lost[one.candidate.job])
+            job.candidate.job, job.candidate.owner, 0, job.candidate.cores, round(lost[job.candidate.job])
         )
-        for one in jobs
+        for job in jobs
     ]
     chosen = cheapest(releases, cores)
-    return sum(lost[one.job] for one in chosen.releases) if chosen else math.inf
+    return sum(lost[job.job] for job in chosen.releases) if chosen else math.inf
 
 
 def moments(
     log: Sequence[LoggedJob], count: int, rng: random.Random
 ) -> Iterator[tuple[float, list[LoggedJob]]]:
     """Random moments, each with the jobs of one place: place and time come as often as cores were busy."""
-    used = list(accumulate(one.cores * (one.ended - one.started) for one in log))
+    used = list(accumulate(logged.cores * (logged.ended - logged.started) for logged in log))
     places: dict[str, list[LoggedJob]] = {}
-    for one in sorted(log, key=lambda one: one.started):
-        places.setdefault(one.place, []).append(one)
+    for logged in sorted(log, key=lambda logged: logged.started):
+        places.setdefault(logged.place, []).append(logged)
     for _ in range(count if used else 0):
-        one = log[bisect(used, rng.uniform(0, used[-1])) % len(log)]
-        now = rng.uniform(one.started, one.ended)
-        yield now, [each for each in places[one.place] if each.started < now < each.ended]
+        logged = log[bisect(used, rng.uniform(0, used[-1])) % len(log)]
+        now = rng.uniform(logged.started, logged.ended)
+        yield now, [each for each in places[logged.place] if each.started < now < each.ended]
