@@ -14,7 +14,7 @@ from lodesman.base.errors import TooLarge
 from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES, read_complexes, write_complexes
 from lodesman.languages.gridengine.files import read_vocabulary
 from lodesman.languages.quota.matching import QuotaJob, QuotaPlace, job_side, place_side
-from lodesman.languages.quota.notices import notices
+from lodesman.languages.quota.notices import find_notices
 from lodesman.languages.quota.reading import read_quota_sets
 from lodesman.languages.quota.rules import write_quota_sets
 
@@ -61,7 +61,7 @@ def survive(text):
     faults = []
     assert read_quota_sets(write_quota_sets(sets), STOCK_COMPLEXES, faults=faults) == sets
     assert faults == []
-    for notice in notices(sets, vocabulary):
+    for notice in find_notices(sets, vocabulary):
         notice.message.encode()
     for rule in (rule for one in sets for rule in one.rules):
         job_side(rule, QuotaJob(user="u", project="p[", pe="*", job_class="app1"))

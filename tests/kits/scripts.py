@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.kits.table import hold_all
 
-from lodesman.languages.directives.scripts import Translation, translated, unread_lines
+from lodesman.languages.directives.scripts import Translation, translate_script, unread_lines
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def array(first: int, last: int, step: int = 1) -> dict[str, int]:
 
 def translation(script: str, given: Mapping[str, Any] | None = None) -> Translation:
     """What the lines of a script ask for."""
-    found = translated(script, "job.sh", given or {})
+    found = translate_script(script, "job.sh", given or {})
     assert found is not None
     return found
 

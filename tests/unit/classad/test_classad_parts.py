@@ -8,7 +8,7 @@ from tests.kits.classad_kit import NAMES, ad_text, expression
 from lodesman.languages.classad import EMPTY, evaluate, parse_ad, parse_expression, write_expression
 from lodesman.languages.classad.ads import ad_of
 from lodesman.languages.classad.fast import FastCondition
-from lodesman.languages.classad.nodes import Constant, Name, rewritten
+from lodesman.languages.classad.nodes import Constant, Name, rewrite
 from lodesman.languages.classad.partial import can_be, flatten
 from lodesman.languages.classad.regexp import read_regexp
 from lodesman.languages.classad.values import is_true, truth
@@ -37,13 +37,13 @@ def put_in(name, value):
     ],
 )
 def test_parts_are_replaced_wherever_they_stand(text, after):
-    assert write_expression(rewritten(parse_expression(text), put_in("a", 5))) == after
+    assert write_expression(rewrite(parse_expression(text), put_in("a", 5))) == after
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_replaced_is_nothing_changed(seed):
     node = parse_expression(expression(random.Random(seed), 4))
-    assert rewritten(node, lambda _: None) == node
+    assert rewrite(node, lambda _: None) == node
 
 
 @pytest.mark.parametrize(

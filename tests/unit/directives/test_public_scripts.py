@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.kits.table import hold_all
 
-from lodesman.languages.directives.scripts import translated, unread_lines
+from lodesman.languages.directives.scripts import translate_script, unread_lines
 from lodesman.languages.jobs.foreign import kind_of_file
 
 DATA = Path(__file__).parents[2] / "data/foreign_scripts.txt"
@@ -14,7 +14,7 @@ SYSTEMS_OWN = re.compile(r"(SLURM|SGE|PBS|LSB)_\w+|NSLOTS|NHOSTS|NCPUS|JOB_NAME"
 
 def outcome(text):
     """What a script leads to, as lines: its job, what is refused, what has no effect, what is said, what is not read."""
-    found = translated(text, "job.sh", {})
+    found = translate_script(text, "job.sh", {})
     if found is None:
         yield f"is {kind_of_file(text)}"
         return

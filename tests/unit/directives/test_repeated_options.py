@@ -3,7 +3,7 @@
 from tests.kits.scripts import array, translation
 from tests.kits.table import hold_all
 
-from lodesman.languages.directives.scripts import translated
+from lodesman.languages.directives.scripts import translate_script
 
 LAST = {
     "#SBATCH --no-requeue --requeue": {}, "#BSUB -rn\n#BSUB -r": {}, "#SBATCH --requeue --no-requeue": {"MaxAttempts": 1},
@@ -63,4 +63,7 @@ def test_lines_of_systems_that_are_not_read_are_refused():
     for mark in ("SLURM", "MOAB", "NQS", "CCS", "JSUB", "DSUB", "RSUB"):
         (refusal,) = translation(f"#!/bin/sh\n#{mark} -n 4\ntrue\n").refusals
         assert refusal.reason == "is a line of a batch system that is not read here."
-        assert translated(f"#!/bin/sh\n# {mark} -n 4\n#{mark} lines are gone\ntrue\n", "job.sh", {}) is None
+        assert (
+            translate_script(f"#!/bin/sh\n# {mark} -n 4\n#{mark} lines are gone\ntrue\n", "job.sh", {})
+            is None
+        )

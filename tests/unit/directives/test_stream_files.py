@@ -2,7 +2,7 @@
 
 from tests.kits.table import hold_all
 
-from lodesman.languages.directives.scripts import translated
+from lodesman.languages.directives.scripts import translate_script
 
 FOLDERS = {"logs", "/data/me/logs"}
 # Lines -> the files of both streams; "" is the usual name.
@@ -20,7 +20,7 @@ STREAMS = {
 def test_the_two_streams_share_a_file_only_where_the_batch_system_joins_them():
     def check(case):
         lines, wanted = case
-        found = translated(f"#!/bin/sh\n{lines}\ntrue\n", "job.sh", {}, is_folder=FOLDERS.__contains__)
+        found = translate_script(f"#!/bin/sh\n{lines}\ntrue\n", "job.sh", {}, is_folder=FOLDERS.__contains__)
         names = tuple(found.attributes.get(name, "") for name in ("StdOutput", "StdError"))
         assert names == wanted
         usual = ": a job's output has the usual name where it can have no such one: std.out, std.err."

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lodesman.base.errors import InvalidConfig, InvalidRequest, SyntaxFault
-from lodesman.languages.gridengine.dumps import carried
+from lodesman.languages.gridengine.dumps import convert_dumps
 
 QUEUE = """qname                 all.q
 hostlist              @gpu node1
@@ -42,7 +42,7 @@ DUMPS = {
 
 
 def test_each_dump_has_its_file():
-    files = carried(DUMPS, "Cluster").files
+    files = convert_dumps(DUMPS, "Cluster").files
     assert set(files) == {
         "sites.toml", "lode.toml", "quotas.rqs", "classes/app.jc", "gridengine/shgrp.@gpu", "gridengine/su.staff",
         "gridengine/sprj.genomics",
@@ -57,7 +57,7 @@ def test_each_dump_has_its_file():
 
 
 def test_queues_are_those_of_a_site():
-    found = tomllib.loads(carried(DUMPS, 'A "site"').files["sites.toml"])
+    found = tomllib.loads(convert_dumps(DUMPS, 'A "site"').files["sites.toml"])
     ce = found["site"]['A "site"']["ce"]["gridengine"]
     assert ce["Backend"] == "gridengine"
     assert ce["queue"] == {
@@ -68,23 +68,23 @@ def test_queues_are_those_of_a_site():
 
 
 def test_what_has_no_place_is_listed_with_what_does_the_same():
-    left = [(one.file, one.setting) for one in carried(DUMPS, "Cluster").left_out]
+    left = [(one.file, one.setting) for one in convert_dumps(DUMPS, "Cluster").left_out]
     assert sorted(left) == sorted([
         ("notes.txt", "the file"), ("sq.all.q", "h_vmem 4G,[node1=8G]"), ("sq.all.q", "pe_list make smp"),
         ("sq.all.q", "user_lists staff"), ("sq.all.q", "complex_values matlab=10"), ("sq.all.q", "load_thresholds"),
         ("sq.short", "slots 4"), ("sq.short", "calendar night"), ("sconf", "max_u_jobs 100"), ("sconf", "mailer"),
         ("sp.smp", "allocation_rule $pe_slots"), ("sul", "others"),
     ])  # fmt: skip
-    assert all(one.reason for one in carried(DUMPS, "Cluster").left_out)
+    assert all(one.reason for one in convert_dumps(DUMPS, "Cluster").left_out)
 
 
 def test_dumps_that_cannot_be_read_are_named():
     with pytest.raises(InvalidRequest, match="There is no dump of qconf"):
-        carried({"notes.txt": "x", "sq": "qname x\n", "sc.old": ""}, "Cluster")
+        convert_dumps({"notes.txt": "x", "sq": "qname x\n", "sc.old": ""}, "Cluster")
     with pytest.raises(InvalidConfig, match=r"sq\.x: 'soon' is no value of type TIME"):
-        carried({"sq.x": "qname x\nhostlist a\nh_rt soon\n"}, "Cluster")
+        convert_dumps({"sq.x": "qname x\nhostlist a\nh_rt soon\n"}, "Cluster")
     with pytest.raises(SyntaxFault) as caught:
-        carried({"shgrp.@a": "hostlist x\n"}, "Cluster")
+        convert_dumps({"shgrp.@a": "hostlist x\n"}, "Cluster")
     assert caught.value.data["source"] == "shgrp.@a"
 
 
@@ -123,19 +123,19 @@ def test_dumps_that_cannot_be_read_are_named():
 )
 def test_a_dump_that_no_qconf_printed_is_refused_and_makes_no_row(name, text, says):
     with pytest.raises(SyntaxFault) as caught:
-        carried({name: text}, "Cluster")
+        convert_dumps({name: text}, "Cluster")
     assert says in str(caught.value)
     assert caught.value.data["source"] == name
 
 
 def test_slots_are_read_also_where_hosts_are_not_known():
     with pytest.raises(InvalidConfig, match=r"sq\.x: '4,\[' is no value of type INT"):
-        carried({"sq.x": "qname x\nhostlist @elsewhere\nslots 4,[\n"}, "Cluster")
+        convert_dumps({"sq.x": "qname x\nhostlist @elsewhere\nslots 4,[\n"}, "Cluster")
 
 
 def test_a_queue_as_8_1_9_prints_it():
     text = (Path(__file__).parents[2] / "data" / "gridengine" / "qconf-sq.txt").read_text()
-    found = carried({"sq.all.q": text, "shgrp.@gpu": "group_name @gpu\nhostlist NONE\n"}, "Cluster")
+    found = convert_dumps({"sq.all.q": text, "shgrp.@gpu": "group_name @gpu\nhostlist NONE\n"}, "Cluster")
     queue = tomllib.loads(found.files["sites.toml"])["site"]["Cluster"]["ce"]["gridengine"]["queue"]["all.q"]
     assert queue == {"WallTime": 86_400, "Slots": 2}
     assert [one.setting for one in found.left_out] == [
@@ -146,4 +146,4 @@ def test_a_queue_as_8_1_9_prints_it():
 
 def test_dumps_that_make_no_configuration_are_named():
     with pytest.raises(InvalidConfig, match=r"sq\.x: -5 is below 0"):
-        carried({"sq.x": "qname x\nhostlist a\nslots -5\n"}, "Cluster")
+        convert_dumps({"sq.x": "qname x\nhostlist a\nslots -5\n"}, "Cluster")

@@ -18,7 +18,7 @@ from lodesman.languages.jobclass import (
     refusal_sentence,
 )
 from lodesman.languages.jobclass.access import Deed
-from lodesman.languages.jobclass.specifiers import ClassList, ClassScalar, together
+from lodesman.languages.jobclass.specifiers import ClassList, ClassScalar, join_grants
 
 
 def sentences(snapshot, job):
@@ -126,13 +126,13 @@ def widened(draw, value):
         return (
             value
             if letters == "+" and value.text is not None
-            else replace(value, grants=together(value.grants, letters))
+            else replace(value, grants=join_grants(value.grants, letters))
         )
     if not value.entries or letters == "+" or draw(st.booleans()):
-        return replace(value, grants=together(value.grants, letters))
+        return replace(value, grants=join_grants(value.grants, letters))
     at = draw(st.integers(0, len(value.entries) - 1))
     entries = list(value.entries)
-    entries[at] = replace(entries[at], grants=together(entries[at].grants, letters))
+    entries[at] = replace(entries[at], grants=join_grants(entries[at].grants, letters))
     return ClassList(entries=tuple(entries), grants=value.grants)
 
 

@@ -16,7 +16,7 @@ from lodesman.languages.jobclass import (
     choose_class,
     derive,
     fresh_template,
-    judged,
+    judge_class,
     merge,
     new_class,
     read_class,
@@ -150,7 +150,7 @@ def test_the_attributes_of_the_class_itself():
 def in_state(state):
     enabled = class_of(N="S", variants="default,v1")
     if state == "conflict":
-        return {"app": judged(class_of("template", N="T"), enabled, canonical)}
+        return {"app": judge_class(class_of("template", N="T"), enabled, canonical)}
     states = {"enabled": enabled, "disabled": enabled.switched((), on=False)}
     return {"app": states[state]} if state in states else {}
 
@@ -185,7 +185,7 @@ def test_states_are_left_as_the_table_says():
     assert off.switched(["v1"], on=True).state("v1") is ClassState.ENABLED
     assert off.switched(["v1"], on=True).state("default") is ClassState.DISABLED
     conflict = in_state("conflict")["app"]
-    fixed = judged(class_of("template", N="T"), conflict.revised(class_of(N="T")), canonical)
+    fixed = judge_class(class_of("template", N="T"), conflict.revised(class_of(N="T")), canonical)
     assert fixed.state("default") is ClassState.ENABLED
     assert fixed.revision == conflict.revision + 1
 
@@ -293,12 +293,12 @@ def rule_t2():
 def rule_t3():
     job_class = class_of(variants="default,v", N="V,[v=W]")
     before = derive({"app": job_class}, "app.v", ClassUser("joe"))
-    after = judged(class_of("template", N="V"), job_class, canonical)
+    after = judge_class(class_of("template", N="V"), job_class, canonical)
     assert after.conflicts == {"v"}
     assert "conflict" in derive({"app": after}, "app.v", ClassUser("joe")).sentence
     assert derive({"app": after}, "app", ClassUser("joe")).values == {"N": "V"}
     assert check(before, {"N": "W"}, canonical) == ()
-    assert judged(fresh_template(), after, canonical) == job_class
+    assert judge_class(fresh_template(), after, canonical) == job_class
 
 
 def rule_17():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.languages.jobs.followed import HOLDS_CHANGED, CountedJobs, Followed, JobWatch, Moved
+from lodesman.languages.jobs.followed import HOLDS_CHANGED, CountedJobs, JobMove, JobWatch, JobWatches
 from lodesman.wire.vocabulary import JobState
 
 W, H, M, D, F = JobState.WAITING, JobState.HELD, JobState.MATCHED, JobState.DONE, JobState.FAILED
@@ -39,7 +39,7 @@ def watching(followed, ranges, states, *, batch=0, **more):
     st.lists(st.tuples(spans, st.sampled_from(JobState)), max_size=30),
 )
 def test_counts_are_those_of_the_jobs(watched, changes):
-    states, followed = dict.fromkeys(IDS, W), Followed()
+    states, followed = dict.fromkeys(IDS, W), JobWatches()
     watches = {}
     for ids in watched:
         ranges = ranges_of(ids)
@@ -47,7 +47,7 @@ def test_counts_are_those_of_the_jobs(watched, changes):
     for batch, (span, new) in enumerate(changes, 1):
         # As the commands do: those of one state together.
         runs = [run for old in JobState for run in ranges_of(one for one in span if states[one] is old)]
-        moves = [Moved(run[0], run[-1], states[run[0]], new) for run in runs]
+        moves = [JobMove(run[0], run[-1], states[run[0]], new) for run in runs]
         states |= dict.fromkeys(span, new)
         touched = followed.moved(batch, moves)
         for ranges, watch in watches.items():
@@ -58,60 +58,60 @@ def test_counts_are_those_of_the_jobs(watched, changes):
 
 
 def test_changes_before_the_snapshot_are_not_counted_twice_nor_those_after_it_lost():
-    followed = Followed()
+    followed = JobWatches()
     watch = JobWatch((range(1, 4),))
     followed.add(watch)
     watch.read_anew()
-    followed.moved(7, [Moved(1, 1, W, M)])  # committed while the snapshot was read: it has it
-    followed.moved(8, [Moved(2, 2, W, M)])  # it has it not
+    followed.moved(7, [JobMove(1, 1, W, M)])  # committed while the snapshot was read: it has it
+    followed.moved(8, [JobMove(2, 2, W, M)])  # it has it not
     watch.taken(CountedJobs(7, Counter({W: 2, M: 1})))
     assert watch.states == {W: 1, M: 2}
-    followed.moved(7, [Moved(1, 1, W, M)])  # delivered later than the snapshot was taken
+    followed.moved(7, [JobMove(1, 1, W, M)])  # delivered later than the snapshot was taken
     assert watch.states == {W: 1, M: 2}
-    followed.moved(9, [Moved(1, 2, M, D), Moved(3, 3, W, F)])
+    followed.moved(9, [JobMove(1, 2, M, D), JobMove(3, 3, W, F)])
     assert (watch.states[D], watch.states[F], watch.left) == (2, 1, 0)
 
 
 def test_a_wait_is_over_for_the_first_and_for_held_jobs():
     states = {1: W, 2: W, 3: H}
-    watch = watching(Followed(), [range(1, 4)], states)
+    watch = watching(JobWatches(), [range(1, 4)], states)
     assert not any(watch.is_over(first=first, held=held) for first in (False, True) for held in (False, True))
-    watch.moved(1, Moved(1, 1, W, D))
+    watch.moved(1, JobMove(1, 1, W, D))
     assert watch.is_over(first=True, held=False)
     assert not watch.is_over(first=False, held=True)
-    watch.moved(2, Moved(2, 2, W, F))
+    watch.moved(2, JobMove(2, 2, W, F))
     assert watch.is_over(first=False, held=True)
     assert not watch.is_over(first=False, held=False)
-    watch.moved(3, Moved(3, 3, H, D))
+    watch.moved(3, JobMove(3, 3, H, D))
     assert watch.is_over(first=False, held=False)
 
 
 def test_a_job_that_runs_again_is_waited_for_again():
-    watch = watching(Followed(), [range(1, 2)], {1: F})
+    watch = watching(JobWatches(), [range(1, 2)], {1: F})
     assert watch.is_over(first=False, held=False)
-    watch.moved(1, Moved(1, 1, F, W))
+    watch.moved(1, JobMove(1, 1, F, W))
     assert watch.left == 1
 
 
 def test_jobs_held_with_their_task_queue_are_held_and_counted_anew_when_that_changes():
-    watch = watching(Followed(), [range(1, 6)], dict.fromkeys(range(1, 6), W), stopped=3)
+    watch = watching(JobWatches(), [range(1, 6)], dict.fromkeys(range(1, 6), W), stopped=3)
     assert (watch.held, watch.shown()) == (3, {H: 3, W: 2})
     assert watch.is_over(first=False, held=True) is False
-    watch.moved(1, Moved(1, 1, W, M))
+    watch.moved(1, JobMove(1, 1, W, M))
     assert not watch.doubtful  # what is claimed was not held
     watch.moved(2, HOLDS_CHANGED)
     assert watch.doubtful
 
 
 def test_purged_jobs_had_ended():
-    watch = watching(Followed(), [range(1, 4)], {1: W, 2: W, 3: W}, unknown=0)
+    watch = watching(JobWatches(), [range(1, 4)], {1: W, 2: W, 3: W}, unknown=0)
     watch.taken(CountedJobs(1, Counter({D: 1}), unknown=2))
     assert (watch.left, watch.ended) == (0, 3)
 
 
 @pytest.mark.slow
 def test_watches_that_are_dropped_leave_nothing_behind():
-    followed = Followed()
+    followed = JobWatches()
     made = [watching(followed, [range(one, 1_000_000)], Counter()) for one in (1, 2, 3)]
     for watch in made:
         followed.drop(watch)
@@ -119,11 +119,11 @@ def test_watches_that_are_dropped_leave_nothing_behind():
 
 
 def test_a_single_job_is_found_by_its_number_and_no_range_is_walked(monkeypatch):
-    followed, states = Followed(), dict.fromkeys(range(1, 2_000), W)
+    followed, states = JobWatches(), dict.fromkeys(range(1, 2_000), W)
     whole = watching(followed, [range(1, 2_000)], states)
     few = watching(followed, [range(5, 9), range(700, 702)], states)
     other = watching(followed, [range(9, 700)], states)
     monkeypatch.setattr(JobWatch, "parts", lambda *_: 1 / 0)
-    moves = [Moved(701, 701, W, M), Moved(8, 8, W, M), Moved(1, 1, W, M)]
+    moves = [JobMove(701, 701, W, M), JobMove(8, 8, W, M), JobMove(1, 1, W, M)]
     assert followed.moved(1, moves) == {whole: moves, few: moves[:2]}
     assert (whole.states[M], few.states[M], other.states[M]) == (3, 2, 0)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.base.errors import InvalidJob
-from lodesman.languages.jobs import Template, input_names, programs, read_job
+from lodesman.languages.jobs import Template, input_names, list_programs, read_job
 
 
 def described(*names, **more):
@@ -75,9 +75,9 @@ def test_they_are_the_files_of_the_members(names, varies):
 )
 def test_programs_of_all_members(program, more, found):
     description = read_job({"Executable": program, **more})
-    assert programs(description.spec, description.members) == found
+    assert list_programs(description.spec, description.members) == found
 
 
 def test_programs_of_the_first_of_many_members():
     description = read_job({"Executable": "run%n", "Parameters": 1_000_000})
-    assert len(programs(description.spec, description.members)) == 10_000
+    assert len(list_programs(description.spec, description.members)) == 10_000

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lodesman.base.errors import InvalidJob
 from lodesman.languages.jobs import JobSpec, read_job, read_retry, retry_text
-from lodesman.languages.jobs.retries import PAYLOAD_CAUSES, RetryRule, retry_causes
+from lodesman.languages.jobs.retries import PAYLOAD_CAUSES, RetryRule, read_retry_causes
 
 
 def spec(**record):
@@ -53,7 +53,7 @@ def test_who_lets_memory_grow_is_tried_again_for_it():
 @given(st.lists(st.integers(1, 255), min_size=2, max_size=2).map(sorted), st.integers(0, 255))
 def test_a_range_covers_its_codes_alone(bounds, code):
     first, last = bounds
-    rule = RetryRule(retry_causes([f"{first}-{last}"]))
+    rule = RetryRule(read_retry_causes([f"{first}-{last}"]))
     assert rule.covers("exit", code) == (first <= code <= last)
     assert not rule.covers("signal", code)
 

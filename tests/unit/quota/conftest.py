@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES, Complexes, read_complexes
-from lodesman.languages.quota.evaluation import evaluate, exceeded
+from lodesman.languages.quota.evaluation import evaluate, find_excesses
 from lodesman.languages.quota.reading import read_quota_sets
 
 DATA = Path(__file__).parents[2] / "data" / "gridengine"
@@ -68,7 +68,7 @@ class Cluster:
         found = []
         for place in self.places:
             hits = evaluate(self.sets, job, place, self.complexes)
-            found = exceeded(hits, self.used)
+            found = find_excesses(hits, self.used)
             if not found:
                 self.book(hits, 1)
                 return None

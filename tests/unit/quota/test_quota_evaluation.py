@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.unit.quota.conftest import COMPLEXES, Cluster, complexes_with, one_set, sets_of, table
 
 from lodesman.languages.gridengine.complexes import Complexes
-from lodesman.languages.quota.evaluation import Bucket, charges, evaluate, exceeded, limit_value
+from lodesman.languages.quota.evaluation import Bucket, charges, evaluate, find_excesses, limit_value
 from lodesman.languages.quota.matching import JobValues, PlaceValues, QuotaJob, QuotaPlace
 
 GIB = 1 << 30
@@ -125,9 +125,9 @@ def test_of_several_limits_on_one_resource_the_smallest_holds_and_is_booked_once
 )
 def test_what_is_used_and_requested_stays_within_the_limit(limits, used, fits):
     found = hits(f"users {{*}} to {limits}")
-    assert (exceeded(found, {(found[0].bucket, "slots"): used}) == []) is fits
+    assert (find_excesses(found, {(found[0].bucket, "slots"): used}) == []) is fits
     other = found[0].bucket._replace(rule="t/2")
-    assert (exceeded(found, {(other, "slots"): 99}) == []) is (limits != "slots=0")
+    assert (find_excesses(found, {(other, "slots"): 99}) == []) is (limits != "slots=0")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_what_is_used_and_requested_stays_within_the_limit(limits, used, fits):
 def test_what_is_not_consumable_is_compared_by_its_relation_and_never_booked(limit, asked, fits):
     found = hits(f"to {limit}", job=requesting(**asked))
     key = (found[0].bucket, found[0].charges[0].resource.name)
-    assert (exceeded(found, {key: 10**18}) == []) is fits
+    assert (find_excesses(found, {key: 10**18}) == []) is fits
 
 
 def test_limits_by_load_values():
@@ -183,7 +183,7 @@ def test_a_dynamic_limit_is_that_of_each_host():
 def test_the_reason_is_said_as_grid_engine_says_it_with_its_data():
     """Recorded: `cannot run because it exceeds limit "USER////vm/" in rule "t/1"`."""
     found = hits("users {*} hosts {*} to slots=010", job=replace(JOB, slots=3))
-    (why,) = exceeded(found, {(found[0].bucket, "slots"): 6})
+    (why,) = find_excesses(found, {(found[0].bucket, "slots"): 6})
     assert why.sentence == 'exceeds limit "u1////node1/" in rule "t/1"'
     assert why.data == {
         "rule": "t/1", "bucket": "u1////node1/", "resource": "slots", "requested": "3", "used": "6", "limit": "8",
@@ -193,7 +193,7 @@ def test_the_reason_is_said_as_grid_engine_says_it_with_its_data():
 def test_a_reason_names_a_job_class_after_what_grid_engine_knows():
     job = replace(requesting(mc="5G"), project="p", pe="smp", job_class="app", variant="v1")
     found = hits("name r users u* projects {*} pes {*} queues {*} jcs {*} to mc=4G,slots=9", job=job)
-    (why,) = exceeded(found, {})
+    (why,) = find_excesses(found, {})
     assert why.sentence == 'exceeds limit "/p/smp/all.q//app/" in rule "t/r"'
     assert (why.data["requested"], why.data["limit"], why.data["used"]) == ("5G", "4G", "0")
 
@@ -201,7 +201,7 @@ def test_a_reason_names_a_job_class_after_what_grid_engine_knows():
 def test_all_that_is_exceeded_is_said():
     sets = [*one_set("to slots=0,mc=1G", name="a"), *one_set("to vf=1G", name="b")]
     found = evaluate(sets, requesting(mc="2G", vf="2G"), PLACE, COMPLEXES)
-    assert [why.charge.resource.name for why in exceeded(found, {})] == ["slots", "mc", "virtual_free"]
+    assert [why.charge.resource.name for why in find_excesses(found, {})] == ["slots", "mc", "virtual_free"]
 
 
 def test_a_lowered_limit_stops_only_new_jobs_and_a_held_job_blocks_no_other():

@@ -7,7 +7,7 @@ from tests.unit.quota.conftest import sets_of
 from tests.unit.quota.test_quota_text import SEED
 
 from lodesman.languages.gridengine.vocabulary import HostGroup, Project, UserList, Vocabulary
-from lodesman.languages.quota.notices import NoticeKind, notices
+from lodesman.languages.quota.notices import NoticeKind, find_notices
 from lodesman.languages.quota.rules import FilterTag
 
 VOCABULARY = Vocabulary(
@@ -21,7 +21,7 @@ def found(*limits, known=None, vocabulary=VOCABULARY):
     lines = "".join(f"limit {limit}\n" for limit in limits)
     return [
         (one.kind, one.rule, one.line, one.name)
-        for one in notices(sets_of(f"name t\nenabled TRUE\n{lines}"), vocabulary, known)
+        for one in find_notices(sets_of(f"name t\nenabled TRUE\n{lines}"), vocabulary, known)
     ]
 
 
@@ -82,7 +82,7 @@ def test_unknown_names_of_what_the_caller_knows():
 
 
 def test_the_seed_is_odd_in_one_way_and_the_message_says_which():
-    messages = [one.message for one in notices(sets_of(SEED), VOCABULARY)]
+    messages = [one.message for one in find_notices(sets_of(SEED), VOCABULARY)]
     label = "max_virtual_free_on_lx_hosts_for_app_1_2"
     assert messages == [
         f"Rule {label}/{number}: virtual_free is not consumable, so the limit is on each job's request and not on their sum."
@@ -92,7 +92,7 @@ def test_the_seed_is_odd_in_one_way_and_the_message_says_which():
 
 def test_sixty_names_that_are_not_known_are_one_notice_of_their_rule():
     users = ",".join(f"u{number}" for number in range(60))
-    (notice,) = notices(
+    (notice,) = find_notices(
         sets_of(f"name t\nenabled TRUE\nlimit users u1,{users} to slots=1"), VOCABULARY, {FilterTag.USERS: ()}
     )
     assert notice.message == "Rule t/1: users names u1, u0, u2, u3, u4 and 55 more, not known here."
@@ -103,7 +103,7 @@ def test_sixty_names_that_are_not_known_are_one_notice_of_their_rule():
 
 def test_a_set_without_the_line_enabled_limits_nothing_and_is_said_to():
     text = "{\nname off\nlimit to slots=1\n}\n{\nname meant\nenabled FALSE\nlimit to slots=1\n}\n"
-    (notice,) = notices(sets_of(text), VOCABULARY)
+    (notice,) = find_notices(sets_of(text), VOCABULARY)
     assert (notice.kind, notice.rule, notice.line) == (NoticeKind.DISABLED, "off", 1)
     assert notice.message == "Set off: it has no line 'enabled', so it limits nothing. Write: enabled TRUE."
 
@@ -127,7 +127,7 @@ def test_a_filter_that_jobs_leave_by_naming_nothing_is_said_once_for_each_set(li
 
 def test_projects_that_nobody_configured_are_said_instead_of_each_name():
     text = "name t\nenabled TRUE\nlimit projects {p8} to slots=1\nlimit projects p9 to slots=0"
-    (notice,) = notices(sets_of(text), Vocabulary())
+    (notice,) = find_notices(sets_of(text), Vocabulary())
     assert notice.message == (
         "Rule t/1: no project is configured, so JobGroup is free and the filter projects binds who writes such a name; "
         "put projects into the files of [gridengine]."

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.quota.conftest import COMPLEXES, sets_of
 
 from lodesman.languages.gridengine.files import read_vocabulary
-from lodesman.languages.quota.evaluation import Bucket, evaluate, exceeded
+from lodesman.languages.quota.evaluation import Bucket, evaluate, find_excesses
 from lodesman.languages.quota.matching import QuotaJob, QuotaPlace, job_side, place_side
 
 VOCABULARY_TEXT = """
@@ -302,7 +302,7 @@ class Program:
 
     def start(self, job):
         found = self.hits(job)
-        if exceeded(found, self.used):
+        if find_excesses(found, self.used):
             return False
         for one in found:
             for charge in one.charges:

@@ -16,7 +16,7 @@ from lodesman.languages.gridengine.vocabulary import Vocabulary
 from lodesman.languages.jobclass import EditEntry, Give, classes_of, merge
 from lodesman.languages.jobclass.editing import Author, edit_classes
 from lodesman.languages.jobclass.request import EntryVerb
-from lodesman.languages.quota.matching import _MOST, check_size, learn
+from lodesman.languages.quota.matching import _MOST, check_size, prepare_patterns
 from lodesman.languages.quota.reading import read_quota_sets
 from lodesman.server.http.users import _LARGE
 from lodesman.server.jsv.parameters import JsvContext, Parameters
@@ -99,7 +99,7 @@ def asked(book):
 def seconds_of_quotas(body):
     sets = read(body)
     check_size(sets)
-    learn(sets)
+    prepare_patterns(sets)
     built = seconds_of(lambda: QuotaBook(sets, VOCABULARY))
     return max(built, seconds_of(lambda: asked(QuotaBook(sets, VOCABULARY))) - built)
 

@@ -44,7 +44,7 @@ from lodesman.languages.classad.nodes import (
     children,
     clauses,
     constant_of,
-    rewritten,
+    rewrite,
     walk,
 )
 from lodesman.languages.classad.partial import can_be, flatten
@@ -199,7 +199,7 @@ class _Binder:
         self.given: dict[str, Value] = {}
 
     def bind(self, node: Node) -> Node:
-        return rewritten(node, self._bound)
+        return rewrite(node, self._bound)
 
     def _bound(self, node: Node) -> Node | None:
         match node:
@@ -238,7 +238,7 @@ def _clause(node: Node, request: Ad) -> ExpressionClause:
         names=binder.names,
         given=binder.given,
         changes=any(map(_is_changing, walk(bound))),
-        of_site=rewritten(bound, _of_site),
+        of_site=rewrite(bound, _of_site),
         closure=compiled(bound),
     )
 
@@ -331,7 +331,7 @@ def without_target(left: Node) -> Node:
             case _:
                 return None
 
-    return rewritten(left, spelled)
+    return rewrite(left, spelled)
 
 
 def refusal_of(clause: ExpressionClause, params: Mapping[str, EffectiveParam], vo: str) -> str:

@@ -28,7 +28,7 @@ from lodesman.languages.gridengine.complexes import Complex, Complexes, Consumab
 from lodesman.languages.gridengine.values import ComplexType, Value
 from lodesman.languages.jobclass import CanonicalKey, ClassSnapshot, JobValue, JobValues, entries_of
 from lodesman.languages.jobclass.attributes import BOOLEAN_DEFAULTS, AttributeKind, kind_of, truth
-from lodesman.languages.jobclass.specifiers import ClassEntry, ClassList, ClassScalar, ClassValue, together
+from lodesman.languages.jobclass.specifiers import ClassEntry, ClassList, ClassScalar, ClassValue, join_grants
 from lodesman.languages.jobs.record import shown
 from lodesman.wire.job_classes import AttributeEdit
 from lodesman.wire.jobs import Notice
@@ -182,7 +182,7 @@ def canonical_snapshot(snapshot: ClassSnapshot, complexes: Complexes) -> ClassSn
             found[name] = replace(held, text=_text_of({name: held.text or ""}, name, complexes))
         elif name in FILES:
             text = _text_of({name: {one.key: one.value for one in held.entries or ()}}, name, complexes)
-            letters = together(held.grants, "".join(one.grants for one in held.entries or ()))
+            letters = join_grants(held.grants, "".join(one.grants for one in held.entries or ()))
             found[name] = ClassScalar(text=text, grants=letters if text is None else letters.replace("+", ""))
         else:
             found[name] = _canonical_list(name, held, complexes)
@@ -190,7 +190,7 @@ def canonical_snapshot(snapshot: ClassSnapshot, complexes: Complexes) -> ClassSn
     if isinstance(requests, ClassList) and not (isinstance(cores, ClassScalar) and cores.text):
         for one in requests.entries or ():
             if one.value and complexes.canonical(one.key) == SLOTS:
-                letters = together(one.grants, requests.grants).replace("+", "")
+                letters = join_grants(one.grants, requests.grants).replace("+", "")
                 found["pe_range"] = ClassScalar(text=FORMS["pe_range"].canonical(one.value), grants=letters)
     return replace(snapshot, attributes=found)
 
@@ -210,7 +210,7 @@ def _canonical_list(name: str, held: ClassList, complexes: Complexes) -> ClassLi
         key = key_names(complexes)(name, entry.key)
         if key in whole:  # slots are not
             # Letters of the list are in each entry: one of two that are joined may have fewer.
-            letters = together(entry.grants, held.grants).replace("+", "")
+            letters = join_grants(entry.grants, held.grants).replace("+", "")
             if key in found:
                 letters = "".join(letter for letter in letters if letter in found[key].grants)
             found[key] = ClassEntry(key=key, value=whole[key], grants=letters)

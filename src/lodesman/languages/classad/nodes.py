@@ -149,13 +149,13 @@ def children(node: Node) -> tuple[Node, ...]:
     return _PARTS[type(node)](node)
 
 
-def rewritten(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
+def rewrite(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
     node: Node, change: Callable[[Node], Node | None]
 ) -> Node:
     """The expression with what `change` makes of its parts, the whole first; None: ask their parts."""
 
     def again(part: Node) -> Node:
-        return rewritten(part, change)
+        return rewrite(part, change)
 
     changed = change(node)
     if changed is not None:

@@ -39,7 +39,7 @@ _NOT_HERE: Final = {
 
 
 @dataclass(slots=True, eq=False)
-class Inner:
+class InnerPattern:
     """A pattern in a state."""
 
     starts: tuple[tuple[int, int], ...]  # (where it starts, its length) of each branch.
@@ -55,7 +55,7 @@ class PatternState:
     at: str = ""  # A place, by its name in `regexp.PLACES`.
     after: tuple[int, ...] = ()  # The best way first.
     slot: int = -1  # It is noted there where a group begins or ends.
-    inner: Inner | None = None  # It must be there.
+    inner: InnerPattern | None = None  # It must be there.
     steps: int = 0  # Of a test.
 
 
@@ -374,7 +374,7 @@ class PatternReader(MarkReader):
         inner = self._joined(branches)
 
         def build(after: int) -> int:
-            atomic = Inner(((inner.build(0), 0),), 0, negated=False)
+            atomic = InnerPattern(((inner.build(0), 0),), 0, negated=False)
             return self._add(PatternState(inner=atomic, after=(after,)))
 
         return replace(inner, build=build)
@@ -387,6 +387,6 @@ class PatternReader(MarkReader):
 
         def build(after: int) -> int:
             starts = tuple([(branch.build(0), branch.least) for branch in branches])
-            return self._add(PatternState(inner=Inner(starts, way, negated), after=(after,)))
+            return self._add(PatternState(inner=InnerPattern(starts, way, negated), after=(after,)))
 
         return _Piece(build)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from lodesman.base.errors import InvalidRequest
 from lodesman.languages.classad.ads import Run
 from lodesman.languages.classad.characters import is_word
-from lodesman.languages.classad.patterns import Inner, PatternReader, PatternState
+from lodesman.languages.classad.patterns import InnerPattern, PatternReader, PatternState
 
 # Steps of a search in order: to begin it, of a state that is tried, of what it looks at around, and slots of one.
 _SEARCH: Final = 20
@@ -200,7 +200,7 @@ class _Walk:
     def _is_place(self, name: str, at: int) -> bool:
         return at == self._start if name == "G" else PLACES[name](self._text, at)
 
-    def _inside(self, inner: Inner, after: int, at: int, slots: Slots) -> list[tuple[int, int, Slots]]:
+    def _inside(self, inner: InnerPattern, after: int, at: int, slots: Slots) -> list[tuple[int, int, Slots]]:
         match = None
         for start, length in inner.starts:
             self._run.spend(_TRY)

@@ -130,16 +130,16 @@ def _is_torn(raw: str) -> bool:
             return True
         if piece in "=,":
             in_value = piece == "="
-        elif in_value and len(piece) > 1 and piece[0] in "'\"" and len(listed(piece[1:-1]) or ",,") > 1:
+        elif in_value and len(piece) > 1 and piece[0] in "'\"" and len(split_list(piece[1:-1]) or ",,") > 1:
             return True
     return False
 
 
-def listed(text: str) -> list[str] | None:
+def split_list(text: str) -> list[str] | None:
     """What stands between commas that are not in quotes; None if a quote is never closed."""
     return None if re.search(r"['\"]", _QUOTED.sub("", text)) else _ITEM.findall(text)
 
 
-def without_quotes(text: str) -> str:
+def strip_quotes(text: str) -> str:
     """A value without the quotes around its parts."""
     return _QUOTED.sub(r"\1\2", text)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from lodesman.languages.directives.amounts import MOST_INDEXES, SplitLine, listed, whole, without_quotes
+from lodesman.languages.directives.amounts import MOST_INDEXES, SplitLine, split_list, strip_quotes, whole
 
 
 class Obstacle(NamedTuple):
@@ -256,7 +256,7 @@ class ScriptRequest:
         `has_quotes`: quotes in the list hold commas. A comma meant for a value, which the system would not see so, is
         refused.
         """
-        items, plain = listed(text), [*filter(None, text.split(","))]
+        items, plain = split_list(text), [*filter(None, text.split(","))]
         torn = "\\," in text or any(word.endswith(text) for word in self.torn)
         if torn or (not has_quotes and items and items != plain):
             self.refuse(_TORN, "Environment")
@@ -267,7 +267,7 @@ class ScriptRequest:
 
     def _set_variables(self, items: Iterable[str]) -> None:
         for part in self.parts(items):
-            name, equals, value = without_quotes(part).partition("=")
+            name, equals, value = strip_quotes(part).partition("=")
             if not name.isidentifier():
                 self.refuse(_LISTED, "Environment")
             elif equals:

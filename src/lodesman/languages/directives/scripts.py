@@ -17,7 +17,7 @@ from lodesman.languages.directives.variables import (
     ScriptFacts,
     Tasks,
     Words,
-    escaped,
+    escape_percents,
     file_name,
     path_of,
 )
@@ -77,7 +77,7 @@ class Translation(NamedTuple):
     literal: bool = False
 
 
-def translated(
+def translate_script(
     text: str,
     name: str,
     options: Mapping[str, Any],
@@ -190,20 +190,20 @@ def _complete(
     """All attributes together. A job that asks for its own number is the only member of an array."""
     merged = overlay(dict(request.attributes), options)
     facts = ScriptFacts(
-        name=escaped(merged.get("JobName", name)), cores=merged.get("NumberOfProcessors", 1),
+        name=escape_percents(merged.get("JobName", name)), cores=merged.get("NumberOfProcessors", 1),
         pe=request.attributes.get("PE", ""), tasks=_tasks(merged),
     )  # fmt: skip
     if "NumberOfProcessors" in options:
-        request.environment = slurm.recounted(request.environment, facts.cores)
+        request.environment = slurm.recount_tasks(request.environment, facts.cores)
     named = set(system.words.variables.findall(text))
     variables, files = _variables(request, system, facts, named), _files(request, system, facts)
     own: dict[str, Any] = request.attributes | _cpu_time(request, merged)
     needs_number = _has_number([*variables.values(), *files.values()])
     literal = "Parameters" not in options and ("Parameters" in own or needs_number)
     if literal:
-        options = escaped(dict(options))
+        options = escape_percents(dict(options))
     if "Parameters" in merged or needs_number:
-        own = escaped(own)
+        own = escape_percents(own)
     else:
         variables, files = _plain(variables), _plain(files)
     others = _given_variables(options)
@@ -234,7 +234,7 @@ def _variables(
     """Those that every job gets, that the script names, and that its lines set."""
     always, others = system.words.values(facts)
     needed = {name: value for name, value in others.items() if name in named}
-    own: dict[str, str] = escaped(request.environment)
+    own: dict[str, str] = escape_percents(request.environment)
     return needed | always | own
 
 

@@ -201,7 +201,7 @@ def _whole_name(name: str) -> str:
     return meant[0] if len(meant) == 1 else name
 
 
-def recounted(variables: Mapping[str, str], cores: int) -> dict[str, str]:
+def recount_tasks(variables: Mapping[str, str], cores: int) -> dict[str, str]:
     """The variables of tasks, where an option of the user says how many cores there are."""
     counted = dict(variables)
     each = cores

@@ -146,12 +146,12 @@ LSF: Final = Words(
 )
 
 
-def escaped(value: Any) -> Any:
+def escape_percents(value: Any) -> Any:
     """The value of an attribute whose percent signs stand for themselves in an array."""
     if isinstance(value, dict):
-        return {name: escaped(item) for name, item in value.items()}
+        return {name: escape_percents(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [escaped(item) for item in value]
+        return [escape_percents(item) for item in value]
     return value.replace("%", "%%") if isinstance(value, str) else value
 
 
@@ -175,6 +175,6 @@ def file_name(pattern: str, words: Words, name: str, *, is_array: bool) -> str |
         word = meaning.get(next(filter(None, replaced.groups()), ""))
         if word is None:
             return None
-        parts += [escaped(pattern[end : replaced.start()]), name if word == NAME else word]
+        parts += [escape_percents(pattern[end : replaced.start()]), name if word == NAME else word]
         end = replaced.end()
-    return "".join([*parts, escaped(pattern[end:])]).removeprefix("./")
+    return "".join([*parts, escape_percents(pattern[end:])]).removeprefix("./")

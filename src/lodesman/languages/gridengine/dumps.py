@@ -64,7 +64,7 @@ _OF_CONF: Final = {
 }  # fmt: skip
 
 
-class WithoutPlace(Struct, frozen=True, kw_only=True):
+class UnplacedSetting(Struct, frozen=True, kw_only=True):
     """A setting without a place here."""
 
     file: str
@@ -72,14 +72,14 @@ class WithoutPlace(Struct, frozen=True, kw_only=True):
     reason: str  # What does the same, or that it stays with Grid Engine.
 
 
-class Carried(Struct, frozen=True, kw_only=True):
+class ConvertedDumps(Struct, frozen=True, kw_only=True):
     """What dumps became."""
 
     files: Mapping[str, str]  # Configuration files by their paths.
-    left_out: tuple[WithoutPlace, ...]
+    left_out: tuple[UnplacedSetting, ...]
 
 
-def carried(texts: Mapping[str, str], site: str) -> Carried:
+def convert_dumps(texts: Mapping[str, str], site: str) -> ConvertedDumps:
     """Configuration for dumps by their names; `site` is the name of the cluster here.
 
     Raises InvalidRequest if there is no dump; SyntaxFault, with its file, for one that cannot be read.
@@ -94,7 +94,9 @@ def carried(texts: Mapping[str, str], site: str) -> Carried:
     if faults:
         raise faults[0]
     unread = "it is named for no option of qconf that is read"
-    left = [WithoutPlace(file=name, setting="the file", reason=unread) for name in texts if name not in dumps]
+    left = [
+        UnplacedSetting(file=name, setting="the file", reason=unread) for name in texts if name not in dumps
+    ]
     files = {f"gridengine/{name}": text for name, text in words.items()}
     if "srqs" in dumps and dumps["srqs"].strip():
         files["quotas.rqs"] = dumps["srqs"]
@@ -105,7 +107,7 @@ def carried(texts: Mapping[str, str], site: str) -> Carried:
     conf = _values(dumps.get("sconf", ""), "sconf")
     files["lode.toml"] = "".join(_configuration(files, conf))
     left += [*_of_conf(conf), *_of_environments(dumps), *_missing_lists(dumps, vocabulary)]
-    return Carried(files=files, left_out=tuple(left))
+    return ConvertedDumps(files=files, left_out=tuple(left))
 
 
 def _kind(name: str) -> str:
@@ -152,7 +154,7 @@ def _hint(source: str) -> str:
 
 
 def _site(
-    queues: Iterable[Mapping[str, str]], site: str, words: Vocabulary, left: list[WithoutPlace]
+    queues: Iterable[Mapping[str, str]], site: str, words: Vocabulary, left: list[UnplacedSetting]
 ) -> Iterator[str]:
     ce = f"site.{_quoted(site)}.ce.gridengine"
     yield f'# Queues of Grid Engine: pilots are sent by qsub -q QUEUE.\n[{ce}]\nBackend = "gridengine"\n'
@@ -169,14 +171,14 @@ def _site(
 
 
 def _parameters(
-    queue: Mapping[str, str], words: Vocabulary, left: list[WithoutPlace]
+    queue: Mapping[str, str], words: Vocabulary, left: list[UnplacedSetting]
 ) -> Iterator[tuple[str, int | str]]:
     """A queue in the words of a resource file. Values for single hosts have no place, but for slots."""
     for key, (parameter, kind) in _LIMITS.items():
         base, single = _parts(queue.get(key, ""))
         if single:
             reason = f"{parameter} is one value for the queue; a queue of its own is better for these hosts"
-            left.append(WithoutPlace(file=queue[""], setting=f"{key} {queue[key]}", reason=reason))
+            left.append(UnplacedSetting(file=queue[""], setting=f"{key} {queue[key]}", reason=reason))
         amount = _amount(kind, base)
         if amount:
             yield parameter, amount // 2**20 if kind is ComplexType.MEMORY else amount
@@ -184,7 +186,7 @@ def _parameters(
     if slots is None:
         reason = "Slots in sites.toml: a host group of it is not among the dumps"
         left.append(
-            WithoutPlace(file=queue[""], setting=f"slots {queue.get('slots', '')}".strip(), reason=reason)
+            UnplacedSetting(file=queue[""], setting=f"slots {queue.get('slots', '')}".strip(), reason=reason)
         )
     else:
         yield "Slots", slots
@@ -229,49 +231,49 @@ def _hosts(name: str, words: Vocabulary) -> frozenset[str]:
 # --- what has no place -------------------------------------------------------------------------------
 
 
-def _of_queue(queue: Mapping[str, str]) -> Iterator[WithoutPlace]:
+def _of_queue(queue: Mapping[str, str]) -> Iterator[UnplacedSetting]:
     others: list[str] = []
     for key, value in queue.items():
         if not key or key in _TAKEN or (_parts(value)[0] in _NONE and not _parts(value)[1]):
             continue
         if key in _OF_QUEUES:
-            yield WithoutPlace(file=queue[""], setting=f"{key} {value}", reason=_OF_QUEUES[key])
+            yield UnplacedSetting(file=queue[""], setting=f"{key} {value}", reason=_OF_QUEUES[key])
         else:
             others.append(key)
     yield from _stays(queue[""], others)
 
 
-def _of_conf(conf: Mapping[str, str]) -> Iterator[WithoutPlace]:
+def _of_conf(conf: Mapping[str, str]) -> Iterator[UnplacedSetting]:
     others: list[str] = []
     for key, value in conf.items():
         if value.lower() in ("none", "0", "false") or key in _IN_CONF:
             continue
         if key in _OF_CONF:
-            yield WithoutPlace(file="sconf", setting=f"{key} {value}", reason=_OF_CONF[key])
+            yield UnplacedSetting(file="sconf", setting=f"{key} {value}", reason=_OF_CONF[key])
         else:
             others.append(key)
     yield from _stays("sconf", others)
 
 
-def _stays(file: str, settings: list[str]) -> Iterator[WithoutPlace]:
+def _stays(file: str, settings: list[str]) -> Iterator[UnplacedSetting]:
     if settings:
-        yield WithoutPlace(
+        yield UnplacedSetting(
             file=file, setting=", ".join(settings), reason="Grid Engine's own: it holds for pilots as before"
         )
 
 
-def _of_environments(texts: Mapping[str, str]) -> Iterator[WithoutPlace]:
+def _of_environments(texts: Mapping[str, str]) -> Iterator[UnplacedSetting]:
     for name, text in texts.items():
         if _kind(name) == "sp":
             rule = _values(text, name).get("allocation_rule", "")
             reason = "PE in a job is a name that quota sets may limit; a job has its cores on one node"
-            yield WithoutPlace(file=name, setting=f"allocation_rule {rule}".rstrip(), reason=reason)
+            yield UnplacedSetting(file=name, setting=f"allocation_rule {rule}".rstrip(), reason=reason)
 
 
-def _missing_lists(texts: Mapping[str, str], words: Vocabulary) -> Iterator[WithoutPlace]:
+def _missing_lists(texts: Mapping[str, str], words: Vocabulary) -> Iterator[UnplacedSetting]:
     for name in texts.get("sul", "").split():
         if name not in words.user_lists:
-            yield WithoutPlace(
+            yield UnplacedSetting(
                 file="sul",
                 setting=name,
                 reason=f"its users are not among the dumps: qconf -su {name} > su.{name}",

@@ -1,6 +1,6 @@
 """Job classes of Univa Grid Engine 8.1: templates that administrators control, and what jobs may do to them."""
 
-from lodesman.languages.jobclass.access import Violation, check, check_template, judged, refusal_sentence
+from lodesman.languages.jobclass.access import Violation, check, check_template, judge_class, refusal_sentence
 from lodesman.languages.jobclass.attributes import CanonicalKey, JobValue, JobValues, entries_of
 from lodesman.languages.jobclass.classes import Classes, classes_of
 from lodesman.languages.jobclass.language import read_class, write_class
@@ -40,7 +40,7 @@ __all__ = [
     "derive",
     "entries_of",
     "fresh_template",
-    "judged",
+    "judge_class",
     "merge",
     "new_class",
     "read_class",

@@ -30,8 +30,8 @@ from lodesman.languages.jobclass.specifiers import (
     ClassValue,
     free,
     job_value,
+    join_grants,
     length_of,
-    together,
 )
 
 
@@ -134,7 +134,7 @@ def _check_list(
         for key, value in entries_of(name, job_entries).items()
     }
     for entry in held.entries or ():
-        letters = together(entry.grants, held.grants)
+        letters = join_grants(entry.grants, held.grants)
         own = entries.pop(_keyed(name, entry.key, canonical), None)
         if own is None:
             deed, fine = Deed.REMOVED, "-" in letters
@@ -193,14 +193,14 @@ def _judge(
     )
 
 
-def judged(
+def judge_class(
     template: JobClass, job_class: JobClass, canonical: CanonicalKey, verdicts: Known | None = None
 ) -> JobClass:
     """The class with those variants in conflict that go against the template as it is now."""
     return replace(job_class, conflicts=frozenset(check_template(template, job_class, canonical, verdicts)))
 
 
-def comparisons(template: JobClass, classes: Iterable[JobClass]) -> int:
+def count_comparisons(template: JobClass, classes: Iterable[JobClass]) -> int:
     """How many entries of the template these classes are held against."""
     forced = template.snapshot(DEFAULT_VARIANT).attributes
     lengths = {name: length for name, held in forced.items() if (length := length_of(held))}
@@ -225,8 +225,8 @@ def _opened(name: str, held: ClassValue, mine: ClassValue, canonical: CanonicalK
     for entry in held.entries or ():
         own = entries.get(_keyed(name, entry.key, canonical)) if entries else None
         if own is not None:
-            letters = together(own.grants, mine.grants).replace("+", "")
-            yield from _more(name, entry.key, together(entry.grants, held.grants), letters)
+            letters = join_grants(own.grants, mine.grants).replace("+", "")
+            yield from _more(name, entry.key, join_grants(entry.grants, held.grants), letters)
 
 
 def _more(name: str, key: str | None, held: str, mine: str) -> Iterator[Violation]:

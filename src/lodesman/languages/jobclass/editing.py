@@ -19,7 +19,7 @@ from lodesman.base.errors import (
     SyntaxFault,
 )
 from lodesman.languages.gridengine.values import class_name_problem
-from lodesman.languages.jobclass.access import Known, Violation, check_template, comparisons
+from lodesman.languages.jobclass.access import Known, Violation, check_template, count_comparisons
 from lodesman.languages.jobclass.attributes import BOOLEAN_DEFAULTS, JobValue, entries_of, kind_of, truth
 from lodesman.languages.jobclass.classes import REQUESTS, Classes
 from lodesman.languages.jobclass.language import (
@@ -291,7 +291,7 @@ def _too_much_work(
     changed = {name: job_class for name, (job_class, _) in read.items()}
     is_of_all = TEMPLATE in changed
     judged = {**before.by_name, **changed} if is_of_all else changed
-    count = comparisons(changed.get(TEMPLATE, before.template), judged.values())
+    count = count_comparisons(changed.get(TEMPLATE, before.template), judged.values())
     if count <= _MOST_COMPARED:
         return None
     name = TEMPLATE if is_of_all else next(iter(changed))

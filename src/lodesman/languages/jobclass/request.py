@@ -70,14 +70,14 @@ def changes_of(edits: Iterable[AttributeEdit]) -> list[RequestChange]:
     ]
 
 
-class Merged(Struct, frozen=True, kw_only=True):
+class MergeResult(Struct, frozen=True, kw_only=True):
     """The new values, and the changes that could not be made."""
 
     values: JobValues
     faults: tuple[InvalidRequest, ...] = ()
 
 
-def merge(values: JobValues, changes: Iterable[RequestChange], canonical: CanonicalKey) -> Merged:
+def merge(values: JobValues, changes: Iterable[RequestChange], canonical: CanonicalKey) -> MergeResult:
     """Make changes to values, one after the other. Whether a class allows them is not asked here."""
     merged = dict(values)
     lists: dict[str, _Entries | _Positions] = {}
@@ -102,7 +102,7 @@ def merge(values: JobValues, changes: Iterable[RequestChange], canonical: Canoni
             elif problem := lists[name].edit(change):
                 faults.append(_fault(change, problem))
     merged |= {name: entries.value for name, entries in lists.items()}
-    return Merged(values={name: value for name, value in merged.items() if value}, faults=tuple(faults))
+    return MergeResult(values={name: value for name, value in merged.items() if value}, faults=tuple(faults))
 
 
 def _fault(change: EditEntry, problem: str) -> InvalidRequest:

@@ -65,7 +65,7 @@ class ByVariant(Struct, frozen=True, kw_only=True):
         return self.variants.get(variant, self.base)
 
 
-def together(letters: str, more: str) -> str:
+def join_grants(letters: str, more: str) -> str:
     """The letters that are in one of two specifiers, in canonical order."""
     return "".join(letter for letter in _LETTERS if letter in letters or letter in more)
 
@@ -160,7 +160,7 @@ def _bracket(kind: AttributeKind, piece: str, variants: Collection[str], say: Sa
     if "+" in letters or not listed.entries:
         return name, replace(listed, grants=letters if "+" in letters else "")
     # Without "+" no entry can come that a specifier of the list would be for: each entry has it.
-    spread = tuple(replace(entry, grants=together(entry.grants, letters)) for entry in listed.entries)
+    spread = tuple(replace(entry, grants=join_grants(entry.grants, letters)) for entry in listed.entries)
     return name, ClassList(entries=spread)
 
 
@@ -174,7 +174,7 @@ def _specifier(text: str) -> tuple[str, str]:
     if not inner or len(set(inner)) < len(inner) or not set(inner) <= set(_LETTERS):
         written = f"{{{shown(inner)}}}"
         raise UnreadableValue(f"{written} is no access specifier: one or more of + - ~, each once")
-    return together(inner, ""), rest.strip()
+    return join_grants(inner, ""), rest.strip()
 
 
 def _scalar(letters: str, text: str) -> ClassScalar:

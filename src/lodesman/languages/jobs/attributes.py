@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from lodesman.base.errors import InvalidJob, LodesmanError
 from lodesman.languages.jobs import values
-from lodesman.languages.jobs.order import on_failure, parents
+from lodesman.languages.jobs.order import read_on_failure, read_parents
 from lodesman.languages.jobs.record import PositionMap, Record, shown
-from lodesman.languages.jobs.retries import retry_causes
+from lodesman.languages.jobs.retries import read_retry_causes
 from lodesman.languages.jobs.values import Mistake, Reader, environment, whole
 
 _CLOCK = re.compile(r"(?:([0-9]{1,5})-)?([0-9]{1,5}):([0-5][0-9]):([0-5][0-9])\Z")
@@ -185,12 +185,14 @@ ATTRIBUTES: Final = (
     Attribute("WallTime", "wall_seconds", "limit", seconds(0, 10**9), _WALL_SECONDS),
     Attribute("MaxOutput", "max_output_mb", "limit", megabytes(0, 10**6), _OUTPUT),
     Attribute("MaxAttempts", "max_attempts", "fixed", values.whole(1, 100), _ATTEMPTS),
-    Attribute("RetryOn", "retry_on", "fixed", retry_causes, _RETRY_ON),
+    Attribute("RetryOn", "retry_on", "fixed", read_retry_causes, _RETRY_ON),
     Attribute("RetryMemoryFactor", "retry_memory_factor", "fixed", values.real(1, 10), _FACTOR),
     # What it waits for.
-    Attribute("After", "after", "fixed", parents, _PARENTS),
-    Attribute("AfterOk", "after_ok", "fixed", parents, _PARENTS),
-    Attribute("OnParentFailure", "on_parent_failure", "fixed", on_failure, '"hold" or "cancel"', plain=True),
+    Attribute("After", "after", "fixed", read_parents, _PARENTS),
+    Attribute("AfterOk", "after_ok", "fixed", read_parents, _PARENTS),
+    Attribute(
+        "OnParentFailure", "on_parent_failure", "fixed", read_on_failure, '"hold" or "cancel"', plain=True
+    ),
     Attribute("AtMost", "at_most", "fixed", values.whole(1, 10**6), _AT_MOST),
     Attribute("Exclusive", "exclusive", "limit", values.flag, "true or false"),
     Attribute("VacatePriority", "vacate_priority", "limit", values.whole(-(10**9), 10**9), _VACATE),
@@ -266,7 +268,7 @@ def place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
     return place or (place_of(above, places) if slash else None)
 
 
-def spelled(attribute: str, words: Iterable[str]) -> str:
+def find_spelling(attribute: str, words: Iterable[str]) -> str:
     """The attribute as one of these words spells it; as it is if none does."""
     return next((word for word in words if _canonical(word) == attribute), attribute)
 

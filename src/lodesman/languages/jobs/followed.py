@@ -21,7 +21,7 @@ from lodesman.wire.vocabulary import JobState
 _LEVEL_BITS = 6
 
 
-class Moved(NamedTuple):
+class JobMove(NamedTuple):
     """Jobs went from one state to another."""
 
     first: int  # 0: jobs that wait in some task queue are Held with it from now on, or not any more.
@@ -31,14 +31,14 @@ class Moved(NamedTuple):
     data: dict[str, Any] | None = None  # What their event says.
 
 
-class MovedInCommit(Struct, frozen=True):
+class CommitMoves(Struct, frozen=True):
     """The changes of one commit, in their order."""
 
     batch: int  # The number of the commit, as the database has it.
-    moves: Sequence[Moved]
+    moves: Sequence[JobMove]
 
 
-HOLDS_CHANGED = Moved(0, 0, JobState.WAITING, JobState.WAITING)
+HOLDS_CHANGED = JobMove(0, 0, JobState.WAITING, JobState.WAITING)
 
 
 class CountedJobs(Struct, frozen=True):
@@ -61,7 +61,7 @@ class JobWatch:
     doubtful: bool = True  # Only a new snapshot tells how many jobs are Held with their task queue.
     _stopped: int = 0
     _batch: int = -1
-    _since: list[tuple[int, Moved]] | None = field(default_factory=list)
+    _since: list[tuple[int, JobMove]] | None = field(default_factory=list)
     _starts: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -113,7 +113,7 @@ class JobWatch:
         for batch, moved in since:
             self.moved(batch, moved)
 
-    def moved(self, batch: int, moved: Moved, count: int | None = None) -> int:
+    def moved(self, batch: int, moved: JobMove, count: int | None = None) -> int:
         """Take in a change of that commit; returns how many jobs here it was about (`count`, if that is known)."""
         if self._since is not None:
             self._since.append((batch, moved))
@@ -144,7 +144,7 @@ class JobWatch:
                 yield part
 
 
-class Followed:
+class JobWatches:
     """All watches, found by the jobs that change. Used from one thread."""
 
     def __init__(self) -> None:
@@ -173,9 +173,9 @@ class Followed:
             if not self._levels[level]:
                 del self._levels[level]
 
-    def moved(self, batch: int, moves: Sequence[Moved]) -> dict[JobWatch, list[Moved]]:
+    def moved(self, batch: int, moves: Sequence[JobMove]) -> dict[JobWatch, list[JobMove]]:
         """Take in the changes of a commit, in their order; returns the watches that changed, each with its changes."""
-        touched: dict[JobWatch, list[Moved]] = {}
+        touched: dict[JobWatch, list[JobMove]] = {}
         for move in moves:
             single = move.first == move.last and move.first > 0
             count = 1 if single else None

@@ -80,7 +80,7 @@ def is_numbered(members: ParametricMembers) -> bool:
     return members.unnamed and all(type(part) is int for part in parts)
 
 
-class Compiled(Struct, frozen=True, kw_only=True):
+class CompiledValue(Struct, frozen=True, kw_only=True):
     """A value with placeholders, ready to be filled, and the tokens it needs."""
 
     fill: _Filler
@@ -130,17 +130,17 @@ class Scope:
             return lambda index, _job_id: text_of(values[index])
         return lambda index, _job_id: text_of(value_at(sequence, index))
 
-    def deferred(self, spec: JobSpec) -> list[tuple[Attribute, Compiled]]:
+    def deferred(self, spec: JobSpec) -> list[tuple[Attribute, CompiledValue]]:
         """The deferred values that have placeholders."""
         values = ((BY_SPELLING[name], raw) for name, raw in spec.deferred.items())
         compiled = ((attribute, self.compile_of(attribute, raw)) for attribute, raw in values)
         return [(attribute, value) for attribute, value in compiled if value]
 
-    def compile_of(self, attribute: Attribute, value: Any) -> Compiled | None:
+    def compile_of(self, attribute: Attribute, value: Any) -> CompiledValue | None:
         """As `compile`, for the value of an attribute."""
         return self.compile(value, keep_type=attribute.field == "requirements")
 
-    def compile(self, value: Any, *, keep_type: bool = False, depth: int = 3) -> Compiled | None:
+    def compile(self, value: Any, *, keep_type: bool = False, depth: int = 3) -> CompiledValue | None:
         """A value made ready to be filled; None if it has no placeholder. Raises Mistake for an unknown sequence.
 
         `keep_type`: a text that is one placeholder and nothing else takes the parameter's own type.
@@ -158,14 +158,14 @@ class Scope:
         tokens = frozenset[str]().union(*(part.tokens for part in used))
         if isinstance(value, dict):
             names = list(value)
-            return Compiled(
+            return CompiledValue(
                 fill=lambda member: {name: fill(member) for name, fill in zip(names, fills, strict=True)},
                 tokens=tokens,
             )
         kind = type(value)
-        return Compiled(fill=lambda member: kind(fill(member) for fill in fills), tokens=tokens)
+        return CompiledValue(fill=lambda member: kind(fill(member) for fill in fills), tokens=tokens)
 
-    def _compile_text(self, text: str, *, keep_type: bool) -> Compiled | None:
+    def _compile_text(self, text: str, *, keep_type: bool) -> CompiledValue | None:
         tokens: set[str] = set()
         pieces: list[str] = []
         end = 0
@@ -184,8 +184,8 @@ class Scope:
             return None
         form = "".join(pieces) + text[end:].replace("%", "%%")
         if keep_type and tokens and form == f"%({token})s" and token not in "njf":
-            return Compiled(fill=itemgetter(f"={token}"), tokens=frozenset({f"={token}"}))
-        return Compiled(fill=form.__mod__, tokens=frozenset(tokens))
+            return CompiledValue(fill=itemgetter(f"={token}"), tokens=frozenset({f"={token}"}))
+        return CompiledValue(fill=form.__mod__, tokens=frozenset(tokens))
 
     def _named(self, name: str) -> str:
         if name == _FIRST_JOB and name not in self.members.named:
@@ -271,7 +271,7 @@ def input_names(
     return tuple(dict.fromkeys(name for names_of_one in filled for name in names_of_one))
 
 
-def programs(spec: JobSpec, members: ParametricMembers | None) -> frozenset[str]:
+def list_programs(spec: JobSpec, members: ParametricMembers | None) -> frozenset[str]:
     """What the members (of more than 10,000 the first ones) execute, as paths below their directories."""
     return frozenset(tidy(name) for name in _programs(spec, members) if name)
 

@@ -23,7 +23,7 @@ class ParentRange(NamedTuple):
     by_index: bool = False  # Each member of an array waits for its own one of them.
 
 
-def parents(value: Any) -> tuple[str, ...]:
+def read_parents(value: Any) -> tuple[str, ...]:
     """The list of `After` and `AfterOk`: job ids, ranges of them, and one range with `:index`."""
     if isinstance(value, str):
         value = [part for piece in value.split(",") if (part := piece.strip())]
@@ -45,7 +45,7 @@ def _parent(item: Any) -> str:
 
 
 def parent_ranges(texts: Iterable[str]) -> list[ParentRange]:
-    """The numbers in what `parents` has read; ranges that touch are one."""
+    """The numbers in what `read_parents` has read; ranges that touch are one."""
     ranges: list[ParentRange] = []
     for first, last, by_index in sorted(map(_range, texts)):
         if ranges and first <= ranges[-1].last + 1 and not (by_index or ranges[-1].by_index):
@@ -62,7 +62,7 @@ def _range(text: str) -> ParentRange:
     return ParentRange(int(match[1]), int(match[2] or match[1]), bool(match[3]))
 
 
-def on_failure(value: Any) -> str:
+def read_on_failure(value: Any) -> str:
     """What becomes of a job if one that it waits for fails."""
     word = value.strip().lower() if isinstance(value, str) else ""
     if word not in ("hold", "cancel"):

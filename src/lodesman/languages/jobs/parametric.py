@@ -16,7 +16,7 @@ import msgspec
 
 from lodesman.base.errors import InvalidJob, counted
 from lodesman.languages.jobs.attributes import Attribute, invalid
-from lodesman.languages.jobs.members import JOB_TOKENS, Compiled, Scope, value_at
+from lodesman.languages.jobs.members import JOB_TOKENS, CompiledValue, Scope, value_at
 from lodesman.languages.jobs.record import INT_MAX, INT_MIN, PositionMap, shown, text_of
 from lodesman.languages.jobs.spec import ParametricMembers, ValueSequence
 from lodesman.languages.jobs.values import Mistake, kind_of, whole
@@ -214,7 +214,7 @@ class _Splitter:
         else:
             raise Mistake("has a placeholder, but is the same for all members")
 
-    def add_text(self, attribute: Attribute, value: Any, compiled: Compiled) -> None:
+    def add_text(self, attribute: Attribute, value: Any, compiled: CompiledValue) -> None:
         kinds = [self.kind_of_values(token) for token in compiled.tokens]
         harmless = all(kind.harmless for kind in kinds)
         # Unquoted values cannot make a name or a command line wrong, however they split it.
@@ -244,7 +244,7 @@ class _Splitter:
             )
         return kind
 
-    def check_each(self, attribute: Attribute, compiled: Compiled) -> None:
+    def check_each(self, attribute: Attribute, compiled: CompiledValue) -> None:
         for index in range(self.scope.members.count):
             self.member = index
             attribute.read(compiled.fill(self.scope.member(index, 10**12, compiled.tokens)))

@@ -45,7 +45,7 @@ class RetryRule(Struct, frozen=True, omit_defaults=True):
         return min(grown_mb, most_mb or grown_mb, 1 << 30)
 
 
-def retry_causes(value: Any) -> tuple[str, ...]:
+def read_retry_causes(value: Any) -> tuple[str, ...]:
     """The list of `RetryOn`: causes, exit codes (75) and ranges of them ("64-78")."""
     if isinstance(value, str):
         value = [part for piece in value.split(",") if (part := piece.strip())]

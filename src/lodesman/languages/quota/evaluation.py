@@ -54,7 +54,7 @@ class QuotaHit(Struct, frozen=True, kw_only=True):
     charges: tuple[Charge, ...]
 
 
-class Exceeded(Struct, frozen=True, kw_only=True):
+class LimitExcess(Struct, frozen=True, kw_only=True):
     """Why a job may not start."""
 
     bucket: Bucket
@@ -152,10 +152,10 @@ def _number(value: Value) -> Number:
     return 0 if isinstance(value, str) else value
 
 
-def exceeded(hits: Iterable[QuotaHit], used: Mapping[tuple[Bucket, str], Number]) -> list[Exceeded]:
+def find_excesses(hits: Iterable[QuotaHit], used: Mapping[tuple[Bucket, str], Number]) -> list[LimitExcess]:
     """What keeps a job from starting. `used` is by bucket and full name of the resource."""
     return [
-        Exceeded(bucket=hit.bucket, charge=charge, used=before)
+        LimitExcess(bucket=hit.bucket, charge=charge, used=before)
         for hit in hits
         for charge in hit.charges
         for before in [used.get((hit.bucket, charge.resource.name), 0) if charge.booked else 0]

@@ -54,7 +54,7 @@ def check_size(sets: Collection[QuotaSet]) -> None:
             )  # fmt: skip
 
 
-def learn(sets: Iterable[QuotaSet]) -> None:
+def prepare_patterns(sets: Iterable[QuotaSet]) -> None:
     """Prepare the patterns of sets, which takes much longer than to compare a name with them."""
     for pattern in _patterns(sets):
         _pattern(pattern)

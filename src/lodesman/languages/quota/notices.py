@@ -40,7 +40,7 @@ class QuotaNotice(Struct, frozen=True, kw_only=True):
     message: str
 
 
-def notices(
+def find_notices(
     sets: Iterable[QuotaSet],
     vocabulary: Vocabulary,
     known_names: Mapping[FilterTag, Collection[str]] | None = None,

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from lodesman.base.errors import InvalidConfig, InvalidRequest, SyntaxFault
 from lodesman.decide.matching.policy import Policy
 from lodesman.languages.jobclass import Classes
-from lodesman.languages.quota.matching import check_size, learn
-from lodesman.languages.quota.notices import notices
+from lodesman.languages.quota.matching import check_size, prepare_patterns
+from lodesman.languages.quota.notices import find_notices
 from lodesman.languages.quota.reading import read_quota_sets
 from lodesman.languages.quota.rules import FilterTag, QuotaSet, write_quota_sets
 from lodesman.server.http.dispatch import Request, serves
@@ -66,7 +66,7 @@ async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> Q
 def _make_ready(sets: Mapping[str, QuotaSet]) -> None:
     """Raises TooLarge."""
     check_size(sets.values())
-    learn(sets.values())
+    prepare_patterns(sets.values())
 
 
 @serves(calls.DROP_QUOTAS)
@@ -131,5 +131,5 @@ def read_sets(text: str, policy: Policy, known: Known) -> tuple[Sequence[QuotaSe
     if not sets:
         raise InvalidRequest("There is no quota set in the text.", hint="lode quota add --help shows one.")
     # Lines count in the text as it was given.
-    odd = notices(sets, policy.vocabulary, known)
+    odd = find_notices(sets, policy.vocabulary, known)
     return sets, [QuotaNoticeRow(one.kind, one.rule, one.line, one.message) for one in odd]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from lodesman.base.errors import LodesmanError, Unavailable
-from lodesman.languages.jobs.followed import MovedInCommit
+from lodesman.languages.jobs.followed import CommitMoves
 from lodesman.server.store import Writer
 from lodesman.server.store.audit import note_all
 from lodesman.server.store.journal import Change, Command, Journal
@@ -24,7 +24,7 @@ class Commands:
     """Belongs to the event loop."""
 
     def __init__(
-        self, writer: Writer, *, clock: Callable[[], float], moved: Callable[[MovedInCommit], None],
+        self, writer: Writer, *, clock: Callable[[], float], moved: Callable[[CommitMoves], None],
         at_end: Callable[[Any], None] | None, died: Callable[[], None] | None,
     ) -> None:  # fmt: skip
         """`moved`, `at_end`, `died`: as of the journal."""

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET
 
 from lodesman.base.errors import InvalidRequest, TooOften, Unavailable
-from lodesman.languages.jobs.followed import Followed, JobWatch, Moved, MovedInCommit
+from lodesman.languages.jobs.followed import CommitMoves, JobMove, JobWatch, JobWatches
 from lodesman.server.live.readers import ReaderBeside
 from lodesman.server.store import Database, Reader
 from lodesman.server.store.journal import Change, Command, Journal
@@ -77,7 +77,7 @@ class Waits:
     def __init__(self, journal: Journal, database: Database, command: Callable[[Command[Any]], Any]) -> None:
         """`command` posts to the journal and awaits the answer."""
         self.limits = WaitLimits()
-        self.followed = Followed()
+        self.followed = JobWatches()
         # To count a million jobs takes a while: who asks about few does not wait for that.
         self._looking, self._counting = ReaderBeside(database.reader()), ReaderBeside(database.reader())
         self._journal = journal
@@ -221,7 +221,7 @@ class Waits:
 
     # --- changes --------------------------------------------------------------------------------------------------------
 
-    def moved(self, commit: MovedInCommit) -> None:
+    def moved(self, commit: CommitMoves) -> None:
         """The changes of a commit, in the order of the commits."""
         for watch, moves in self.followed.moved(commit.batch, commit.moves).items():
             of = self._of[watch]
@@ -314,7 +314,7 @@ def event(name: str, data: JobStates | StateChanged | StreamEnded) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
 
 
-def _events(watch: JobWatch, moves: Sequence[Moved]) -> list[bytes]:
+def _events(watch: JobWatch, moves: Sequence[JobMove]) -> list[bytes]:
     return [
         event("change", StateChanged(part[0], part[-1], move.old, move.new, **_details(move.data or {})))
         for move in moves

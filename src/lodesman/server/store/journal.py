@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from lodesman.base.errors import LodesmanError, ServerFault, Unavailable
-from lodesman.languages.jobs.followed import MovedInCommit
+from lodesman.languages.jobs.followed import CommitMoves
 from lodesman.server.store.database import CommitInDoubt, DatabaseGone, Writer
 from lodesman.server.store.statement import ONE
 from lodesman.server.store.transaction import Answer, Transaction
@@ -111,7 +111,7 @@ class Journal:
         """`deliver`: gets (answer callable, result) of a batch after its commit; exceptions are refusals.
         `at_end`: called with each batch's transaction after its commands. `died`: called on the writer's thread if it ends
         other
-        than by `close`. `moved`: delivered with state changes of jobs (MovedInCommit) while `follows`.
+        than by `close`. `moved`: delivered with state changes of jobs (CommitMoves) while `follows`.
         """
         self._writer = writer
         self._clock = clock
@@ -314,7 +314,7 @@ class Journal:
         self.commands += len(batch)
         out.extend(tx.answers)
         if tx.moves and self._moved is not None:
-            out.append((self._moved, MovedInCommit(self._batch, tx.moves)))
+            out.append((self._moved, CommitMoves(self._batch, tx.moves)))
         return out
 
     def _commit(self) -> None:

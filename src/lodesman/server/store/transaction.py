@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, TypeVar
 
-from lodesman.languages.jobs.followed import HOLDS_CHANGED, Moved
+from lodesman.languages.jobs.followed import HOLDS_CHANGED, JobMove
 from lodesman.server.store.database import Reader, Writer
 from lodesman.server.store.statement import Collection, Row, RowBounds, Statement
 
@@ -41,7 +41,7 @@ class Transaction:
         self.db = db
         self.now = now  # the time of the batch
         # State changes of jobs, None if no client waits for jobs.
-        self.moves: list[Moved] | None = [] if follows else None
+        self.moves: list[JobMove] | None = [] if follows else None
         self._collected = Collection()
         self._apart = self._collected.apart
         # How many rows were collected or changed.

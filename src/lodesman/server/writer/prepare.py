@@ -186,7 +186,7 @@ class Preparation:
         """Raises InvalidJob for an uploaded program whose interpreter no node has; adds a notice if a
         shell will read it.
         """
-        programs = jobs.programs(description.spec, description.members)
+        programs = jobs.list_programs(description.spec, description.members)
         for name in jobs.input_names(description.spec, description.members):
             if name in self._scripts or name.rpartition("/")[2] not in programs:
                 continue
@@ -212,7 +212,7 @@ class Preparation:
     def _say_default(self, wrong: Impossible, record: Record, offset: int) -> None:
         """Say that a default time is refused, and how to give another one."""
         resolution = self.resolutions.get(offset)
-        is_given = jobs.spelled(_TIME, record) in record or (
+        is_given = jobs.find_spelling(_TIME, record) in record or (
             resolution is not None and _TIME in resolution.origins
         )
         if is_given or wrong.data.get("attribute") != _TIME:
@@ -233,7 +233,7 @@ class Preparation:
             if name in self._bans or len(self._bans) >= _MOST_BANS:
                 continue
             self._bans.add(name)
-            if text := ban_of_nothing(name, config, jobs.spelled("BannedSite", record)):
+            if text := ban_of_nothing(name, config, jobs.find_spelling("BannedSite", record)):
                 self.notices.append(
                     Notice("BannedSite", text, *(jobs.place_of("BannedSite", places) or (0, 0)))
                 )

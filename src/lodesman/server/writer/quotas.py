@@ -21,7 +21,7 @@ from lodesman.decide.matching.task_queue import TaskQueueKey
 from lodesman.decide.resources import PlaceLimit
 from lodesman.languages.gridengine.values import Value
 from lodesman.languages.gridengine.vocabulary import Vocabulary
-from lodesman.languages.quota.matching import learn
+from lodesman.languages.quota.matching import prepare_patterns
 from lodesman.languages.quota.reading import read_quota_sets
 from lodesman.languages.quota.rules import FilterTag, QuotaSet, write_quota_sets
 from lodesman.server.store.accounts import groups_by_user
@@ -96,7 +96,7 @@ class QuotaRules:
         self.sets = sets_stored(stored, vocabulary)
         # These hold now.
         self.in_use: Mapping[str, QuotaSet] = dict(self.sets)
-        learn(self.sets.values())
+        prepare_patterns(self.sets.values())
         self._writes: list[_Write] = []
         self._prepare(None)
         while not live.bookings.go_on(None):

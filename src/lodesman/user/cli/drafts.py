@@ -301,8 +301,8 @@ def _prepare(draft: _Draft, wanted: Wanted, request: ClientRequest) -> ReadyFile
     from lodesman.languages.jobs import (
         ARRAY_LIMITS,
         input_names,
+        list_programs,
         locate,
-        programs,
         read_description,
         read_job,
         write_description,
@@ -324,7 +324,7 @@ def _prepare(draft: _Draft, wanted: Wanted, request: ClientRequest) -> ReadyFile
     try:
         names = input_names(description.spec, description.members)
         inputs = {one: draft.taken[one] if one in draft.taken else _local(one, draft.base) for one in names}
-        found = programs(description.spec, description.members)
+        found = list_programs(description.spec, description.members)
         check_programs(found, inputs, piped=wanted.piped)
     except LodesmanError as fault:
         locate(fault, places)

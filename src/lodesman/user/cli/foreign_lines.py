@@ -32,9 +32,9 @@ def head_of(path: str) -> str:
 
 def has_lines(text: str) -> bool:
     """Whether a script has lines of a batch system."""
-    from lodesman.languages.directives.scripts import translated
+    from lodesman.languages.directives.scripts import translate_script
 
-    return translated(text, "script", {}) is not None
+    return translate_script(text, "script", {}) is not None
 
 
 def _lines_behind(path: str) -> list[int]:
@@ -58,11 +58,11 @@ def _is_folder(path: str) -> bool:
 
 def add_translation(ctx: click.Context, script: str, label: str) -> None:
     """Add what the lines of batch systems in a script ask for to the options, which go first, and say it."""
-    from lodesman.languages.directives.scripts import translated, unread_lines
+    from lodesman.languages.directives.scripts import translate_script, unread_lines
 
     text, params = head_of(script).removeprefix("\ufeff"), ctx.params
     given = params.get("attributes") or {}
-    found = translated(
+    found = translate_script(
         text, PurePosixPath(script).name, given, job_class=params["job_class"], is_folder=_is_folder
     )
     for number in unread_lines(text):
@@ -97,12 +97,12 @@ def add_translation(ctx: click.Context, script: str, label: str) -> None:
 
 def as_asked(record: Record, *, interpreter: str, literal: bool) -> Record:
     """The record of a script: read by that program, if one is named; `literal`: its percent signs stand for themselves."""
-    from lodesman.languages.directives.variables import escaped
+    from lodesman.languages.directives.variables import escape_percents
 
     if interpreter:
         words: Any = record.get("Arguments", [])
         record = {**record, "Executable": interpreter, "Arguments": [record["Executable"], *words]}
-    return dict(escaped(record)) if literal else record
+    return dict(escape_percents(record)) if literal else record
 
 
 def note_unread(command: Sequence[str]) -> None:

@@ -37,11 +37,11 @@ def _gridengine(session: Session, /, *, dumps: Path, target: Path, site: str, dr
     DIR has a file for each object, named for the option of qconf: sc, sconf, srqs, sul, sq.QUEUE, shgrp.@GROUP, su.LIST,
     sprj.PROJECT, sp.PE, sjc.CLASS. What has no place here is listed, with what does the same.
     """
-    from lodesman.languages.gridengine.dumps import carried
+    from lodesman.languages.gridengine.dumps import convert_dumps
 
     names = sorted(one for one in dumps.iterdir() if one.is_file() and not one.name.startswith("."))
     try:
-        found = carried({one.name: read_native(one).text for one in names}, site)
+        found = convert_dumps({one.name: read_native(one).text for one in names}, site)
         _check_quotas(found.files)
     except SyntaxFault as fault:
         if session.as_json:

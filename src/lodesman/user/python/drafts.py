@@ -8,13 +8,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from lodesman.base.errors import InvalidRequest, SyntaxFault
-from lodesman.languages.directives.scripts import translated
+from lodesman.languages.directives.scripts import translate_script
 from lodesman.languages.jobs import (
     ARRAY_LIMITS,
     Record,
     by_name,
     input_names,
-    programs,
+    list_programs,
     read_description,
     read_job,
 )
@@ -121,7 +121,7 @@ def checked(
         inputs[name] = added[name] if name in added else base / name
         if name not in added and not (base / name).is_file():
             raise InvalidRequest(f"InputSandbox: there is no file {base / name}.")
-    found = programs(description.spec, description.members)
+    found = list_programs(description.spec, description.members)
     check_programs(found, inputs)
     is_named = any(one is not None and one.name == "JobName" for one in map(by_name, options.attributes))
     notices = (program_left(found, inputs, base), _unread(record, inputs) if usual_name else "")
@@ -140,7 +140,7 @@ def _unread(record: Record, inputs: Mapping[str, Taken]) -> str:
         if isinstance(path, Path):
             with path.open("rb") as file:
                 head = file.read(_HEAD_BYTES).decode("utf-8", "replace")
-            if translated(head, path.name, {}) is not None:
+            if translate_script(head, path.name, {}) is not None:
                 return f"{path}: its lines of batch systems are not read here: lode submit {path} reads them."
     return ""
 

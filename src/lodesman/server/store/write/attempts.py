@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from lodesman.languages.jobs.followed import Moved
+from lodesman.languages.jobs.followed import JobMove
 from lodesman.server.store.dialect import GIVEN, JOIN_IN_ORDER, greatest, keys, least
 from lodesman.server.store.ids import Ids
 from lodesman.server.store.read.upkeep import CHAIN
@@ -195,7 +195,7 @@ def append_claim(tx: Transaction, ids: Ids, claim: ClaimFacts, tq_id: int, job: 
              attempt, job.max_attempts),
         )  # fmt: skip
     if tx.moves is not None:
-        tx.moves.append(Moved(job.id, job.id, JobState.WAITING, JobState.MATCHED))
+        tx.moves.append(JobMove(job.id, job.id, JobState.WAITING, JobState.MATCHED))
     return attempt
 
 

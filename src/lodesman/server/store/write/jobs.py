@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from lodesman.base.errors import Conflict, NotFound
-from lodesman.languages.jobs.followed import Moved
+from lodesman.languages.jobs.followed import JobMove
 from lodesman.languages.jobs.spec import ACTIVE, TERMINAL, may_move
 from lodesman.server.store.database import Reader
 from lodesman.server.store.dialect import by_index
@@ -222,7 +222,7 @@ def move_range(tx: Transaction, ids: Ids, jobs: range, old: JobState, new: JobSt
     """Append the event of members without a row that changed state (`add_hole`, `change_hole`)."""
     add_range_event(tx, ids, jobs, new.value, **data)
     if tx.moves is not None:
-        tx.moves.append(Moved(jobs[0], jobs[-1], old, new, data))
+        tx.moves.append(JobMove(jobs[0], jobs[-1], old, new, data))
 
 
 def add_range_event(tx: Transaction, ids: Ids, jobs: range, kind: str, **data: Any) -> None:
@@ -272,7 +272,7 @@ def force_move(
         tx.ended.append((row.submission_id, row.id, row.id))
     tx.later(_MOVE_ROW, (new.value, pilot, queued, tx.now, event, reason, held, row.state.value, row.id))
     if tx.moves is not None:
-        tx.moves.append(Moved(row.id, row.id, row.state, new, data))
+        tx.moves.append(JobMove(row.id, row.id, row.state, new, data))
 
 
 def name_attempt(tx: Transaction, row: JobRow, number: int, attempt_id: int) -> JobRow:
@@ -287,7 +287,7 @@ def adopt(tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, pilot_id: in
     event = add_event(tx, ids, row.id, new.value, previous=row.last_event, **data)
     tx.later(_ADOPT, (new.value, pilot_id, tx.now, event, row.id))
     if tx.moves is not None:
-        tx.moves.append(Moved(row.id, row.id, row.state, new, data))
+        tx.moves.append(JobMove(row.id, row.id, row.state, new, data))
 
 
 def change_row(
