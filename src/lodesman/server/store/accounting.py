@@ -1,4 +1,4 @@
-"""What attempts used, by day. Each attempt that ended counts once, whatever becomes of its job (ADR 0069)."""
+"""What attempts used, by day; each ended attempt counts once (ADR 0069)."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class _UsageState(NamedTuple):
 
 
 class UsageOfSome(NamedTuple):
-    """Sums of attempts that are alike for a reader; columns that the reader does not distinguish are ''."""
+    """Sums by what a reader distinguishes; other columns are ''."""
 
     owner: str
     group: str
@@ -211,7 +211,7 @@ def _next(db: Reader, portion: int) -> UsageAdded:
 
 
 def add_usage(tx: Transaction, portion: UsageAdded) -> None:
-    """Store a portion once. Raises Conflict if the attempts have changed since it was added up."""
+    """Store a portion. Raises Conflict if the attempts have changed since."""
     now = usage_state(tx.reader())
     if (now.done, now.changes) != (portion.done, portion.changes):
         raise Conflict("The usage of these attempts was added up, or changed, in between.")
@@ -234,7 +234,7 @@ def take_out(tx: Transaction, attempt_id: int) -> None:
 
 
 def add_before_purge(tx: Transaction, heads: Sequence[int]) -> None:
-    """Add up the rest of the attempts that are about to be deleted. `heads`: the last of each chain."""
+    """Add up the rest of attempts about to be deleted. `heads`: the last of each chain."""
     values = (keys(heads),)
     if missing := [row[0] for row in tx.read(_NOT_IN, values)]:
         _put(tx, _added(_by_id(tx, missing)))
@@ -254,9 +254,7 @@ def _put(tx: Transaction, sums: Mapping[UsageKey, UsageSums]) -> None:
 
 
 def usage_of_days(db: Reader, by: UsageBy, days: UsageDays, *, vo: str, newest: int) -> list[UsageOfSome]:
-    """Usage of attempts that ended on these days, in one VO ('': in all). Includes the first `newest` attempts
-    that are not added up yet.
-    """
+    """Ended on these days, in one VO ('': in all); with the first `newest` attempts not added up yet."""
     with db:
         stored: Iterable[Sequence[Any]] = db.execute(_BY.format(_COLUMNS[by]), (*days, vo))
         rows = [UsageOfSome._make((*row[:7], UsageSums(*row[7:]))) for row in stored]
@@ -268,8 +266,8 @@ def usage_of_days(db: Reader, by: UsageBy, days: UsageDays, *, vo: str, newest: 
 
 
 def wrong_usage(db: Reader, portion: int = 20_000) -> list[UsageKey]:
-    """The sums that differ from those of the attempts; reads all attempts. Stored sums may be greater on days whose
-    attempts were purged, and where cores are no longer known.
+    """Stored sums that differ from the attempts; reads all attempts. Larger ones are right on days whose attempts were
+    purged, and where cores are no longer known.
     """
     state, sums, unsure = usage_state(db), dict[UsageKey, UsageSums](), set[int]()
     still_open = {row[0] for row in db.execute("SELECT attempt_id FROM usage_open")}
@@ -300,7 +298,7 @@ def wrong_usage(db: Reader, portion: int = 20_000) -> list[UsageKey]:
 def _as_far_as_known(
     less: Callable[[UsageKey], UsageKey], *all_sums: Mapping[UsageKey, UsageSums]
 ) -> list[dict[UsageKey, UsageSums]]:
-    """The sums, merged where the class, or the JobGroup, of some is not known."""
+    """Merged where the class, or the JobGroup, of some is not known."""
     unknown = {key for sums in all_sums for key in sums if less(key) == key}
     merged: list[dict[UsageKey, UsageSums]] = []
     for sums in all_sums:

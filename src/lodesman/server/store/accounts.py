@@ -1,4 +1,4 @@
-"""Users; tokens of users, sites and the background process, by hash; shares and members of groups."""
+"""Users; tokens, by hash, of users, sites and the background process; shares and members of groups."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _user(*row: Any) -> UserRow:
 
 
 def list_tokens(db: Reader, account: str = "", reach: Reach = EVERYBODY) -> list[TokenRow]:
-    """Tokens of users and sites, of one user, or of those in reach; never their texts."""
+    """Of users and sites, one user, or those in reach."""
     rows = db.execute(_SHOWN, (account, reach.vo, reach.user, reach.vo))
     return list(readable(_token, ((row[0].hex(), *row[1:]) for row in rows), "token"))
 
@@ -219,9 +219,7 @@ def remains_of(db: Reader, name: str) -> Remains:
 
 
 def count_tokens(tx: Transaction, account: str, *, good_at: float | None = None) -> int:
-    """How many tokens a user has, expired ones included. `good_at`: without those that expire before then and made
-    no others.
-    """
+    """`good_at`: without those that expire before then and made no others."""
     count: int = tx.read(_COUNT_TOKENS, (account, good_at, good_at))[0][0]
     return count
 
@@ -229,9 +227,7 @@ def count_tokens(tx: Transaction, account: str, *, good_at: float | None = None)
 def tokens_with_prefix(
     tx: Transaction, prefix: str, account: str = "", reach: Reach = EVERYBODY
 ) -> list[bytes]:
-    """Tokens of users and sites, of one user, or of those in reach, whose hashes begin with these hexadecimal
-    digits.
-    """
+    """Of users and sites, one user, or those in reach; `prefix`: hexadecimal."""
     try:
         first, last = (bytes.fromhex(prefix.ljust(_HASH_DIGITS, digit)) for digit in "0f")
     except ValueError:
@@ -242,7 +238,7 @@ def tokens_with_prefix(
 
 
 def delete_token(tx: Transaction, digest: bytes, *, with_others: bool = False) -> RevokedTokens:
-    """Delete a token and all that it made for the same user, or for any (`with_others`)."""
+    """With all that it made for the same user, or for any (`with_others`)."""
     line = (digest, with_others)
     hashes = tuple(bytes(row[0]) for row in tx.read(f"{_LINE} SELECT hash FROM line", line))
     kept = tx.read(_MADE_FOR_OTHERS, line)[0][0]
@@ -255,7 +251,7 @@ def delete_token(tx: Transaction, digest: bytes, *, with_others: bool = False) -
 
 
 def delete_expired(tx: Transaction, before: float, account: str = "") -> tuple[bytes, ...]:
-    """Delete a portion of the tokens that expired before then and made no others; returns their hashes."""
+    """Delete a portion of what expired before then and made no other tokens; returns hashes."""
     hashes = tuple(bytes(row[0]) for row in tx.read(_EXPIRED, (before, account, _MOST_AT_ONCE)))
     for digest in hashes:
         tx.later(_DELETE_TOKEN, (digest,))

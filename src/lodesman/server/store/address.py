@@ -11,7 +11,7 @@ from lodesman.server.store.sqlite import SqliteDatabase
 
 
 def database_at(url: str, data: Path) -> Database:
-    """The database that `url` names; '': a file of the data folder. Raises Unavailable if psycopg is missing."""
+    """'': a file of the data folder. Raises Unavailable if psycopg is missing."""
     parts = urlsplit(url)
     if parts.scheme in ("", "sqlite"):
         return SqliteDatabase(Path(unquote(parts.path)) if parts.path else data / "lode.db")

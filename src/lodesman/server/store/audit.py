@@ -1,4 +1,4 @@
-"""The audit trail: who did what to users, tokens, pilots, sites and the configuration, when and from where."""
+"""The audit trail: who did what, when and from where."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class AuditedCommand(Struct, Generic[R], frozen=True):
 def entries(
     db: Reader, *, before: int, since: float, action: AuditAction | str, by: str, limit: int
 ) -> list[AuditEntry]:
-    """Newest first, below a number, since a time (UNIX seconds); `action`, `by`: '' for any."""
+    """Newest first, below a number, since a time (UNIX seconds); '': any action, any user."""
     return [AuditEntry(*row) for row in db.execute(_LIST, (before, since, action, by, limit))]
 
 

@@ -1,4 +1,4 @@
-"""Backups of a SQLite database while a server writes to it: a snapshot in a file that is whole or absent."""
+"""Backups of a SQLite database in use: a snapshot in a file that is whole or absent."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ _PAGE_BYTES: Final = 4096
 def back_up(
     database: SqliteDatabase, file: Path, *, replaces: bool, advance: Callable[[int], None] = lambda _: None
 ) -> None:
-    """Write a backup, synced and readable by its owner alone, into a new file or over one that it `replaces`.
-
-    `advance` gets numbers of bytes. Raises Conflict, Unavailable, OSError.
+    """Write a synced file for its owner alone; over an existing one if it `replaces`. `advance` gets bytes. Raises
+    Conflict, Unavailable, OSError.
     """
     if file.exists() and not replaces:
         raise Conflict(f"{file} exists; nothing was written.", hint="Name another file, or give --force.")

@@ -1,8 +1,7 @@
 """Counters and cursors that follow from the attempts: written now and then, replayed after a crash.
 
-A claim appends its attempt and touches neither the counter of its task queue nor the cursor of its cohort: writing them at
-each claim would dirty a page for each. `leadership.claims_at` is the attempt up to which stored cursors hold,
-`task_queue_count.as_of` the same for one counter. Views add later attempts, and a start replays them.
+Writing the counter of a task queue and the cursor of a cohort at each claim would dirty two pages. `leadership.claims_at`
+is the attempt up to which stored cursors hold, `task_queue_count.as_of` the same for a counter; views add later attempts.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def claims_at(db: Reader) -> int:
 
 
 class ClaimLog:
-    """Claims since counters and cursors were last written. For the writer's thread only.
+    """Claims since counters and cursors were written. For the writer's thread only.
 
     Undo is registered once for each transaction, not for each claim.
     """

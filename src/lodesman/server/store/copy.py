@@ -1,7 +1,7 @@
 """A copy of a database in another one, of either engine: table by table, in the order of their keys.
 
-Each portion is a transaction. After an interruption the greatest key of each table says where to go on. A mark in the copy
-keeps servers away until all rows are compared. Neither database may change meanwhile, so the copy holds both writers.
+After an interruption the greatest key of each table says where to go on. A mark keeps servers away until all rows are
+compared. Neither database may change meanwhile: the copy holds both writers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MEMORY: Final = ":memory:"
 
 
 class _StoredTable(NamedTuple):
-    """A table, without columns that the database computes."""
+    """Without columns that the database computes."""
 
     name: str
     columns: tuple[str, ...]  # the columns of the key first
@@ -47,11 +47,11 @@ class _StoredTable(NamedTuple):
 
     @property
     def size(self) -> str:
-        """The bytes of the texts of a row."""
+        """Bytes of its texts."""
         return " + ".join(f"coalesce(octet_length({name}), 0)" for name in self.texts) or "0"
 
     def select(self, columns: str, *, is_first: bool) -> str:
-        """Of the first rows, or of those after a key, in the order of the key."""
+        """The first rows, or those after a key."""
         after = "" if is_first else f"WHERE ({self.key}) > ({', '.join('?' * self.keys)})"
         return f"SELECT {columns} FROM {self.name} {after} ORDER BY {self.key} LIMIT ?"
 
@@ -103,7 +103,7 @@ _Row = tuple[Any, ...]
 
 
 def check_source(source: Writer) -> None:
-    """Raises Unavailable for what cannot be copied: nothing, an unfinished copy, another schema."""
+    """Raises Unavailable for nothing, an unfinished copy, another schema."""
     if not source.tables():
         raise Unavailable(f"There is nothing in {source.database}.", hint="Name the database of a server.")
     if lacking := missing(source):
@@ -114,10 +114,7 @@ def check_source(source: Writer) -> None:
 
 
 def begin(source: Writer, target: Writer) -> int:
-    """Prepare a target that is empty or holds an unfinished copy; returns the number of rows of the source.
-
-    Raises Conflict for any other target.
-    """
+    """Prepare an empty or unfinished target; returns the number of rows to copy. Raises Conflict for other targets."""
     mark = hashlib.sha256(_ENCODER.encode(source.only("SELECT * FROM leadership"))).hexdigest()
     applied = known_migrations(target)
     if UNFINISHED not in applied:
@@ -146,11 +143,7 @@ def _make_target(target: Writer, mark: str) -> None:
 
 
 def copy(source: Writer, target: Writer, advance: Callable[[int], None]) -> list[CopiedTable]:
-    """Copy the rows that the target lacks, compare all, and remove the mark.
-
-    `advance` gets numbers of rows; each row counts when it is copied and when it is compared. Raises Conflict if a row
-    differs.
-    """
+    """Copy missing rows, compare all, remove the mark. `advance` counts each row twice. Raises Conflict if a row differs."""
     for table in tables():
         _copy_table(source, target, table, advance)
     copied = [_compare_table(source, target, table, advance) for table in tables()]
@@ -202,7 +195,7 @@ def _count(db: Reader, table: _StoredTable) -> int:
 
 
 def _portions(db: Reader, table: _StoredTable, after: _Row | None = None) -> Iterator[list[_Row]]:
-    """The rows after a key, portion by portion."""
+    """After a key, portion by portion."""
     sizes = _some(db, table, table.size, after, _MOST_ROWS)
     while sizes:
         fitting = sum(size <= _PORTION_BYTES for size in accumulate(size for (size,) in sizes))
@@ -222,7 +215,7 @@ def _some(db: Reader, table: _StoredTable, columns: str, after: _Row | None, lim
 
 
 def _as_stored(rows: list[_Row], nul: str) -> list[_Row]:
-    """Rows as a database that stores `nul` for NUL keeps them; the same list if none has any."""
+    """As a database that stores `nul` for NUL keeps them."""
     if nul == _NUL or _NUL_IN_JSON not in _ENCODER.encode_lines(rows):
         return rows
     return [tuple(v.replace(_NUL, nul) if isinstance(v, str) else v for v in row) for row in rows]

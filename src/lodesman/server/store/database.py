@@ -1,6 +1,5 @@
-"""What the store asks of a database engine: where it is, its connections, and its faults in words.
-
-`store.sqlite` and `store.postgresql` implement it; all other modules know only these types.
+"""What the store asks of a database engine. `store.sqlite` and `store.postgresql` implement it; others know only these
+types.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ UNREADABLE: Final = (msgspec.DecodeError, RecursionError, TypeError, ValueError)
 
 
 def readable(make: Callable[..., _T], rows: Iterable[Sequence[Any]], noun: str) -> Iterator[_T]:
-    """What `make` makes of each row. Damaged rows are left out; the log names each by its first column."""
+    """What `make` makes of each row. Damaged rows are logged by their first column, and left out."""
     for row in rows:
         try:
             made = make(*row)
@@ -46,24 +45,22 @@ def damaged(noun: str, fault: Exception) -> ServerFault:
 
 
 def let_go(fault: BaseException | None) -> None:
-    """Clear the frames of a fault and of those before it: a half-read query in one would pin its connection to an old
-    snapshot.
-    """
+    """Clear the frames of a fault: a half-read query in one would pin its connection to an old snapshot."""
     while fault is not None:
         traceback.clear_frames(fault.__traceback__)
         fault = fault.__cause__ or fault.__context__
 
 
 class DatabaseGone(Unavailable):
-    """What the writer writes would be lost, or the database is no longer its own: it must end."""
+    """Writes would be lost, or the database belongs to another server: the writer must end."""
 
 
 class ConnectionLost(Unavailable):
-    """The connection to the database ended; what was not committed is not stored."""
+    """What was not committed is not stored."""
 
 
 class CommitInDoubt(ConnectionLost):
-    """The connection ended during a commit: only the database knows whether it was done."""
+    """Only the database knows whether the commit was done."""
 
 
 class Rows(Protocol):
@@ -76,10 +73,7 @@ class Rows(Protocol):
 
 
 class Reader:
-    """A read-only connection; each thread uses its own. As a context, all reads in it see one snapshot.
-
-    `execute` is for modules of the store: they alone know SQL.
-    """
+    """A read-only connection for one thread. As a context, all reads in it see one snapshot."""
 
     __slots__ = ("connection", "database", "execute")
     dialect = ""
@@ -120,7 +114,7 @@ class Reader:
 
 
 class Writer(Reader):
-    """The one write connection. It changes the database only by way of the journal."""
+    """The one write connection, used by the journal alone."""
 
     __slots__ = ()
     nul = "\0"
@@ -170,22 +164,21 @@ class Writer(Reader):
         return ""
 
     def end_copy(self, counted: Sequence[str]) -> None:
-        """After a copy, let new ids in the `counted` tables follow the copied ones."""
+        """Let new ids in the `counted` tables follow the copied ones."""
 
     def start_upkeep(self) -> None:
         """Start what the engine does beside the commits, until `close`."""
 
 
 class Database(Protocol):
-    """Where everything but files of jobs is stored. A value: it holds no connection."""
+    """Where all but files of jobs is stored. A value: it holds no connection."""
 
     def reader(self) -> Reader:
         """Open a read connection."""
 
     def writer(self, *, migrates: bool = True) -> Writer:
-        """Open the write connection; brings the schema up to date if it `migrates`.
-
-        Raises Conflict if another server has it, Unavailable for a database of another program or a newer Lodesman.
+        """Brings the schema up to date if it `migrates`. Raises Conflict if another server has the database, Unavailable
+        for one of another program or a newer Lodesman.
         """
 
     def backup_command(self, file: Path) -> list[str]:
@@ -195,10 +188,10 @@ class Database(Protocol):
         """Around a start: raises Unavailable in clear words."""
 
     def ways_in(self) -> tuple[Path, ...]:
-        """Files and folders of sockets by which another process of this account could read it."""
+        """Files and socket folders by which other processes of this account could read it."""
 
     def is_empty(self) -> bool:
-        """False if only the database itself can tell."""
+        """False if only the database can tell."""
 
     def beside(self, name: str) -> Path:
         """A file that belongs to the database."""
@@ -207,7 +200,7 @@ class Database(Protocol):
         """A copy has another one."""
 
     def made(self) -> int:
-        """When it was made (ns since 1970), 0 if unknown: a copy often gets the inode of what it replaces."""
+        """When (ns since 1970), 0 if unknown: a copy often gets the inode of what it replaces."""
 
     def home(self, db: Reader) -> int:
         """The identity, if it suffices without the files beside it; else 0."""

@@ -1,7 +1,4 @@
-"""The SQL that each database spells in its own way, as SQLite does. All other statements are standard SQL.
-
-`store.spelling` recognises these texts for PostgreSQL.
-"""
+"""The SQL that databases spell differently, as SQLite has it (`store.spelling` translates). All else is standard SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The director's iterations, the breakers of CE queues, and closings of sites, CEs and queues."""
+"""Iterations of the director, breakers of CE queues, and closings of sites, CEs and queues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WHERE ? IN ('', site)"""
 
 
 def iteration_after(db: Reader, number: int) -> tuple[int, float, str] | None:
-    """Number, time and record (JSON) of the last iteration, if its number is greater."""
+    """Number, time, record (JSON) of the last iteration, if its number is greater."""
     return db.execute(_LAST, (number,)).fetchone()
 
 
@@ -52,9 +52,8 @@ def iteration(db: Reader, number: int) -> tuple[float, dict[str, Any]]:
 def last_iteration(
     db: Reader, vo: str = "", queues: Collection[str] = ()
 ) -> tuple[int | None, float | None, Any]:
-    """Number, time and record (JSON values); all None if there is none, or it is damaged.
-
-    `vo`: without task queues of other VOs, and of CE queues only these.
+    """Number, time, record (JSON values); all None if there is none, or it is damaged. `vo`: without task queues of
+    other VOs, and of CE queues only these.
     """
     row = iteration_after(db, 0)
     if row is None:
@@ -73,7 +72,7 @@ def closings(db: Reader, site: str = "") -> SiteMask:
 
 
 def _closing(*row: Any) -> Closing:
-    """A damaged closing sends no pilots, and keeps those there, until it is closed again or opened."""
+    """A damaged one sends no pilots, and keeps those there."""
     fields = dict(zip(Closing.__struct_fields__, row, strict=True))
     fields["keep_pilots"] = bool(fields["keep_pilots"])
     if fields["begins"] is None:
@@ -95,7 +94,7 @@ def _closing(*row: Any) -> Closing:
 
 
 def breakers(db: Reader, damaged: dict[QueueId, Exception] | None = None) -> dict[QueueId, Breaker]:
-    """Those that are open or have failures. Rows that cannot be read go into `damaged`."""
+    """Open, or with failures. Unreadable ones go into `damaged`."""
     by_queue = {}
     for *place, record in db.execute("SELECT site, ce, queue, record FROM breaker"):
         try:
@@ -107,7 +106,7 @@ def breakers(db: Reader, damaged: dict[QueueId, Exception] | None = None) -> dic
 
 
 def breaker_orders(db: Reader) -> dict[QueueId, BreakerOrder]:
-    """A damaged order sends no pilots until it is given again or taken back."""
+    """A damaged one sends no pilots."""
     rows = db.execute("SELECT site, ce, queue, state, reason, ordered_by, at FROM breaker_order")
     return {QueueId(*row[:3]): _order(row) for row in rows}
 
@@ -160,7 +159,7 @@ AND drain_reason <> '' AND bound_job IS NULL AND site = ? AND ? IN ('', ce) AND 
 
 
 def insert_iteration(tx: Transaction, plan: str) -> int:
-    """Store an iteration (JSON); returns its number. Deletes the oldest beyond the limits."""
+    """Store JSON; returns its number. Deletes the oldest beyond the limits."""
     number: int = tx.read(_INSERT, (tx.now, len(plan.encode()), plan), changes=True)[0][0]
     size = 0
     for kept, (stored_id, plan_bytes) in enumerate(tx.read(_SIZES)):

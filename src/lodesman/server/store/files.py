@@ -1,6 +1,6 @@
-"""The lock of a data folder, and whether the files of the database are still where the writer opened them.
+"""The lock of a data folder, and whether the database's files are still where the writer opened them.
 
-A deleted file takes writes as before, and all of them are gone when the process ends.
+A deleted file takes writes as before; all are lost when the process ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RESTORE = "Put the data folder back, from a backup if it is lost, and start the
 
 
 def lock_place(lock: Path, place: str) -> int:
-    """Take a server's lock for a `place`; returns the descriptor that holds it. Raises Conflict."""
+    """Take a server's lock; returns the descriptor that holds it. Raises Conflict."""
     lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -44,7 +44,7 @@ def is_read_only(path: Path) -> bool:
 
 
 def lock_holder(path: Path) -> str:
-    """Who holds the write lock of the database, in words."""
+    """Who holds the write lock, in words."""
     try:
         inode = str(Path(f"{path}-shm").stat().st_ino)
         for line in Path("/proc/locks").read_text().splitlines():
@@ -60,7 +60,7 @@ def lock_holder(path: Path) -> str:
 class DatabaseFiles:
     """Device and inode of the database, its log and the log's index, as first seen.
 
-    The database never becomes shorter, unless another file is written over it. One in memory has no files.
+    The database becomes shorter only if another file is written over it. One in memory has no files.
     """
 
     def __init__(self, path: Path) -> None:

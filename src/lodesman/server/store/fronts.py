@@ -1,7 +1,8 @@
-"""The front of each task queue: the next waiting jobs, read from the database in chunks.
+"""The front of each task queue: the next waiting jobs, read in chunks.
 
-A task queue holds rows (single jobs, jobs that came back) and runs (members of a cohort that were never touched), taken in
-the order of their ids. A front is a cache: it may be dropped at any time.
+Rows (single jobs, jobs that came back) and runs (untouched members of a cohort) are taken in the order of their ids. A
+front
+is a cache: it may be dropped at any time.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class _OpenRun:
         self.holes: deque[tuple[int, int]] = deque()
 
     def skip_holes(self) -> bool:
-        """False when nothing is left."""
+        """False if nothing is left."""
         while self.holes and self.holes[0][0] <= self.cursor:
             start, stop = self.holes.popleft()
             if stop > self.cursor >= start:
@@ -80,7 +81,7 @@ class Fronts:
         self._fronts.pop(tq_id, None)
 
     def joined(self, tq_id: int, job: WaitingJob) -> None:
-        """Add a new row, if the cached front reaches the end."""
+        """Append a new row, if the cached front reaches the end."""
         front = self._fronts.get(tq_id)
         if front is None:
             return
@@ -90,7 +91,7 @@ class Fronts:
             front.more_rows = True
 
     def take(self, tx: Transaction, tq_id: int) -> WaitingJob | None:
-        """The next waiting job, if any; its row stays unchanged. A rollback drops the front."""
+        """The next waiting job, its row unchanged. A rollback drops the front."""
         if tx is not self._tx:
             self._tx, self._taken_from = tx, set()
             tx.undo.append(partial(self._forget_all, self._taken_from))

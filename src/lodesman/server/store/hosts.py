@@ -1,4 +1,4 @@
-"""Hosts of pilots: attempts that failed at once, attempts elsewhere, and which hosts are shut."""
+"""Hosts of pilots: immediate failures, attempts elsewhere, and which hosts are shut."""
 
 from __future__ import annotations
 
@@ -59,15 +59,13 @@ def newest_failure(db: Reader) -> int:
 
 
 def quick_failures(db: Reader) -> list[tuple[int, Failure]]:
-    """Attempts that failed at once, with numbers, newest first."""
+    """With their numbers, newest first."""
     rows = db.execute(_FAILURES, (MOST_FAILURES,))
     return [(number, Failure(at, HostName(site, host), *more)) for number, at, site, host, *more in rows]
 
 
-def attempts_by_host(
-    db: Reader, task_queues: Iterable[int], now: float, *, outlived_s: float
-) -> list[HostTrial]:
-    """Recent outcomes of attempts of these task queues, by host; a live one counts once it has run for `outlived_s`."""
+def attempts_by_host(db: Reader, task_queues: Iterable[int], now: float, *, outlived_s: float) -> list[HostTrial]:
+    """Recent outcomes in these task queues; a live attempt counts once it has run for `outlived_s`."""
     queues = keys(task_queues)
     outcomes = []
     for tq_id, site, host, outcome, cause, n in db.execute(_ENDED, (_MOST_ATTEMPTS, now - WINDOW_S, queues)):
@@ -90,7 +88,7 @@ def pilots_on_shut_hosts(db: Reader) -> set[int]:
 
 
 def note_failure(tx: Transaction, failure: Failure) -> None:
-    """Record an attempt that failed at once."""
+    """Of an attempt that failed at once."""
     tx.later(_INSERT_FAILURE, (failure.at, *failure.host, failure.tq_id, failure.job_id, failure.seconds))
 
 

@@ -1,4 +1,4 @@
-"""Identifiers that the writer gives out: counters in memory, continued from the database at a start."""
+"""Identifiers that the writer gives out: counters in memory, continued at a start."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def raise_marks(db: Writer, last_ids: Mapping[str, int]) -> None:
 
 
 class Ids:
-    """One counter per table. Rolled-back batches and deleted rows leave gaps, never doubles."""
+    """Rolled-back batches and deleted rows leave gaps, never doubles."""
 
     def __init__(self, db: Reader) -> None:
         last_ids = given_ids(db)
@@ -49,7 +49,7 @@ class Ids:
         self.next_job, self.incarnation = db.only("SELECT next_job, incarnation FROM leadership")
 
     def jobs(self, tx: Transaction, count: int) -> int:
-        """Reserve a contiguous block of `count` job ids; returns the first."""
+        """Reserve `count` contiguous job ids; returns the first."""
         base = self.next_job
         self.next_job = base + count
         tx.later(_SET_NEXT_JOB, (self.next_job,))

@@ -1,8 +1,8 @@
 """Whether a database is the one that ran here last (ADR 0037).
 
-Beside the database lies `lode.seen-N`: what it had given out after N commits, written once a second. A restored database
-has made fewer commits, or is another file. It becomes a new incarnation: all pilots' tokens are deleted, and identifiers
-begin beyond those that were seen. A new database beside such a file means that the other is missing.
+Once a second `lode.seen-N` notes what was given out after N commits. A restored database has made fewer commits, or is
+another
+file: it becomes a new incarnation, without the tokens of pilots, and its identifiers begin beyond those noted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DatabaseLost(Unavailable, code="database-lost"):
 
 
 class DatabaseNote(Struct, frozen=True, kw_only=True):
-    """What the files beside a database have seen of it."""
+    """What a file beside the database says of it."""
 
     incarnation: str
     inode: int
@@ -64,7 +64,7 @@ def mark_of(db: Reader) -> str:
 
 
 def refuse_new(database: Database) -> None:
-    """Raises DatabaseLost if a note exists and the database was never used. Call before it is opened or made."""
+    """Raises DatabaseLost if a note exists and the database was never used."""
     noted = _files(database)
     if not noted or _is_used(database):
         return
@@ -81,9 +81,8 @@ def _is_used(database: Database) -> bool:
 
 
 def begin(db: Writer, *, next_job: int = 1) -> bool:
-    """Recognise the database at a start, before anything is given out; true if it is not the one that ran here last.
-
-    `next_job`: the first job of which no file knows.
+    """At a start, before anything is given out: true if it is not the database that ran here last. `next_job`: the first
+    job of which no file knows.
     """
     notes = [seen for seen in map(_read, _files(db.database)) if seen is not None]
     newest = max(notes, key=lambda seen: seen.commits, default=None)
@@ -114,7 +113,7 @@ def begin(db: Writer, *, next_job: int = 1) -> bool:
 
 
 def note(db: Reader) -> None:
-    """Write what the database has given out, and remove older notes. Raises OSError."""
+    """Write a note, and remove older ones. Raises OSError."""
     database = db.database
     with db:
         incarnation, commits, next_job = db.only(_STATE)
@@ -138,7 +137,7 @@ def note(db: Reader) -> None:
 
 
 def _is_of(db: Writer, seen: DatabaseNote) -> bool:
-    """Whether the note is about this very file or database."""
+    """About this very file or database."""
     made = db.database.made()
     return db.database.identity(db) == seen.inode and (made == seen.made or 0 in (made, seen.made))
 

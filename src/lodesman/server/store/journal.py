@@ -1,13 +1,10 @@
 """The one door for every change: a writer thread with group commit (docs/architecture.md).
 
-Waiting commands are applied in one transaction, committed once, and answered after the commit. A command checks its
-preconditions before it writes; if it raises a LodesmanError, it alone is refused. If the database fails, or a command has a
-bug, the transaction is rolled back, changes in memory are undone, and the batch is replayed in halves until the faulty
-command stands alone. Refusing after a change, or changing a wrong number of rows, is a bug, too (`store.statement`).
-
-The writer survives every bug in a command, so it catches `Exception`. If it ends all the same, every waiting command is
-answered and `died` is called: the server's process ends and is restarted. Once a second it checks that what it writes is
-kept; without its database it ends for good, with `fault`.
+A failed batch is rolled back, also in memory, and replayed in halves until the faulty command stands alone. Refusing after
+a
+change, or changing a wrong number of rows, is a fault, too. The writer must survive bugs of commands, so it catches
+`Exception`. If it ends all the same, `died` is called, and the server restarts; without its database it ends for good, with
+`fault`.
 """
 
 from __future__ import annotations
@@ -33,9 +30,7 @@ STATE = "SELECT epoch, batch FROM leadership"
 def was_committed(db: Writer, epoch: int, batch: int, wait: Callable[[Unavailable], None]) -> bool:
     """Whether batch number `batch` is stored; asks until the database answers, with `wait` in between.
 
-    A new connection has the writer's lock, so the old session is over. Raises DatabaseGone if another server has begun:
-    then
-    nobody knows.
+    A new connection has the writer's lock: the old session is over. Raises DatabaseGone if another server has begun.
     """
     while True:
         try:
@@ -65,17 +60,17 @@ _NEXT_EPOCH = "UPDATE leadership SET epoch = epoch + 1"
 
 
 class RefusedTooLate(Exception):
-    """A command was refused after it changed something: the change must not be stored."""
+    """A command was refused after it changed something."""
 
 
 class Command(Protocol[R_co]):
-    """One change: preconditions and writes. `apply` runs on the writer's thread.
+    """One change: preconditions and writes.
 
-    A class with `brief = True` promises to take well under a millisecond: answers may wait for it.
+    `brief = True` promises well under a millisecond: answers may wait for it.
     """
 
     def apply(self, tx: Transaction) -> R_co:
-        """Check, write through `tx`, and return the answer. Raises LodesmanError to refuse."""
+        """On the writer's thread. Raises LodesmanError to refuse."""
 
 
 # Returned by a command that will be answered later (a long poll).
@@ -96,7 +91,7 @@ class Change(Generic[P, R]):
 
 
 class Journal:
-    """The writer thread. `post` is thread-safe and returns at once; answers come on the writer's thread."""
+    """The writer thread. `post` is thread-safe; answers come on the writer's thread."""
 
     def __init__(
         self,
@@ -194,7 +189,7 @@ class Journal:
             self._closed = True
 
     def _take(self) -> tuple[Command[Any], Answer] | None:
-        """None at the end. Raises DatabaseGone while no command comes."""
+        """None at the end. Raises DatabaseGone."""
         while True:
             try:
                 return self._queue.get(timeout=_IDLE_SECONDS)
@@ -276,11 +271,10 @@ class Journal:
         return ServerFault(words, fault=type(fault).__name__)
 
     def _release(self) -> None:
-        """Hand over the answers of committed batches.
+        """Hand over answers of committed batches.
 
-        While more commands wait, those are applied first: handing over wakes the event loop, which then works while the
-        next batch
-        is on its way to the disk, and not while this thread needs the interpreter.
+        Not while commands wait: it wakes the event loop, which had better work while the next batch is on its way to the
+        disk.
         """
         if self._held:
             held, self._held = self._held, []
@@ -318,7 +312,7 @@ class Journal:
         return out
 
     def _commit(self) -> None:
-        """Commit. Nothing of the batch is answered until it is known whether that was done."""
+        """Answers nothing until it is known whether that was done."""
         try:
             self._writer.commit()
         except CommitInDoubt:
@@ -327,7 +321,7 @@ class Journal:
         self._batch += 1
 
     def _refuse_next(self, away: Unavailable) -> None:
-        """Wait a second for a command, and refuse it. Raises DatabaseGone at the end of the server."""
+        """Wait a second for a command to refuse. Raises DatabaseGone at the end of the server."""
         self.trouble = str(away)
         with suppress(queue.Empty):
             item = self._queue.get(timeout=_IDLE_SECONDS)
@@ -338,7 +332,7 @@ class Journal:
 
 
 def _surely(step: Callable[..., object], *values: object) -> None:
-    """A bug in a step after a commit is logged, and undoes nothing."""
+    """A bug here is logged, and undoes nothing."""
     try:
         step(*values)
     except Exception:

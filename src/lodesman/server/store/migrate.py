@@ -1,6 +1,4 @@
-"""The schema of a new database, and migrations of existing ones: numbered SQL files, one transaction each, recorded with
-their checksums (ADR 0086).
-"""
+"""The schema of a new database and numbered migrations of others, one transaction each, recorded by checksum (ADR 0086)."""
 
 from __future__ import annotations
 
@@ -60,10 +58,10 @@ def migrate(db: Writer) -> list[str]:
 
 
 def missing(db: Reader, *, unfinished: bool = False) -> list[Script]:
-    """The migrations that a database lacks; the schema, which includes all, if it is empty.
+    """Missing migrations; for an empty database the schema, which includes all.
 
-    Raises Unavailable if it is of another program, older or newer than this one knows, or an applied file was edited since;
-    or an unfinished copy, unless `unfinished`.
+    Raises Unavailable for another program's database, one older or newer than known, an applied file that was edited, or an
+    unfinished copy, unless `unfinished`.
     """
     applied, scripts = known_migrations(db), load_scripts(db.dialect)
     if UNFINISHED in applied and not unfinished:
@@ -84,7 +82,7 @@ def missing(db: Reader, *, unfinished: bool = False) -> list[Script]:
 
 
 def _check_oldest(db: Reader, applied: Mapping[int, str]) -> None:
-    """Raises Unavailable unless a database has had exactly the migrations that are in the schema alone."""
+    """Raises Unavailable unless it had exactly the migrations that are in the schema alone."""
     first = {number: sha256 for number, sha256 in applied.items() if UNFINISHED < number <= OLDEST}
     own = _OLDEST_SHA256[db.dialect]
     if first == {OLDEST: own} or digest_of(first.items()) == own:
@@ -112,7 +110,7 @@ def _records(script: Script, dialect: str) -> list[tuple[int, str, str]]:
 
 
 def known_migrations(db: Reader) -> dict[int, str]:
-    """Numbers and checksums of what was applied. Raises Unavailable for another program's database."""
+    """Applied ones: number, checksum. Raises Unavailable for another program's database."""
     tables = db.tables()
     if tables and "migration" not in tables:
         words = f"{db.database} has tables of another program."

@@ -1,4 +1,4 @@
-"""Jobs that wait for other jobs, and members that leave the run in which they waited."""
+"""Jobs that wait for other jobs, and members that left the run in which they waited."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIMIT ?"""
 
 
 class DependencyRow(NamedTuple):
-    """Jobs of one submission that wait for jobs of another (`parent_id`, whose first job is `base`)."""
+    """Jobs of one submission that wait for jobs of another."""
 
     job_id: int
     first: int
@@ -56,7 +56,7 @@ def dependencies_of(db: Reader, submission: int, job_id: int) -> list[Dependency
 
 
 def waiting_without_parents(db: Reader, tq_id: int, *, most: int) -> list[range]:
-    """The jobs of a task queue for dependent jobs that, by what is stored, wait for none."""
+    """Jobs of a task queue for dependent jobs that wait for none."""
     return [range(*row) for row in db.execute(_WITHOUT_PARENTS, (tq_id, tq_id, most))]
 
 
@@ -77,7 +77,7 @@ def change_queue(tx: Transaction, row: JobRow, tq_id: int) -> None:
 
 
 def move_cursor(tx: Transaction, cohort: CohortRow, cursor: int) -> int:
-    """Move a run's cursor, past members behind it that left, too; returns the cursor."""
+    """Move it on over members that left, too; returns it."""
     behind = "SELECT stop FROM hole WHERE cohort_id = ? AND start = ? AND state = 'Moved'"
     while rows := tx.read(behind, (cohort.id, cursor)):
         tx.write("DELETE FROM hole WHERE cohort_id = ? AND start = ?", (cohort.id, cursor), rows=ONE)

@@ -85,7 +85,6 @@ class PostgresReader(Reader):
                 self.connection.execute("ROLLBACK")
 
     def tables(self) -> set[str]:
-        """Their names."""
         return {name for (name,) in self.execute(_TABLES)}
 
     def _execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
@@ -222,7 +221,6 @@ class PostgresWriter(PostgresReader, Writer):
             raise Unavailable("The database refused the change; nothing was stored.")
 
     def roll_back(self) -> None:
-        """Do nothing without an open transaction."""
         if not self.connection.closed and self.connection.info.transaction_status != TransactionStatus.IDLE:
             with suppress(psycopg.OperationalError):  # it is over with its connection
                 self.connection.execute("ROLLBACK")
@@ -234,11 +232,9 @@ class PostgresWriter(PostgresReader, Writer):
         self.connection.execute(translate_schema(sql), prepare=False)
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """Returns the number of rows changed."""
         return self._execute(sql, values).rowcount
 
     def change_each(self, sql: str, rows: Sequence[Row]) -> int:
-        """Returns the number of rows changed."""
         return self._change_all([(sql, rows)])[0]
 
     def change_all(self, groups: Iterable[Group]) -> None:
@@ -281,7 +277,6 @@ class PostgresWriter(PostgresReader, Writer):
         return [_NAMES[description.param_type(n)] for n in range(description.nparams)]
 
     def openness(self) -> str:
-        """A sentence if every role of the cluster may connect."""
         return openness(self.connection)
 
     def end_copy(self, counted: Sequence[str]) -> None:
@@ -292,7 +287,6 @@ class PostgresWriter(PostgresReader, Writer):
         self.execute("ANALYZE")
 
     def refusal_of(self, fault: Exception) -> Unavailable | None:
-        """None for faults of other origin."""
         return refusal_of(fault)
 
 
@@ -304,7 +298,6 @@ class PostgresDatabase:
     folder: Path
 
     def __str__(self) -> str:
-        """Name and place, for sentences."""
         return place(self.url)
 
     def connect(self, *, is_reading: bool = False) -> Connection:
@@ -330,15 +323,12 @@ class PostgresDatabase:
         }
 
     def lost(self, fault: psycopg.Error | None = None) -> ConnectionLost:
-        """The exception to raise."""
         return ConnectionLost(**self.loss(fault))
 
     def reader(self) -> PostgresReader:
-        """Open a read connection."""
         return PostgresReader(self, self.connect(is_reading=True))
 
     def writer(self, *, migrates: bool = True) -> PostgresWriter:
-        """Open the write connection. Raises Conflict, Unavailable."""
         if migrates:  # for a server
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with ExitStack() as unless_opened:
@@ -354,7 +344,6 @@ class PostgresDatabase:
 
     @contextmanager
     def usable(self) -> Iterator[None]:
-        """Around a start: raises Unavailable in clear words."""
         try:
             yield
         except psycopg.Error as fault:
@@ -369,7 +358,6 @@ class PostgresDatabase:
         return False
 
     def beside(self, name: str) -> Path:
-        """A file of the data folder."""
         return self.folder / f"lode.{name}"
 
     def identity(self, db: Reader) -> int:

@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL: its settings, its patience, its values, and where its url leads (ADR 0041)."""
+"""One connection to PostgreSQL: its settings, patience and values, and where its url leads (ADR 0041)."""
 
 from __future__ import annotations
 
@@ -50,9 +50,7 @@ _PAUSE_SECONDS: Final = 1.0
 
 
 class Connection(psycopg.Connection[Any]):
-    """Closes when an answer takes longer than `patience` seconds (None: no limit), and sets `hung`; or, without a
-    warning, with the last reference to it.
-    """
+    """Closes, and is `hung`, if an answer takes longer than `patience` seconds; closes silently with its last reference."""
 
     patience: float | None = _WRITE_SECONDS
     hung = False
@@ -91,7 +89,7 @@ class Connection(psycopg.Connection[Any]):
 
 
 def _all_wait() -> bool:
-    """Whether this thread runs the event loop, for which all requests wait."""
+    """Whether this thread runs the event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,7 +1,7 @@
 """Who writes to a database of PostgreSQL: one session of the server's role (ADR 0041).
 
-A writer holds an advisory lock, and names its session. Any role that may connect can take both, so only sessions of the
-same role count. If a stranger has the lock, the name alone keeps a second writer away.
+A writer holds an advisory lock, and names its session. Any role can take both, so only sessions of the same role count. If
+a stranger has the lock, the name alone keeps a second writer away.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _IS_OPEN: Final = "SELECT has_database_privilege('public', current_database(), '
 
 
 def become_writer(connection: psycopg.Connection[Any], seconds: int) -> tuple[int, str] | None:
-    """Take the writer's place; None if all earlier writers are gone within `seconds`. Else the backend and host of
-    the one that is left: then close this connection.
+    """None if all earlier writers are gone within `seconds`; else the backend and host of one, and the caller must
+    close this connection.
 
-    Of two sessions that begin at the same moment without the lock both may be refused.
+    Of two sessions that begin at once without the lock both may be refused.
     """
     connection.execute(_LOCK_WAIT, (f"{seconds}s",))
     try:

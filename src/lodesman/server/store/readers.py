@@ -1,4 +1,4 @@
-"""Who else may read a submission. Asked before each answer, so that a change holds at once."""
+"""Who else may read a submission. Asked before each answer: a change holds at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FORGET = "DELETE FROM submission_reader WHERE reader = ?"
 
 
 class ReadsAs(NamedTuple):
-    """The names by which a user reads what others share: the user's own, and `@` and each group."""
+    """Names by which a user reads: the own one, and `@` and each group."""
 
     vo: str = ""
     names: tuple[str, ...] = ()  # none: the user reads nothing of others
@@ -70,7 +70,7 @@ def insert_readers(tx: Transaction, submission: int, names: Iterable[str], *, by
 
 
 def forget_reader(tx: Transaction, name: str) -> None:
-    """Take all reading rights from a removed user, whose name may be given again."""
+    """A removed user's name may be given again."""
     tx.write(_FORGET, (name,), rows=ANY)
 
 

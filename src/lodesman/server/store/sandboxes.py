@@ -1,4 +1,4 @@
-"""Input files and outputs of jobs: which exist, which submissions name them, how much they take."""
+"""Input files and outputs of jobs: which exist, who names them, how much they take."""
 
 from __future__ import annotations
 
@@ -120,25 +120,23 @@ def used_by(db: Reader, owner: str) -> InputUsage:
 
 
 def uploaded_size(db: Reader, owner: str, sha256: str, *, to_stay: bool = False) -> int | None:
-    """None if the owner uploaded no such file. `to_stay`: nor if it is about to be removed."""
+    """None without such a file. `to_stay`: or if it is about to be removed."""
     size, unused_since = db.execute(_SIZE, (owner, sha256)).fetchone() or (None, None)
     return None if to_stay and unused_since is not None else size
 
 
 def owner_of_input(db: Reader, pilot_id: int, sha256: str) -> str | None:
-    """The owner of a file that a pilot may read for one of its jobs; None if it may not."""
+    """None if no job of the pilot names the file."""
     return db.find(str, _OWNER_OF_INPUT, (pilot_id, sha256))
 
 
 def may_hand_in(db: Reader, pilot_id: int, job_id: int, attempt: int) -> int | None:
-    """The id of a pilot's attempt whose result can still count; None if there is none."""
+    """The id of an attempt whose result still counts; None otherwise."""
     return db.find(int, _OPEN_ATTEMPT, (job_id, attempt, pilot_id))
 
 
 def note_uploads(db: Writer, shelf: Shelf) -> int:
-    """At a start, note outputs of live attempts that lie unnoted on the shelf; returns how many. A server that was
-    killed in between, or an earlier release, left them.
-    """
+    """At a start, note outputs on the shelf that a killed server, or an earlier release, left unnoted; returns how many."""
     lost = [(number, shelf.output_path(job, n)) for number, job, n in db.execute(_NOT_NOTED)]
     outputs = [(number, path) for number, path in lost if path.is_file()]
     with db:
@@ -206,7 +204,7 @@ _DROP_SOME = f"DELETE FROM sandbox_use WHERE submission_id = ? AND sha256 IN {GI
 
 
 def correct_usage(tx: Transaction, owner: str, before: Sequence[int], counted: Sequence[int]) -> bool:
-    """Store counted files, bytes and outputs of an owner, if they are still as `before`."""
+    """Store counted files, bytes and outputs, if they are still as `before`."""
     return bool(tx.write(_CORRECT_USAGE, (*counted, owner, *before), rows=AT_MOST_ONE))
 
 
@@ -227,11 +225,11 @@ def use_inputs(tx: Transaction, owner: str, files: Iterable[str], submission: in
 
 
 def tidy_inputs(tx: Transaction, unused: UnusedInputs) -> list[FileKey]:
-    """Mark and remove input files that no job names, each checked again; returns the removed ones.
+    """Mark and remove input files that no job names; returns the removed ones.
 
-    A client asks whether a file is there before it submits a job that names it, so removal follows some time after the
-    mark.
-    A marked file does not count as there; uploading it again takes the mark off.
+    A client asks for a file before it submits the job, so removal follows some time after the mark. A marked file does not
+    count
+    as there; uploading it again takes the mark off.
     """
     tx.write(_DROP_USES, (keys(unused.done), _MOST_ROWS), rows=ANY)
     for submission, files in unused.some:

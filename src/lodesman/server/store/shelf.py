@@ -1,4 +1,4 @@
-"""The files of sandboxes on disk: input files by SHA-256, one copy per owner; output archives by attempt."""
+"""Sandboxes on disk: input files by SHA-256, one copy per owner; output archives by attempt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PORTION = 1 << 20
 
 
 class Shelf:
-    """Sandboxes in DATA/sandboxes/in/<owner hash>/<sha256> and out/<job>.<attempt>.tar.gz."""
+    """DATA/sandboxes/in/<owner hash>/<sha256> and out/<job>.<attempt>.tar.gz."""
 
     def __init__(self, root: Path, *, limit_bytes: int) -> None:
         self.root = root
@@ -43,7 +43,7 @@ class Shelf:
         return self.root / "out" / str(job_id // 1000) / f"{job_id}.{attempt}.tar.gz"
 
     def output_size(self, job_id: int, attempt: int, stored: int) -> int | None:
-        """On disk; if it is not there, `stored`, or None if no output can be so large."""
+        """If it is not there: `stored`, or None if no output can be so large."""
         try:
             return self.output_path(job_id, attempt).stat().st_size
         except OSError:
@@ -57,10 +57,9 @@ class Shelf:
         return max((int(number) for number in numbers if number.isdigit()), default=0) + 1
 
     async def store(self, chunks: AsyncIterator[bytes], path: Path, sha256: str) -> int:
-        """Write a file with this checksum and sync it; returns its size.
-
-        Other threads wait for the disk. Raises TooLarge over the limit, InvalidRequest for a wrong checksum; then nothing
-        is left.
+        """Write a synced file in other threads; returns its size. Raises TooLarge, InvalidRequest for a wrong checksum;
+        then
+        nothing is left.
         """
         part = _Part(path)
         size, portion = 0, bytearray()
@@ -79,7 +78,7 @@ class Shelf:
         return size
 
     def remove_older(self, path: Path, before: float) -> bool:
-        """Remove a file, unless it was stored again since that time (UNIX seconds)."""
+        """Unless it was stored again since (UNIX seconds)."""
         with self._moving:
             try:
                 if path.stat().st_mtime >= before:
@@ -96,7 +95,7 @@ class Shelf:
 
 
 class _Part:
-    """A file under a name of its own until it is whole. `drop` ends whatever still goes on."""
+    """A file that is not whole yet. `drop` ends whatever still goes on."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -111,7 +110,7 @@ class _Part:
             self._write(data)
 
     def finish(self, data: bytes, sha256: str, moving: threading.Lock) -> None:
-        """Write the rest and move it into place. Raises InvalidRequest for a wrong checksum."""
+        """Raises InvalidRequest for a wrong checksum."""
         with self._lock:
             file = self._write(data)
             file.flush()
@@ -123,7 +122,6 @@ class _Part:
             sync_directory(self._path.parent)
 
     def drop(self) -> None:
-        """Close it; remove it if it is not in its place."""
         with self._lock:
             self._dropped = True
             if self._file is not None:
@@ -142,7 +140,7 @@ class _Part:
 
 
 def _make_directory(folder: Path) -> None:
-    """Make a directory and its parents, synced."""
+    """And its parents, synced."""
     if not folder.is_dir():
         _make_directory(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)

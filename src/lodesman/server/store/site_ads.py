@@ -1,4 +1,4 @@
-"""What sites have advertised: the newest ad of each, its ads of the last day in short, and the pilots there."""
+"""What sites advertised: the newest ads, those of the last day in short, and the pilots there."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ad_versions(db: Reader) -> dict[str, AdVersion]:
 
 
 def newest_ad(db: Reader, site: str) -> tuple[AdVersion, str, int | None] | None:
-    """Version, text ('' if its row is damaged), and the jobs of others; None if the site never advertised."""
+    """Version, text ('' if damaged), jobs of others; None if the site never advertised."""
     row = db.execute(f"SELECT site, entry, text, {_VERSION} FROM site_ad WHERE site = ?", (site,)).fetchone()
     if row is None:
         return None
@@ -53,7 +53,7 @@ def newest_ad(db: Reader, site: str) -> tuple[AdVersion, str, int | None] | None
 
 
 def _version(sequence: int, incarnation: str, *times: Any) -> AdVersion:
-    """A damaged time counts as long past: the ad is too old."""
+    """A damaged time counts as long past."""
     is_whole = all(isinstance(time, (int, float)) for time in times)
     lifetime_s, received_at = times if is_whole else (0.0, 0.0)
     return AdVersion(

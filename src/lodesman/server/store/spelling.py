@@ -1,7 +1,6 @@
-"""How PostgreSQL spells the statements of the store, which are written as SQLite reads them.
+"""How PostgreSQL spells the statements of the store, which are written for SQLite.
 
-The texts are constants, each translated once. Nothing is parsed: only what `store.dialect` writes, and the types of the
-schema, differ.
+Nothing is parsed: only what `store.dialect` writes, and the types of the schema, differ.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def translate_schema(sql: str) -> str:
 
 
 class _SetStatement(NamedTuple):
-    """One statement for many rows, with an array for each column; `{}` stands for its type."""
+    """One statement for many rows: an array for each column, `{}` for its type."""
 
     text: str
     is_keyed: bool  # no two rows may have one last value
@@ -95,7 +94,7 @@ class _SetStatement(NamedTuple):
 
 @cache
 def set_statement(sql: str) -> _SetStatement | None:
-    """The set form of an INSERT of one row, or of an UPDATE by key; None for any other."""
+    """Of an INSERT of one row, or an UPDATE by key; else None."""
     numbers = count(1)
     if match := _INSERT.match(sql):
         # Each column by itself: rows that a FROM gives are first written to a place of their own.

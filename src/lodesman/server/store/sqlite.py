@@ -1,7 +1,6 @@
 """The embedded database: one write connection, any number of read connections.
 
-SQLite in WAL mode with synchronous=FULL: an answered commit survives power loss. Only this module and `sqlite_*` know the
-library; `store.dialect` has the SQL that only this database understands.
+WAL mode with synchronous=FULL: an answered commit survives power loss. Only this module and `sqlite_*` know the library.
 """
 
 from __future__ import annotations
@@ -52,15 +51,12 @@ class SqliteReader(Reader):
         super().__init__(database, connection, connection.execute)
 
     def begin_reading(self, *statement: Any) -> Any:
-        """The first statement applies the settings. They read the whole schema, a millisecond: only a
-        reader in use pays it.
-        """
+        """Apply the settings with the first statement: they read the whole schema, a millisecond."""
         self.execute = self.connection.execute
         _pragmas(self.connection, f"cache_size=-{_READ_CACHE_KIB}", "query_only=ON")
         return self.execute(*statement)
 
     def tables(self) -> set[str]:
-        """Their names."""
         return {name for (name,) in self.execute(_TABLES)}
 
     def __enter__(self) -> Self:
@@ -86,7 +82,6 @@ class SqliteWriter(SqliteReader, Writer):
         self._checkpointer: Checkpointer | None = None
 
     def begin(self) -> None:
-        """Raises Unavailable if another program has locked the database."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             self.connection.set_busy_timeout(BUSY_MS)
@@ -98,17 +93,14 @@ class SqliteWriter(SqliteReader, Writer):
             raise Unavailable(words, hint=hint) from None
 
     def roll_back(self) -> None:
-        """Do nothing without an open transaction."""
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """Returns the number of rows changed."""
         self.connection.execute(sql, values)
         return self.connection.changes()
 
     def change_all(self, groups: Iterable[Group]) -> None:
-        """Run statements in order, each for its rows. Raises WrongRows."""
         execute, changes = self.connection.execute, self.connection.changes
         for statement, rows in groups:
             if len(rows) == 1:
@@ -122,11 +114,11 @@ class SqliteWriter(SqliteReader, Writer):
                 statement.rows.check(statement.sql, changed, len(rows))
 
     def change_each(self, sql: str, rows: Sequence[Row]) -> int:
-        """Run a statement for each row, in order; returns the number of rows changed, also by triggers.
+        """An INSERT of one row is widened.
 
-        An INSERT of one row is widened: each step lets other threads run, and the writer then waits for the interpreter. A
-        batch of
-        claims with a step for each row waits longer than it works.
+        Each step lets other threads run, and the writer then waits for the interpreter: with a step for each row a batch of
+        claims
+        waits longer than it works.
         """
         before = self.connection.total_changes()
         self._run_each(sql, rows)
@@ -147,15 +139,12 @@ class SqliteWriter(SqliteReader, Writer):
             self.connection.executemany(sql, left)
 
     def check(self) -> None:
-        """Raises DatabaseGone if the files are not where they were opened."""
         self._files.check()
 
     def refusal_of(self, fault: Exception) -> Unavailable | None:
-        """None for faults of other origin."""
         return refusal_of(fault, self._path)
 
     def broken_parts(self) -> list[str]:
-        """In the words of SQLite; reads everything."""
         return _broken_pages(self.connection)
 
     def open(self, *, migrates: bool) -> Self:
@@ -173,12 +162,10 @@ class SqliteWriter(SqliteReader, Writer):
         return self
 
     def start_upkeep(self) -> None:
-        """Move the log into the database from now on."""
         self._checkpointer = Checkpointer(self, self._path)
         self._checkpointer.start()
 
     def close(self) -> None:
-        """End the connection and its upkeep, and release the lock."""
         if self._checkpointer is not None:
             self._checkpointer.close()
         self.connection.close()
@@ -189,7 +176,7 @@ class SqliteWriter(SqliteReader, Writer):
 
 @lru_cache(maxsize=256)
 def _values_of(sql: str) -> str | None:
-    """The value list of an INSERT of one row; None for any other statement."""
+    """Of an INSERT of one row; else None."""
     match = _VALUES.search(sql)
     return match[1] if match else None
 
@@ -203,7 +190,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def refusal_of(fault: Exception, path: Path) -> Unavailable | None:
-    """The answer to a command if the database, or its disk, failed; None for other faults."""
+    """The answer to a command if the database, or its disk, failed; else None."""
     number = fault.errno if isinstance(fault, OSError) else 0
     if isinstance(fault, apsw.FullError) or number in _FULL:
         return Unavailable("The disk of the server is full.", hint="Nothing was stored; try again later.")
@@ -260,7 +247,6 @@ class SqliteDatabase(Struct, frozen=True):
     path: Path
 
     def reader(self) -> SqliteReader:
-        """Open a read-only connection."""
         db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
         db.set_busy_timeout(BUSY_MS)
         _pragmas(db, "schema_version")  # the first page says whether it is a database
@@ -272,7 +258,6 @@ class SqliteDatabase(Struct, frozen=True):
         return str(self.path)
 
     def writer(self, *, migrates: bool = True) -> SqliteWriter:
-        """Open the write connection. Raises Conflict, Unavailable."""
         path = self.path
         lock = lock_place(path.with_suffix(".lock"), str(path))
         try:
@@ -284,23 +269,20 @@ class SqliteDatabase(Struct, frozen=True):
             raise
 
     def backup_command(self, file: Path) -> list[str]:
-        """None: see `store.backup`."""
         return []
 
     def usable(self) -> AbstractContextManager[None]:
-        """Around a start: raises Unavailable in clear words."""
         return _usable(self.path)
 
     def ways_in(self) -> tuple[Path, ...]:
-        """The database and its log, perhaps outside of the data folder."""
+        """The log may be outside of the data folder."""
         return self.path, Path(f"{self.path}-wal"), Path(f"{self.path}-shm")
 
     def is_empty(self) -> bool:
-        """Looks at the file alone: opening it would remove a log that is left beside it."""
+        """By the file alone: opening it would remove a log beside it."""
         return not self.path.exists() or (self.path.is_file() and not self.path.stat().st_size)
 
     def beside(self, name: str) -> Path:
-        """A file that belongs to the database."""
         return self.path.with_suffix(f".{name}")
 
     def identity(self, db: Reader) -> int:
@@ -308,16 +290,15 @@ class SqliteDatabase(Struct, frozen=True):
         return self.path.stat().st_ino
 
     def made(self) -> int:
-        """When the file was made."""
         return kernel.birth_of(str(self.path))
 
     def home(self, db: Reader) -> int:
-        """0: the inode stays when other content is copied into the file."""
+        """The inode stays when other content is copied into the file."""
         return 0
 
 
 def _check_length(db: apsw.Connection, path: Path) -> None:
-    """A crash may leave pages in the log alone; other missing pages are lost. Raises apsw.CorruptError."""
+    """A crash may leave pages in the log alone; others are lost. Raises apsw.CorruptError."""
     with path.open("rb") as file:
         pages = int.from_bytes(file.read(32)[28:], "big")
     if pages * _PAGE_BYTES > path.stat().st_size and _broken_pages(db):
@@ -332,6 +313,6 @@ def _broken_pages(db: apsw.Connection) -> list[str]:
 
 
 def _pragmas(db: apsw.Connection, *settings: str) -> None:
-    """Each to its end: a statement whose rows are not read is not carried out."""
+    """Each to its end: otherwise it is not carried out."""
     for setting in settings:
         list(db.execute(f"PRAGMA {setting}"))

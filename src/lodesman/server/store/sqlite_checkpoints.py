@@ -25,7 +25,7 @@ MOST_PAGES = 16_000
 
 
 class Checkpointer:
-    """Moves SQLite's log into the database on its own thread, so that no commit waits for it."""
+    """Moves SQLite's log into the database on its own thread: no commit waits for it."""
 
     def __init__(self, writer: Writer, path: Path) -> None:
         self._path = path
@@ -48,7 +48,7 @@ class Checkpointer:
             self._thread.join()
 
     def _committed(self, db: apsw.Connection, _name: str, pages: int) -> int:
-        """Called by the writer after each commit; `pages`: in the log now."""
+        """After each commit of the writer; `pages`: in the log."""
         if pages < self._moved:
             self._moved = 0
         left = pages - self._moved
@@ -72,7 +72,6 @@ class Checkpointer:
                 return
 
     def _move(self, db: apsw.Connection) -> None:
-        """Move what no reader needs in the log."""
         try:
             _, self._moved = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:

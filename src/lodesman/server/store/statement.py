@@ -1,7 +1,7 @@
 """Statements that change rows, what each promises, and the order in which collected ones run.
 
-Two changes may swap places unless both touch one row, or one reads what the other inserts. So a statement says whose rows
-it touches, and by which key; `Collection` moves a row forward only past changes that touch others.
+Two changes may swap places unless both touch one row, or one reads what the other inserts. A statement says whose rows it
+touches, by which key; `Collection` moves rows forward only past changes of others.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def exactly(count: int) -> RowBounds:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Statement:
-    """A statement that runs once for each of many rows of values, collected with others."""
+    """Runs once for each of many rows, collected with others."""
 
     sql: str
     # The places of the changed row's primary key among the values; (): it may change any row.
@@ -96,7 +96,6 @@ class Statement:
 
 @cache
 def _number(_name: str) -> int:
-    """A distinct number for each name."""
     return next(_NUMBERS)
 
 
@@ -109,7 +108,7 @@ Group = tuple[Statement, Sequence[Row]]
 
 
 class _SharedRows(NamedTuple):
-    """A statement that touches what others of its segment touch."""
+    """Rows of a statement that touches what others of its segment touch."""
 
     rows: list[Row]
     key_of: Callable[[Row], Hashable]
@@ -117,10 +116,11 @@ class _SharedRows(NamedTuple):
 
 
 class Collection:
-    """Rows collected for statements: in few groups, with the effect that they have one by one as they came.
+    """Rows collected in few groups, with the effect that they have one by one.
 
-    Groups run segment by segment; in a segment in the order in which their statements came. A row that would pass one of
-    another statement that touches the same row begins the next segment.
+    Groups run segment by segment, in the order in which their statements came. A row that would pass one of another
+    statement
+    for the same row begins the next segment.
     """
 
     __slots__ = ("_checked", "_groups", "_kinds", "_newest", "_shared", "apart", "mask")
@@ -180,7 +180,6 @@ class Collection:
             self._newest = True
 
     def _end_segment(self) -> None:
-        """Run what comes next after all that was collected."""
         self._groups += self.apart.items()
         self.apart.clear()
         if self._checked:
@@ -192,8 +191,8 @@ class Collection:
         self.mask = 0
 
     def _share(self, statement: Statement) -> _SharedRows | None:
-        """Let a statement into the segment, where others touch the same table: from now on keys of their rows are
-        compared. If that costs more than it saves, or one of them touches all rows, the segment ends: None.
+        """Let a statement into a segment where others touch its table: keys are compared from now on. None, and the
+        segment ends, if that costs more than it saves, or one of them touches all rows.
         """
         users = {
             name: [user for user in (*self.apart, *self._checked) if name in user.touches]

@@ -1,4 +1,4 @@
-"""SubmitPools: their queues as masks, the bits of CE queues, the passes, and the jobs that need them."""
+"""SubmitPools: masks of queues, bits of CE queues, passes, and jobs that need them."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _last_passes(db: Reader, limit: int) -> list[PoolPass]:
 
 
 def list_pools(db: Reader, vo: str) -> Pools:
-    """Of a VO ('': of all), those that most jobs need first, and the last pass."""
+    """Of a VO ('': of all), most needed first; and the last pass."""
     jobs = _jobs_by_pool(db)
     pools = [_pool(row, jobs) for row in db.execute(_POOLS, (vo, vo, "", ""))]
     pools.sort(key=lambda pool: (-sum(structs.astuple(pool.jobs)), -pool.created_at, pool.id))
@@ -138,7 +138,7 @@ def list_pools(db: Reader, vo: str) -> Pools:
 
 
 def pool_by_prefix(db: Reader, vo: str, prefix: str) -> PoolInFull:
-    """A pool by the beginning of its id, with queues and last passes. Raises NotFound, Conflict."""
+    """By the beginning of its id. Raises NotFound, Conflict."""
     rows = list(islice(db.execute(_POOLS, (vo, vo, prefix, prefix)), 2))
     if not rows or not prefix:
         raise NotFound(f"There is no SubmitPool {prefix}.", hint="lode pool ls lists them.")
@@ -155,7 +155,7 @@ def sites_of_pool(db: Reader, pool: str) -> list[str]:
 
 
 def _pool(row: tuple[Any, ...], counted: Mapping[str, Counter[str]]) -> Pool:
-    """A pool that was made again has neither queues nor a time of refresh until a pass found them."""
+    """Made again, it has neither queues nor a time of refresh until a pass."""
     number, vo, requirements, queues, created_at, refreshed_at, unused_since = row
     required = {
         name: Required(Kind(kind), unit or "", value)
@@ -246,7 +246,7 @@ _PASSES_KEPT = 1_000
 def store_pool(
     tx: Transaction, pool: str, vo: str, requirements: str, *, mask: int, is_evaluated: bool
 ) -> None:
-    """Store a pool with its queues. `is_evaluated`: these are known to serve it, if it is new."""
+    """`is_evaluated`: its queues are known to serve it, if it is new."""
     evaluated_at = tx.now if is_evaluated else None
     tx.later(_STORE, (pool, vo, requirements, _bitmap(mask), tx.now, evaluated_at))
 
@@ -274,7 +274,7 @@ def delete_bits(tx: Transaction, bits: Iterable[int]) -> None:
 
 
 def clean_pools(tx: Transaction, cleaning: Cleaning) -> list[str]:
-    """Mark pools that no job needs, unmark others; returns those removed, since they were still marked."""
+    """Mark, unmark and remove; returns the removed ones, which were still marked."""
     tx.later_many(_MARK, [(tx.now, pool) for pool in cleaning.mark])
     tx.later_many(_UNMARK, [(pool,) for pool in cleaning.unmark])
     return [row[0] for row in tx.read(_REMOVE, (keys(cleaning.remove), cleaning.unused_before), changes=True)]
@@ -291,7 +291,7 @@ def pools_changed(tx: Transaction) -> None:
 
 
 def insert_pass(tx: Transaction, number: int, difference: Difference, masks: Mapping[str, int]) -> None:
-    """Store a pass and changed masks; answers its requests, and deletes very old passes."""
+    """With changed masks; answers its requests, and deletes very old passes."""
     tx.later_many(_SET_QUEUES, [(_bitmap(mask), tx.now, pool) for pool, mask in masks.items()])
     tx.later(
         _INSERT_PASS,

@@ -1,4 +1,4 @@
-"""Task queues: their keys, counters, pending reasons, and holds of those that no configured queue can run."""
+"""Task queues: keys, counters, pending reasons, and holds of those that no configured queue can run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _kept_key = lru_cache(1 << 15)(key_from_json)
 
 
 class JudgedQueue(NamedTuple):
-    """A task queue that has jobs, is held, or to which a job may return."""
+    """Has jobs, is held, or may get jobs back."""
 
     id: int
     key: TaskQueueKey
@@ -79,9 +79,9 @@ def with_groups_and_classes(db: Reader, jobs: Sequence[Job]) -> list[Job]:
 def list_task_queues(
     db: Reader, *, limit: int, reason: str = "", vo: str = "", after: tuple[int, ...] | None = None
 ) -> list[TaskQueueRow]:
-    """Task queues with jobs that wait, or are Held because no configured queue can run them; fullest first.
+    """Fullest first; with jobs that wait, or are Held because no configured queue can run them.
 
-    `reason`: None until a task queue was judged. `after`: continue behind this number of jobs and this id.
+    `reason`: None until judged. `after`: behind this number of jobs and this id.
     """
     jobs, last = after or (MOST_ID, 0)
     rows = db.execute(_LIST, (vo, vo, reason, reason, jobs, jobs, last, limit))
@@ -95,7 +95,7 @@ def list_task_queues(
 
 
 def queues_with_jobs(db: Reader) -> Iterator[tuple[int, TaskQueueKey, int]]:
-    """(id, key, jobs), for the index at a start. Queues with unreadable keys are logged; their jobs wait."""
+    """(id, key, jobs). Unreadable keys are logged; their jobs wait."""
     return readable(
         lambda *row: (row[0], key_from_json(row[1]), row[2]), db.execute(_WITH_JOBS), "task queue"
     )
@@ -119,7 +119,7 @@ def queue_with_key(db: Reader, key: TaskQueueKey) -> int | None:
 def keys_by_id(
     db: Reader, ids: Iterable[int], damaged: dict[int, Exception] | None = None
 ) -> dict[int, TaskQueueKey]:
-    """Keys that cannot be read go into `damaged`; without it, raises ValueError."""
+    """Unreadable keys go into `damaged`; without it, raises ValueError."""
     by_id = {}
     for number, text in db.execute(_KEYS, (keys(ids),)):
         try:
@@ -148,7 +148,7 @@ def queues_of_vo(db: Reader, vo: str) -> set[int]:
 
 
 def queues_to_judge(db: Reader, damaged: dict[int, Exception]) -> Iterator[JudgedQueue]:
-    """What a refresh holds or releases. Keys that cannot be read go into `damaged`."""
+    """What a refresh holds or releases. Unreadable keys go into `damaged`."""
     for number, text, *more in db.execute(_JUDGED):
         try:
             key = _kept_key(text)
@@ -242,9 +242,7 @@ def set_row_cursor(tx: Transaction, tq_id: int, job_id: int) -> None:
 
 
 def row_came_back(tx: Transaction, tq_id: int, job_id: int) -> None:
-    """Let the front be read again from a row behind it. The row was read in this transaction, so cursors of
-    earlier claims are written.
-    """
+    """Let the front be read again from this row. It was read in this transaction, after the last claim."""
     tx.later(_LOWER_CURSOR, (job_id, tq_id))
 
 
@@ -310,9 +308,9 @@ def keys_changed(tx: Transaction) -> None:
 
 
 def join_queues(tx: Transaction, gone: int, keep: int) -> None:
-    """Move all but the count of waiting jobs to another task queue, and delete the old one.
+    """Move all but the count of waiting jobs to another task queue; delete this one.
 
-    Counters and cursors must be written before: else they follow from attempts of the old one.
+    Counters and cursors must be written: else they follow from its attempts.
     """
     for start, stop in tx.read("SELECT base + start, base + stop FROM cohort WHERE tq_id = ?", (gone,)):
         tx.write(

@@ -1,4 +1,4 @@
-"""What a command may use while it is applied: the database, memory that can be undone, and steps after the commit."""
+"""What a command may use: the database, memory that can be undone, steps after the commit."""
 
 from __future__ import annotations
 
@@ -17,11 +17,8 @@ Answer = Callable[[Any], None]
 
 
 class Transaction:
-    """What a command may use while it is applied.
-
-    `later` collects rows by statement; they are written before any read and before the commit, with the effect that they
-    have
-    one by one (`Collection`).
+    """`later` collects rows by statement; they are written before any read and the commit, with the effect that they
+    have one by one (`Collection`).
     """
 
     __slots__ = (
@@ -86,10 +83,9 @@ class Transaction:
     def read(
         self, sql: str, row: Row = (), *, past: AbstractSet[Statement] = frozenset(), changes: bool = False
     ) -> list[Any]:
-        """All rows of a query, after what was collected is written.
+        """All rows of a query, after collected rows are written.
 
-        `past`: statements that cannot change what is read; alone, they stay collected. `changes`: it changes the rows that
-        it
+        `past`: statements that cannot change what is read; alone, they stay collected. `changes`: it changes what it
         returns.
         """
         if not (past and self._collected.is_of(past)):

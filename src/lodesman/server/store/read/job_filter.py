@@ -1,8 +1,7 @@
-"""Jobs by name and by what their descriptions say. What decides where a job can run is in the key of its task queue, the
-rest in its template; texts of arrays have their placeholders.
+"""Filters of jobs by name and description. A key says where a job can run, its template the rest, with placeholders.
 
-The database compares a few plain values of keys, all else happens here (`JobSelector`): no database bounds the cost of
-finding many values, or a long pattern, in a long text.
+The database compares a few plain values of keys. `JobSelector` does the rest: no database bounds the cost of searching many
+values, or a long pattern, in a long text.
 """
 
 from __future__ import annotations
@@ -76,14 +75,14 @@ class TextCondition(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """What a row of one table has to meet, all of it."""
+    """For a row of one table; all must hold."""
 
     exact: tuple[Condition, ...] = ()
     tests: tuple[TextCondition, ...] = ()
 
 
 class JobFilter(Struct, frozen=True):
-    """Conditions on the task queues `q` and templates `t` of jobs, and on their names."""
+    """On the task queues `q`, templates `t` and names of jobs."""
 
     queue: Conditions = Conditions()
     template: Conditions = Conditions()
@@ -96,7 +95,7 @@ class JobFilter(Struct, frozen=True):
         return name or bool(self.queue.tests or self.template.tests)
 
     def of_job(self) -> Condition | None:
-        """Whether SQL admits a job `j`, or a run `j` of members; None: any."""
+        """Whether SQL admits a job, or run, `j`; None: any."""
         conditions: list[Condition] = []
         if self.queue.exact:
             sql, values = all_of(self.queue.exact)
@@ -108,7 +107,7 @@ class JobFilter(Struct, frozen=True):
         return all_of(conditions) if conditions else None
 
     def of_submission(self) -> Condition | None:
-        """Whether SQL admits a job of a submission `s`; None: any. Equal rows are judged once."""
+        """Whether SQL admits a job of `s`; None: any. Equal rows are judged once."""
         condition = self.of_job()
         if condition is None:
             return None
@@ -162,7 +161,7 @@ def _check_number(items: Iterable[AttributeCondition]) -> None:
 
 
 def _apart(tests: Iterable[TextCondition]) -> Conditions:
-    """The first few that the database can judge go to the database."""
+    """The first few go to the database, if it can judge them."""
     all_tests = list(tests)
     few = list(islice((test for test in all_tests if test.sql), _FEW))
     return Conditions(
@@ -190,7 +189,7 @@ def _of_class(name: str, parameter: str) -> TextCondition:
 
 
 def _test(column: str, paths: _Paths, item: AttributeCondition) -> TextCondition:
-    """Whether an attribute has a value; `paths`: where it may stand. Absent, it is the default."""
+    """`paths`: where the attribute may stand; if absent, it has its default."""
     value, usual = item.value, getattr(_DEFAULTS, item.attribute.field)
     if isinstance(value, Mapping):
         return TextCondition(_has_pairs(paths[0], value), "where")
@@ -225,7 +224,7 @@ def _in_sql(column: str, paths: _Paths) -> str:
 
 
 def _if_key(column: str, sql: str, *values: str) -> Condition | None:
-    """Not for templates: a database would read them anew for each job and condition."""
+    """Not for templates: they would be read anew for each job and condition."""
     return Condition(sql, values) if column == "q.key" else None
 
 
@@ -240,7 +239,7 @@ def _text(text: StoredText, paths: _Paths, usual: str) -> str:
 
 
 def _has_items(path: tuple[str, ...], required: Sequence[str]) -> Callable[[StoredText, StepBudget], bool]:
-    """Whether a list has each of these items; none wanted: it is empty."""
+    """All of them; none wanted: the list is empty."""
     exact = frozenset(filter(is_exact, required))
     patterns = [_pattern(item, "where") for item in dict.fromkeys(required) if not is_exact(item)]
 
@@ -260,7 +259,7 @@ def _has_items(path: tuple[str, ...], required: Sequence[str]) -> Callable[[Stor
 def _has_pairs(
     path: tuple[str, ...], required: Mapping[str, str]
 ) -> Callable[[StoredText, StepBudget], bool]:
-    """Whether a record has each of these pairs; none wanted: it is empty."""
+    """All of them; none wanted: the record is empty."""
     exact = {name: text for name, text in required.items() if is_exact(text)}
     patterns = {name: _pattern(text, "where") for name, text in required.items() if name not in exact}
 

@@ -1,7 +1,7 @@
-"""Lists of jobs by id, owner, state, reason and more: rows and untouched members merged in the order of their ids.
+"""Lists of jobs: rows and untouched members merged in the order of their ids.
 
-No list reads job by job: rows come from one statement, members from the ranges of their cohorts, and both stop at the
-limit. A user's own jobs are found from the user's own submissions, however many jobs others have.
+Rows come from one statement, members from ranges of cohorts; both stop at the limit. A user's own jobs are found from the
+user's own submissions, however many jobs others have.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class AlikeMembers(Struct, frozen=True):
 
 
 def list_jobs(db: Reader, query: JobQuery, budget: StepBudget | None = None) -> list[Job]:
-    """Jobs as `job_by_id` shows each. Raises SelectionTooDear."""
+    """Raises SelectionTooDear."""
     job_filter = build_filter(query)
     selector = JobSelector(job_filter, budget or StepBudget(MOST_STEPS))
     # One snapshot: a member that is claimed meanwhile is shown once, as it was.
@@ -129,8 +129,8 @@ def _rows(db: Reader, query: JobQuery, selector: JobSelector | None) -> Iterator
 
 
 def _parts(db: Reader, query: JobQuery) -> Iterator[tuple[int, int, bool]]:
-    """(first id, last id, whether it is one large submission) of one owner's submissions, in order, small ones together.
-    So a database that sorts has only a part to sort.
+    """(first id, last id, whether it is one large submission) of an owner's submissions, small ones together: a database
+    that sorts has only a part to sort.
     """
     where, values = conditions(query, query.sight)
     sql, first, last = _OWN_BLOCKS.format(where, query.order), query.first, query.last
@@ -151,7 +151,7 @@ def _parts(db: Reader, query: JobQuery) -> Iterator[tuple[int, int, bool]]:
 
 
 def _selected(db: Reader, query: JobQuery, selector: JobSelector | None) -> Iterator[Job]:
-    """In portions, if jobs must be judged here: only matching ones are read whole."""
+    """In portions; only matching jobs are read whole."""
     if selector is None:
         yield from _whole(db, query)
         return
@@ -210,7 +210,7 @@ def _read(db: Reader, query: JobQuery, select: str) -> Iterator[tuple[Any, ...]]
 
 
 def _members(db: Reader, query: JobQuery, selector: JobSelector, first: int, last: int) -> Iterator[Job]:
-    """Members without a row and with first <= id <= last."""
+    """Without a row, first <= id <= last."""
     where, values = conditions(query, query.sight)
     arrays = _ARRAYS.format(by_index("submission_owner" if query.owner else "submission_array"))
     reached = dict(db.execute(REACHED))
@@ -235,7 +235,7 @@ def _members(db: Reader, query: JobQuery, selector: JobSelector, first: int, las
 def alike_members(
     db: Reader, submission: tuple[Any, ...], start: int, stop: int, reached: Mapping[int, int]
 ) -> Iterator[AlikeMembers]:
-    """Members [start, stop) without a row, in runs of one state. `reached`: the next id, by cohort."""
+    """Without a row, in runs of one state. `reached`: the next id, by cohort."""
     base, created = submission[1], submission[-1]
     for number, tq_id, cursor, template, begin, end, held, since, reason, first, before in db.execute(
         _COHORTS, (submission[0], stop, start)
@@ -254,7 +254,7 @@ def alike_members(
 
 
 def _split(run: AlikeMembers, border: int, soon: jobs.MemberState) -> Iterator[AlikeMembers]:
-    """Waiting members; those before the border are next, for another reason."""
+    """Members before the border are next, for another reason."""
     if run.start < min(run.stop, border):
         yield replace(run, stop=min(run.stop, border), state=soon)
     if max(run.start, border) < run.stop:

@@ -1,6 +1,6 @@
-"""Which jobs match: names, task queues and templates that SQL does not judge are judged here, once each.
+"""Which jobs a filter selects: what SQL does not judge is judged here, each name, task queue and template once.
 
-Task queues and templates never change, so a verdict stays right however long a writer waits to use it.
+Task queues and templates never change, so verdicts stay right.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class JobSelector:
         self._names: dict[str, bool] = {}
 
     def learn(self, db: Reader, jobs: Iterable[AlikeJobs]) -> None:
-        """Judge what is not known yet, in order. Raises SelectionTooDear; earlier verdicts are kept."""
+        """Judge what is new, in order. Raises SelectionTooDear; earlier verdicts stay."""
         left = iter(dict.fromkeys(jobs))
         while portion := list(islice(left, _AT_ONCE)):
             named = [kind for kind in portion if not kind.name or self.has_name(kind.name)]
@@ -64,7 +64,7 @@ class JobSelector:
             self._templates.learn(db, [kind.template for kind in rest])
 
     def has_name(self, name: str) -> bool:
-        """Whether jobs of a submission with this name may match; without a name, any. Raises SelectionTooDear."""
+        """Always true without a name. Raises SelectionTooDear."""
         if self._name is None or not name:
             return True
         if name not in self._names:
@@ -76,7 +76,7 @@ class JobSelector:
         return True if self._name is None or not name else self._names.get(name)
 
     def judge(self, kind: AlikeJobs) -> bool | None:
-        """None if not known yet. Follows the order of `learn`, which stops at the first no."""
+        """None if not known yet. In the order of `learn`, which stops at the first no."""
         for verdict in (self.judge_name(kind.name), self._queues.judge(kind.queue)):
             if not verdict:
                 return verdict
@@ -130,14 +130,14 @@ class _RowSelector:
 
 
 def count_between(db: Reader, submission: int, ids: range, most: int) -> tuple[int, int]:
-    """Rows of the first jobs of a part of a submission, at most `most`, plus its runs; and the last id counted."""
+    """Rows of the first jobs of a part, at most `most`, plus its runs; and the last id counted."""
     rows, last = db.only(_ENOUGH, (ids[0], ids[-1], most))
     end = last if rows == most else ids[-1]
     return rows + db.only(_OVERLAPPING, (submission, end, ids[0]))[0], end
 
 
 def alike_between(db: Reader, parts: Iterable[tuple[int, int]]) -> list[AlikeJobs]:
-    """The kinds of jobs in parts (first, last) of submissions, in the order in which they begin."""
+    """Kinds of jobs in parts (first, last) of submissions, in the order in which they begin."""
     values = (keys(parts),)
     rows = [row for sql in (_ROWS, _RUNS) for row in db.execute(sql, values)]
     return [AlikeJobs(*row[1:]) for row in sorted(rows, key=itemgetter(0))]

@@ -1,4 +1,4 @@
-"""Single jobs: state, attempts, events, output, description. Rows and untouched members of arrays look the same here."""
+"""Single jobs: state, attempts, events, output, description. Rows and untouched members of arrays look the same."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def was_given_out(db: Reader, job_id: int) -> bool:
 
 
 def has_submission(db: Reader, first: int, last: int) -> bool:
-    """Whether a submission, not purged, has one of these ids."""
+    """Whether one, not purged, has one of these ids."""
     end = db.find(
         int, "SELECT base + count FROM submission WHERE base <= ? ORDER BY base DESC LIMIT 1", (last,)
     )
@@ -120,7 +120,7 @@ _MAIN_REASONS: Final = frozenset(MainReason)
 
 
 def job_by_id(db: Reader, job_id: int) -> Job | None:
-    """With or without a row; None if it was never submitted, or is purged."""
+    """None if it was never submitted, or is purged."""
     for read in (_row, _member, _row, _member):  # a member may be taken, or released, between two reads
         job = read(db, job_id)
         if job is not None:
@@ -129,7 +129,7 @@ def job_by_id(db: Reader, job_id: int) -> Job | None:
 
 
 def job_of(*row: Any) -> Job:
-    """From the columns of JOB_FACTS. Raises ValueError for an unknown state."""
+    """From columns of JOB_FACTS. Raises ValueError."""
     values = list(row)
     values[1], values[-1] = JobState(row[1]), _main_reason(row[-1])
     return Job(*values)
@@ -141,7 +141,7 @@ def untaken(job_id: int, state: MemberState, **facts: Any) -> Job:
 
 
 def _main_reason(text: str | None) -> MainReason | None:
-    """A damaged reason counts as not judged yet: the next pass rewrites it."""
+    """A damaged one counts as not judged yet."""
     return None if text not in _MAIN_REASONS else MainReason(text)
 
 
@@ -156,7 +156,7 @@ def _row(db: Reader, job_id: int) -> Job | None:
 
 
 def _member(db: Reader, job_id: int) -> Job | None:
-    """None if it was taken: it has a row now, or is purged."""
+    """None if it was taken."""
     row = db.execute(_MEMBER_COHORTS, (job_id,) * 5).fetchone()
     if row is None:
         return None
@@ -172,17 +172,14 @@ def _member(db: Reader, job_id: int) -> Job | None:
 
 
 def run_state(created: float, held: str | None, since: float | None, reason: str | None) -> MemberState:
-    """The state of untouched members.
-
-    `held`, `since`: why and since when no configured queue can run them; `reason`: the pending reason if one can.
-    """
+    """Of untouched members. `held`, `since`: why, and since when, no configured queue can run them."""
     if held is None or since is None:
         return MemberState(JobState.WAITING, created, "", None, _main_reason(reason))
     return MemberState(JobState.HELD, max(created, since), held, "impossible", MainReason.IMPOSSIBLE)
 
 
 def hole_state(state: str, reason: str, since: float, admin_held: int) -> MemberState:
-    """The state of members of a hole."""
+    """Of members of a hole."""
     by: HeldBy = "admin" if admin_held else "user"
     return MemberState(JobState(state), since, reason, by if state == "Held" else None, None)
 
@@ -191,7 +188,7 @@ def hole_state(state: str, reason: str, since: float, admin_held: int) -> Member
 
 
 def events_of_job(db: Reader, job: Job) -> list[Event]:
-    """Oldest first: its own, those of ranges with it, those of its task queue."""
+    """Oldest first: of the job, of ranges with it, of its task queue."""
     events: list[tuple[int, Event]] = []
     number = job.last_event
     while number is not None:
@@ -204,7 +201,7 @@ def events_of_job(db: Reader, job: Job) -> list[Event]:
 
 
 def _with_task_queue(db: Reader, tq_id: int, events: list[tuple[int, Event]]) -> list[Event]:
-    """Insert events of the task queue from while the job waited in it."""
+    """Insert events of the task queue from while the job waited."""
     of_queue = {
         int(number): Event(at, kind, reason=reason, task_queue=tq_id)
         for number, at, kind, reason in db.execute(_QUEUE_EVENTS, (tq_id,))
@@ -247,7 +244,7 @@ def attempts_of_job(db: Reader, job: Job) -> list[Attempt]:
 
 
 def last_output(db: Reader, job_id: int) -> _LastOutput | None:
-    """None for a member that no pilot took yet, and without a job."""
+    """None for a member that no pilot took."""
     row = db.execute(_LAST_OUTPUT, (job_id,)).fetchone()
     if row is None:
         return None
@@ -260,7 +257,7 @@ def last_output(db: Reader, job_id: int) -> _LastOutput | None:
 
 
 class ChangeableJobs(NamedTuple):
-    """Waiting or held jobs of a submission with one template and one task queue."""
+    """Waiting or held, with one template and one task queue."""
 
     submission: int
     base: int
@@ -272,7 +269,7 @@ class ChangeableJobs(NamedTuple):
 
 
 def changeable_jobs(db: Reader, first: int, last: int, *, most: int) -> list[ChangeableJobs]:
-    """The kinds of waiting and held jobs with first <= id <= last, at most `most`."""
+    """Kinds of waiting and held jobs with first <= id <= last."""
     rows = db.execute(_CHANGEABLE_ROWS, (first, last, most))
     kinds = {ChangeableJobs(*row): None for row in rows}
     end = last + 1
@@ -281,14 +278,14 @@ def changeable_jobs(db: Reader, first: int, last: int, *, most: int) -> list[Cha
 
 
 def description_of(db: Reader, submission: int) -> tuple[Form, str, int, int, int, int]:
-    """(language, description or '', number of jobs, whether it is parametric, first and last template; jobs with
-    another template were changed).
+    """(language, description or '', number of jobs, whether it is parametric, first and last template); jobs with
+    another template were changed.
     """
     return db.only(_DESCRIPTION, (submission,))
 
 
 def resolution_of(db: Reader, submission: int, template: int, index: int) -> Resolution | None:
-    """What a job class made of a description, by its index in the submission, or of a changed job, by template."""
+    """What a class made of a description, by index, or of a changed job, by template."""
     changed, text = db.only(_RESOLUTION, (template, submission))
     if changed:
         return msgspec.json.decode(changed, type=Resolution)
@@ -296,7 +293,7 @@ def resolution_of(db: Reader, submission: int, template: int, index: int) -> Res
 
 
 def resolutions_of_kind(db: Reader, kind: ChangeableJobs) -> list[Resolution]:
-    """The different resolutions of these jobs: those of a batch may differ in who set what."""
+    """Different ones: jobs of a batch may differ in who set what."""
     changed, text = db.only(_RESOLUTION, (kind.template, kind.submission))
     if changed or not text:
         return [msgspec.json.decode(changed, type=Resolution)] if changed else []
@@ -334,7 +331,7 @@ def retry_of(db: Reader, template: int) -> str | None:
 
 
 def stored_members(db: Reader, submission: int) -> tuple[int, str]:
-    """The first id of a parametric submission, and its members as JSON."""
+    """First id of a parametric submission, members as JSON."""
     return db.only("SELECT base, members FROM submission WHERE id = ?", (submission,))
 
 
@@ -344,7 +341,7 @@ def names_in_templates(db: Reader, templates: Collection[int]) -> dict[int, str 
 
 
 def members_of(db: Reader, submission: int, *, most_bytes: int) -> str | None:
-    """The members of a parametric submission as JSON; None if they are larger."""
+    """JSON; None if it is larger."""
     row = db.execute(_MEMBERS, (most_bytes, submission)).fetchone()
     return None if row is None else row[0]
 

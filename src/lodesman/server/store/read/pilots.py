@@ -1,4 +1,4 @@
-"""Pilots: lists, single ones, and what the census, the director and the lists of sites ask."""
+"""Pilots: lists, single ones, and what the census, the director and lists of sites ask."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class LivePilot(Struct, frozen=True):
     native_seen: float | None = None
 
     def is_unreached(self, now: float) -> bool:
-        """Whether its batch system says it runs, and it has not joined for too long; not if it drains."""
+        """Whether its batch system says it runs, and it has not joined for too long."""
         runs = bool(self.host) and self.joined_at is None and not self.drain
         return runs and self.native_seen is not None and now - self.native_seen >= UNREACHED_SECONDS
 
@@ -194,7 +194,7 @@ def pilot_by_stamp(db: Reader, stamp: str) -> PilotRow | None:
 
 
 def fate_of(db: Reader, stamp: str) -> Literal["", "ran", "ended"]:
-    """Whether a pilot is known to have run, or to have ended before it did."""
+    """Whether it has run, or ended before it did."""
     sql = "SELECT joined_at IS NOT NULL OR host != '', ended_at IS NOT NULL FROM pilot WHERE stamp = ?"
     has_run, has_ended = db.execute(sql, (stamp,)).fetchone() or (False, False)
     return "ran" if has_run else "ended" if has_ended else ""
@@ -226,7 +226,7 @@ def newest_pilot(db: Reader) -> int:
 
 
 def left_bad_nodes(db: Reader, backend: str, *, after: int, among: Iterable[int]) -> list[PilotRow]:
-    """Pilots of a batch system that left a useless node without a job: ids above `after`, and `among` others."""
+    """Pilots that left a useless node without a job: ids above `after`, and `among` others."""
     left = "backend = ? AND jobs_done = 0 AND ended_at IS NOT NULL AND reason LIKE ?"
     about = (backend, f"{NODE_FAULT}%")
     # Two statements, each by the key: no planner reads few rows for both in one.
@@ -246,12 +246,12 @@ def lost_pilots(db: Reader, backend: str, since: float) -> dict[int, Native]:
 
 
 def ended_natives(db: Reader, backend: str, *, since: float, before: float) -> list[Native]:
-    """Pilots of a remote batch system that ended in this time."""
+    """Of a remote batch system, in this time."""
     return list(readable(_native, db.execute(_ENDED, (backend, since, before)), "pilot"))
 
 
 def ended_without_native(db: Reader, backend: str, since: float) -> set[str]:
-    """Stamps of pilots that joined, and ended after that time, before their batch system named them."""
+    """Stamps of pilots that joined and ended since then, before their batch system named them."""
     return {stamp for (stamp,) in db.execute(_UNNAMED, (backend, since))}
 
 
@@ -298,7 +298,7 @@ def running_attempts(db: Reader) -> list[RunningAttempt]:
 
 
 def taken_jobs(db: Reader) -> dict[int, int]:
-    """Live attempts of each submission with `AtMost`. Skips unreadable task queues."""
+    """Live attempts of each submission with `AtMost`."""
     by_queue = Counter[int]()
     for _, tq_id, jobs in _attempts_by_pilot(db):
         by_queue[tq_id] += jobs
@@ -311,7 +311,7 @@ def taken_jobs(db: Reader) -> dict[int, int]:
 
 
 def unreached_pilots(db: Reader, before: float) -> int:
-    """How many run, as seen by their batch systems before then, and have not joined."""
+    """How many ran before then, by their batch systems, and have not joined."""
     return int(db.only(_UNREACHED, (before,))[0])
 
 
@@ -327,7 +327,7 @@ def waiting_pilots(db: Reader, ids: Iterable[int]) -> Iterator[Native]:
 
 
 def drained_waiting_pilots(db: Reader, limit: int) -> dict[int, str]:
-    """Pilots that wait and would leave at once, with the reason; a random choice."""
+    """Pilots that would leave at once when started, with the reason; a random choice."""
     return dict(db.execute(_LEAVING, (limit,)))
 
 
@@ -362,18 +362,18 @@ def live_attempts(db: Reader) -> list[_LiveAttempt]:
 
 
 def live_sums(db: Reader) -> tuple[int, int, int]:
-    """Number of live attempts, and sums of their jobs and numbers."""
+    """Their number, and sums of their jobs and numbers."""
     count, jobs, numbers = db.only(_LIVE_SUMS)
     return int(count), int(jobs), int(numbers)
 
 
 def bound_attempts(db: Reader) -> dict[int, tuple[int, int]]:
-    """Job and number of attempts bound to pilots that have not taken them, by pilot."""
+    """By pilot: job and number."""
     return {pilot_id: (job, number) for pilot_id, job, number in db.execute(_BOUND)}
 
 
 def stop_orders(db: Reader) -> list[tuple[int, int, int, str]]:
-    """(pilot, job, number of the attempt, reason) of live attempts to stop."""
+    """(pilot, job, number of the attempt, reason)."""
     return list(db.execute(_ORDERS))
 
 
@@ -383,5 +383,5 @@ def pilots_with_stalled_jobs(db: Reader) -> set[int]:
 
 
 def attempts_of_pilot(db: Reader, pilot_id: int) -> dict[tuple[int, int], float]:
-    """When each live attempt was claimed (UNIX seconds), by job and number."""
+    """Claimed at (UNIX seconds), by job and number."""
     return {(job, number): claimed_at for job, number, claimed_at in db.execute(_ATTEMPTS, (pilot_id,))}

@@ -1,7 +1,6 @@
 """Submissions by owner, group, name and time; their jobs counted from cohorts and rows.
 
-Members without a row are counted by cohort. Rows are counted in blocks of ids, so that counts of quiet blocks can be kept
-(`reads.submission_counts`).
+Rows are counted in blocks of ids, so that counts of quiet blocks can be kept (`reads.submission_counts`).
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ class RowCount(NamedTuple):
 
 
 def conditions(query: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[str, tuple[Any, ...]]:
-    """SQL for submissions `s`, or jobs `j` of them (`of_jobs`), without patterns; and its values."""
+    """SQL, without patterns, for submissions `s` or jobs `j` of them; and its values."""
     parts: list[tuple[str, tuple[Any, ...]]] = []
     if query.owner:
         parts.append(("s.owner = ?", (query.owner,)))
@@ -125,7 +124,7 @@ def conditions(query: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[
 
 
 def _shown(sight: Sight, where: Sequence[str]) -> Sight:
-    """Whose descriptions are shown whole: searching others would reveal what they say."""
+    """Whose descriptions are shown whole: searching others would reveal them."""
     return sight._replace(whole_vo=False, reads=ReadsAs() if asks_hidden(where) else sight.reads)
 
 
@@ -144,7 +143,7 @@ def _seen_by(sight: Sight) -> tuple[str, tuple[Any, ...]]:
 
 
 def ids_within(db: Reader, query: _Filter) -> tuple[int, int]:
-    """The first and last id that jobs of that submission, or time, may have."""
+    """The first and last id possible."""
     if query.submission:
         return db.execute(_IDS, (query.submission,)).fetchone() or (1, 0)
     first, last = None, None
@@ -158,9 +157,7 @@ def ids_within(db: Reader, query: _Filter) -> tuple[int, int]:
 def list_submissions(
     db: Reader, query: _Filter, sight: Sight, *, before: int, most: int, selector: JobSelector | None = None
 ) -> list[StoredSubmission]:
-    """Newest first, with ids below `before`. `selector`: conditions on their jobs beyond those in SQL. Raises
-    SelectionTooDear.
-    """
+    """Newest first. `selector`: conditions beyond SQL. Raises SelectionTooDear."""
     where, values = conditions(query, sight)
     first, last = ids_within(db, query)
     index = by_index("submission_owner") if query.owner else ""
@@ -192,17 +189,17 @@ def count_rows(db: Reader, ids: range) -> list[RowCount]:
 
 
 def waiting_members(db: Reader, submissions: Iterable[int]) -> list[tuple[int, int, int]]:
-    """(submission, task queue, number) of waiting members without a row."""
+    """(submission, task queue, number), without a row."""
     return list(db.execute(_WAITING, (keys(submissions),)))
 
 
 def other_members(db: Reader, submissions: Iterable[int]) -> list[tuple[int, str, int]]:
-    """(submission, state, number) of other members without a row."""
+    """(submission, state, number), without a row."""
     return list(db.execute(_HOLES, (keys(submissions),)))
 
 
 def judged_queues(db: Reader, queues: Collection[int]) -> tuple[set[int], dict[int, str]]:
-    """Which task queues are held, and why jobs wait in the others, as far as judged."""
+    """Which task queues are held, and why jobs wait in others."""
     values = (keys(queues),)
     held = {row[0] for row in db.execute(_HELD_QUEUES, values)}
     # An unknown reason is damaged, and judged anew.
@@ -217,5 +214,5 @@ def last_event(db: Reader) -> int:
 
 
 def changed_blocks(db: Reader, after: int, last: int) -> list[tuple[int, int]]:
-    """Blocks, first and last, with jobs that have an event after one, up to the `last`."""
+    """(first, last) of blocks with events after one, up to the `last`."""
     return [(first, end) for first, end in db.execute(_CHANGED, (after, last))]

@@ -1,4 +1,4 @@
-"""What upkeep searches for: suspects of the reconciler, and what is old enough to purge."""
+"""Suspects of the reconciler, and what is old enough to purge."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def last_of_portion(
 
 
 def suspect_jobs(db: Reader, after: int, last: int, limit: int) -> list[int]:
-    """Jobs with after < id <= last that wait in no task queue, or are active without a live attempt."""
+    """After < id <= last; waiting in no task queue, or active without a live attempt."""
     return [row[0] for row in db.execute(_SUSPECT_JOBS, (after, last, limit))]
 
 
@@ -57,7 +57,7 @@ def stray_attempts(db: Reader, limit: int) -> list[int]:
 
 
 def wrong_counts(db: Reader, first: int, last: int) -> list[tuple[int, int, int]]:
-    """(id, stored, counted) of task queues with first <= id <= last and a wrong counter."""
+    """(task queue, stored, counted), first <= id <= last."""
     return list(db.execute(_WRONG_COUNTS, (first, last) * 3))
 
 
@@ -120,7 +120,7 @@ class SubmissionSpan(NamedTuple):
 
 
 def _made_before(db: Reader, sql: str, before: float, portion: int) -> Iterator[list[Any]]:
-    """Rows by id, in portions, up to those made after that time, which is their last column."""
+    """In portions by id, up to those made after that time, their last column."""
     last = 0
     while True:
         rows = list(db.execute(sql, (last, portion)))
@@ -131,7 +131,7 @@ def _made_before(db: Reader, sql: str, before: float, portion: int) -> Iterator[
 
 
 def old_submissions(db: Reader, before: float, portion: int) -> Iterator[SubmissionSpan]:
-    """Made before that time, oldest first: later ones cannot have ended before."""
+    """Oldest first: later ones cannot have ended before."""
     for rows in _made_before(db, _SUBMISSIONS, before, portion):
         old = [row for row in rows if row[-1] < before]
         if old:
@@ -141,7 +141,7 @@ def old_submissions(db: Reader, before: float, portion: int) -> Iterator[Submiss
 def old_jobs(
     db: Reader, span: SubmissionSpan, before: float, portion: int
 ) -> Iterator[list[tuple[int, int]]]:
-    """(job, stored bytes of output) of jobs that ended before that time, in portions."""
+    """(job, stored bytes of output), in portions."""
     sql, first = f"{OLD_JOBS} AND j.id BETWEEN ? AND ? ORDER BY j.id LIMIT ?", span.first_job
     while True:
         cursor = db.execute(sql, (before, first, span.last_job, portion))
@@ -162,12 +162,12 @@ def _weighed(db: Reader, jobs: Sequence[OldJob]) -> list[tuple[int, int]]:
 
 
 def old_holes(db: Reader, span: SubmissionSpan, before: float, most: int) -> list[tuple[int, int]]:
-    """(cohort, start) of members killed or deleted before that time."""
+    """(cohort, start) of members killed or deleted before then."""
     return list(db.execute(_HOLES, (span.first, span.last, before, most)))
 
 
 def left_templates(db: Reader, span: SubmissionSpan) -> Iterator[tuple[int, list[int]]]:
-    """(batch, templates) of purged jobs whose batch still has others."""
+    """(batch, templates) of purged jobs, where the batch has others."""
     for number, first, last, *templates in list(db.execute(_BATCHES, (span.first, span.last))):
         # In this order: no job ever takes up a template that none had.
         existing = {
@@ -185,12 +185,12 @@ def finished_submissions(db: Reader, span: SubmissionSpan, before: float) -> lis
 
 
 def submissions_without_need(db: Reader, most: int) -> list[int]:
-    """Submissions whose jobs will never need their input files again."""
+    """Whose jobs will never need their input files again."""
     return [row[0] for row in db.execute(_WITHOUT_NEED, (most,))]
 
 
 def old_pilots(db: Reader, before: float, portion: int) -> Iterator[list[int]]:
-    """Pilots that ended before that time and that no attempt names, in portions."""
+    """Ended before then, named by no attempt, in portions."""
     # Few: most of the attempts that began before that time are purged.
     named = {row[1] for rows in _made_before(db, _ATTEMPTS, before, portion) for row in rows}
     for rows in _made_before(db, _PILOTS, before, portion):
@@ -200,5 +200,5 @@ def old_pilots(db: Reader, before: float, portion: int) -> Iterator[list[int]]:
 
 
 def old_queues(db: Reader, before: float) -> list[tuple[int, float]]:
-    """(id, emptied at) of task queues that have been empty since before that time, and that no job names."""
+    """(id, emptied at); named by no job."""
     return list(db.execute(_QUEUES, (before,)))

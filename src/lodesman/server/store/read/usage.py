@@ -1,4 +1,4 @@
-"""Jobs, attempts and pilots counted by state, site, group and reason. Each function reads all of them: for a thread."""
+"""Jobs, attempts and pilots counted. Each function reads all of them: for a thread."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ _COUNT_WAITING: Final = f"""SELECT count(*), coalesce(sum(w.waiting), 0) FROM qu
 
 
 def count_jobs(db: Reader, owner: str | None = None, *, vo: str = "") -> list[Count]:
-    """By owner, group and state: of all owners, of one VO, or of one owner."""
+    """By owner, group and state: of all owners, one VO, or one owner."""
     where, values = ("s.vo = ?", (vo,)) if vo else ("true", ())
     if owner is not None:
         where, values = "s.owner = ?", (owner,)
@@ -192,14 +192,14 @@ def count_waiting(db: Reader, vo: str = "") -> tuple[int, int]:
 def used_by_queue(
     db: Reader, currency: Currency, begins: Sequence[float], now: float, *, after: int, last: int
 ) -> list[tuple[int, ...]]:
-    """(task queue, job starts or seconds since each of `begins`) of attempts with after < id <= last."""
+    """(task queue, starts or seconds since each of `begins`), after < id <= last."""
     return list(db.execute(*_used(_USED, currency, begins, now, after, last)))
 
 
 def used_by_older(
     db: Reader, currency: Currency, begins: Sequence[float], now: float, *, last: int
 ) -> list[tuple[int, ...]]:
-    """As `used_by_queue`, of attempts up to one that have not ended."""
+    """The same of earlier attempts that have not ended."""
     return list(db.execute(*_used(_USED_BEFORE, currency, begins, now, last)))
 
 
@@ -230,10 +230,7 @@ def usage_facts(db: Reader, vo: str = "") -> UsageFacts:
 
 
 def _faults(db: Reader, states: Counter[str], of_vo: str) -> tuple[list[_JobFaults], int]:
-    """Held, failed and killed jobs by owner and reason, and the number of jobs that had an attempt.
-
-    Counts all jobs by state on the way.
-    """
+    """Held, failed and killed jobs by owner and reason; and how many jobs had an attempt. Fills `states`."""
     by_owner: dict[tuple[str, str, str], list[_JobFaults]] = defaultdict(list)
     total = 0
     for sql in (_REASONS_OF_ROWS, _REASONS_OF_HOLES, _HELD_QUEUES):
@@ -268,9 +265,7 @@ def spread(durations: Iterable[float]) -> Spread:
 def pilot_hours(
     db: Reader, by: PilotHoursBy, since: float, until: float, now: float, *, vo: str
 ) -> tuple[list[HeldBy], float]:
-    """What pilots held from `since` to `until`, or now (UNIX seconds), most first; and when the last purged one
-    ended. Reads the attempts since the first of these pilots joined.
-    """
+    """What pilots held from `since` to `until`, or now (UNIX seconds), most first; and when the last purged one ended."""
     until, of_days = min(until, now), (now, since, min(until, now), vo)
     with db:
         values = (until, until, until, since, *of_days, until)
@@ -297,7 +292,7 @@ def _held_by(name: str, vo: str, sums: Sequence[int], used_ms: int) -> HeldBy:
 def _used_of_held(
     db: Reader, by: PilotHoursBy, first: float | None, values: tuple[float | str, ...]
 ) -> Counter[tuple[str, str]]:
-    """The milliseconds of cores that payloads held. Unknown cores count as one."""
+    """Milliseconds of cores that payloads held; unknown cores count as one."""
     used: Counter[tuple[str, str]] = Counter()
     if first is None:
         return used
@@ -310,7 +305,7 @@ def _used_of_held(
 
 
 def _last_attempt_before(db: Reader, at: float) -> int:
-    """Every attempt claimed since then has a greater id."""
+    """Every attempt claimed since has a greater id."""
     low, high = 0, int(db.only("SELECT coalesce(max(id), 0) FROM attempt")[0])
     while low < high:
         middle = (low + high) // 2

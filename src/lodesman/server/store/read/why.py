@@ -1,4 +1,4 @@
-"""What explanations read: positions, holders, Requirements, bindings, pending reasons, pilots of a queue."""
+"""What explanations read: positions, holders, Requirements, bindings, reasons, pilots of a queue."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def last_attempt_before(db: Reader, at: float) -> int:
 def starts_after(
     db: Reader, attempt: int, *, most: int
 ) -> tuple[list[tuple[int, int, int, float, float]], int]:
-    """(task queue, minute, job starts, first, last) of the next attempts, and the last of these."""
+    """(task queue, minute, job starts, first, last), and the last attempt counted."""
     last = db.only(_LAST_OF_SOME, (attempt, most))[0] or attempt
     return list(db.execute(_STARTS_OF_QUEUES, (attempt, last))), int(last)
 
@@ -112,8 +112,8 @@ def starts_after(
 def ended_attempts(
     db: Reader, after: int, last: int, among: Iterable[int], *, most: int
 ) -> list[tuple[int, float, float]]:
-    """(task queue, claimed at, ended at) of ended attempts with after < id <= last, and of those `among` some;
-    at most `most` of each, the newest. Without those that pilots gave back.
+    """(task queue, claimed at, ended at); after < id <= last, or `among` some; the newest `most` of each, without
+    those given back.
     """
     some = nlargest(most, among)
     rows = {row[0]: row[1:] for row in db.execute(_RAN_BETWEEN, (after, last, most))}
@@ -123,7 +123,7 @@ def ended_attempts(
 
 
 def queue_position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
-    """Where a job stands in its task queue; if counting ends early, `more_ahead` is set."""
+    """If counting ends early, `more_ahead` is set."""
     row = db.execute(_COUNT, (tq_id,)).fetchone()
     if row is None:
         return QueuePosition(waiting=0, ahead=0, more_ahead=False)
@@ -146,7 +146,7 @@ def queue_position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
 
 
 def waiting_job(db: Reader, tq_id: int, number: int) -> int:
-    """The id of the waiting job with this number (from 0, in the order of claims); above all ids if there are fewer."""
+    """By its place in the order of claims, from 0; above all ids if there are fewer."""
     row = db.execute(_COUNT, (tq_id,)).fetchone()
     first, as_of = (0, 0) if row is None else row[1:]
     claimed = {cohort: last + 1 for cohort, last, _ in db.execute(_CLAIMED, (as_of, tq_id))}
@@ -162,7 +162,7 @@ def waiting_job(db: Reader, tq_id: int, number: int) -> int:
 
 
 def holder_name(db: Reader, job: Job) -> str | None:
-    """The user who holds a job; None if no user does, or no name was kept."""
+    """None if no user holds it, or no name was kept."""
     if job.held_by not in ("user", "admin"):
         return None
     if job.last_event is not None:
@@ -175,7 +175,7 @@ def holder_name(db: Reader, job: Job) -> str | None:
 
 
 def requirements_of(db: Reader, pool: str, tq_id: int) -> Mapping[str, Any] | None:
-    """Those of a task queue, or else of its SubmitPool; None if both are gone."""
+    """Of a task queue, or else of its SubmitPool; None if both are gone."""
     if not pool:
         return {}
     stored = db.execute("SELECT requirements FROM task_queue WHERE id = ?", (tq_id,)).fetchone() or ("",)
@@ -184,7 +184,7 @@ def requirements_of(db: Reader, pool: str, tq_id: int) -> Mapping[str, Any] | No
 
 
 def evaluated_at(db: Reader, pool: str) -> float | None:
-    """When a SubmitPool's queues were evaluated; None if they are unknown, or it is gone."""
+    """None if the SubmitPool's queues are unknown, or it is gone."""
     return db.find(lambda _, at: at, _POOL, (pool,))
 
 
@@ -195,7 +195,7 @@ def queues_of_pool(db: Reader, pool: str) -> frozenset[QueueId]:
 
 
 class Binding(NamedTuple):
-    """The pilot that a job is bound to and that has not claimed it."""
+    """The pilot to which a job is bound."""
 
     id: int
     queue: QueueId  # where it was sent
@@ -235,7 +235,7 @@ def waiting_by_reason(db: Reader, vo: str = "") -> WaitingReasons:
 
 
 def starts_by_vo(db: Reader, *, most: int, after: float) -> list[tuple[str, int, int, float]]:
-    """(VO, job starts, those by private pilots, first start) after a time, among the last `most`."""
+    """(VO, starts, those by private pilots, first) after a time, among the last `most`."""
     return list(db.execute(_STARTS, (most - 1, after)))
 
 
@@ -284,7 +284,7 @@ def pilots_of_queue(db: Reader, place: QueueId, vo: str = "") -> list[tuple[str,
 def last_sent(
     db: Reader, place: QueueId, now: float, *, among: int, most: int, vo: str = ""
 ) -> list[SentPilot]:
-    """The last pilots sent to a CE queue, newest first, `among` the last sent anywhere."""
+    """Newest first, `among` the last sent anywhere."""
     rows = db.execute(_LAST_SENT, (among, *place, vo, most))
     return list(readable(partial(_sent, now), rows, "pilot"))
 

@@ -149,7 +149,7 @@ class JobWithAttempt(NamedTuple):
 
 
 class AttemptReport(Struct, frozen=True, kw_only=True):
-    """What a pilot reports of an attempt: times in UNIX seconds, durations in seconds; None: unknown."""
+    """Times in UNIX seconds, durations in seconds; None: unknown."""
 
     id: int
     attempt: int
@@ -235,7 +235,7 @@ def live_attempts_of(tx: Transaction, pilot_id: int) -> list[_PilotAttempt]:
 
 
 def strays(tx: Transaction, ids: Iterable[int]) -> list[Stray]:
-    """Those that live; of a job the last number first, of a number that of a live pilot."""
+    """Those that live: of a job the last number first, of a number a live pilot's."""
     return [Stray(*row) for row in tx.read(_STRAYS, (keys(ids),))]
 
 
@@ -262,7 +262,7 @@ def start_attempt(tx: Transaction, attempt_id: int | None, at: float) -> None:
 
 
 def end_attempt(tx: Transaction, attempt_id: int | None, end: AttemptReport, *, again: bool = False) -> None:
-    """End a live attempt. `again`: replace the end of a lost one by what its pilot reports."""
+    """`again`: replace the end of a lost one."""
     if again:
         tx.write("UPDATE attempt SET ended_at = NULL WHERE id = ?", (attempt_id,), rows=ONE)
         tx.write(_DROP_OUTPUT, (attempt_id,), rows=AT_MOST_ONE)
@@ -294,7 +294,7 @@ def note_late_report(tx: Transaction, attempt_id: int, late: AttemptReport) -> N
 
 
 def lost_before_start(tx: Transaction, job: JobRow) -> int:
-    """How many attempts went back with their pilots before they started, or from a useless node."""
+    """How many went back with their pilots before they started, or from a useless node."""
     return int(tx.read(_BEFORE_START, (keys([job.last_attempt]),))[0][0])
 
 

@@ -1,4 +1,4 @@
-"""Members of arrays without rows: cohorts, in which they wait, and holes, for those that do not."""
+"""Members of arrays without rows: cohorts, where they wait, and holes, where they do not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _INSERT_COHORT = Statement(
 
 
 class CohortRow(Struct, frozen=True):
-    """A run of members [start, stop); those from `cursor` on wait, except in holes."""
+    """Members [start, stop); those from `cursor` on wait, except in holes."""
 
     id: int
     submission_id: int
@@ -65,7 +65,7 @@ def holes_between(tx: Transaction, cohort_id: int, run: range) -> list[Hole]:
 
 
 def waiting_runs(cohort: CohortRow, holes: list[Hole], run: range) -> list[range]:
-    """The parts of a run that still wait. `holes`: those in the run, ascending."""
+    """Parts of a run that wait. `holes`: in the run, ascending."""
     at, end = max(cohort.cursor, run.start), min(cohort.stop, run.stop)
     runs = []
     for hole in holes:
@@ -85,7 +85,7 @@ def add_hole(
 
 
 def change_hole(tx: Transaction, cohort_id: int, hole: Hole, run: range, **new: Any) -> None:
-    """Give a part of a hole another state (`new`: as `add_hole`); the rest stays."""
+    """Of a part; the rest stays. `new`: as `add_hole`."""
     if (hole.start, hole.stop) == (run.start, run.stop):
         changed = (new["state"], new["reason"], tx.now, new.get("admin_held", 0))
         tx.later(_CHANGE_HOLE, (*changed, cohort_id, hole.start))

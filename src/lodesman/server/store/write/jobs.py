@@ -192,7 +192,7 @@ def insert_member(tx: Transaction, tq_id: int, job: WaitingJob, state: JobState,
 
 
 def requeue_row(tx: Transaction, job_id: int) -> bool:
-    """Let a waiting row join its task queue; false if it is there, or waits no more."""
+    """False if it is in its task queue, or waits no more."""
     return bool(tx.write(_REQUEUE, (job_id,), rows=AT_MOST_ONE))
 
 
@@ -238,10 +238,7 @@ def note_event(tx: Transaction, ids: Ids, row: JobRow, kind: str, **data: Any) -
 
 
 def move(tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, reason: str = "", **data: Any) -> None:
-    """Move a row to a new state with an event. Raises Conflict if the table of moves forbids it.
-
-    The caller keeps counters and fronts (see `writer.live`).
-    """
+    """Raises Conflict if the table of moves forbids it. The caller keeps counters and fronts (`writer.live`)."""
     if not may_move(row.state, new):
         raise Conflict(
             f"Job {row.id} is {row.state} and cannot become {new}.", job=row.id, state=row.state.value
@@ -259,9 +256,7 @@ def force_move(
     admin: bool = False,
     **data: Any,
 ) -> None:
-    """As `move`, for moves outside the table: the late success of a lost attempt, and an administrator's hold
-    (`admin`) of a job that a user holds.
-    """
+    """Outside the table: the late success of a lost attempt, and an administrator's hold (`admin`) of a held job."""
     if reason:
         data["reason"] = reason
     event = add_event(tx, ids, row.id, new.value, previous=row.last_event, **data)
@@ -282,7 +277,7 @@ def name_attempt(tx: Transaction, row: JobRow, number: int, attempt_id: int) -> 
 
 
 def adopt(tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, pilot_id: int) -> None:
-    """Let a waiting job go on with its last attempt, which a pilot has."""
+    """Go on with the last attempt, which a pilot has."""
     data = {"attempt": row.attempt, "pilot": pilot_id, "by": "reconciler"}
     event = add_event(tx, ids, row.id, new.value, previous=row.last_event, **data)
     tx.later(_ADOPT, (new.value, pilot_id, tx.now, event, row.id))
@@ -293,7 +288,7 @@ def adopt(tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, pilot_id: in
 def change_row(
     tx: Transaction, ids: Ids, row: JobRow, *, tq_id: int, template: int, max_attempts: int, **data: Any
 ) -> None:
-    """Give a waiting or held job another task queue and template; a template of its own is deleted."""
+    """Another task queue and template; an own template is deleted."""
     event = add_event(tx, ids, row.id, "Changed", previous=row.last_event, **data)
     tx.write(_CHANGE_ROW, (tq_id, template, max_attempts, event, row.id), rows=ONE)
     tx.write(_DROP_CHANGED, (row.template_id, row.submission_id, row.submission_id), rows=AT_MOST_ONE)
@@ -319,7 +314,7 @@ def insert_submission(
 
 
 class Fill(IntEnum):
-    """What a claim fills in: nothing; placeholders of a member of an array and its index; its index alone."""
+    """Nothing; placeholders of a member and its index; its index alone."""
 
     NOTHING = 0
     ALL = 1
@@ -337,7 +332,7 @@ def submission_of_request(tx: Transaction, owner: str, request_id: str) -> _Earl
 
 
 def submissions_between(tx: Transaction, first: int, last: int, *, owner: str = "") -> Iterator[IdBlock]:
-    """In order, of one user or of all, read one by one: there may be many."""
+    """In order, read one by one: there may be many."""
     return stored_between(tx.reader(), first, last, owner=owner)
 
 

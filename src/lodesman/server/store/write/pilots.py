@@ -1,4 +1,4 @@
-"""Pilot rows and their states, and the tokens with which pilots join and work."""
+"""Pilot rows, their states, and the tokens of pilots."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def need_pilot(tx: Transaction, *, pilot_id: int | None = None, stamp: str = "")
 def insert_pilot(
     tx: Transaction, number: int, new: NewPilot, request: Mapping[str, Any], *, bound_job: int | None = None
 ) -> None:
-    """Store a pilot with its join token. `request`: what it presents in truth; `bound_job`: the only job it runs."""
+    """With its join token. `request`: what it presents in truth; `bound_job`: the only job it runs."""
     sent_to = msgspec.json.encode((new.site, new.ce, new.queue)).decode() if new.forwards else ""
     tx.later(
         _INSERT_PILOT,
@@ -121,7 +121,7 @@ def set_place(tx: Transaction, row: PilotRow) -> None:
 def live_offers(
     tx: Transaction, differ_by_host: Callable[[str, QueueId], bool]
 ) -> dict[tuple[str, QueueId, str | None, str], list[int]]:
-    """Live pilots by VO, queue, host and request (JSON). The host: of joined pilots, where queues differ by host."""
+    """By VO, queue, host (of joined pilots, where queues differ by host) and request (JSON)."""
     by_offer: dict[tuple[str, QueueId, str | None, str], list[int]] = {}
     for number, vo, site, ce, queue, request, host in tx.read(_OFFERS):
         place = QueueId(site, ce, queue)
@@ -146,7 +146,7 @@ def count_job(tx: Transaction, pilot_id: int) -> None:
 
 
 def drain_pilot(tx: Transaction, pilot_id: int, reason: str = "") -> bool:
-    """Let a pilot take no more jobs; false if it is gone. Without a reason, an administrator said so."""
+    """False if it is gone. Without a reason, an administrator said so."""
     return bool(tx.write(_DRAIN, (reason, pilot_id), rows=AT_MOST_ONE))
 
 
@@ -178,8 +178,8 @@ def exchange_token(tx: Transaction, pilot_id: int, *, digest: bytes, nonce: str,
 
 
 def end_tokens(tx: Transaction, pilot_id: int, *, keep_working: bool, expires_at: float | None) -> None:
-    """Delete the tokens of an ended pilot; `keep_working`: but for its working token, which then expires at
-    `expires_at` (UNIX seconds; None: unchanged).
+    """Delete them; `keep_working`: but for the working token, then good until `expires_at` (UNIX seconds; None:
+    unchanged).
     """
     tx.write(_DELETE_OTHER_TOKENS, (pilot_id, "pilot" if keep_working else ""), rows=ANY)
     if expires_at is not None:

@@ -1,4 +1,4 @@
-"""Reads all jobs that a command names one by one together, before it changes any."""
+"""Reads all jobs that a command names together, before it changes any."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ AND h.start = (SELECT max(start) FROM hole WHERE cohort_id = given.cohort_id AND
 
 
 class SingleJobs(Struct, frozen=True, kw_only=True):
-    """Jobs by id, as they were before the command; others are read from the database. Changing one of them leaves
-    the others as they are, except for holes that several share: those are read again.
+    """Jobs as before the command; others are read. Changing one leaves the others, except for shared holes: those are
+    read again.
     """
 
     ids: frozenset[int] = frozenset()

@@ -65,9 +65,7 @@ def delete_jobs(tx: Transaction, jobs: Sequence[OldJob]) -> None:
 
 
 def delete_left(tx: Transaction, old: Old) -> None:
-    """Purge members killed or deleted before they were taken, unreferenced templates, pilots that ended before that
-    time with their unused tokens, and old audit entries.
-    """
+    """Purge members that were never taken, unreferenced templates, ended pilots with unused tokens, old audit entries."""
     audit.delete_old(tx, old.before)
     if old.holes:
         tx.write(_HOLES, (keys(old.holes), old.before), rows=ANY)
@@ -93,9 +91,8 @@ def those_gone(tx: Transaction, ids: Sequence[int]) -> set[int]:
 
 
 def delete_submissions(tx: Transaction, ids: Sequence[int], most: int) -> bool:
-    """Delete submissions without jobs and all that belongs to them; false if there is more to delete.
-
-    Deletes at most `most` rows of each table; the submissions themselves go last.
+    """Submissions without jobs, with all that belongs to them, at most `most` rows of each table; false if there
+    is more.
     """
     empty = keys(row[0] for row in tx.read(_EMPTY, (keys(ids),)))
     mark_ids(tx, "submission", "cohort", "template", "event")
