@@ -64,7 +64,9 @@ def quick_failures(db: Reader) -> list[tuple[int, Failure]]:
     return [(number, Failure(at, HostName(site, host), *more)) for number, at, site, host, *more in rows]
 
 
-def attempts_by_host(db: Reader, task_queues: Iterable[int], now: float, *, outlived_s: float) -> list[HostTrial]:
+def attempts_by_host(
+    db: Reader, task_queues: Iterable[int], now: float, *, outlived_s: float
+) -> list[HostTrial]:
     """Recent outcomes in these task queues; a live attempt counts once it has run for `outlived_s`."""
     queues = keys(task_queues)
     outcomes = []

@@ -37,7 +37,7 @@ def raise_marks(db: Writer, last_ids: Mapping[str, int]) -> None:
 
 
 class Ids:
-    """Rolled-back batches and deleted rows leave gaps, never doubles."""
+    """One counter per table. Rolled-back batches and deleted rows leave gaps, never doubles."""
 
     def __init__(self, db: Reader) -> None:
         last_ids = given_ids(db)

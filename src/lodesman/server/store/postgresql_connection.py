@@ -50,7 +50,9 @@ _PAUSE_SECONDS: Final = 1.0
 
 
 class Connection(psycopg.Connection[Any]):
-    """Closes, and is `hung`, if an answer takes longer than `patience` seconds; closes silently with its last reference."""
+    """A connection that closes, and is `hung`, if an answer takes longer than `patience` seconds; and that closes silently
+    with its last reference.
+    """
 
     patience: float | None = _WRITE_SECONDS
     hung = False

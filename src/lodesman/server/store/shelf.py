@@ -19,7 +19,7 @@ PORTION = 1 << 20
 
 
 class Shelf:
-    """DATA/sandboxes/in/<owner hash>/<sha256> and out/<job>.<attempt>.tar.gz."""
+    """The folder DATA/sandboxes: in/<owner hash>/<sha256> and out/<job>.<attempt>.tar.gz."""
 
     def __init__(self, root: Path, *, limit_bytes: int) -> None:
         self.root = root

@@ -53,7 +53,7 @@ def exactly(count: int) -> RowBounds:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Statement:
-    """Runs once for each of many rows, collected with others."""
+    """A statement that runs once for each of many rows, collected with others."""
 
     sql: str
     # The places of the changed row's primary key among the values; (): it may change any row.

@@ -49,7 +49,7 @@ _kept_key = lru_cache(1 << 15)(key_from_json)
 
 
 class JudgedQueue(NamedTuple):
-    """Has jobs, is held, or may get jobs back."""
+    """A task queue that has jobs, is held, or may get jobs back."""
 
     id: int
     key: TaskQueueKey

@@ -17,8 +17,11 @@ Answer = Callable[[Any], None]
 
 
 class Transaction:
-    """`later` collects rows by statement; they are written before any read and the commit, with the effect that they
-    have one by one (`Collection`).
+    """What a command reads and changes.
+
+    `later` collects rows by statement; they are written before any read and the commit, with the effect that they have one
+    by one
+    (`Collection`).
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""Users, their tokens and those of sites: made, changed, revoked; and the VOs and groups that a user may be in."""
+"""Users, their tokens and those of sites; the VOs and groups that a user may be in."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def add_account(
 def put_account(tx: Transaction, body: AccountBody, *, by: str, reach: Reach) -> None:
     """Make or change a user.
 
-    Raises InvalidRequest without a group, Forbidden if the user is, or would be, out of `reach`, Conflict if a removed user
-    left something under this name, unless it is the same person.
+    Raises InvalidRequest without a group, Forbidden out of `reach`, Conflict if a removed user, not the same person, left
+    something under this name.
     """
     before = _admit(tx, body, reach)
     _check_administrators(body, _last_administrator(tx, [body]))
@@ -72,7 +72,7 @@ def put_account(tx: Transaction, body: AccountBody, *, by: str, reach: Reach) ->
 
 
 def _admit(tx: Transaction, body: AccountBody, reach: Reach) -> UserRow | None:
-    """Returns the user as stored now."""
+    """The user as stored now."""
     name = body.name
     if not body.groups:
         raise InvalidRequest(f"User {name} needs at least one group.")
@@ -111,7 +111,7 @@ def _check_administrators(body: AccountBody, last: str) -> None:
 
 
 def _last_administrator(tx: Transaction, changed: Sequence[AccountBody]) -> str:
-    """The administrator who must stay one, since these changes would leave none; '' if some are left."""
+    """Who must stay one, since these changes would leave none; '' if some are left."""
     now = {user.name: user for user in accounts.list_users(tx.reader())}
     after = {name: user.admin for name, user in now.items()} | {body.name: body.admin for body in changed}
     ended = [body.name for body in changed if body.name in now and now[body.name].admin and not body.admin]
@@ -131,7 +131,7 @@ def _out_of_reach(reach: Reach) -> Forbidden:
 
 
 def check_reach(user: UserRow, reach: Reach) -> None:
-    """Raises NotFound for a user of another VO than the caller's, Forbidden for another administrator."""
+    """Raises NotFound for another VO's user, Forbidden for another administrator."""
     if not reach.vo:
         return
     if user.vo != reach.vo:
@@ -146,12 +146,12 @@ def issue_token(
     tx: Transaction, account: str, scopes: Collection[str] = USER_SCOPES, *, note: str = "",
     seconds: float | None = 30 * 86_400.0, parent: bytes | None = None, most: int = 0, reach: Reach = EVERYBODY,
 ) -> str:  # fmt: skip
-    """Make a token for a user; returns its text, which is stored nowhere. `parent`: the hash of the token in use.
-    `most`: how many tokens the user may have (0: any number); expired ones go first.
+    """Make a user's token; returns its text, which is stored nowhere. `parent`: the hash of the token in use. `most`: how
+    many a user may have (0: any number); expired ones go first.
 
-    Raises NotFound, InvalidRequest for an unknown scope, Conflict for admin rights, Forbidden out of `reach`, TooLarge
-    beyond
-    `most`, Unauthorized if the parent was revoked.
+    Raises NotFound, InvalidRequest for an unknown scope, Conflict for admin rights, Forbidden, TooLarge, Unauthorized for a
+    revoked
+    parent.
     """
     unknown = set(scopes) - set(SCOPES)
     if unknown:
@@ -180,8 +180,8 @@ def issue_token(
 def issue_site_token(
     tx: Transaction, site: str, *, note: str = "", seconds: float | None = None, parent: bytes | None = None
 ) -> str:
-    """Make a token with which a site advertises itself; returns its text, which is stored nowhere. Raises
-    Unauthorized if the parent was revoked.
+    """For a site that advertises itself; returns its text, which is stored nowhere. Raises Unauthorized for a
+    revoked parent.
     """
     _check_parent(tx, parent)
     return _insert(tx, site, (), kind=SITE, note=note, seconds=seconds, parent=parent)
@@ -207,7 +207,7 @@ def _insert(
 def disable_user(
     tx: Transaction, name: str, *, disabled: bool, by: str, reach: Reach = EVERYBODY
 ) -> UserDisabled:
-    """Shut out a user with all tokens, or no longer. Raises NotFound, Conflict for oneself, Forbidden."""
+    """With all tokens. Raises NotFound, Conflict for oneself, Forbidden."""
     _other_user(tx, name, "disable", by=by, reach=reach)
     accounts.set_disabled(tx, name, disabled=disabled)
     return UserDisabled(name, disabled)
@@ -227,8 +227,8 @@ def _other_user(tx: Transaction, name: str, verb: str, *, by: str, reach: Reach)
 def remove_user(
     tx: Transaction, name: str, *, by: str, reach: Reach = EVERYBODY, dry_run: bool = False
 ) -> UserRemoved:
-    """Remove a user with all tokens. Ended jobs, files and usage stay under the name, which only the same person gets
-    again meanwhile. Raises NotFound, Forbidden, Conflict for oneself and for a user with live jobs.
+    """With all tokens. Ended jobs, files and usage stay under the name, which only the same person gets again. Raises
+    NotFound, Forbidden, Conflict for oneself and for live jobs.
     """
     user = _other_user(tx, name, "remove", by=by, reach=reach)
     live: Counter[str] = Counter()
@@ -254,21 +254,21 @@ def remove_user(
 
 
 class UserFaults:
-    """Refusals of users of a list, the first ten."""
+    """The first ten refusals of a list of users."""
 
     def __init__(self) -> None:
         self._found: list[tuple[int, LodesmanError]] = []
 
     @contextmanager
     def of(self, number: int) -> Iterator[None]:
-        """Keep a refusal; the next user follows."""
+        """Keeps a refusal."""
         try:
             yield
         except LodesmanError as fault:
             self._found.append((number, fault))
 
     def refuse(self) -> None:
-        """Raises the first refusal, if any, with the user's number, and `others`."""
+        """Raises the first one with its user's number, and `others`."""
         if self._found:
             (number, fault), *others = self._found[:_MOST_FAULTS]
             fault.data["user"] = number
@@ -280,9 +280,7 @@ class UserFaults:
 def import_users(
     tx: Transaction, users: Sequence[AccountBody], *, update: bool, dry_run: bool, by: str, reach: Reach
 ) -> list[ImportedUser]:
-    """Make users, all or none; existing ones are changed only by `update`. Raises as `put_account`, and Conflict,
-    with numbers of users (`UserFaults`).
-    """
+    """All or none; existing users change only by `update`. Raises as `put_account`, and Conflict, with numbers of users."""
     outcomes: list[tuple[ImportedUser, UserRow | None]] = []
     seen: set[str] = set()
     faults, last = UserFaults(), _last_administrator(tx, users)
@@ -317,15 +315,15 @@ def _imported(body: AccountBody, before: UserRow | None, *, update: bool) -> Imp
 
 
 def delete_expired_tokens(tx: Transaction) -> tuple[bytes, ...]:
-    """Delete what expired long ago; returns hashes."""
+    """Of long ago; returns hashes."""
     return accounts.delete_expired(tx, tx.now - _KEEP_EXPIRED_SECONDS)
 
 
 def revoke_token(
     tx: Transaction, prefix: str, *, account: str = "", with_others: bool = False, reach: Reach = EVERYBODY
 ) -> RevokedTokens:
-    """Delete a token, named by the beginning of its hash, and all that it made for the same user; `with_others`:
-    also what an administrator gave to others with it. Raises NotFound, Conflict if several hashes begin so.
+    """Delete a token, by the beginning of its hash, and all it made for the same user; `with_others`: for anybody. Raises
+    NotFound, Conflict if it is not the only one.
     """
     hashes = accounts.tokens_with_prefix(tx, prefix, account, reach) if prefix.isalnum() else []
     if not hashes:
@@ -343,8 +341,8 @@ SHOWN = 20
 def check_membership(
     config: ResourceConfig, vo: str, groups: Collection[str], reach: Reach = EVERYBODY
 ) -> None:
-    """Raises InvalidRequest for an unknown VO, or a group that is not the VO's, with the nearest names; Forbidden
-    out of reach. What the configuration does not list only needs to be a name.
+    """Raises InvalidRequest for an unknown VO or a group of another, with the nearest names; Forbidden out of reach.
+    What the configuration does not list only needs to be a name.
     """
     if reach.vo and vo != reach.vo:
         raise _out_of_reach(reach)
@@ -366,7 +364,7 @@ def check_membership(
 
 
 def known_vos(config: ResourceConfig) -> Iterator[str]:
-    """VOs of groups, sections and access lists; some several times."""
+    """From groups, sections and access lists; with repetitions."""
     yield from config.vos
     tree = config.tree
     for node in (tree.ce_defaults, *tree.ce_types.values(), *(node for _, node in tree.nodes())):

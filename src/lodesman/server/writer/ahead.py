@@ -1,4 +1,4 @@
-"""Jobs that pilots have ahead, to run later, while another pilot may be able to run them now (ADR 0077)."""
+"""Jobs that pilots have ahead, which another pilot may be able to run now (ADR 0077)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_AT_ONCE: Final = 200
 
 
 class HeardPilot(NamedTuple):
-    """A pilot and when it was heard; times in UNIX seconds."""
+    """When a pilot was heard; times in UNIX seconds."""
 
     cores: int
     at: float  # when it was heard last
@@ -37,8 +37,8 @@ class HeardPilot(NamedTuple):
     named_at: float = inf  # when it last named what it has
 
     def excuses(self, claimed_at: float, now: float) -> bool:
-        """Whether a pilot may have run this before a gap, and be about to report it. A gap excuses only claims
-        since the gap before it: else a word every half minute would excuse all.
+        """Whether a pilot may have run this before a gap, and be about to report it. Only claims since the gap before
+        are excused: else a word every half minute would excuse all.
         """
         return (
             self.excused_since <= claimed_at < self.steady_since and now - self.steady_since < _STEADY_SECONDS
@@ -49,7 +49,7 @@ _NEVER_AWAY: Final = HeardPilot(0, inf, -inf)
 
 
 def has_much_ahead(live: WriterState, pilot_id: int, cores: int) -> bool:
-    """Whether a pilot has more ahead than it could run at once, while claims wait. For any thread."""
+    """More than it could run at once, while claims wait. For any thread."""
     return bool(live.parked) and live.pilots.ahead_of(pilot_id) > cores
 
 
@@ -59,7 +59,7 @@ def may_hoard(live: WriterState, pilot_id: int, cores: int) -> bool:
 
 
 def others_wait(_tx: Transaction, live: WriterState, pilot_id: int) -> bool:
-    """Whether another pilot's claim waits that fits a job which this one has ahead."""
+    """Whether another claim fits a job that this pilot has ahead."""
     held = live.pilots.held.get(pilot_id, {}).values()
     keys = {id(hold[2]): hold[2] for hold in held if hold[0] == AHEAD}
     # One that waits itself has nothing to give.
@@ -69,8 +69,9 @@ def others_wait(_tx: Transaction, live: WriterState, pilot_id: int) -> bool:
 def take_back(
     tx: Transaction, live: WriterState, pilots: Mapping[int, HeardPilot]
 ) -> dict[int, list[Attempt]]:
-    """Release what these pilots have ahead unstarted, if other claims wait for it. The oldest stay, as many as a pilot
-    has cores: it may prepare them. What runs beyond the pilot's size goes, too.
+    """Release unstarted jobs ahead if other claims wait for them, but for as many as a pilot has cores; and what runs
+    beyond
+    the pilot's size.
     """
     left, by_pilot = _MOST_AT_ONCE, dict[int, list[Attempt]]()
     for number, heard in pilots.items():
@@ -88,7 +89,7 @@ def take_back(
 
 
 def _hoarded(tx: Transaction, live: WriterState, pilot_id: int, heard: HeardPilot) -> list[Attempt]:
-    """What a pilot has ahead for too long. What it may have started since it was last heard it keeps for two minutes."""
+    """What a pilot has had ahead for too long. What it may have started unheard it keeps for two minutes."""
     waits = live.parked.of_pilot(pilot_id) is not None
     if len(live.parked) <= waits:
         return []
@@ -107,7 +108,7 @@ def _hoarded(tx: Transaction, live: WriterState, pilot_id: int, heard: HeardPilo
 
 
 def _claimed_before(tx: Transaction, names: list[Attempt], before: float, heard: HeardPilot) -> list[Attempt]:
-    """Those that live, were claimed before then, and are not excused. `names`: in the order of claims."""
+    """Those that live, were claimed before then, and are not excused."""
     if len(names) > 1 and not _claimed_before(tx, names[:1], before, _NEVER_AWAY):
         return []
     stored = attempts.jobs_with_attempts(tx, [job_id for job_id, _ in names])

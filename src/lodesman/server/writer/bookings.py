@@ -1,8 +1,8 @@
 """What live attempts take of the limits: booked by the claim, released when the attempt ends.
 
-No counter is stored: at a start, and when rules change, all follows from the live attempts. New rules are prepared in
-portions, to hold the writer only briefly, and replace the old ones when complete. Now and then the same rules are prepared
-again, as a proof of what those in use count.
+No counter is stored: all follows from the live attempts. New rules are prepared in portions, to hold the writer only
+briefly,
+and then replace the old ones. Now and then the same rules are prepared again, as a proof of what is counted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MOST_SAID: Final = 20
 
 @dataclass(slots=True, eq=False)
 class _NextRules:
-    """Rules that are being prepared. Places come first: dividing the task queues by them is then found one by one."""
+    """In preparation. Places come first: dividing the task queues by them is then found one by one."""
 
     limits: RunLimits
     places: list[RunPlace]  # not known to the rules yet
@@ -62,19 +62,19 @@ class _NextRules:
 
 
 def _places_of_pilots(db: Reader) -> Iterator[RunPlace]:
-    """Where pilots have joined: claims will come from there."""
+    """Claims will come from there."""
     return (RunPlace(pilot.site, pilot.ce, pilot.queue, host_of(pilot.node)) for pilot in known_pilots(db))
 
 
 def _used(limits: RunLimits) -> dict[tuple[str, ...], Number]:
-    """What is used, by rule, values of the bucket, and resource."""
+    """By rule, values of the bucket, and resource."""
     return {
         (use.rule, *use.of_key, *use.of_place, use.resource): use.used for use, _ in limits.uses() if use.used
     }
 
 
 def left_of(cores: int, memory_mb: int, promised: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """Cores and MB that jobs leave; below 0 if more was promised than there is."""
+    """Cores and MB that jobs leave; below 0 if more was promised."""
     all_cores, all_mb = max(1, cores), memory_mb
     for held, mb in promised:
         cores -= held
@@ -83,8 +83,9 @@ def left_of(cores: int, memory_mb: int, promised: Iterable[tuple[int, int]]) -> 
 
 
 def fitting(held: Mapping[Attempt, Hold], cores: int, memory_mb: float) -> dict[Attempt, Hold]:
-    """Attempts reported as Running beyond the size of their pilot (0 MB: unknown) that fit now, as it holds them then. A
-    single one always fits: the matcher admitted it.
+    """Attempts that were beyond the pilot's size (0 MB: unknown) and fit now, as it holds them then. One alone always
+    fits: the
+    matcher admitted it.
     """
     beyond = [name for name, hold in held.items() if hold[0] == BEYOND]
     if not beyond:
@@ -109,7 +110,7 @@ class Bookings:
         self.wrong = 0  # buckets found with another use
 
     def read(self, db: Reader) -> None:
-        """Take the stored live attempts for those that live."""
+        """From the stored live attempts."""
         attempts = live_attempts(db)
         keys = keys_by_id(db, {live.tq_id for live in attempts}, {})
         before = {name: self._held[name[0]][name[1]] for name in self._names()}
@@ -150,8 +151,9 @@ class Bookings:
         *,
         is_proof: bool = False,
     ) -> None:
-        """Begin to prepare rules; `go_on` puts them into use. What runs goes on, even beyond a lower limit.
-        `is_proof`: the rules in use once more, to replace these only if they count otherwise.
+        """Begin with other rules; `go_on` puts them into use. What runs goes on, even beyond a lower limit. `is_proof`:
+        the
+        rules in use, to replace these only if they count otherwise.
         """
         if tx is not None:
             tx.undo.append(partial(self._set_next, self._next))
@@ -163,7 +165,7 @@ class Bookings:
         self._set_next(_NextRules(RunLimits(book), [*places], queues, set(names), delays, is_proof))
 
     def go_on(self, tx: Transaction | None, seconds: float = _HELD_SECONDS) -> bool:
-        """Prepare a portion; true if the newest rules are in use."""
+        """A portion more; true if the newest rules are in use."""
         rules = self._next
         if rules is None:
             return True
@@ -183,7 +185,7 @@ class Bookings:
         return True
 
     def _step(self, rules: _NextRules) -> bool:
-        """Add one thing to the next rules; false if they are complete."""
+        """One thing more; false if the rules are complete."""
         if rules.places:
             rules.limits.spot(rules.places.pop())
         elif rules.queues:
@@ -195,9 +197,7 @@ class Bookings:
         return True
 
     def check_attempts(self, tx: Transaction) -> bool:
-        """Compare known with stored attempts, and read them anew if they differ; true if a proof of the rules
-        in use may begin.
-        """
+        """Read the attempts anew if the stored ones differ; true if a proof may begin."""
         stored = live_sums(tx.reader())
         before = self._names()
         counted = len(before), sum(job for _, (job, _) in before), sum(n for _, (_, n) in before)
@@ -212,7 +212,7 @@ class Bookings:
         return self._next is None
 
     def _count_wrong(self, proof: RunLimits) -> int:
-        """Log the buckets that a proof counts otherwise; returns their number."""
+        """Log what a proof counts otherwise."""
         counted, live = _used(self._index.limits), _used(proof)
         wrong = {name for name in counted.keys() | live.keys() if counted.get(name, 0) != live.get(name, 0)}
         for name in sorted(wrong)[:_MOST_SAID]:
@@ -247,7 +247,7 @@ class Bookings:
     # --- attempts --------------------------------------------------------------------------------------------
 
     def claimed(self, tx: Transaction, pilot: int, attempt: Attempt) -> None:
-        """An attempt lives from now on; the matcher has booked it."""
+        """The matcher has booked it."""
         if self._next is not None:
             self._changes(tx, (pilot, attempt))
 
@@ -257,7 +257,7 @@ class Bookings:
         tx.undo.append(partial(self._index.starts, key, place))
 
     def ended(self, tx: Transaction, pilot: int, attempt: Attempt) -> None:
-        """An attempt ends; its pilot still holds it."""
+        """Called while its pilot still holds it."""
         name = pilot, attempt
         self._changes(tx, name)
         booking = self._booked(name)
@@ -266,7 +266,7 @@ class Bookings:
             tx.undo.append(partial(self._index.lives, *booking))
 
     def moved(self, tx: Transaction, pilot: int, attempt: Attempt, tq_id: int, place: RunPlace) -> bool:
-        """Book a live attempt at another place; false, and it stays booked, if limits are full there."""
+        """Book it at another place; false, and it stays, if limits are full there."""
         of_pilot = self._held[pilot]
         cores, memory_mb, key, before = of_pilot[attempt]
         self._index.limits.give(key, before)

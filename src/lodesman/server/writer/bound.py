@@ -1,9 +1,9 @@
 """Bound pilots (push): each is sent for one job, and runs that alone (ADR 0060).
 
-The transaction that stores the pilot binds the job, before the pilot is submitted: no pilot is sent without a job. The job
-is Matched then, and limits count it; no lease runs before the pilot joins. The pilot's first claim takes the attempt. Until
-then the job goes back whenever the pilot ends, is to leave, waits too long or would not fit; that attempt does not count
-(`report.take_back`).
+The transaction that stores the pilot binds the job: it is Matched, and limits count it, but no lease runs before the pilot
+joins. The first claim takes the attempt. Until then the job goes back if the pilot ends, is to leave, waits too long or
+would
+not fit; that attempt does not count (`report.take_back`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lodesman.wire.service import NewPilot
 def bind(
     tx: Transaction, live: WriterState, pilot_id: int, new: NewPilot, request: Mapping[str, Any]
 ) -> int | None:
-    """Give the next job of its task queue to a pilot that is about to be stored; returns the job, None if none may start."""
+    """Give a pilot that is about to be stored the next job of its task queue; None if none may start."""
     tq_id, index, queue = new.tq_id, live.queues.index, QueueId(new.site, new.ce, new.queue)
     place = RunPlace(*queue, "")
     if tq_id is None or not index.is_open(tq_id) or index.is_shut(tq_id, place):
@@ -54,7 +54,7 @@ def bind(
 
 
 def settle(tx: Transaction, live: WriterState, row: PilotRow) -> None:
-    """Check the job of a bound pilot that joined, perhaps elsewhere: if job or limits do not fit there, it waits again."""
+    """The pilot joined, perhaps elsewhere: if job or limits do not fit there, the job waits again."""
     attempt = live.pilots.bound.get(row.id)
     if attempt is None:
         return
@@ -77,9 +77,7 @@ def settle(tx: Transaction, live: WriterState, row: PilotRow) -> None:
 def claim_bound(
     tx: Transaction, live: WriterState, pilot_id: int, claim_token: str, refused: str = ""
 ) -> list[ClaimedAttempt]:
-    """Let a bound pilot take its attempt once; the same token gets the same answer. `refused`: why it may not. Raises
-    Unauthorized if the pilot has ended.
-    """
+    """A pilot takes its attempt once; the same token gets the same answer. `refused`: why not. Raises Unauthorized."""
     if pilot_id not in live.pilots.running:
         raise Unauthorized("This pilot has ended.", pilot=pilot_id)
     attempt = live.pilots.bound.get(pilot_id)
@@ -97,7 +95,7 @@ def claim_bound(
 
 
 def unbind(tx: Transaction, live: WriterState, pilot_ids: Iterable[int], why: str) -> int:
-    """Let the jobs of pilots that never took them wait again, and the pilots leave; returns how many."""
+    """Pilots never took their jobs: these wait again, and the pilots leave. Returns how many."""
     unbound = [number for number in pilot_ids if take_back(live, tx, number, why)]
     if unbound:
         pilots.drain_pilots_for(tx, unbound, why)

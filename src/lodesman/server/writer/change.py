@@ -1,4 +1,4 @@
-"""Change jobs that wait or are held: attributes are judged as at submission, and the jobs change their task queue.
+"""Change jobs that wait or are held, judged as at submission.
 
 Template and task queue are made anew; ids, attempts and history stay. Untouched members of arrays stay a run.
 """
@@ -65,7 +65,7 @@ class PreparedChange(msgspec.Struct, frozen=True, kw_only=True):
 def find_kinds(
     db: Reader, ranges: Iterable[range], may: Callable[[str, str, str], bool]
 ) -> list[ChangeableJobs]:
-    """Kinds of waiting and held jobs in these ranges that the caller may touch. Raises TooLarge."""
+    """Waiting and held jobs in these ranges that the caller may touch. Raises TooLarge."""
     touchable: dict[ChangeableJobs, None] = {}
     for ids in ranges:
         kinds = changeable_jobs(db, ids[0], ids[-1], most=_MOST_KINDS + 1)
@@ -80,13 +80,13 @@ def find_kinds(
 
 
 class ChangePreparation:
-    """New values of attributes, judged for each kind of jobs; None takes an attribute away."""
+    """New values, judged for each kind of jobs; None takes an attribute away."""
 
     def __init__(
         self, values: jobs.Record, policy: Policy, db: Reader, classes: Classes, jsv: JsvSection, *,
         hold_if_impossible: bool, by: str,
     ) -> None:  # fmt: skip
-        """`jsv`: the server's, which does not verify changes. `by`: who changes. Raises InvalidJob."""
+        """`jsv` does not verify changes. `by`: who changes. Raises InvalidJob."""
         self._change = OtherValues(values, db, classes, jsv, by=by)
         self._policy = policy
         self._db = db
@@ -95,7 +95,7 @@ class ChangePreparation:
         self._pools: dict[str, NewPool] = {}
 
     def prepare(self, kinds: Sequence[ChangeableJobs]) -> PreparedChange:
-        """Raises InvalidJob, Impossible, Forbidden, with the submission if there are several kinds."""
+        """Raises InvalidJob, Impossible, Forbidden; names the submission among several kinds."""
         made = {}
         for kind in kinds:
             try:
@@ -158,7 +158,7 @@ class ChangePreparation:
 
 @dataclass(slots=True)
 class ChangeJobs(RangeAction):
-    """Give jobs new values. `most`: of task queues. Jobs that are not of a prepared kind any more are refused."""
+    """Give jobs new values. `most`: of task queues. Jobs of no prepared kind any more are refused."""
 
     change: PreparedChange = field(kw_only=True)
     _requirements: dict[str, str] = field(init=False, default_factory=dict)
@@ -227,7 +227,7 @@ class ChangeJobs(RangeAction):
     def _move(
         self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range, *, waits: bool = False
     ) -> int | None:
-        """Make members without rows a run of their own; returns its cohort, None if refused or only counted."""
+        """A run of its own; returns its cohort, None if refused or only counted."""
         kind = (cohort.submission_id, cohort.template_id, cohort.tq_id)
         new = self.change.kinds.get(kind)
         first, queues, ids = cohort.base + run.start, self.live.queues, self.live.ids
@@ -261,7 +261,7 @@ class ChangeJobs(RangeAction):
         return self.live.queues.queue_for(tx, new.key, self._requirements.get(new.key.submit_pool, ""))
 
     def _template(self, tx: Transaction, new: PreparedCohort) -> int:
-        """A new template for each row: it goes when the row is changed again, or purged."""
+        """One for each row: it goes when the row is changed again, or purged."""
         number = self.live.ids.template()
         most = self.live.attempts(new.max_attempts)
         stored.insert_template(

@@ -1,4 +1,4 @@
-"""Which jobs of a range an action is about: by owner, name, submission, state and description."""
+"""Which jobs of a range an action is about."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _MOST_STEPS: Final = 50_000_000
 
 @dataclass(frozen=True)
 class Choice:
-    """Jobs that are not chosen are passed over: neither changed nor refused.
+    """Other jobs are passed over: neither changed nor refused.
 
-    Names and descriptions are judged beside the writer (`learn`), which only looks verdicts up (`meant`): reading the texts
-    of
-    a thousand jobs takes long. Jobs without a verdict, or changed since, wait for the next command.
+    Names and descriptions are judged beside the writer (`learn`), since reading texts takes long; the writer looks verdicts
+    up
+    (`meant`). Jobs without one wait for the next command.
     """
 
     owner: str
@@ -46,17 +46,17 @@ class Choice:
 
     @classmethod
     def of(cls, selection: Selection, user: str) -> Choice:
-        """From a user's selection. Raises InvalidRequest."""
+        """Raises InvalidRequest."""
         states = frozenset(map(str, selection.states))
         return cls(selection.owner or user, frozenset(selection.submissions), states, build_filter(selection))
 
     def learn(self, db: Reader, ranges: Iterable[range]) -> None:
-        """Judge what the next command needs. Raises SelectionTooDear if its first job is too much."""
+        """For the next command. Raises SelectionTooDear if its first job is too much."""
         for _ in self.learn_in_portions(db, ranges):
             pass
 
     def learn_in_portions(self, db: Reader, ranges: Iterable[range]) -> Iterator[Literal[False]]:
-        """As `learn`; others may use the connection between portions."""
+        """Others may use the connection in between."""
         self._selector.forget()
         with db:
             jobs = list(dict.fromkeys(alike_between(db, list(self._parts(db, ranges)))))
@@ -72,7 +72,7 @@ class Choice:
             yield False
 
     def _parts(self, db: Reader, ranges: Iterable[range]) -> Iterator[tuple[int, int]]:
-        """Parts of submissions, first and last id, that one command may reach."""
+        """(first, last) of submissions that one command may reach."""
         room = float(MOST_ROWS)
         for ids in ranges:
             for block in stored_between(db, ids[0], ids[-1], owner=self.owner):
@@ -98,13 +98,13 @@ class Choice:
         return not self.submissions or block.submission in self.submissions
 
     def judge_block(self, block: IdBlock) -> bool | None:
-        """Whether jobs of a submission may be chosen; None: not known yet."""
+        """None: not known yet."""
         return self._has(block) and self._selector.judge_name(block.name)
 
     def meant(
         self, block: IdBlock, rows: Sequence[JobRow], touched: Sequence[CohortRow], run: range
     ) -> tuple[list[JobRow], list[CohortRow], int]:
-        """The chosen rows and runs, as far as known; and where in the run that ends."""
+        """Chosen rows and runs, as far as known; and where in the run that ends."""
         of_rows = [self._judge(block, row) for row in rows]
         of_runs = [self._judge(block, cohort) for cohort in touched]
         begins = [

@@ -1,4 +1,4 @@
-"""Claims: a pilot's request becomes attempts in one transaction; and what a claim would find."""
+"""Claims: a pilot's request becomes attempts in one transaction."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _NOTHING: tuple[str, list[ClaimedAttempt]] = "", []
 class Claim:
     """A pilot asks for up to `count` jobs that fit what its session has free.
 
-    Up to `ahead` more are for later: each fits the whole pilot. It gets them at the end of the batch, if no other pilot
-    could
-    start them now (ADR 0077). The answer is a list of Claimed. If nothing fits and `wait` is set, the claim parks and is
-    answered by a later batch, or by `unpark`; with `count` 0 it never parks.
+    Up to `ahead` more, each fitting the whole pilot, are added to the answer at the end of the batch, if no other pilot
+    could start
+    them now (ADR 0077). If nothing fits and `wait` is set, the claim parks, unless `count` is 0; a later batch or `unpark`
+    answers.
     """
 
     brief = True
@@ -66,7 +66,7 @@ class Claim:
         self.place = self.session.place
 
     def apply(self, tx: Transaction) -> Any:
-        """Claim, or park. Raises Unauthorized if the pilot has ended, which its session may not know yet."""
+        """Claim, or park. Raises Unauthorized if the pilot has ended."""
         if self.pilot_id not in self.live.pilots.running:
             raise Unauthorized("This pilot has ended.", pilot=self.pilot_id)
         # The pilot waits for its earlier claim no more: that must win no job.
@@ -89,14 +89,14 @@ class Claim:
             self.request = self.session.request(self.free, pools)
 
     def _end_in_time(self, now: float) -> None:
-        """Present only the life that is left until nothing may run there; ask for no job that would begin later."""
+        """Present only the life left until nothing may run there; begin no job later."""
         end = self.live.mask.end_of_jobs(self.session.queue, now)
         if end is not None:
             free = self.session.until(self.free, now, end)
             self.request, self.prefetched, self.ahead = self.session.request(free, self.live.pools), 0, 0
 
     def claim(self, tx: Transaction) -> list[ClaimedAttempt]:
-        """Choose and claim now. Jobs ahead are added to this list later."""
+        """Jobs ahead are added to this list later."""
         live = self.live
         self.refresh_pools()
         if live.mask.closings:
@@ -117,7 +117,7 @@ class Claim:
         return claimed
 
     def _go_ahead(self, claimed: list[ClaimedAttempt], tx: Transaction) -> None:
-        """Claim for later, no more than the pilot ended lately. It may have ended in this batch."""
+        """No more than the pilot ended lately. It may have ended in this batch."""
         if self.pilot_id not in self.live.pilots.running:
             return
         offer, held = self.session.offer, self.live.pilots.held.get(self.pilot_id, {})
@@ -136,7 +136,7 @@ class Claim:
     def _choose(
         self, tx: Transaction, request: ResourceRequest, count: int, left: Remainder | None = None
     ) -> tuple[list[int], Iterable[str | None]]:
-        """Draw jobs: their task queues, and the shares of the groups that competed for each."""
+        """Draw task queues, with the shares of the groups that competed."""
         live, is_private = self.live, self.session.serves_one_group
         competed: list[str] | None = None if is_private or not live.queues.records_shares(live.rng) else []
         chosen = live.queues.matcher.choose(
@@ -168,15 +168,14 @@ class Claim:
         ]  # fmt: skip
 
     def can_take(self, key: TaskQueueKey) -> bool:
-        """Whether cores and memory that its attempts leave are enough for such a job."""
+        """Whether its attempts leave enough cores and memory."""
         numbers, count, _ = self._allowed()
         return count > 0 and (not numbers or (key.cores <= numbers[0] and key.memory_mb <= numbers[1]))
 
     def _allowed(self) -> tuple[Sequence[int], int, int]:
-        """What is left of the resource (as `Matcher.choose` takes it), how many jobs may be claimed, and the cores
-        for all but the last of them.
+        """What is left of the resource (as `Matcher.choose` takes it), how many jobs, and the cores for all but the last.
 
-        A full pilot gets one job to prefetch: the report of one that just ended may be on its way. Jobs ahead take nothing.
+        A full pilot gets one job to prefetch: the report of an ended one may be on its way. Jobs ahead take nothing.
         """
         if not self.subtracts:
             return (), self.count, UNLIMITED
@@ -197,8 +196,8 @@ class Claim:
         return numbers, min(self.count, cores + self.prefetched), cores
 
     def _shared(self, tx: Transaction, cores: int) -> SharedSlot | None:
-        """What jobs are packed into; None if they are drawn. So is the first job of an idle pilot: a short one would
-        leave no less waste in the end.
+        """What jobs are packed into; None if they are drawn, as for an idle pilot: a short first job would leave no less
+        waste.
         """
         last_end_s, queues, in_all = self.free.last_end_s, self.live.queues, self.session.offer.cores
         if (
@@ -212,7 +211,7 @@ class Claim:
         return SharedSlot(in_all, cores, max(0.0, last_end_s - waited), self.session.scaling)
 
     def _return_surplus(self, tx: Transaction, chosen: list[int], cores: int) -> None:
-        """Give back what was chosen beyond the cores, but for what is prefetched."""
+        """Beyond the cores, but for what is prefetched."""
         index, left, beyond = self.live.queues.index, cores, 0
         for place, tq_id in enumerate(chosen):
             beyond += index.key(tq_id).cores > left
@@ -229,7 +228,7 @@ class Claim:
 def take_job(
     tx: Transaction, live: WriterState, facts: ClaimFacts, tq_id: int, place: RunPlace, *, ahead: bool = False
 ) -> ClaimedAttempt | None:
-    """Give a pilot the next job of a task queue, if there is one; index and limits count it already."""
+    """The next job of a task queue, if any; index and limits count it already."""
     key, job = live.queues.index.key(tq_id), live.queues.fronts.take(tx, tq_id)
     if job is None:
         # The counter was wrong: no job waits, nothing may be claimed.
@@ -250,7 +249,7 @@ def take_job(
 def earlier_answer(
     tx: Transaction, live: WriterState, pilot_id: int, token: str
 ) -> list[ClaimedAttempt] | None:
-    """The earlier answer to the same claim token, if there is one."""
+    """To the same claim token."""
     last = live.pilots.last_claims.get(pilot_id)
     if last is not None:
         if last[0] != token:
@@ -264,13 +263,13 @@ def earlier_answer(
 
 
 def unpark(tx: Transaction, claim: Claim) -> None:
-    """Answer a parked claim with nothing: its pilot waits no longer."""
+    """Answer a parked claim with nothing."""
     if claim.live.parked.unpark(tx, claim):
         tx.answers.append((claim.answer, []))
 
 
 def serve_parked(live: WriterState, tx: Transaction) -> None:
-    """At the end of a batch, let parked claims take what it brought, and announce what is left."""
+    """At the end of a batch, let parked claims take what it brought, and announce the rest."""
     freed, live.pilots.freed = live.pilots.freed, set()
     waiting = [claim for pilot_id in sorted(freed) if (claim := live.parked.of_pilot(pilot_id)) is not None]
     live.parked.serve(tx, waiting)
@@ -292,9 +291,8 @@ def examine_pilot(
     tx: Transaction, live: WriterState, session: PilotSession, promised: Sequence[tuple[int, int]], *,
     joined: bool, silent_seconds: float | None,
 ) -> PilotNow:  # fmt: skip
-    """A pilot as it is now, with the request of its next claim; reads memory only.
-
-    `promised`: (cores, memory_mb; 0: its cores' part) of each job that it has.
+    """The pilot now, with the request of its next claim; reads memory only. `promised`: (cores, memory_mb; 0: its cores'
+    part) of its jobs.
     """
     claim = live.parked.of_pilot(session.id)
     end = live.mask.end_of_jobs(session.queue, tx.now)
@@ -322,9 +320,7 @@ def examine_pilot(
 def reckon(
     whole: FreeResources, last_claim: LastClaim | None, promised: Sequence[tuple[int, int]]
 ) -> FreeResources:
-    """What a pilot that does not wait has free, as it reckons itself (`pilot.life.room`). Its last claim counts while
-    nothing runs.
-    """
+    """What a pilot has free, as it reckons itself (`pilot.life.room`). Its last claim counts while nothing runs."""
     left = whole.norm_cpu_seconds
     if last_claim is not None:
         left = min(left, last_claim.free.norm_cpu_seconds)

@@ -1,7 +1,6 @@
 """Kill, hold, release, reschedule and delete single jobs, slices and whole arrays.
 
-Rows are moved one by one, members without a row by holes, however many they are. One command reads a limited number of
-rows, so that nothing waits long behind it; the rest is for the next one.
+Rows move one by one, members without a row by holes. One command reads a limited number of rows; the rest is for the next.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _KEPT = "an administrator held it, and only an administrator lets it run"
 
 
 def apart(ranges: Iterable[tuple[int, int]]) -> tuple[range, ...]:
-    """Ranges of ids, ascending, overlapping ones joined."""
+    """Ascending, overlapping ranges joined."""
     joined: list[range] = []
     for first, last in sorted(ranges):
         if joined and first < joined[-1].stop:
@@ -66,7 +65,7 @@ def apart(ranges: Iterable[tuple[int, int]]) -> tuple[range, ...]:
 
 @dataclass(slots=True)
 class RangeAction:
-    """An action on ranges of job ids that `apart` gave, or another command left."""
+    """An action on ranges that `apart` gave, or another command left."""
 
     live: WriterState
     action: str
@@ -81,7 +80,7 @@ class RangeAction:
     _singles: SingleJobs = field(init=False, default_factory=SingleJobs)
 
     def apply(self, tx: Transaction) -> ControlOutcome:
-        """Change the jobs that the caller may touch, or refuse them with a reason."""
+        """Change the jobs that the caller may touch, or refuse them."""
         began = perf_counter()
         self.live.queues.claims.write_cursors(tx)
         out, room = ControlOutcome(), float(MOST_ROWS)
@@ -100,7 +99,7 @@ class RangeAction:
         return out
 
     def _in_range(self, tx: Transaction, out: ControlOutcome, ids: range, room: float) -> tuple[int, float]:
-        """Returns the first id that is not done, and how many more rows may be read."""
+        """Returns the first id not done, and how many more rows may be read."""
         owner = self.choice.owner if self.choice is not None else ""
         for block in self._singles.blocks(tx, ids, owner):
             first, last = max(ids[0], block.base), min(ids[-1], block.base + block.count - 1)
@@ -125,7 +124,7 @@ class RangeAction:
     def _in_block(
         self, tx: Transaction, out: ControlOutcome, block: IdBlock, rows: list[JobRow], run: range
     ) -> int:
-        """Act on rows and members of a submission; returns the last id done."""
+        """Returns the last id done."""
         touched = self._singles.cohorts(tx, block, run)
         if self.choice is not None:
             rows, touched, stop = self.choice.meant(block, rows, touched, run)
@@ -148,7 +147,7 @@ class RangeAction:
                 self._waiting(tx, out, cohort, waiting)
 
     def _means(self, state: str, job: JobRow | CohortRow) -> bool:
-        """Whether jobs in a state are chosen. Those that wait in a task queue that nothing can run are Held."""
+        """Jobs that wait in a task queue that nothing can run are Held."""
         if self.choice is None or not self.choice.states:
             return True
         held = state == JobState.WAITING and job.tq_id in self.live.queues.held
@@ -161,7 +160,7 @@ class RangeAction:
     def _in_hole(
         self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, hole: Hole, run: range
     ) -> None:
-        """For members that were held, killed or deleted."""
+        """Members held, killed or deleted."""
 
     @abstractmethod
     def _waiting(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None: ...
@@ -179,7 +178,7 @@ class Control(RangeAction):
     _came_back: dict[int, int] = field(init=False, default_factory=dict)
 
     def apply(self, tx: Transaction) -> ControlOutcome:
-        """As `RangeAction`. Raises InvalidRequest for an unknown action."""
+        """Raises InvalidRequest for an unknown action."""
         if self.action not in TARGET:
             raise InvalidRequest(
                 f"There is no action {self.action!r}.", hint=f"Use one of {', '.join(TARGET)}."
@@ -226,13 +225,13 @@ class Control(RangeAction):
         return self.live.pilots.bound.get(row.pilot_id or 0) == (row.id, row.attempt)
 
     def _let_judge(self, tx: Transaction, tq_id: int) -> None:
-        """Ended jobs come back: while their task queue was empty no pass judged whether it is possible."""
+        """Ended jobs come back to a task queue that no pass judged while it was empty."""
         empty = not self.live.queues.index.waiting(tq_id) and tq_id not in self.live.queues.held
         if empty and self.action == "reschedule":
             submit_pools.ask_for_pass(tx)
 
     def _refusal(self, tx: Transaction, row: JobRow) -> str:
-        """Why the action does not apply to a row, or ''."""
+        """Why it does not apply, or ''."""
         if self._is_kept(row.admin_held):
             return _KEPT
         if self._takes_over(row.state, row.admin_held):
@@ -254,7 +253,7 @@ class Control(RangeAction):
         return ""
 
     def _too_many(self, more: int) -> str:
-        """Why no more jobs of this owner may wait, or ''."""
+        """Why no more of the owner's jobs may wait, or ''."""
         if not self.most or TARGET[self.action] is not JobState.WAITING:
             return ""
         would = self.live.queues.index.load(self._owner).waiting + more
@@ -264,7 +263,7 @@ class Control(RangeAction):
         return f"{words}: do it when some have run"
 
     def _stop_attempt(self, tx: Transaction, row: JobRow) -> None:
-        """Order its pilot to stop a running job. Jobs that will go back have an event at once."""
+        """Jobs that will go back have an event at once."""
         reason = self.reason or self.action
         if self.action == "reschedule":
             reason = f"rescheduled: {self.reason}" if self.reason else "rescheduled"
@@ -317,7 +316,7 @@ class Control(RangeAction):
         self._changed(tx, out, cohort, run, JobState.WAITING)
 
     def _is_kept(self, admin_held: int) -> bool:
-        """Whether someone else would release a job that an administrator held."""
+        """Whether an administrator held the job, and the caller is none."""
         return bool(admin_held) and not self.admin and TARGET[self.action] is JobState.WAITING
 
     def _takes_over(self, state: str, admin_held: int) -> bool:
@@ -325,7 +324,7 @@ class Control(RangeAction):
         return self.admin and self.action == "hold" and state == JobState.HELD and not admin_held
 
     def _waits(self, tq_id: int) -> str:
-        """The state of a job that no user holds: Waiting, or Held with its task queue."""
+        """Waiting, or Held with its task queue."""
         reason = self.live.queues.held.get(tq_id)
         if reason is None:
             return "it is Waiting"

@@ -1,4 +1,4 @@
-"""What actions did to jobs, counted job by job and range by range."""
+"""What actions did to jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RangeOutcome:
 
 @dataclass(slots=True)
 class ControlOutcome:
-    """How many jobs an action changed and refused, with a few examples."""
+    """What an action did, with a few examples of refused jobs."""
 
     changed: int = 0
     refused: int = 0
@@ -39,7 +39,7 @@ class ControlOutcome:
     seconds: float = 0.0  # of the writer
 
     def refuse(self, job_id: int, why: str, *, count: int = 1, of: RangeOutcome | None = None) -> None:
-        """Count jobs to which the action does not apply, `of` a range, else of the last one."""
+        """`of` a range, else of the last one."""
         outcome = of or self.ranges[-1]
         self.refused += count
         outcome.refused += count

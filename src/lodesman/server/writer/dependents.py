@@ -1,7 +1,4 @@
-"""Who waits for whom, in the writer's memory (ADR 0070).
-
-It is read from the database at a start. How far a wait has come follows from the states of jobs, and is not stored.
-"""
+"""Who waits for whom, in the writer's memory (ADR 0070). How far a wait has come is not stored: it follows from the jobs."""
 
 from __future__ import annotations
 
@@ -32,11 +29,11 @@ class Dependency:
 
     @property
     def judges_all(self) -> bool:
-        """Whether each parent's end may change something, not only the last one's."""
+        """Whether each parent's end matters, not only the last one's."""
         return bool(self.row.ok or self.row.by_index)
 
     def note(self, tx: Transaction, first: int, last: int) -> bool:
-        """Jobs have ended; true if that may change something."""
+        """Jobs have ended; true if that matters."""
         row = self.row
         hit = self.search is None and first <= self.watched <= last
         if last < row.first or first > row.last or not (hit or self.judges_all):
@@ -49,7 +46,7 @@ class Dependency:
         return True
 
     def keep(self, tx: Transaction) -> None:
-        """Restore the present state if the batch fails."""
+        """Undo changes if the batch fails."""
         tx.undo.append(partial(self._put_back, self.todo.copy(), self.search, self.watched))
 
     def _put_back(self, todo: list[range], search: int | None, watched: int) -> None:
@@ -57,7 +54,7 @@ class Dependency:
 
 
 class SettlingJobs(NamedTuple):
-    """Jobs that wait no more, and what becomes of them."""
+    """Jobs that wait for others no more, and are being moved."""
 
     rest: tuple[range, ...]  # not moved yet
     new: JobState
@@ -80,7 +77,7 @@ class Dependents:
         return sum(map(len, self._of_waiter.values()))
 
     def add(self, tx: Transaction, rows: Iterable[DependencyRow]) -> None:
-        """Let jobs wait; they are judged at the end of the batch."""
+        """They are judged at the end of the batch."""
         for row in rows:
             insert_dependency(tx, row)
             new = Dependency(row)
@@ -97,7 +94,7 @@ class Dependents:
                     tx.put(self.due, dependency, True)
 
     def beside(self, dependency: Dependency) -> list[Dependency]:
-        """All dependencies of the same jobs."""
+        """All of the same jobs."""
         return list(self._of_waiter[dependency.row.job_id])
 
     def end(self, tx: Transaction, gone: Dependency) -> None:

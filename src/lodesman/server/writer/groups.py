@@ -1,4 +1,4 @@
-"""Shares and members of groups by command: stored with who, when and why, beside the shares of the files."""
+"""Shares and members of groups by command, beside those of the files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = 20
 
 
 class NamedGroup(NamedTuple):
-    """A group that is configured, has members, or got a share by command."""
+    """Configured, with members, or with a share by command."""
 
     name: str
     vos: frozenset[str]  # it is of one of these; none: of any VO
@@ -31,7 +31,7 @@ class NamedGroup(NamedTuple):
 
 
 def know_shares(db: Reader, policy: Policy, now: float) -> None:
-    """Let a policy have the shares set by command; reads them only if a group was changed, or a share has ended."""
+    """Let a policy have the shares by command; reads them only after a change, or an end."""
     version = shares_version(db)
     if policy.shares_version != version or now >= policy.shares_until:
         changes = shares_set(db, now)
@@ -87,7 +87,7 @@ def group_rows(db: Reader, policy: Policy, some: Iterable[NamedGroup], now: floa
 def set_share(
     tx: Transaction, group: str, share: float | None, *, by: str, reason: str, until: float | None = None
 ) -> None:
-    """Give a group a share in place of that of the files, `until` a time; None: that of the files again.
+    """In place of that of the files, `until` a time; None: that of the files again.
 
     Raises InvalidRequest without a reason or for a senseless time, Conflict if there is nothing to take back.
     """
@@ -107,7 +107,7 @@ def set_share(
 def add_members(
     tx: Transaction, group: str, users: Sequence[str], *, by: str, reason: str, reach: Reach = EVERYBODY
 ) -> None:
-    """Add users to a group, all or none. Raises NotFound, Forbidden out of reach."""
+    """All or none. Raises NotFound, Forbidden."""
     for user in _users(tx, users, reach):
         if group not in user.groups:
             _put(tx, user, [*user.groups, group], by=by, reason=reason)
@@ -116,9 +116,7 @@ def add_members(
 def remove_members(
     tx: Transaction, group: str, users: Sequence[str], *, by: str, reason: str, reach: Reach = EVERYBODY
 ) -> None:
-    """Take users out of a group, all or none; their jobs stay. Raises NotFound, Conflict for a user's only group,
-    Forbidden out of reach.
-    """
+    """All or none; jobs stay. Raises NotFound, Conflict for a user's only group, Forbidden."""
     members = _users(tx, users, reach)
     for user in members:
         if group not in user.groups:

@@ -1,4 +1,4 @@
-"""Hosts that get no jobs: their records, and which claims the event loop lets pass (ADR 0044)."""
+"""Hosts that get no jobs, and which claims the event loop lets pass (ADR 0044)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def set_hosts(
     *,
     forget: int = 0,
 ) -> None:
-    """Store these records, and answer the claims of these `pilots`, whose hosts are shut now."""
+    """`pilots`: on newly shut hosts; their claims are answered."""
     put_records(tx, changed)
     for pilot_id in pilots:
         live.parked.end_of_pilot(tx, pilot_id)
@@ -42,7 +42,7 @@ class ShutHost:
     )  # each ends a poll that gets nothing meanwhile
 
     def answered(self, jobs: Iterable[Attempt]) -> None:
-        """The claim for the probe got one job or none."""
+        """With one job or none."""
         self.attempt = next(iter(jobs), None)
         if self.attempt is None:
             self.pilot = 0
@@ -68,7 +68,7 @@ class HostGate:
                     end()
 
     def probe(self, host: ShutHost, pilot_id: int, now: float) -> bool:
-        """Whether a pilot of a shut host may ask for one job now: the only one until its fate is known."""
+        """Whether a pilot may ask for one job: the only one until its fate is known."""
         if host.pilot and not self._is_there(host):
             host.pilot, host.attempt = 0, None
         if host.pilot or not may_probe(host.record, now):
@@ -77,11 +77,11 @@ class HostGate:
         return True
 
     def has_probe(self, session: PilotSession, attempt: Attempt) -> ShutHost | None:
-        """The shut host of a pilot, if this attempt is its probe."""
+        """The pilot's shut host, if this attempt is the probe."""
         host = self.shut.get(session.host)
         return host if host is not None and (host.pilot, host.attempt) == (session.id, attempt) else None
 
     def _is_there(self, host: ShutHost) -> bool:
-        """Whether the probe may still come or go on."""
+        """Whether it may still come or go on."""
         lives = host.pilot in self.sessions
         return lives and (host.attempt is None or host.attempt in self.live.pilots.held.get(host.pilot, ()))

@@ -1,4 +1,4 @@
-"""Job classes: what the writer stores of them, and the classes that jobs are made of from then on."""
+"""Job classes: how they are stored, and which hold from then on."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ClassesMoved(Conflict):
 
 
 def load_classes(db: Reader, vocabulary: Vocabulary, section: JobClassSection) -> Classes:
-    """The stored classes under this configuration."""
+    """As stored, under this configuration."""
     return replace(classes_of(_stored(db), vocabulary).under(vocabulary, section), version=0)
 
 
@@ -69,7 +69,7 @@ class ClassRules:
         self.now = self.latest = classes
 
     def use(self, tx: Transaction, classes: Classes) -> None:
-        """Use these classes from the commit on."""
+        """From the commit on."""
         tx.undo.append(partial(setattr, self, "latest", self.latest))
         self.latest = classes
         tx.afterwards.append(partial(setattr, self, "now", classes))
@@ -82,10 +82,7 @@ def configure_classes(tx: Transaction, rules: ClassRules, classes: Classes) -> N
 
 
 def set_classes(tx: Transaction, rules: ClassRules, edit: ClassEdit, by: Author, *, most: int) -> None:
-    """Store new or changed classes, all or none. `most`: of one user; 0: unlimited. Raises ClassesMoved, TooLarge.
-
-    A class counts for the user who changed it last: owners can be anybody.
-    """
+    """All or none. `most`: of one user, who changed them last; 0: unlimited. Raises ClassesMoved, TooLarge."""
     _need(rules, edit.after)
     if most and not by.is_manager:
         count = len(classes_changed_by(tx, by.name) | edit.changed.keys())
@@ -114,9 +111,7 @@ def remove_classes(
     *,
     tree: ResourceTree,
 ) -> None:
-    """Remove classes, all or none; none that a jc_list in `tree` names. Their jobs stay. Raises `one_error` of all
-    refusals.
-    """
+    """All or none, and none that a jc_list in `tree` names; jobs stay. Raises `one_error` of all refusals."""
     faults: list[LodesmanError] = []
     gone = dict.fromkeys(names)
     for name in gone:
@@ -154,9 +149,7 @@ def _places(name: str, classes: Classes, quotas: QuotaRules, tree: ResourceTree)
 
 
 def unknown_classes(tree: ResourceTree, classes: Classes) -> Iterator[Fault]:
-    """Missing classes and variants: of default_jc, which refuses jobs without a class, and of each jc_list,
-    which admits no job by that name.
-    """
+    """Of default_jc, which refuses jobs without a class, and of jc_lists, which admit no job by that name."""
     usual = classes.default_jc
     if usual and usual.upper() != "NONE" and isinstance(classes.find(usual), ClassRefusal):
         yield Fault(
@@ -174,7 +167,7 @@ def unknown_classes(tree: ResourceTree, classes: Classes) -> Iterator[Fault]:
 
 
 def switch_classes(tx: Transaction, rules: ClassRules, names: Iterable[str], by: Author, *, on: bool) -> None:
-    """Enable or disable classes and variants, all or none. Raises `one_error` of all refusals."""
+    """Enable or disable, all or none. Raises `one_error` of all refusals."""
     faults: list[LodesmanError] = []
     changed: dict[str, JobClass] = {}
     refusals: dict[str, ClassRefusal | None] = {}
@@ -209,7 +202,7 @@ def groups_of(db: Reader, owner: str) -> tuple[str, ...]:
 
 
 def usable_by(db: Reader, owner: str, classes: Callable[[], Classes]) -> UsableClass:
-    """The classes that may be suggested to a user, read once one is."""
+    """Classes that may be suggested; read once one is."""
 
     @cache
     def own() -> ClassesOfUser:

@@ -1,7 +1,6 @@
 """What the writer's thread keeps in memory: task queues, SubmitPools, pilots, parked claims.
 
-All of it is derived from the database, and undone with a batch that fails: every method that changes it registers its
-inverse with the transaction.
+All is derived from the database. Every method that changes it registers its inverse with the transaction.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class _LivePools(PoolMap):
     last_pass: PassRow
 
     def number(self, tx: Transaction, queues: Iterable[QueueId]) -> None:
-        """Give each of these queues a bit; those that have one keep it."""
+        """Give new queues bits."""
         before, after = self.bits, numbered(queues, self.bits)
         if len(after) > len(before):
             tx.undo.append(partial(setattr, self, "bits", before))
@@ -60,19 +59,19 @@ class _LivePools(PoolMap):
             submit_pools.insert_bits(tx, {queue: after[queue] for queue in after.keys() - before})
 
     def forget_pools(self, tx: Transaction, gone: Iterable[str]) -> None:
-        """No job needs these SubmitPools any more."""
+        """No job needs them."""
         tx.undo.append(partial(self.put, self.put(dict.fromkeys(gone))))
         submit_pools.pools_changed(tx)
 
     def passed(self, tx: Transaction, config: str) -> PassRow:
-        """All SubmitPools were evaluated by this configuration."""
+        """All were evaluated by this configuration."""
         tx.undo.append(partial(setattr, self, "last_pass", self.last_pass))
         self.last_pass = PassRow(self.last_pass.id + 1, tx.now, config)
         return self.last_pass
 
 
 class _LivePilots:
-    """Pilots that have joined and not ended, and their orders."""
+    """Joined live pilots and their orders."""
 
     def __init__(self, db: Reader) -> None:
         # Only these are given jobs.
@@ -99,7 +98,7 @@ class _LivePilots:
     def order_stop(
         self, tx: Transaction, pilot_id: int, attempt: Attempt, *, attempt_id: int, reason: str
     ) -> None:
-        """Let a pilot stop a live attempt when it is next heard. The order is stored."""
+        """When the pilot is next heard. The order is stored."""
         tx.put(self.stop_orders.setdefault(pilot_id, {}), attempt, reason)
         attempts.order_stop(tx, attempt_id, reason)
 
@@ -115,15 +114,15 @@ class _LivePilots:
         tx.undo.append(partial(held.pop, attempt, None))
 
     def ahead_of(self, pilot_id: int) -> int:
-        """How many attempts a pilot has ahead, including those that run beyond its size. For any thread."""
+        """Attempts ahead, with those beyond its size. For any thread."""
         return sum(hold[0] < 0 for hold in list(self.held.get(pilot_id, {}).values()))
 
     def runs_beyond(self, pilot_id: int) -> bool:
-        """Whether a pilot reports more running than fits. For any thread."""
+        """By its reports, more than fits. For any thread."""
         return any(hold[0] == BEYOND for hold in list(self.held.get(pilot_id, {}).values()))
 
     def note_ended(self, tx: Transaction, pilot_id: int, count: int) -> None:
-        """Count attempts that ended by themselves now."""
+        """Attempts that ended by themselves."""
         tx.afterwards.append(partial(self._count_ended, pilot_id, tx.now, count))
 
     def _count_ended(self, pilot_id: int, at: float, count: int) -> None:
@@ -132,28 +131,28 @@ class _LivePilots:
         self.ended_lately(pilot_id, at)
 
     def ended_lately(self, pilot_id: int, now: float) -> int:
-        """How many attempts ended by themselves in the last `AHEAD_SECONDS`."""
+        """By themselves, in the last `AHEAD_SECONDS`."""
         ends = self._ended.get(pilot_id, deque())
         while ends and not 0 <= now - ends[0][0] <= AHEAD_SECONDS:
             ends.popleft()
         return sum(count for _, count in ends)
 
     def started(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
-        """The pilot reports the payload as running; `fit` says whether there is room."""
+        """The pilot reports a payload as running; `fit` says whether there is room."""
         held = self.held.get(pilot_id, {})
         if attempt in held and held[attempt][0] == AHEAD:
             tx.put(held, attempt, (BEYOND, *held[attempt][1:]))
 
     def fit(self, tx: Transaction, pilot_id: int, cores: int, memory_mb: float) -> None:
-        """Let what a pilot of that size (0 MB: unknown) runs hold what it asked for, as far as that fits. The rest
-        still counts as ahead: the end of what ran before may be on its way.
+        """What a pilot of that size (0 MB: unknown) runs holds what it asked for, if it fits. Else it counts as ahead: the
+        end of another may be on its way.
         """
         held = self.held.get(pilot_id, {})
         for attempt, hold in fitting(held, cores, memory_mb).items():
             tx.put(held, attempt, hold)
 
     def handed_in(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
-        """The payload of a live attempt has ended: it holds nothing."""
+        """The payload has ended: it holds nothing."""
         held = self.held.get(pilot_id, {})
         # One that nobody said was started is handed in only as one of few.
         is_late = attempt in held and held[attempt][0] == AHEAD
@@ -164,7 +163,7 @@ class _LivePilots:
             self.freed.add(pilot_id)
 
     def stopped(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> str | None:
-        """A live attempt has ended; returns the reason of the order to stop it, if any."""
+        """A live attempt has ended; returns the reason of an order to stop it."""
         held = self.held.get(pilot_id)
         if held:
             tx.drop(held, attempt)
@@ -194,9 +193,7 @@ class WriterState:
         self, db: Writer, *, rng: random.Random, now: float, packs: bool = True,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """`packs`: whether jobs are packed into pilots that run several at once. `ticks`: a clock that is never set,
-        seconds.
-        """
+        """`packs`: into pilots that run several jobs. `ticks`: seconds of a clock that is never set."""
         replay(db)
         self.rng = rng
         self.limits = LimitSection()

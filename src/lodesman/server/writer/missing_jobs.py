@@ -1,4 +1,4 @@
-"""Answers about jobs that do not exist, that the caller may not see, or that were purged."""
+"""Answers about jobs that do not exist, are hidden from the caller, or were purged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lodesman.server.writer.control_outcome import ControlOutcome
 
 
 def name_missing(db: Reader, out: ControlOutcome) -> None:
-    """Note each range without a job that the caller may touch. Raises NotFound if all are such."""
+    """In ranges without a job that the caller may touch. Raises NotFound if all are such."""
     faults = []
     for outcome in out.ranges:
         if not outcome.changed + outcome.refused:
@@ -28,7 +28,7 @@ def name_missing(db: Reader, out: ControlOutcome) -> None:
 
 
 def no_longer_known(first: int, last: int | None = None) -> NotFound:
-    """For purged jobs: their ids were given out, and nothing has them."""
+    """Ids that were given out, and that nothing has."""
     last = first if last is None else last
     which = f"Job {first} is" if first == last else f"The jobs from {first} to {last} are"
     return NotFound(
@@ -41,7 +41,7 @@ def no_longer_known(first: int, last: int | None = None) -> NotFound:
 
 
 def unseen(first: int, last: int) -> NotFound:
-    """For jobs that do not exist, or that the caller may not see."""
+    """Missing or hidden."""
     which = f"Job {first} was" if first == last else f"Jobs {first}-{last} were"
     return NotFound(
         f"{which} not found, or you may not see {'it' if first == last else 'them'}.", first=first, last=last

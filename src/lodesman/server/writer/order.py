@@ -1,6 +1,6 @@
-"""Jobs that wait for other jobs: who may wait for whom, and what the end of a batch frees (ADR 0070).
+"""Jobs that wait for other jobs: who may, and what the end of a batch frees (ADR 0070).
 
-While no job waits for others, the end of a job costs a test for an empty dictionary.
+While no job waits, the end of a job costs a test for an empty dictionary.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class WaitsFor(Struct, frozen=True, gc=False):
-    """Members [start, stop) of a submission wait for jobs."""
+    """What members [start, stop) of a submission wait for."""
 
     start: int
     stop: int
@@ -50,7 +50,7 @@ class WaitsFor(Struct, frozen=True, gc=False):
 
 
 def waits_of(spec: JobSpec, run: range) -> WaitsFor:
-    """What the members of a description wait for. Raises InvalidJob."""
+    """Raises InvalidJob."""
     after, after_ok = parent_ranges(spec.after), parent_ranges(spec.after_ok)
     both = [*after, *after_ok]
     name = "After" if any(parents_range.by_index for parents_range in after) else "AfterOk"
@@ -74,7 +74,7 @@ def waits_of(spec: JobSpec, run: range) -> WaitsFor:
 def rows_of(
     tx: Transaction, waits: Iterable[WaitsFor], owner: str, *, base: int, number: int
 ) -> list[DependencyRow]:
-    """Who waits for whom. Parents exist already, so no cycle is possible. Raises TooLarge, InvalidJob."""
+    """Parents exist already, so there are no cycles. Raises TooLarge, InvalidJob."""
     rows = []
     for wait in waits:
         own_rows: list[DependencyRow] = []
@@ -109,7 +109,7 @@ def rows_of(
 def _blocks(
     tx: Transaction, parents: ParentRange, owner: str, base: int, name: str
 ) -> Iterator[jobs.IdBlock]:
-    """The submissions of these jobs, which must exist, be the user's own, and older. Raises InvalidJob."""
+    """Jobs that must exist, be the user's own, and older. Raises InvalidJob."""
     at, left = parents.first, MOST_PARENTS
     if parents.last >= base:
         raise _not_there(max(parents.first, base), parents.last, name)
@@ -133,14 +133,14 @@ def _not_there(first: int, last: int, name: str) -> InvalidJob:
 
 
 def end_batch(live: WriterState, tx: Transaction) -> None:
-    """At the end of each batch, free jobs that waited for ended ones, then serve parked claims."""
+    """Free jobs that waited for ended ones, then serve parked claims."""
     if _step(tx, live):
         tx.answers.append((live.go_on, None))
     serve_parked(live, tx)
 
 
 def _step(tx: Transaction, live: WriterState) -> bool:
-    """Judge a limited number of ended jobs; true if there is more to do."""
+    """A limited number of jobs; true if there is more."""
     book, seen, room = live.order, 0, _MOST_ROWS
     while True:
         book.note(tx, tx.ended[seen:])
@@ -154,7 +154,7 @@ def _step(tx: Transaction, live: WriterState) -> bool:
 
 
 def free_forgotten(tx: Transaction, live: WriterState) -> int:
-    """Free jobs that wait for others of which nothing is stored; returns how many."""
+    """Jobs that, by what is stored, wait for none; returns how many."""
     freed = 0
     for tq_id, key, waiting in list(live.queues.index.queues()):
         if key.waits_for_jobs and waiting:
@@ -168,7 +168,7 @@ def free_forgotten(tx: Transaction, live: WriterState) -> int:
 
 
 def _judge(tx: Transaction, live: WriterState, dependency: Dependency, room: int) -> int:
-    """Judge parents that may have ended; returns how many rows were read."""
+    """Returns how many rows were read."""
     dependency.keep(tx)
     live.queues.claims.write_cursors(tx)
     used = 1
@@ -186,7 +186,7 @@ def _judge(tx: Transaction, live: WriterState, dependency: Dependency, room: int
 
 
 def _search(tx: Transaction, live: WriterState, dependency: Dependency, room: int) -> int:
-    """Find the first parent that has not ended; returns how many rows were read."""
+    """For the first parent that has not ended; returns how many rows were read."""
     used, portion = 0, _FEW_ROWS
     while dependency.search is not None and used < room:
         if dependency.search > dependency.row.last:
@@ -203,7 +203,7 @@ def _search(tx: Transaction, live: WriterState, dependency: Dependency, room: in
 
 
 def _take(tx: Transaction, live: WriterState, row: DependencyRow, spans: Iterable[_Span]) -> str:
-    """Free, hold or cancel members by index; for other dependencies return the first failure."""
+    """Free, hold or cancel members by index; otherwise return the first failure."""
     for span in spans:
         fault = span.fault if row.ok else ""
         if fault and not row.by_index:
@@ -231,7 +231,7 @@ def _complete(tx: Transaction, live: WriterState, dependency: Dependency) -> Non
 
 
 def _free(tx: Transaction, live: WriterState, dependency: Dependency, new: JobState, reason: str) -> None:
-    """Let jobs wait no more. They move in portions; the rows of their dependencies go when that is done."""
+    """In portions; the rows of dependencies go last."""
     book, ids = live.order, range(dependency.row.job_id, dependency.row.last_job + 1)
     waiter = book.beside(dependency)
     tx.put(book.settling, ids[0], SettlingJobs((ids,), new, reason, [gone.row for gone in waiter]))
@@ -240,7 +240,7 @@ def _free(tx: Transaction, live: WriterState, dependency: Dependency, new: JobSt
 
 
 def _go_on(tx: Transaction, live: WriterState) -> int:
-    """Move a portion of the jobs that wait no more; returns how many rows."""
+    """A portion; returns how many rows."""
     settling = live.order.settling
     job_id, batch = next(iter(settling.items()))
     out = _settle(tx, live, batch.rest, batch.new, batch.reason)
@@ -272,9 +272,8 @@ class _Span(NamedTuple):
 
 
 def _look(tx: Transaction, row: DependencyRow, run: range, *, most: int) -> tuple[list[_Span], int, int]:
-    """Parents in a range, ascending; where it stopped; how many rows were read. Purged parents ended well: dependents
-    heard
-    of a failure when it happened.
+    """Ascending; where it stopped; how many rows were read. Purged parents ended well: of failures dependents heard at
+    once.
     """
     parents = jobs.rows_between(tx, run.start, run.stop - 1, most=most)
     stop = parents[-1].id + 1 if len(parents) >= most else run.stop
@@ -296,7 +295,6 @@ def _of_row(tx: Transaction, row: JobRow) -> _Span:
 
 
 def _without_rows(tx: Transaction, row: DependencyRow, ids: range) -> Iterator[_Span]:
-    """Members of arrays that no pilot took."""
     run = range(ids.start - row.base, ids.stop - row.base)
     for cohort in cohorts.cohorts_between(tx, row.parent_id, run):
         holes = cohorts.holes_between(tx, cohort.id, run)
@@ -311,7 +309,7 @@ def _without_rows(tx: Transaction, row: DependencyRow, ids: range) -> Iterator[_
 
 
 def _filled(spans: Iterable[_Span], start: int, stop: int) -> Iterator[_Span]:
-    """The spans, equal ones joined, with the gaps between them."""
+    """Equal spans joined, gaps filled."""
     last = _Span(start, start, ended=True)
     for span in (*spans, _Span(stop, stop, ended=True)):
         for part in (_Span(last.stop, span.start, ended=True), span):

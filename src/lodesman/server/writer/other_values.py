@@ -1,4 +1,4 @@
-"""What a waiting job becomes by new values of its attributes, another job class among them."""
+"""What a waiting job becomes by new values, another job class among them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OtherValues:
     def __init__(
         self, values: jobs.Record, db: Reader, classes: Classes, jsv: JsvSection, *, by: str
     ) -> None:
-        """`jsv`: the server's, which does not verify changes. `by`: who changes. Raises InvalidJob."""
+        """`jsv` does not verify changes. `by`: who changes. Raises InvalidJob."""
         self.given = {_attribute_of(name).name: value for name, value in values.items()}
         self._spec = _read(self.given)
         self._db = db
@@ -60,8 +60,8 @@ class OtherValues:
     def of_job(
         self, kind: ChangeableJobs, before: jobs.JobSpec, resolutions: Sequence[Resolution]
     ) -> tuple[jobs.JobSpec, Resolution | None]:
-        """The changed job, judged by its class as of when it got it, or by its new class; and what that made of
-        it. `resolutions`: of these jobs before. Raises InvalidJob, Forbidden.
+        """The changed job, judged by its class as it was, or by its new class; and what that made of it. `resolutions`: of
+        before. Raises InvalidJob, Forbidden.
         """
         old, complexes = record_of_spec(before, kind.group), self._classes.vocabulary.complexes
         names = [name for name in self.given if name not in (_CLASS, _VARIANT)]
@@ -83,9 +83,7 @@ class OtherValues:
         return after, made
 
     def _need_same_origins(self, resolutions: Sequence[Resolution]) -> None:
-        """Raises InvalidJob for equal jobs of which some set a value themselves, and others have it of
-        their class.
-        """
+        """Raises InvalidJob if some set a value, and others have it of their class."""
         paths = [
             {(path, origin in FROM_CLASS) for path, origin in resolution.origins.items()}
             for resolution in resolutions
@@ -100,12 +98,11 @@ class OtherValues:
             )
 
     def _class(self, job: jobs.JobSpec) -> tuple[str, str]:
-        """The class and variant that a job is to have, each "" if not named."""
+        """Each "" if not named."""
         name = self._spec.job_class if _CLASS in self.given else job.job_class
         return name, self._spec.variant
 
     def _is_other_class(self, job: jobs.JobSpec) -> bool:
-        """Whether the job is to have another class or variant."""
         if not {_CLASS, _VARIANT} & self.given.keys():
             return False
         name, variant = self._class(job)
@@ -116,7 +113,7 @@ class OtherValues:
     def _of_class(
         self, kind: ChangeableJobs, job: jobs.JobSpec, made: Resolution | None
     ) -> tuple[jobs.JobSpec, Resolution | None]:
-        """The job as if submitted now with this class and its own values. Raises InvalidJob, Forbidden."""
+        """As if submitted now, with its own values. Raises InvalidJob, Forbidden."""
         whole, origins = record_of_spec(job, kind.group), made.origins if made else {}
         explicit = {name for name, value in self.given.items() if value is not None}
         explicit |= set() if made else self._described(kind)
@@ -141,9 +138,7 @@ class OtherValues:
         return after, resolution
 
     def _described(self, kind: ChangeableJobs) -> set[str]:
-        """What the description sets, of jobs without origins that were never changed; that of jobs in a batch
-        is not kept.
-        """
+        """What the description of unchanged jobs sets; that of a batch is not kept."""
         _, text, count, is_array, first, last = description_of(self._db, kind.submission)
         if not text or not first <= kind.template <= last or not (is_array or count == 1):
             return set()
@@ -152,7 +147,7 @@ class OtherValues:
 
 
 def _read(values: jobs.Record) -> jobs.JobSpec:
-    """Values as a job has them, defaults for None. Raises InvalidJob."""
+    """Defaults for None. Raises InvalidJob."""
     present = {name: value for name, value in values.items() if value is not None}
     return jobs.read_job(present, whole=False).spec if present else jobs.JobSpec(executable="")
 

@@ -42,8 +42,8 @@ def hash_token(token: str) -> bytes:
 
 
 def prepare_pilots(tx: Transaction, live: WriterState, new: Sequence[NewPilot]) -> list[int]:
-    """Store pilots and their join tokens before they are submitted; returns their ids. Bound pilots are stored up
-    to the first that gets no job. Raises Conflict if a queue has more live pilots than one of them allows.
+    """Store pilots before they are submitted; returns their ids. Bound ones up to the first that gets no job. Raises
+    Conflict if a queue has more live pilots than one of them allows.
     """
     numbers = []
     places = {QueueId(new_pilot.site, new_pilot.ce, new_pilot.queue) for new_pilot in new}
@@ -87,10 +87,9 @@ def _check_room(tx: Transaction, new: Sequence[NewPilot]) -> None:
 def pilots_submitted(
     tx: Transaction, live: WriterState, outcome: Mapping[str, tuple[str | None, str]]
 ) -> None:
-    """Store the batch system's answers: stamp -> native id, or None with the reason of a refusal.
+    """Stamp -> native id, or None with the reason of a refusal.
 
-    A refusal aborts only a pilot that was not heard of otherwise: a slow submission counts as refused, and its pilot may
-    exist.
+    A refusal aborts only a pilot not heard of otherwise: a slow submission counts as refused, and its pilot may exist.
     """
     for stamp, (native_id, reason) in outcome.items():
         row = pilot_by_stamp(tx.reader(), stamp)
@@ -107,21 +106,21 @@ def pilots_submitted(
 
 
 class _FoundQueue(NamedTuple):
-    """The queue that a pilot found itself in, and its configuration as JSON."""
+    """The queue in which a pilot found itself, with its configuration."""
 
     place: QueueId
     request: str  # JSON
 
 
 class JoinedPilot(NamedTuple):
-    """The answer to a pilot that joined: its row and its new token."""
+    """A pilot that joined, with its new token."""
 
     row: PilotRow
     token: str
 
 
 def unknown_join_token() -> Unauthorized:
-    """The refusal of an unknown token."""
+    """The refusal of a token that no pilot has."""
     return Unauthorized("This join token is unknown.", hint="It was used up, or the pilot is an old one.")
 
 
@@ -129,11 +128,11 @@ def join_pilot(
     tx: Transaction, live: WriterState, token: str, nonce: str, node: Mapping[str, Any], *,
     found_queue: _FoundQueue | None = None,
 ) -> JoinedPilot:  # fmt: skip
-    """Exchange a pilot's one-time join token for a token bound to its lease.
+    """Exchange a one-time join token for a token bound to the lease.
 
-    The same token with the same nonce works again: the answer was lost. `found_queue`: for a pilot that was sent to no
-    queue, or
-    forwarded. Raises Unauthorized for an unknown, used or expired join token, Conflict if the pilot ended.
+    With the same nonce it works again: the answer was lost. `found_queue`: for a pilot sent to no queue, or forwarded. May
+    raise
+    Unauthorized for an unknown, used or expired token, Conflict if the pilot ended.
     """
     digest = hash_token(token)
     stored = pilots.join_token(tx, digest)
@@ -179,12 +178,11 @@ def join_pilot(
 def end_pilot(
     tx: Transaction, live: WriterState, pilot_id: int, state: PilotState, reason: str, *, cause: str = LOST
 ) -> int:
-    """A pilot is gone: it left, its batch system says so, or its lease ended. Its live attempts go back; returns how
-    many.
+    """It left, its batch system says so, or its lease ended. Its live attempts go back; returns how many.
 
-    A lost one with attempts may be alive behind a broken network: its token stays good for a while, for results of these
-    attempts only (`report.take_reports`). One that had ended before stays as it ended, but leftovers are searched for
-    again.
+    A lost one may be alive behind a broken network: for a while its token is good for results of these attempts. One that
+    had
+    ended stays as it ended, but leftovers are searched for.
     """
     row = pilots.need_pilot(tx, pilot_id=pilot_id)
     before = row.state in PILOT_ENDED
@@ -200,8 +198,8 @@ def end_pilot(
 
 
 def drain_pilots(tx: Transaction, live: WriterState, pilot_ids: Iterable[int], reason: str = "") -> int:
-    """Let pilots finish what they run and leave; waiting claims are answered now. Without a reason an administrator
-    said so, and nothing takes it back. Returns how many were still there.
+    """They finish what they run; waiting claims are answered. Without a reason an administrator said so, and nothing takes
+    it back. Returns how many were there.
     """
     changed = 0
     for pilot_id in pilot_ids:
@@ -212,7 +210,7 @@ def drain_pilots(tx: Transaction, live: WriterState, pilot_ids: Iterable[int], r
 
 
 def believed_queue(row: PilotRow, told: QueueId, policy: Policy) -> _FoundQueue | None:
-    """The queue that a pilot named, if it is believed; None if not, or if the pilot's queue does not forward."""
+    """None if the named queue is not believed, or the pilot's queue does not forward."""
     if not row.sent_to and (all(row.queue_id) or not row.queue_id.covers(told)):
         return None
     offer = policy.vo_config(row.vo).offer(told)
@@ -222,7 +220,7 @@ def believed_queue(row: PilotRow, told: QueueId, policy: Policy) -> _FoundQueue 
 
 
 def presented_pools(number: int, pools: Sequence[str] | None, served: Sequence[str]) -> dict[str, int]:
-    """What is kept of the SubmitPools that a pilot presents, beside those that its queue serves now."""
+    """What is kept of the SubmitPools that a pilot presents."""
     if pools is None:
         return {"pass": number, "serves": len(served)}
     stale = len(set(pools).symmetric_difference(served))

@@ -1,7 +1,8 @@
 """Which SubmitPools each CE queue serves, in memory (RFC #7): `getSubmitPoolsForQueue`.
 
-Pools are masks of queues, one bit a queue. What one queue serves is read off all masks when it is asked for, and kept until
-it changes. Changed by the writer, read by all threads.
+Pools are masks of queues, one bit a queue. What a queue serves is read off all masks on demand. Changed by the writer, read
+by
+all threads.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ NO_POOLS = ServedPools((), 0)
 
 
 class PoolMap:
-    """All pools with their masks, and the bits of CE queues."""
+    """Masks of pools, bits of CE queues."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -49,7 +50,7 @@ class PoolMap:
 
     @classmethod
     def load(cls, db: Reader) -> Self:
-        """All pools of a database."""
+        """From a database."""
         pools = cls()
         pools.bits = bits_of_queues(db)
         pools._masks = masks_of_pools(db)
@@ -61,7 +62,7 @@ class PoolMap:
         return self._masks.keys()
 
     def mask(self, pool: str) -> int | None:
-        """The queues that serve a pool; None if it is unknown."""
+        """None if it is unknown."""
         return self._masks.get(pool)
 
     def serves(self, pool: str, place: QueueId) -> bool:
@@ -74,7 +75,7 @@ class PoolMap:
         return self.bits.get(place)
 
     def of_queue(self, place: QueueId) -> ServedPools:
-        """getSubmitPoolsForQueue: pools whose jobs a pilot in this queue may take."""
+        """getSubmitPoolsForQueue: pools whose jobs a pilot there may take."""
         served = self._served.get(place)
         if served is not None and served[0] == self._age:
             return served[1]
@@ -165,12 +166,12 @@ class KnownPools:
         self._known = -1, PoolMap()
 
     def serving(self, pool: str, version: int) -> PoolQueues | None:
-        """The queues of a pool as last read; None if pools have changed since. For any thread."""
+        """As last read; None if pools have changed since. For any thread."""
         read_version, pools = self._known
         return PoolQueues(pools.mask(pool) or 0, pools.bits) if read_version == version else None
 
     def look(self) -> PoolMap:
-        """The pools as they are now; earlier results stay as they were."""
+        """Earlier results stay as they were."""
         version = pass_requests(self._db).version
         if version != self._known[0]:
             self._known = version, PoolMap.load(self._db)

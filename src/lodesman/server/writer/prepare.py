@@ -1,6 +1,6 @@
 """From the body of a submission to what the writer stores: parse, check, optimize, once per cohort.
 
-Nothing is stored unless all of it is good; a refusal names the bad job of a batch.
+Nothing is stored unless all is good; a refusal names the bad job of a batch.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Preparation:
         self._judged: dict[tuple[Any, ...], JudgedJob] = {}
 
     def config(self, group: str) -> VOConfig:
-        """The configuration of the submission's VO; all its jobs have one group."""
+        """Of the VO; all jobs have one group."""
         if self._config is None:
             try:
                 self.group = group_of(self.who, self.policy, self.body.group or group).name
@@ -110,8 +110,8 @@ class Preparation:
     def read(
         self, index: int, entry: str | jobs.Record, verified: VerifiedJob | None
     ) -> tuple[jobs.Description, PositionMap, Form]:
-        """A description as the six steps make it, where its attributes stand in the text, and its language.
-        `verified`: what they made of it before the server's JSV.
+        """A description after the six steps, places of its attributes, its language. `verified`: the steps' result before
+        the server's JSV.
         """
         original, places, form = read_entry(self.body, entry)
         resolved = verified or self._resolver.resolve(original, places, self.body)
@@ -131,7 +131,7 @@ class Preparation:
         return kept, places, form
 
     def _hold(self, index: int, letters: str, resolution: Resolution | None) -> None:
-        """By the letters of `h`, which also stand for the user's option where class or JSV may have changed them."""
+        """By `h`, which also stands for the user's option where class or JSV may have changed it."""
         origin = _BY_USER if resolution is None else resolution.origins.get("Held", "")
         if self.body.hold and (resolution is None or (letters and origin == _BY_USER)):
             self.holds[index] = _ON_HOLD
@@ -146,7 +146,7 @@ class Preparation:
     def cohorts_of(
         self, description: jobs.Description, offset: int, places: PositionMap = NO_POSITIONS
     ) -> Iterator[PreparedCohort]:
-        """The cohorts of a description whose first member has index `offset` in the submission."""
+        """`offset`: the index of the first member in the submission."""
         check_owner(description, self.who)
         if description.warnings:
             self.notices.extend(description.warnings)
@@ -210,7 +210,7 @@ class Preparation:
             raise
 
     def _say_default(self, wrong: Impossible, record: Record, offset: int) -> None:
-        """Say that a default time is refused, and how to give another one."""
+        """The refused time is the default."""
         resolution = self.resolutions.get(offset)
         is_given = jobs.find_spelling(_TIME, record) in record or (
             resolution is not None and _TIME in resolution.origins
@@ -228,7 +228,7 @@ class Preparation:
     def _warn_of_bans(
         self, sites: Collection[str], config: VOConfig, record: Record, places: PositionMap
     ) -> None:
-        """Of sites that are not configured, each once."""
+        """Of unconfigured sites, each once."""
         for name in sites:
             if name in self._bans or len(self._bans) >= _MOST_BANS:
                 continue
@@ -241,7 +241,7 @@ class Preparation:
     def judge(
         self, cohort: jobs.CohortSpec, members: jobs.ParametricMembers | None, config: VOConfig
     ) -> tuple[TaskQueueKey, str]:
-        """The key of a cohort, and why no queue can run it, or ''. Raises Impossible."""
+        """The key, and why no queue can run it, or ''. Raises Impossible."""
         judged = self._judge(cohort.spec, config)
         if judged.never and not self.body.hold_if_impossible:
             exclusions = find_exclusions(
@@ -251,7 +251,7 @@ class Preparation:
         return judged.key, judged.never
 
     def _judge(self, spec: jobs.JobSpec, config: VOConfig) -> JudgedJob:
-        """Jobs that match alike share a verdict, also across submissions of one configuration."""
+        """Equal jobs share a verdict, across submissions of one configuration."""
         requirements = _ENCODER.encode(spec.requirements) if spec.requirements else b""
         owner, vo, hold = self.who.name, self.who.vo, self.body.hold_if_impossible
         alike = (owner, self.group, vo, hold, *_KEY_VALUES(spec), requirements)
@@ -277,7 +277,7 @@ class Preparation:
     def _stored(
         self, spec: jobs.JobSpec, members: jobs.ParametricMembers | None, runs: Runs
     ) -> tuple[str, bool]:
-        """The stored template, and whether a claim must fill it in."""
+        """The template, and whether a claim must fill it in."""
         if members is None or not jobs.Template(spec, members).varies:
             return _ENCODER.encode(payload(spec, self._uploads_of(spec.input_sandbox))).decode(), False
         names = jobs.input_names(spec, members, runs)
@@ -311,9 +311,9 @@ def prepare(
     """Check a submission. Without a database input files are not checked. `verified`: what the server's JSV left of each
     description; None: there is no JSV. `shelf`: where input files lie.
 
-    Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest. With `room` for that many letters of
+    Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest; TakesLong beyond `room` for letters of
     job
-    classes, raises TakesLong if they have more, or if members may be of many kinds.
+    classes, or then if members may be of many kinds.
     """
     work = Preparation(body, who, policy, db, Resolver(classes, who.name, who.groups, room=room))
     work.few_kinds, work.shelf = room is not None, shelf
@@ -356,7 +356,7 @@ def prepare(
 def _batch(
     work: Preparation, entries: Sequence[str | jobs.Record], checked: Sequence[VerifiedJob | None]
 ) -> list[PreparedCohort]:
-    """The cohorts of several descriptions, each read as it comes."""
+    """Each description is read as it comes."""
     parts: list[PreparedCohort] = []
     for position, (entry, verified) in enumerate(zip(entries, checked, strict=True)):
         with in_batch(position):
@@ -374,7 +374,6 @@ def _batch(
 def _refusal(
     never: str, runs: Runs, members: jobs.ParametricMembers | None, exclusions: Exclusions
 ) -> Impossible:
-    """The refusal of members that no queue can run."""
     lost = sum(stop - start for start, stop in runs)
     who = "The job"
     which: Mapping[str, object] = {}

@@ -1,4 +1,4 @@
-"""Limits on what runs: quota sets, which the writer stores, with those of sites, and the rules that hold from then on."""
+"""Limits on what runs: quota sets, limits of sites, and the rules that hold."""
 
 from __future__ import annotations
 
@@ -66,24 +66,23 @@ def limit_rules(
     sets: Iterable[QuotaSet], vocabulary: Vocabulary, of_places: Iterable[PlaceLimit], hosts: HostLoads,
     is_open: Callable[[str], bool] = lambda _: True,
 ) -> RuleBook:  # fmt: skip
-    """All that limits what runs: quota sets and limits of sites. `is_open`: whether a job may start by a delay."""
+    """Quota sets and limits of sites. `is_open`: whether a job may start by a delay."""
     return joined([QuotaBook(sets, vocabulary, hosts.of), PlaceBook(of_places, is_open)])
 
 
 def vocabulary_of(
     sets: Iterable[QuotaSet], vocabulary: Vocabulary, accounts: Mapping[str, Collection[str]]
 ) -> Vocabulary:
-    """The vocabulary, with the groups of `accounts` if a set names a list of users."""
+    """With the groups of `accounts` if a set names a list of users."""
     users = (rule.filters.get(FilterTag.USERS) for quota_set in sets for rule in quota_set.rules)
     is_asked = any(name.startswith("@") for held in users if held for name in (*held.names, *held.excluded))
     return vocabulary.with_accounts(accounts) if is_asked else vocabulary
 
 
 class QuotaRules:
-    """The sets, their vocabulary, and the limits of sites. For the writer's thread.
+    """The quota sets, and the configuration that they are read by. For the writer's thread.
 
-    Changes are stored with the commit from which they hold: whoever reads the database finds no claim against a stored
-    limit.
+    Changes are stored with the commit from which they hold: nobody reads a claim against a stored limit.
     """
 
     def __init__(
@@ -104,9 +103,7 @@ class QuotaRules:
         live.queues.index.delays.start_all()
 
     def use(self, tx: Transaction, vocabulary: Vocabulary, of_places: tuple[PlaceLimit, ...]) -> bool:
-        """Use another configuration: its vocabulary and limits of sites, and the groups of accounts. Returns as
-        `go_on`.
-        """
+        """Another configuration, other groups of accounts. Returns as `go_on`."""
         new = vocabulary, of_places, groups_by_user(tx.reader())
         if new != self._configured:
             before = self._used()
@@ -121,7 +118,7 @@ class QuotaRules:
         return vocabulary_of(self.sets.values(), vocabulary, accounts), of_places
 
     def put(self, tx: Transaction, changed: Mapping[str, QuotaSet | None], write: _Write) -> bool:
-        """Set or remove (None) these sets; `write` stores that. Returns as `go_on`."""
+        """Set quota sets; None: removed. `write` stores that. Returns as `go_on`."""
         tx.undo.append(partial(setattr, self, "_writes", self._writes))
         self._writes = [*self._writes, write]
         for name, quota_set in changed.items():
@@ -133,14 +130,14 @@ class QuotaRules:
         return self.go_on(tx)
 
     def check(self, tx: Transaction) -> bool:
-        """Prove that the limits count what lives; else it is logged and mended. Returns as `go_on`."""
+        """Prove that limits count what lives; else log and mend. Returns as `go_on`."""
         bookings = self._live.bookings
         if bookings.check_attempts(tx) and self._live.queues.index.limits.active:
             self._prepare(tx, is_proof=True)
         return self.go_on(tx)
 
     def go_on(self, tx: Transaction) -> bool:
-        """Prepare a portion of changed rules; true if they are in use, and stored."""
+        """A portion more; true if changed rules are in use, and stored."""
         if not self._live.bookings.go_on(tx):
             return False
         if self._writes:
@@ -176,7 +173,7 @@ def check_limits(tx: Transaction, rules: QuotaRules) -> bool:
 
 
 def open_delays(tx: Transaction, live: WriterState) -> None:
-    """Open due matching delays; claims that wait for them are asked again with this batch."""
+    """Due ones; claims that wait are asked again with this batch."""
     delays = live.queues.index.delays
     for delay, until in delays.open_due():
         tx.undo.append(partial(delays.shut_until, delay, until))
@@ -190,7 +187,7 @@ def go_on(tx: Transaction, rules: QuotaRules) -> bool:
 def set_quotas(
     tx: Transaction, rules: QuotaRules, sets: Iterable[QuotaSet], *, new: bool, note: AuditNote
 ) -> bool:
-    """Store new sets, or replace existing ones, all or none. Returns as `go_on`. Raises Conflict, NotFound."""
+    """New sets, or replaced ones, all or none. Returns as `go_on`. Raises Conflict, NotFound."""
     changed = {quota_set.name: quota_set for quota_set in sets}
     for name in changed:
         if new and name in rules.sets:
@@ -209,7 +206,7 @@ def set_quotas(
 
 
 def remove_quotas(tx: Transaction, rules: QuotaRules, names: Iterable[str], note: AuditNote) -> bool:
-    """Remove sets, all or none. Returns as `go_on`. Raises NotFound."""
+    """All or none. Returns as `go_on`. Raises NotFound."""
     gone = dict.fromkeys(names)
     for name in gone:
         if name not in rules.sets:
@@ -228,13 +225,13 @@ def _no_set(name: str) -> NotFound:
 
 
 def places(limits_at: LimitsAt) -> set[RunPlace]:
-    """Where pilots sent to these CE queues will be; hosts are unknown yet, but for queues of one host."""
+    """Of pilots sent to these CE queues; hosts are unknown, but for queues of one host."""
     here = {*limits_at.here}
     return {RunPlace(*queue, limits_at.host if queue in here else "") for queue in limits_at.queues}
 
 
 def alike_places(_tx: Transaction, live: WriterState, run_places: Iterable[RunPlace]) -> list[list[RunPlace]]:
-    """Places that some limit concerns, grouped as limits see them; reads memory only."""
+    """Concerned by some limit, grouped as limits see them; reads memory only."""
     limits, by_spot = live.queues.index.limits, defaultdict[Spot, list[RunPlace]](list)
     for place in run_places:
         by_spot[limits.spot(place)].append(place)
@@ -253,7 +250,7 @@ def limited_there(_tx: Transaction, live: WriterState, place: RunPlace) -> tuple
 
 
 def limited(_tx: Transaction, live: WriterState, run_places: Iterable[RunPlace]) -> list[int]:
-    """Task queues limited at all of these places; reads memory only."""
+    """At all of these places; reads memory only."""
     index = live.queues.index
     if not index.limits.active:
         return []
@@ -271,8 +268,8 @@ def limits_of(
     _tx: Transaction, live: WriterState, run_places: Iterable[RunPlace], pilots: Mapping[int, RunPlace],
     jobs: int | TaskQueueKey,
 ) -> Limited:  # fmt: skip
-    """The buckets that keep jobs of a task queue, or with this key, from starting at the places and in the `pilots`,
-    and in which; reads memory only.
+    """Buckets that keep jobs of a task queue, or key, from starting at the places and in the `pilots`, and in which; reads
+    memory only.
     """
     index = live.queues.index
     if not index.limits.active or not (isinstance(jobs, TaskQueueKey) or index.has(jobs)):
@@ -314,7 +311,7 @@ def limits_of(
 
 
 def buckets(_tx: Transaction, live: WriterState, first: int) -> tuple[list[BehindBucket], bool]:
-    """A part of the use of limits and who waits behind them, and whether there is more; reads memory only."""
+    """A part of them with who waits, and whether there is more; reads memory only."""
     index = live.queues.index
     groups = {group.number: group for group in index.groups()}
     rows = []
@@ -338,7 +335,7 @@ def _behind(use: BucketUse, waiting: Sequence[tuple[int, TaskQueueKey, int]], *,
 
 
 def _delays(live: WriterState) -> Iterator[BehindBucket]:
-    """Shut matching delays; the seconds until they open count as used."""
+    """Shut ones; the seconds until they open count as used."""
     index = live.queues.index
     for delay, seconds in index.delays.shut():
         use = BucketUse(delay.rule, (), (str(delay.path),), NEXT_START, round(seconds), delay.number)
@@ -350,7 +347,7 @@ def _delays(live: WriterState) -> Iterator[BehindBucket]:
 
 
 def bucket_row(use: BucketUse, waiting: Collection[tuple[TaskQueueKey, int]], *, full: bool) -> BucketRow:
-    """A bucket, with the jobs that it keeps from starting."""
+    """With the jobs that it keeps from starting."""
     owners, more = waiters(waiting, MOST_OWNERS)
     return BucketRow(
         rule=use.rule, of=[*values_shown(use.of_key, use.of_place)], resource=use.resource, used=shown(use.used),
@@ -362,7 +359,7 @@ def bucket_row(use: BucketUse, waiting: Collection[tuple[TaskQueueKey, int]], *,
 def waiters(
     waiting: Iterable[tuple[TaskQueueKey | Behind, int]], most: int = MOST_NAMED
 ) -> tuple[list[Waiter], int]:
-    """The owners with most jobs in these task queues, and how many more there are."""
+    """Owners with most jobs, and how many more there are."""
     jobs = Counter[tuple[str, str]]()
     for key, count in waiting:
         jobs[key.owner, key.vo] += count

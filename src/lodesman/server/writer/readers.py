@@ -11,7 +11,7 @@ from lodesman.wire.job_queries import MOST_READERS
 
 
 def own_submission(db: Reader, submission: int, user: str | None) -> tuple[str, str]:
-    """Owner and VO of this user's submission; None: anybody's. Raises NotFound."""
+    """Owner and VO; `user` None: anybody's. Raises NotFound."""
     ownership = readers.ownership_of(db, submission)
     if ownership is None or user not in (None, ownership[0]):
         words = "you may see" if user is None else "is yours"
@@ -20,9 +20,7 @@ def own_submission(db: Reader, submission: int, user: str | None) -> tuple[str, 
 
 
 def add_readers(tx: Transaction, submission: int, names: Sequence[str], user: str | None, *, by: str) -> None:
-    """Let users and groups of its VO read a submission, all or none. Raises NotFound, InvalidRequest for its owner,
-    or too many.
-    """
+    """Of its VO, all or none. Raises NotFound, InvalidRequest for its owner, or too many."""
     owner, vo = own_submission(tx.reader(), submission, user)
     before = {reader.reader for reader in readers.readers_of(tx.reader(), submission)}
     new = [name for name in dict.fromkeys(names) if name not in before]
@@ -51,7 +49,7 @@ def remove_readers(tx: Transaction, submission: int, names: Sequence[str], user:
 
 
 def _check_known(db: Reader, names: Sequence[str], vo: str) -> None:
-    """Raises NotFound for names that are no users of the VO, whether others have them or not."""
+    """Raises NotFound; it says the same of users of other VOs."""
     for name in names:
         user = accounts.user_named(db, name)
         if user is None or user.vo != vo:

@@ -1,8 +1,8 @@
-"""A changed configuration reaches existing pilots: what a queue is now counts, not what it was when they were sent
-(ADR 0024).
+"""A changed configuration reaches existing pilots (ADR 0024).
 
-What a pilot presents is stored, so that every process knows it. It follows the configuration: for all live pilots when that
-changes, and for each new pilot when it is stored. Later claims use it; waiting claims are matched again.
+What a pilot presents is stored, for every process. It follows the configuration: of all live pilots when that changes, of a
+new
+one when it is stored. Later claims use it; waiting claims are matched again.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _OfQueue = tuple[ConfiguredOffer, QueueOffer | None]
 
 
 class Offers:
-    """What each queue offers a VO. `vos` are computed at once, others on demand."""
+    """What queues offer VOs. `vos` are computed at once, others on demand."""
 
     def __init__(self, policy: Policy, vos: Iterable[str] = ()) -> None:
         self.policy = policy
         self._known = {vo: self._of(vo) for vo in vos}
 
     def __call__(self, vo: str, place: QueueId, host: str | None = None) -> ConfiguredOffer | None:
-        """What is configured of a queue, on a host (None: on any); None for a place that is no whole queue."""
+        """On a host (None: on any); None for a place that is no whole queue."""
         if not all(place):
             return None
         offer, by_host = self._find(vo, place)
@@ -50,7 +50,7 @@ class Offers:
         return replace(offer, job_classes=by_host.classes_on(host, self.policy.vocabulary))
 
     def differ_by_host(self, vo: str, place: QueueId) -> bool:
-        """Whether a queue offers different things on its hosts."""
+        """Whether the queue offers different things on its hosts."""
         return self._find(vo, place)[1] is not None
 
     def _find(self, vo: str, place: QueueId) -> _OfQueue:
@@ -71,7 +71,7 @@ class Offers:
 def offer_sessions(
     sessions: Iterable[PilotSession], offers: Offers
 ) -> list[tuple[PilotSession, OfferRequests]]:
-    """Let pilots offer what their queues are; returns the changed ones, with what undoes it."""
+    """Returns changed ones, with what undoes it."""
     changed = []
     for session in sessions:
         offer = offers(session.vo, session.queue, session.host.host)
@@ -84,9 +84,7 @@ def offer_sessions(
 def set_offers(
     tx: Transaction, live: WriterState, sessions: Mapping[int, PilotSession], offers: Offers
 ) -> int:
-    """Let pilots offer what their queues are now, from the next claim on; waiting ones are served. `sessions`: joined
-    pilots. Returns how many of them changed.
-    """
+    """From the next claim on; waiting pilots are served. `sessions`: joined ones. Returns how many changed."""
     tx.undo.append(partial(setattr, live.pilots, "offers", live.pilots.offers))
     live.pilots.offers = offers
     # Many pilots are alike: each kind is judged once.

@@ -57,12 +57,12 @@ _STILL_OPEN = frozenset({JobState.WAITING, JobState.HELD, JobState.FAILED})
 
 
 def most_mb(memory_mb: float) -> float:
-    """The most memory that a payload can be seen with in a pilot of `memory_mb` (0: unknown)."""
+    """Possible in a pilot of `memory_mb` (0: unknown)."""
     return min(_MOST_MB, 2 * memory_mb + 4_096) if memory_mb else _MOST_MB
 
 
 def bounded_times(cpu_seconds: float, wall_seconds: float, *, life: float, cores: int) -> tuple[float, float]:
-    """CPU and wall seconds, bounded by what an attempt of that age (seconds) can use on these cores."""
+    """CPU and wall seconds that an attempt of this age can have used."""
     wall = min(wall_seconds, max(0.0, life))
     return min(cpu_seconds, cores * (wall or max(0.0, life)) * _CLOCKS_DIFFER), wall
 
@@ -70,7 +70,7 @@ def bounded_times(cpu_seconds: float, wall_seconds: float, *, life: float, cores
 def _possible(
     report: AttemptReport, attempt: AttemptRow, *, cores: int, memory_mb: float, now: float
 ) -> AttemptReport:
-    """The report with possible numbers and times inside the attempt. A time of 0 is unknown."""
+    """With possible numbers, and times inside the attempt. A time of 0 is unknown."""
     life = now - attempt.claimed_at
     cpu, wall = bounded_times(report.cpu_seconds or 0.0, report.wall_seconds or 0.0, life=life, cores=cores)
     # The clock of a node may be hours off: the duration of the payload is right all the same.
@@ -83,7 +83,7 @@ def _possible(
 
 
 def _with_stored(report: AttemptReport, attempt: AttemptRow) -> AttemptReport:
-    """The report with the output that exists: uploaded, else as it came."""
+    """With the output that exists: uploaded, else as it came."""
     if attempt.output_sha256:
         return replace(report, output_sha256=attempt.output_sha256, output=None)
     if report.output is not None or report.output_sha256 is None:
@@ -97,7 +97,7 @@ def not_handed_in(job: int, attempt: int) -> Forbidden:
 
 
 def register_output(tx: Transaction, stored: UploadedOutput) -> None:
-    """An output is on the shelf. Raises Forbidden if its attempt does not count any more."""
+    """Raises Forbidden if its attempt does not count any more."""
     attempt = may_hand_in(tx.reader(), stored.pilot, stored.job, stored.attempt)
     if attempt is None:
         raise not_handed_in(stored.job, stored.attempt)
@@ -108,9 +108,7 @@ def take_reports(
     tx: Transaction, live: WriterState, pilot_id: int, reports: Iterable[AttemptReport], *, cores: int,
     memory_mb: float = 0, host: HostName | None = None,
 ) -> list[ReportResult]:  # fmt: skip
-    """Apply a pilot's reports in order; each is accepted or refused on its own. `cores`, `memory_mb` (0: unknown),
-    `host`: of the pilot.
-    """
+    """In order; each is accepted or refused on its own. `cores`, `memory_mb` (0: unknown), `host`: of the pilot."""
     unusual: dict[str, list[Mapping[str, object]]] = {_TOO_LATE: [], _TAKEN_WITHOUT: []}
     results = []
     all_reports = list(reports)
@@ -181,7 +179,7 @@ def _take_report(
 
 
 def _charged(tx: Transaction, row: JobRow, report: AttemptReport) -> JobRow:
-    """The job whose attempt ends, with one more attempt if this one does not count."""
+    """With one more attempt if this one does not count."""
     cause = report.cause if report.state == "Released" else ""
     if cause == RETURNED and row.state is JobState.MATCHED:
         return jobs.allow_another(tx, row)
@@ -193,7 +191,7 @@ def _charged(tx: Transaction, row: JobRow, report: AttemptReport) -> JobRow:
 def _after_end(
     tx: Transaction, live: WriterState, row: JobRow, report: AttemptReport, attempt: AttemptRow
 ) -> ReportResult:
-    """The attempt has ended already: a repeated report, a late success, or one too late."""
+    """A repeated report, a late success, or one too late."""
     is_lost = attempt.outcome == "Released" and attempt.cause in (LOST, _LEASE_EXPIRED, UNNAMED)
     if report.state == attempt.outcome or (report.state == "Running" and not is_lost):
         return _accepted(report, "already ended")
@@ -230,9 +228,7 @@ def end_attempt(
     pilot_id: int,
     host: HostName | None = None,
 ) -> None:
-    """End a job's live attempt, and move the job where the cause, or an order of its owner, sends it. An immediate
-    failure without an order counts against the `host`.
-    """
+    """Move the job where the cause, or an order of its owner, sends it. An immediate failure counts against the `host`."""
     attempts.end_attempt(tx, row.last_attempt, report)
     live.bookings.ended(tx, pilot_id, (row.id, row.attempt))
     ordered = live.pilots.stopped(tx, pilot_id, (row.id, row.attempt))
@@ -255,7 +251,7 @@ def end_attempt(
 def _after(
     tx: Transaction, live: WriterState, row: JobRow, report: AttemptReport
 ) -> tuple[JobRow, JobState, str]:
-    """The job after the end of an attempt, its new state, and the reason for users."""
+    """The job, its new state, the reason for users."""
     if report.state == "Done":
         return row, JobState.DONE, ""
     reason = _reason(report)
@@ -299,9 +295,7 @@ def _reason(report: AttemptReport) -> str:
 
 
 def take_back(live: WriterState, tx: Transaction, pilot_id: int, why: str) -> bool:
-    """Let the job bound to a pilot that has not claimed it wait again; false if there is none. The attempt does not
-    count.
-    """
+    """The job bound to a pilot waits again; false without one. The attempt does not count."""
     bound = live.pilots.bound.get(pilot_id)
     if bound is None:
         return False
@@ -312,7 +306,7 @@ def take_back(live: WriterState, tx: Transaction, pilot_id: int, why: str) -> bo
 
 
 def never_started(tx: Transaction, row: JobRow) -> JobRow:
-    """The pilot is gone or gave the job back: an attempt that never ran does not count, up to a number of them."""
+    """An attempt that never ran does not count, up to a number of them."""
     return _uncharged(tx, row) if row.state is JobState.MATCHED else row
 
 
@@ -328,7 +322,7 @@ _ON_A_NODE = frozenset({JobState.RUNNING, JobState.COMPLETING})
 
 
 def give_back(tx: Transaction, live: WriterState, pilot_id: int, unnamed: Iterable[Attempt]) -> int:
-    """End attempts that a pilot does not have; their jobs go back. Returns how many were live."""
+    """A pilot does not have these attempts. Returns how many were live."""
     ended = 0
     for job_id, number in unnamed:
         row, held = jobs.row_by_id(tx, job_id), live.pilots.held.get(pilot_id, {})
@@ -343,7 +337,7 @@ def give_back(tx: Transaction, live: WriterState, pilot_id: int, unnamed: Iterab
 
 
 def note_silence(tx: Transaction, live: WriterState, since: Mapping[int, float]) -> int:
-    """Stall the jobs of silent pilots; `since`: when each spoke last (UNIX seconds). Returns how many jobs."""
+    """`since`: last word of each pilot (UNIX seconds). Returns how many jobs are Stalled."""
     stalled = 0
     for pilot_id, at in since.items():
         if pilot_id not in live.pilots.running:
@@ -361,9 +355,7 @@ def note_silence(tx: Transaction, live: WriterState, since: Mapping[int, float])
 def note_heartbeat(
     tx: Transaction, live: WriterState, pilot_id: int, reported: Mapping[Attempt, bool]
 ) -> int:
-    """`reported`: attempt -> whether its output is being handed in. Stalled jobs go on, handed-in ones are
-    Completing; returns how many jobs moved.
-    """
+    """`reported`: attempt -> whether its output is being handed in. Returns how many jobs moved."""
     moved = left = 0
     for row in _rows(tx, pilot_id):
         hands_in = reported.get((row.id, row.attempt))
@@ -382,8 +374,8 @@ def note_heartbeat(
 
 
 def _rows(tx: Transaction, pilot_id: int) -> list[JobRow]:
-    """The jobs of a pilot's live attempts."""
-    with_last = attempts.jobs_with_attempts(
+    """Of live attempts."""
+    jobs_by_id = attempts.jobs_with_attempts(
         tx, [attempt.job_id for attempt in attempts.live_attempts_of(tx, pilot_id)]
     )
-    return [row for row, _ in with_last.values()]
+    return [row for row, _ in jobs_by_id.values()]

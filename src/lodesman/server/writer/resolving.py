@@ -1,6 +1,4 @@
-"""Descriptions through the six steps: with the server's JSV in the background process, without it wherever they are
-prepared.
-"""
+"""Descriptions through the six steps; with the server's JSV only in the background process."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ class Resolver:
         self, classes: Classes, user: str, groups: Sequence[str], *, jsv: str = "", ask: Ask | None = None,
         room: int | None = None,
     ) -> None:  # fmt: skip
-        """`jsv`: the name of the server's JSV, which `ask` asks. `room`: the letters that classes may give, None:
-        any number; `resolve` raises TakesLong beyond.
-        """
+        """`jsv`: the name of the JSV that `ask` asks. `room`: letters that classes may give; None: any number."""
         self._classes = classes
         self._own = classes.of(user, groups)
         self._jsv, self._ask = jsv, ask
@@ -63,7 +59,7 @@ class Resolver:
         self._is_plain = not (classes.default_jc or classes.enforce_jc or classes.defaults or jsv)
 
     def resolve(self, record: jobs.Record, places: PositionMap, body: PlanJobBody) -> VerifiedJob:
-        """What a description becomes. Raises InvalidJob and Forbidden, with the place in the text if known."""
+        """Raises InvalidJob, Forbidden, with the place in the text if known; TakesLong beyond the room."""
         original, record = record, with_attributes(record, self._classes.vocabulary.complexes)
         if self._is_plain and not (body.client_jsv or body.edits or names_class(record)):
             return _AS_GIVEN if record is original else VerifiedJob(record, None, [])
@@ -80,9 +76,7 @@ class Resolver:
         return VerifiedJob(None if same else result.record, _stored_resolution(result), list(result.notices))
 
     def resolve_waiting(self, draft: DraftRecord, subject: str) -> tuple[jobs.Record, Resolution | None]:
-        """What a waiting job becomes that gets another class: steps 1 to 4, and 6. `subject`: what errors
-        refuse. Raises InvalidJob, Forbidden.
-        """
+        """For another class: steps 1 to 4, and 6. `subject`: what errors refuse. Raises InvalidJob, Forbidden."""
         result = self._steps(draft)
         if isinstance(result, SubmissionRefusal):
             raise replace(result, asked=subject).error
@@ -112,7 +106,7 @@ class Resolver:
         return self._own.usable(listed)
 
     def _derive(self, name: str) -> ClassSnapshot | ClassRefusal:
-        """What a job gets of a class. Raises TakesLong, TooLarge."""
+        """Raises TakesLong, TooLarge."""
         derived = self._own.get(name)
         if isinstance(derived, ClassSnapshot):
             self._given += derived.size
@@ -127,7 +121,7 @@ class Resolver:
         return derived
 
     def resolve_all(self, body: PlanJobBody) -> list[VerifiedJob]:
-        """Every description of a submission. Raises as reading and `resolve`; of a batch with the `job`."""
+        """Raises as reading and `resolve`; of a batch with the `job`."""
         entries = entries_of(body)
         if len(entries) == 1:
             return [self._resolve_entry(body, entries[0])]
@@ -153,7 +147,7 @@ def _stored_resolution(resolved: ResolvedRecord) -> Resolution | None:
 
 
 def entries_of(body: PlanJobBody) -> Sequence[str | jobs.Record]:
-    """The descriptions as given. Raises InvalidRequest."""
+    """Raises InvalidRequest."""
     forms = [x for x in (body.text, body.texts, body.jobs) if x is not None]
     if len(forms) != 1:
         raise InvalidRequest("Give exactly one of text, texts and jobs.")
@@ -163,7 +157,7 @@ def entries_of(body: PlanJobBody) -> Sequence[str | jobs.Record]:
 
 
 def read_entry(body: PlanJobBody, entry: str | jobs.Record) -> tuple[jobs.Record, PositionMap, Form]:
-    """A description, where its attributes stand in the text, and its language. Raises SyntaxFault, TooLarge."""
+    """With places of its attributes and its language. Raises SyntaxFault, TooLarge."""
     if not isinstance(entry, str):
         return entry, NO_POSITIONS, "json"
     parsed = jobs.read_description(
@@ -173,7 +167,7 @@ def read_entry(body: PlanJobBody, entry: str | jobs.Record) -> tuple[jobs.Record
 
 
 def value_problem(complexes: Complexes, attribute: str, value: JobValue) -> str:
-    """Why no job can have this value of a class or default, in sentences, or ""."""
+    """Why no job can have this value, in sentences, or ""."""
     if attribute not in _JUDGED or "%" in str(value):
         return ""  # members of an array have values of their own
     requests = parts_of(attribute, value) if attribute in REQUESTS else {}
@@ -196,7 +190,7 @@ def value_problem(complexes: Complexes, attribute: str, value: JobValue) -> str:
 
 
 def default_faults(defaults: Mapping[str, str], complexes: Complexes) -> Iterator[tuple[str, str]]:
-    """System defaults that no job could have, with the reason, without a full stop."""
+    """(system default, why no job could have it, without a full stop)."""
     for name, text in defaults.items():
         if name not in KINDS:
             yield name, "jobs have no such attribute in Grid Engine"
@@ -212,7 +206,7 @@ def default_faults(defaults: Mapping[str, str], complexes: Complexes) -> Iterato
 
 
 def name_writer(wrong: InvalidJob, resolution: Resolution | None) -> None:
-    """Say which JSV wrote a refused value: the user does not know it."""
+    """Which JSV wrote a refused value: the user does not know it."""
     attribute = str(wrong.data.get("attribute", ""))
     writer = "" if resolution is None else resolution.origins.get(attribute, "")
     if "JSV" in writer:

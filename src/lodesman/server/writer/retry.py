@@ -1,4 +1,4 @@
-"""Another attempt after a payload failed: as its description asks, within the administrator's limits (ADR 0070)."""
+"""Another attempt after a payload failed (ADR 0070)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lodesman.wire.vocabulary import JobState
 def after_failure(
     tx: Transaction, live: WriterState, row: JobRow, report: AttemptReport, reason: str
 ) -> tuple[JobRow, JobState, str]:
-    """The job, its new state, and the reason for users. `reason`: why the attempt ended."""
+    """The job, its new state, the reason for users. `reason`: why the attempt ended."""
     rule = languages.read_retry(retry_of(tx.reader(), row.template_id))
     if not rule.covers(report.cause, report.exit_code):
         return row, JobState.FAILED, reason

@@ -1,8 +1,8 @@
-"""Pilots that joined, as the event loop keeps them: when each was heard, what it may match, who it is.
+"""Pilots that joined: when each was heard, what it may match, who it is.
 
-What a pilot presents is computed here alone, for claims, `why` and the director: what is configured of its queue, at most
-what its node has, and of that what is free. Leases live in memory only: downtime of the server never counts, and after a
-start every pilot gets a full term.
+What a pilot presents is computed here alone: what is configured of its queue, at most what its node has, and of that what
+is
+free. Leases live in memory only: downtime of the server never counts.
 """
 
 from __future__ import annotations
@@ -60,10 +60,9 @@ class LastClaim(NamedTuple):
 
 
 class ConfiguredOffer(Struct, frozen=True, kw_only=True):
-    """What is stored of a pilot before it starts: a ResourceRequest as the director made it.
+    """What is stored of a pilot before it starts.
 
-    None: unknown, so what the node reports counts (of `job_types` and `job_classes`: all may enter); only pilots sent to no
-    known queue have it.
+    None: unknown, as for pilots sent to no known queue: the node's report counts; all job types and classes may enter.
     """
 
     vo: str = ""
@@ -106,9 +105,9 @@ _NO_OFFER: Final = '{"platforms":[],"cores":0,"memory_mb":0,"norm_cpu_seconds":0
 
 
 class HostLoads:
-    """Load values of hosts, as quota sets name them: `num_proc` (cores) and `mem_total` (bytes) of the machine.
+    """Load values of hosts, as quota sets name them: `num_proc`, and `mem_total` in bytes.
 
-    Pilots report both when they join; the last report counts, even after the pilot's end.
+    Of each host the last report counts, even after the pilot's end.
     """
 
     def __init__(self, nodes: Iterable[str]) -> None:
@@ -123,7 +122,7 @@ class HostLoads:
         return self._of_host.get(host, {})
 
     def joined(self, tx: Transaction, node: str, changed: Callable[[str], object]) -> None:
-        """A pilot joined with this report; `changed` is called with its host if values differ."""
+        """`changed` is called with the host if its values differ."""
         host, values = _load_of(node)
         if values and values != self._of_host.get(host):
             tx.undo.append(partial(changed, host))  # undone last: then the values are those of before
@@ -150,16 +149,14 @@ def configured_part(offer: ConfiguredOffer | ResourceRequest) -> Mapping[str, An
 
 
 def rewritten(request: str, configured: ConfiguredOffer) -> str | None:
-    """A stored request with what is configured now; None if that is the same, or the request is damaged."""
+    """With what is configured now; None if that is the same, or the request is damaged."""
     if not _is_whole(request) or configured_part(OFFER.decode(request)) == configured_part(configured):
         return None
     return msgspec.json.encode({**msgspec.json.decode(request), **configured_part(configured)}).decode()
 
 
 def _offer_of(offer: ConfiguredOffer, node: _NodeReport, queue: QueueId, **who: Any) -> ResourceRequest:
-    """All that a pilot can ever present, but for SubmitPools. Configuration says what the queue is (ADR 0023); cores
-    and memory are at most the node's.
-    """
+    """All that it can ever present, but for SubmitPools. Configuration says what the queue is (ADR 0023)."""
     facts = msgspec.structs.asdict(offer) | queue._asdict() | who
     is_name = isinstance(node.platform, str) and node.platform != ""
     if offer.platforms is None or (offer.described and is_name):
@@ -176,7 +173,7 @@ def _offer_of(offer: ConfiguredOffer, node: _NodeReport, queue: QueueId, **who: 
 
 
 def _whole(offer: ResourceRequest, node: _NodeReport, joined_at: float | None, now: float) -> FreeResources:
-    """What a pilot has free while nothing runs in it; before it joins: all that it will have."""
+    """While nothing runs in it; before it joins: all that it will have."""
     life, scaling = _positive(node.life_s), _positive(node.cpu_scaling_factor)
     left = offer.norm_cpu_seconds
     if life is not None and joined_at is not None:
@@ -193,7 +190,7 @@ def _cut(free: FreeResources, seconds: float, scaling: float) -> FreeResources:
 def _presented(
     offer: ResourceRequest, free: FreeResources, served: ServedPools = NO_POOLS
 ) -> ResourceRequest:
-    """The request of a pilot with that much free; `served`: SubmitPools of its queue."""
+    """With that much free. `served`: by its queue."""
     return replace(
         offer,
         submit_pools=served.pools,
@@ -205,14 +202,14 @@ def _presented(
 
 
 def host_of(node: str) -> str:
-    """The host in a stored report, or ''."""
+    """'' if none was reported."""
     return reported_host(_REPORT.decode(node).host)
 
 
 def presented_by(
     request: str, node: str, queue: QueueId, *, joined_at: float | None, now: float, end_of_jobs: float | None = None
 ) -> ResourceRequest:  # fmt: skip
-    """The request of a stored pilot while nothing runs in it. `end_of_jobs`: as of `PilotSession.whole`."""
+    """While nothing runs in it. `end_of_jobs`: as of `PilotSession.whole`."""
     report = _REPORT.decode(node)
     offer = _offer_of(OFFER.decode(request), report, queue)
     free = _whole(offer, report, joined_at, now)
@@ -222,29 +219,29 @@ def presented_by(
 
 
 def takes_jobs(pilot: PilotRow | LivePilot, now: float) -> bool:
-    """Whether a live pilot takes jobs, now or once it has joined: not draining, silent or bound."""
+    """Not draining, silent or bound."""
     if pilot.bound_job is not None:
         return False
     return not pilot.drain and not (pilot.joined_at is not None and is_silent(pilot.last_seen, now))
 
 
 def is_silent(last_seen: float | None, now: float) -> bool:
-    """Whether a pilot was not heard for long; times in UNIX seconds."""
+    """For long; UNIX seconds."""
     return last_seen is not None and now - last_seen > SILENT_SECONDS
 
 
 def silent_seconds(lease_seconds: float) -> float:
-    """The silence after which jobs of a pilot are Stalled: well before its lease ends."""
+    """After which jobs are Stalled: well before the lease ends."""
     return min(SILENT_SECONDS, lease_seconds / 2)
 
 
 def _steps(left: int, offer: ResourceRequest) -> int:
-    """Whole steps of what is left of a life, at most the queue's limit."""
+    """Whole steps of a life, at most the queue's limit."""
     return offer.norm_cpu_seconds if left >= offer.norm_cpu_seconds else left - left % CPU_STEP
 
 
 def _least(configured: int | None, reported: Any, *, neither: int) -> int:
-    """The less of what is configured and what the node reports, if that is a positive whole number."""
+    """A report counts if it is a positive whole number."""
     number = min(reported, UNLIMITED) if type(reported) is int and reported > 0 else 0
     if configured is None:
         return number or neither
@@ -252,7 +249,7 @@ def _least(configured: int | None, reported: Any, *, neither: int) -> int:
 
 
 def _positive(value: Any) -> float | None:
-    """A number that is not negative; None for anything else."""
+    """None for a negative number, or none."""
     return float(min(value, UNLIMITED)) if type(value) in (int, float) and value >= 0 else None
 
 
@@ -300,14 +297,14 @@ class PilotSession:
         )  # what it hands in, as far as that was noted
 
     def hands_back(self, ends: Iterable[tuple[str, str]]) -> bool:
-        """Record ends of attempts (state, cause); true if the pilot handed back too many in a row."""
+        """Record ends (state, cause); true after too many returns in a row."""
         for state, cause in ends:
             if state != "Running":
                 self.unused = self.unused + 1 if cause == RETURNED else 0
         return self.unused > _MOST_UNUSED and not self.drain
 
     def follow(self, before: PilotSession) -> None:
-        """The pilot joined anew, which is a gap like others."""
+        """It joined anew, which is a gap."""
         self.excused_since, self._gap_ended = before.steady_since, self.steady_since
         self.unnamed, self.given_back = before.unnamed, before.given_back
 
@@ -319,7 +316,7 @@ class PilotSession:
 
     @property
     def is_mortal(self) -> bool:
-        """Whether it reported when its life ends, so that it offers less and less."""
+        """It reported its end of life: it offers less and less."""
         return self.joined_at is not None and _positive(self._node.life_s) is not None
 
     @property
@@ -328,21 +325,19 @@ class PilotSession:
         return self._made[0]
 
     def whole(self, now: float, end_of_jobs: float | None = None) -> FreeResources:
-        """What it has free at a time (UNIX seconds) while nothing runs in it. `end_of_jobs`: when nothing may run
-        there any more, if known.
-        """
+        """Free at a time (UNIX seconds) while nothing runs. `end_of_jobs`: when nothing may run there any more."""
         return self.until(_whole(self.offer, self._node, self.joined_at, now), now, end_of_jobs)
 
     def empty(self, now: float, end_of_jobs: float | None = None) -> ResourceRequest:
-        """Its request while nothing runs in it, without SubmitPools."""
+        """Its request then, without SubmitPools."""
         return self.request(self.whole(now, end_of_jobs), _NO_POOL_MAP)
 
     def until(self, free: FreeResources, now: float, end_of_jobs: float | None) -> FreeResources:
-        """What is left of that, if nothing may run there at some time."""
+        """Cut at the end of jobs."""
         return free if end_of_jobs is None else _cut(free, end_of_jobs - now, self.scaling)
 
     def request(self, free: FreeResources, pools: PoolMap) -> ResourceRequest:
-        """The resource that this pilot is now, for the matcher."""
+        """For the matcher."""
         offer, made = self._made
         key = (free.cores, free.memory_mb, _steps(free.norm_cpu_seconds, offer))
         served = pools.of_queue(self.queue)
@@ -354,7 +349,7 @@ class PilotSession:
         return request
 
     def offer_anew(self, offer: ConfiguredOffer) -> OfferRequests | None:
-        """Its queue is configured otherwise. Returns what `put_back` takes, None if nothing changes."""
+        """Returns what `put_back` takes, None if nothing changes."""
         new_offer, before = self._offer(offer), self._made
         if new_offer == before[0]:
             return None
@@ -372,12 +367,12 @@ class PilotSession:
 
 
 def load_sessions(db: Reader, *, now: float) -> dict[int, PilotSession]:
-    """Pilots that had joined and not ended when the server stopped."""
+    """Of pilots that had joined when the server stopped."""
     return {row.id: PilotSession(row, now=now) for row in known_pilots(db)}
 
 
 def known_pilots(db: Reader) -> Iterator[PilotRow]:
-    """Joined live pilots. A damaged row offers nothing, until its queue is configured anew."""
+    """A damaged row offers nothing, until its queue is configured anew."""
     for row in joined_pilots(db):
         is_whole = _is_whole(row.request, row.node)
         yield row if is_whole else msgspec.structs.replace(row, request=_NO_OFFER, node="{}")

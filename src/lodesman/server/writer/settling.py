@@ -1,6 +1,4 @@
-"""Jobs that waited for others, and wait no more: they join the task queue of equal jobs that wait for none, free to run,
-held or killed (ADR 0070).
-"""
+"""Jobs that wait for others no more: they join the task queue of equal jobs, free to run, held or killed (ADR 0070)."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ FREE: Final = "the jobs that it waited for have ended"
 
 @dataclass(slots=True)
 class Settle(RangeAction):
-    """Waiting jobs become `new`; those held or killed meanwhile stay so. Runs of fewer members than `few` become rows: a
-    run for each would slow the search for the next one.
+    """Waiting jobs become `new`. Runs of fewer members than `few` become rows: runs would slow the search for the next
+    one.
     """
 
     new: JobState = field(kw_only=True)
@@ -39,7 +37,7 @@ class Settle(RangeAction):
         return RangeAction.apply(self, tx)
 
     def _queue_of(self, tx: Transaction, tq_id: int) -> int:
-        """The task queue of equal jobs that wait for none; 0 if these wait for none."""
+        """Of equal jobs that wait for none; 0 if these wait for none."""
         open_id = self._open.get(tq_id)
         if open_id is None:
             queues = self.live.queues
@@ -126,7 +124,7 @@ class Settle(RangeAction):
             tx.ended.append((cohort.submission_id, ids[0], ids[-1]))
 
     def _take_out(self, tx: Transaction, cohort: CohortRow, run: range) -> None:
-        """The members are elsewhere. If they are the first, the cursor moves, so that holes stay few."""
+        """If the members are the first the cursor moves, so that holes stay few."""
         at = self._cursors.get(cohort.id, cohort.cursor)
         if run.start <= at:
             self._cursors[cohort.id] = order.move_cursor(tx, cohort, run.stop)

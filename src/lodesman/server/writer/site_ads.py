@@ -45,7 +45,7 @@ def entry_of(ad: SiteAd) -> AdEntry:
 
 
 def advertise(tx: Transaction, ad: SiteAd, entry: AdEntry, text: str) -> None:
-    """Store an ad with its text. Raises Conflict if it does not replace the stored one."""
+    """Raises Conflict if the ad does not replace the stored one."""
     newest = newest_ad(tx.reader(), ad.site)
     old = newest[0] if newest else None
     if old is not None and not replaces(ad, old):
@@ -54,7 +54,7 @@ def advertise(tx: Transaction, ad: SiteAd, entry: AdEntry, text: str) -> None:
 
 
 def _not_newer(ad: SiteAd, old: AdVersion) -> Conflict:
-    """Names a number that comes of a wrong clock; a number counts no longer than its ad."""
+    """Blames a wrong clock; a number counts no longer than its ad."""
     ahead, hint = old.ahead_s(ad), "Numbers must grow; with another Incarnation they may begin again."
     by_clock = f", by a clock that was {ahead:,.0f} s ahead" if ahead else ""
     if ahead:
@@ -74,7 +74,7 @@ class KnownAds:
         self._reading = Lock()
 
     def look(self, db: Reader) -> Mapping[str, SiteAd]:
-        """The newest ad of each site; the same object until there is another."""
+        """Of each site; the same object until there is another."""
         with self._reading:
             for site, version in ad_versions(db).items():
                 if site not in self._known or self._known[site][0] != version:
@@ -85,7 +85,7 @@ class KnownAds:
 
 
 def others_before(db: Reader, ad: SiteAd) -> int | None:
-    """The jobs of others by the previous ad; None if that says nothing any more."""
+    """By the previous ad; None if that says nothing any more."""
     newest = newest_ad(db, ad.site)
     if newest is None or newest[0].incarnation != ad.incarnation or newest[0].is_too_old(ad.received_at):
         return None
@@ -93,7 +93,7 @@ def others_before(db: Reader, ad: SiteAd) -> int | None:
 
 
 def stored_ad(db: Reader, site: str) -> SiteAd | None:
-    """The newest ad of a site; None if it never advertised."""
+    """None if the site never advertised."""
     newest = newest_ad(db, site)
     return None if newest is None else _read(site, *newest)
 

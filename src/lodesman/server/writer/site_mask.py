@@ -1,7 +1,6 @@
 """Closing and opening sites, CEs and queues without touching the configuration (ADR 0025).
 
-Closings are in the database, where the director, `why`, lists, and new or joining pilots find them. The command that closes
-drains existing pilots, so that no claim has to ask.
+The database has the closings, for all who ask. The command that closes drains existing pilots, so that no claim has to ask.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _MOST_SHOWN: Final = 5
 
 
 class KnownMask:
-    """The mask, read again only after a change. For any thread, with its own connection."""
+    """The closings, read again only after a change. For any thread, with its own connection."""
 
     def __init__(self) -> None:
         self._known: tuple[int, SiteMask] = -1, SiteMask()
@@ -50,18 +49,18 @@ class KnownMask:
 
 
 def why_drained(tx: Transaction, place: NodePath) -> str:
-    """Why pilots of a queue have to leave now, or ''."""
+    """Why pilots of a queue leave now, or ''."""
     closing = closings(tx.reader(), place[0]).drains(place, tx.now)
     return "" if closing is None else leaving_reason(closing)
 
 
 def leaving_reason(closing: Closing) -> str:
-    """The reason given to a pilot whose queue was closed."""
+    """For a pilot whose queue was closed."""
     return f"{closing.node} is {closing.text}"
 
 
 def check_closing(closing: Closing, now: float) -> Closing:
-    """The closing with its reason stripped. Raises InvalidRequest without a reason, or for senseless times."""
+    """Strips the reason. Raises InvalidRequest without one, or for senseless times."""
     reason = check_reason(closing.reason)
     if closing.is_over(now):
         raise InvalidRequest("The time until which it shall be closed has passed.", parameter="until")
@@ -92,8 +91,8 @@ class ClosingOutcome(Struct, frozen=True, kw_only=True):
 def close_site(
     tx: Transaction, live: WriterState, closing: Closing, *, dry_run: bool = False
 ) -> ClosingOutcome:
-    """Close a site, CE or queue, and drain its pilots, unless they may stay. An announced closing drains them just
-    before it begins; waiting pilots ask anew. A node that is closed keeps its `since`. `dry_run`: change nothing.
+    """Close a node and drain its pilots, unless they may stay. An announced closing drains them just before it begins, and
+    waiting pilots ask anew. What is closed keeps its `since`.
 
     Raises InvalidRequest; Conflict if what is closed would be announced, since that would open it until then.
     """
@@ -148,9 +147,7 @@ class OpeningOutcome(Struct, frozen=True, kw_only=True):
 
 
 def open_site(tx: Transaction, live: WriterState, node: NodePath, opened_by: str) -> OpeningOutcome:
-    """Open exactly what was closed or announced; pilots that still leave for it stay (ADR 0063). Raises Conflict if it
-    is neither.
-    """
+    """Exactly what was closed or announced; pilots still leaving stay (ADR 0063). Raises Conflict if it is neither."""
     known_closings = closings(tx.reader(), node[0]).known(tx.now)
     others = tuple(other for other in known_closings if other.concerns(node) and other.node != node)
     before = _known(tx, node)
@@ -172,7 +169,7 @@ class TendingOutcome(Struct, frozen=True):
 
 
 def tend_closings(tx: Transaction, live: WriterState) -> TendingOutcome:
-    """Forget closings whose time has passed; drain pilots where an announced one begins within a minute."""
+    """Forget those that are over; drain where an announced one begins within a minute."""
     all_closings = closings(tx.reader()).closings
     gone = [closing.node for closing in all_closings if closing.is_over(tx.now)]
     for node in gone:
@@ -190,7 +187,7 @@ def tend_closings(tx: Transaction, live: WriterState) -> TendingOutcome:
 
 
 def _let_stay(tx: Transaction, node: NodePath) -> tuple[int, ...]:
-    """Let pilots stay that leave because of a closing, unless another one holds; returns them."""
+    """Unless another closing holds; returns the pilots."""
     reasons = {
         number: why_drained(tx, place)
         for number, place, why in director.leaving_there(tx, node)
@@ -201,7 +198,7 @@ def _let_stay(tx: Transaction, node: NodePath) -> tuple[int, ...]:
 
 
 def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
-    """Names what is closed there, or anywhere."""
+    """With what is closed there, or anywhere."""
     shown = ", ".join(str(closing.node) for closing in others[:_MOST_SHOWN])
     more = f" and {len(others) - _MOST_SHOWN} more" if len(others) > _MOST_SHOWN else ""
     hint = f"Closed there: {shown}{more}." if others else "Nothing is closed there; see: lode site ls."
@@ -211,9 +208,7 @@ def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
 
 
 def order_breaker(tx: Transaction, place: QueueId, order: BreakerOrder | None) -> BreakerOrder | None:
-    """Order the breaker of a queue, or take the order back (None): then it begins anew, closed. Returns the earlier
-    order.
-    """
+    """None takes the order back: the breaker begins anew, closed. Returns the earlier order."""
     before = director.breaker_orders(tx.reader()).get(place)
     if order is None:
         director.delete_breaker_order(tx, place)
@@ -224,7 +219,7 @@ def order_breaker(tx: Transaction, place: QueueId, order: BreakerOrder | None) -
 
 
 def check_reason(reason: str) -> str:
-    """The reason, stripped. Raises InvalidRequest if it is empty or too long."""
+    """Strips it. Raises InvalidRequest if it is empty or too long."""
     reason = reason.strip()
     if not reason:
         raise InvalidRequest("Say why (--reason TEXT): everybody will see it.", parameter="reason")
@@ -234,6 +229,6 @@ def check_reason(reason: str) -> str:
 
 
 def _known(tx: Transaction, node: NodePath) -> Closing | None:
-    """The closing of exactly this node, in force or announced."""
+    """Of exactly this node, in force or announced."""
     mask = closings(tx.reader(), node[0])
     return next((closing for closing in mask.known(tx.now) if closing.node == node), None)

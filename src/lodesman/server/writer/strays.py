@@ -1,7 +1,6 @@
-"""Attempts whose pilot is gone, and stray attempts, which live while their job names another one, or none.
+"""Attempts whose pilot is gone; and strays, which live while their job names another attempt, or none.
 
-Writes are checked, so there should be no strays; an old data folder may have some. Their numbers are never reused, and no
-payload runs twice unless a user says so.
+Only an old data folder should have strays. Their numbers are never reused, and no payload runs twice unless a user says so.
 """
 
 from __future__ import annotations
@@ -28,9 +27,7 @@ _HELD: Final = "a fault of the server lost the result of attempt {}, and its pil
 
 
 def end_all_attempts(live: WriterState, tx: Transaction, pilot_id: int, cause: str, *, why: str = "") -> int:
-    """End every live attempt of a gone pilot; their jobs go back. `why`: for its bound job, if not taken. Returns
-    how many.
-    """
+    """Of a gone pilot; jobs go back. `why`: for its bound job, if not taken. Returns how many."""
     pilot_attempts = attempts.live_attempts_of(tx, pilot_id)
     jobs_by_id = attempts.jobs_with_attempts(tx, [attempt.job_id for attempt in pilot_attempts])
     for attempt in pilot_attempts:
@@ -44,9 +41,9 @@ def end_all_attempts(live: WriterState, tx: Transaction, pilot_id: int, cause: s
 
 
 def mend_strays(tx: Transaction, live: WriterState, attempt_ids: Iterable[int]) -> Repaired:
-    """Give stray attempts back to their jobs, or end them; returns how many.
+    """Give them back to their jobs, or end them; returns how many.
 
-    A waiting job goes on with an attempt whose pilot lives; otherwise it is Held, since its payload may have run.
+    A waiting job goes on with a live pilot's attempt; otherwise it is Held: its payload may have run.
     """
     changed, without_job, not_named, of_ended = set[int](), 0, 0, 0
     for stray in attempts.strays(tx, attempt_ids):
@@ -74,7 +71,7 @@ def mend_strays(tx: Transaction, live: WriterState, attempt_ids: Iterable[int]) 
 
 
 def _end(tx: Transaction, live: WriterState, pilot_id: int, row: JobRow, cause: str, *, why: str) -> None:
-    """End the attempt that a job names; the job goes back."""
+    """The job goes back."""
     if live.pilots.bound.get(pilot_id) == (row.id, row.attempt):
         take_back(live, tx, pilot_id, why or cause)
         return
@@ -88,7 +85,7 @@ def _forget(tx: Transaction, live: WriterState, stray: Stray) -> None:
 
 
 def _name(tx: Transaction, live: WriterState, stray: Stray, row: JobRow) -> JobState:
-    """Let the job name the attempt, unless it had a later one; returns the state of the job."""
+    """Unless it had a later attempt; returns the job's state."""
     is_last = row.last_attempt == stray.id or (stray.number > row.attempt and row.state not in ACTIVE)
     if is_last:
         row = jobs.name_attempt(tx, row, stray.number, stray.id)
@@ -109,7 +106,7 @@ def _name(tx: Transaction, live: WriterState, stray: Stray, row: JobRow) -> JobS
 
 
 def _recount(tx: Transaction, live: WriterState, queues: Iterable[int]) -> None:
-    """Whether jobs that wait no more were counted as waiting is unknown."""
+    """Whether jobs were counted as waiting is unknown."""
     live.queues.write_claims(tx)
     for tq_id in queues:
         live.queues.forget_front(tx, tq_id)

@@ -1,4 +1,4 @@
-"""Storing a submission: one row for the whole, cohorts for arrays, rows for single jobs; and input files of users."""
+"""Storing a submission: cohorts for arrays, rows for single jobs; and input files of users."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class NewPool(Struct, frozen=True, kw_only=True):
 
 
 class PreparedSubmission(NewSubmission, frozen=True, kw_only=True):
-    """A checked submission, ready to be stored."""
+    """Checked, ready to be stored."""
 
     cohorts: tuple[PreparedCohort, ...]
     pools: tuple[NewPool, ...] = ()
@@ -78,7 +78,7 @@ class PreparedSubmission(NewSubmission, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Submit:
-    """Store a prepared submission. A repeated request id of this owner gets the first answer."""
+    """Store a submission. A repeated request id of the owner gets the first answer."""
 
     live: WriterState
     prepared: PreparedSubmission
@@ -92,7 +92,7 @@ class Submit:
     _requirements: dict[str, str] = field(default_factory=dict)
 
     def apply(self, tx: Transaction) -> Submission:
-        """Store all or nothing."""
+        """All or nothing."""
         prepared = self.prepared
         before = self._before(tx)
         if before is not None:
@@ -130,7 +130,7 @@ class Submit:
         return Submission(number, base, prepared.count, held, repeated=False, notices=[])
 
     def _before(self, tx: Transaction) -> Submission | None:
-        """The answer to the same request before. Raises Conflict if that was about something else."""
+        """The earlier answer. Raises Conflict if the request was another one."""
         prepared = self.prepared
         if prepared.request_id is None:
             return None
@@ -166,7 +166,7 @@ class Submit:
         )
 
     def _store_cohort(self, tx: Transaction, cohort: PreparedCohort, number: int, base: int) -> int:
-        """Returns how many of its members are held."""
+        """Returns how many members are held."""
         tq_id = self._queues.get(id(cohort.key))
         if tq_id is None:
             key = replace(cohort.key, submission=number) if cohort.key.at_most else cohort.key
@@ -201,7 +201,7 @@ class Submit:
         return 0
 
     def _hold(self, tx: Transaction, base: int) -> None:
-        """Hold task queues that nothing can run, and jobs to be held, before any pilot can ask."""
+        """Before any pilot can ask."""
         for tq_id, reason in self._never.items():
             self.live.queues.hold(tx, tq_id, reason)
         owner = self.prepared.owner
@@ -228,7 +228,7 @@ class Submit:
 
 
 def store_pools(tx: Transaction, live: WriterState, pools: Iterable[NewPool]) -> dict[str, str]:
-    """Store new pools; returns the requirements of all. A known pool keeps its queues."""
+    """Returns the requirements of all. A known pool keeps its queues."""
     requirements = {}
     for pool in pools:
         requirements[pool.id] = pool.requirements
@@ -244,7 +244,7 @@ def store_pools(tx: Transaction, live: WriterState, pools: Iterable[NewPool]) ->
 
 
 def need_task_queues(live: WriterState, owner: str, keys: Iterable[TaskQueueKey], most: int) -> None:
-    """Raises TooLarge if an owner would have more task queues with waiting jobs; 0: unlimited."""
+    """Raises TooLarge for too many with waiting jobs; 0: unlimited."""
     if not most:
         return
     index = live.queues.index
@@ -276,7 +276,7 @@ def register_input(
 
 
 def need_room(owner: str, used: InputUsage, size: int, *, quota: int, most_files: int = 0) -> None:
-    """Raises StorageFull if a file exceeds the owner's quota of bytes, TooLarge if it is one too many (0: unlimited)."""
+    """Raises StorageFull beyond the quota of bytes, TooLarge for a file too many (0: unlimited)."""
     would, present = used.bytes + used.outputs + counted_size(size), used.bytes + used.outputs
     if quota and would > quota:
         raise StorageFull(
@@ -300,7 +300,7 @@ def _mb(size: int) -> str:
 
 
 def _need_all(tx: Transaction, owner: str, inputs: Sequence[str]) -> None:
-    """Raises InvalidJob unless all files are there: one may have been removed meanwhile."""
+    """Raises InvalidJob: a file may have been removed meanwhile."""
     if inputs and not sandboxes.known_inputs(tx.reader(), owner, inputs).issuperset(inputs):
         raise InvalidJob(
             "InputSandbox: a file that was uploaded long ago is not there any more.",

@@ -1,4 +1,4 @@
-"""SubmitPools under a changed configuration: other queues, other keys, task queues that nothing can run."""
+"""SubmitPools under a changed configuration: other queues, other keys."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ CONFIG: Final = "config"
 
 
 def _other_configuration(done: str, config: str) -> Conflict:
-    """Refuses what another process judged by another configuration. `config`: the writer's digest."""
+    """`config`: the writer's digest."""
     text = f"The SubmitPools were {done} by another configuration than this process has."
     return Conflict(text, **{CONFIG: config})
 
 
 def number_queues(tx: Transaction, live: WriterState, queues: Iterable[QueueId]) -> Mapping[QueueId, int]:
-    """Give each of these queues a bit in all masks; returns all bits (ADR 0028)."""
+    """New queues get bits; returns all bits (ADR 0028)."""
     live.pools.number(tx, queues)
     return live.pools.bits
 
 
 def number_at_start(tx: Transaction, queues: Collection[QueueId]) -> None:
-    """Number the configured queues, and free bits that neither they nor a SubmitPool have."""
+    """Free bits that no configured queue and no SubmitPool has."""
     stored_bits, configured = submit_pools.bits_of_queues(tx.reader()), set(queues)
     in_use = reduce(or_, submit_pools.masks_of_pools(tx.reader()).values(), 0)
     kept = {queue: bit for queue, bit in stored_bits.items() if queue in configured or in_use >> bit & 1}
@@ -47,9 +47,7 @@ def number_at_start(tx: Transaction, queues: Collection[QueueId]) -> None:
 
 
 def refresh_pools(tx: Transaction, live: WriterState, difference: Difference, config: str) -> PassRow:
-    """Swap the mapping of SubmitPools to queues: one pass with one time stamp, even without changes. Raises
-    Conflict if the difference is to another mapping.
-    """
+    """One pass with one time stamp, even without changes. Raises Conflict if another pass or configuration came first."""
     if difference.previous != live.pools.last_pass.id:
         raise Conflict(f"Refresh {live.pools.last_pass.id} of the SubmitPools came between.")
     if difference.config != config:
@@ -64,9 +62,7 @@ def refresh_pools(tx: Transaction, live: WriterState, difference: Difference, co
 
 
 def judge_queues(tx: Transaction, live: WriterState, judgement: Judgement) -> dict[str, int]:
-    """Hold and release task queues as the last pass found; returns how many jobs each way. Raises Conflict if another
-    pass came between.
-    """
+    """As the last pass found; returns how many jobs each way. Raises Conflict if another came between."""
     if judgement.number != live.pools.last_pass.id:
         raise Conflict(f"Refresh {live.pools.last_pass.id} of the SubmitPools came between.")
     held = sum([live.queues.hold(tx, tq_id, reason) for tq_id, reason in judgement.hold])
@@ -76,9 +72,9 @@ def judge_queues(tx: Transaction, live: WriterState, judgement: Judgement) -> di
 
 
 def clean_pools(tx: Transaction, live: WriterState, cleaning: Cleaning) -> int:
-    """Remove SubmitPools unused for the grace time (RFC #7: by an agent, at regular intervals); returns how many.
+    """Unused for the grace time (RFC #7: by an agent, at regular intervals); returns how many.
 
-    A job that uses a pool clears its mark in its own transaction: what is still marked is not needed.
+    A job that uses a pool clears its mark in its own transaction.
     """
     gone = submit_pools.clean_pools(tx, cleaning)
     if gone:
@@ -87,19 +83,19 @@ def clean_pools(tx: Transaction, live: WriterState, cleaning: Cleaning) -> int:
 
 
 def set_shares(_tx: Transaction, live: WriterState, shares: Mapping[str, GroupShare]) -> None:
-    """Use these shares from the next claim on; in memory only, since shares live in the configuration."""
+    """From the next claim on; in memory only."""
     live.queues.matcher.lottery.set_shares(shares)
 
 
 class PoolIds:
-    """Finds pools whose identifier has changed; remembers unchanged ones as long as the types are the same."""
+    """Remembers unchanged identifiers as long as the types are the same."""
 
     def __init__(self) -> None:
         self._version = ""
         self._ids: set[str] = set()
 
     def changed(self, types: TypeTable, pools: Iterable[PoolRow]) -> list[Renewal]:
-        """Sets that the types cannot read any more keep their identifier: no queue fulfils them."""
+        """What the types cannot read any more keeps its identifier: no queue fulfils it."""
         if self._version != types.version:
             self._version, self._ids = types.version, set()
         renewals = []
@@ -118,8 +114,9 @@ class PoolIds:
 
 
 def rekey_pools(tx: Transaction, live: WriterState, renewals: Renewals, config: str) -> int:
-    """Give SubmitPools and their task queues their keys under today's types, all or nothing; returns how many task
-    queues changed. Raises Conflict if another configuration has come.
+    """With their task queues, under today's types, all or nothing; returns how many task queues. Raises Conflict if
+    another
+    configuration has come.
     """
     if renewals.config != config:
         raise _other_configuration("read", config)
@@ -139,7 +136,7 @@ def rekey_pools(tx: Transaction, live: WriterState, renewals: Renewals, config: 
 
 
 def _rekey_queues(tx: Transaction, queues: TaskQueues, pools: Mapping[str, tuple[str, str]]) -> int:
-    """Two task queues that get one key are joined into the one with waiting jobs, else the older."""
+    """Two with one key become that with waiting jobs, else the older."""
     rows = task_queues.queues_of_pools(tx, pools)
     keys = [replace(key, submit_pool=pools[pool][0]) for _, key, pool in rows]
     texts = list(map(key_to_json, keys))

@@ -1,4 +1,4 @@
-"""What a pilot is given for an attempt: the stored template, with its placeholders filled in."""
+"""What a pilot is given for an attempt: the stored template, filled in."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _RUN = attrgetter(*Payload.__struct_fields__)
 
 
 def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
-    """The job as pilots get it, without id and attempt. `uploads`: by name in InputSandbox, complete."""
+    """As pilots get it, without id and attempt. `uploads`: by name in InputSandbox, complete."""
     limits = Limits(
         norm_cpu_seconds=spec.norm_cpu_seconds,
         cpu_seconds=0,
@@ -64,7 +64,7 @@ def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
 
 
 class _StoredJob(NamedTuple):
-    """A job as it was checked, placeholders not filled, and its uploaded files."""
+    """A job as it was checked, placeholders not filled."""
 
     spec: JobSpec
     uploads: Uploads
@@ -74,9 +74,7 @@ _IN_KEY = frozenset(TaskQueueKey.__dataclass_fields__) & frozenset(JobSpec.__str
 
 
 def stored_job(db: Reader, template: int, key: TaskQueueKey, requirements: str) -> _StoredJob:
-    """The job that a template and a task queue stand for. Uploads are known by the last part of their paths, unless
-    there are placeholders.
-    """
+    """Uploads are known by the last part of their paths, unless there are placeholders."""
     fill, max_attempts, body, retry, _ = stored_template(db, template)
     content = msgspec.json.decode(body)
     if fill == Fill.ALL:
@@ -110,7 +108,7 @@ _DEFAULTS = {name: getattr(JobSpec(executable=""), name) for name in JobSpec.__s
 
 
 def record_of_spec(spec: JobSpec, group: str) -> Record:
-    """The description of a job, without defaults; placeholders are not filled."""
+    """Without defaults; placeholders are not filled."""
     record: Record = {}
     for attribute in ATTRIBUTES:
         value = group if attribute.field == "group" else getattr(spec, attribute.field, None)
@@ -141,8 +139,8 @@ class ValueCache(Generic[V]):
     """Recently used values, by number."""
 
     def __init__(self, make: Callable[[int], tuple[V, int]], *, most_bytes: int) -> None:
-        """`make` gives a value and its size in bytes. `most_bytes` are kept, but always the newest value, so that a
-        large one is not made again for each claim.
+        """`make` gives a value and its size in bytes. The newest value is always kept, so that a large one is not made
+        again for each claim.
         """
         self._make = make
         self._most_bytes = most_bytes
@@ -160,7 +158,7 @@ class ValueCache(Generic[V]):
         return entry[0]
 
     def grew(self, number: int, by: int) -> None:
-        """The value that was asked for last takes more room."""
+        """The value asked for last takes more room."""
         value, size = self._values[number]
         self._values[number] = value, size + by
         self._count(by)
@@ -182,7 +180,7 @@ class _Array(NamedTuple):
 
 
 class Templates:
-    """Renders claimed attempts as JSON. Holds a read connection: for one thread."""
+    """Renders claims as JSON. Holds a read connection: for one thread."""
 
     def __init__(self, db: Reader) -> None:
         self._db = db

@@ -28,11 +28,11 @@ _GHOST = "it was active without a live attempt"
 
 
 def reconcile(tx: Transaction, live: WriterState, suspects: Suspects) -> Repaired:
-    """Repair and log what is wrong with the suspects; returns how many of each fault.
+    """Returns how many of each fault.
 
-    No job waits without a task queue or is active without a live attempt, counters are right, and no attempt lives that its
-    job
-    does not name, or whose pilot has ended.
+    No job waits without a task queue or is active without a live attempt, counters are right, no attempt lives that its job
+    does not
+    name, or whose pilot has ended.
     """
     # Counters are compared after claims that are only in the attempts so far.
     live.queues.write_claims(tx)
@@ -66,9 +66,7 @@ def reconcile(tx: Transaction, live: WriterState, suspects: Suspects) -> Repaire
 
 
 def _correct_sizes(tx: Transaction, suspects: Suspects) -> tuple[int, int]:
-    """Files take what lies on disk; sizes that changed since they were counted wait for the next time. Returns the
-    numbers of wrong outputs and users.
-    """
+    """Sizes that changed since they were counted wait. Returns the numbers of wrong outputs and users."""
     outputs = usage = 0
     for attempt, stored, size in suspects.outputs:
         if attempts.correct_output(tx, attempt, stored, size):
@@ -88,7 +86,7 @@ def _correct_sizes(tx: Transaction, suspects: Suspects) -> tuple[int, int]:
 
 
 def _revive(tx: Transaction, live: WriterState, row: JobRow) -> bool:
-    """An active job without a live attempt goes where that attempt's end should have sent it."""
+    """To where the end of its attempt should have sent it."""
     attempt = attempts.last_attempt(tx, row)
     if attempt is not None and attempt.ended_at is None:
         return False
@@ -106,7 +104,7 @@ def _revive(tx: Transaction, live: WriterState, row: JobRow) -> bool:
 
 
 def _after(row: JobRow, attempt: AttemptRow | None) -> JobState:
-    """The state to which the recorded end of the last attempt leads (`report`); without one, the job goes back."""
+    """By the recorded end of the last attempt (`report`); without one, the job goes back."""
     if attempt is not None and attempt.outcome == "Done":
         return JobState.DONE
     if attempt is not None and attempt.cause in (NOT_TAKEN, RETURNED):
@@ -117,8 +115,8 @@ def _after(row: JobRow, attempt: AttemptRow | None) -> JobState:
 
 
 def forget_idle_queues(tx: Transaction, live: WriterState) -> None:
-    """Free the index slots of task queues that have long been empty (their rows stay), write what follows from
-    the last claims, and free jobs that wait for none.
+    """Free index slots of long empty task queues (rows stay), write what follows from claims, and free jobs that wait
+    for none.
     """
 
     def forget() -> None:
@@ -136,7 +134,7 @@ _MOST_ROWS = 500
 
 
 def purge(tx: Transaction, live: WriterState, old: Old) -> Purged:
-    """Delete what is still old. The caller removes files after the commit."""
+    """What is still old. The caller removes files after the commit."""
     ended = upkeep.old_jobs(tx, old.jobs, old.before) if old.jobs else []
     if ended:
         newest = max((job.last_attempt for job in ended if job.last_attempt is not None), default=0)

@@ -1,4 +1,4 @@
-"""What waits, in the writer's memory: task queues with their jobs, and claims that wait for jobs."""
+"""What waits, in the writer's memory: task queues with jobs, and claims."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _ParkedClaim(Hashable, Protocol):
 
 
 class _ParkedClaims:
-    """Claims that wait for jobs: at most one for each pilot."""
+    """At most one for each pilot."""
 
     def __init__(self, index: Index, pools: PoolMap) -> None:
         self._index = index
@@ -71,31 +71,31 @@ class _ParkedClaims:
         return True
 
     def end_of_pilot(self, tx: Transaction, pilot_id: int) -> None:
-        """A pilot is gone, drained, or claims anew: its waiting claim gets nothing."""
+        """It is gone, drained, or claims anew: its claim gets nothing."""
         claim = self._claims.get(pilot_id)
         if claim is not None and self.unpark(tx, claim):
             tx.answers.append((claim.answer, []))
 
     def could_take(self, keys: Iterable[TaskQueueKey]) -> bool:
-        """Whether a waiting claim fits jobs with one of these keys."""
+        """Whether a claim fits jobs with one of these keys."""
         return bool(self._claims) and any(map(self._parked.fits, keys))
 
     def of_pilot(self, pilot_id: int) -> _ParkedClaim | None:
-        """The waiting claim of a pilot, with the SubmitPools that its queue serves now."""
+        """With the SubmitPools that its queue serves now."""
         claim = self._claims.get(pilot_id)
         if claim is not None:
             claim.refresh_pools()
         return claim
 
     def woken(self, filled: Mapping[int, int]) -> Iterator[_ParkedClaim]:
-        """The claims to serve for task queues that filled, longest waiting first (`ParkedRequests.wake`)."""
+        """For task queues that filled, longest waiting first (`ParkedRequests.wake`)."""
         return cast("Iterator[_ParkedClaim]", self._parked.wake(filled, self._is_shut))
 
     def _is_shut(self, tq_id: int, claim: _ParkedClaim) -> bool:
         return self._index.is_shut(tq_id, claim.place) or not claim.can_take(self._index.key(tq_id))
 
     def present_anew(self, pilot_ids: Iterable[int]) -> list[_ParkedClaim]:
-        """These pilots offer something else: returns those that wait, longest first."""
+        """Their offers changed; returns those that wait, longest first."""
         self._pools.version += 1  # claims on their way, too, present anew
         waiting = [claim for number in pilot_ids if (claim := self._claims.get(number)) is not None]
         for claim in waiting:
@@ -105,16 +105,16 @@ class _ParkedClaims:
         return sorted(waiting, key=lambda claim: claim.since)
 
     def serve(self, tx: Transaction, claims: Iterable[_ParkedClaim]) -> None:
-        """Let claims choose jobs; those that find some are answered."""
+        """Those that find jobs are answered."""
         for claim in claims:
             claimed = claim.claim(tx)
             if claimed and self.unpark(tx, claim):
                 tx.answers.append((claim.answer, claimed))
 
     def serve_freed(self, tx: Transaction, matcher: Matcher) -> None:
-        """Limits have room again, or changed: let claims there choose, longest waiting first.
+        """Where limits have room again, or changed; longest waiting first.
 
-        Equal requests at equal places find the same: the first that finds nothing speaks for all.
+        Of equal requests at equal places the first that finds nothing speaks for all.
         """
         limits = matcher.index.limits
         was_freed = limits.take_freed()
@@ -143,7 +143,7 @@ class _ParkedClaims:
 
 
 class TaskQueues:
-    """The index of task queues with jobs, their fronts and counters, and which are held."""
+    """Index, fronts and counters of task queues, and which are held."""
 
     def __init__(self, db: Reader, ids: Ids, pools: PoolMap, *, now: float) -> None:
         self._ids = ids
@@ -164,16 +164,16 @@ class TaskQueues:
             self._enter(tq_id, key, waiting, now)
 
     def records_shares(self, rng: random.Random) -> bool:
-        """Whether to record which groups compete for this claim: always with few groups, else for a sample.
+        """Which groups compete for this claim: always with few groups, else for a random sample.
 
-        Asking many groups costs more than the choice itself. The sample is drawn: pilots may ask in a fixed order.
+        Asking many groups costs more than the choice itself.
         """
         return self.index.group_numbers() <= _FEW_GROUPS or rng.random() * _SHARE_SAMPLE < 1
 
     # --- jobs come and go ------------------------------------------------------------------------------------
 
     def queue_for(self, tx: Transaction, key: TaskQueueKey, requirements: str = "") -> int:
-        """The task queue with this key, made if new. `requirements`: what its SubmitPool stands for."""
+        """Made if new. `requirements`: what its SubmitPool stands for."""
         indexed = self.index.find(key)
         if indexed is not None:
             return indexed
@@ -195,7 +195,7 @@ class TaskQueues:
             self.filled[tq_id] = self.filled.get(tq_id, 0) + count
 
     def note_eased(self) -> None:
-        """Jobs of submissions with `AtMost` ended: others may start."""
+        """Submissions with `AtMost` have room again."""
         for queue, room in self.index.caps.take_eased():
             self.filled[queue.tq_id] = room
             self.begun.add(queue.tq_id)
@@ -206,14 +206,14 @@ class TaskQueues:
         return any(self.index.waiting(tq_id) for tq_id in begun)
 
     def left(self, tx: Transaction, tq_id: int, count: int) -> None:
-        """Waiting jobs left other than by a claim (killed, held)."""
+        """Other than by a claim (killed, held)."""
         self.index.take(tq_id, count, now=tx.now)
         tx.undo.append(partial(self.index.add_waiting, tq_id, count, now=tx.now))
         self.set_waiting(tx, tq_id)
         self.forget_front(tx, tq_id)
 
     def row_joined(self, tx: Transaction, tq_id: int, job: WaitingJob) -> None:
-        """A new row is at the end."""
+        """At the end."""
         self.fronts.joined(tq_id, job)
         tx.undo.append(partial(self.fronts.forget, tq_id))
 
@@ -229,15 +229,12 @@ class TaskQueues:
         self.joined(tx, tq_id, count)
 
     def forget_front(self, tx: Transaction, tq_id: int) -> None:
-        """The jobs differ from those that the front has read."""
+        """Its jobs are not those that the front has read."""
         self.fronts.forget(tq_id)
         tx.undo.append(partial(self.fronts.forget, tq_id))
 
     def known_again(self, tx: Transaction, tq_id: int) -> None:
-        """Put a task queue back into the index, if it left while empty.
-
-        Its SubmitPool is made again if it was removed; the next pass, which is asked for, finds its queues.
-        """
+        """Back into the index. A removed SubmitPool is made again; the next pass finds its queues."""
         if not self.index.has(tq_id):
             self._put(tx, tq_id, task_queues.key_and_requirements(tx.reader(), tq_id)[0])
         pool = self.index.key(tq_id).submit_pool
@@ -248,7 +245,7 @@ class TaskQueues:
                 submit_pools.ask_for_pass(tx)
 
     def serve(self, tx: Transaction, masks: Mapping[str, int]) -> None:
-        """Let these queues serve these SubmitPools; waiting jobs and claims see it at once."""
+        """Waiting jobs and claims see it at once."""
         pools = self._pools
         winners = {pool for pool, mask in masks.items() if mask & ~(pools.mask(pool) or 0)}
         tx.undo.append(partial(pools.put, pools.put(masks)))
@@ -266,14 +263,14 @@ class TaskQueues:
         task_queues.set_waiting(tx, tq_id, self.index.waiting(tq_id), as_of=self.claims.last_attempt)
 
     def write_claims(self, tx: Transaction, *, only_if_due: bool = False) -> None:
-        """Write counters and cursors that follow from claims (`store.claim_log`)."""
+        """What follows from claims (`store.claim_log`)."""
         if not only_if_due or self.claims.is_due():
             index = self.index
             counts = {tq_id: index.waiting(tq_id) for tq_id in self.claims.queues() if index.has(tq_id)}
             self.claims.write(tx, counts)
 
     def correct_count(self, tx: Transaction, tq_id: int, counted: int) -> None:
-        """Let the index count this many waiting jobs, and read the front anew."""
+        """And read the front anew."""
         difference = counted - self.index.waiting(tq_id)
         if difference > 0:
             self.joined(tx, tq_id, difference)
@@ -285,7 +282,7 @@ class TaskQueues:
     # --- task queues that no configured queue can run ----------------------------------------------------------
 
     def hold(self, tx: Transaction, tq_id: int, reason: str) -> int:
-        """Hold the waiting jobs; returns how many were not held before."""
+        """Returns how many jobs were not held before."""
         is_new = tq_id not in self.held
         if is_new:
             tx.holds_changed()
@@ -297,9 +294,9 @@ class TaskQueues:
         return self.index.waiting(tq_id) if is_new else 0
 
     def release(self, tx: Transaction, tq_id: int, reason: str) -> int:
-        """A queue can run the jobs again; returns how many wait.
+        """Returns how many jobs wait.
 
-        Without a `reason` the task queue was merely empty: if jobs have joined since, the next pass judges it.
+        Without a `reason` the task queue was empty: if jobs have joined since, the next pass judges it.
         """
         jobs = self.index.waiting(tq_id)
         if tq_id not in self.held or (jobs and not reason):
@@ -316,7 +313,7 @@ class TaskQueues:
     # --- keys ------------------------------------------------------------------------------------------------
 
     def rekey(self, tx: Transaction, tq_id: int, key: TaskQueueKey) -> None:
-        """Give a task queue another key; its jobs count as new for parked claims."""
+        """Its jobs count as new for parked claims."""
         if not self.index.has(tq_id):
             return
         waiting, before = self.index.waiting(tq_id), self.index.key(tq_id)
@@ -326,7 +323,7 @@ class TaskQueues:
             self.filled[tq_id] = waiting
 
     def remove(self, tx: Transaction, tq_id: int) -> int:
-        """Take a task queue out of memory; returns how many jobs wait."""
+        """Out of memory; returns how many jobs wait."""
         self.forget_front(tx, tq_id)
         waiting = self.index.waiting(tq_id)
         if self.index.has(tq_id):
@@ -342,7 +339,7 @@ class TaskQueues:
         tx.undo.append(partial(self.index.remove, tq_id))
 
     def _enter(self, tq_id: int, key: TaskQueueKey, waiting: int, now: float) -> None:
-        """Put a task queue into the index, replacing it, with what blocks it."""
+        """Replaces it, with what blocks it."""
         if self.index.has(tq_id):
             self.index.remove(tq_id)
         self.index.put(tq_id, key, waiting, now=now)

@@ -75,14 +75,14 @@ class TextCondition(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """For a row of one table; all must hold."""
+    """Conditions on a row of one table; all must hold."""
 
     exact: tuple[Condition, ...] = ()
     tests: tuple[TextCondition, ...] = ()
 
 
 class JobFilter(Struct, frozen=True):
-    """On the task queues `q`, templates `t` and names of jobs."""
+    """Conditions on the task queues `q`, templates `t` and names of jobs."""
 
     queue: Conditions = Conditions()
     template: Conditions = Conditions()

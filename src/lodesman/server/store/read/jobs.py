@@ -257,7 +257,7 @@ def last_output(db: Reader, job_id: int) -> _LastOutput | None:
 
 
 class ChangeableJobs(NamedTuple):
-    """Waiting or held, with one template and one task queue."""
+    """Waiting or held jobs with one template and one task queue."""
 
     submission: int
     base: int

@@ -314,7 +314,7 @@ def insert_submission(
 
 
 class Fill(IntEnum):
-    """Nothing; placeholders of a member and its index; its index alone."""
+    """What a claim fills in: nothing; placeholders of a member and its index; its index alone."""
 
     NOTHING = 0
     ALL = 1
