@@ -11,7 +11,7 @@ import click
 import pytest
 
 from lodesman.server.store import SqliteDatabase
-from lodesman.user.cli.arguments import Unread
+from lodesman.user.cli.programs import OwnProgram
 from lodesman.user.cli.root import lode
 from lodesman.wire.server import HotMetrics
 from lodesman.wire.vocabulary import BreakerState, MainReason, PilotState, StartFault
@@ -74,7 +74,7 @@ def fault_of(command: str) -> str:
         found, words = inner, words[1:]
     if found is lode or (isinstance(found, click.Group) and not found.invoke_without_command):
         return f"no such command: {command}"
-    if isinstance(found, Unread):
+    if isinstance(found, OwnProgram):
         return ""  # its options are read by the part that also runs on nodes
     options = {name for one in found.params for name in (*one.opts, *one.secondary_opts)}
     options |= set(found.get_help_option_names(click.Context(found)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from lodesman.user.cli.change import _parse
+from lodesman.user.cli.actions import _parse_changes
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from lodesman.user.cli.change import _parse
     ],
 )
 def test_a_value(word, name, value):
-    ranges, attributes = _parse(("12", word, "20-22"))
+    ranges, attributes = _parse_changes(("12", word, "20-22"))
     assert [(one.first, one.last) for one in ranges] == [(12, 12), (20, 22)]
     assert attributes == {name: value}
 
@@ -34,4 +34,4 @@ def test_a_value(word, name, value):
 @pytest.mark.parametrize("words", [("12",), ("12", "=5"), ("12", "Memory=5", "Memory=6"), ("x", "Memory=5")])
 def test_what_is_no_change(words):
     with pytest.raises(click.UsageError):
-        _parse(words)
+        _parse_changes(words)

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.cli.conftest import job_row, waited
 
-from lodesman.user.cli import choosing
+from lodesman.user.cli import selection
 
 CHOICE = ("--job-group", "prod*", "--where", "Site=Lyon")
 
@@ -91,7 +91,7 @@ def test_neither_numbers_nor_a_choice_is_wrong_usage(at, server, words):
 
 
 def test_too_many_ranges_are_refused(at, server, monkeypatch):
-    monkeypatch.setattr(choosing, "_MOST_RANGES", 1)
+    monkeypatch.setattr(selection, "_MOST_RANGES", 1)
     done = at("change", *CHOICE, "Memory=5")
     assert "The chosen jobs are in 2 separate ranges of ids" in done.err
     assert len(server.asked) == 1

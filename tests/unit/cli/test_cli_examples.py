@@ -8,7 +8,7 @@ import click
 import pytest
 
 from lodesman.user.cli.examples import command_line, examples_of
-from lodesman.user.cli.jobstatus import jobstatus
+from lodesman.user.cli.programs import jobstatus
 from lodesman.user.cli.root import lode
 
 WITH_A_HELP_OF_THEIR_OWN = type(jobstatus)  # their arguments are read by programs that run without a server

@@ -11,12 +11,13 @@ from tests.unit.cli.conftest import full, job_row, typed, waited
 
 from lodesman.languages.jobs.spec import TERMINAL
 from lodesman.user.access.selecting import ELSEWHERE
-from lodesman.user.cli import actions, jobs, status, tables, watching
+from lodesman.user.cli import actions, status, tables
 from lodesman.user.cli.arguments import Range, StateWords
 from lodesman.user.cli.columns import ListShape
-from lodesman.user.cli.logs import fresh
+from lodesman.user.cli.job_columns import job_remark
+from lodesman.user.cli.selection import Question
 from lodesman.user.cli.session import Session
-from lodesman.user.cli.status import Question
+from lodesman.user.cli.wait import fresh
 from lodesman.user.cli.words import FINAL, STATES
 from lodesman.wire.jobs import Job
 from lodesman.wire.vocabulary import JobState
@@ -216,7 +217,7 @@ def test_hostile_rows_are_harmless(at, listing):
     ],
 )
 def test_the_remark_explains_the_state_of_a_job(row, changes, shown):
-    assert jobs.remark(typed(Job, row(**changes))) == shown
+    assert job_remark(typed(Job, row(**changes))) == shown
 
 
 def test_watching_needs_a_terminal(at, listing):
@@ -228,9 +229,9 @@ def test_watching_ends_when_all_have_ended(row, monkeypatch, capsys):
     rounds = [[typed(Job, row(1, state=name))] for name in ("Running", "Done")]
     waits: list[float] = []
     monkeypatch.setattr(status, "fetch", lambda *_: rounds.pop(0))
-    monkeypatch.setattr("lodesman.user.cli.watching.time.sleep", waits.append)
-    watching.watch_list(lambda: status._job_frame(Session(), Question(ranges=(Range(1, 1),)), ListShape()))
-    assert waits == [watching.SECONDS]
+    monkeypatch.setattr("lodesman.user.cli.tables.time.sleep", waits.append)
+    tables.watch_list(lambda: status._job_frame(Session(), Question(ranges=(Range(1, 1),)), ListShape()))
+    assert waits == [tables.SECONDS]
     out = capsys.readouterr().out
     assert "Done" in out
     assert "1 Done." in out
@@ -504,7 +505,7 @@ def test_following_shows_each_line_once_until_the_end(at, server, monkeypatch):
         {"state": "Done", "attempt": 2, "tail": "again\nend\n"},
     ]
     waits: list[float] = []
-    monkeypatch.setattr("lodesman.user.cli.logs.time.sleep", waits.append)
+    monkeypatch.setattr("lodesman.user.cli.wait.time.sleep", waits.append)
     server.on("GET", "/v1/jobs/5/logs", lambda _: answers.pop(0))
     server.on(
         "GET", "/v1/jobs/5", {"id": 5, "state": "Waiting", "attempt": 0, "main_reason": "queued-behind"}
@@ -604,16 +605,16 @@ def test_people_are_asked_before_many_jobs_are_touched(monkeypatch, answer, goes
     monkeypatch.setattr("sys.stdin", Person(answer))
     monkeypatch.setattr("sys.stderr", Person())
     if goes_on:
-        actions.confirm("kill", (Range(1, 101),))
+        actions._confirm("kill", (Range(1, 101),))
     else:
         with pytest.raises(click.Abort):
-            actions.confirm("kill", (Range(1, 101),))
+            actions._confirm("kill", (Range(1, 101),))
 
 
 def test_people_are_not_asked_about_a_few(monkeypatch):
     monkeypatch.setattr("sys.stdin", Person(""))
     monkeypatch.setattr("sys.stderr", Person())
-    actions.confirm("kill", (Range(1, 100),))
+    actions._confirm("kill", (Range(1, 100),))
 
 
 def test_what_became_of_each_job_named_is_said(at, obeying):

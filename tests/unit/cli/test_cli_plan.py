@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.cli.conftest import full, poisoned
 
-from lodesman.user.cli import tables
+from lodesman.user.cli import progress
 from lodesman.wire.plans import JobPlan, ResourcesPlan, SharesPlan
 
 HELLO = '[ Executable = "/bin/echo"; ]'
@@ -426,7 +426,7 @@ def test_every_fault_of_the_files_is_reported(at, server, home):
     ("data", "said"), [(None, "No such file"), (b"\xff", "not UTF-8"), (b"x" * 100, "more than 99")]
 )
 def test_files_that_cannot_be_sent(at, server, home, monkeypatch, data, said):
-    monkeypatch.setattr("lodesman.user.cli.plan_resources._MOST_BYTES", 99)
+    monkeypatch.setattr("lodesman.user.cli.plan._MOST_BYTES", 99)
     if data is not None:
         (home / "a.toml").write_bytes(data)
     result = at("plan", "resources", "a.toml")
@@ -522,19 +522,19 @@ def test_json_is_the_answer_of_the_server(at, server, hello, words, path, answer
 
 def test_a_person_who_waits_is_notified(monkeypatch, capfd):
     told = threading.Event()
-    monkeypatch.setattr(tables, "note", lambda text: told.set())
-    monkeypatch.setattr(tables, "is_terminal", lambda stream: True)
-    with tables.patience("It takes a while.", seconds=0.0):
+    monkeypatch.setattr(progress, "note", lambda text: told.set())
+    monkeypatch.setattr(progress, "is_terminal", lambda stream: True)
+    with progress.patience("It takes a while.", seconds=0.0):
         assert told.wait(30)
     told.clear()
-    with tables.patience("It takes a while.", seconds=600.0):
+    with progress.patience("It takes a while.", seconds=600.0):
         pass
     assert not told.is_set()
 
 
 def test_a_program_that_waits_is_not_notified(monkeypatch, capfd):
-    monkeypatch.setattr(tables, "Timer", None)
-    with tables.patience("It takes a while.", seconds=0.0):
+    monkeypatch.setattr(progress, "Timer", None)
+    with progress.patience("It takes a while.", seconds=0.0):
         pass
     assert capfd.readouterr().err == ""
 

@@ -7,8 +7,7 @@ import pytest
 from tests.unit.cli.conftest import job_row, waited
 
 from lodesman.user.cli import site_tests
-from lodesman.user.cli.pace import Pace
-from lodesman.user.cli.tables import progress
+from lodesman.user.cli.progress import Pace, progress
 
 MINUTE, HOUR = 60.0, 3_600.0
 

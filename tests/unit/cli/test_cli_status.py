@@ -19,10 +19,10 @@ from tests.unit.cli.conftest import job_row
 from lodesman.languages.jobs.spec import may_move
 from lodesman.server.writer.control import TARGET
 from lodesman.user.cli import actions, tables, words
-from lodesman.user.cli.moments import past_moment
+from lodesman.user.cli.arguments import past_moment
+from lodesman.user.cli.job_columns import WIDTH, bar
 from lodesman.user.cli.session import Session
-from lodesman.user.cli.submissions import WIDTH, bar
-from lodesman.user.cli.watching import WatchedList, fitted
+from lodesman.user.cli.tables import WatchedList, fitted
 from lodesman.wire.job_queries import Selection
 from lodesman.wire.vocabulary import JobState
 

@@ -428,7 +428,7 @@ def test_notices_and_held_jobs_go_to_standard_error(at, accepting, home):
 def test_a_dry_run_shows_every_step_if_asked(at, home, monkeypatch, words):
     asked = []
     monkeypatch.setattr(
-        "lodesman.user.cli.plan.plan_files", lambda *_given, verbose: asked.append(verbose) or 0
+        "lodesman.user.cli.job_plans.plan_files", lambda *_given, verbose: asked.append(verbose) or 0
     )
     (home / "a.jdl").write_text('[ Executable = "/bin/true"; ]')
     assert at("submit", "--dry-run", *words, "a.jdl").code == 0

@@ -18,7 +18,7 @@ import pytest
 from tests.unit.cli.test_cli_jobs import WHY
 
 from lodesman.user.cli import root
-from lodesman.user.cli.tables import progress
+from lodesman.user.cli.progress import progress
 
 SOURCE = str(Path(root.__file__).parents[3])
 LODE = "import sys; from lodesman.user.cli import main; sys.exit(main())"

@@ -11,8 +11,8 @@ from tests.unit.cli.test_cli_terminal import Screen
 from lodesman.base.errors import Unavailable
 from lodesman.languages.jobs.order import failed_parent
 from lodesman.user.access.caller import Caller
-from lodesman.user.cli import wait
-from lodesman.user.cli.wait import code_of, progress_line, time_left
+from lodesman.user.cli import waiting
+from lodesman.user.cli.waiting import code_of, progress_line, time_left
 from lodesman.wire import calls
 from lodesman.wire.client import Retry, exchange
 from lodesman.wire.client.exchange import HttpAnswer
@@ -37,7 +37,7 @@ def answering(server):
 def rests(monkeypatch):
     """The seconds that the command slept."""
     found: list[float] = []
-    monkeypatch.setattr(wait.time, "sleep", found.append)
+    monkeypatch.setattr(waiting.time, "sleep", found.append)
     return found
 
 
@@ -193,7 +193,7 @@ def test_jobs_whose_parent_failed_are_not_waited_for(at, server):
 def test_jobs_that_a_user_holds_are_waited_for(at, server, monkeypatch):
     held_for(server, PARENT_FAILED, "a new disk")
     ticks = iter(range(0, 10_000, 100))
-    monkeypatch.setattr(wait.time, "monotonic", lambda: float(next(ticks)))
+    monkeypatch.setattr(waiting.time, "monotonic", lambda: float(next(ticks)))
     result = at("wait", "12-14", "--timeout", "10m")
     assert (result.code, "2 jobs are Held, and will not end before" in result.err) == (124, True)
     assert len(server.of("GET", "/v1/jobs")) == 1
@@ -202,7 +202,7 @@ def test_jobs_that_a_user_holds_are_waited_for(at, server, monkeypatch):
 def test_time_is_over(at, answering, monkeypatch):
     answering(waited(Running=2, Done=1))
     ticks = iter(range(0, 10_000, 100))
-    monkeypatch.setattr(wait.time, "monotonic", lambda: float(next(ticks)))
+    monkeypatch.setattr(waiting.time, "monotonic", lambda: float(next(ticks)))
     result = at("wait", "12-14", "--timeout", "10m")
     assert result.code == 124
     assert "After 10 min 2 of 3 jobs had not ended: 2 Running, 1 Done." in result.err
@@ -229,7 +229,7 @@ def test_a_token_that_is_revoked_meanwhile_ends_the_wait_with_the_reason(at, ans
 
 
 def test_a_server_that_is_away_for_long_is_remarked_once(at, answering, rests, monkeypatch):
-    monkeypatch.setattr(wait, "_AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "_AWAY_SECONDS", 0.0)
     away = (503, {"error": {"code": "unavailable", "message": "The server is shutting down."}})
     answering(waited(Waiting=1), *[away] * 13, waited(Done=1))
     result = at("wait", "12")
@@ -258,8 +258,8 @@ def test_too_many_that_wait_are_waited_for_from_the_first_question_on(at, answer
 
 def test_time_may_be_over_before_there_is_a_place(at, answering, impatient, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(wait.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(wait.time, "sleep", lambda seconds: now.append(now.pop() + seconds))
+    monkeypatch.setattr(waiting.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(waiting.time, "sleep", lambda seconds: now.append(now.pop() + seconds))
     answering(BUSY)
     result = at("wait", "12", "--timeout", "20s")
     assert (result.code, now) == (124, [20.0])
@@ -302,7 +302,7 @@ def test_ctrl_c_leaves_the_jobs_alone(at, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(wait._Waiting, "_ask", interrupted)
+    monkeypatch.setattr(waiting._Waiting, "_ask", interrupted)
     result = at("wait", "12-14")
     assert result.code == 130
     assert result.err == "lode: Interrupted. The jobs go on; this ends them: lode kill 12-14\n"

@@ -7,7 +7,7 @@ import os
 import pytest
 from tests.unit.cli.conftest import full
 
-from lodesman.user.cli import why
+from lodesman.user.cli import explanations
 from lodesman.wire.why_pilots import PilotWhy
 from lodesman.wire.why_queues import QueueExplained
 
@@ -148,8 +148,8 @@ def test_what_alone_is_in_the_way_is_shown_alone(at, server, reason, shown):
 )
 def test_beside_a_long_verdict_a_step_has_one_line(at, server, monkeypatch, summary, cut):
     """A terminal of 80 columns shows 12 lines at most."""
-    monkeypatch.setattr(why, "is_terminal", lambda _: True)
-    monkeypatch.setattr(why.shutil, "get_terminal_size", lambda: os.terminal_size((80, 24)))
+    monkeypatch.setattr(explanations, "is_terminal", lambda _: True)
+    monkeypatch.setattr(explanations.shutil, "get_terminal_size", lambda: os.terminal_size((80, 24)))
     answer = _job("not now", "no-room-for-pilots", gates=False)
     answer["chain"][0]["text"], answer["summary"] = "0 of 20 queues have room; " * 8, summary.strip()
     server.on("GET", "/v1/jobs/9/why", answer)

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from lodesman.user.access.selecting import Range
     from lodesman.wire.call import Call
     from lodesman.wire.client import Client
-    from lodesman.wire.job_queries import JobsQuery
-    from lodesman.wire.jobs import Job
+    from lodesman.wire.job_queries import ControlBody, ControlQuery, JobsQuery
+    from lodesman.wire.jobs import Controlled, Job, RangeControlled
     from lodesman.wire.requests import AllQuery
 
 # A person waits: about a second for a server that restarts, no more.
 RETRY_ROUNDS = 4
 _PAGE = 1_000
+_MOST_EXAMPLES = 20
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -112,6 +113,26 @@ class Caller:
             end = found[-1].id
             query = replace(query, last=end - 1) if query.newest else replace(query, first=end + 1)
 
+    def control(self, body: ControlBody, query: ControlQuery | None = None) -> Controlled:
+        """What an action does to all its jobs. The server answers after some seconds, and is asked for the rest."""
+        from msgspec.structs import replace
+
+        from lodesman.wire import calls
+        from lodesman.wire.jobs import Controlled
+
+        answer = self.call(calls.CONTROL, query, body)
+        while answer.rest:
+            body = replace(body, ranges=answer.rest)
+            try:
+                more = self.call(calls.CONTROL, query, body)
+            except NotFound:
+                break  # of a range that was touched before no job was left
+            changed, refused = answer.changed + more.changed, answer.refused + more.refused
+            examples = (answer.examples + more.examples)[:_MOST_EXAMPLES]
+            ranges = _joined(answer.ranges or [], more.ranges or []) or answer.ranges
+            answer = Controlled(changed, refused, examples, ranges, more.rest)
+        return answer
+
     def refuse_missing(self, wanted: Range) -> NoReturn:
         """No list has a job of this range. Raises NotFound, for a single job with the server's reason."""
         if wanted.size == 1:
@@ -122,3 +143,20 @@ class Caller:
         raise NotFound(
             f"Jobs {wanted} were not found, or you may not see them.", first=wanted.first, last=wanted.last
         )
+
+
+def _joined(before: list[RangeControlled], more: list[RangeControlled]) -> list[RangeControlled]:
+    """What became of each range, also of one that took two answers."""
+    from lodesman.wire.jobs import RangeControlled
+
+    ranges = {one.last: one for one in before}
+    for new in more:
+        old = ranges.get(new.last)
+        if old is None:
+            ranges[new.last] = new
+        else:
+            changed, refused = old.changed + new.changed, old.refused + new.refused
+            ranges[new.last] = RangeControlled(
+                old.first, old.last, changed, refused, old.reason or new.reason
+            )
+    return list(ranges.values())

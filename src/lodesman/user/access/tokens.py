@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from lodesman.base.errors import Conflict, InvalidConfig, Unauthorized
 from lodesman.base.own_servers import RunningServer, is_private, running_servers
@@ -125,6 +127,23 @@ def read_token(path: Path) -> str:
             f"{path} holds no token.", hint="It must be one line with the token.", source=str(path)
         )
     return text
+
+
+@contextmanager
+def new_token_file(path: Path) -> Iterator[TextIO]:
+    """Opened before the token is made, so that no token is lost. Raises Conflict.
+
+    What was not written to its end is removed.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        raise Conflict(f"{path} exists.", hint="Remove it, or name another file.") from None
+    with ExitStack() as undo:
+        undo.callback(path.unlink, missing_ok=True)
+        with os.fdopen(descriptor, "w") as sink:
+            yield sink
+        undo.pop_all()
 
 
 def _is_open(path: Path) -> bool:

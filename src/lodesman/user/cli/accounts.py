@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final, TextIO, get_args
+from typing import Any, Final, get_args
 
 import click
 
-from lodesman.base.errors import Conflict
+from lodesman.user.access.tokens import new_token_file
 from lodesman.user.cli.arguments import FILE, filter_option, limit_option, number_option, several
 from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.session import Session, with_session
@@ -145,23 +142,6 @@ def _issue(
         sink.write(session.call(calls.ISSUE_TOKEN, body=body).token + "\n")
     session.exit_if_json({"file": str(file)})
     note(f"The token is in {file}.")
-
-
-@contextmanager
-def new_token_file(path: Path) -> Iterator[TextIO]:
-    """Opened before the token is made, so that no token is lost. Raises Conflict.
-
-    What was not written to its end is removed.
-    """
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    except FileExistsError:
-        raise Conflict(f"{path} exists.", hint="Remove it, or name another file.") from None
-    with ExitStack() as undo:
-        undo.callback(path.unlink, missing_ok=True)
-        with os.fdopen(descriptor, "w") as sink:
-            yield sink
-        undo.pop_all()
 
 
 def _seconds_left(row: TokenRow) -> float | None:

@@ -1,4 +1,4 @@
-"""`lode kill`, `hold`, `release`, `reschedule`, `delete`: actions on jobs, by number, or chosen by state, name and more."""
+"""`lode kill`, `hold`, `release`, `reschedule`, `delete`, `change` on jobs; `share` and `unshare` on submissions."""
 
 from __future__ import annotations
 
@@ -8,23 +8,38 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import click
-from msgspec.structs import replace
 
-from lodesman.base.errors import NotFound
+from lodesman.base.errors import SyntaxFault
 from lodesman.user.cli.arguments import JOB_RANGES, Range, merged, total
-from lodesman.user.cli.choosing import CHOICES, choice_options, taken_choice
 from lodesman.user.cli.faults import CONFLICT, FAILED
+from lodesman.user.cli.selection import (
+    CHOICES,
+    Question,
+    choice_options,
+    chosen,
+    fetch_submissions,
+    taken_choice,
+)
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.status import Question, fetch_submissions
-from lodesman.user.cli.tables import note, say
-from lodesman.user.cli.words import counted
+from lodesman.user.cli.tables import Cell, note, say, show_table
+from lodesman.user.cli.words import counted, joined
 from lodesman.wire import calls
-from lodesman.wire.job_queries import Action, ControlBody, ControlQuery, Selection, SubmissionRow
-from lodesman.wire.jobs import Controlled, RangeControlled
+from lodesman.wire.job_queries import (
+    Action,
+    ControlBody,
+    ControlQuery,
+    ReadersBody,
+    Selection,
+    SubmissionAt,
+    SubmissionReader,
+    SubmissionReaders,
+    SubmissionRow,
+)
+from lodesman.wire.jobs import ChangeBody, Controlled, RangeControlled
+from lodesman.wire.nodes import utc
 from lodesman.wire.vocabulary import JobState
 
 _ASK_ABOVE: Final = 100
-_MOST_EXAMPLES: Final = 20
 _ALL: Final = 1_000_000_000
 _ENDED: Final = frozenset({JobState.DONE, JobState.FAILED, JobState.KILLED, JobState.DELETED})
 # In which states an action may take jobs; Held may be Waiting in a task queue that nothing can run, and Matched one that its
@@ -58,10 +73,10 @@ def _command(action: Action, done: str, description: str) -> click.Command:
             return _preview(session, ControlBody(action, _given(wanted), "", choice), wanted, done)
         if not options["yes"]:
             _ask(session, action, wanted, choice)
-        answer = control_whole(session, ControlBody(action, _given(wanted), options["reason"], choice))
+        answer = session.control(ControlBody(action, _given(wanted), options["reason"], choice))
         code = _code(answer)
         session.exit_if_json(answer, code)
-        show_outcome(answer, done)
+        _show_outcome(answer, done)
         if choice is not None and not answer.changed + answer.refused:
             note(
                 "No such job." if choice.owner else "You have no such job. Jobs of other users: --owner NAME."
@@ -106,49 +121,20 @@ def _preview(session: Session, body: ControlBody, wanted: Sequence[Range], done:
         session.exit_if_json({"dry_run": True, "jobs": jobs})
         say(f"{body.action} would mean up to {counted(jobs, 'job')} ({which}). Nothing was changed.")
         return 0
-    answer = control_whole(session, body, ControlQuery(dry_run=True))
+    answer = session.control(body, ControlQuery(dry_run=True))
     code = _code(answer)
     session.exit_if_json({"dry_run": True, "jobs": answer.changed}, code)
-    show_outcome(answer, f"would be {done}")
+    _show_outcome(answer, f"would be {done}")
     say("Nothing was changed.")
     return code
 
 
 def _ask(session: Session, action: Action, wanted: tuple[Range, ...], choice: Selection | None) -> None:
     if sys.stdin.isatty() and sys.stderr.isatty():
-        confirm_many(action, *_meant(session, action, wanted, choice))
+        _confirm_many(action, *_meant(session, action, wanted, choice))
 
 
-def control_whole(session: Session, body: ControlBody, query: ControlQuery | None = None) -> Controlled:
-    """The server answers after some seconds at the latest, and is asked for the rest until there is none."""
-    answer = session.call(calls.CONTROL, query, body)
-    while answer.rest:
-        body = replace(body, ranges=answer.rest)
-        try:
-            more = session.call(calls.CONTROL, query, body)
-        except NotFound:
-            break  # of a range that was touched before no job was left
-        changed, refused = answer.changed + more.changed, answer.refused + more.refused
-        examples = (answer.examples + more.examples)[:_MOST_EXAMPLES]
-        ranges = _joined(answer.ranges or [], more.ranges or []) or answer.ranges
-        answer = Controlled(changed, refused, examples, ranges, more.rest)
-    return answer
-
-
-def _joined(before: list[RangeControlled], more: list[RangeControlled]) -> list[RangeControlled]:
-    """What became of each range; one that was begun before goes on."""
-    found = {one.last: one for one in before}
-    for one in more:
-        old = found.get(one.last)
-        if old is None:
-            found[one.last] = one
-        else:
-            changed, refused = old.changed + one.changed, old.refused + one.refused
-            found[one.last] = RangeControlled(old.first, old.last, changed, refused, old.reason or one.reason)
-    return list(found.values())
-
-
-def show_outcome(answer: Controlled, done: str) -> None:
+def _show_outcome(answer: Controlled, done: str) -> None:
     """What became of the jobs that an action named."""
     each = answer.ranges or []
     for one in each:
@@ -175,15 +161,15 @@ def _show_range(one: RangeControlled, done: str) -> None:
         note(one.reason)
 
 
-def confirm(action: str, wanted: tuple[Range, ...]) -> None:
+def _confirm(action: str, wanted: tuple[Range, ...]) -> None:
     """Ask before many jobs are touched, if there is a person to ask. Raises Abort."""
     if sys.stdin.isatty() and sys.stderr.isatty():
-        confirm_many(
+        _confirm_many(
             action, total(wanted), ", ".join(map(str, wanted[:3])) + ("..." if len(wanted) > 3 else "")
         )
 
 
-def confirm_many(action: str, count: int, which: str) -> None:
+def _confirm_many(action: str, count: int, which: str) -> None:
     """Ask before many jobs are touched. Raises Abort."""
     if count > _ASK_ABOVE:
         click.confirm(f"{action.capitalize()} up to {counted(count, 'job')} ({which})?", abort=True, err=True)
@@ -202,3 +188,108 @@ reschedule = _command(
     "Send failed, killed or running jobs back to their task queue for another attempt.",
 )
 delete = _command("delete", "deleted", "Delete jobs that have ended, or that have not begun.")
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="[JOB|RANGE]... ATTRIBUTE=VALUE...")
+@choice_options
+@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the jobs.")
+@click.option(
+    "--hold-if-impossible", is_flag=True, help="Also if no queue could run them: they are Held then."
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Change nothing; say what would be refused, and how many would be changed.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask, also for more than 100 jobs.")
+@with_session
+def change(session: Session, /, *, words: tuple[str, ...], yes: bool, **options: Any) -> int:
+    """Change jobs that wait or are held.
+
+    Jobs are named, or chosen with --job-group, --where and so on among your own that wait or are held; all that are given
+    must hold.
+
+    A VALUE is written as in JDL; what is none is a text. ATTRIBUTE= takes an attribute away. The new description is judged
+    as at submission, by the job class as it was then, or by the JobClass that is given; if it does not allow all of it,
+    nothing is changed.
+    """
+    ranges, attributes = _parse_changes(words)
+    wanted = chosen(session, ranges, taken_choice(options), (JobState.WAITING, JobState.HELD))
+    if not yes and not options["dry_run"]:
+        _confirm("change", wanted)
+    body = ChangeBody([(one.first, one.last) for one in wanted], attributes, **options)
+    answer = session.call(calls.CHANGE_JOBS, body=body)
+    missing = any(not one.changed + one.refused for one in answer.ranges or [])
+    code = FAILED if missing and answer.changed else CONFLICT if answer.refused and not answer.changed else 0
+    session.exit_if_json(answer, code)
+    _show_outcome(answer, "would be changed" if answer.dry_run else "changed")
+    return code
+
+
+def _parse_changes(words: tuple[str, ...]) -> tuple[tuple[Range, ...], dict[str, Any]]:
+    """Jobs, and attributes with their values (None: taken away). Raises UsageError."""
+    ranges = [JOB_RANGES.convert(word, None, None) for word in words if "=" not in word]
+    attributes: dict[str, Any] = {}
+    for name, _, text in (word.partition("=") for word in words if "=" in word):
+        if not name.strip() or name in attributes:
+            raise click.UsageError(
+                f"{name or '='} is given twice." if name else "The name before = is missing."
+            )
+        attributes[name.strip()] = _jdl_value(text)
+    if not attributes:
+        raise click.UsageError("Name at least one ATTRIBUTE=VALUE.")
+    return merged(tuple(ranges)), attributes
+
+
+def _jdl_value(text: str) -> Any:
+    """A value of JDL, or else the text itself; None for nothing."""
+    from lodesman.languages.jobs import read_description
+
+    if not text.strip():
+        return None
+    try:
+        found = read_description(f"Value = {text};", form="jdl").record
+    except SyntaxFault:
+        return text
+    return found["Value"] if found.keys() == {"Value"} else text
+
+
+_submission = click.argument("submission", type=click.IntRange(1), metavar="SUBMISSION")
+
+
+@click.command()
+@_submission
+@click.argument("readers", nargs=-1, metavar="[USER|@GROUP]...")
+@with_session
+def share(session: Session, /, *, submission: int, readers: tuple[str, ...]) -> None:
+    """Let users and groups of your VO read a submission; without any, show who may.
+
+    They see its jobs, why these wait, their descriptions (values of Environment are hidden), logs and output, and can change
+    nothing. It holds at once, until: lode unshare SUBMISSION USER. See what is shared with you: lode status --shared
+    """
+    if not readers:
+        found = session.answer(calls.READERS, SubmissionAt(submission))
+        show_table(("reader", "since", "by"), map(_reader, found.readers))
+        if not found.readers:
+            note(f"Submission {submission} is not shared.")
+        return
+    _say_readers(session.answer(calls.SET_READERS, body=ReadersBody(submission, list(readers))))
+
+
+@click.command()
+@_submission
+@click.argument("readers", nargs=-1, required=True, metavar="USER|@GROUP...")
+@with_session
+def unshare(session: Session, /, *, submission: int, readers: tuple[str, ...]) -> None:
+    """Let users and groups read a submission no more. It holds at once; what they have fetched stays with them."""
+    _say_readers(session.answer(calls.SET_READERS, body=ReadersBody(submission, list(readers), "remove")))
+
+
+def _say_readers(found: SubmissionReaders) -> None:
+    readers = joined(one.reader for one in found.readers)
+    say(f"Submission {found.submission} is {f'shared with: {readers}' if found.readers else 'not shared'}.")
+
+
+def _reader(one: SubmissionReader) -> list[Cell]:
+    return [one.reader, utc(one.at), one.by]

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 from lodesman.base.errors import LodesmanError
+from lodesman.user.cli.explanations import CLAUSE_TITLES, clause_cells
 from lodesman.user.cli.faults import exit_code, placed
-from lodesman.user.cli.tables import Cell, emit_json, note, say, show_table
+from lodesman.user.cli.tables import emit_json, note, say, show_table
 from lodesman.user.cli.words import plain
-from lodesman.wire.classads import AttributeValue, ClassAdMatch, ClauseRow, MatchSideRow
+from lodesman.wire.classads import AttributeValue, ClassAdMatch, MatchSideRow
 
 if TYPE_CHECKING:
     from lodesman.languages.classad import Ad, Node
 
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-CLAUSE_TITLES = ("value", "clause", "here", "there")
 
 classad = click.Group("classad", help="Evaluate ClassAds, and match two of them.")
 
@@ -141,17 +140,3 @@ def _show_side(side: MatchSideRow) -> None:
         return
     say(f"The Requirements of {side.file} are {'true' if side.holds else 'not true'}:")
     show_table(CLAUSE_TITLES, map(clause_cells, side.clauses))
-
-
-def clause_cells(row: ClauseRow) -> list[Cell]:
-    """A clause in a table with CLAUSE_TITLES."""
-    dear = " (too many steps)" if row.is_dear else ""
-    return [row.value + _cycle(row.cycle) + dear, row.clause, _shown(row.own), _shown(row.other)]
-
-
-def _cycle(names: list[str]) -> str:
-    return f" ({' -> '.join([*names, names[0]])})" if names else ""
-
-
-def _shown(values: list[AttributeValue]) -> str:
-    return ", ".join(f"{one.name} = {one.value}" for one in values)

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 import click
 
-from lodesman.user.cli.arguments import UTC
+from lodesman.user.cli.arguments import utc_option
 from lodesman.user.cli.tables import Cell, Styled, portions, show_long_table, state, write_lines
 from lodesman.user.cli.words import (
     HOUR,
@@ -202,7 +202,7 @@ def shaped(*tables: Columns[Any]) -> Callable[[F], F]:
     names = list(tables[0]) if tables else ["job", "state"]
     template = f"{{{names[0]}}} {{{'state' if 'state' in names else names[1]}}}"
     options = (
-        *([UTC] if has_moments else []),
+        *([utc_option] if has_moments else []),
         click.option(
             "--format",
             default="table",

@@ -1,9 +1,10 @@
-"""The options that lead to a server's configuration: `--config`, `--data`, `--set`."""
+"""The configuration of a server that `--config`, `--data` and `--set` name, and the check of its data."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lodesman.base.errors import each_once
+from lodesman.base.errors import Conflict, each_once
 from lodesman.user.cli.arguments import FILE, Parsed, several
+from lodesman.user.cli.faults import FAILED
+from lodesman.user.cli.tables import note
 
 if TYPE_CHECKING:
     from lodesman.server.config import ServerConfig
@@ -79,3 +82,26 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*words, chosen=Chosen(path, settings), **more)
 
     return run
+
+
+@contextmanager
+def no_server() -> Iterator[None]:
+    """Around what needs data that no server has. Raises Conflict with what to do."""
+    try:
+        yield
+    except Conflict as owned:
+        owned.hint = "Stop that server first."
+        raise
+
+
+def check_data(config: ServerConfig) -> int:
+    """Say what is wrong with the data of a server; the exit code."""
+    from lodesman.server.loops.reconciler import check_data as faults_of
+
+    with no_server():
+        faults = faults_of(config)
+    for fault in faults:
+        note(fault)
+    if not faults:
+        note(f"The data in {config.data} is whole.")
+    return FAILED if faults else 0

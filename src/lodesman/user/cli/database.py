@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lodesman.base.errors import Conflict, InvalidRequest
+from lodesman.base.errors import InvalidRequest
 from lodesman.user.cli.arguments import FILE
-from lodesman.user.cli.configured import Chosen, configured
+from lodesman.user.cli.configured import Chosen, check_data, configured, no_server
 from lodesman.user.cli.faults import FAILED
+from lodesman.user.cli.progress import progress
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.tables import note, progress, say, show_table
+from lodesman.user.cli.tables import note, say, show_table
 from lodesman.user.cli.words import counted
 
 if TYPE_CHECKING:
-    from lodesman.server.config import ServerConfig
     from lodesman.server.store import Database, Writer
     from lodesman.server.store.copy import CopiedTable
 
@@ -92,16 +92,6 @@ def _database(word: str) -> Database:
 
 
 @contextmanager
-def _no_server() -> Iterator[None]:
-    """Around what needs data that no server has. Raises Conflict with what to do."""
-    try:
-        yield
-    except Conflict as owned:
-        owned.hint = "Stop that server first."
-        raise
-
-
-@contextmanager
 def _owned(database: Database, *, is_there: bool = False, migrates: bool = False) -> Iterator[Writer]:
     """The writer of a database, which no server has; without making a database that must be there."""
     from lodesman.server.store.incarnation import refuse_new
@@ -110,7 +100,7 @@ def _owned(database: Database, *, is_there: bool = False, migrates: bool = False
         if is_there:
             refuse_new(database)
             database.reader().close()
-        with _no_server():
+        with no_server():
             writer = database.writer(migrates=migrates)
     with closing(writer):
         yield writer
@@ -124,20 +114,7 @@ def _check(*, chosen: Chosen) -> int:
     The server must not run. It reads the whole database and no content of sandboxes. The pages of a PostgreSQL are checked
     by its own pg_amcheck.
     """
-    return check(chosen.load())
-
-
-def check(config: ServerConfig) -> int:
-    """Say what is wrong with the data of a server; the exit code."""
-    from lodesman.server.loops.reconciler import check_data
-
-    with _no_server():
-        faults = check_data(config)
-    for fault in faults:
-        note(fault)
-    if not faults:
-        note(f"The data in {config.data} is whole.")
-    return FAILED if faults else 0
+    return check_data(chosen.load())
 
 
 @db.command("backup")

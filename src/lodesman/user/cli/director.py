@@ -12,8 +12,9 @@ from msgspec import to_builtins
 
 from lodesman.base.errors import NotFound, counted
 from lodesman.user.cli.arguments import MOST_LISTED, limit_option, several
+from lodesman.user.cli.progress import patience
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.tables import Cell, note, patience, say, show_table
+from lodesman.user.cli.tables import Cell, note, say, show_table
 from lodesman.user.cli.words import NOTHING, age, number
 from lodesman.wire import calls
 from lodesman.wire.plans import DirectorPlans, PolicyPlan

@@ -1,4 +1,4 @@
-"""`lode convert`, and descriptions from files and standard input: read and checked before anything is sent."""
+"""Descriptions of jobs from files, commands, scripts and classes: read and checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from lodesman.base.errors import (
 )
 from lodesman.user.access.files import FilePicker, Taken, check_programs, folder, joined_inputs, program_left
 from lodesman.user.cli.client_jsv import ClientRequest, client_request, complexes_of, name_client_jsv
-from lodesman.user.cli.faults import advise, exit_code, exit_code_of, placed, without_place
-from lodesman.user.cli.foreign_lines import as_asked, foreign_file
+from lodesman.user.cli.faults import advise, exit_code_of, placed, without_place
+from lodesman.user.cli.job_command import as_asked, foreign_file, note_unread
 from lodesman.user.cli.job_options import attribute_options
 from lodesman.user.cli.session import Session
 from lodesman.user.cli.tables import emit_json, note
@@ -31,7 +31,7 @@ from lodesman.user.cli.taken_files import note_left_behind, pick
 from lodesman.user.cli.words import plain
 from lodesman.wire.job_classes import AttributeEdit
 from lodesman.wire.requests import SubmitBody
-from lodesman.wire.vocabulary import FORMS, Form
+from lodesman.wire.vocabulary import Form
 
 if TYPE_CHECKING:
     from lodesman.languages.jobs import ParsedRecord, Record
@@ -165,7 +165,9 @@ def read_all(session: Session, files: Sequence[str], wanted: Wanted, outcome: Ou
     if files.count(_STDIN) > 1:
         raise click.UsageError("Standard input can be read only once.")
     if wanted.refused:
-        outcome.faults += [(_label(_STDIN if wanted.piped else wanted.script), one) for one in wanted.refused]
+        outcome.faults += [
+            (label_of(_STDIN if wanted.piped else wanted.script), one) for one in wanted.refused
+        ]
         return []
     ready = []
     request = client_request(wanted.job_class, wanted.jsv, wanted.edits, partial(complexes_of, session))
@@ -174,15 +176,16 @@ def read_all(session: Session, files: Sequence[str], wanted: Wanted, outcome: Ou
             given = _from_file(name, wanted) if files else _from_words(wanted)
             ready.append(_prepare(given, wanted, request))
         except LodesmanError as fault:
-            outcome.faults.append((_label(name), fault))
+            outcome.faults.append((label_of(name), fault))
     return ready
 
 
-def _label(name: str) -> str:
+def label_of(name: str) -> str:
+    """A file as messages call it."""
     return "standard input" if name == _STDIN else name
 
 
-def _read(name: str) -> bytes:
+def read_text(name: str) -> bytes:
     """The bytes of a file, or of standard input for `-`. Raises InvalidRequest and TooLarge."""
     from lodesman.languages.jobs import ARRAY_LIMITS
 
@@ -221,7 +224,7 @@ def _from_file(name: str, wanted: Wanted) -> _Draft:
     from lodesman.languages.jobs import ARRAY_LIMITS, read_description, read_job
 
     try:
-        data = _read(name)
+        data = read_text(name)
     except InvalidRequest as fault:
         if name != _STDIN and not Path(name).exists():
             fault.hint = "A command stands after two dashes: lode submit -- python fit.py."
@@ -243,7 +246,7 @@ def _from_file(name: str, wanted: Wanted) -> _Draft:
         read_job(parsed.record, parsed.positions, ignore_unknown=wanted.ignore_unknown, whole=False)
     base = Path() if name == _STDIN else Path(name).parent
     taken, text = _taken(wanted.taken), data.decode("utf-8-sig")
-    return _Draft(label=_label(name), parsed=parsed, text=text, base=base, taken=taken)
+    return _Draft(label=label_of(name), parsed=parsed, text=text, base=base, taken=taken)
 
 
 def _taken(words: Iterable[str]) -> Mapping[str, Taken]:
@@ -262,6 +265,8 @@ def _from_words(wanted: Wanted) -> _Draft:
     if not wanted.command:
         nothing = ParsedRecord(record={}, positions=NO_POSITIONS, form="jdl")
         return _Draft(label=f"class {wanted.job_class}", parsed=nothing, taken=_taken(wanted.taken))
+    if not wanted.script:
+        note_unread(wanted.command)
     program, picker = pick(wanted.command, wanted.script, wanted.taken, named_only=wanted.named_only)
     if wanted.script and not wanted.named_only:
         folder = Path() if wanted.piped else Path(wanted.script).parent
@@ -362,31 +367,3 @@ def warn(label: str, notices: Iterable[Notice], *, as_written: bool = True) -> N
     for one in notices:
         place = f":{one.line}:{one.column}" if one.line and as_written else ""
         note(plain(f"{label}{place}: warning: {one.message}"))
-
-
-@click.command()
-@click.argument("file")
-@click.option("--to", "target", required=True, type=click.Choice(FORMS), help="The language to write.")
-@click.option(
-    "--from", "form", type=click.Choice(FORMS), help="The language of FILE. [default: found from the text]"
-)
-@click.option("--check", "checked", is_flag=True, help="Also check that it is a job that can be submitted.")
-def convert(*, file: str, target: Form, form: Form | None, checked: bool) -> int:
-    """Write a description in another language, losing nothing.
-
-    FILE is '-' for standard input.
-    """
-    from lodesman.languages.jobs import ARRAY_LIMITS, read_description, read_job, write_description
-
-    label = _label(file)
-    try:
-        parsed = read_description(_read(file), form=form, limits=ARRAY_LIMITS)
-        warnings = read_job(parsed.record, parsed.positions).warnings if checked else ()
-        text = write_description(parsed.record, target)
-    except LodesmanError as fault:
-        note(placed(label, fault))
-        return exit_code(fault)
-    warn(label, warnings)
-    # As it is, since it is read again by programs.
-    click.echo(text if text.endswith("\n") else text + "\n", nl=False)
-    return 0

@@ -8,8 +8,8 @@ from typing import Final
 import click
 from msgspec import UNSET
 
+from lodesman.user.cli.arguments import COMING
 from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
-from lodesman.user.cli.moments import COMING
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, say, show_fields, show_table
 from lodesman.user.cli.words import joined, number

@@ -1,4 +1,4 @@
-"""`lode import`: configuration of other systems as files for a server."""
+"""`lode import` and `lode convert`: configuration of other systems, and descriptions in another language."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from pathlib import Path
 import click
 from msgspec import to_builtins
 
-from lodesman.base.errors import Conflict, SyntaxFault
+from lodesman.base.errors import Conflict, LodesmanError, SyntaxFault
+from lodesman.user.cli.drafts import label_of, read_text, warn
 from lodesman.user.cli.faults import exit_code, placed
 from lodesman.user.cli.native_files import read_native
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import emit_json, note, say, show_table
+from lodesman.wire.vocabulary import FORMS, Form
 
 _COLUMNS = ("dump", "setting", "no place here, but")
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -90,3 +92,31 @@ def _next(files: Collection[str], target: Path) -> list[str]:
     if any(name.startswith("classes/") for name in files):
         lines.append(f"Then, with the server running: lode class add {target / 'classes'}/")
     return lines
+
+
+@click.command()
+@click.argument("file")
+@click.option("--to", "target", required=True, type=click.Choice(FORMS), help="The language to write.")
+@click.option(
+    "--from", "form", type=click.Choice(FORMS), help="The language of FILE. [default: found from the text]"
+)
+@click.option("--check", "checked", is_flag=True, help="Also check that it is a job that can be submitted.")
+def convert(*, file: str, target: Form, form: Form | None, checked: bool) -> int:
+    """Write a description in another language, losing nothing.
+
+    FILE is '-' for standard input.
+    """
+    from lodesman.languages.jobs import ARRAY_LIMITS, read_description, read_job, write_description
+
+    label = label_of(file)
+    try:
+        parsed = read_description(read_text(file), form=form, limits=ARRAY_LIMITS)
+        warnings = read_job(parsed.record, parsed.positions).warnings if checked else ()
+        text = write_description(parsed.record, target)
+    except LodesmanError as fault:
+        note(placed(label, fault))
+        return exit_code(fault)
+    warn(label, warnings)
+    # As it is, since it is read again by programs.
+    click.echo(text if text.endswith("\n") else text + "\n", nl=False)
+    return 0

@@ -1,18 +1,41 @@
-"""What can be shown of a job in a list."""
+"""What lists show of jobs and of submissions: their columns, remarks, and a bar of the states of jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from lodesman.user.cli.arguments import Range
 from lodesman.user.cli.columns import Column, Columns, table_of
-from lodesman.user.cli.jobs import remark
-from lodesman.user.cli.words import span
-from lodesman.wire.jobs import Job
-from lodesman.wire.vocabulary import JobState
+from lodesman.user.cli.tables import Styled
+from lodesman.user.cli.words import FINAL, STATES, span, states
+from lodesman.wire.job_queries import SubmissionRow
+from lodesman.wire.jobs import Attempt, Job
+from lodesman.wire.vocabulary import JobState, MainReason
 
 
-def usual(*, owners: bool, start: bool) -> Sequence[str]:
+def job_remark(row: Job) -> str:
+    """Why a job is where it is, as far as its row says."""
+    if row.state == JobState.WAITING and row.main_reason:
+        return f"{row.main_reason} (before: {row.reason})" if row.reason else row.main_reason
+    ended = row.state in (JobState.FAILED, JobState.KILLED) and row.cause
+    lacking = (row.message or "") if row.state == JobState.DONE else ""  # what its output lacks
+    return row.reason or (ending_of(row) if ended else lacking)
+
+
+def ending_of(row: Job | Attempt) -> str:
+    """How a job or attempt ended, as far as its row says."""
+    parts = [
+        row.cause or row.outcome,
+        f"exit code {row.exit_code}" if row.exit_code else "",
+        f"signal {row.signal}" if row.signal else "",
+        row.message,
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def usual_of_jobs(*, owners: bool, start: bool) -> Sequence[str]:
     """The columns, unless others are wanted."""
     shown = ["job", "name", "state", "since", "age"]
     return [
@@ -41,7 +64,7 @@ def _place(row: Job) -> str | None:
     return "/".join(filter(None, (row.site, row.ce, row.queue))) or None
 
 
-COLUMNS: Final[Columns[Job]] = table_of(
+JOBS: Final[Columns[Job]] = table_of(
     Column("job", "id", lambda row: row.id),
     Column("name", "text", lambda row: row.name),
     Column("state", "state", lambda row: row.state.value),
@@ -72,5 +95,107 @@ COLUMNS: Final[Columns[Job]] = table_of(
     Column("cpu", "span", lambda row: row.cpu_seconds),
     Column("wall", "span", lambda row: row.wall_seconds),
     Column("memory", "mb", lambda row: row.max_rss_mb),
-    Column("remark", "text", remark),
+    Column("remark", "text", job_remark),
+)
+
+
+# --- submissions --------------------------------------------------------------------------------------------------------
+
+WIDTH: Final = 10
+# What stands for which states in a bar, in the order in which they stand there.
+_SIGNS: Final[dict[str, tuple[JobState, ...]]] = {
+    "#": (JobState.DONE,),
+    "x": (JobState.FAILED, JobState.KILLED),
+    ">": (JobState.MATCHED, JobState.RUNNING, JobState.COMPLETING, JobState.STALLED),
+    ".": (JobState.WAITING,),
+    "h": (JobState.HELD,),
+}
+_STYLES: Final = {"#": "green", "x": "red", ">": "yellow", ".": "blue", "h": "magenta"}
+
+
+def bar(counts: Mapping[JobState, int], width: int = WIDTH) -> Styled:
+    """How far jobs are: `#` done, `x` failed or killed, `>` with a pilot, `.` waiting, `h` held. None is left out that has
+    jobs; the colour is that of the most urgent.
+    """
+    sizes = {sign: sum(counts.get(one, 0) for one in found) for sign, found in _SIGNS.items()}
+    total = sum(sizes.values())
+    if not total:
+        return Styled("", "")
+    shares = {sign: max(1, size * width // total) for sign, size in sizes.items() if size}
+    while (left := width - sum(shares.values())) != 0:
+        # To the one that has least, or from the one that has most, of what it should have.
+        far = {sign: sizes[sign] * width / total - share for sign, share in shares.items()}
+        sign = max(far, key=far.__getitem__) if left > 0 else max(shares, key=shares.__getitem__)
+        shares[sign] += 1 if left > 0 else -1
+    urgent = next(sign for sign in "xh>.#" if sign in shares)
+    return Styled("".join(sign * share for sign, share in shares.items()), _STYLES[urgent])
+
+
+def _remark(row: SubmissionRow) -> str:
+    """Why jobs wait, and how others failed: the most frequent of each."""
+    why = max(row.reasons, key=row.reasons.__getitem__, default="")
+    causes = [f"{jobs:,} {cause}" for cause, jobs in Counter(row.causes).most_common(2)]
+    return "; ".join(filter(None, [str(why), *causes]))
+
+
+def _ids(row: SubmissionRow) -> str:
+    """Its jobs, as commands want them."""
+    return str(Range(row.first, row.first + row.jobs - 1))
+
+
+def has_ended(row: SubmissionRow) -> bool:
+    """Whether no job of it will do anything any more."""
+    return FINAL.issuperset(row.states)
+
+
+def counting(rows: Iterable[SubmissionRow], found: Counter[str]) -> Iterator[SubmissionRow]:
+    """The rows, while all their jobs are counted by state, but for those that were deleted."""
+    for row in rows:
+        found.update(
+            {state.value: jobs for state, jobs in row.states.items() if state is not JobState.DELETED}
+        )
+        yield row
+
+
+def total_of(rows: Iterable[SubmissionRow]) -> Counter[str]:
+    """All their jobs by state, but for those that were deleted."""
+    found = Counter[str]()
+    for _ in counting(rows, found):
+        pass
+    return found
+
+
+def _in_state(state: str) -> Column[SubmissionRow]:
+    return Column(state.lower(), "count", lambda row: row.states.get(JobState(state), 0))
+
+
+def _counted(counts: Mapping[str, int] | Mapping[MainReason, int]) -> str:
+    return ", ".join(f"{jobs:,} {name}" for name, jobs in sorted(counts.items(), key=lambda one: -one[1]))
+
+
+def usual_of_submissions(*, owners: bool, shared: bool) -> Sequence[str]:
+    """The columns, unless others are named."""
+    first = ["submission", *(["owner"] if owners or shared else []), *(["shared_by"] if shared else [])]
+    return [*first, "jobs", "name", "age", "progress", "states", "remark"]
+
+
+SUBMISSIONS: Final[Columns[SubmissionRow]] = table_of(
+    Column("submission", "id", lambda row: row.id),
+    Column("jobs", "text", _ids),
+    Column("first", "id", lambda row: row.first),
+    Column("count", "count", lambda row: row.jobs),
+    Column("name", "text", lambda row: row.name),
+    Column("owner", "text", lambda row: row.owner),
+    Column("shared_by", "text", lambda row: row.shared_by),
+    Column("group", "text", lambda row: row.group),
+    Column("vo", "text", lambda row: row.vo),
+    Column("submitted", "moment", lambda row: row.submitted_at),
+    Column("age", "age", lambda row: row.submitted_at),
+    Column("progress", "text", lambda row: bar(row.states)),
+    Column("states", "text", lambda row: states({one.value: jobs for one, jobs in row.states.items()})),
+    Column("sites", "text", lambda row: _counted(row.sites)),
+    Column("causes", "text", lambda row: _counted(row.causes)),
+    Column("reasons", "text", lambda row: _counted(row.reasons)),
+    Column("remark", "text", _remark),
+    *map(_in_state, STATES),
 )

@@ -11,36 +11,18 @@ from typing import Final
 import click
 import msgspec
 
-from lodesman.user.cli.arguments import JOB, UTC
+from lodesman.user.cli.arguments import JOB, utc_option
 from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
+from lodesman.user.cli.job_columns import ending_of, job_remark
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, say, show_fields, show_table, state
 from lodesman.user.cli.words import age, joined, megabytes, moment, plain_lines, shown, size, span
 from lodesman.wire import calls
 from lodesman.wire.jobs import Attempt, Event, Job, JobInFull
 from lodesman.wire.requests import JobAt, JobInForm
-from lodesman.wire.vocabulary import FORMS, Form, JobState
+from lodesman.wire.vocabulary import FORMS, Form
 
 _ATTEMPTS = (">attempt", "place", "host", ">pilot", ">claimed", ">ran", ">cpu", ">memory", "end")
-
-
-def remark(row: Job) -> str:
-    """Why a job is where it is, as far as its row says."""
-    if row.state == JobState.WAITING and row.main_reason:
-        return f"{row.main_reason} (before: {row.reason})" if row.reason else row.main_reason
-    ended = row.state in (JobState.FAILED, JobState.KILLED) and row.cause
-    lacking = (row.message or "") if row.state == JobState.DONE else ""  # what its output lacks
-    return row.reason or (_ending(row) if ended else lacking)
-
-
-def _ending(row: Job | Attempt) -> str:
-    parts = [
-        row.cause or row.outcome,
-        f"exit code {row.exit_code}" if row.exit_code else "",
-        f"signal {row.signal}" if row.signal else "",
-        row.message,
-    ]
-    return ", ".join(filter(None, parts))
 
 
 @click.command()
@@ -50,7 +32,7 @@ def _ending(row: Job | Attempt) -> str:
     "--form", type=click.Choice(FORMS), help="The language of the description. [default: as it was submitted]"
 )
 @click.option("--origin", is_flag=True, help="Its job class, and who wrote each attribute last.")
-@UTC
+@utc_option
 @with_session
 def show(
     session: Session, /, *, job: int, description: bool, form: Form | None, origin: bool, utc: bool
@@ -95,7 +77,7 @@ def _fields(job: JobInFull, *, utc: bool) -> Iterator[tuple[str, Cell]]:
     yield "name", job.name
     yield "state", state(job.state)
     yield "since", f"{moment(job.since, utc=utc)}, {age(job.since)} ago"
-    yield "remark", remark(job)
+    yield "remark", job_remark(job)
     yield "owner", f"{job.owner}, group {job.group}, VO {job.vo}"
     submitted = f"{moment(job.submitted_at, utc=utc)}, {age(job.submitted_at)} ago"
     yield "submitted", f"{submitted}, in submission {job.submission}"
@@ -122,7 +104,7 @@ def _attempt(one: Attempt, *, utc: bool) -> list[Cell]:
     ended = time.time() if one.ended_at is None else one.ended_at
     ran = None if one.started_at is None else ended - one.started_at
     memory = megabytes(one.max_rss_mb) if one.max_rss_mb else ""
-    end = "" if one.ended_at is None else _ending(one)
+    end = "" if one.ended_at is None else ending_of(one)
     where = [str(one.number), _place(one), one.host or "", str(one.pilot)]
     return [*where, moment(one.claimed_at, utc=utc), span(ran), span(one.cpu_seconds), memory, end]
 

@@ -13,10 +13,11 @@ import click
 from lodesman.base.errors import LodesmanError, NotFound, Unauthorized, Unavailable
 from lodesman.user.access.outputs import Unpacked, download, lacks_output, wrote_nothing
 from lodesman.user.cli.arguments import DIRECTORY, JOB_RANGES, Range, merged, number_option, total
-from lodesman.user.cli.choosing import choice_options, chosen, taken_choice
 from lodesman.user.cli.faults import exit_code_of
+from lodesman.user.cli.progress import progress
+from lodesman.user.cli.selection import choice_options, chosen, taken_choice
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.tables import emit_json, note, progress
+from lodesman.user.cli.tables import emit_json, note
 from lodesman.user.cli.words import counted, plain, size
 from lodesman.wire.job_queries import JobsQuery
 from lodesman.wire.jobs import Job

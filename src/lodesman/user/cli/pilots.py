@@ -1,23 +1,36 @@
-"""`lode pilot`: the pilots that run jobs."""
+"""`lode pilot` and `lode host`: the pilots that run jobs, files of pilots that people start, and hosts that get no jobs."""
 
 from __future__ import annotations
 
+import io
+import os
 import time
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from lodesman.base.errors import InvalidRequest, NotFound
-from lodesman.user.cli.arguments import PILOT_RANGES, UTC, limit_option, merged, total
+from lodesman.user.cli.arguments import (
+    PILOT_RANGES,
+    filter_option,
+    limit_option,
+    merged,
+    named,
+    total,
+    utc_option,
+)
 from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
-from lodesman.user.cli.pilot_files import make_files
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.tables import Cell, emit_json, note, show_fields, state
+from lodesman.user.cli.tables import Cell, emit_json, note, say, show_fields, state
 from lodesman.user.cli.words import age, counted, moment, path_of, plain_lines, shown
 from lodesman.wire import calls
-from lodesman.wire.pilots import ListedPilot, PilotInFull
-from lodesman.wire.requests import DrainBody, PilotAt, PilotsQuery
+from lodesman.wire.hosts import CloseHostBody, HostRow, OpenHostBody
+from lodesman.wire.nodes import utc
+from lodesman.wire.pilots import MOST_FILES, ListedPilot, PilotFilesBody, PilotInFull
+from lodesman.wire.requests import AllQuery, DrainBody, PilotAt, PilotsQuery
 from lodesman.wire.vocabulary import PilotState
 
 _MOST_DRAINED = 10_000
@@ -28,7 +41,6 @@ _MOST_JOBS = 4
 pilot = click.Group(
     "pilot",
     help="List pilots, show what they do and wrote, make files of them, let them leave.",
-    commands=[make_files],
 )
 
 
@@ -90,7 +102,7 @@ def _list_pilots(session: Session, /, *, everything: bool, limit: int, shape: Li
 
 @pilot.command("show")
 @click.argument("pilot_id", metavar="ID|STAMP")
-@UTC
+@utc_option
 @with_session
 def _show_pilot(session: Session, /, *, pilot_id: str, utc: bool) -> None:
     """Show all that is known of a pilot: where it is, what it runs, and what its machine offers."""
@@ -152,3 +164,119 @@ def _drain(session: Session, /, *, ids: tuple[Any, ...]) -> None:
             f"Pilot {numbers[0]} has ended, is draining already, or was never there.",
             hint="See: lode pilot ls --all",
         )
+
+
+# As `lodesman.pilot` finds it in its own archive.
+_MEMBER = "pilot.json"
+
+
+@pilot.command("file")
+@click.option("--queue", required=True, metavar="SITE/CE/QUEUE", help="The queue, whose Backend is manual.")
+@click.option(
+    "--count", type=click.IntRange(1, MOST_FILES), default=1, help="How many pilots, each with its file (1)."
+)
+@click.option(
+    "--hours", type=click.FloatRange(0.01, 720), default=12.0, help="Until when they may start (12)."
+)
+@click.option(
+    "--dir", "directory", type=click.Path(path_type=Path, file_okay=False), default=Path(), metavar="DIR",
+    help="Where to write the files (here).",
+)  # fmt: skip
+@click.option("--vo", default="", metavar="NAME", help="The VO whose jobs they run; else yours.")
+@with_session
+def _make_files(
+    session: Session, /, *, queue: str, count: int, hours: float, directory: Path, vo: str
+) -> None:
+    """Write files of pilots that you start yourself on other machines (administrators).
+
+    Each file is one pilot with all that it needs, Python 3.9 excepted. It joins once, within --hours, and gets jobs of the
+    VO; so does whoever else has it.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    _refuse_unwritable(directory)
+    body = PilotFilesBody(**named((queue,)), count=count, hours=hours, vo=vo)
+    made = session.call(calls.PILOT_FILES, body=body)
+    files = {pilot.id: directory / f"lodesman-pilot-{pilot.id}.pyz" for pilot in made.pilots}
+    for pilot in made.pilots:
+        _write(files[pilot.id], made.program, pilot.content)
+    session.exit_if_json(
+        {
+            "queue": path_of(made), "vo": made.vo, "expires_at": made.expires_at, "servers": made.servers,
+            "files": {str(number): str(file) for number, file in files.items()}, "notices": made.notices,
+        }
+    )  # fmt: skip
+    until = utc(made.expires_at)
+    say(f"{counted(len(files), 'pilot')} of VO {made.vo} for {path_of(made)}, to be started until {until}:")
+    for file in files.values():
+        click.echo(f"  {file}")
+    say(
+        "Copy each file to a machine (scp -p FILE NODE:), and start it there, once, under an account without rights:"
+    )
+    click.echo(f"  python3 -I {next(iter(files.values())).name}")
+    for text in made.notices:
+        note(text)
+
+
+def _refuse_unwritable(directory: Path) -> None:
+    """Before pilots are stored whose files cannot be written. Raises OSError."""
+    probe = directory / f".lodesman-{os.getpid()}"
+    os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    probe.unlink()
+
+
+def _write(file: Path, program: bytes, content: str) -> None:
+    """The program with the pilot's own file in it; only its owner can read it. Raises OSError."""
+    whole = io.BytesIO(program)
+    with zipfile.ZipFile(whole, "a", zipfile.ZIP_STORED) as archive:
+        archive.writestr(_MEMBER, content)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
+        target.write(whole.getvalue())
+
+
+_SITE = filter_option("--site", about="The site of the host, if several have one of that name.")
+
+_HOSTS: Final[Columns[HostRow]] = table_of(
+    Column("pilots", "id", lambda row: row.pilots),
+    Column("failed_at_once", "id", lambda row: row.failures),
+    Column("host", "text", lambda row: row.host),
+    Column("site", "text", lambda row: row.site),
+    Column("state", "text", lambda row: row.text or "gets jobs"),
+)
+
+host = click.Group("host", help="List the hosts of pilots, give them no jobs, or jobs again.")
+
+
+@host.command("ls")
+@shaped(_HOSTS)
+@with_session
+def _list_hosts(session: Session, /, *, shape: ListShape) -> None:
+    """List the hosts of live pilots, and those that get no jobs, with the evidence and when they are tried again."""
+    answer = session.whole(calls.HOSTS, AllQuery(), "hosts")
+    session.exit_if_json(answer)
+    shape.show(_HOSTS, answer.hosts)
+    if not answer.hosts:
+        note("No pilot has reported its host.")
+
+
+@host.command("close")
+@click.argument("name", metavar="HOST")
+@click.option("--reason", required=True, help="Why; everybody will see it.")
+@_SITE
+@with_session
+def _close_host(session: Session, /, *, name: str, reason: str, site: str) -> None:
+    """Give no jobs to the pilots of a host until it is opened (administrators). What runs there goes on."""
+    answer = session.answer(calls.CLOSE_HOST, body=CloseHostBody(host=name, reason=reason, site=site))
+    where = f" at {answer.site}" if answer.site else ""
+    say(f"{answer.host}{where} is closed: {counted(answer.pilots, 'pilot')} there will get no jobs.")
+
+
+@host.command("open")
+@click.argument("name", metavar="HOST")
+@click.option("--reason", default="", help="Why, for the audit trail.")
+@_SITE
+@with_session
+def _open_host(session: Session, /, *, name: str, reason: str, site: str) -> None:
+    """Give jobs to the pilots of a host again (administrators). What failed there before counts no more."""
+    answer = session.answer(calls.OPEN_HOST, body=OpenHostBody(host=name, reason=reason, site=site))
+    where = f" at {answer.site}" if answer.site else ""
+    say(f"{answer.host}{where} is open: {counted(answer.pilots, 'pilot')} there will get jobs.")

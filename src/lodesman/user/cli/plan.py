@@ -5,25 +5,25 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
 from click.core import ParameterSource
-from msgspec import to_builtins
 
-from lodesman.user.cli.arguments import Parsed, limit_option
-from lodesman.user.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
-from lodesman.user.cli.faults import FAILED
+from lodesman.base.errors import InvalidRequest, TooLarge
+from lodesman.user.cli.arguments import FILE, Parsed, limit_option
+from lodesman.user.cli.drafts import Wanted, description_options
 from lodesman.user.cli.job_command import JobCommand
-from lodesman.user.cli.plan_resources import both, percents, plan_resources, show_director
+from lodesman.user.cli.job_plans import plan_files
+from lodesman.user.cli.progress import patience
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.tables import Cell, note, note_all, patience, say, show_table, state
-from lodesman.user.cli.why import show_explained, show_suggestions, show_verdict
-from lodesman.user.cli.words import counted, joined, plain
-from lodesman.wire import calls
-from lodesman.wire.plans import JobPlan, PlannedCohort, SharedPlaces, WaitingGroup
-from lodesman.wire.requests import PlanSharesBody
+from lodesman.user.cli.tables import Cell, note, note_all, say, show_table
+from lodesman.user.cli.words import counted, joined, number, path_of, percent, shown
+from lodesman.wire import calls, plans
+from lodesman.wire.plans import SharedPlaces, WaitingGroup
+from lodesman.wire.requests import PlanFileBody, PlanResourcesBody, PlanSharesBody
 from lodesman.wire.site_ads import PlanGatesBody
 from lodesman.wire.vocabulary import FORMS
 
@@ -38,7 +38,7 @@ class GateChange(NamedTuple):
     text: str
 
 
-def gate_change(word: str) -> GateChange:
+def _gate_change(word: str) -> GateChange:
     """SITE:ATTRIBUTE=EXPRESSION. Raises ValueError for anything else."""
     found = _GATE.fullmatch(word)
     if found is None:
@@ -46,18 +46,16 @@ def gate_change(word: str) -> GateChange:
     return GateChange(found["site"], found["name"], found["text"])
 
 
-def plan_gates(session: Session, gates: Iterable[GateChange], limit: int) -> None:
+def _plan_gates(session: Session, gates: Iterable[GateChange], limit: int) -> None:
     """Show the next iteration of the director as sites advertise themselves, and with these attributes instead."""
     asked: dict[str, dict[str, str]] = {}
     for one in gates:
         asked.setdefault(one.site, {})[one.name] = one.text
     with patience("The server works out two iterations of the director."):
         answer = session.answer(calls.PLAN_GATES, body=PlanGatesBody(asked, limit=limit))
-    show_director(answer)
+    _show_director(answer)
 
 
-_FEW = 5
-_COHORTS = ("members", ">jobs", "verdict", ">queues", ">of", ">task queue", ">waiting there")
 _GROUPS = ("group", "vo", ">waiting", ">share", ">then", ">starts", ">then", ">an hour", ">then")
 _PLACES = (">queues", "at", "group", ">starts", ">then")
 
@@ -67,7 +65,7 @@ _PLACES = (">queues", "at", "group", ">starts", ">then")
     "--gate",
     "gates",
     multiple=True,
-    type=Parsed("gate", gate_change),
+    type=Parsed("gate", _gate_change),
     metavar="SITE:ATTRIBUTE=EXPRESSION",
     help="What a site is taken to advertise now, beside what its last ad says; may be repeated.",
 )
@@ -84,7 +82,7 @@ def plan(context: click.Context, session: Session, /, *, gates: tuple[GateChange
     if context.invoked_subcommand is None:
         if not gates:
             raise click.UsageError("Name a command, or other ads of sites: --gate North:MaxJobs=200.")
-        plan_gates(session, gates, limit)
+        _plan_gates(session, gates, limit)
     elif gates or context.get_parameter_source("limit") is not ParameterSource.DEFAULT:
         raise click.UsageError("--gate stands alone, and --limit before a command belongs to it.")
 
@@ -110,73 +108,6 @@ def _plan_job(session: Session, /, *, files: tuple[str, ...], verbose: bool, **o
     exist. The exit code is 1 if one FILE would be refused.
     """
     return plan_files(session, files, Wanted(**options), verbose=verbose)
-
-
-def plan_files(session: Session, files: Sequence[str], wanted: Wanted, *, verbose: bool = False) -> int:
-    """Plan all files; returns the exit code."""
-    outcome, refused = Outcome(), False
-    ready = read_all(session, files, wanted, outcome)
-    if not outcome.faults:
-        with patience("The server is working it out."):
-            for one, answer in outcome.each(ready, lambda one: session.call(calls.PLAN_JOB, body=one.body)):
-                refused = refused or answer.refusal is not None
-                outcome.made.append({"file": one.label, **to_builtins(answer)})
-                if not session.as_json:
-                    if len(outcome.made) > 1:
-                        click.echo()
-                    _show_job(one, answer, verbose=verbose)
-    return outcome.finish(session, "plans") or (FAILED if refused else 0)
-
-
-def _show_job(draft: ReadyFile, answer: JobPlan, *, verbose: bool) -> None:
-    warn(draft.label, answer.notices, as_written=draft.as_written)
-    if draft.body.hold:
-        note(f"{draft.label}: it would be Held until you release it; this is what would become of it then.")
-    click.echo(_first_line(draft.label, answer))
-    cohorts = answer.cohorts
-    if len(cohorts) == 1:
-        who, queue = "It" if cohorts[0].jobs == 1 else "They", cohorts[0].task_queue
-        there = counted(queue.waiting_before, "waiting job")
-        which = "a new task queue" if queue.new else f"task queue {queue.id}, which has {there}"
-        click.echo(f"{who} would join {which}.")
-        show_explained(cohorts[0], _members(cohorts[0], answer.count), verbose=verbose)
-        return
-    show_table(_COHORTS, map(_cohort, cohorts))
-    if answer.more_cohorts:
-        note(f"and {counted(answer.more_cohorts, 'more cohort')}.")
-    # The first few that are not `now`, one for each different summary.
-    problems = {one.summary: one for one in reversed(cohorts) if one.verdict != "now"}
-    for one in islice(reversed(problems.values()), _FEW):
-        click.echo()
-        show_verdict(one, _members(one, answer.count))
-        show_suggestions(one.queues.nearest, one.queues.total)
-
-
-def _first_line(label: str, answer: JobPlan) -> str:
-    what = f"{plain(label)}: {counted(answer.count, 'job')}"
-    if answer.refusal:
-        many = f"no queue could run {answer.verdicts.never:,} of them"
-        return f"{what} would be refused, since {'no queue could run it' if answer.count == 1 else many}."
-    held = f", {answer.held:,} of them Held" if answer.held else ""
-    return f"{what} would be submitted{held}, for group {plain(answer.group)}."
-
-
-def _members(one: PlannedCohort, count: int) -> str:
-    """`The job`, `All 30 members`, `Members 0-4, 7`."""
-    if one.jobs == count:
-        return "The job" if count == 1 else f"All {count:,} members"
-    return f"{'Member' if one.jobs == 1 else 'Members'} {_ranges(one)}"
-
-
-def _ranges(one: PlannedCohort) -> str:
-    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in one.members)
-    return f"{text}, ..." if one.more_members else text
-
-
-def _cohort(one: PlannedCohort) -> list[Cell]:
-    queue, queues = one.task_queue, one.queues
-    first: list[Cell] = [_ranges(one), one.jobs, state(one.verdict), queues.eligible, queues.total]
-    return [*first, "new" if queue.new else str(queue.id), queue.waiting_before]
 
 
 def _group_share(word: str) -> tuple[str, float]:
@@ -226,15 +157,207 @@ def _plan_share(session: Session, /, *, shares: tuple[tuple[str, float], ...]) -
 def _waiting(row: WaitingGroup) -> list[Cell]:
     rate = row.starts_an_hour
     hour = ["", ""] if rate is None else [f"{rate.before:,.1f}", f"{rate.after:,.1f}"]
-    return [row.group, row.vo, row.waiting, *both(row.share), *percents(row.part), *hour]
+    return [row.group, row.vo, row.waiting, *_both(row.share), *_percents(row.part), *hour]
 
 
 def _place(place: SharedPlaces) -> Iterator[list[Cell]]:
     more = f" and {counted(place.more_sites, 'site')} more" if place.more_sites else ""
     first: list[Cell] = [place.queues, f"{joined(place.sites)}{more}"]
     for group, part in place.groups.items():
-        yield [*first, group, *percents(part)]
+        yield [*first, group, *_percents(part)]
         first = ["", ""]
 
 
-plan.add_command(plan_resources)
+_MOST_BYTES = 15 << 20
+_MOST_LISTED = 10_000
+_FEW = 10
+_CHANGES = ("change", "what", "value", "before", "after")
+_EFFECT = (">before", ">after", ">gained", ">lost")
+_TASK_QUEUES = (">tq", "owner", "group", ">jobs", *_EFFECT, "becomes")
+_PARTS = ("group", "vo", ">jobs", ">share", ">then", ">starts", ">then")
+_PILOTS = ("group", "vo", ">expected", ">then", ">asked", ">then", ">placed", ">then")
+_LIMITS = ("limit", "of", ">number", ">then", ">pilots", ">then", "for instance")
+_QUEUES = ("queue", ">pilots", ">then", ">free capacity", ">then")
+
+
+@plan.command("resources")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=FILE)
+@click.option("--add", is_flag=True, help="Beside the server's own resource files, not instead of them.")
+@limit_option(100, _MOST_LISTED, "rows of each list", least=0)
+@with_session
+def _plan_resources(session: Session, /, *, files: tuple[Path, ...], add: bool, limit: int) -> None:
+    """Plan other resource files: what changes, and for which jobs (administrators).
+
+    The server reads FILE... (TOML if the name ends so, else DIRAC CFG) as its whole resource configuration and reports
+    every fault with file, line and section. If there is none: the queues that come, go and change, the eligible queues
+    of each task queue before and after, the jobs that would be Held or released, the SubmitPools that change, and what
+    the director would do next, before and after: pilots by group and queue, and the limits that bind.
+    """
+    body = PlanResourcesBody([_file(path) for path in files], add=add, limit=limit)
+    with patience("The server holds all task queues against both configurations."):
+        answer = session.answer(calls.PLAN_RESOURCES, body=body)
+    _show_resources(answer, limit)
+
+
+def _file(path: Path) -> PlanFileBody:
+    """A file as it is sent. Raises OSError, TooLarge, InvalidRequest."""
+    with path.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise TooLarge(f"{path} has more than {_MOST_BYTES} bytes.", limit=_MOST_BYTES)
+    try:
+        return PlanFileBody(str(path), data.decode("utf-8"))
+    except UnicodeDecodeError as fault:
+        raise InvalidRequest(f"{path} is not UTF-8: {fault.reason}.") from None
+
+
+def _show_resources(answer: plans.ResourcesPlan, limit: int) -> None:
+    note_all(answer.notices)
+    queues = answer.queues
+    click.echo(
+        f"Queues: {queues.before:,} before, {queues.after:,} after; {queues.added.count:,} added, "
+        f"{queues.removed.count:,} removed, {queues.changed.count:,} changed."
+    )
+    show_table(_CHANGES, _changes(answer))
+    if any(_differ(row.share) or _differ(row.part) for row in answer.parts):
+        parts = (
+            [row.group, row.vo, row.jobs, *_both(row.share), *_percents(row.part)] for row in answer.parts
+        )
+        show_table(_PARTS, parts)
+    _show_task_queues(answer)
+    pools = answer.submit_pools
+    click.echo(f"SubmitPools: {pools.checked:,}; the queues of {pools.changed.count:,} change.")
+    show_table(
+        ("SubmitPool", "vo", *_EFFECT), ([row.id, row.vo, *_effect(row)] for row in pools.changed.rows)
+    )
+    lists: list[plans.Cut[Any]] = [
+        queues.added,
+        queues.removed,
+        queues.changed,
+        answer.task_queues.changed,
+        pools.changed,
+    ]
+    if director := answer.director:
+        _show_director(director)
+        lists += [director.groups, director.queues, director.only_after, director.only_before]
+    longest = max(one.count for one in lists)
+    if longest > limit:
+        note(f"There is more: --limit {min(_MOST_LISTED, longest)}.")
+
+
+def _changes(answer: plans.ResourcesPlan) -> Iterator[list[Cell]]:
+    for change, places in (("added", answer.queues.added), ("removed", answer.queues.removed)):
+        for place in places.rows:
+            yield [change, path_of(place), "", "", ""]
+    for queue in answer.queues.changed.rows:
+        seen_by = f" (VO {queue.vo})" if queue.vo else ""
+        for name, value in queue.parameters.items():
+            yield ["changed", path_of(queue) + seen_by, name, shown(value.before), shown(value.after)]
+    for group in answer.groups:
+        if not group.values:
+            yield [group.change, f"group {group.group}", "", shown(None), shown(None)]
+        for name, value in group.values.items():
+            yield [group.change, f"group {group.group}", name, shown(value.before), shown(value.after)]
+    for one in answer.types:
+        yield [one.change, f"parameter {one.parameter}", "type", shown(one.before), shown(one.after)]
+
+
+def _show_task_queues(answer: plans.ResourcesPlan) -> None:
+    found = answer.task_queues
+    changed = found.changed
+    click.echo(f"Task queues: {found.checked:,} with jobs; the eligible queues of {changed.count:,} change.")
+    rows = (
+        [str(row.id), row.owner, row.group, row.jobs, *_effect(row), row.becomes or ""]
+        for row in changed.rows
+    )
+    show_table(_TASK_QUEUES, rows)
+    for kind, count, what in (
+        ("impossible", found.impossible, "would be Held"), ("possible", found.possible, "would be released"),
+    ):  # fmt: skip
+        if count.task_queues:
+            click.echo(f"{counted(count.jobs, 'job')} of {counted(count.task_queues, 'task queue')} {what}:")
+            for row in changed.rows:
+                if row.becomes == kind:
+                    say(f"  tq {row.id}, {counted(row.jobs, 'job')}: {row.why}")
+
+
+def _effect(row: plans.QueueEffect) -> list[Cell]:
+    return [row.before, row.after, row.gained, row.lost]
+
+
+def _both(pair: plans.BeforeAfter[Any]) -> list[Cell]:
+    """Before and after; means to a tenth."""
+    return [number(round(one, 1) if isinstance(one, float) else one) for one in (pair.before, pair.after)]
+
+
+def _percents(pair: plans.BeforeAfter[float]) -> list[Cell]:
+    """Two parts of the whole."""
+    return [percent(pair.before), percent(pair.after)]
+
+
+def _show_director(found: plans.PlannedIteration) -> None:
+    """Two iterations, in few words if they do the same."""
+    pilots = found.pilots
+    if _changes_anything(found):
+        pairs = (("expected", pilots.expected), ("asked", pilots.asked), ("placed", pilots.placed))
+        words = ", ".join(f"{' -> '.join(map(str, _both(pair)))} {name}" for name, pair in pairs)
+        click.echo(f"Next iteration of the director, pilots before and after: {words}.")
+        groups = [
+            [row.group, row.vo, *_both(row.expected), *_both(row.asked), *_both(row.placed)]
+            for row in found.groups.rows
+        ]
+        _show_first(_PILOTS, groups, found.groups.count)
+    else:
+        click.echo(
+            f"Next iteration of the director: nothing changes, {counted(pilots.asked.after, 'pilot')} asked and "
+            f"{pilots.placed.after:,} placed."
+        )
+    limits = [_limit(row) for row in found.limits if row.pilots.after]
+    _show_first(_LIMITS, limits, len(limits))
+    queues = [[path_of(row), *_both(row.pilots), *_both(row.room)] for row in found.queues.rows]
+    _show_first(_QUEUES, queues, found.queues.count)
+    _show_only(found.only_after, "only after the change")
+    _show_only(found.only_before, "only before it")
+    for line in found.assumed:
+        note(f"Assumed: {line}.")
+
+
+def _changes_anything(found: plans.PlannedIteration) -> bool:
+    pilots = found.pilots
+    pairs: list[plans.BeforeAfter[Any]] = [
+        pilots.expected,
+        pilots.asked,
+        pilots.without_submission_pool,
+        pilots.placed,
+    ]
+    for row in found.groups.rows:
+        pairs += [row.expected, row.asked, row.placed]
+    for limit in found.limits:
+        pairs += [limit.count, limit.pilots]
+    return bool(found.queues.count) or any(map(_differ, pairs))
+
+
+def _show_first(titles: Sequence[str], rows: Sequence[Sequence[Cell]], count: int) -> None:
+    """The first few rows of `count`."""
+    show_table(titles, rows[:_FEW])
+    if rows and count > min(len(rows), _FEW):
+        note(f"{count - min(len(rows), _FEW):,} more: --json.")
+
+
+def _limit(row: plans.BindingLimit) -> list[Cell]:
+    name = f"tq {row.example.name}" if row.of == "task queues" else row.example.name
+    return [row.limit, row.of, *_both(row.count), *_both(row.pilots), f"{name}: {row.example.text}"]
+
+
+def _show_only(some: plans.TaskQueuesPilots, when: str) -> None:
+    if not some.count:
+        return
+    who = f"{counted(some.count, 'task queue')} {'gets' if some.count == 1 else 'get'} pilots"
+    say(f"{who} {when}, {some.pilots:,} together:")
+    for row in some.rows[:_FEW]:
+        jobs, pilots = counted(row.jobs, "job"), counted(row.pilots, "pilot")
+        say(f"  tq {row.id} of {row.owner}, {jobs}: {pilots} to {', '.join(row.queues)}")
+
+
+def _differ(pair: plans.BeforeAfter[Any]) -> bool:
+    return bool(pair.before != pair.after)

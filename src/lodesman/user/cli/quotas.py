@@ -12,8 +12,9 @@ from lodesman.base.errors import LodesmanError, NotFound
 from lodesman.user.cli.arguments import filter_option
 from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.native_files import FILE, read_native
+from lodesman.user.cli.progress import patience
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.tables import Cell, note, patience, say, show_table, write_text
+from lodesman.user.cli.tables import Cell, note, say, show_table, write_text
 from lodesman.user.cli.words import counted
 from lodesman.wire import calls
 from lodesman.wire.quotas import (

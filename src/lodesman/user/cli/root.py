@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 # The commands by what they are for, each with its module, which is loaded when the command is called.
 SECTIONS = {
     "Jobs": {
-        "submit": "submit", "plan": "plan", "status": "status", "why": "why", "output": "output", "logs": "logs",
+        "submit": "submit", "plan": "plan", "status": "status", "why": "why", "output": "output", "logs": "wait",
         "show": "jobs", "events": "jobs", "kill": "actions", "hold": "actions", "release": "actions",
-        "change": "change", "wait": "wait",
+        "change": "actions", "wait": "wait",
         "reschedule": "actions", "delete": "actions",
-        "share": "sharing", "unshare": "sharing",
+        "share": "actions", "unshare": "actions",
     },
     "Pilots and resources": {
-        "pilot": "pilots", "host": "hosts", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",
+        "pilot": "pilots", "host": "pilots", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",
         "director": "director", "class": "job_classes", "quota": "quotas", "usage": "usage",
     },
     "Server": {
@@ -43,9 +43,9 @@ SECTIONS = {
         "token": "accounts", "audit": "accounts",
     },
     "Tools": {
-        "convert": "drafts", "import": "importing",
-        "classad": "classads", "completion": "root", "whoami": "accounts", "jobstatus": "jobstatus",
-        "vacate": "jobstatus",
+        "convert": "importing", "import": "importing",
+        "classad": "classads", "completion": "root", "whoami": "accounts", "jobstatus": "programs",
+        "vacate": "programs",
     },
 }  # fmt: skip
 # What people of other systems type, and the command that does it here.

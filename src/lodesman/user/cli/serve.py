@@ -13,7 +13,7 @@ import click
 from lodesman.base.errors import Conflict, InvalidConfig
 from lodesman.user.cli.arguments import DIRECTORY, FILE
 from lodesman.user.cli.configured import Chosen, configured
-from lodesman.user.cli.database import check
+from lodesman.user.cli.configured import check_data as check_data_of
 from lodesman.user.cli.faults import FAILED
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import emit_json, note, note_all, say, show_fields, show_table
@@ -50,7 +50,7 @@ def server(*, chosen: Chosen, port: int | None, check_data: bool, accepts_new: b
     if port is not None:
         chosen = replace(chosen, settings=(*chosen.settings, ("server", "port", port)))
     if check_data:
-        return check(chosen.load())
+        return check_data_of(chosen.load())
     # Ctrl-C is how it ends.
     with suppress(KeyboardInterrupt):
         run_server(chosen.load(), chosen.arguments(), chosen.load, _greet, accepts_new=accepts_new)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from lodesman.user.cli.arguments import FILE, Unread, number_option
+from lodesman.user.access.tokens import new_token_file
+from lodesman.user.cli.arguments import FILE, number_option
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, say, show_fields, show_table
 from lodesman.user.cli.words import age, counted, number, span
@@ -45,7 +45,6 @@ def site_token(session: Session, /, *, name: str, days: float, remark: str, file
 
     It opens nothing else: to advertise this site, and to read its gate. lode token ls shows it, lode token revoke ends it.
     """
-    from lodesman.user.cli.accounts import new_token_file
     from lodesman.wire.site_ads import SiteTokenBody
 
     body = SiteTokenBody(name, days * _DAY_SECONDS, remark)
@@ -56,31 +55,6 @@ def site_token(session: Session, /, *, name: str, days: float, remark: str, file
         sink.write(session.call(calls.SITE_TOKEN, body=body).token + "\n")
     session.exit_if_json({"file": str(file)})
     note(f"The token is in {file}.")
-
-
-@click.command("advertise", cls=Unread)
-@click.pass_context
-def advertise(context: click.Context, /) -> int:
-    """Count the jobs of a site and publish them with its limits, by cron or again and again.
-
-    It is a program of its own: --write FILE leaves it for a site where there is no Lodesman.
-    """
-    from lodesman.site.advertise.__main__ import main
-
-    session = context.ensure_object(Session)
-    given = {
-        "LODE_SERVER": session.address,
-        "LODE_TOKEN_FILE": session.token_file,
-        "LODE_CA_FILE": session.ca_file,
-    }
-    environ = {**os.environ, **{name: str(value) for name, value in given.items() if value}}
-    return main(context.args, "lode site advertise", environ=environ, write=_write)
-
-
-def _write(target: Path) -> None:
-    from lodesman.server.engines.zipapp import build_zipapp
-
-    build_zipapp(target, "advertise")
 
 
 @click.command("gate")
@@ -98,7 +72,7 @@ def gate(session: Session, /, *, name: str, day: bool) -> None:
     if found.ad is None:
         return
     if found.clauses:
-        from lodesman.user.cli.classads import CLAUSE_TITLES, clause_cells
+        from lodesman.user.cli.explanations import CLAUSE_TITLES, clause_cells
 
         say("")
         show_table(CLAUSE_TITLES, map(clause_cells, found.clauses))

@@ -9,8 +9,7 @@ from typing import Any
 import click
 from msgspec import UNSET, UnsetType
 
-from lodesman.user.cli.arguments import DURATION, named
-from lodesman.user.cli.moments import COMING
+from lodesman.user.cli.arguments import COMING, DURATION, named
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import note, say
 from lodesman.user.cli.words import counted, path_of

@@ -11,7 +11,7 @@ import click
 from lodesman.base.errors import LodesmanError
 from lodesman.user.cli.arguments import filter_option, named, number_option
 from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
-from lodesman.user.cli.pace import Pace
+from lodesman.user.cli.progress import Pace
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Styled, is_terminal, note
 from lodesman.user.cli.words import counted, path_of

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import chain, islice
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import click
-from msgspec.structs import replace
 
-from lodesman.user.cli import job_columns, submissions
+from lodesman.user.cli import job_columns
 from lodesman.user.cli.arguments import (
     JOB_RANGES,
+    PAST,
     Range,
     filter_option,
     limit_option,
@@ -22,106 +21,20 @@ from lodesman.user.cli.arguments import (
     states_option,
     where_option,
 )
-from lodesman.user.cli.columns import ListShape, shaped
-from lodesman.user.cli.moments import PAST
+from lodesman.user.cli.columns import Columns, ListShape, shaped
+from lodesman.user.cli.selection import Question, fetch, fetch_submissions
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.tables import PORTION, emit_json_rows, is_terminal, note, say
-from lodesman.user.cli.watching import WatchedList, watch_list
-from lodesman.user.cli.words import FINAL, STATES, states
+from lodesman.user.cli.tables import PORTION, WatchedList, emit_json_rows, is_terminal, note, say, watch_list
+from lodesman.user.cli.words import FINAL, states
 from lodesman.wire import calls
-from lodesman.wire.job_queries import CountsQuery, JobsQuery, SubmissionRow, SubmissionsQuery
+from lodesman.wire.job_queries import CountsQuery
 from lodesman.wire.jobs import Job
-from lodesman.wire.requests import MOST_ID
 from lodesman.wire.vocabulary import JobState, MainReason
 
-_PAGE = 1_000
 # To sort rows all of them are kept in memory.
 _MOST_SORTED = 50_000
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Which jobs, or submissions, are asked for. Times in UNIX seconds."""
-
-    ranges: tuple[Range, ...] = ()
-    states: tuple[str, ...] = ()
-    group: str = ""
-    reason: str = ""
-    name: str = ""
-    owner: str = ""
-    site: str = ""
-    cause: str = ""
-    job_group: str = ""
-    job_class: str = ""
-    where: tuple[str, ...] = ()
-    submission: int | None = None
-    since: float | None = None
-    until: float | None = None
-    everyone: bool = False
-    shared: bool = False
-    limit: int = 100
-    start: bool = False
-
-    def query(self, within: Range | None, limit: int) -> JobsQuery:
-        """The server's parameters for one range, or for all jobs; ranges may name jobs of others that one may see."""
-        wanted = self.states or ([] if self.ranges else [one for one in STATES if one != JobState.DELETED])
-        first, last = within or (1, MOST_ID)
-        everyone = self.everyone or bool(self.ranges)
-        return JobsQuery(
-            first, last, limit, everyone, within is None, state=",".join(wanted), start=self.start,
-            **self.filters(),
-        )  # fmt: skip
-
-    def submissions(self) -> SubmissionsQuery:
-        """The server's parameters for submissions."""
-        limit = min(self.limit + 1, _PAGE)
-        return SubmissionsQuery(all=self.everyone, state=",".join(self.states), limit=limit, **self.filters())
-
-    def filters(self) -> dict[str, Any]:
-        """What both have."""
-        texts = ("group", "reason", "name", "owner", "site", "cause", "job_group", "job_class")
-        return {
-            **{name: getattr(self, name) for name in texts},
-            "where": list(self.where),
-            "submission": self.submission or 0,
-            "shared": self.shared,
-            "since": 0 if self.since is None else max(0, int(self.since)),
-            "until": MOST_ID if self.until is None else max(0, int(self.until)),
-        }
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether it leaves jobs out."""
-        return bool(self.group) or self.is_narrow_beside_group
-
-    @property
-    def is_narrow_beside_group(self) -> bool:
-        """Whether it leaves jobs out for another reason than their group, which counts know."""
-        return bool(self.states) or self.filters() | {"group": ""} != _NO_FILTERS
-
-
-_NO_FILTERS = Question().filters()
 _OF_OTHERS = "; --all shows those of others that you may see."
-
-
-@dataclass(slots=True)
-class Some(Generic[R]):
-    """At most `limit` rows, asked for as they are taken: once. Then `more`: whether there are others after the `last`."""
-
-    source: Iterator[R]
-    limit: int
-    more: bool = True
-    count: int = 0
-    last: R | None = None
-
-    def __iter__(self) -> Iterator[R]:
-        for row in self.source:
-            if self.count == self.limit:
-                return
-            self.count, self.last = self.count + 1, row
-            yield row
-        self.more = False
 
 
 @click.command()
@@ -156,7 +69,7 @@ class Some(Generic[R]):
 @limit_option(100, 1_000_000)
 @click.option("--start", is_flag=True, help="Estimate when waiting jobs start (one row for each job).")
 @click.option("--watch", is_flag=True, help="Show again every two seconds until all have ended.")
-@shaped(job_columns.COLUMNS, submissions.COLUMNS)
+@shaped(job_columns.JOBS, job_columns.SUBMISSIONS)
 @with_session
 def status(
     session: Session, /, *, ranges: tuple[Any, ...], each: bool, watch: bool, shape: ListShape, **options: Any
@@ -168,7 +81,7 @@ def status(
     """
     question = Question(ranges=merged(ranges), **options)
     each = each or question.start or bool(question.ranges)
-    shape.check(job_columns.COLUMNS if each else submissions.COLUMNS)
+    shape.check(job_columns.JOBS if each else job_columns.SUBMISSIONS)
     if shape.sort and question.limit > _MOST_SORTED and not session.as_json:
         raise click.UsageError(
             f"--sort needs --limit {_MOST_SORTED} or less. For more: --format csv, and the command sort."
@@ -187,20 +100,6 @@ def status(
 # --- submissions --------------------------------------------------------------------------------------------------------
 
 
-def fetch_submissions(session: Session, question: Question) -> Some[SubmissionRow]:
-    """At most `limit` submissions."""
-    return Some(_submission_pages(session, question.submissions()), question.limit)
-
-
-def _submission_pages(session: Session, query: SubmissionsQuery) -> Iterator[SubmissionRow]:
-    while True:
-        page = session.call(calls.SUBMISSIONS, query)
-        yield from page.submissions
-        if not page.more:
-            return
-        query = replace(query, after=page.cursor)
-
-
 def _none(question: Question) -> str:
     if question.shared:
         return "Nothing such is shared with you."
@@ -214,11 +113,15 @@ def _none(question: Question) -> str:
 
 def _list_submissions(session: Session, question: Question, shape: ListShape) -> None:
     found, counts = fetch_submissions(session, question), Counter[str]()
-    rows = submissions.counting(found, counts)
+    rows = job_columns.counting(found, counts)
     if session.as_json:
         emit_json_rows("submissions", rows, lambda: {"more": found.more, "counts": counts})
         return
-    shape.show(submissions.COLUMNS, rows, _usual_submissions(question))
+    shape.show(
+        job_columns.SUBMISSIONS,
+        rows,
+        _usual_submissions(question),
+    )
     if not found.count:
         note(_none(question))
     if shape.is_table:
@@ -230,41 +133,26 @@ def _list_submissions(session: Session, question: Question, shape: ListShape) ->
 
 
 def _usual_submissions(question: Question) -> Sequence[str]:
-    if question.shared:
-        return submissions.USUAL_OF_SHARED
-    return submissions.USUAL_OF_ALL if question.everyone else submissions.USUAL
+    return job_columns.usual_of_submissions(owners=question.everyone, shared=question.shared)
 
 
 def _submission_frame(session: Session, question: Question, shape: ListShape) -> WatchedList:
     rows = list(fetch_submissions(session, question))
-    columns = shape.chosen(submissions.COLUMNS, _usual_submissions(question))
-    return WatchedList(
-        [one.title for one in columns],
-        [
-            [one.cell(row, utc=shape.utc) for one in columns]
-            for row in shape.ordered(submissions.COLUMNS, rows)
-        ],
-        f"{states(submissions.total(rows))}.",
-        all(map(submissions.has_ended, rows)),
+    counts, has_ended = job_columns.total_of(rows), all(map(job_columns.has_ended, rows))
+    return _frame(
+        shape, job_columns.SUBMISSIONS, _usual_submissions(question), rows, counts, has_ended=has_ended
     )
 
 
+def _frame(
+    shape: ListShape, columns: Columns[R], usual: Sequence[str], rows: Sequence[R], counts: Counter[str], *, has_ended: bool
+) -> WatchedList:  # fmt: skip
+    shown = shape.chosen(columns, usual)
+    cells = [[column.cell(row, utc=shape.utc) for column in shown] for row in shape.ordered(columns, rows)]
+    return WatchedList([column.title for column in shown], cells, f"{states(counts)}.", has_ended)
+
+
 # --- jobs ---------------------------------------------------------------------------------------------------------------
-
-
-def fetch(session: Session, question: Question) -> Some[Job]:
-    """At most `limit` jobs. It raises NotFound if a single job named is not there."""
-    return Some(_job_pages(session, question), question.limit)
-
-
-def _job_pages(session: Session, question: Question) -> Iterator[Job]:
-    for one in question.ranges or (None,):
-        found = False
-        for job in session.jobs(question.query(one, question.limit + 1)):
-            found = True
-            yield job
-        if not found and one is not None and one.size == 1 and not question.is_narrow:
-            session.refuse_missing(one)
 
 
 def _list_jobs(session: Session, question: Question, shape: ListShape) -> None:
@@ -277,7 +165,7 @@ def _list_jobs(session: Session, question: Question, shape: ListShape) -> None:
     if not first:
         is_named = question.ranges and not question.is_narrow
         note("There is no such job." if is_named else _none(question))
-    shape.show(job_columns.COLUMNS, chain(first, rows), _usual_jobs(question, first))
+    shape.show(job_columns.JOBS, chain(first, rows), _usual_jobs(question, first))
     if shape.is_table and (counts := _counts(session, question)):
         say(f"In all: {states(counts['counts'])}.")
     if found.more and found.last and question.ranges:
@@ -300,18 +188,10 @@ def _counts(session: Session, question: Question) -> dict[str, Counter[str]]:
 
 def _usual_jobs(question: Question, rows: Sequence[Job]) -> Sequence[str]:
     owners = len({row.owner for row in rows}) > 1 or question.everyone or question.shared
-    return job_columns.usual(owners=owners, start=question.start)
+    return job_columns.usual_of_jobs(owners=owners, start=question.start)
 
 
 def _job_frame(session: Session, question: Question, shape: ListShape) -> WatchedList:
     rows = list(fetch(session, question))
-    columns = shape.chosen(job_columns.COLUMNS, _usual_jobs(question, rows))
-    return WatchedList(
-        [one.title for one in columns],
-        [
-            [one.cell(row, utc=shape.utc) for one in columns]
-            for row in shape.ordered(job_columns.COLUMNS, rows)
-        ],
-        f"{states(Counter(row.state.value for row in rows))}.",
-        all(row.state in FINAL for row in rows),
-    )
+    counts, has_ended = Counter(row.state.value for row in rows), all(row.state in FINAL for row in rows)
+    return _frame(shape, job_columns.JOBS, _usual_jobs(question, rows), rows, counts, has_ended=has_ended)

@@ -11,13 +11,13 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from lodesman.user.access.files import packed
-from lodesman.user.access.uploads import distinct, measure, upload
+from lodesman.user.access.files import distinct, measure, packed, upload
 from lodesman.user.cli.arguments import Range, parse_ranges
 from lodesman.user.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
 from lodesman.user.cli.job_command import JobCommand
+from lodesman.user.cli.progress import progress
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.tables import note, progress
+from lodesman.user.cli.tables import note
 from lodesman.user.cli.taken_files import scratch_folder
 from lodesman.user.cli.words import counted
 from lodesman.wire import calls
@@ -76,7 +76,7 @@ def submit(
     """
     wanted = Wanted(**options)
     if dry_run:
-        from lodesman.user.cli.plan import plan_files
+        from lodesman.user.cli.job_plans import plan_files
 
         return plan_files(session, files, wanted, verbose=verbose)
     outcome = Outcome()
@@ -84,7 +84,7 @@ def submit(
     if not outcome.faults:
         _send_all(session, ready, outcome, request_id)
     if wait and outcome.made and not outcome.faults:
-        from lodesman.user.cli.wait import Until, wait_for
+        from lodesman.user.cli.waiting import Until, wait_for
 
         waited, code = wait_for(
             session, parse_ranges(one["jobs"] for one in outcome.made), Until(answered=True)

@@ -14,14 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from textwrap import indent
-from threading import Timer
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO, TypeVar
 
 import click
 
 from lodesman.base.errors import LodesmanError
-from lodesman.user.cli import words
-from lodesman.user.cli.pace import Pace
 from lodesman.user.cli.words import NOTHING, located, plain, plain_lines
 
 if TYPE_CHECKING:
@@ -282,58 +279,49 @@ def coloured(text: str, style: str) -> str:
     return click.style(text, fg=style.rpartition(" ")[2], bold=style.startswith("bold"))
 
 
-@contextmanager
-def patience(what: str, *, seconds: float = 2.0) -> Iterator[None]:
-    """Say what goes on after that time, if a person waits and it is not done by then."""
-    if not is_terminal(sys.stderr):
-        yield
-        return
-    timer = Timer(seconds, note, (what,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+# --- what is drawn again and again -----------------------------------------------------------------------------------------
 
 
-class _Counted:
-    """How much is done of a long work, as lines of a log."""
-
-    def __init__(self, what: str, total: int, words_of: Callable[[int], str]) -> None:
-        self._what, self._total, self._words_of, self._done = what, total, words_of, 0
-        self._pace = Pace(time.monotonic())
-
-    def add(self, count: int) -> None:
-        """So much more is done."""
-        self._done += count
-        line = f"{self._what}: {self._words_of(self._done)} of {self._words_of(self._total)}"
-        if self._pace.is_due(time.monotonic(), line):
-            note(f"{line}.")
+SECONDS: Final = 2.0
+# The counts, which may take two lines, and the line of the cursor.
+_BELOW: Final = 3
 
 
-@contextmanager
-def progress(
-    what: str, total: int, *, shown: bool, of_bytes: bool = False, silent: bool = False
-) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, for people, if it shall be `shown`; the function adds to it. Where that is no terminal there
-    is a line now and then, if it takes long and is not `silent`.
-    """
-    if not is_terminal(sys.stderr):
-        yield (
-            (lambda _: None)
-            if silent
-            else _Counted(what, total, words.size if of_bytes else "{:,}".format).add
-        )
-        return
-    if not shown:
-        yield lambda _: None
-        return
-    from rich import progress as rich
-    from rich.console import Console
+class WatchedList(NamedTuple):
+    """One picture: a table, the line below it, and whether nothing in it will change any more."""
 
-    count = rich.DownloadColumn() if of_bytes else rich.MofNCompleteColumn()
-    columns = (rich.TextColumn(what, markup=False), rich.BarColumn(), count, rich.TimeRemainingColumn())
-    with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda count: bar.advance(task, count)
+    titles: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    counts: str
+    has_ended: bool
+
+
+def watch_list(draw: Callable[[], WatchedList]) -> None:
+    """Draw again and again until all has ended."""
+    from rich.live import Live
+
+    with Live(auto_refresh=False) as live:
+        while True:
+            frame = draw()
+            live.update(fitted(frame, live.console), refresh=True)
+            if frame.has_ended:
+                return
+            time.sleep(SECONDS)
+
+
+def fitted(frame: WatchedList, console: Any) -> Any:
+    """A picture that is not higher than the terminal: the first rows, how many more there are, and the counts."""
+    from rich.console import Group
+    from rich.text import Text
+
+    room = max(3, console.height - _BELOW)
+    shown = min(len(frame.rows), room)
+    while True:
+        table = rich_table(frame.titles, frame.rows[:shown], console.width)
+        lines = len(console.render_lines(table, pad=False))
+        more = len(frame.rows) - shown
+        if lines + bool(more) <= room or shown <= 1:
+            break
+        shown = max(1, min(shown - 1, shown * room // (lines + 1)))
+    rest = [Text(f"... and {more:,} more")] if more else []
+    return Group(table, *rest, Text(frame.counts))

@@ -12,7 +12,6 @@ import click
 
 from lodesman.base.errors import InvalidRequest
 from lodesman.user.access.files import FilePicker, Folder, Taken
-from lodesman.user.cli.foreign_lines import note_unread
 from lodesman.user.cli.tables import note
 from lodesman.user.cli.words import counted, size
 
@@ -63,7 +62,6 @@ def pick(
     """What a command takes along, said to the user, and the program as the job finds it. Raises InvalidRequest."""
     if not script:
         _refuse_line(command)
-        note_unread(command)
     picker = FilePicker()
     for word in asked:
         picker.add_word(word)

@@ -9,8 +9,8 @@ from typing import Final, cast
 
 import click
 
+from lodesman.user.cli.arguments import PAST_UTC
 from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
-from lodesman.user.cli.moments import PAST_UTC
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, say, show_table, state
 from lodesman.user.cli.words import HOUR, age, counted, hours, joined, number, percent, span, states

@@ -16,7 +16,6 @@ import click
 import msgspec
 
 from lodesman.base.errors import InvalidRequest, LodesmanError, each_once
-from lodesman.user.cli.actions import control_whole
 from lodesman.user.cli.faults import CONFLICT
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import note, say, show_table
@@ -252,7 +251,7 @@ def remove_user(session: Session, /, *, name: str, kill: bool, dry_run: bool, ye
     if kill and found.live:
         # No token brings jobs meanwhile.
         session.call(calls.DISABLE_USER, body=DisableBody(name))
-        control_whole(session, ControlBody("kill", [], "user removed", Selection(owner=name)))
+        session.control(ControlBody("kill", [], "user removed", Selection(owner=name)))
     done = session.answer(calls.REMOVE_USER, body=RemoveUserBody(name))
     say(f"User {name} is removed: {_removal(done)}.")
     return 0

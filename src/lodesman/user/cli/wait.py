@@ -1,57 +1,27 @@
-"""`lode wait`: until jobs have ended, with their exit code; a bar on a terminal, a line now and then elsewhere."""
+"""`lode wait`: until jobs have ended. `lode logs`: what a job wrote last, live while it runs."""
 
 from __future__ import annotations
 
-import math
-import shutil
-import sys
 import time
-from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import click
 from msgspec.structs import replace
 
-from lodesman.base.errors import LodesmanError, NotFound, Unavailable
-from lodesman.user.cli.arguments import DURATION, JOB_RANGES, Range, merged, total
-from lodesman.user.cli.choosing import choice_options, chosen, taken_choice
-from lodesman.user.cli.faults import FAILED, INTERRUPTED
-from lodesman.user.cli.jobs import remark
-from lodesman.user.cli.pace import Pace
+from lodesman.base.errors import InvalidRequest, NotFound, Unavailable
+from lodesman.user.cli.arguments import DURATION, JOB, JOB_RANGES, Range, merged, total
+from lodesman.user.cli.faults import INTERRUPTED
+from lodesman.user.cli.selection import Question, choice_options, chosen, fetch_submissions, taken_choice
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.submissions import bar
-from lodesman.user.cli.tables import is_terminal, note
-from lodesman.user.cli.words import counted, span, states
+from lodesman.user.cli.tables import note, write_text
+from lodesman.user.cli.waiting import Outage, Until, ending, exit_code_of, wait_for
+from lodesman.user.cli.words import FINAL, counted
 from lodesman.wire import calls
-from lodesman.wire.job_queries import JobsQuery, Selection
-from lodesman.wire.jobs import Job
+from lodesman.wire.job_queries import Selection
+from lodesman.wire.jobs import Logs
 from lodesman.wire.requests import JobAt
 from lodesman.wire.vocabulary import JobState
-from lodesman.wire.waiting import LONGEST_WAIT, MOST_ENDED, EndedJob, Waited, WaitQuery
-
-TIMED_OUT, STUCK = 124, 125
-"""The exit code of timeout(1), and that of jobs of which only Held ones are left."""
-
-_SHOWN_SECONDS = 3
-_AWAY_SECONDS = 30.0
-_LONGEST_REST = 10.0
-_BAR, _FEW = 20, 3
-# Of more Held jobs in a range it is not asked why.
-_MOST_HELD = 1_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Until:
-    """What is waited for: all jobs, or the `first` that ends; for how many seconds; whether Held jobs end it. `answered`:
-    the server has answered already, so that it is asked again if it is away at the first question.
-    """
-
-    first: bool = False
-    timeout: float | None = None
-    held: Literal["wait", "stop"] = "wait"
-    answered: bool = False
+from lodesman.wire.waiting import WaitQuery
 
 
 @click.command()
@@ -86,267 +56,126 @@ def wait(session: Session, /, *, ranges: tuple[Any, ...], **options: Any) -> int
 
 def _jobs_of(session: Session, submission: int) -> Range:
     """Raises NotFound."""
-    from lodesman.user.cli.status import Question, fetch_submissions
-
     rows = [*fetch_submissions(session, Question(submission=submission, everyone=True, limit=1))]
     if not rows:
         raise NotFound(f"There is no submission {submission} that you may see.", hint="See: lode status")
     return Range(rows[0].first, rows[0].first + rows[0].jobs - 1)
 
 
-def wait_for(session: Session, ranges: tuple[Range, ...], until: Until) -> tuple[Waited, int]:
-    """Wait, and say how it ended; returns the last answer and the exit code. Raises LodesmanError, and Exit at Ctrl-C."""
-    waiting = _Waiting(session, ranges, until)
+# --- logs ---------------------------------------------------------------------------------------------------------------
+
+_MOST_JOBS = 20
+_FOLLOW_SECONDS = 1.0
+_MOST_REST = 10.0
+
+
+@click.command()
+@click.argument("job", type=JOB, required=False)
+@choice_options
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@with_session
+def logs(session: Session, /, *, job: int | None, follow: bool, **options: Any) -> int:
+    """Show the last 64 kB that a job wrote, live while it runs.
+
+    With --state, --job-group, --where and so on: of your jobs that are chosen so, at most 20. With --follow the exit code is
+    that of the job, as of lode wait.
+    """
+    if follow and session.as_json:
+        raise click.UsageError("--follow and --json do not go together.")
+    choice = taken_choice(options)
+    ranges = chosen(session, () if job is None else (Range(job, job),), choice)
+    numbers = _few(ranges, 1 if follow else _MOST_JOBS)
+    if follow:
+        try:
+            return _follow(session, numbers[0])
+        except KeyboardInterrupt:
+            note(f"Interrupted. The job goes on; this ends it: lode kill {numbers[0]}")
+            return INTERRUPTED
+    if choice is not None and session.as_json:
+        session.exit_if_json({"jobs": [_logs(session, one) for one in numbers]})
+    for number in numbers:
+        answer = _logs(session, number)
+        session.exit_if_json(answer)
+        if choice is not None and answer.tail:
+            note(f"Job {number}, {answer.state}:")
+        _show(answer)
+    return 0
+
+
+def _few(ranges: tuple[Range, ...], most: int) -> list[int]:
+    """The jobs in these ranges. Raises InvalidRequest for more."""
+    if total(ranges) > most:
+        what = "--follow shows one job" if most == 1 else f"The logs of at most {most} jobs are shown at once"
+        hint = "Choose fewer, or fetch what they wrote: lode output, with the same options."
+        raise InvalidRequest(f"{what}; {counted(total(ranges), 'job')} are chosen.", hint=hint)
+    return [number for one in ranges for number in range(one.first, one.last + 1)]
+
+
+def _show(answer: Logs) -> None:
+    write_text(answer.tail)
+    if not answer.tail:
+        yet = "" if answer.state in FINAL else " yet"
+        note(f"Job {answer.id} is {answer.state} and has written nothing{yet}.")
+
+
+def _follow(session: Session, job: int) -> int:
+    """Until the job has ended; returns its exit code. A server that goes away is asked again."""
+    attempt, state, tail, outage = 0, "", "", Outage()
+    answer = _logs(session, job)
+    while True:
+        if answer.state not in (JobState.RUNNING, *FINAL):
+            state = _say_state(session, job, state)
+        elif answer.state not in FINAL:
+            state = answer.state
+        if answer.attempt != attempt:
+            if tail:
+                note(f"Job {job}: attempt {answer.attempt} begins.")
+            tail = ""
+        write_text(fresh(tail, answer.tail))
+        attempt, tail = answer.attempt, answer.tail or tail
+        if answer.state in FINAL:
+            return _end(session, job)
+        time.sleep(_FOLLOW_SECONDS)
+        try:
+            answer = _logs(session, job)
+        except Unavailable as fault:
+            outage.rest(fault, _MOST_REST)
+        else:
+            outage.over()
+
+
+def _logs(session: Session, job: int) -> Logs:
     try:
-        answer = waiting.last_answer()
-    except KeyboardInterrupt:
-        waiting.bar.clear()
-        note(f"Interrupted. The jobs go on; this ends them: lode kill {_named(ranges, _FEW)}")
-        raise click.exceptions.Exit(INTERRUPTED) from None
-    waiting.bar.clear()
-    note(_last_words(answer, ranges, until))
-    if answer.failed is not None:
-        _show_failure(session, answer.failed)
-    if waiting.stuck:
-        note(_how_on(waiting.stuck, answer, ranges))
-    return answer, exit_code_of(answer, first=until.first)
+        return session.call(calls.JOB_LOGS, JobAt(job))
+    except NotFound:
+        # Of a job that has written nothing yet; for one that is not there this raises again.
+        row = session.call(calls.JOB, JobAt(job))
+        return Logs(job, row.state, row.attempt, live=False, tail="")
 
 
-def exit_code_of(answer: Waited, *, first: bool = False) -> int:
-    """What the exit code says of jobs, of all or of those that ended `first`."""
-    if not answer.over:
-        return TIMED_OUT
-    if answer.failed is not None:
-        return code_of(answer.failed)
-    ended = _size(answer) - answer.left
-    if answer.left and not (first and ended):
-        return STUCK
-    well = 0 < ended == answer.states.get(JobState.DONE, 0)
-    return 0 if well and (first or not answer.left) else FAILED
+def _say_state(session: Session, job: int, before: str) -> str:
+    """Say the state of a job that does not run, and why, if that was not said yet; returns what was said last."""
+    row = session.call(calls.JOB, JobAt(job))
+    why = row.main_reason if row.state == JobState.WAITING else row.reason
+    words = f"Job {job} is {row.state}{f': {why}' if why else ''}."
+    if words != before:
+        more = f" More: lode why {job}" if row.state in (JobState.WAITING, JobState.HELD) else ""
+        note(words + more)
+    return words
 
 
-def code_of(job: EndedJob) -> int:
-    """The exit code that a job which Failed is worth to a shell."""
-    if job.exit_code and 0 < job.exit_code < 256:
-        return job.exit_code
-    return 128 + job.signal if job.signal and 0 < job.signal < 128 else FAILED
+def _end(session: Session, job: int) -> int:
+    found = session.call(calls.WAIT, WaitQuery(str(job), seconds=0))
+    if found.jobs and found.jobs[0].state != JobState.DONE:
+        note(ending(found.jobs[0]))
+    return exit_code_of(found)
 
 
-def ending(job: EndedJob) -> str:
-    """How a job ended, in a sentence."""
-    return f"Job {job.id} is {job.state}{_why(job)}."
-
-
-def _why(job: EndedJob) -> str:
-    words = job.cause if job.cause not in (None, "ok", "exit", "signal") else ""
-    words = f"exit code {job.exit_code}" if job.exit_code else f"signal {job.signal}" if job.signal else words
-    return f" ({words})" if words else ""
-
-
-def _show_failure(session: Session, job: EndedJob) -> None:
-    """Why a job failed, or where it says so itself."""
-    if job.exit_code or job.signal:
-        note(f"What job {job.id} wrote last: lode logs {job.id}")
-        return
-    with suppress(LodesmanError):  # how the wait ended is known in any case
-        note(f"Job {job.id}: {remark(session.call(calls.JOB, JobAt(job.id)))}")
-
-
-class Outage:
-    """A server that does not answer, or has no place for one more that waits, while it is asked again and again: it may be
-    restarting, and the jobs go on.
-    """
-
-    def __init__(self) -> None:
-        self._since: float | None = None
-        self._rest, self._said = 1.0, False
-
-    def over(self) -> None:
-        """It answers."""
-        if self._said:
-            note("The server answers again.")
-        self._since, self._rest, self._said = None, 1.0, False
-
-    def rest(self, fault: Unavailable, most: float) -> None:
-        """Sleep before it is asked again, at `most` these seconds; say so when it has been away for long."""
-        now = time.monotonic()
-        self._since = now if self._since is None else self._since
-        if not self._said and now - self._since > _AWAY_SECONDS:
-            note(f"{fault.message} Asking again until it answers.")
-            self._said = True
-        time.sleep(max(0.0, min(max(self._rest, float(fault.data.get("retry_after", 0.0))), most)))
-        self._rest = min(2 * self._rest, _LONGEST_REST)
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """One wait: questions until it is over."""
-
-    session: Session
-    ranges: tuple[Range, ...]
-    until: Until
-    bar: _Bar = field(init=False)
-    stuck: Job | None = None
-    _held: int = 0
-
-    def __post_init__(self) -> None:
-        self.bar = _Bar(shown=is_terminal(sys.stderr), silent=self.session.as_json)
-
-    def last_answer(self) -> Waited:
-        """The answer when it is over, or when time is. A server that goes away is asked again, the first time only if it has
-        said something. Raises Unavailable, and Exit if time is over and there is no answer.
-        """
-        end = math.inf if self.until.timeout is None else time.monotonic() + self.until.timeout
-        answer, outage, left = None, Outage(), math.inf
-        while answer is None or (not answer.over and (left := end - time.monotonic()) > 0):
-            try:
-                answer = self._ask(0 if answer is None else math.ceil(min(left, self.bar.longest())))
-            except Unavailable as fault:
-                if answer is None and not (self.until.answered or "status" in fault.data):
-                    raise
-                outage.rest(fault, max(0.0, min(left, end - time.monotonic())))
-                if answer is None and time.monotonic() >= end:
-                    note(f"After {span(self.until.timeout)} there was no answer: {fault.message}")
-                    raise click.exceptions.Exit(TIMED_OUT) from None
-            else:
-                outage.over()
-        return answer
-
-    def _ask(self, seconds: int) -> Waited:
-        answer = self._answer(seconds, held=self.until.held == "stop")
-        now_held = answer.states.get(JobState.HELD, 0)
-        if now_held > self._held and not answer.over:
-            self.stuck = self._never_released() if now_held == answer.left else None
-            if self.stuck:
-                return self._answer(0, held=True)
-            self.bar.clear()
-            one = now_held == 1
-            which = f"lode status {_named(self.ranges, _FEW)} --state Held"
-            note(f"{counted(now_held, 'job')} {'is' if one else 'are'} Held, and will not end before "
-                 f"{'it is' if one else 'they are'} released: {which}")  # fmt: skip
-        self._held = now_held
-        self.bar.show(answer)
-        return answer
-
-    def _answer(self, seconds: int, *, held: bool) -> Waited:
-        limit = MOST_ENDED if self.session.as_json else 1
-        query = WaitQuery(_named(self.ranges), self.until.first, held, seconds, limit)
-        return self.session.call(calls.WAIT, query)
-
-    def _never_released(self) -> Job | None:
-        """The first Held job if each of them is Held since one that it waited for failed: a user has to decide then."""
-        from lodesman.languages.jobs.order import names_failed_parent
-
-        first = None
-        for ids in self.ranges:
-            query = JobsQuery(*ids, limit=_MOST_HELD, all=True, state=JobState.HELD.value)
-            for job in islice(self.session.jobs(query), _MOST_HELD):
-                if not names_failed_parent(job.reason):
-                    return None
-                first = first or job
-        return first
-
-
-class _Bar:
-    """A line on standard error: `shown` on a terminal it is drawn again and again, elsewhere a new one is written now and
-    then, if it is not `silent`.
-    """
-
-    def __init__(self, *, shown: bool, silent: bool) -> None:
-        self._shown, self._silent = shown and not silent, silent
-        self._pace = Pace(time.monotonic())
-        self._first: tuple[float, int] | None = None
-        self._drawn = False
-
-    def longest(self) -> float:
-        """The seconds after which it wants to know how the jobs stand, if nothing ends the wait before."""
-        left = 0.0 if self._silent else self._pace.seconds_left(time.monotonic())
-        return _SHOWN_SECONDS if self._shown else min(max(1.0, left), LONGEST_WAIT) if left else LONGEST_WAIT
-
-    def show(self, answer: Waited) -> None:
-        """Draw how the jobs stand, or say it."""
-        if self._silent or answer.over:
-            return
-        now, ended = time.monotonic(), _size(answer) - answer.left
-        self._first = self._first or (now, ended)
-        begun, before = self._first
-        left = time_left(now - begun, ended - before, answer.left)
-        if not self._shown:
-            if self._pace.is_due(now, _states(answer)):
-                note(f"{_ended(answer, left)}.")
-            return
-        line = progress_line(answer, left)[: shutil.get_terminal_size().columns - 1]
-        click.echo(f"\r\x1b[2K{line}", nl=False, err=True)
-        self._drawn = True
-
-    def clear(self) -> None:
-        """Leave an empty line."""
-        if self._drawn:
-            click.echo("\r\x1b[2K", nl=False, err=True)
-        self._drawn = False
-
-
-def time_left(seconds: float, ended: int, left: int) -> float | None:
-    """Seconds until the last of those left will have ended if they go on as those that ended in these seconds; None: that
-    cannot be known yet.
-    """
-    return seconds / ended * left if ended >= 3 and seconds >= 5.0 else None
-
-
-def progress_line(answer: Waited, left: float | None) -> str:
-    """`[####x==....] 40 of 100 ended, about 5 min left: 38 Done, ...`: what a narrow terminal cuts comes last."""
-    return f"[{bar(answer.states, _BAR).text}] {_ended(answer, left)}"
-
-
-def _ended(answer: Waited, left: float | None) -> str:
-    """`40 of 100 ended, about 5 min left: 38 Done, ...`."""
-    size = _size(answer)
-    about = "" if left is None else f", about {span(left)} left"
-    return f"{size - answer.left:,} of {size:,} ended{about}: {_states(answer)}"
-
-
-def _states(answer: Waited) -> str:
-    return states({one.value: count for one, count in answer.states.items()})
-
-
-def _size(answer: Waited) -> int:
-    return sum(answer.states.values()) + answer.unknown
-
-
-def _named(ranges: tuple[Range, ...], most: int | None = None) -> str:
-    """As a command takes them; for people the first few."""
-    return ",".join(map(str, ranges[:most])) + ("..." if most is not None and len(ranges) > most else "")
-
-
-def _last_words(answer: Waited, ranges: tuple[Range, ...], until: Until) -> str:
-    """How the wait ended."""
-    size, ended = _size(answer), _size(answer) - answer.left
-    unknown = f", {answer.unknown:,} purged (how they ended is not known)" if answer.unknown else ""
-    words = _states(answer) + unknown
-    if not answer.over:
-        return (
-            f"After {span(until.timeout)} {answer.left:,} of {counted(size, 'job')} had not ended: {words}."
-        )
-    if ended == 1 and answer.jobs:
-        rest = f" In all: {words}." if size > 1 else ""
-        return f"{ending(answer.jobs[0])}{rest}"
-    failed = "" if answer.failed is None else f" First Failed: job {answer.failed.id}{_why(answer.failed)}."
-    if answer.left and until.first and ended:
-        return (
-            f"{ended:,} of {counted(size, 'job')} {'has' if ended == 1 else 'have'} ended: {words}.{failed}"
-        )
-    if answer.left:
-        return f"Only Held jobs are left: {words}.{failed}"
-    which = "The job has" if total(ranges) == 1 else f"All {size:,} jobs have"
-    return f"{which} ended: {words}.{failed}"
-
-
-def _how_on(stuck: Job, answer: Waited, ranges: tuple[Range, ...]) -> str:
-    """Why only Held jobs are left, and what can be done about them."""
-    one = answer.left == 1
-    which = str(stuck.id) if one else f"{_named(ranges)} --state Held"
-    others = "" if one else f" {'The others' if answer.left > 2 else 'The other'} likewise."
-    return (
-        f"Job {stuck.id} is Held: {stuck.reason.rstrip('.')}.{others} "
-        f"To let {'it' if one else 'them'} run: lode release {which}. To end {'it' if one else 'them'}: lode kill {which}."
-    )
+def fresh(before: str, now: str) -> str:
+    """What is new in `now`, the end of a growing text of which `before` was the end a moment ago."""
+    if now.startswith(before):
+        return now[len(before) :]
+    for length in range(min(len(before), len(now)), 0, -1):
+        if before.endswith(now[:length]):
+            return now[length:]
+    return now

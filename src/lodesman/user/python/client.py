@@ -13,9 +13,8 @@ from typing import Any, Never, ParamSpec, Self, TypeVar, overload
 from lodesman.base.errors import InvalidRequest
 from lodesman.languages.jobs import write_description
 from lodesman.user.access.caller import Caller
-from lodesman.user.access.files import Taken, packed
+from lodesman.user.access.files import Taken, measure, packed, upload
 from lodesman.user.access.selecting import id_of, state_of
-from lodesman.user.access.uploads import measure, upload
 from lodesman.user.python.core import ServerCore, Timeout, Which
 from lodesman.user.python.drafts import Draft, Options, checked, draft_of
 from lodesman.user.python.executor import JobExecutor

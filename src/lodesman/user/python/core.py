@@ -240,10 +240,7 @@ class ServerCore:
         count = 0
         for part in _portions(jobs):
             ranges = [(ids[0], ids[-1]) for ids in _parts(part)]
-            while ranges:
-                body = ControlBody(ranges=ranges, action="kill", reason=reason)
-                answer = self.caller.call(calls.CONTROL, body=body)
-                count, ranges = count + answer.changed, answer.rest or []
+            count += self.caller.control(ControlBody(ranges=ranges, action="kill", reason=reason)).changed
         return count
 
     # --- the way to the server ------------------------------------------------------------------------------------------

@@ -1,0 +1,221 @@
+"""Which jobs are meant: options that choose them, the question to the server, and the jobs or submissions that it lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final, Generic, TypeVar
+
+import click
+from msgspec.structs import replace
+
+from lodesman.base.errors import NotFound, TooLarge
+from lodesman.user.access.selecting import join_ranges
+from lodesman.user.cli.arguments import Range, filter_option, several, states_option, where_option
+from lodesman.user.cli.session import Session
+from lodesman.user.cli.words import STATES
+from lodesman.wire import calls
+from lodesman.wire.job_queries import JobsQuery, Selection, SubmissionRow, SubmissionsQuery
+from lodesman.wire.jobs import Job
+from lodesman.wire.requests import MOST_ID
+from lodesman.wire.vocabulary import JobState
+
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+CHOICES: Final = "--state, --name, --job-group, --class, --where, --submission"
+_OPTIONS: Final = (
+    states_option("Jobs in this state"),
+    filter_option("--name", about="Jobs with this name; * and ? for any text or letter."),
+    filter_option("--job-group", about="Jobs with this JobGroup; * and ? as in a name."),
+    filter_option("--class", "job_class", about="Jobs of this class, or CLASS.VARIANT; * and ?."),
+    where_option("Jobs with this attribute"),
+    several(
+        "--submission", "submissions", type=click.IntRange(1), metavar="N", help="Jobs of this submission"
+    ),
+    filter_option("--owner", about="Jobs of this user (administrators)."),
+)
+_NAMES: Final = ("states", "name", "job_group", "job_class", "where", "submissions", "owner")
+_ALL: Final = 1_000_000_000
+_MOST_RANGES: Final = 1_000
+
+
+def choice_options(command: F) -> F:
+    """The options that choose jobs."""
+    return reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
+
+
+def taken_choice(options: dict[str, Any]) -> Selection | None:
+    """What these options choose, which are taken out; None if only numbers count."""
+    given = {name: options.pop(name) for name in _NAMES}
+    found = Selection(
+        [JobState(one) for one in given["states"]], given["name"], list(given["submissions"]), given["owner"],
+        given["job_group"], given["job_class"], list(given["where"]),
+    )  # fmt: skip
+    return None if found == Selection() else found
+
+
+def chosen(
+    session: Session, ranges: tuple[Range, ...], choice: Selection | None, states: Iterable[JobState] = ()
+) -> tuple[Range, ...]:
+    """The ids of the jobs in these ranges (none: of one's own) that are chosen, as ranges; `states`: of which,
+    if the choice names none. Without a choice the ranges themselves. Raises UsageError for neither, NotFound if no job is
+    chosen.
+    """
+    if choice is None:
+        if not ranges:
+            raise click.UsageError(f"Name jobs, or choose them by {CHOICES}.", click.get_current_context())
+        return ranges
+    among = tuple(choice.states or states or (JobState(one) for one in STATES if one != JobState.DELETED))
+    found: list[Range] = []
+    numbers: Sequence[int | None] = choice.submissions or (None,)
+    for number in numbers:
+        asked = Question(
+            ranges=ranges, states=among, name=choice.name, owner=choice.owner, submission=number, limit=_ALL,
+            job_group=choice.job_group, job_class=choice.job_class, where=tuple(choice.where),
+            everyone=number is not None and not choice.owner,
+        )  # fmt: skip
+        for job in fetch(session, asked):
+            _add(found, job.id)
+    return _checked(found, choice)
+
+
+def _add(found: list[Range], number: int) -> None:
+    """Lists ascend or descend: a job mostly follows the one before it."""
+    if found and found[-1].first - 1 <= number <= found[-1].last + 1:
+        found[-1] = Range(min(found[-1].first, number), max(found[-1].last, number))
+    else:
+        found.append(Range(number, number))
+
+
+def _checked(found: Sequence[Range], choice: Selection) -> tuple[Range, ...]:
+    if not found:
+        who = f"{choice.owner} has" if choice.owner else "You have"
+        hint = "See: lode status --jobs, with the same options." + (
+            "" if choice.owner or choice.submissions else " Jobs of other users: --owner NAME."
+        )
+        raise NotFound(f"{who} no such job.", hint=hint)
+    merged = join_ranges(found, beside=True)
+    if len(merged) > _MOST_RANGES:
+        raise TooLarge(
+            f"The chosen jobs are in {len(merged):,} separate ranges of ids; the maximum number is {_MOST_RANGES:,}.",
+            hint="Choose fewer at once, as with --submission N.",
+        )
+    return tuple(merged)
+
+
+# --- questions ----------------------------------------------------------------------------------------------------------
+
+_PAGE: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Which jobs, or submissions, are asked for. Times in UNIX seconds."""
+
+    ranges: tuple[Range, ...] = ()
+    states: tuple[str, ...] = ()
+    group: str = ""
+    reason: str = ""
+    name: str = ""
+    owner: str = ""
+    site: str = ""
+    cause: str = ""
+    job_group: str = ""
+    job_class: str = ""
+    where: tuple[str, ...] = ()
+    submission: int | None = None
+    since: float | None = None
+    until: float | None = None
+    everyone: bool = False
+    shared: bool = False
+    limit: int = 100
+    start: bool = False
+
+    def query(self, within: Range | None, limit: int) -> JobsQuery:
+        """The server's parameters for one range, or for all jobs; ranges may name jobs of others that one may see."""
+        wanted = self.states or ([] if self.ranges else [one for one in STATES if one != JobState.DELETED])
+        first, last = within or (1, MOST_ID)
+        everyone = self.everyone or bool(self.ranges)
+        return JobsQuery(
+            first, last, limit, everyone, within is None, state=",".join(wanted), start=self.start,
+            **self.filters(),
+        )  # fmt: skip
+
+    def submissions(self) -> SubmissionsQuery:
+        """The server's parameters for submissions."""
+        limit = min(self.limit + 1, _PAGE)
+        return SubmissionsQuery(all=self.everyone, state=",".join(self.states), limit=limit, **self.filters())
+
+    def filters(self) -> dict[str, Any]:
+        """What both have."""
+        texts = ("group", "reason", "name", "owner", "site", "cause", "job_group", "job_class")
+        return {
+            **{name: getattr(self, name) for name in texts},
+            "where": list(self.where),
+            "submission": self.submission or 0,
+            "shared": self.shared,
+            "since": 0 if self.since is None else max(0, int(self.since)),
+            "until": MOST_ID if self.until is None else max(0, int(self.until)),
+        }
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it leaves jobs out."""
+        return bool(self.group) or self.is_narrow_beside_group
+
+    @property
+    def is_narrow_beside_group(self) -> bool:
+        """Whether it leaves jobs out for another reason than their group, which counts know."""
+        return bool(self.states) or self.filters() | {"group": ""} != _NO_FILTERS
+
+
+_NO_FILTERS = Question().filters()
+
+
+@dataclass(slots=True)
+class Some(Generic[R]):
+    """At most `limit` rows, asked for as they are taken: once. Then `more`: whether there are others after the `last`."""
+
+    source: Iterator[R]
+    limit: int
+    more: bool = True
+    count: int = 0
+    last: R | None = None
+
+    def __iter__(self) -> Iterator[R]:
+        for row in self.source:
+            if self.count == self.limit:
+                return
+            self.count, self.last = self.count + 1, row
+            yield row
+        self.more = False
+
+
+def fetch_submissions(session: Session, question: Question) -> Some[SubmissionRow]:
+    """At most `limit` submissions."""
+    return Some(_submission_pages(session, question.submissions()), question.limit)
+
+
+def _submission_pages(session: Session, query: SubmissionsQuery) -> Iterator[SubmissionRow]:
+    while True:
+        page = session.call(calls.SUBMISSIONS, query)
+        yield from page.submissions
+        if not page.more:
+            return
+        query = replace(query, after=page.cursor)
+
+
+def fetch(session: Session, question: Question) -> Some[Job]:
+    """At most `limit` jobs. It raises NotFound if a single job named is not there."""
+    return Some(_job_pages(session, question), question.limit)
+
+
+def _job_pages(session: Session, question: Question) -> Iterator[Job]:
+    for one in question.ranges or (None,):
+        found = False
+        for job in session.jobs(question.query(one, question.limit + 1)):
+            found = True
+            yield job
+        if not found and one is not None and one.size == 1 and not question.is_narrow:
+            session.refuse_missing(one)
