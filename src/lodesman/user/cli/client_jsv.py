@@ -179,11 +179,11 @@ class ClientRequest:
         """A description as it is sent; its record is the same object if nothing changed. Raises InvalidJob if a script
         rejects it, InvalidConfig if one cannot be run.
         """
-        from lodesman.decide.submission.resolve import asked_class, with_class
+        if self.job_class or self.usual_class:
+            from lodesman.decide.submission.resolve import asked_class, with_class
 
-        wanted = self.job_class or ("" if asked_class(record) else self.usual_class)
-        if wanted:
-            record = with_class(record, wanted)
+            if self.job_class or not asked_class(record):
+                record = with_class(record, self.job_class or self.usual_class)
         if self.scripts:
             return self._verified(record, label, hold=hold)
         return VerifiedDraft(record=record, writers={}, edits=self.edits, hold=hold)
