@@ -5,7 +5,8 @@ Queues are judged by the predicates of submission and claim, pilots by those of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Final, Literal
 
 from msgspec.structs import replace
@@ -14,27 +15,18 @@ from lodesman.decide.explain import verdict
 from lodesman.decide.explain.actors import who_changes_job
 from lodesman.decide.explain.closing import closings_named, closings_step, closings_text, kept_slots_text
 from lodesman.decide.explain.job_facts import JobFacts
-from lodesman.decide.explain.last_iteration import not_sent_gate
-from lodesman.decide.explain.verdict import ago, counted, excluded, lasting, sentence, some_of
+from lodesman.decide.explain.verdict import ago, chain_of, counted, excluded, lasting, sentence, some_of
 from lodesman.decide.masks.bits import bits, passing
-from lodesman.decide.matching import parts_of
-from lodesman.decide.matching.offers import CAUSES, PRIVATE_ONLY, never_sent
-from lodesman.decide.resources import QueueId
+from lodesman.decide.matching.offers import CAUSES, PRIVATE_ONLY
 from lodesman.decide.submission import never_text
 from lodesman.wire import why_jobs as answers
 from lodesman.wire.nodes import QueuesExcluded
 from lodesman.wire.quotas import FullBucket
 from lodesman.wire.vocabulary import ClampName, MainReason
-from lodesman.wire.why_jobs import JobShare, JobStep
+from lodesman.wire.why_jobs import JobStep
 
 _SHOWN: Final = 5
 _CriteriaStep = Literal["requirements", "site", "platform", "size", "sending"]
-_STEPS: Final[tuple[tuple[_CriteriaStep, tuple[str, ...]], ...]] = (
-    ("site", ("Site", "BannedSite", "GridCE")),
-    ("platform", ("JobClass", "Platform", "Tag", "RequiredTag", "JobType")),
-    ("size", ("NumberOfProcessors", "Memory", "CPUTime")),
-    ("sending", (*CAUSES, PRIVATE_ONLY.parameter)),
-)
 _SUMMARIES: Final[Mapping[MainReason, str]] = {
     MainReason.CLOSED: ", but {closings}",
     MainReason.NOT_DECIDED: ", but no pilot is there and {undecided}",
@@ -60,16 +52,16 @@ _PILOTS_COME: Final = (
 
 def explain_job(facts: JobFacts) -> answers.JobExplained:
     """Why a job waits or is Held."""
-    reason, share, load = facts.reason, _share(facts), _oldest_load(facts, facts.eligible)
+    reason, load = facts.reason, _oldest_load(facts, facts.eligible)
     at = facts.age(facts.snapshot.at) or 0.0
     return answers.JobExplained(
         verdict=verdict.verdict_of(reason),
         main_reason=reason,
         summary=verdict.with_fault(_summary(facts, reason), facts.server_fault),
         who=who_changes_job(facts),
-        chain=list(_chain(facts, share)),
+        chain=_chain(facts),
         queues=facts.exclusions.summary(),
-        share=share,
+        share=facts.share,
         turn=_job_turn(facts),
         pilots=facts.pilots,
         director=_director(facts),
@@ -80,55 +72,67 @@ def explain_job(facts: JobFacts) -> answers.JobExplained:
     )  # fmt: skip
 
 
-def explain_queue_for_job(facts: JobFacts, place: QueueId) -> answers.QueueForJob:
-    """All that a queue has against a job, and its free capacity."""
-    config, room, gate = facts.exclusions.config, None, ""
-    offer = config.offer(place)
-    if offer is None:
-        is_configured = config.table.bit(place) is not None
-        criteria = ["VO" if is_configured else "Queue"]
-        reasons = [f"VO {config.vo} may not use it" if is_configured else "there is no such queue"]
-    else:
-        criteria = [name for name, mask in facts.exclusions.planes if mask >> offer.bit & 1]
-        nevers = (never_sent(offer, config.backends, config.pools), PRIVATE_ONLY)
-        reasons = list(facts.exclusions.reasons(offer.bit))
-        reasons += [never.text for never in nevers if never and never.parameter in criteria]
-        reasons += facts.exclusions.not_carried(offer.bit)
-        not_sent = not_sent_gate(config, offer)
-        gate = facts.mask.reason(place, facts.now, offer.life_seconds) or (
-            "" if not_sent is None else not_sent.text
-        )
-        gate = gate or next((words for words, mask in facts.misfits if mask >> offer.bit & 1), "")
-        decided = None if facts.decision is None else facts.decision.queue(place)
-        if gate:
-            room = 0
-        elif facts.decision is not None and decided is not None:
-            room = decided.left
-            gate = "" if room > 0 else facts.decision.gate(place).text
-    return answers.QueueForJob(*place, not criteria, criteria, reasons, room, gate)
+def _chain(facts: JobFacts) -> list[JobStep]:
+    steps = (
+        _job_class, _server, _access, _requirements, _submit_pool, _site, _site_mask, _platform, _size, _sending,
+        _limits, _turn, _pilots, _site_gates, _gates,
+    )  # fmt: skip
+    return chain_of(facts, steps)
 
 
-def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
-    exclusions, configured = facts.exclusions, facts.age(facts.policy.loaded_at)
-    key, total, queues = exclusions.key, exclusions.total, len(exclusions.config.table.queues)
+def _job_class(facts: JobFacts) -> JobStep:
+    key = facts.exclusions.key
     made_of = f"it was made of job class {key.job_class}.{key.variant or 'default'}"
-    yield JobStep("class", True, made_of if key.job_class else "it has no job class")
-    yield from (JobStep("server", False, text) for text in (facts.server_fault,) if text)
+    return JobStep("class", True, made_of if key.job_class else "it has no job class")
+
+
+def _server(facts: JobFacts) -> JobStep | None:
+    return JobStep("server", False, facts.server_fault) if facts.server_fault else None
+
+
+def _access(facts: JobFacts) -> JobStep:
+    key, total, queues = (
+        facts.exclusions.key,
+        facts.exclusions.total,
+        len(facts.exclusions.config.table.queues),
+    )
     text = f"{key.owner} of group {key.group}, VO {key.vo}, may use {total} of {counted(queues, 'configured queue')}"
-    yield JobStep("access", total > 0, text, configured, queues=queues, admitting=total)
-    yield from _requirements(facts)
-    for name, criteria in _STEPS:
-        yield _criteria(facts, name, criteria, ", ".join(criteria))
-        if name == "site":
-            yield closings_step(
-                facts.closings,
-                facts.eligible,
-                may_run=facts.pilots.any_usable and not facts.is_kept,
-                now=facts.now,
-                minutes=facts.shorter,
-            )
-    yield _limits(facts)
-    yield _turn(facts, share)
+    age = facts.age(facts.policy.loaded_at)
+    return JobStep("access", total > 0, text, age, queues=queues, admitting=total)
+
+
+def _requirements(facts: JobFacts) -> JobStep:
+    if not facts.exclusions.key.submit_pool:
+        return JobStep("requirements", True, "it has no Requirements")
+    names = tuple(name for name, _ in facts.exclusions.planes if name.startswith("Requirements"))
+    step = _criteria(facts, "requirements", names, "its Requirements")
+    return replace(step, text=step.text + _left_to_broker(facts))
+
+
+def _submit_pool(facts: JobFacts) -> JobStep | None:
+    pool, count = facts.exclusions.key.submit_pool, facts.served
+    if not pool:
+        return None
+    if facts.evaluated_at is None:
+        text = (
+            f"the queues that serve SubmitPool {pool} are not known before the next refresh{_excluded(facts)}"
+        )
+        return JobStep("submit_pool", None, text, None, pool=pool, queues=None)
+    text = f"SubmitPool {pool} is served by {counted(count, 'queue')}{_excluded(facts)}"
+    return JobStep("submit_pool", count > 0, text, facts.age(facts.evaluated_at), pool=pool, queues=count)
+
+
+def _site_mask(facts: JobFacts) -> JobStep:
+    return closings_step(
+        facts.closings,
+        facts.eligible,
+        may_run=facts.pilots.any_usable and not facts.is_kept,
+        now=facts.now,
+        minutes=facts.shorter,
+    )
+
+
+def _pilots(facts: JobFacts) -> JobStep:
     pilots = facts.pilots
     others = (
         (pilots.silent, "could but are silent"),
@@ -143,27 +147,7 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
         f"what is free of them takes {counted(pilots.free_starts, 'such job')}, "
         f"those expected within a minute {pilots.soon_starts}"
     )
-    yield JobStep("pilots", pilots.any_usable, text, facts.age(facts.snapshot.at))
-    yield _site_gates(facts)
-    yield _gates(facts)
-
-
-def _requirements(facts: JobFacts) -> Iterator[JobStep]:
-    pool, count = facts.exclusions.key.submit_pool, facts.served
-    if not pool:
-        yield JobStep("requirements", True, "it has no Requirements")
-        return
-    names = tuple(name for name, _ in facts.exclusions.planes if name.startswith("Requirements"))
-    step = _criteria(facts, "requirements", names, "its Requirements")
-    yield replace(step, text=step.text + _left_to_broker(facts))
-    if facts.evaluated_at is None:
-        text = (
-            f"the queues that serve SubmitPool {pool} are not known before the next refresh{_excluded(facts)}"
-        )
-        yield JobStep("submit_pool", None, text, None, pool=pool, queues=None)
-        return
-    text = f"SubmitPool {pool} is served by {counted(count, 'queue')}{_excluded(facts)}"
-    yield JobStep("submit_pool", count > 0, text, facts.age(facts.evaluated_at), pool=pool, queues=count)
+    return JobStep("pilots", pilots.any_usable, text, facts.age(facts.snapshot.at))
 
 
 def _excluded(facts: JobFacts) -> str:
@@ -189,12 +173,12 @@ def _left_to_broker(facts: JobFacts) -> str:
     return f"; the ad of the queue's site decides: {some_of(texts, _SHOWN, ', ')}" if texts else ""
 
 
-def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], label: str) -> JobStep:
+def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], label: str = "") -> JobStep:
     exclusions = facts.exclusions
     lost = [(name, mask) for name, mask in exclusions.planes if name in criteria]
     left = passing(lost, exclusions.full)
     counts = [(name, mask.bit_count()) for name, mask in lost]
-    text = f"{left.bit_count()} of {counted(exclusions.total, 'queue')} pass {label}"
+    text = f"{left.bit_count()} of {counted(exclusions.total, 'queue')} pass {label or ', '.join(criteria)}"
     return JobStep(
         step,
         bool(left) or not exclusions.total,
@@ -202,6 +186,14 @@ def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], l
         facts.age(facts.policy.loaded_at),
         ruled_out_by=[QueuesExcluded(criterion=name, queues=n) for name, n in counts],
     )
+
+
+_site = partial(_criteria, step="site", criteria=("Site", "BannedSite", "GridCE"))
+_platform = partial(
+    _criteria, step="platform", criteria=("JobClass", "Platform", "Tag", "RequiredTag", "JobType")
+)
+_size = partial(_criteria, step="size", criteria=("NumberOfProcessors", "Memory", "CPUTime"))
+_sending = partial(_criteria, step="sending", criteria=(*CAUSES, PRIVATE_ONLY.parameter))
 
 
 def _limits(facts: JobFacts) -> JobStep:
@@ -227,8 +219,8 @@ def _full(bucket: FullBucket, facts: JobFacts) -> str:
     return f"{bucket.text}; full{words}" if words else bucket.text
 
 
-def _turn(facts: JobFacts, share: JobShare) -> JobStep:
-    turn = facts.turn
+def _turn(facts: JobFacts) -> JobStep:
+    turn, share = facts.turn, facts.share
     ahead = counted(turn.ahead, "job") if turn.ahead else "no job"
     ahead = f"at least {ahead}" if facts.more_ahead else ahead
     text = f"{ahead} of its task queue {'is' if turn.ahead < 2 else 'are'} before it"
@@ -333,21 +325,6 @@ def _closings(facts: JobFacts) -> str:
     if facts.is_kept:
         return kept_slots_text(facts.keeping, facts.pilots, facts.now)
     return closings_text((closing for closing, _ in facts.closings), facts.shorter, facts.now)
-
-
-def _share(facts: JobFacts) -> JobShare:
-    """What its group may expect of the starts beside the others of `facts.groups`."""
-    group = facts.exclusions.key.group
-    groups = {group, *facts.groups}
-    shares = {name: facts.policy.drawn_share(name) for name in groups}
-    return JobShare(
-        group=group,
-        share=shares[group],
-        of=sum(max(0.0, share) for share in shares.values()),
-        part=parts_of(groups, facts.policy.shares())[group] or None,
-        groups_waiting=len(groups),
-        in_its_queues=facts.competing,
-    )
 
 
 def _job_turn(facts: JobFacts) -> answers.JobTurn:

@@ -21,12 +21,14 @@ from lodesman.decide.explain.verdict import (
     between,
     count_next,
     counted,
+    first_that_holds,
     judge_with_sites,
     last_pilots,
     span,
     verdict_of,
 )
 from lodesman.decide.masks.bits import Plane, mask_of, passing
+from lodesman.decide.matching import parts_of
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import QueueId
 from lodesman.decide.submission import Exclusions
@@ -34,7 +36,7 @@ from lodesman.wire.jobs import HeldBy
 from lodesman.wire.nodes import Closing
 from lodesman.wire.service import Limited
 from lodesman.wire.vocabulary import MainReason
-from lodesman.wire.why_jobs import Holding, JobPilots, StartEstimate
+from lodesman.wire.why_jobs import Holding, JobPilots, JobShare, StartEstimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,6 +278,21 @@ class JobFacts(SnapshotFacts):
         )
 
     @cached_property
+    def share(self) -> JobShare:
+        """What its group may expect of the starts beside the other `groups`."""
+        group = self.exclusions.key.group
+        groups = {group, *self.groups}
+        shares = {name: self.policy.drawn_share(name) for name in groups}
+        return JobShare(
+            group=group,
+            share=shares[group],
+            of=sum(max(0.0, share) for share in shares.values()),
+            part=parts_of(groups, self.policy.shares())[group] or None,
+            groups_waiting=len(groups),
+            in_its_queues=self.competing,
+        )
+
+    @cached_property
     def reason(self) -> MainReason:
         """The judgement."""
         decision, capacity = self.decision, self.capacity
@@ -300,7 +317,7 @@ class JobFacts(SnapshotFacts):
             (reason in OF_LIMITS, reason),
             (self.is_behind and reason not in SHUT_OUT, MainReason.AT_MOST),
         )
-        return next((found for holds, found in in_order if holds), reason)
+        return first_that_holds(in_order, reason)
 
     @property
     def is_kept(self) -> bool:

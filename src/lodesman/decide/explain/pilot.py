@@ -5,7 +5,7 @@ The live index says whether its next claim would get a job; a survey, a little o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -15,7 +15,7 @@ from lodesman.decide.director.hosts import NODE_FAULT
 from lodesman.decide.explain.actors import NOT_REACHED, OF_PILOTS, who_frees_work, who_opens
 from lodesman.decide.explain.closing import opens_host, shut_text
 from lodesman.decide.explain.survey import ruled_out, suggestion
-from lodesman.decide.explain.verdict import counted, sentence, since, span
+from lodesman.decide.explain.verdict import chain_of, counted, first_that_holds, sentence, since, span
 from lodesman.decide.matching import ANY, ResourceRequest
 from lodesman.decide.matching.matcher import Chances
 from lodesman.decide.matching.offers import UNLIMITED
@@ -113,7 +113,7 @@ def judge_pilot(facts: PilotFacts, now: PilotNow) -> PilotVerdict:
         (now.chances.blocked, PilotVerdict.LIMITED),
         (now.chances.of_vo, PilotVerdict.NOTHING_FITS),
     )
-    return next((verdict for holds, verdict in in_order if holds), PilotVerdict.NOTHING_WAITS)
+    return first_that_holds(in_order, PilotVerdict.NOTHING_WAITS)
 
 
 def explain_pilot(case: PilotCase) -> PilotWhy:
@@ -125,7 +125,7 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
     return msgspec.structs.replace(
         _answer(facts, verdict, _summary(case, verdict)),
         who=_who(case, verdict),
-        chain=list(_chain(case)),
+        chain=_chain(case),
         offer=answers.PilotOffer(**offered, whole=now.whole, free=now.free, free_by=now.free_by),
         asked=answers.PilotAsked(since(now.asked_at, now.at), now.asked_jobs, since(now.waits_since, now.at)),
         now=answers.PilotChances(
@@ -188,33 +188,9 @@ def _answer(facts: PilotFacts, verdict: PilotVerdict, summary: str) -> PilotWhy:
     )
 
 
-def _chain(case: PilotCase) -> Iterator[PilotStep]:
-    yield _life(case)
-    yield from _host(case)
-    yield _asks(case)
-    yield _serves(case.facts.row)
-    yield _offers(case.now)
-    count, stale = len(case.now.request.submit_pools), case.facts.stale_pools
-    chances, work = case.now.chances, case.work
-    # What counts is what its queue serves now; what it presented when it joined is said beside that.
-    text = f"its queue serves {counted(count, 'SubmitPool')} now"
-    text += f"; of what it presented when it joined, {stale} differed" if stale else ""
-    yield PilotStep("submit_pools", True, text, 0.0, count=count)
-    text = (
-        f"{counted(chances.of_vo, 'task queue')} of VO {case.now.request.vo} have jobs that may be given now"
-    )
-    text += f" ({chances.elsewhere} of other VOs)" if chances.elsewhere else ""
-    yield PilotStep("waiting", chances.of_vo > 0, text, 0.0, task_queues=chances.of_vo)
-    text = f"{chances.eligible} of them fit what is free"
-    if work.ruled_out_by:
-        text += f"; of {counted(work.task_queues, 'task queue')}, all VOs: {ruled_out(work)}"
-    yield PilotStep("fits", chances.eligible > 0, text, case.surveyed, eligible=chances.eligible)
-    limits = [answers.FullLimit(limit=name, task_queues=n) for name, n in chances.blocked.items()]
-    names = ", ".join(f"{_limit(limit.limit)} ({limit.task_queues})" for limit in limits)
-    text = f"task queues that would fit are limited: {names}"
-    text = text if limits else "no limit keeps a fitting task queue from it"
-    yield PilotStep("limits", not limits or chances.eligible > 0, text, 0.0, limits=limits)
-    yield _share(case)
+def _chain(case: PilotCase) -> list[PilotStep]:
+    steps = (_life, _host, _asks, _serves, _offers, _submit_pools, _waiting, _fits, _limits, _share)
+    return chain_of(case, steps)
 
 
 def _life(case: PilotCase) -> PilotStep:
@@ -239,13 +215,14 @@ def _life(case: PilotCase) -> PilotStep:
     return PilotStep("pilot", not now.is_silent, text, now.silent_seconds)
 
 
-def _host(case: PilotCase) -> Iterator[PilotStep]:
+def _host(case: PilotCase) -> PilotStep | None:
     host, record = case.facts.host, case.facts.shut
     if record is not None:
         text = f"it runs on {host}: {shut_text(record, case.now.at)}"
-        yield PilotStep("host", False, text, 0.0, record=record)
-    elif host is not None and host.host:
-        yield PilotStep("host", True, f"it runs on {host}, which gets jobs", 0.0)
+        return PilotStep("host", False, text, 0.0, record=record)
+    if host is not None and host.host:
+        return PilotStep("host", True, f"it runs on {host}, which gets jobs", 0.0)
+    return None
 
 
 def _asks(case: PilotCase) -> PilotStep:
@@ -261,7 +238,8 @@ def _asks(case: PilotCase) -> PilotStep:
     return PilotStep("asks", None, text, ago)
 
 
-def _serves(row: Pilot) -> PilotStep:
+def _serves(case: PilotCase) -> PilotStep:
+    row = case.facts.row
     whose = f"jobs of every group of VO {row.vo}"
     if row.owner:
         whose = f"only jobs of {row.owner}, group {row.group}, VO {row.vo}"
@@ -274,8 +252,8 @@ def _serves(row: Pilot) -> PilotStep:
     return PilotStep("serves", True, f"{whose}{kind}{through}")
 
 
-def _offers(now: PilotNow) -> PilotStep:
-    request = now.request
+def _offers(case: PilotCase) -> PilotStep:
+    now, request = case.now, case.now.request
     named = bool(request.platforms) and ANY not in request.platforms
     platform = f"platform {', '.join(request.platforms)}" if named else "no platform"
     named_tags = without_processor_tags(request.tags)
@@ -286,6 +264,38 @@ def _offers(now: PilotNow) -> PilotStep:
     memory = "" if now.whole.memory_mb != 0 else " (its queue declares none)"
     text = f"it offers {_amount(now.whole)}{memory}; {platform}{tags}{only}; free now: {_amount(now.free)}"
     return PilotStep("offers", request.cores > 0, f"{text} ({now.free_by.value})")
+
+
+def _submit_pools(case: PilotCase) -> PilotStep:
+    count, stale = len(case.now.request.submit_pools), case.facts.stale_pools
+    # What counts is what its queue serves now; what it presented when it joined is said beside that.
+    text = f"its queue serves {counted(count, 'SubmitPool')} now"
+    text += f"; of what it presented when it joined, {stale} differed" if stale else ""
+    return PilotStep("submit_pools", True, text, 0.0, count=count)
+
+
+def _waiting(case: PilotCase) -> PilotStep:
+    vo, chances = case.now.request.vo, case.now.chances
+    text = f"{counted(chances.of_vo, 'task queue')} of VO {vo} have jobs that may be given now"
+    text += f" ({chances.elsewhere} of other VOs)" if chances.elsewhere else ""
+    return PilotStep("waiting", chances.of_vo > 0, text, 0.0, task_queues=chances.of_vo)
+
+
+def _fits(case: PilotCase) -> PilotStep:
+    work, eligible = case.work, case.now.chances.eligible
+    text = f"{eligible} of them fit what is free"
+    if work.ruled_out_by:
+        text += f"; of {counted(work.task_queues, 'task queue')}, all VOs: {ruled_out(work)}"
+    return PilotStep("fits", eligible > 0, text, case.surveyed, eligible=eligible)
+
+
+def _limits(case: PilotCase) -> PilotStep:
+    chances = case.now.chances
+    limits = [answers.FullLimit(limit=name, task_queues=n) for name, n in chances.blocked.items()]
+    names = ", ".join(f"{_limit(limit.limit)} ({limit.task_queues})" for limit in limits)
+    text = f"task queues that would fit are limited: {names}"
+    text = text if limits else "no limit keeps a fitting task queue from it"
+    return PilotStep("limits", not limits or chances.eligible > 0, text, 0.0, limits=limits)
 
 
 def _limit(name: str) -> str:

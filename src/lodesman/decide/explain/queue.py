@@ -5,20 +5,22 @@ Waiting work is counted by the claim's criteria; limits are the director's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from lodesman.base.errors import counted
 from lodesman.decide.explain import actors, verdict
+from lodesman.decide.explain.job_facts import JobFacts
+from lodesman.decide.explain.last_iteration import not_sent_gate
 from lodesman.decide.explain.queue_facts import QueueFacts, unstarted
 from lodesman.decide.explain.survey import ruled_out, suggestion
-from lodesman.decide.explain.verdict import last_pilots, span
-from lodesman.decide.matching import QueueOffer
-from lodesman.decide.matching.offers import PRIVATE_ONLY
-from lodesman.decide.resources import MANUAL
+from lodesman.decide.explain.verdict import chain_of, last_pilots, span
+from lodesman.decide.matching.offers import PRIVATE_ONLY, never_sent
+from lodesman.decide.resources import MANUAL, QueueId
 from lodesman.wire import why_queues as answers
 from lodesman.wire.vocabulary import ClampName, QueueReason
-from lodesman.wire.why_queues import QueueBreaker, QueueGate, QueueStep
+from lodesman.wire.why_jobs import QueueForJob
+from lodesman.wire.why_queues import QueueBreaker, QueueStep
 
 CONSIDERED: Final = 10_000
 """Of so many pilots that were sent last, anywhere, those of the queue are shown."""
@@ -52,7 +54,7 @@ def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
         main_reason=reason,
         summary=_summary(facts, reason),
         who=actors.who_changes_queue(facts),
-        chain=list(_chain(facts)),
+        chain=_chain(facts),
         settings=facts.settings,
         work=None if facts.survey is None else facts.survey.work,
         director=_director(facts),
@@ -63,45 +65,66 @@ def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
     )
 
 
-def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
-    source = facts.configured
-    text = "there is no such queue in the configuration"
-    if source is not None:
-        text = f"it is configured in {source.file}, line {source.line}" if source.file else "it is configured"
-    yield QueueStep("configured", source is not None, text)
-    yield from (QueueStep("server", False, text) for text in (facts.server_fault,) if text)
-    if source is not None:
-        text = f"VO {facts.vo} may use it" if facts.denied is None else facts.denied.text
-        yield QueueStep("access", facts.denied is None, text)
-    if facts.offer is not None and facts.survey is not None:
-        yield _possible(facts, facts.offer)
-        announced = [closing.node for closing in facts.announced]
-        closings = (closing for closing in facts.closings if closing.node not in announced)
-        text = "; ".join(f"{closing.node} is {closing.text_at(facts.now)}" for closing in closings)
-        ahead = "; ".join(f"{closing.node} is {closing.ahead_text(facts.now)}" for closing in facts.announced)
-        text = "; ".join(filter(None, (text, ahead))) or "no administrator has closed it"
-        rows, work, at = list(facts.closings), facts.survey.work, facts.age(facts.snapshot.at)
-        yield QueueStep("site_mask", not rows, text, 0.0, closings=rows)
-        text = (
-            f"{work.fitting} of {counted(work.task_queues, 'task queue')} with waiting jobs could be run there "
-            f"({work.fitting_jobs} of {counted(work.jobs, 'job')})"
+def explain_queue_for_job(facts: JobFacts, place: QueueId) -> QueueForJob:
+    """All that a queue has against a job, and its free capacity."""
+    config, room, gate = facts.exclusions.config, None, ""
+    offer = config.offer(place)
+    if offer is None:
+        is_configured = config.table.bit(place) is not None
+        criteria = ["VO" if is_configured else "Queue"]
+        reasons = [f"VO {config.vo} may not use it" if is_configured else "there is no such queue"]
+    else:
+        criteria = [name for name, mask in facts.exclusions.planes if mask >> offer.bit & 1]
+        nevers = (never_sent(offer, config.backends, config.pools), PRIVATE_ONLY)
+        reasons = list(facts.exclusions.reasons(offer.bit))
+        reasons += [never.text for never in nevers if never and never.parameter in criteria]
+        reasons += facts.exclusions.not_carried(offer.bit)
+        not_sent = not_sent_gate(config, offer)
+        gate = facts.mask.reason(place, facts.now, offer.life_seconds) or (
+            "" if not_sent is None else not_sent.text
         )
-        text += f"; {facts.kept_text}" if facts.kept else ""
-        lost = ruled_out(work)
-        yield QueueStep("work", work.fitting > 0, f"{text}; {lost}" if lost else text, at)
-        text = f"it serves {counted(facts.served, 'SubmitPool')}"
-        yield QueueStep("submit_pools", True, text, at, count=facts.served)
-        yield _demand(facts)
-        yield _site_gate(facts)
-        yield from _free_capacity(facts) if facts.gate is None else _gate_steps(facts.gate)
-    states = ", ".join(f"{n} {state}" for state, n in sorted(facts.live.items())) or "none"
-    yield QueueStep("pilots", True, f"our live pilots there: {states}", 0.0)
-    yield _lately(facts)
+        gate = gate or next((words for words, mask in facts.misfits if mask >> offer.bit & 1), "")
+        decided = None if facts.decision is None else facts.decision.queue(place)
+        if gate:
+            room = 0
+        elif facts.decision is not None and decided is not None:
+            room = decided.left
+            gate = "" if room > 0 else facts.decision.gate(place).text
+    return QueueForJob(*place, not criteria, criteria, reasons, room, gate)
 
 
-def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
+def _chain(facts: QueueFacts) -> list[QueueStep]:
+    of_offer = (
+        _possible, _site_mask, _work, _submit_pools, _demand, _site_gate, _room, _breaker, _submission_pools,
+    )  # fmt: skip
+    steps = (_configured, _server, _access, *(of_offer if facts.offer else ()), _pilots, _lately)
+    return chain_of(facts, steps)
+
+
+def _configured(facts: QueueFacts) -> QueueStep:
+    source = facts.configured
+    if source is None:
+        return QueueStep("configured", False, "there is no such queue in the configuration")
+    where = f" in {source.file}, line {source.line}" if source.file else ""
+    return QueueStep("configured", True, f"it is configured{where}")
+
+
+def _server(facts: QueueFacts) -> QueueStep | None:
+    return QueueStep("server", False, facts.server_fault) if facts.server_fault else None
+
+
+def _access(facts: QueueFacts) -> QueueStep | None:
+    if facts.configured is None:
+        return None
+    text = f"VO {facts.vo} may use it" if facts.denied is None else facts.denied.text
+    return QueueStep("access", facts.denied is None, text)
+
+
+def _possible(facts: QueueFacts) -> QueueStep | None:
     """Whether any job could run there, and any pilot be sent."""
-    never = facts.never
+    offer, never = facts.offer, facts.never
+    if offer is None:
+        return None
     texts = [
         facts.no_backend,
         *map(str, verdict.least_job_refused(offer)),
@@ -113,6 +136,35 @@ def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
     sent += "" if offer.settings.generic_pilots else f"; {PRIVATE_ONLY.text}"
     text = "; ".join(reasons) or f"{sent}; a job that asks for little can run there"
     return QueueStep("possible", not reasons, text)
+
+
+def _site_mask(facts: QueueFacts) -> QueueStep:
+    announced = [closing.node for closing in facts.announced]
+    texts = [
+        f"{closing.node} is {closing.text_at(facts.now)}"
+        for closing in facts.closings
+        if closing.node not in announced
+    ]
+    texts += [f"{closing.node} is {closing.ahead_text(facts.now)}" for closing in facts.announced]
+    text = "; ".join(texts) or "no administrator has closed it"
+    return QueueStep("site_mask", not facts.closings, text, 0.0, closings=list(facts.closings))
+
+
+def _work(facts: QueueFacts) -> QueueStep | None:
+    if facts.survey is None:
+        return None
+    work = facts.survey.work
+    text = (
+        f"{work.fitting} of {counted(work.task_queues, 'task queue')} with waiting jobs could be run there "
+        f"({work.fitting_jobs} of {counted(work.jobs, 'job')})"
+    )
+    text = "; ".join(filter(None, (text, facts.kept_text, ruled_out(work))))
+    return QueueStep("work", work.fitting > 0, text, facts.age(facts.snapshot.at))
+
+
+def _submit_pools(facts: QueueFacts) -> QueueStep:
+    text = f"it serves {counted(facts.served, 'SubmitPool')}"
+    return QueueStep("submit_pools", True, text, facts.age(facts.snapshot.at), count=facts.served)
 
 
 def _demand(facts: QueueFacts) -> QueueStep:
@@ -146,52 +198,68 @@ def _site_gate(facts: QueueFacts) -> QueueStep:
     return QueueStep("site_gates", True, "the gate of its site keeps no pilots from it", at)
 
 
-def _gate_steps(gate: QueueGate) -> Iterator[QueueStep]:
-    """The free capacity, the breaker and the submission pools, as they are now."""
+def _room(facts: QueueFacts) -> QueueStep:
+    """The free capacity now; where no director runs, at the last iteration."""
+    gate = facts.gate
+    if gate is None:
+        return _room_then(facts)
     shut = [limit for limit in gate.limits if limit.shut] or gate.limits
     # Those of single identities are said in any case.
     shut += [limit for limit in gate.limits if limit.clamp is ClampName.CREDENTIAL and limit not in shut]
     limits = "; ".join(f"{limit.clamp.value}: {limit.text}" for limit in shut)
     room = "any number of pilots" if gate.room is None else counted(gate.room, "pilot")
-    text = f"free capacity for {room} now ({limits})"
-    yield QueueStep("room", gate.room != 0, text, gate.load.age_seconds)
+    return QueueStep(
+        "room", gate.room != 0, f"free capacity for {room} now ({limits})", gate.load.age_seconds
+    )
+
+
+def _room_then(facts: QueueFacts) -> QueueStep:
+    decided = facts.decided
+    if decided is None:
+        return QueueStep("room", None, "unknown: the director has not considered it recently")
+    limits = "; ".join(text for _, text in facts.limits) or "no limit took anything away"
+    text = f"free capacity for {counted(decided.left, 'pilot')} after the last iteration ({limits})"
+    return QueueStep("room", decided.left > 0, text, facts.decided_age)
+
+
+def _breaker(facts: QueueFacts) -> QueueStep | None:
+    gate = facts.gate
+    if gate is None:
+        return None
     orders = (
         limit.text
         for limit in gate.limits
         if actors.opener_of(limit.clamp, limit.text, ()) == actors.BREAKER_ORDERED
     )
     order = next(orders, "")
-    text = f"its breaker is {order}" if order else _breaker(gate.breaker)
-    yield QueueStep("breaker", not order and gate.breaker.state != "open", text, 0.0)
-    free = sum(not pool.full for pool in gate.submission_pools)
-    names = [
-        f"{pool.name} (handled by {pool.handled_by})" if pool.handled_by else pool.name
-        for pool in gate.submission_pools
-    ]
-    text = f"submission pools {', '.join(names) or 'none'}; {free} of {len(gate.submission_pools)} may take pilots now"
-    yield QueueStep("submission_pools", free > 0, text, 0.0)
+    text = f"its breaker is {order}" if order else _breaker_text(gate.breaker)
+    return QueueStep("breaker", not order and gate.breaker.state != "open", text, 0.0)
 
 
-def _breaker(breaker: QueueBreaker) -> str:
+def _breaker_text(breaker: QueueBreaker) -> str:
     text = f"its breaker is {breaker.state.value}"
     if breaker.state == "half-open":
         text += ", and one pilot tries it now" if breaker.probing else ", and one pilot may try it"
     elif breaker.retry_seconds is not None:
         text += f", and one pilot tries it in {span(breaker.retry_seconds)}"
-    if not breaker.failures:
-        return text
-    return f"{text}; {unstarted(breaker)}"
+    return f"{text}; {unstarted(breaker)}" if breaker.failures else text
 
 
-def _free_capacity(facts: QueueFacts) -> Iterator[QueueStep]:
-    """The free capacity at the last iteration, where no director runs."""
-    decided = facts.decided
-    if decided is None:
-        yield QueueStep("room", None, "unknown: the director has not considered it recently")
-        return
-    limits = "; ".join(text for _, text in facts.limits) or "no limit took anything away"
-    text = f"free capacity for {counted(decided.left, 'pilot')} after the last iteration ({limits})"
-    yield QueueStep("room", decided.left > 0, text, facts.decided_age)
+def _submission_pools(facts: QueueFacts) -> QueueStep | None:
+    if facts.gate is None:
+        return None
+    pools = facts.gate.submission_pools
+    free = sum(not pool.full for pool in pools)
+    names = [
+        f"{pool.name} (handled by {pool.handled_by})" if pool.handled_by else pool.name for pool in pools
+    ]
+    text = f"submission pools {', '.join(names) or 'none'}; {free} of {len(pools)} may take pilots now"
+    return QueueStep("submission_pools", free > 0, text, 0.0)
+
+
+def _pilots(facts: QueueFacts) -> QueueStep:
+    states = ", ".join(f"{n} {state}" for state, n in sorted(facts.live.items())) or "none"
+    return QueueStep("pilots", True, f"our live pilots there: {states}", 0.0)
 
 
 def _lately(facts: QueueFacts) -> QueueStep:
@@ -217,6 +285,7 @@ def _summary(facts: QueueFacts, reason: QueueReason) -> str:
         "; ".join(closing.text_at(facts.now) for closing in facts.closings) if facts.gate is None else ""
     )
     limits = closings or "; ".join(text for _, text in facts.limits)
+    possible = _possible(facts)
     text = _SUMMARIES.get(reason, _NEVER_SENT).format(
         work=f"{counted(facts.fitting, 'task queue')} could be run there",
         denied="" if facts.denied is None else facts.denied.text,
@@ -224,7 +293,7 @@ def _summary(facts: QueueFacts, reason: QueueReason) -> str:
         undecided=facts.undecided(" about it"),
         kept=facts.kept_text,
         limits=limits or "there was no free capacity",
-        possible="" if facts.offer is None else _possible(facts, facts.offer).text,
+        possible="" if possible is None else possible.text,
     )
     return f"{text}; but {facts.unstarted}." if facts.fails else f"{text}."
 

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from lodesman.base.errors import counted as counted  # noqa: PLC0414 - one of the texts for people
 from lodesman.decide.explain.turns import FIRST, Turn
@@ -20,7 +20,11 @@ from lodesman.decide.matching.offers import SUBMISSION_POOLS, NoPilotsReason
 from lodesman.decide.resources import MANUAL
 from lodesman.languages.gridengine.jclist import NO_JC
 from lodesman.wire.vocabulary import MainReason, QueueReason
-from lodesman.wire.why_jobs import JobPilots, Verdict
+from lodesman.wire.why_jobs import JobPilots, Step, Verdict
+
+_Facts = TypeVar("_Facts")
+_Step = TypeVar("_Step", bound=Step)
+_Reason = TypeVar("_Reason")
 
 _MINUTE: Final = 60.0
 _HOUR: Final = 3_600.0
@@ -89,7 +93,7 @@ def judge_job(
         (not sends, MainReason.DIRECTOR_OFF),
         (refused, MainReason.NO_SUBMISSION_POOL),
     )
-    return next((reason for holds, reason in in_order if holds), MainReason.NO_ROOM)
+    return first_that_holds(in_order, MainReason.NO_ROOM)
 
 
 class StoppedPilots(NamedTuple):
@@ -155,6 +159,16 @@ def judge_with_sites(
     if not eligible & ~limited or (reason is MainReason.NO_ROOM and waits):
         return MainReason.LIMITED
     return stopped
+
+
+def chain_of(facts: _Facts, steps: Iterable[Callable[[_Facts], _Step | None]]) -> list[_Step]:
+    """An explanation: its steps in this order, without those that give None."""
+    return [step for make in steps if (step := make(facts)) is not None]
+
+
+def first_that_holds(in_order: Iterable[tuple[object, _Reason]], otherwise: _Reason) -> _Reason:
+    """The reason of the first condition that holds."""
+    return next((reason for holds, reason in in_order if holds), otherwise)
 
 
 def count_next(jobs: int, reason: Callable[[int], MainReason]) -> int:
@@ -246,7 +260,7 @@ def judge_work(
         ),
         (counts[Demand.NO_POOL], QueueReason.NO_SUBMISSION_POOL),
     )
-    return next((reason for holds, reason in in_order if holds), QueueReason.ENOUGH_PILOTS)
+    return first_that_holds(in_order, QueueReason.ENOUGH_PILOTS)
 
 
 # --- words ----------------------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ from lodesman.decide.broker.site_wishes import misfits, site_wish
 from lodesman.decide.director.hosts import NODE_FAILED, ON_SHUT_HOST
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.explain.closing import longest_minutes
-from lodesman.decide.explain.job import explain_job, explain_queue_for_job
+from lodesman.decide.explain.job import explain_job
 from lodesman.decide.explain.job_facts import JobFacts
 from lodesman.decide.explain.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
-from lodesman.decide.explain.queue import CONSIDERED
+from lodesman.decide.explain.queue import CONSIDERED, explain_queue_for_job
 from lodesman.decide.explain.queue_facts import QueueFacts
 from lodesman.decide.explain.starts import JobsThere, Started
 from lodesman.decide.explain.survey import SENDABLE
