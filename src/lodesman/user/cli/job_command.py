@@ -205,6 +205,8 @@ def head_of(path: str) -> str:
 
 def has_lines(text: str) -> bool:
     """Whether a script has lines of a batch system."""
+    if "#" not in text:
+        return False
     from lodesman.languages.directives.scripts import translate_script
 
     return translate_script(text, "script", {}) is not None
