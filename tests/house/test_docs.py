@@ -165,6 +165,25 @@ def test_each_decision_stands_once_in_the_index(root):
     assert sorted(rows) == sorted(path.name for path in adr.glob("0*.md"))
 
 
+def test_each_room_leads_to_its_decisions(root):
+    """From the index to the room by its heading, from the room to the index by the docstring of its package."""
+    index = (root / "docs" / "adr" / "README.md").read_text(encoding="utf-8")
+    rooms = {
+        room: heading
+        for heading, names in re.findall(r"^## (.+) \((`.+`)\)$", index, re.MULTILINE)
+        for room in re.findall(r"`([\w/]+)`", names)
+    }
+    assert len(rooms) > 20
+    docs = {
+        room: (root / "src/lodesman" / room / "__init__.py").read_text(encoding="utf-8") for room in rooms
+    }
+    assert [
+        room
+        for room, heading in rooms.items()
+        if f"\nDecisions: docs/adr/README.md, {heading}.\n" not in docs[room]
+    ] == []
+
+
 def command_line() -> click.Group:
     """The group behind `lode`: the one group of its root that no other holds."""
     root = vars(importlib.import_module("lodesman.user.cli.root"))

@@ -1,1 +1,4 @@
-"""What sites say of themselves, and how they regulate the flow of pilots towards themselves (SAM-Grid's brokering)."""
+"""What sites say of themselves, and how they regulate the flow of pilots towards themselves (SAM-Grid's brokering).
+
+Decisions: docs/adr/README.md, Brokering.
+"""

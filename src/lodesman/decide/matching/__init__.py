@@ -1,4 +1,7 @@
-"""Matching: which task queue gives its next job to a resource that asks."""
+"""Matching: which task queue gives its next job to a resource that asks.
+
+Decisions: docs/adr/README.md, Matching and limits.
+"""
 
 from lodesman.decide.matching.offers import QueueOffer
 from lodesman.decide.matching.request import ANY, ResourceRequest

@@ -1,1 +1,4 @@
-"""Dry runs: what would become of jobs, or through other resources and shares. Nothing is stored."""
+"""Dry runs: what would become of jobs, or through other resources and shares. Nothing is stored.
+
+Decisions: docs/adr/README.md, Jobs, answers and dry runs.
+"""

@@ -1,4 +1,7 @@
-"""Resources: Site > CE > Queue with parameters, VO overlays, inheritance, and eligibility with reasons."""
+"""Resources: Site > CE > Queue with parameters, VO overlays, inheritance, and eligibility with reasons.
+
+Decisions: docs/adr/README.md, The director and its places.
+"""
 
 from lodesman.decide.resources.backends import LOCAL, MANUAL, TYPES, backend_type, place_of
 from lodesman.decide.resources.draft import Fault, refuse

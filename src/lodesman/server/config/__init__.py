@@ -1,4 +1,7 @@
-"""The server's configuration: one TOML file and the resource files it names, checked as a whole."""
+"""The server's configuration: one TOML file and the resource files it names, checked as a whole.
+
+Decisions: docs/adr/README.md, Processes and loops.
+"""
 
 from lodesman.server.config.reading import RefusedConfig, ServerConfig, SourceFiles, Texts, load_config
 from lodesman.server.config.sections import ServerFile

@@ -1,1 +1,4 @@
-"""HTTP: decode, authorise, call a service, encode."""
+"""HTTP: decode, authorise, call a service, encode.
+
+Decisions: docs/adr/README.md, Calls and HTTP.
+"""

@@ -2,6 +2,8 @@
 
 `parameters`, `protocol` and `chain` are pure; `process` and `runner` run scripts. `lib` has the libraries that scripts
 source, for sh, Perl, Tcl and Python.
+
+Decisions: docs/adr/README.md, Processes and loops.
 """
 
 from lodesman.server.jsv.chain import JsvUrl, check_modification, client_order, parse_url

@@ -1,1 +1,4 @@
-"""What the event loop of the hot process keeps."""
+"""What the event loop of the hot process keeps.
+
+Decisions: docs/adr/README.md, Calls and HTTP.
+"""

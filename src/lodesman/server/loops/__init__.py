@@ -1,4 +1,7 @@
-"""The steps of the background process: direct, launch, census, refresh, upkeep; each a `tick(now)`."""
+"""The steps of the background process: direct, launch, census, refresh, upkeep; each a `tick(now)`.
+
+Decisions: docs/adr/README.md, Processes and loops.
+"""
 
 from __future__ import annotations
 

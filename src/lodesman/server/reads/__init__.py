@@ -1,1 +1,4 @@
-"""What answers requests that change nothing: lists, explanations, dry runs, on snapshots of the loops and the database."""
+"""What answers requests that change nothing: lists, explanations, dry runs, on snapshots of the loops and the database.
+
+Decisions: docs/adr/README.md, Jobs, answers and dry runs.
+"""

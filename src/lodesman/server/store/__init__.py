@@ -1,4 +1,7 @@
-"""The database: schema, migrations, the journal with group commit, and all SQL, by noun."""
+"""The database: schema, migrations, the journal with group commit, and all SQL, by noun.
+
+Decisions: docs/adr/README.md, The store and the writer.
+"""
 
 from lodesman.server.store.address import database_at
 from lodesman.server.store.database import (
