@@ -29,7 +29,7 @@ from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.submit_pools import number_queues, refresh_pools
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Call, Nothing
-from lodesman.wire.service import PassDone, Removed
+from lodesman.wire.service import PassNumber, RemovedCount
 
 POOLS, KEYS, ROUNDS, CHECKED = 10_000, 200, 5, 40
 EXPRESSIONS, EXPRESSION_ROUNDS = 500, 3
@@ -96,10 +96,10 @@ def _write(path: Path, policy: Policy, pools: Sequence[PoolRow]) -> dict[str, fl
     def post(call: Call[Nothing, Any, Any], body: Any) -> Any:
         begun = time.perf_counter()
         if call is not inner_calls.POOL_PASS:
-            return Removed(0)
+            return RemovedCount(0)
         row = journal.call(Change(refresh_pools, live, body, policy.digest))
         took.append(time.perf_counter() - begun)
-        return PassDone(row.id, row.at)
+        return PassNumber(row.id, row.at)
 
     reader = SqliteDatabase(path).reader()
     keeper = PoolKeeper(reader, post, refresh_seconds=1.0, grace_seconds=1e9)

@@ -10,7 +10,7 @@ from lodesman.server.store.audit import note_all
 from lodesman.server.store.journal import Change
 from lodesman.wire import inner_calls
 from lodesman.wire.accounts import AuditNote
-from lodesman.wire.service import Old
+from lodesman.wire.service import PurgeOrder
 
 pytestmark = pytest.mark.stores
 
@@ -87,7 +87,7 @@ def test_entries_are_kept_as_long_as_events(house):
     house.do(Change(note_all, [AuditNote("user-changed", "old")]))
     house.now += 10.0
     house.do(Change(note_all, [AuditNote("user-changed", "new")]))
-    house.post(inner_calls.PURGE, Old(before=house.now - 5.0))
+    house.post(inner_calls.PURGE, PurgeOrder(before=house.now - 5.0))
     assert [one["subject"] for one in trail(house)] == ["new"]
 
 

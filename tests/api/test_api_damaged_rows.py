@@ -31,7 +31,7 @@ from lodesman.server.writer.sessions import load_sessions
 from lodesman.wire import inner_calls
 from lodesman.wire.call import encode
 from lodesman.wire.job_classes import JobClassSection
-from lodesman.wire.service import PassDone, Repaired, StoredBreaker
+from lodesman.wire.service import PassNumber, RepairCounts, StoredBreaker
 
 # No JSON, which each text becomes; and, each text one of them, JSON of other types, a huge number, a foreign state or name.
 NO_JSON, DAMAGED = "{", ("", "null", "[]", "9" * 400, "nonsense")
@@ -44,9 +44,9 @@ READS = (
 def post(call, _body):
     """The hot process, which takes everything."""
     if call is inner_calls.POOL_PASS:
-        return PassDone(number=1, at=0.0)
+        return PassNumber(number=1, at=0.0)
     is_proof = call in {inner_calls.RECONCILE, inner_calls.CHECK_LIMITS}
-    return Repaired() if is_proof else SimpleNamespace(removed=0)
+    return RepairCounts() if is_proof else SimpleNamespace(removed=0)
 
 
 class Rows:

@@ -17,7 +17,7 @@ from lodesman.server.store.journal import Change
 from lodesman.wire import inner_calls
 from lodesman.wire.call import encode
 from lodesman.wire.nodes import QueueId
-from lodesman.wire.service import Alive, StoredBreaker, Suspects
+from lodesman.wire.service import BackgroundState, StoredBreaker, Suspects
 from lodesman.wire.vocabulary import BreakerState, StartFault
 
 
@@ -365,7 +365,7 @@ def test_without_the_background_process_the_hot_one_is_still_measured(house):
     house.submitted()
     whole = scrape(house)
     assert whole["lodesman_background_up",] == 1
-    house.core.background.reported(house.ticks, Alive({"director": "no disk"}))
+    house.core.background.reported(house.ticks, BackgroundState({"director": "no disk"}))
     house.app.forward = gone
     found = scrape(house)
     assert (found["lodesman_background_up",], found["lodesman_background_ok",]) == (0, 0)

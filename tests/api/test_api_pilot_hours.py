@@ -3,7 +3,7 @@
 import pytest
 
 from lodesman.wire import inner_calls
-from lodesman.wire.service import Old, PilotSeen
+from lodesman.wire.service import PilotSeen, PurgeOrder
 
 pytestmark = pytest.mark.stores
 
@@ -115,6 +115,6 @@ def test_pilots_that_are_purged_are_said_to_be_missing(house):
     before = house.get("/v1/usage/pilots", "admin")
     assert (before["purged"], len(before["rows"])) == (0.0, 1)
     house.now += 10 * DAY
-    house.post(inner_calls.PURGE, Old(before=house.now - 5 * DAY, pilots=[1]))
+    house.post(inner_calls.PURGE, PurgeOrder(before=house.now - 5 * DAY, pilots=[1]))
     after = house.get("/v1/usage/pilots?since=1", "admin")
     assert (after["purged"], after["rows"]) == (house.now - 5 * DAY, [])

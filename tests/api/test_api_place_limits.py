@@ -15,7 +15,7 @@ from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.quotas import QuotaRules
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Nothing
-from lodesman.wire.service import LimitsAt
+from lodesman.wire.service import LimitQuery
 
 MERGE, USER = {"JobType": "Merge"}, {"JobType": "User"}
 
@@ -161,7 +161,7 @@ def test_why_of_a_queue_counts_what_limits_keep_from_starting_there(admin):
 def test_a_queue_gets_no_pilots_where_all_that_fits_is_limited(admin, backend):
     configure(admin, RUNNING.replace("1", "0"))
     director = admin.director(backend)
-    director.limited = lambda queues: admin.post(inner_calls.LIMITED, LimitsAt(queues))
+    director.limited = lambda queues: admin.post(inner_calls.LIMITED, LimitQuery(queues))
     admin.submitted({**MERGE, "CPUTime": 500})
     director.tick(admin.now)
     for queue, reason in (("North/ce.north/short", "limited"), ("South/ce.south/long", "pilots-expected")):
@@ -188,7 +188,7 @@ def test_no_pilots_are_sent_where_a_limit_is_full(admin, backend, job, where):
     configure(admin, RUNNING.replace("1", "0"))
     sent = []
     director = admin.director(backend)
-    director.limited = lambda queues: admin.post(inner_calls.LIMITED, LimitsAt(queues))
+    director.limited = lambda queues: admin.post(inner_calls.LIMITED, LimitQuery(queues))
     director.launch = lambda decision, _: sent.extend(
         one.queue_id.site for one in decision.placement.placements
     )

@@ -23,7 +23,7 @@ from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.quotas import use_limits
 from lodesman.server.writer.sessions import FreeResources
 from lodesman.wire import inner_calls
-from lodesman.wire.service import LimitsAt
+from lodesman.wire.service import LimitQuery
 
 EACH = "{\n name each\n enabled true\n limit users {*} to slots=1\n}\n"
 ALL = "{\n name both\n enabled true\n limit queues * to slots=2\n}\n"
@@ -315,7 +315,7 @@ def test_nothing_is_foretold_behind_a_limit_where_nothing_ended(admin):
 def test_an_idle_pilot_on_a_full_host_is_no_supply(admin, backend):
     """Pilots go to hosts where the job may start."""
     director = admin.director(backend)
-    director.limited = lambda queues: admin.post(inner_calls.LIMITED, LimitsAt(queues))
+    director.limited = lambda queues: admin.post(inner_calls.LIMITED, LimitQuery(queues))
     put(admin, "{\n name n\n enabled true\n limit hosts n1 to slots=0\n}\n")
     admin.pilot(node={"cores": 4, "host": "n1"})
     admin.submitted({})
@@ -342,7 +342,7 @@ def test_a_planned_job_is_held_against_limits(admin):
 
 def test_the_director_sends_no_pilots_for_what_limits_keep_from_starting(admin, backend):
     director = admin.director(backend)
-    director.limited = lambda queues: admin.post(inner_calls.LIMITED, LimitsAt(queues))
+    director.limited = lambda queues: admin.post(inner_calls.LIMITED, LimitQuery(queues))
     put(admin, "{\n name shut\n enabled true\n limit users ann to slots=0\n}\n")
     admin.submitted({}, {})
     assert director.tick(admin.now) == 0

@@ -24,7 +24,7 @@ from lodesman.server.loops.reasons import MainReasons
 from lodesman.server.loops.refresh import PoolKeeper
 from lodesman.server.writer.pilots import hash_token
 from lodesman.wire import inner_calls
-from lodesman.wire.service import LimitsAt
+from lodesman.wire.service import LimitQuery
 
 EVERYTHING = {"cores": 64, "memory_mb": 10**6, "norm_cpu_seconds": 10**8}
 TICKS = 40
@@ -110,7 +110,7 @@ class World:
         self.offers = house.side.policy.vo_config("lab").offers
         self.backend = Load(house)
         self.director = house.director(self.backend)
-        self.director.limited = lambda queues: house.post(inner_calls.LIMITED, LimitsAt(queues))
+        self.director.limited = lambda queues: house.post(inner_calls.LIMITED, LimitQuery(queues))
         self.placed = {}
         self.director.launch = self._launch
         self.free, self.busy, self.coming = [], [], []

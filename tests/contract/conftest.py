@@ -44,7 +44,7 @@ from lodesman.server.writer.submit_pools import (
 from lodesman.server.writer.upkeep import purge, reconcile
 from lodesman.wire import inner_calls
 from lodesman.wire.call import encode
-from lodesman.wire.service import NewPilot, PassDone, Removed, Tidied, UploadedOutput
+from lodesman.wire.service import NewPilot, PassNumber, RemovedCount, TidyResult, UploadedOutput
 from lodesman.wire.vocabulary import PilotState
 
 OFFER = {"platforms": ["linux"], "tags": [], "cores": 8, "memory_mb": 16_000, "norm_cpu_seconds": 100_000}
@@ -172,7 +172,7 @@ class House:
         """The purging part of the background process; its commands travel as they do there."""
         commands = {
             inner_calls.PURGE: lambda body: self.do(Change(purge, self.live, body)),
-            inner_calls.TIDY: lambda body: Tidied(self.do(Change(tidy_inputs, body))),
+            inner_calls.TIDY: lambda body: TidyResult(self.do(Change(tidy_inputs, body))),
         }
 
         def post(call, body):
@@ -225,8 +225,8 @@ class House:
         def post(call, body):
             done = self.do(make[call](json.decode(encode(body), type=call.body)))
             if call is inner_calls.POOL_PASS:
-                return PassDone(done.id, done.at)
-            return Removed(done) if call is inner_calls.CLEAN_POOLS else done
+                return PassNumber(done.id, done.at)
+            return RemovedCount(done) if call is inner_calls.CLEAN_POOLS else done
 
         return Keeper(self, post, refresh_seconds=refresh, grace_seconds=grace)
 

@@ -19,7 +19,7 @@ from lodesman.server.store.accounting import (
 from lodesman.server.store.journal import Change
 from lodesman.server.store.statement import ANY
 from lodesman.wire.call import encode
-from lodesman.wire.usage import UsageAdded, UsageDays, UsageSums
+from lodesman.wire.usage import UsageDays, UsageIncrement, UsageSums
 from lodesman.wire.vocabulary import PilotState
 
 DAY = 86_400.0
@@ -29,7 +29,7 @@ FROM attempt a JOIN job j ON j.id = a.job_id JOIN submission s ON s.id = j.submi
 
 def post(house, found):
     """As it travels."""
-    return house.do(Change(add_usage, json.decode(encode(found), type=UsageAdded)))
+    return house.do(Change(add_usage, json.decode(encode(found), type=UsageIncrement)))
 
 
 def adder(house, at_once=10_000):

@@ -41,7 +41,7 @@ from lodesman.server.writer.site_mask import close_site, open_site
 from lodesman.server.writer.submit import register_input
 from lodesman.server.writer.upkeep import forget_idle_queues, purge, reconcile
 from lodesman.wire.nodes import Closing, NodePath
-from lodesman.wire.service import NewPilot, Old, Suspects, UnusedInputs
+from lodesman.wire.service import NewPilot, PurgeOrder, Suspects, UnusedInputs
 from lodesman.wire.vocabulary import PilotState
 
 # They differ since batches do, and since secrets are drawn.
@@ -309,7 +309,7 @@ class Batches(RuleBasedStateMachine):
         house, before = self.houses[0], self.houses[0].clock - 1.0
         jobs = [row[0] for row in house.reader.execute("SELECT id FROM job ORDER BY id")]
         pilots = [row[0] for row in house.reader.execute("SELECT id FROM pilot ORDER BY id")]
-        old = Old(before=before, jobs=jobs[n:], pilots=pilots)
+        old = PurgeOrder(before=before, jobs=jobs[n:], pilots=pilots)
         unused = UnusedInputs(before=before + 2, mark=[("ann", f"{n:064}")], remove=[("bob", f"{n:064}")])
         change = {
             "purge": lambda house: Change(purge, house.live, old),

@@ -17,7 +17,7 @@ from lodesman.server.writer.pilots import hash_token, prepare_pilots
 from lodesman.server.writer.pool_map import PoolMap
 from lodesman.server.writer.submit import NewPool
 from lodesman.server.writer.submit_pools import PoolIds, judge_queues, rekey_pools
-from lodesman.wire.service import Judgement, NewPilot, Renewals
+from lodesman.wire.service import NewPilot, QueueVerdicts, Renewals
 
 S1, S2 = ("S1", "ce", "q"), ("S2", "ce", "q")
 
@@ -370,7 +370,7 @@ def test_pilots_on_their_way_are_pilots_of_the_task_queue_that_is_left(house):
 
 def test_a_batch_that_fails_leaves_holds_as_they_were(house):
     apart(house, 2, 2)
-    house.do(Change(judge_queues, house.live, Judgement(number=0, hold=[(1, "x"), (2, "y")])))
+    house.do(Change(judge_queues, house.live, QueueVerdicts(number=0, hold=[(1, "x"), (2, "y")])))
     old, new = wants(ONE, "50 GB"), wants(OTHER, "50 GB")
     moves = Renewals(config=MB.digest, pools=[(old.id, new.id, new.requirements)])
     before = pools(house), queues(house)

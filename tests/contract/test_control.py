@@ -10,9 +10,9 @@ from msgspec.structs import asdict
 from lodesman.base.errors import InvalidRequest, NotFound
 from lodesman.server.writer.control import Control
 from lodesman.wire.jobs import NotChanged
-from lodesman.wire.service import Repaired
+from lodesman.wire.service import RepairCounts
 
-CLEAN = asdict(Repaired())
+CLEAN = asdict(RepairCounts())
 
 
 def test_a_slice_of_an_array_is_killed_at_once(house):

@@ -10,7 +10,7 @@ from lodesman.server.store.journal import Change
 from lodesman.server.store.statement import ANY
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.writer.submit_pools import judge_queues
-from lodesman.wire.service import Judgement
+from lodesman.wire.service import QueueVerdicts
 
 SLOW = Policy(load_resources([("sites.toml", "[site.S1.ce.ce.queue.q]\nCPUTime = 10\n")]))
 FAST = Policy(load_resources([("sites.toml", "[site.S1.ce.ce.queue.q]\nCPUTime = 1000\n")]))
@@ -30,7 +30,9 @@ def emptied(house):
 def word(house, tq_id, reason=""):
     """The result of a refresh whose snapshot is from when the task queue was empty."""
     return Change(
-        judge_queues, house.live, Judgement(number=house.live.pools.last_pass.id, release=[(tq_id, reason)])
+        judge_queues,
+        house.live,
+        QueueVerdicts(number=house.live.pools.last_pass.id, release=[(tq_id, reason)]),
     )
 
 

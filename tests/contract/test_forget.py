@@ -23,10 +23,10 @@ from lodesman.server.writer import upkeep as purging
 from lodesman.server.writer.upkeep import forget_idle_queues, purge
 from lodesman.wire.jobs import NotChanged
 from lodesman.wire.pilots import ReportResult
-from lodesman.wire.service import Old, Repaired
+from lodesman.wire.service import PurgeOrder, RepairCounts
 
 KEEP = 10.0
-CLEAN = asdict(Repaired())
+CLEAN = asdict(RepairCounts())
 TABLES = (
     "job", "event", "attempt", "template", "submission", "cohort", "hole", "sandbox_use", "small_output", "task_queue",
     "pilot",
@@ -167,7 +167,7 @@ def test_a_job_that_came_back_meanwhile_is_not_purged(house):
     later(house, KEEP + 1)
     before = house.clock - KEEP * DAY
     house.control("reschedule", 1)
-    assert house.do(Change(purge, house.live, Old(before=before, jobs=[1]))).jobs == []
+    assert house.do(Change(purge, house.live, PurgeOrder(before=before, jobs=[1]))).jobs == []
     assert house.state(1) == "Waiting"
     assert house.reconcile() == CLEAN
 
@@ -180,10 +180,10 @@ def test_the_writer_checks_again_what_a_reader_found(house):
     house.control("kill", 1, 2)
     later(house, KEEP + 1)
     cohort = house.reader.only("SELECT id FROM cohort")[0]
-    young = Old(before=1_000.0, jobs=[1], holes=[(cohort, 1)])
+    young = PurgeOrder(before=1_000.0, jobs=[1], holes=[(cohort, 1)])
     assert house.do(Change(purge, house.live, young)).jobs == []
     assert house.state(2) == "Killed"
-    old = Old(before=house.clock, jobs=[1, 2, 3, 99], holes=[(cohort, 1), (cohort, 2)])
+    old = PurgeOrder(before=house.clock, jobs=[1, 2, 3, 99], holes=[(cohort, 1), (cohort, 2)])
     assert house.do(Change(purge, house.live, old)).jobs == []
     assert [house.state(1), house.job(2), house.state(3)] == ["Killed", None, "Waiting"]
     house.report(pilot, claimed, "Failed", cause="killed")
@@ -281,8 +281,8 @@ def test_a_batch_that_fails_purges_nothing(house):
 
     class Broken:
         def apply(self, tx):
-            purge(tx, house.live, Old(before=house.clock, jobs=[1]))
-            purge(tx, house.live, Old(before=house.clock, queues=[(1, 0.0)]))
+            purge(tx, house.live, PurgeOrder(before=house.clock, jobs=[1]))
+            purge(tx, house.live, PurgeOrder(before=house.clock, queues=[(1, 0.0)]))
             raise LookupError
 
     with pytest.raises(Exception, match="nothing was stored"):
@@ -367,7 +367,9 @@ def test_a_task_queue_stays_as_long_as_a_job_names_it(house):
 
 def test_a_task_queue_with_a_new_job_stays(house):
     def tried(emptied):
-        return house.do(Change(purge, house.live, Old(before=house.clock, queues=[(1, emptied)]))).queues
+        return house.do(
+            Change(purge, house.live, PurgeOrder(before=house.clock, queues=[(1, emptied)]))
+        ).queues
 
     def emptied():
         return house.reader.only("SELECT emptied_at FROM task_queue_count")[0]

@@ -18,10 +18,10 @@ from lodesman.server.writer.sessions import FreeResources
 from lodesman.server.writer.submit import register_input
 from lodesman.server.writer.submit_pools import set_shares
 from lodesman.server.writer.upkeep import forget_idle_queues
-from lodesman.wire.service import Repaired
+from lodesman.wire.service import RepairCounts
 from lodesman.wire.vocabulary import PilotState
 
-CLEAN = asdict(Repaired())
+CLEAN = asdict(RepairCounts())
 
 
 def test_one_job_from_submission_to_done(house):

@@ -9,7 +9,7 @@ from lodesman.server.store.journal import Change
 from lodesman.server.store.submit_pools import list_pools, pass_requests, stored_pools
 from lodesman.server.writer.submit import NewPool
 from lodesman.server.writer.submit_pools import clean_pools
-from lodesman.wire.service import Cleaning
+from lodesman.wire.service import PoolCleaning
 
 S1 = ("S1", "ce", "q")
 POLICY = Policy(load_resources([("s.toml", "[site.S1.ce.ce.queue.q]\nMemory = 4000\nCPUTime = 1000\n")]))
@@ -114,7 +114,7 @@ def test_a_pool_is_not_removed_if_it_is_used_after_the_check(house):
     keeper = house.keeper(POLICY, grace=GRACE)
     keeper.clean(house.clock)
     house.clock += 2 * GRACE
-    stale = Cleaning(remove=[POOL], unused_before=house.clock - GRACE)
+    stale = PoolCleaning(remove=[POOL], unused_before=house.clock - GRACE)
     job = submit(house)
     assert house.do(Change(clean_pools, house.live, stale)) == 0
     assert pools(house) == [POOL]
@@ -123,7 +123,7 @@ def test_a_pool_is_not_removed_if_it_is_used_after_the_check(house):
 
 def test_a_mark_that_comes_too_late_is_taken_back(house, later):
     submit(house)
-    house.do(Change(clean_pools, house.live, Cleaning(mark=[POOL])))
+    house.do(Change(clean_pools, house.live, PoolCleaning(mark=[POOL])))
     assert later(10 * GRACE) == [POOL]
 
 
@@ -196,7 +196,7 @@ def test_a_removal_that_is_rolled_back_leaves_the_pool_served(house, later):
 
     class Fault:
         def apply(self, tx):
-            clean_pools(tx, house.live, Cleaning(remove=[POOL], unused_before=house.clock))
+            clean_pools(tx, house.live, PoolCleaning(remove=[POOL], unused_before=house.clock))
             assert house.live.pools.of_queue(S1).pools == ()
             raise ZeroDivisionError
 

@@ -16,9 +16,9 @@ from lodesman.server.store.journal import Change
 from lodesman.server.writer.upkeep import reconcile
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Nothing
-from lodesman.wire.service import Repaired, Suspects
+from lodesman.wire.service import RepairCounts, Suspects
 
-CLEAN = asdict(Repaired())
+CLEAN = asdict(RepairCounts())
 GHOSTS = {**CLEAN, "active_without_attempt": 1}
 
 

@@ -19,7 +19,7 @@ from lodesman.server.writer.pool_map import KnownPools, PoolMap
 from lodesman.server.writer.submit import NewPool
 from lodesman.server.writer.submit_pools import number_queues, refresh_pools, set_shares
 from lodesman.wire import inner_calls
-from lodesman.wire.service import Difference
+from lodesman.wire.service import PassResult
 
 SITES = """
 [site.S1.ce.ce.queue.q]
@@ -178,7 +178,7 @@ def test_a_refresh_in_between_refuses_the_difference(house):
     with_pool(house, 4000, [S1])
     now = policy(2000, 4000)
     house.refresh(now)
-    stale = Difference(
+    stale = PassResult(
         previous=0, answers=0, config=now.digest, cause="x", pools=1, seconds=0.0, masks={POOL: "0"}
     )
     with pytest.raises(Conflict, match="came between"):
@@ -190,7 +190,7 @@ def test_a_refresh_in_between_refuses_the_difference(house):
 def test_an_evaluation_by_another_configuration_is_refused(house):
     with_pool(house, 4000, [S1])
     mine, other = policy(2000, 4000), policy(2000, 2000)
-    found = Difference(
+    found = PassResult(
         previous=0, answers=0, config=mine.digest, cause="x", pools=1, seconds=0.0, masks={POOL: "0"}
     )
     with pytest.raises(Conflict, match="another configuration") as caught:

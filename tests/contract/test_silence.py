@@ -11,10 +11,10 @@ from lodesman.server.store.transaction import Transaction
 from lodesman.server.writer.report import note_heartbeat, note_silence
 from lodesman.wire.jobs import Event, NotChanged
 from lodesman.wire.pilots import ReportResult
-from lodesman.wire.service import Repaired
+from lodesman.wire.service import RepairCounts
 from lodesman.wire.vocabulary import PilotState
 
-CLEAN = asdict(Repaired())
+CLEAN = asdict(RepairCounts())
 
 
 def running(house, count=1, **more):

@@ -14,7 +14,7 @@ from lodesman.server.store.read.jobs import attempts_of_job
 from lodesman.server.store.read.upkeep import stray_attempts
 from lodesman.server.writer.quotas import QuotaRules, check_limits
 from lodesman.server.writer.upkeep import reconcile
-from lodesman.wire.service import Repaired, Suspects
+from lodesman.wire.service import RepairCounts, Suspects
 from lodesman.wire.vocabulary import PilotState
 
 FORGET = """UPDATE job SET state = 'Waiting', attempt = 0, last_attempt = NULL, pilot_id = NULL,
@@ -224,7 +224,7 @@ def test_nothing_that_is_right_is_mended(house):
     live = [row[0] for row in house.reader.execute("SELECT id FROM attempt WHERE ended_at IS NULL")]
     assert (len(live), stray_attempts(house.reader, 9)) == (4, [])
     before = list(house.reader.execute("SELECT * FROM attempt"))
-    assert house.do(Change(reconcile, house.live, Suspects(attempts=[*live, 77]))) == Repaired()
+    assert house.do(Change(reconcile, house.live, Suspects(attempts=[*live, 77]))) == RepairCounts()
     assert list(house.reader.execute("SELECT * FROM attempt")) == before
 
 

@@ -22,7 +22,7 @@ from lodesman.server.store.write.attempts import AttemptReport, ClaimFacts
 from lodesman.server.store.write.jobs import NewSubmission, WaitingJob
 from lodesman.wire.call import encode
 from lodesman.wire.nodes import Closing, QueueId
-from lodesman.wire.service import Cleaning, Judged, NewPilot, StoredBreaker, UnusedInputs
+from lodesman.wire.service import NewPilot, PoolCleaning, StoredBreaker, UnusedInputs, WaitReason
 from lodesman.wire.vocabulary import BreakerState, JobState, MainReason, PilotState
 
 KEY = TaskQueueKey(owner="ann", group="g", vo="lab", norm_cpu_seconds=100)
@@ -187,8 +187,8 @@ def test_task_queues(store):
     queue = add_queue(store)
     add_jobs(store, queue, 3)
     assert [row.waiting for row in task_queues.list_task_queues(store.db, limit=9)] == [3]
-    store.do(task_queues.store_reasons, {queue: Judged(MainReason.PILOTS_BUSY, "none")}, 1.0)
-    assert why.stored_reasons(store.db) == {queue: Judged(MainReason.PILOTS_BUSY, "none")}
+    store.do(task_queues.store_reasons, {queue: WaitReason(MainReason.PILOTS_BUSY, "none")}, 1.0)
+    assert why.stored_reasons(store.db) == {queue: WaitReason(MainReason.PILOTS_BUSY, "none")}
     store.do(task_queues.hold_queue, store.ids.event(), queue, "no such tag")
     assert task_queues.held_queues(store.db) == {queue: "no such tag"}
     assert read_jobs.job_by_id(store.db, 1).held_by == "impossible"
@@ -213,8 +213,8 @@ def test_submit_pools(store):
     assert submit_pools.bits_of_queues(store.db) == {PLACE: 0}
     assert why.queues_of_pool(store.db, "req1:a") == {PLACE}
     assert [pool.id for pool in submit_pools.list_pools(store.db, "lab").pools] == ["req1:a"]
-    assert store.do(submit_pools.clean_pools, Cleaning(mark=["req1:a"])) == []
-    gone = store.do(submit_pools.clean_pools, Cleaning(remove=["req1:a"], unused_before=2_000.0))
+    assert store.do(submit_pools.clean_pools, PoolCleaning(mark=["req1:a"])) == []
+    gone = store.do(submit_pools.clean_pools, PoolCleaning(remove=["req1:a"], unused_before=2_000.0))
     assert gone == ["req1:a"]
 
 

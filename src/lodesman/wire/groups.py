@@ -124,7 +124,7 @@ class KnownUsage(Struct, frozen=True, kw_only=True):
     owners: dict[str, list[str]]  # By group: who used something or has waiting jobs.
 
 
-class UsageFound(Struct, frozen=True):
+class CorrectionUsage(Struct, frozen=True):
     """What the shares are corrected by from now on."""
 
     usage: KnownUsage | None  # None: they are not corrected.

@@ -109,7 +109,7 @@ class HostState(NamedTuple):
     record: HostRecord | None  # None: it has none any more.
 
 
-class HostsJudged(Struct, frozen=True, kw_only=True):
+class HostVerdicts(Struct, frozen=True, kw_only=True):
     """What evidence says now of hosts."""
 
     changed: list[HostState] = []

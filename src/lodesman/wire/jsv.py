@@ -47,7 +47,7 @@ class VerifyBody(Struct, frozen=True):
     classes: int | None = None
 
 
-class VerifiedJob(Struct, frozen=True):
+class VerifyResult(Struct, frozen=True):
     """What the six steps made of one description."""
 
     record: dict[str, Any] | None  # None: it stays as it is.
@@ -55,7 +55,7 @@ class VerifiedJob(Struct, frozen=True):
     notices: list[Notice]
 
 
-class Verified(Struct, frozen=True):
+class VerifyAnswer(Struct, frozen=True):
     """All descriptions of a submission, in their order."""
 
-    jobs: list[VerifiedJob]
+    jobs: list[VerifyResult]

@@ -17,7 +17,7 @@ FileKey = tuple[str, str]
 Renewal = tuple[str, str, str]
 
 
-class Alive(Struct, frozen=True):
+class BackgroundState(Struct, frozen=True):
     """The background process lives."""
 
     failing: dict[str, str]  # Those of its steps that fail, each with the last fault.
@@ -49,7 +49,7 @@ class NewPilot(Struct, frozen=True, kw_only=True):
     most_there: int | None = None
 
 
-class Prepared(Struct, frozen=True):
+class PreparedCount(Struct, frozen=True):
     """What became of new pilots."""
 
     stored: int  # How many, the first of those that were sent: a bound one only if there is a job for it.
@@ -75,21 +75,21 @@ class PilotEnd(Struct, frozen=True):
     reason: str
 
 
-class Ordered(Struct, frozen=True):
+class LeaveOrder(Struct, frozen=True):
     """Pilots that run at their batch systems, and were ordered to end before they joined."""
 
     pilots: list[int]
     reason: str
 
 
-class Unbound(Struct, frozen=True):
+class UnbindOrder(Struct, frozen=True):
     """Pilots that have not taken the jobs which they are bound to, and never will."""
 
     pilots: list[int]
     reason: str
 
 
-class Rescued(Struct, frozen=True):
+class RescuedCount(Struct, frozen=True):
     """How many jobs went back to their task queues."""
 
     rescued: int
@@ -102,7 +102,7 @@ class PilotLoad(Struct, frozen=True):
     used: list[tuple[int, int]]  # (cores, memory_mb) as promised to each of its jobs.
 
 
-class LimitsAt(Struct, frozen=True):
+class LimitQuery(Struct, frozen=True):
     """Places, and the task queue or the key about which is asked; neither: which task queues are limited there."""
 
     queues: list[QueueId]  # CE queues where pilots may be sent, or those where the jobs could run.
@@ -112,7 +112,7 @@ class LimitsAt(Struct, frozen=True):
     host: str = ""
 
 
-class LimitedAt(Struct, frozen=True):
+class LimitedQueues(Struct, frozen=True):
     """Task queues that limits keep from starting in each of these CE queues."""
 
     queues: list[QueueId]
@@ -127,12 +127,12 @@ class LimitedPilots(Struct, frozen=True):
     ids: list[int]
 
 
-class Limited(Struct, frozen=True):
+class LimitAnswer(Struct, frozen=True):
     """What limits keep from starting: task queues, or the jobs of the one that was asked about."""
 
     # Task queues of which every job is kept from starting at all these places and where live pilots are.
     ids: list[int] = []
-    some: list[LimitedAt] = []  # Those that are kept from starting at some of the places.
+    some: list[LimitedQueues] = []  # Those that are kept from starting at some of the places.
     idle: list[LimitedPilots] = []  # Those that are kept from starting where pilots are idle.
     buckets: list[FullBucket] = []  # Those that keep the jobs of the one task queue from starting.
     pilots: list[int] = []  # Where they do.
@@ -141,7 +141,7 @@ class Limited(Struct, frozen=True):
     everywhere: bool = False  # The buckets keep the jobs from starting at all places, not at some.
 
 
-class Behind(NamedTuple):
+class QueueBehind(NamedTuple):
     """Jobs of a task queue that wait."""
 
     task_queue: int
@@ -155,7 +155,7 @@ class BehindBucket(Struct, frozen=True):
 
     row: BucketRow  # The bucket, for places with the values `of_place`.
     of_place: list[str]
-    behind: list[Behind]  # All task queues that it keeps from starting somewhere.
+    behind: list[QueueBehind]  # All task queues that it keeps from starting somewhere.
 
 
 class Iteration(Struct, frozen=True):
@@ -173,7 +173,7 @@ class StoredBreaker(NamedTuple):
     record: str  # JSON (`director.limits.Breaker`); '': it is as if it had never moved.
 
 
-class Judged(NamedTuple):
+class WaitReason(NamedTuple):
     """Why the jobs of a task queue wait."""
 
     reason: MainReason
@@ -187,7 +187,7 @@ class Judged(NamedTuple):
 class Reasons(Struct, frozen=True):
     """Changed pending reasons."""
 
-    changed: dict[int, Judged | None]  # By task queue; None for those without waiting jobs.
+    changed: dict[int, WaitReason | None]  # By task queue; None for those without waiting jobs.
     facts_at: float | None
 
 
@@ -198,7 +198,7 @@ class Renewals(Struct, frozen=True, kw_only=True):
     pools: list[Renewal] = []
 
 
-class Difference(Struct, frozen=True, kw_only=True):
+class PassResult(Struct, frozen=True, kw_only=True):
     """The result of an evaluation of all pools."""
 
     previous: int  # The pass since which they changed.
@@ -210,14 +210,14 @@ class Difference(Struct, frozen=True, kw_only=True):
     masks: dict[str, str] = {}  # Pools whose queues changed, in hexadecimal.
 
 
-class PassDone(Struct, frozen=True):
+class PassNumber(Struct, frozen=True):
     """The number of a pass, and when it was made."""
 
     number: int = field(name="pass")
     at: float
 
 
-class Judgement(Struct, frozen=True, kw_only=True):
+class QueueVerdicts(Struct, frozen=True, kw_only=True):
     """Task queues that configured queues can no longer run, or again."""
 
     number: int
@@ -225,7 +225,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
     release: Holds = []  # Those that one can run again, each with the reason.
 
 
-class Cleaning(Struct, frozen=True, kw_only=True):
+class PoolCleaning(Struct, frozen=True, kw_only=True):
     """Pools that came into use or went out of it."""
 
     mark: list[str] = []  # No job needs them since now.
@@ -234,7 +234,7 @@ class Cleaning(Struct, frozen=True, kw_only=True):
     unused_before: float = 0.0
 
 
-class Removed(Struct, frozen=True):
+class RemovedCount(Struct, frozen=True):
     """How many pools were removed."""
 
     removed: int
@@ -260,7 +260,7 @@ class UploadedOutput(Struct, frozen=True):
     size: int
 
 
-class Old(Struct, frozen=True, kw_only=True):
+class PurgeOrder(Struct, frozen=True, kw_only=True):
     """What ended long ago."""
 
     before: float  # It ended before that.
@@ -272,7 +272,7 @@ class Old(Struct, frozen=True, kw_only=True):
     queues: list[tuple[int, float]] = []  # (task queue, when it was emptied).
 
 
-class Purged(Struct, frozen=True, kw_only=True):
+class PurgeResult(Struct, frozen=True, kw_only=True):
     """What was deleted."""
 
     jobs: list[tuple[int, int]] = []  # (job, attempts) whose files may go now.
@@ -291,7 +291,7 @@ class UnusedInputs(Struct, frozen=True, kw_only=True):
     some: list[tuple[int, list[str]]] = []  # Files of a submission that it needs no longer.
 
 
-class Tidied(Struct, frozen=True):
+class TidyResult(Struct, frozen=True):
     """What became of input files."""
 
     gone: list[FileKey]  # Those that are not known any more.
@@ -312,7 +312,7 @@ class Suspects(Struct, frozen=True, kw_only=True):
     usage: list[tuple[str, _Taken, _Taken]] = []
 
 
-class Repaired(Struct, frozen=True):
+class RepairCounts(Struct, frozen=True):
     """How many faults of each kind were repaired."""
 
     waiting_without_queue: int = 0
@@ -325,7 +325,7 @@ class Repaired(Struct, frozen=True):
     wrong_usage: int = 0
 
 
-class LimitsChecked(Struct, frozen=True):
+class LimitCheck(Struct, frozen=True):
     """What was found wrong with limits."""
 
     wrong_limits: int = 0  # Buckets that had another use than the live attempts say, and have that now.

@@ -123,7 +123,7 @@ class UsageKey(NamedTuple):
     job_group: str
 
 
-class UsageAdded(Struct, frozen=True, kw_only=True):
+class UsageIncrement(Struct, frozen=True, kw_only=True):
     """Attempts that ended, added up. It holds if `done` and `changes` are those that are stored."""
 
     done: int  # The attempts with ids above this one are looked at.

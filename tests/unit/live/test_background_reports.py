@@ -12,7 +12,7 @@ from lodesman.server.live.pulse import (
     BackgroundHealth,
 )
 from lodesman.wire.server import BackgroundStatus
-from lodesman.wire.service import Alive
+from lodesman.wire.service import BackgroundState
 
 
 def test_it_may_take_its_time_to_start():
@@ -24,7 +24,7 @@ def test_it_may_take_its_time_to_start():
 
 def test_it_is_well_while_it_says_so():
     health = BackgroundHealth(at=0.0)
-    health.reported(200.0, Alive({}))
+    health.reported(200.0, BackgroundState({}))
     assert health.standing(200.0 + _SILENT_SECONDS) == "ok"
     assert health.standing(201.0 + _SILENT_SECONDS) == "silent"
     assert health.answer(203.0).age_seconds == 3.0
@@ -32,10 +32,10 @@ def test_it_is_well_while_it_says_so():
 
 def test_steps_that_fail_are_named_without_their_faults():
     health = BackgroundHealth(at=0.0)
-    health.reported(5.0, Alive({"reasons": "KeyError: secret", "director": "IOError: disk"}))
+    health.reported(5.0, BackgroundState({"reasons": "KeyError: secret", "director": "IOError: disk"}))
     assert health.standing(5.0) == "failing"
     assert health.answer(5.0).failing == ["director", "reasons"]
-    health.reported(10.0, Alive({}))
+    health.reported(10.0, BackgroundState({}))
     assert health.standing(10.0) == "ok"
 
 
@@ -47,11 +47,11 @@ def test_one_that_is_started_again_in_vain(heard):
         assert health.standing(at) in ("ok", "starting")
         at += 10.0
         if heard:
-            health.reported(at, Alive({}))
+            health.reported(at, BackgroundState({}))
         health.ended(at)
         assert health.restarts == n + 1
     assert health.standing(at) == "restarting"
-    health.reported(at + _RESTARTS_WITHIN, Alive({}))
+    health.reported(at + _RESTARTS_WITHIN, BackgroundState({}))
     assert health.standing(at + _RESTARTS_WITHIN) == "ok"
 
 
@@ -60,6 +60,6 @@ def test_an_old_end_counts_no_more():
     for number in range(10):
         at = number * _RESTARTS_WITHIN
         health.ended(at)
-        health.reported(at, Alive({}))
+        health.reported(at, BackgroundState({}))
         assert health.standing(at) == "ok"
     assert health.restarts == 10

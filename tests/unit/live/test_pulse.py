@@ -11,7 +11,7 @@ import pytest
 from lodesman.base.errors import Unavailable
 from lodesman.server.live import pulse as module
 from lodesman.server.live.pulse import BackgroundHealth, Pulse, work_of
-from lodesman.wire.service import Alive
+from lodesman.wire.service import BackgroundState
 
 IDLE = ("S", 100)
 
@@ -34,7 +34,7 @@ class Process:
         self.now = 100.0
         self.work = [IDLE]
         self.health = BackgroundHealth(at=90.0)
-        self.health.reported(95.0, Alive({}))
+        self.health.reported(95.0, BackgroundState({}))
         self.pulse = Pulse(path, self.health, lambda: self.now, lambda: 17, lambda _: self._work())
 
     def _work(self):
@@ -150,7 +150,7 @@ def test_a_process_that_does_nothing_is_silent_and_all_are_refused_until_it_give
                 await it.pulse.watch(never())
             it.lives.set()
             assert await it.pulse.watch(asyncio.sleep(0.001, "answer")) == "answer"
-            it.health.reported(it.now, Alive({}))
+            it.health.reported(it.now, BackgroundState({}))
             await it.pulse.look()
             assert it.health.standing(it.now) == "ok"
             assert [one.levelname for one in caplog.records] == ["ERROR", "WARNING"]
@@ -221,7 +221,7 @@ def test_its_silence_is_noticed_without_requests_and_said_once(caplog):
         it.now = 126.0
         await it.pulse.look()
         await it.pulse.look()
-        it.health.reported(127.0, Alive({}))
+        it.health.reported(127.0, BackgroundState({}))
         await it.pulse.look()
 
     asyncio.run(story())

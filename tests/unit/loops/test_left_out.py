@@ -29,7 +29,7 @@ from lodesman.server.store.shelf import Shelf
 from lodesman.server.store.task_queues import JudgedQueue
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Nothing
-from lodesman.wire.service import Limited, PassDone, Purged, Repaired, Suspects
+from lodesman.wire.service import LimitAnswer, PassNumber, PurgeResult, RepairCounts, Suspects
 
 
 def fails(real, is_faulty):
@@ -157,7 +157,7 @@ def test_a_site_whose_gate_cannot_be_made_gets_no_pilots(world, monkeypatch):
 
 
 def test_limits_that_cannot_be_evaluated_count_as_they_did_before(world):
-    answers = [StopIteration("rule"), Limited(ids=[1]), StopIteration("rule")]
+    answers = [StopIteration("rule"), LimitAnswer(ids=[1]), StopIteration("rule")]
 
     def limited(_queues):
         answer = answers.pop(0)
@@ -218,7 +218,7 @@ class Keeper:
     def post(self, call, body):
         if call is inner_calls.POOL_PASS:
             self.posted.append((call, body))
-            return PassDone(number=1, at=0.0)
+            return PassNumber(number=1, at=0.0)
         numbers = {row[0] for row in [*getattr(body, "hold", ()), *getattr(body, "release", ())]}
         if numbers & self.faulty:
             raise ServerFault("It failed by a fault of its own.")
@@ -360,11 +360,11 @@ def test_the_reconciler_mends_all_but_the_one_at_fault(monkeypatch, kind):
     def post(call, body):
         if call is not inner_calls.RECONCILE:
             done.append(call)
-            return Repaired() if call is inner_calls.CHECK_LIMITS else Nothing()
+            return RepairCounts() if call is inner_calls.CHECK_LIMITS else Nothing()
         if 2 in getattr(body, kind):
             raise ServerFault("It failed by a fault of its own.")
         mended.extend(getattr(body, kind))
-        return Repaired()
+        return RepairCounts()
 
     done = []
     monkeypatch.setattr(reconciler, "find_suspects", lambda _db: iter([Suspects(**{kind: [1, 2, 3]})]))
@@ -382,7 +382,7 @@ def test_what_is_old_is_purged_but_for_the_one_at_fault(base, tmp_path, monkeypa
         if 2 in (ids := [*body.jobs, *body.pilots]):
             raise ServerFault("It failed by a fault of its own.")
         purged.extend(ids)
-        return Purged(jobs=[(job, 1) for job in body.jobs])
+        return PurgeResult(jobs=[(job, 1) for job in body.jobs])
 
     span = retention.SubmissionSpan(1, 1, 1, 9)
     monkeypatch.setattr(retention.old, "old_submissions", lambda *_args: [span])

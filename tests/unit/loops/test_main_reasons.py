@@ -24,7 +24,7 @@ from lodesman.server.store.statement import ANY
 from lodesman.server.store.task_queues import store_reasons
 from lodesman.server.writer.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.wire.nodes import QueueId
-from lodesman.wire.service import Judged
+from lodesman.wire.service import WaitReason
 from lodesman.wire.vocabulary import MainReason
 
 NORTH, SOUTH = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
@@ -189,7 +189,7 @@ def test_changes_that_were_not_stored_are_sent_again(judge, submit):
     for now in (2_000.0, 3_000.0):
         with pytest.raises(Unavailable):
             judge.reasons.tick(judge.policy, now, post)
-    assert posted == [{one: Judged(MainReason.NOT_DECIDED)}] * 2
+    assert posted == [{one: WaitReason(MainReason.NOT_DECIDED)}] * 2
 
 
 def test_a_start_goes_on_from_what_is_stored(judge, submit, base, policy):
@@ -223,7 +223,7 @@ def test_as_many_jobs_as_pilots_take_are_next_and_the_others_queued_behind(judge
     decide({SOUTH: (2, [])})
     judge.store()
     assert dict(judge.reasons._stored) == {
-        one: Judged(MainReason.QUEUED, "", MainReason.PILOT_EXPECTED, 2, 3)
+        one: WaitReason(MainReason.QUEUED, "", MainReason.PILOT_EXPECTED, 2, 3)
     }
     found = [(row.reason, row.verdict, row.jobs) for row in waiting_by_reason(base.db).reasons]
     assert found == [("queued-behind", "not now", 999_998), ("pilot-expected", "now", 2)]
@@ -246,7 +246,9 @@ def test_at_most_is_named_where_pilots_would_take_more(judge, submit, decide, mo
     decide({SOUTH: (2, [])})
     judge.store()
     next_ones = min(most, 2)
-    assert judge.reasons._stored[one] == Judged(rest, "", MainReason.PILOT_EXPECTED, next_ones, next_ones + 1)
+    assert judge.reasons._stored[one] == WaitReason(
+        rest, "", MainReason.PILOT_EXPECTED, next_ones, next_ones + 1
+    )
 
 
 def test_single_jobs_of_a_task_queue_have_the_reason_of_their_place(judge, submit, base, decide):

@@ -33,7 +33,7 @@ from lodesman.server.loops.site_matching import UnfitQueues, places_of
 from lodesman.server.loops.snapshot import SnapshotKeeper
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Nothing
-from lodesman.wire.service import Repaired, Suspects
+from lodesman.wire.service import RepairCounts, Suspects
 
 # Of a pass that finds something new: with all, without what was known, without anything, three searches, and the answer.
 MOST_TRIES = 3 * 60 + 4
@@ -455,11 +455,11 @@ def test_the_reconciler_mends_all_others_and_goes_on(monkeypatch, count):
     def post(call, body):
         if call is not inner_calls.RECONCILE:
             done.append(call)
-            return Repaired() if call is inner_calls.CHECK_LIMITS else Nothing()
+            return RepairCounts() if call is inner_calls.CHECK_LIMITS else Nothing()
         if faulty.intersection(body.jobs):
             raise ServerFault("It failed by a fault of its own.")
         mended.extend(body.jobs)
-        return Repaired()
+        return RepairCounts()
 
     found = [Suspects(jobs=list(range(1, 1_003))), Suspects(jobs=[2_000])]
     monkeypatch.setattr(reconciler, "find_suspects", lambda _db: iter(found))

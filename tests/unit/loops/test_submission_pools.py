@@ -28,7 +28,7 @@ from lodesman.server.engines.backend import Sizes, SubmitRefusal, SubmitResult, 
 from lodesman.server.loops import launch, list_match
 from lodesman.server.loops.launch import PilotSettings, SubmissionPools
 from lodesman.wire import inner_calls
-from lodesman.wire.service import Prepared
+from lodesman.wire.service import PreparedCount
 from lodesman.wire.task_queues import PoolsOfQueues, ServedQueue
 from lodesman.wire.vocabulary import StartFault
 
@@ -87,7 +87,7 @@ class World:
             return None
         stored = min(len(body), self.jobs) if body[0].bound else len(body)
         self.jobs -= stored
-        return Prepared(stored)
+        return PreparedCount(stored)
 
     def configure(self, **settings):
         """The queue that pilots are sent to has these settings."""

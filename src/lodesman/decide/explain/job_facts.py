@@ -34,7 +34,7 @@ from lodesman.decide.resources import QueueId
 from lodesman.decide.submission import Exclusions
 from lodesman.wire.jobs import HeldBy
 from lodesman.wire.nodes import Closing
-from lodesman.wire.service import Limited
+from lodesman.wire.service import LimitAnswer
 from lodesman.wire.vocabulary import MainReason
 from lodesman.wire.why_jobs import Holding, JobPilots, JobShare, StartEstimate
 
@@ -49,7 +49,7 @@ class JobFacts(SnapshotFacts):
     waiting: int
     more_ahead: bool
     held: Holding | None
-    limits: Limited  # those that keep it from starting, at some places or at all
+    limits: LimitAnswer  # those that keep it from starting, at some places or at all
     parents: str = ""  # the jobs that it waits for, in words
     held_parents: Mapping[HeldBy, Sequence[int]] = field(default_factory=dict)  # those of them that are held
     served: int  # how many queues serve its SubmitPool

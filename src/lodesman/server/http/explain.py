@@ -47,11 +47,11 @@ from lodesman.wire import calls, inner_calls
 from lodesman.wire import requests as asks
 from lodesman.wire.accounts import Principal
 from lodesman.wire.call import Nothing
-from lodesman.wire.jsv import Verified, VerifyBody
+from lodesman.wire.jsv import VerifyAnswer, VerifyBody
 from lodesman.wire.pilots import PilotLog
 from lodesman.wire.plans import DirectorPlans, JobPlan, PlannedIteration, ResourcesPlan, SharesPlan
 from lodesman.wire.quotas import BucketRow, PlanQuotasBody, QuotaPlan, QuotaUses, UsesQuery
-from lodesman.wire.service import Limited, LimitsAt, PilotLoad
+from lodesman.wire.service import LimitAnswer, LimitQuery, PilotLoad
 from lodesman.wire.site_ads import PlanGatesBody
 from lodesman.wire.vocabulary import JobState, PilotState
 from lodesman.wire.why_jobs import JobWaits, JobWaitsNot
@@ -78,19 +78,19 @@ async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -
     """Why a job waits; of one `queue`, SITE/CE/QUEUE, all that it has against the job."""
     job, path = side.job(request.query.job, request.who, for_vo_admins=True), request.query.queue
     queue = _named_queue(side, request.who, path, "queue") if path else None
-    limits = Limited()
+    limits = LimitAnswer()
     if job.state is JobState.WAITING:
         queues = _explainer(side).eligible(job.task_queue)
         limits = await _limits(side, request.who, limits_at(queues, side.watches, task_queue=job.task_queue))
     return replace(_explainer(side), limits=lambda *_: limits).job(job, queue)
 
 
-async def _limits(side: ReadSide, who: Principal, asked: LimitsAt) -> Limited:
+async def _limits(side: ReadSide, who: Principal, asked: LimitQuery) -> LimitAnswer:
     """What limits jobs there now, with those who use it that the caller may see; nothing while the hot process is away."""
     try:
-        limits: Limited = await side.ask_hot(inner_calls.LIMITED, asked)
+        limits: LimitAnswer = await side.ask_hot(inner_calls.LIMITED, asked)
     except Unavailable:
-        return Limited()
+        return LimitAnswer()
     if limits.buckets:
         use = await _limit_use(side)
         named = [use.named(one, own_vo(who)) for one in limits.buckets]
@@ -245,9 +245,9 @@ async def _plan_job(side: ReadSide, request: Request[Nothing, asks.PlanJobBody])
 
 
 @serves(inner_calls.VERIFY)
-async def _verify(side: ReadSide, request: Request[Nothing, VerifyBody]) -> Verified:
+async def _verify(side: ReadSide, request: Request[Nothing, VerifyBody]) -> VerifyAnswer:
     """Ask the server's JSV what becomes of a submission."""
-    return Verified(await side.verifier.verified(request.body))
+    return VerifyAnswer(await side.verifier.verified(request.body))
 
 
 @serves(calls.PLAN_RESOURCES)
@@ -290,26 +290,26 @@ class _LimitsOfPlan:
     side: ReadSide
     who: Principal
     loop: asyncio.AbstractEventLoop
-    found: dict[TaskQueueKey, Limited] = field(default_factory=dict)
+    found: dict[TaskQueueKey, LimitAnswer] = field(default_factory=dict)
 
-    def __call__(self, key: TaskQueueKey, queues: Sequence[QueueId]) -> Limited:
+    def __call__(self, key: TaskQueueKey, queues: Sequence[QueueId]) -> LimitAnswer:
         known = self.found.get(key)
         if known is None and len(self.found) < _MOST_LIMITS_ASKED:
             asked = limits_at(queues, self.side.watches, key=key_to_json(key))
             answer = asyncio.run_coroutine_threadsafe(_limits(self.side, self.who, asked), self.loop)
             known = self.found[key] = answer.result(_PLAN_SECONDS)
-        return known or Limited()
+        return known or LimitAnswer()
 
 
-def _unlimited(_key: TaskQueueKey, _queues: Sequence[QueueId]) -> Limited:
-    return Limited()
+def _unlimited(_key: TaskQueueKey, _queues: Sequence[QueueId]) -> LimitAnswer:
+    return LimitAnswer()
 
 
 async def _plan(
     side: ReadSide,
     room: asyncio.Semaphore,
     make: Callable[[LiveState], _T],
-    limits: Callable[[TaskQueueKey, Sequence[QueueId]], Limited] = _unlimited,
+    limits: Callable[[TaskQueueKey, Sequence[QueueId]], LimitAnswer] = _unlimited,
 ) -> _T:
     """Work it out in a thread. Raises Unavailable while others take the room, TooLarge for what takes too long."""
     try:
@@ -326,7 +326,7 @@ async def _plan(
 def _work(
     side: ReadSide,
     make: Callable[[LiveState], _T],
-    limits: Callable[[TaskQueueKey, Sequence[QueueId]], Limited],
+    limits: Callable[[TaskQueueKey, Sequence[QueueId]], LimitAnswer],
 ) -> _T:
     with closing(side.db.database.reader()) as db:
         deadline = time.monotonic() + _PLAN_SECONDS

@@ -54,7 +54,7 @@ def _note(state: HostState) -> AuditNote:
 
 
 @serves(inner_calls.HOSTS_JUDGED)
-async def _judged(core: Core, request: Request[Nothing, hosts.HostsJudged]) -> Nothing:
+async def _judged(core: Core, request: Request[Nothing, hosts.HostVerdicts]) -> Nothing:
     """What the background process found. A host that an administrator shut or opened meanwhile stays as it is."""
     known = host_records(core.reader)
     changed = [one for one in request.body.changed if _is_due(one, known.get(one.host))]

@@ -46,7 +46,7 @@ from lodesman.wire import calls, inner_calls
 from lodesman.wire.accounts import Principal
 from lodesman.wire.call import Call, encode
 from lodesman.wire.client.exchange import HttpAnswer, fault_of
-from lodesman.wire.jsv import Verified, VerifyBody
+from lodesman.wire.jsv import VerifyAnswer, VerifyBody
 
 _HEAD_LIMIT = 65_536
 _CHUNK = 1 << 16
@@ -208,7 +208,7 @@ async def _connected(pulse: Pulse, does: str) -> tuple[asyncio.StreamReader, asy
     )
 
 
-async def ask_verifier(pulse: Pulse, token: str, body: VerifyBody) -> Verified:
+async def ask_verifier(pulse: Pulse, token: str, body: VerifyBody) -> VerifyAnswer:
     """Have the reading process ask the server's JSV. Raises what refuses the submission, and Unavailable while that process
     is not there, or if it ends before it has answered.
     """

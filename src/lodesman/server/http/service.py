@@ -187,26 +187,30 @@ def _hot_figures(core: Core) -> server.HotMetrics:
 
 
 @serves(inner_calls.ALIVE)
-async def _alive(core: Core, request: Request[Nothing, service.Alive]) -> Nothing:
+async def _alive(core: Core, request: Request[Nothing, service.BackgroundState]) -> Nothing:
     core.background.reported(core.ticks(), request.body)
     return Nothing()
 
 
 @serves(inner_calls.PREPARE_PILOTS)
-async def _prepare_pilots(core: Core, request: Request[Nothing, list[service.NewPilot]]) -> service.Prepared:
+async def _prepare_pilots(
+    core: Core, request: Request[Nothing, list[service.NewPilot]]
+) -> service.PreparedCount:
     stored = await core.commands.run(Change(prepare_pilots, core.live, request.body))
     core.inhabited.forget()
-    return service.Prepared(len(stored))
+    return service.PreparedCount(len(stored))
 
 
 @serves(inner_calls.UNBIND)
-async def _unbind(core: Core, request: Request[Nothing, service.Unbound]) -> service.Rescued:
+async def _unbind(core: Core, request: Request[Nothing, service.UnbindOrder]) -> service.RescuedCount:
     asked = request.body
-    return service.Rescued(await core.commands.run(Change(unbind, core.live, asked.pilots, asked.reason)))
+    return service.RescuedCount(
+        await core.commands.run(Change(unbind, core.live, asked.pilots, asked.reason))
+    )
 
 
 @serves(inner_calls.PILOTS_ORDERED)
-async def _pilots_ordered(core: Core, request: Request[Nothing, service.Ordered]) -> Nothing:
+async def _pilots_ordered(core: Core, request: Request[Nothing, service.LeaveOrder]) -> Nothing:
     """They are drained, so that their end says nothing of their queue, and one that joins all the same leaves."""
     numbers, reason = request.body.pilots, request.body.reason
     core.sessions.drain(numbers)
@@ -215,11 +219,11 @@ async def _pilots_ordered(core: Core, request: Request[Nothing, service.Ordered]
 
 
 @serves(inner_calls.PILOT_ENDED)
-async def _pilot_ended(core: Core, request: Request[Nothing, service.PilotEnd]) -> service.Rescued:
+async def _pilot_ended(core: Core, request: Request[Nothing, service.PilotEnd]) -> service.RescuedCount:
     end = request.body
     rescued = await core.commands.run(Change(end_pilot, core.live, end.pilot, end.state, end.reason))
     core.sessions.end(end.pilot)
-    return service.Rescued(rescued)
+    return service.RescuedCount(rescued)
 
 
 @serves(inner_calls.PILOT_NOW)
@@ -240,21 +244,21 @@ async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -
 
 
 @serves(inner_calls.LIMITED)
-async def _limited(core: Core, request: Request[Nothing, service.LimitsAt]) -> service.Limited:
+async def _limited(core: Core, request: Request[Nothing, service.LimitQuery]) -> service.LimitAnswer:
     asked, there, sessions = request.body, places(request.body), core.sessions.items()
     if asked.task_queue or asked.key:
         among = {*asked.queues}
         pilots = {number: one.place for number, one in sessions if one.queue in among}
         jobs = key_from_json(asked.key) if asked.key else asked.task_queue
         return cast(
-            "service.Limited", await core.commands.run(Change(limits_of, core.live, there, pilots, jobs))
+            "service.LimitAnswer", await core.commands.run(Change(limits_of, core.live, there, pilots, jobs))
         )
     held, idle = core.live.pilots.held, dict[RunPlace, list[int]]()
     for number, one in sessions:
         if not held.get(number):
             idle.setdefault(one.place, []).append(number)
     some = [
-        service.LimitedAt([QueueId(one.site, one.ce, one.queue) for one in alike], ids, never)
+        service.LimitedQueues([QueueId(one.site, one.ce, one.queue) for one in alike], ids, never)
         for alike, ids, never in await _limited_at(core, there)
     ]
     kept = [
@@ -262,9 +266,9 @@ async def _limited(core: Core, request: Request[Nothing, service.LimitsAt]) -> s
         for alike, ids, _ in await _limited_at(core, idle)
     ]
     if not some:
-        return service.Limited(idle=kept)
+        return service.LimitAnswer(idle=kept)
     there.update(one.place for _, one in sessions)
-    return service.Limited(await core.commands.run(Change(limited, core.live, there)), some, kept)
+    return service.LimitAnswer(await core.commands.run(Change(limited, core.live, there)), some, kept)
 
 
 async def _limited_at(
@@ -284,10 +288,10 @@ async def _limited_at(
 
 
 @serves(inner_calls.CHECK_LIMITS)
-async def _check_limits(core: Core, _request: Request[Nothing, Nothing]) -> service.LimitsChecked:
+async def _check_limits(core: Core, _request: Request[Nothing, Nothing]) -> service.LimitCheck:
     before = core.live.bookings.wrong
     await follow(core, Change(check_limits, core.quotas))
-    return service.LimitsChecked(core.live.bookings.wrong - before)
+    return service.LimitCheck(core.live.bookings.wrong - before)
 
 
 @serves(inner_calls.LIMIT_BUCKETS)
@@ -352,11 +356,11 @@ _rekey_pools = _posts(
 _pool_pass = _posts(
     inner_calls.POOL_PASS,
     lambda core, difference: Change(refresh_pools, core.live, difference, core.policy.digest),
-    lambda row: service.PassDone(row.id, row.at),
+    lambda row: service.PassNumber(row.id, row.at),
 )
 _judge_queues = _posts(inner_calls.JUDGE_QUEUES, lambda core, body: Change(judge_queues, core.live, body))
 _clean_pools = _posts(
-    inner_calls.CLEAN_POOLS, lambda core, body: Change(clean_pools, core.live, body), service.Removed
+    inner_calls.CLEAN_POOLS, lambda core, body: Change(clean_pools, core.live, body), service.RemovedCount
 )
 _uploaded = _posts(
     inner_calls.UPLOADED,
@@ -368,7 +372,7 @@ _output_stored = _posts(inner_calls.OUTPUT_STORED, lambda _, stored: Change(regi
 _note = _posts(inner_calls.NOTE, lambda _, notes: Change(note_all, notes))
 _usage_added = _posts(inner_calls.USAGE_ADDED, lambda _, found: Change(add_usage, found))
 _purge = _posts(inner_calls.PURGE, lambda core, old: Change(purge, core.live, old), lambda done: done)
-_tidy = _posts(inner_calls.TIDY, lambda _, unused: Change(tidy_inputs, unused), service.Tidied)
+_tidy = _posts(inner_calls.TIDY, lambda _, unused: Change(tidy_inputs, unused), service.TidyResult)
 _reconcile = _posts(
     inner_calls.RECONCILE, lambda core, suspects: Change(reconcile, core.live, suspects), lambda done: done
 )

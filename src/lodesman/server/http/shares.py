@@ -10,11 +10,11 @@ from lodesman.server.store.journal import Change
 from lodesman.server.writer.submit_pools import set_shares
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Nothing
-from lodesman.wire.groups import KnownUsage, UsageFound
+from lodesman.wire.groups import CorrectionUsage, KnownUsage
 
 
 @serves(inner_calls.USAGE_FOUND)
-async def _usage_found(core: Core, request: Request[Nothing, UsageFound]) -> Nothing:
+async def _usage_found(core: Core, request: Request[Nothing, CorrectionUsage]) -> Nothing:
     """What the background process found."""
     found = request.body
     core.usage_until = math.inf if found.usage is None else core.ticks() + found.seconds

@@ -50,7 +50,7 @@ from lodesman.wire import accounts, calls, jobs
 from lodesman.wire.accounts import AccountBody, AuditAction, DisableBody, Principal, TokenAt, TokenBody
 from lodesman.wire.call import Nothing, encode
 from lodesman.wire.job_queries import ControlBody, ControlQuery
-from lodesman.wire.jsv import VerifiedJob, VerifyBody
+from lodesman.wire.jsv import VerifyBody, VerifyResult
 from lodesman.wire.requests import JobAt, SubmitBody
 
 # Bytes of a submission, of what its classes give and of what the JSV made of it, above which its checks could keep all
@@ -135,7 +135,7 @@ def _has_expression(job: dict[str, Any]) -> bool:
     )
 
 
-async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[VerifiedJob]:
+async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[VerifyResult]:
     """The submission as the server's JSV left it: the background process asks that. Raises what refuses it."""
     if core.verify is None:
         raise Unavailable("There is no process that asks the JSV of the server.")

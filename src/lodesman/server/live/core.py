@@ -32,7 +32,7 @@ from lodesman.server.writer.quotas import QuotaRules
 from lodesman.server.writer.templates import Templates
 from lodesman.wire.accounts import LimitSection
 from lodesman.wire.hosts import HostState
-from lodesman.wire.jsv import JsvSection, Verified, VerifyBody
+from lodesman.wire.jsv import JsvSection, VerifyAnswer, VerifyBody
 from lodesman.wire.server import ConfigurationState
 from lodesman.wire.vocabulary import Waking
 
@@ -82,7 +82,7 @@ class Core:
     shelf: Shelf | None = None
     # The server's verifier, and how the background process is asked to resolve a submission before it.
     jsv: JsvSection = field(default_factory=JsvSection)
-    verify: Callable[[VerifyBody], Awaitable[Verified]] | None = None
+    verify: Callable[[VerifyBody], Awaitable[VerifyAnswer]] | None = None
     local_pilots: Callable[[int], str] = lambda _: ""  # how they are isolated, with this number of accounts
     openness: str = ""  # what lets strangers into the database, in a sentence
     # When the usage that shares are corrected by is too old, by `ticks`.

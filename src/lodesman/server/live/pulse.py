@@ -19,7 +19,7 @@ from lodesman.base.errors import Unavailable
 from lodesman.base.processes import read_process
 from lodesman.decide.explain.verdict import span
 from lodesman.wire.server import BackgroundStatus
-from lodesman.wire.service import Alive
+from lodesman.wire.service import BackgroundState
 
 log = logging.getLogger(__name__)
 
@@ -59,12 +59,12 @@ class BackgroundHealth:
 
     at: float
     has_reported: bool = False
-    said: Alive = field(default_factory=lambda: Alive({}))
+    said: BackgroundState = field(default_factory=lambda: BackgroundState({}))
     restarts: int = 0
     mute: bool = False
     _ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY_RESTARTS))
 
-    def reported(self, ticks: float, said: Alive) -> None:
+    def reported(self, ticks: float, said: BackgroundState) -> None:
         """It lives, and says how its steps are."""
         self.at, self.has_reported, self.said = ticks, True, said
 

@@ -20,7 +20,7 @@ from lodesman.server.store.read.pilots import Native, live_natives, lost_pilots
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Post
 from lodesman.wire.pilots import NOT_NEEDED
-from lodesman.wire.service import Ordered, PilotEnd, Unbound
+from lodesman.wire.service import LeaveOrder, PilotEnd, UnbindOrder
 from lodesman.wire.vocabulary import PilotState, StartFault
 
 log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class Canceller:
                 self.note(pilot.queue_id, StartFault.WAITED, reason)
         self._unbind(excess.bound)
         for reason, pilots in ordered.items():
-            self.post(inner_calls.PILOTS_ORDERED, Ordered(pilots, reason))
+            self.post(inner_calls.PILOTS_ORDERED, LeaveOrder(pilots, reason))
         return ended
 
     def _unbind(self, bound: Collection[int]) -> None:
@@ -150,7 +150,7 @@ class Canceller:
             if pilot.ended_at is None and pilot.joined_at is None
         ]
         if left:
-            self.post(inner_calls.UNBIND, Unbound([pilot.id for pilot in left], _TOO_OLD))
+            self.post(inner_calls.UNBIND, UnbindOrder([pilot.id for pilot in left], _TOO_OLD))
         for pilot in left:
             self.note(pilot.submitted_to, StartFault.WAITED, _TOO_OLD)
 

@@ -61,7 +61,7 @@ from lodesman.server.writer.site_mask import KnownMask
 from lodesman.wire import inner_calls, why_queues
 from lodesman.wire.call import Post, encode
 from lodesman.wire.nodes import NodePath, QueueId
-from lodesman.wire.service import Iteration, Limited
+from lodesman.wire.service import Iteration, LimitAnswer
 from lodesman.wire.vocabulary import BreakerState
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Director:
     iterated_at: float | None = None
     list_match: ListMatch = field(default_factory=ListMatch)
     # The task queues that limits keep from starting in CE queues.
-    limited: Callable[[list[QueueId]], Limited] = lambda _: Limited()
+    limited: Callable[[list[QueueId]], LimitAnswer] = lambda _: LimitAnswer()
     sites: SiteMatcher = field(default_factory=SiteMatcher)
     settings: Mapping[str, str] = field(default_factory=dict)  # see DirectorNow
     left_out: LeftOutItems = field(default_factory=LeftOutItems)
@@ -102,7 +102,7 @@ class Director:
     gates: Mapping[str, bool] = field(init=False, default_factory=dict)
     # What the last iteration could not be done with.
     _faulty: Omission = field(init=False, default_factory=Omission)
-    _limited: Limited | None = field(init=False, default=None)
+    _limited: LimitAnswer | None = field(init=False, default=None)
     _stored_at: float | None = field(init=False, default=None)
     _record: BreakerRecord = field(init=False)
     _known: KnownQueues = field(init=False)
@@ -147,7 +147,7 @@ class Director:
     def _decide(self, now: float, left: StepPass) -> tuple[DirectorInput, Decision]:
         """What there is, and what to do, without the items at fault."""
         seed = self.rng.getrandbits(_SEED_BITS)
-        limited = self._ask_limits() if self._known.read() else Limited()
+        limited = self._ask_limits() if self._known.read() else LimitAnswer()
 
         def decide_without(faulty: frozenset[Item]) -> tuple[DirectorInput, Decision]:
             seen = self.look(now, faulty, limited)
@@ -168,7 +168,7 @@ class Director:
         return self._faulty.items
 
     def look(
-        self, now: float, without: frozenset[Item] = NOTHING, limited: Limited | None = None
+        self, now: float, without: frozenset[Item] = NOTHING, limited: LimitAnswer | None = None
     ) -> DirectorInput:
         """What an iteration goes by now, `without` some items. `limited`: the answer about limits, if it is there
         already.
@@ -181,11 +181,11 @@ class Director:
         table = self._known.table
         return self.snapshot(waiting, self.vos, table=table, serving=pool_map, now=now, without=without)
 
-    def _free(self, waiting: list[Waiting], limited: Limited | None) -> list[Waiting]:
+    def _free(self, waiting: list[Waiting], limited: LimitAnswer | None) -> list[Waiting]:
         """Task queues that limits do not shut everywhere and whose jobs wait for no others; with `AtMost`, as many jobs
         as may start.
         """
-        limits_now, self._barred = Limited(), {}
+        limits_now, self._barred = LimitAnswer(), {}
         if waiting:
             limits_now = limited or self._ask_limits()
             waiting = self._known.startable(waiting)
@@ -195,7 +195,7 @@ class Director:
         shut = set(limits_now.ids)
         return [row for row in waiting if not (row[1].waits_for_jobs or row[0] in shut)]
 
-    def _ask_limits(self) -> Limited:
+    def _ask_limits(self) -> LimitAnswer:
         """What limits keep from starting where; the last answer if they cannot be evaluated."""
         with self.left_out.step("the director: limits") as left:
             try:

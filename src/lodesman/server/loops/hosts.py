@@ -41,8 +41,8 @@ from lodesman.wire.hosts import (
     HostName,
     HostRecord,
     HostRow,
-    HostsJudged,
     HostState,
+    HostVerdicts,
     reported_host,
 )
 from lodesman.wire.vocabulary import ClampName, StartFault
@@ -85,7 +85,7 @@ class HostWatch:
         changed = [HostState(*one) for one in judged.items()]
         forget = self._forget(now, len(recent))
         if changed or forget:
-            self.post(inner_calls.HOSTS_JUDGED, HostsJudged(changed=changed, forget=forget))
+            self.post(inner_calls.HOSTS_JUDGED, HostVerdicts(changed=changed, forget=forget))
             self._newest = -1
 
     def weigh(self, queue: QueueId, fault: StartFault | None, reason: str) -> tuple[StartFault | None, str]:

@@ -34,7 +34,7 @@ from lodesman.wire.call import Post
 from lodesman.wire.hosts import reported_host
 from lodesman.wire.nodes import QueueId
 from lodesman.wire.quotas import BYTES, RUNNING_JOBS, BucketRow, FullBucket, Holder, LimitBucket
-from lodesman.wire.service import Limited, LimitsAt
+from lodesman.wire.service import LimitAnswer, LimitQuery
 
 _B = TypeVar("_B", BucketRow, FullBucket)
 _NOTHING = BucketLoad()
@@ -50,7 +50,7 @@ class Barrier(NamedTuple):
     by_queue: bool = False  # busy pilots, too, are known by their queues alone
 
     @classmethod
-    def of(cls, limits: Limited) -> Barrier:
+    def of(cls, limits: LimitAnswer) -> Barrier:
         """Of one task queue."""
         barred = cls(limits.pilots, frozenset(limits.queues), frozenset(limits.never))
         return barred if limits.buckets else NOWHERE
@@ -67,7 +67,7 @@ class SeenLimits(Struct, frozen=True):
     pilots: Mapping[int, Sequence[int]] = field(default_factory=dict)  # idle pilots where it cannot start
 
     @classmethod
-    def of(cls, limited: Limited, bits: Mapping[QueueId, int]) -> SeenLimits:
+    def of(cls, limited: LimitAnswer, bits: Mapping[QueueId, int]) -> SeenLimits:
         """From the answer of the hot process; `bits`: of CE queues."""
         kept, never, pilots = dict[int, int](), dict[int, int](), dict[int, list[int]]()
         for part in limited.some:
@@ -162,10 +162,10 @@ def stored_attempts(db: Reader) -> list[RunningJob]:
 
 def limits_at(
     queues: Sequence[QueueId], watches: Mapping[str, BackendWatch], *, task_queue: int = 0, key: str = ""
-) -> LimitsAt:
+) -> LimitQuery:
     """What to ask about limits in these queues. Pilots of the local backend run on this machine."""
     here = {*watches[LOCAL].queues} if LOCAL in watches else set()
-    return LimitsAt(
+    return LimitQuery(
         [*queues],
         task_queue,
         key,

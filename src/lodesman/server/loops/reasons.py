@@ -36,7 +36,7 @@ from lodesman.server.store.read.why import requirements_of, stored_reasons, wait
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Post
 from lodesman.wire.nodes import QueueId
-from lodesman.wire.service import Judged, Reasons
+from lodesman.wire.service import Reasons, WaitReason
 from lodesman.wire.vocabulary import MainReason
 
 _LEAST_SECONDS: Final = 5.0
@@ -108,7 +108,7 @@ class MainReasons:
             self._stored = stored_reasons(self._db)
             raise
 
-    def judge(self, policy: Policy, now: float) -> dict[int, Judged | None] | None:
+    def judge(self, policy: Policy, now: float) -> dict[int, WaitReason | None] | None:
         """What changed since the last judgement; None: it is not time for one, or there is no snapshot."""
         if self._keeper.at is None:
             return None
@@ -122,7 +122,7 @@ class MainReasons:
         self._now = now
         with self._keeper.left_out.step("reasons") as left:
             judged = self._judge_all(policy, left)
-        changed: dict[int, Judged | None] = {
+        changed: dict[int, WaitReason | None] = {
             tq_id: reason for tq_id, reason in judged.items() if self._stored.get(tq_id) != reason
         }
         for tq_id in self._stored.keys() - judged.keys():
@@ -143,7 +143,7 @@ class MainReasons:
         decided, at = self._keeper.snapshot.decided_at, self._keeper.at
         return None if decided is None or at is None else min(decided, at)
 
-    def _judge_all(self, policy: Policy, left: StepPass) -> dict[int, Judged]:
+    def _judge_all(self, policy: Policy, left: StepPass) -> dict[int, WaitReason]:
         keeper, snapshot = self._keeper, self._keeper.snapshot
         mask, shares = keeper.mask(self._db), policy.shares()
         now = self._look(policy, snapshot, mask, left)
@@ -160,7 +160,7 @@ class MainReasons:
         keeper.know_who_competes(
             {vo: (vo_config.version, where[vo]) for vo, vo_config in now.configs.items()}, apart
         )
-        judged_all: dict[int, Judged] = {}
+        judged_all: dict[int, WaitReason] = {}
         for row in waiting:
             tq_id = row[0]
             if tq_id not in alone:
@@ -250,7 +250,7 @@ class MainReasons:
         room: int,
         shares: Mapping[str, GroupShare],
         judge: Callable[..., MainReason],
-    ) -> Judged:
+    ) -> WaitReason:
         """The reason of jobs that compete for starts; the first `room` of them may start."""
         tq_id, key, waiting = task_queue
         contest, _ = self._keeper.contest_for(self._found[tq_id])
@@ -260,23 +260,23 @@ class MainReasons:
 
     def _judge_alone(
         self, judges: Mapping[int, Callable[..., MainReason]], waiting: Iterable[Waiting], left: StepPass
-    ) -> tuple[dict[int, Judged], Mapping[int, int]]:
+    ) -> tuple[dict[int, WaitReason], Mapping[int, int]]:
         """The reasons without competition, and how many jobs may start where other jobs or `AtMost` hold some back."""
-        alone: dict[int, Judged] = {}
+        alone: dict[int, WaitReason] = {}
         for tq_id, judge in judges.items():
             with left.item(task_queue(tq_id)):
-                alone[tq_id] = Judged(judge())
+                alone[tq_id] = WaitReason(judge())
         may_start = {tq_id: jobs for tq_id, _, jobs in self._keeper.startable}
         for tq_id, key, _ in waiting:
             if tq_id not in alone:
                 continue
             if key.waits_for_jobs and alone[tq_id].reason is not MainReason.IMPOSSIBLE:
-                alone[tq_id] = Judged(MainReason.WAITS_FOR_JOBS)
+                alone[tq_id] = WaitReason(MainReason.WAITS_FOR_JOBS)
             if key.at_most and tq_id not in may_start and alone[tq_id].reason not in SHUT_OUT:
-                alone[tq_id] = Judged(MainReason.AT_MOST)
+                alone[tq_id] = WaitReason(MainReason.AT_MOST)
         return alone, may_start
 
-    def _split(self, tq_id: int, waiting: int, turn: Turn, judge: Callable[..., MainReason]) -> Judged:
+    def _split(self, tq_id: int, waiting: int, turn: Turn, judge: Callable[..., MainReason]) -> WaitReason:
         """The reason of the last waiting job, and of the first ones that are next, or whose pilots a closing keeps away."""
 
         def reason(ahead: int) -> MainReason:
@@ -286,11 +286,11 @@ class MainReasons:
         if waiting > 1:
             last = reason(waiting - 1)
         if first is last or (verdict_of(first) == verdict_of(last) and first is not MainReason.CLOSED):
-            return Judged(last)
+            return WaitReason(last)
         count = count_first(waiting, reason)
-        return Judged(last, "", first, count, waiting_job(self._db, tq_id, count))
+        return WaitReason(last, "", first, count, waiting_job(self._db, tq_id, count))
 
-    def _behind(self, tq_id: int, room: int, judged: Judged) -> Judged:
+    def _behind(self, tq_id: int, room: int, judged: WaitReason) -> WaitReason:
         """The first `room` jobs are `judged`; the others wait by `AtMost`, or for their turn if the last of the first
         ones does.
         """
@@ -301,7 +301,7 @@ class MainReasons:
             first, count = judged.next_reason, judged.next_jobs
         if not before:
             before = waiting_job(self._db, tq_id, count)
-        return Judged(MainReason.AT_MOST, "", first, count, before)
+        return WaitReason(MainReason.AT_MOST, "", first, count, before)
 
     def _exclusions(self, tq_id: int, key: TaskQueueKey, config: VOConfig) -> Exclusions:
         """As found before in an equal config."""

@@ -38,7 +38,7 @@ from lodesman.server.writer.job_classes import usable_by
 from lodesman.server.writer.submit_pools import CONFIG, PoolIds
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Post
-from lodesman.wire.service import Cleaning, Difference, Holds, Judgement, Renewal, Renewals
+from lodesman.wire.service import Holds, PassResult, PoolCleaning, QueueVerdicts, Renewal, Renewals
 from lodesman.wire.vocabulary import Kind
 
 log = logging.getLogger(__name__)
@@ -164,16 +164,16 @@ class PoolKeeper:
         done = self._post(inner_calls.POOL_PASS, structs.replace(evaluated, seconds=seconds))
         self.unfit = unfit
         for part in portions(hold, _AT_ONCE):
-            self._tell(left, part, lambda some: Judgement(number=done.number, hold=some))
+            self._tell(left, part, lambda some: QueueVerdicts(number=done.number, hold=some))
         for part in portions(release, _AT_ONCE):
-            self._tell(left, part, lambda some: Judgement(number=done.number, release=some))
+            self._tell(left, part, lambda some: QueueVerdicts(number=done.number, release=some))
         extra = {
             "cause": cause, "seconds": round(seconds, 3), "pools": evaluated.pools, "changed": len(evaluated.masks),
             "held": len(hold), "released": len(release),
         }  # fmt: skip
         log.info("the SubmitPools were evaluated", extra=extra)
 
-    def _tell(self, left: StepPass, part: Holds, judgement: Callable[[Holds], Judgement]) -> None:
+    def _tell(self, left: StepPass, part: Holds, judgement: Callable[[Holds], QueueVerdicts]) -> None:
         """Have task queues held or released, but for those at fault."""
         post = partial(self._post, inner_calls.JUDGE_QUEUES)
         left.in_parts(part, lambda some: post(judgement(some)), lambda row: task_queue(row[0]))
@@ -207,13 +207,13 @@ class PoolKeeper:
                 old.append(pool.id)
         with self._left_out.step("the removal of SubmitPools") as left:
 
-            def order(pools: list[str], cleaning: Callable[[list[str]], Cleaning]) -> int:
+            def order(pools: list[str], cleaning: Callable[[list[str]], PoolCleaning]) -> int:
                 done = lambda some: self._post(inner_calls.CLEAN_POOLS, cleaning(some)).removed  # noqa: E731
                 return sum(sum(left.in_parts(part, done, _pool)) for part in portions(pools, _AT_ONCE))
 
-            order(mark, lambda some: Cleaning(mark=some))
-            order(unmark, lambda some: Cleaning(unmark=some))
-            return order(old, lambda some: Cleaning(remove=some, unused_before=before))
+            order(mark, lambda some: PoolCleaning(mark=some))
+            order(unmark, lambda some: PoolCleaning(unmark=some))
+            return order(old, lambda some: PoolCleaning(remove=some, unused_before=before))
 
 
 def _pool(number: str) -> Item:
@@ -286,7 +286,7 @@ class _Evaluator:
 def difference(
     policy: Policy, stored: RefreshInput, masks: Mapping[str, int], *, cause: str,
     unfit: Mapping[str, int] = MappingProxyType({}),
-) -> Difference:  # fmt: skip
+) -> PassResult:  # fmt: skip
     """What makes the stored pools as they were evaluated, less the `unfit` queues. `seconds` is left open."""
     pools = [pool for pool in stored.pools if pool.id in masks]
     served = {pool.id: masks[pool.id] & ~unfit.get(pool.id, 0) for pool in pools}
@@ -295,7 +295,7 @@ def difference(
         for pool in pools
         if served[pool.id] != pool.queues or not pool.is_evaluated
     }
-    return Difference(
+    return PassResult(
         previous=stored.last.id,
         answers=stored.state.asked,
         config=policy.digest,

@@ -27,7 +27,7 @@ from lodesman.server.store.read.upkeep import (
 from lodesman.server.store.shelf import Shelf
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Post
-from lodesman.wire.service import Old, UnusedInputs
+from lodesman.wire.service import PurgeOrder, UnusedInputs
 
 log = logging.getLogger(__name__)
 
@@ -92,16 +92,16 @@ class Retention(Passes):
                 with left.item(name):
                     yield from purge(span, before)
         for pilots in old.old_pilots(self.db, before, _KEYS_AT_ONCE):
-            post = lambda some: self.post(inner_calls.PURGE, Old(before=before, pilots=some))  # noqa: E731
+            post = lambda some: self.post(inner_calls.PURGE, PurgeOrder(before=before, pilots=some))  # noqa: E731
             left.in_parts(pilots, post, partial(Item, "pilot"))
             self.done["pilots"] += len(pilots)
             yield
         for part in portions(old.old_queues(self.db, before), _KEYS_AT_ONCE):
-            forget = lambda some: self.post(inner_calls.PURGE, Old(before=before, queues=some)).queues  # noqa: E731
+            forget = lambda some: self.post(inner_calls.PURGE, PurgeOrder(before=before, queues=some)).queues  # noqa: E731
             self.done["task_queues"] += sum(left.in_parts(part, forget, lambda row: task_queue(row[0])))
             yield
         with left.item("the audit trail"):
-            self.post(inner_calls.PURGE, Old(before=before))
+            self.post(inner_calls.PURGE, PurgeOrder(before=before))
         yield
 
     def _jobs(self, span: SubmissionSpan, before: float, left: StepPass) -> Iterator[None]:
@@ -111,7 +111,7 @@ class Retention(Passes):
                 yield
 
     def _purge_jobs(self, before: float, ids: list[int]) -> None:
-        gone = self.post(inner_calls.PURGE, Old(before=before, jobs=ids)).jobs
+        gone = self.post(inner_calls.PURGE, PurgeOrder(before=before, jobs=ids)).jobs
         self.done["jobs"] += len(gone)
         for job_id, attempts in gone:
             try:
@@ -122,14 +122,14 @@ class Retention(Passes):
     def _members(self, span: SubmissionSpan, before: float) -> Iterator[None]:
         """Members that were killed or deleted before any pilot took them."""
         while members := old.old_holes(self.db, span, before, _KEYS_AT_ONCE):
-            self.post(inner_calls.PURGE, Old(before=before, holes=members))
+            self.post(inner_calls.PURGE, PurgeOrder(before=before, holes=members))
             self.done["runs"] += len(members)
             yield
 
     def _templates(self, span: SubmissionSpan, before: float) -> Iterator[None]:
         for submission, templates in old.left_templates(self.db, span):
             for part in portions(templates, _KEYS_AT_ONCE):
-                self.post(inner_calls.PURGE, Old(before=before, templates=part))
+                self.post(inner_calls.PURGE, PurgeOrder(before=before, templates=part))
                 yield
             named = {
                 sha
@@ -143,7 +143,7 @@ class Retention(Passes):
 
     def _submissions(self, span: SubmissionSpan, before: float) -> Iterator[None]:
         for part in portions(old.finished_submissions(self.db, span, before), _KEYS_AT_ONCE):
-            while self.post(inner_calls.PURGE, Old(before=before, submissions=part)).more:
+            while self.post(inner_calls.PURGE, PurgeOrder(before=before, submissions=part)).more:
                 yield
             self.done["submissions"] += len(part)
             yield

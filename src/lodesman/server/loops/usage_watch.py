@@ -19,7 +19,7 @@ from lodesman.server.store.read.why import last_attempt_before
 from lodesman.server.store.task_queues import keys_by_id
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Post
-from lodesman.wire.groups import KnownUsage, ShareSection, SliceUsage, TimeSlice, UsageFound
+from lodesman.wire.groups import CorrectionUsage, KnownUsage, ShareSection, SliceUsage, TimeSlice
 
 _READ_SECONDS: Final = 900.0
 # What was read so long ago says nothing any more.
@@ -107,7 +107,7 @@ class UsageWatch:
 
     def _send(self, policy: Policy, usage: KnownUsage | None, seconds: float) -> None:
         if usage != self._sent:
-            self.post(inner_calls.USAGE_FOUND, UsageFound(usage, seconds))
+            self.post(inner_calls.USAGE_FOUND, CorrectionUsage(usage, seconds))
             self._sent = usage
             policy.know_usage(usage)
 

@@ -73,7 +73,7 @@ from lodesman.server.writer.groups import know_shares
 from lodesman.server.writer.job_classes import load_classes
 from lodesman.server.writer.site_ads import KnownAds
 from lodesman.wire import inner_calls
-from lodesman.wire.service import Alive
+from lodesman.wire.service import BackgroundState
 from lodesman.wire.vocabulary import StartFault
 
 log = logging.getLogger(__name__)
@@ -367,7 +367,7 @@ class BackgroundProcess:
 
     def _say_alive(self) -> None:
         left_out, damaged = list(self.left_out.named()), self.local.damaged
-        self.post(inner_calls.ALIVE, Alive(dict(self.loops.failing()), left_out, damaged))
+        self.post(inner_calls.ALIVE, BackgroundState(dict(self.loops.failing()), left_out, damaged))
 
     def _figures(self) -> UpkeepFigures:
         """For /metrics."""

@@ -57,7 +57,7 @@ from lodesman.server.writer.pool_map import PoolQueues
 from lodesman.server.writer.sessions import PilotSession
 from lodesman.wire.jobs import HeldBy, Job, JobStart
 from lodesman.wire.nodes import Closing, QueueSetting
-from lodesman.wire.service import Limited
+from lodesman.wire.service import LimitAnswer
 from lodesman.wire.vocabulary import JobState, MainReason
 from lodesman.wire.why_jobs import Holding, JobPilots, JobPosition, JobWaits, JobWaitsNot, QueuePosition
 from lodesman.wire.why_pilots import PilotWhy
@@ -96,7 +96,7 @@ class Explainer:
     keeper: SnapshotKeeper
     now: float
     # What keeps jobs of a key from starting in these queues.
-    limits: Callable[[TaskQueueKey, Sequence[QueueId]], Limited] = lambda _key, _queues: Limited()
+    limits: Callable[[TaskQueueKey, Sequence[QueueId]], LimitAnswer] = lambda _key, _queues: LimitAnswer()
     # The job classes, of which some may be suggested.
     classes: Callable[[], Classes] = lambda: NO_CLASSES
 

@@ -39,7 +39,7 @@ from lodesman.wire import plans as answers
 from lodesman.wire.accounts import Principal
 from lodesman.wire.call import ErrorBody
 from lodesman.wire.jobs import Notice
-from lodesman.wire.jsv import VerifiedJob
+from lodesman.wire.jsv import VerifyResult
 from lodesman.wire.nodes import Remark
 from lodesman.wire.requests import SubmitBody
 from lodesman.wire.task_queues import TaskQueueFacts
@@ -87,7 +87,7 @@ class LiveState(Explainer):
 
 
 def plan_job(
-    body: SubmitBody, who: Principal, verified: list[VerifiedJob] | None, state: LiveState
+    body: SubmitBody, who: Principal, verified: list[VerifyResult] | None, state: LiveState
 ) -> answers.JobPlan:
     """What would become of a submission. `verified`: what the server's JSV left of it; None: there is no JSV. Raises what
     it would be refused with, but answers Impossible.

@@ -34,7 +34,7 @@ from lodesman.server.writer.quotas import (
 )
 from lodesman.server.writer.sessions import HostLoads, known_pilots, load_sessions
 from lodesman.wire.quotas import BucketRow, QuotaNoticeRow, QuotaPlan, RuleEffect
-from lodesman.wire.service import Behind, BehindBucket
+from lodesman.wire.service import BehindBucket, QueueBehind
 
 _MOST_SHOWN: Final = 100
 _ANY_HOST: Final = QuotaFilter(names=("*",))
@@ -83,7 +83,7 @@ class JobsBehind:
             full=bool(kept), need=self._least(rule, row, kept),
         )  # fmt: skip
 
-    def _least(self, rule: int, row: BucketRow, kept: Collection[Behind]) -> str:
+    def _least(self, rule: int, row: BucketRow, kept: Collection[QueueBehind]) -> str:
         """The smallest amount that jobs need."""
         if any(jobs.task_queue not in self._keys for jobs in kept):
             return row.need
@@ -92,7 +92,7 @@ class JobsBehind:
         amounts = [need.amount for need in needs if need.resource == row.resource]
         return shown(min(amounts)) if amounts else ""
 
-    def _is_behind(self, rule: int, of_place: Sequence[str], jobs: Behind) -> bool:
+    def _is_behind(self, rule: int, of_place: Sequence[str], jobs: QueueBehind) -> bool:
         key = self._keys.get(jobs.task_queue)
         mask = None if key is None else self._where(jobs.task_queue, key)
         return (

@@ -16,7 +16,7 @@ from lodesman.languages.jobclass import Classes
 from lodesman.server.jsv import JsvOutcome, JsvPool, Parameters, server_script
 from lodesman.server.jsv.chain import asker
 from lodesman.server.writer.resolving import Resolver
-from lodesman.wire.jsv import JsvSection, VerifiedJob, VerifyBody
+from lodesman.wire.jsv import JsvSection, VerifyBody, VerifyResult
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class JsvRoom:
         self._pool = JsvPool(self._url, settings, workers=section.workers)
         self.threads = ThreadPoolExecutor(section.workers + _SPARE_THREADS, thread_name_prefix="jsv")
 
-    def verified(self, body: VerifyBody, classes: Classes) -> list[VerifiedJob]:
+    def verified(self, body: VerifyBody, classes: Classes) -> list[VerifyResult]:
         """What becomes of each description. Raises what refuses any of them: then all are refused."""
         group = body.submission.group or next(iter(body.groups), "")
         resolver = Resolver(
@@ -87,7 +87,7 @@ class Verifier:
         self._waiting = Counter[str]()
         self._turns: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
-    async def verified(self, body: VerifyBody) -> list[VerifiedJob]:
+    async def verified(self, body: VerifyBody) -> list[VerifyResult]:
         """What becomes of each description of a submission. A user has as many at once as the script has processes, so that
         some are left for others. Raises what refuses it; TooOften and Unavailable when too many wait.
         """

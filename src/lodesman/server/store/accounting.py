@@ -19,9 +19,9 @@ from lodesman.wire.usage import (
     OK,
     UNKNOWN_CLASS,
     UNKNOWN_GROUP,
-    UsageAdded,
     UsageBy,
     UsageDays,
+    UsageIncrement,
     UsageKey,
     UsageSums,
 )
@@ -187,20 +187,20 @@ def usage_state(db: Reader) -> _UsageState:
     return _UsageState(*db.only(_STATE))
 
 
-def next_usage(db: Reader, portion: int) -> UsageAdded:
+def next_usage(db: Reader, portion: int) -> UsageIncrement:
     """The next portion to add up: new attempts, and open ones that ended."""
     with db:
         return _next(db, portion)
 
 
-def _next(db: Reader, portion: int) -> UsageAdded:
+def _next(db: Reader, portion: int) -> UsageIncrement:
     done, changes, _ = usage_state(db)
     last = last_of_portion(db, "attempt", done, portion) or done
     closed = [_EndedAttempt(*row) for row in db.execute(f"{_OF_OPEN} true LIMIT ?", (portion,))]
     new = (_EndedAttempt(*row) for row in db.execute(_OF_ATTEMPTS + _BETWEEN, (done, last)))
     sums = list(_added([*closed, *new]).items())
     opened = [row[0] for row in db.execute(_STILL_OPEN, (done, last))]
-    return UsageAdded(
+    return UsageIncrement(
         done=done,
         changes=changes,
         last=last,
@@ -210,7 +210,7 @@ def _next(db: Reader, portion: int) -> UsageAdded:
     )
 
 
-def add_usage(tx: Transaction, portion: UsageAdded) -> None:
+def add_usage(tx: Transaction, portion: UsageIncrement) -> None:
     """Store a portion. Raises Conflict if the attempts have changed since."""
     now = usage_state(tx.reader())
     if (now.done, now.changes) != (portion.done, portion.changes):

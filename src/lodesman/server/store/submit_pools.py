@@ -16,7 +16,7 @@ from lodesman.server.store.dialect import GIVEN, GIVEN_TEXTS, greatest, keys, me
 from lodesman.server.store.statement import ANY, AT_MOST_ONE, Statement
 from lodesman.server.store.transaction import Transaction
 from lodesman.wire.nodes import Place, QueueId
-from lodesman.wire.service import Cleaning, Difference
+from lodesman.wire.service import PassResult, PoolCleaning
 from lodesman.wire.task_queues import Pool, PoolInFull, PoolJobs, PoolPass, Pools, Required
 from lodesman.wire.vocabulary import Kind
 
@@ -273,7 +273,7 @@ def delete_bits(tx: Transaction, bits: Iterable[int]) -> None:
     tx.write(f"DELETE FROM pool_queue WHERE bit IN {GIVEN}", (keys(bits),), rows=ANY)
 
 
-def clean_pools(tx: Transaction, cleaning: Cleaning) -> list[str]:
+def clean_pools(tx: Transaction, cleaning: PoolCleaning) -> list[str]:
     """Mark, unmark and remove; returns the removed ones, which were still marked."""
     tx.later_many(_MARK, [(tx.now, pool) for pool in cleaning.mark])
     tx.later_many(_UNMARK, [(pool,) for pool in cleaning.unmark])
@@ -290,7 +290,7 @@ def pools_changed(tx: Transaction) -> None:
     tx.later(_NEXT_VERSION, ())
 
 
-def insert_pass(tx: Transaction, number: int, difference: Difference, masks: Mapping[str, int]) -> None:
+def insert_pass(tx: Transaction, number: int, difference: PassResult, masks: Mapping[str, int]) -> None:
     """With changed masks; answers its requests, and deletes very old passes."""
     tx.later_many(_SET_QUEUES, [(_bitmap(mask), tx.now, pool) for pool, mask in masks.items()])
     tx.later(

@@ -18,7 +18,7 @@ from lodesman.server.store.statement import ANY, AT_MOST_ONE, ONE, Statement
 from lodesman.server.store.transaction import Transaction
 from lodesman.wire.jobs import Job
 from lodesman.wire.requests import MOST_ID
-from lodesman.wire.service import Judged
+from lodesman.wire.service import WaitReason
 from lodesman.wire.task_queues import TaskQueueRow
 
 _LIST = f"""SELECT * FROM (
@@ -260,7 +260,7 @@ def release_queue(tx: Transaction, event: int | None, tq_id: int, reason: str) -
         tx.later(_INSERT_EVENT, (event, tx.now, tq_id, "Waiting", reason))
 
 
-def store_reasons(tx: Transaction, changed: Mapping[int, Judged | None], facts_at: float | None) -> None:
+def store_reasons(tx: Transaction, changed: Mapping[int, WaitReason | None], facts_at: float | None) -> None:
     """None deletes a reason: the jobs wait no more."""
     for tq_id, reason in changed.items():
         if reason is None:

@@ -38,7 +38,7 @@ from lodesman.server.writer.pool_map import PoolMap
 from lodesman.server.writer.sessions import ConfiguredOffer, HostLoads, known_pilots
 from lodesman.server.writer.waiting import TaskQueues
 from lodesman.wire.accounts import LimitSection
-from lodesman.wire.service import Repaired
+from lodesman.wire.service import RepairCounts
 from lodesman.wire.vocabulary import Waking
 
 # A pilot has at most as many jobs ahead as it ended in this time: those of a second, and those on their way.
@@ -219,7 +219,7 @@ class WriterState:
         self.repaired: Counter[str] = Counter()
         self.bookings.read(db)
 
-    def note_repaired(self, tx: Transaction, repaired: Repaired) -> None:
+    def note_repaired(self, tx: Transaction, repaired: RepairCounts) -> None:
         """Count repairs, once committed."""
         counts = asdict(repaired)
         if any(counts.values()):

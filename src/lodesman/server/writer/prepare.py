@@ -39,7 +39,7 @@ from lodesman.server.writer.submit import NewPool, PreparedCohort, PreparedSubmi
 from lodesman.server.writer.templates import Upload, payload
 from lodesman.wire.accounts import Principal
 from lodesman.wire.jobs import Notice, Resolution
-from lodesman.wire.jsv import VerifiedJob
+from lodesman.wire.jsv import VerifyResult
 from lodesman.wire.requests import SubmitBody
 from lodesman.wire.vocabulary import Form
 
@@ -108,7 +108,7 @@ class Preparation:
         return self._config
 
     def read(
-        self, index: int, entry: str | jobs.Record, verified: VerifiedJob | None
+        self, index: int, entry: str | jobs.Record, verified: VerifyResult | None
     ) -> tuple[jobs.Description, PositionMap, Form]:
         """A description after the six steps, places of its attributes, its language. `verified`: the steps' result before
         the server's JSV.
@@ -306,7 +306,7 @@ class Preparation:
 
 def prepare(
     body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes,
-    *, verified: Sequence[VerifiedJob] | None = None, room: int | None = None, shelf: Shelf | None = None,
+    *, verified: Sequence[VerifyResult] | None = None, room: int | None = None, shelf: Shelf | None = None,
 ) -> tuple[PreparedSubmission, Sequence[Notice]]:  # fmt: skip
     """Check a submission. Without a database input files are not checked. `verified`: what the server's JSV left of each
     description; None: there is no JSV. `shelf`: where input files lie.
@@ -354,7 +354,7 @@ def prepare(
 
 
 def _batch(
-    work: Preparation, entries: Sequence[str | jobs.Record], checked: Sequence[VerifiedJob | None]
+    work: Preparation, entries: Sequence[str | jobs.Record], checked: Sequence[VerifyResult | None]
 ) -> list[PreparedCohort]:
     """Each description is read as it comes."""
     parts: list[PreparedCohort] = []

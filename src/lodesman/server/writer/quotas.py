@@ -33,7 +33,7 @@ from lodesman.server.writer.sessions import HostLoads
 from lodesman.wire.accounts import AuditNote
 from lodesman.wire.nodes import QueueId
 from lodesman.wire.quotas import NEXT_START, BucketRow, FullBucket, Waiter
-from lodesman.wire.service import Behind, BehindBucket, Limited, LimitsAt
+from lodesman.wire.service import BehindBucket, LimitAnswer, LimitQuery, QueueBehind
 
 log = logging.getLogger(__name__)
 
@@ -224,7 +224,7 @@ def _no_set(name: str) -> NotFound:
     return NotFound(f"There is no quota set {name}.", hint="lode quota ls lists them.")
 
 
-def places(limits_at: LimitsAt) -> set[RunPlace]:
+def places(limits_at: LimitQuery) -> set[RunPlace]:
     """Of pilots sent to these CE queues; hosts are unknown, but for queues of one host."""
     here = {*limits_at.here}
     return {RunPlace(*queue, limits_at.host if queue in here else "") for queue in limits_at.queues}
@@ -267,13 +267,13 @@ def limited(_tx: Transaction, live: WriterState, run_places: Iterable[RunPlace])
 def limits_of(
     _tx: Transaction, live: WriterState, run_places: Iterable[RunPlace], pilots: Mapping[int, RunPlace],
     jobs: int | TaskQueueKey,
-) -> Limited:  # fmt: skip
+) -> LimitAnswer:  # fmt: skip
     """Buckets that keep jobs of a task queue, or key, from starting at the places and in the `pilots`, and in which; reads
     memory only.
     """
     index = live.queues.index
     if not index.limits.active or not (isinstance(jobs, TaskQueueKey) or index.has(jobs)):
-        return Limited()
+        return LimitAnswer()
     spots = defaultdict[Spot, list[int]](list)
     queues = defaultdict[Spot, list[QueueId]](list)
     for place in run_places:
@@ -304,7 +304,7 @@ def limits_of(
     # First what never opens, if all queues wait in vain; else what time opens.
     is_vain = sum(map(len, queues.values())) == len(never)
     first = sorted(by_name.values(), key=lambda row: row.hopeless is not is_vain)
-    return Limited(
+    return LimitAnswer(
         buckets=first[:_MOST_SHOWN], pilots=sorted(limited), queues=sorted(kept), never=sorted(never),
         everywhere=everywhere,
     )  # fmt: skip
@@ -330,7 +330,7 @@ def buckets(_tx: Transaction, live: WriterState, first: int) -> tuple[list[Behin
 
 def _behind(use: BucketUse, waiting: Sequence[tuple[int, TaskQueueKey, int]], *, full: bool) -> BehindBucket:
     row = bucket_row(use, [(key, jobs) for _, key, jobs in waiting], full=full)
-    behind = [Behind(tq_id, key.vo, key.owner, jobs) for tq_id, key, jobs in waiting]
+    behind = [QueueBehind(tq_id, key.vo, key.owner, jobs) for tq_id, key, jobs in waiting]
     return BehindBucket(row, [*use.of_place], behind)
 
 
@@ -357,7 +357,7 @@ def bucket_row(use: BucketUse, waiting: Collection[tuple[TaskQueueKey, int]], *,
 
 
 def waiters(
-    waiting: Iterable[tuple[TaskQueueKey | Behind, int]], most: int = MOST_NAMED
+    waiting: Iterable[tuple[TaskQueueKey | QueueBehind, int]], most: int = MOST_NAMED
 ) -> tuple[list[Waiter], int]:
     """Owners with most jobs, and how many more there are."""
     jobs = Counter[tuple[str, str]]()

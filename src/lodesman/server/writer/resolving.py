@@ -24,7 +24,7 @@ from lodesman.languages.jobclass.classes import REQUESTS
 from lodesman.languages.jobclass.request import changes_of
 from lodesman.languages.jobs.record import NO_POSITIONS, PositionMap
 from lodesman.wire.jobs import Resolution
-from lodesman.wire.jsv import VerifiedJob
+from lodesman.wire.jsv import VerifyResult
 from lodesman.wire.requests import PlanJobBody
 from lodesman.wire.vocabulary import Form
 
@@ -32,7 +32,7 @@ Ask = Callable[[JsvView], JsvView]
 """What the server's JSV makes of a job."""
 
 
-_AS_GIVEN: Final = VerifiedJob(None, None, [])
+_AS_GIVEN: Final = VerifyResult(None, None, [])
 # The most letters that classes give a submission: each takes microseconds.
 _MOST_GIVEN: Final = 8_000_000
 
@@ -58,11 +58,11 @@ class Resolver:
         self._room, self._given = room, 0
         self._is_plain = not (classes.default_jc or classes.enforce_jc or classes.defaults or jsv)
 
-    def resolve(self, record: jobs.Record, places: PositionMap, body: PlanJobBody) -> VerifiedJob:
+    def resolve(self, record: jobs.Record, places: PositionMap, body: PlanJobBody) -> VerifyResult:
         """Raises InvalidJob, Forbidden, with the place in the text if known; TakesLong beyond the room."""
         original, record = record, with_attributes(record, self._classes.vocabulary.complexes)
         if self._is_plain and not (body.client_jsv or body.edits or names_class(record)):
-            return _AS_GIVEN if record is original else VerifiedJob(record, None, [])
+            return _AS_GIVEN if record is original else VerifyResult(record, None, [])
         draft = DraftRecord(
             record=record, edits=changes_of(body.edits), client_jsv=body.client_jsv, usual_name=body.usual_name,
             hold=body.hold,
@@ -73,7 +73,7 @@ class Resolver:
             jobs.locate(wrong, places)
             raise wrong
         same = result.record is original
-        return VerifiedJob(None if same else result.record, _stored_resolution(result), list(result.notices))
+        return VerifyResult(None if same else result.record, _stored_resolution(result), list(result.notices))
 
     def resolve_waiting(self, draft: DraftRecord, subject: str) -> tuple[jobs.Record, Resolution | None]:
         """For another class: steps 1 to 4, and 6. `subject`: what errors refuse. Raises InvalidJob, Forbidden."""
@@ -120,7 +120,7 @@ class Resolver:
                 )
         return derived
 
-    def resolve_all(self, body: PlanJobBody) -> list[VerifiedJob]:
+    def resolve_all(self, body: PlanJobBody) -> list[VerifyResult]:
         """Raises as reading and `resolve`; of a batch with the `job`."""
         entries = entries_of(body)
         if len(entries) == 1:
@@ -131,7 +131,7 @@ class Resolver:
                 verified.append(self._resolve_entry(body, entry))
         return verified
 
-    def _resolve_entry(self, body: PlanJobBody, entry: str | jobs.Record) -> VerifiedJob:
+    def _resolve_entry(self, body: PlanJobBody, entry: str | jobs.Record) -> VerifyResult:
         record, places, _ = read_entry(body, entry)
         return self.resolve(record, places, body)
 

@@ -17,7 +17,7 @@ from lodesman.server.store.write.attempts import AttemptReport, Stray
 from lodesman.server.store.write.jobs import JobRow
 from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.report import LOST, end_attempt, never_started, take_back
-from lodesman.wire.service import Repaired
+from lodesman.wire.service import RepairCounts
 from lodesman.wire.vocabulary import JobState
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def end_all_attempts(live: WriterState, tx: Transaction, pilot_id: int, cause: s
     return len(pilot_attempts)
 
 
-def mend_strays(tx: Transaction, live: WriterState, attempt_ids: Iterable[int]) -> Repaired:
+def mend_strays(tx: Transaction, live: WriterState, attempt_ids: Iterable[int]) -> RepairCounts:
     """Give them back to their jobs, or end them; returns how many.
 
     A waiting job goes on with a live pilot's attempt; otherwise it is Held: its payload may have run.
@@ -65,7 +65,7 @@ def mend_strays(tx: Transaction, live: WriterState, attempt_ids: Iterable[int]) 
             of_ended += 1
     if changed:
         _recount(tx, live, sorted(changed))
-    return Repaired(
+    return RepairCounts(
         attempts_without_job=without_job, attempts_not_named=not_named, attempts_of_ended_pilots=of_ended
     )
 

@@ -18,7 +18,7 @@ from lodesman.server.store.submit_pools import PassRow, PoolRow
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.waiting import TaskQueues
-from lodesman.wire.service import Cleaning, Difference, Judgement, Renewal, Renewals
+from lodesman.wire.service import PassResult, PoolCleaning, QueueVerdicts, Renewal, Renewals
 
 CONFIG: Final = "config"
 """The key in a refusal's data: the configuration differed."""
@@ -46,7 +46,7 @@ def number_at_start(tx: Transaction, queues: Collection[QueueId]) -> None:
     submit_pools.insert_bits(tx, {queue: bits[queue] for queue in bits.keys() - kept})
 
 
-def refresh_pools(tx: Transaction, live: WriterState, difference: Difference, config: str) -> PassRow:
+def refresh_pools(tx: Transaction, live: WriterState, difference: PassResult, config: str) -> PassRow:
     """One pass with one time stamp, even without changes. Raises Conflict if another pass or configuration came first."""
     if difference.previous != live.pools.last_pass.id:
         raise Conflict(f"Refresh {live.pools.last_pass.id} of the SubmitPools came between.")
@@ -61,7 +61,7 @@ def refresh_pools(tx: Transaction, live: WriterState, difference: Difference, co
     return row
 
 
-def judge_queues(tx: Transaction, live: WriterState, judgement: Judgement) -> dict[str, int]:
+def judge_queues(tx: Transaction, live: WriterState, judgement: QueueVerdicts) -> dict[str, int]:
     """As the last pass found; returns how many jobs each way. Raises Conflict if another came between."""
     if judgement.number != live.pools.last_pass.id:
         raise Conflict(f"Refresh {live.pools.last_pass.id} of the SubmitPools came between.")
@@ -71,7 +71,7 @@ def judge_queues(tx: Transaction, live: WriterState, judgement: Judgement) -> di
     return {"held": held, "released": released}
 
 
-def clean_pools(tx: Transaction, live: WriterState, cleaning: Cleaning) -> int:
+def clean_pools(tx: Transaction, live: WriterState, cleaning: PoolCleaning) -> int:
     """Unused for the grace time (RFC #7: by an agent, at regular intervals); returns how many.
 
     A job that uses a pool clears its mark in its own transaction.

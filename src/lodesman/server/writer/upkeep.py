@@ -19,7 +19,7 @@ from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.order import free_forgotten
 from lodesman.server.writer.report import NOT_TAKEN
 from lodesman.server.writer.strays import mend_strays
-from lodesman.wire.service import Old, Purged, Repaired, Suspects
+from lodesman.wire.service import PurgeOrder, PurgeResult, RepairCounts, Suspects
 from lodesman.wire.vocabulary import JobState
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _GHOST = "it was active without a live attempt"
 
 
-def reconcile(tx: Transaction, live: WriterState, suspects: Suspects) -> Repaired:
+def reconcile(tx: Transaction, live: WriterState, suspects: Suspects) -> RepairCounts:
     """Returns how many of each fault.
 
     No job waits without a task queue or is active without a live attempt, counters are right, no attempt lives that its job
@@ -133,7 +133,7 @@ def forget_idle_queues(tx: Transaction, live: WriterState) -> None:
 _MOST_ROWS = 500
 
 
-def purge(tx: Transaction, live: WriterState, old: Old) -> Purged:
+def purge(tx: Transaction, live: WriterState, old: PurgeOrder) -> PurgeResult:
     """What is still old. The caller removes files after the commit."""
     ended = upkeep.old_jobs(tx, old.jobs, old.before) if old.jobs else []
     if ended:
@@ -156,4 +156,4 @@ def purge(tx: Transaction, live: WriterState, old: Old) -> Purged:
         live.queues.fronts.forget(tq_id)
     if gone:
         task_queues.delete_queues(tx, gone)
-    return Purged(jobs=[(job.id, job.attempts) for job in ended], queues=len(gone), more=not done)
+    return PurgeResult(jobs=[(job.id, job.attempts) for job in ended], queues=len(gone), more=not done)

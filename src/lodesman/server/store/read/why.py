@@ -23,7 +23,7 @@ from lodesman.wire.hosts import HostName, reported_host
 from lodesman.wire.jobs import Job
 from lodesman.wire.nodes import QueueId
 from lodesman.wire.pilots import NOT_NEEDED
-from lodesman.wire.service import Judged
+from lodesman.wire.service import WaitReason
 from lodesman.wire.task_queues import WaitingFor, WaitingReasons
 from lodesman.wire.vocabulary import MainReason, PilotState
 from lodesman.wire.why_jobs import QueuePosition
@@ -208,7 +208,7 @@ def binding_of(db: Reader, job_id: int) -> Binding | None:
     return db.find(lambda number, *more: Binding(number, QueueId(*more[:3]), *more[3:]), _BINDING, (job_id,))
 
 
-def stored_reasons(db: Reader) -> dict[int, Judged]:
+def stored_reasons(db: Reader) -> dict[int, WaitReason]:
     """By task queue."""
     rows = db.execute(
         "SELECT tq_id, reason, detail, next_reason, next_jobs, next_before FROM task_queue_reason"
@@ -216,8 +216,10 @@ def stored_reasons(db: Reader) -> dict[int, Judged]:
     return dict(readable(_judged, rows, "reason of task queue"))
 
 
-def _judged(tq_id: int, reason: str, detail: str, following: str | None, *rest: Any) -> tuple[int, Judged]:
-    return tq_id, Judged(MainReason(reason), detail, MainReason(following) if following else None, *rest)
+def _judged(
+    tq_id: int, reason: str, detail: str, following: str | None, *rest: Any
+) -> tuple[int, WaitReason]:
+    return tq_id, WaitReason(MainReason(reason), detail, MainReason(following) if following else None, *rest)
 
 
 def waiting_by_reason(db: Reader, vo: str = "") -> WaitingReasons:

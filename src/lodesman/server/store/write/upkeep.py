@@ -10,7 +10,7 @@ from lodesman.server.store.ids import mark_ids
 from lodesman.server.store.read.upkeep import CHAIN, ENDED_STATES, OLD_JOBS, OldJob
 from lodesman.server.store.statement import ANY, ONE, exactly
 from lodesman.server.store.transaction import Transaction
-from lodesman.wire.service import Old
+from lodesman.wire.service import PurgeOrder
 
 _HOLES = f"""UPDATE hole SET state = 'Moved', reason = '' WHERE (cohort_id, start) IN {GIVEN_PAIRS}
 AND state IN ({ENDED_STATES}) AND at < ?"""
@@ -64,7 +64,7 @@ def delete_jobs(tx: Transaction, jobs: Sequence[OldJob]) -> None:
     )
 
 
-def delete_left(tx: Transaction, old: Old) -> None:
+def delete_left(tx: Transaction, old: PurgeOrder) -> None:
     """Purge members that were never taken, unreferenced templates, ended pilots with unused tokens, old audit entries."""
     audit.delete_old(tx, old.before)
     if old.holes:
