@@ -9,9 +9,10 @@ import pytest
 
 from lodesman.base.errors import Unavailable
 from lodesman.server.config import load_config
-from lodesman.server.main import background as module
 from lodesman.server.main import bootstrap, data_folder
+from lodesman.server.main import parts as module
 from lodesman.server.main.background import BackgroundProcess, run_background
+from lodesman.server.main.parts import BackgroundParts
 from lodesman.wire.groups import Arena, KnownUsage, SliceUsage, TimeSlice
 
 SITES = """
@@ -63,7 +64,7 @@ class Files:
         writer = config.database.writer()
         data_folder.prepare(writer, config, now=5.0)
         writer.close()
-        return BackgroundProcess(config, self.load)
+        return BackgroundParts(config, self.load)
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_any_does_not_keep_it_from_starting(files, name):
 def test_a_change_to_any_is_taken_in(files):
     background = files.start()
     files.write("Slots = 'ANY'\nMaxTotalJobs = 3", refresh=20, pool="Other")
-    background._reload()
+    background.reload()
     slots, _, *rest = in_use(background)
     assert (slots, rest) == ({Q: 3}, [("Other",), ("Other",), 20.0])
 
@@ -105,7 +106,7 @@ def test_a_declaration_for_a_vo_counts_at_the_start_and_after_a_change(files):
     background = files.start()
     assert background.local.slots == {Q: 4}
     files.write("Slots = 4\n[site.W.ce.c.queue.q.vo.local]\nSlots = 1")
-    background._reload()
+    background.reload()
     assert background.local.slots == files.start().local.slots == {Q: 1}
 
 
@@ -118,15 +119,15 @@ def test_a_change_that_fails_changes_nothing_and_is_tried_again(files, monkeypat
         broken.setattr(module, "local_slots", lambda _: {}["unheard of"])
         for _ in range(2):
             with pytest.raises(KeyError):
-                background._reload()
+                background.reload()
             assert in_use(background) == before
-    background._reload()
+    background.reload()
     after = in_use(background)
     assert after[0] == {Q: 7}
     assert len(after[1]) == 1
     assert after[1] != before[1]
     assert after[2:] == (("Other",), ("Other",), 20.0)
-    background._reload()
+    background.reload()
     assert in_use(background) == after
 
 
@@ -134,7 +135,7 @@ def test_a_change_that_fails_changes_nothing_and_is_tried_again(files, monkeypat
 def test_each_batch_system_elsewhere_is_polled_and_asked_what_it_would_run(files):
     background = files.start()
     files.write("Backend = 'slurm'")
-    background._reload()
+    background.reload()
     found = {loop.name: loop for loop in background.loops.loops}
     assert {"poll slurm", "forget slurm", "list-match slurm"} <= found.keys()
     assert not any(name.endswith(" local") for name in found)
@@ -166,7 +167,7 @@ def test_what_is_known_of_usage_outlasts_a_change_of_the_configuration(files):
     files.write("Slots = 7")
     with (files.folder / "lode.toml").open("a") as file:
         file.write("\n[shares]\ncorrector = 'usage'\n")
-    background._reload()
+    background.reload()
     assert background.usage.options.corrector == "usage"
     assert background.side.policy.drawn_share("a") < 1000 < background.side.policy.drawn_share("b")
 
@@ -187,16 +188,18 @@ def test_shares_by_command_hold_from_the_start_and_after_a_change_of_the_files(f
     background = files.start()
     assert background.policy.shares()["g"].share == 7
     files.write("Slots = 7")
-    background._reload()
+    background.reload()
     assert (background.local.slots, background.director.policy.shares()["g"].share) == ({Q: 7}, 7)
     change("share-reset", None)
-    background._reload()
+    background.reload()
     assert background.policy.shares()["g"].share == 1000
     change("share-set", 8)
     background.director = SimpleNamespace(db=background.director.db, tick=lambda _: None)
     for watch in background.backends.watches.values():
         watch.polled.set()
-    background._direct()
+    process = BackgroundProcess.__new__(BackgroundProcess)
+    process.parts = background
+    process._direct()
     assert background.policy.shares()["g"].share == 8
 
 

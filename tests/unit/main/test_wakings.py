@@ -16,6 +16,7 @@ import pytest
 from lodesman.server.main import loops as module
 from lodesman.server.main.background import BackgroundProcess
 from lodesman.server.main.loops import Loop, Loops
+from lodesman.server.main.parts import BackgroundParts
 from lodesman.server.main.processes import Announcer, woken_by
 from lodesman.wire.vocabulary import Waking
 
@@ -130,7 +131,7 @@ def test_first_loads_that_come_after_an_iteration_wake_the_director(iterated_at,
     director = SimpleNamespace(iterated_at=iterated_at)
     process = SimpleNamespace(director=director, loops=SimpleNamespace(wake_soon=waked.append))
     watch = SimpleNamespace(polled=threading.Event(), tick=lambda _now: None)
-    look = partial(BackgroundProcess._look_at, process, watch)  # type: ignore[arg-type]
+    look = partial(BackgroundParts.look_at, process, watch)  # type: ignore[arg-type]
     look()
     assert waked == []  # it had no answer yet
     watch.tick = lambda _now: watch.polled.set()
@@ -255,17 +256,17 @@ def test_a_refresh_of_submit_pools_wakes_the_director(monkeypatch):
 
     class Refreshing(BackgroundProcess):
         def __init__(self):
-            self.submit_pools = SimpleNamespace(tick=lambda _policy, _now: causes.pop(0))
-            self.policy = None
-            self.loops = Loops([Loop("director", 1_000.0, ran.release, gap=0.0)])
-
-        def _reload(self):
-            """Nothing has changed."""
+            self.parts = SimpleNamespace(
+                submit_pools=SimpleNamespace(tick=lambda _policy, _now: causes.pop(0)),
+                policy=None,
+                loops=Loops([Loop("director", 1_000.0, ran.release, gap=0.0)]),
+                reload=lambda: None,
+            )
 
     async def main():
         one, stop = Refreshing(), asyncio.Event()
         one._refresh()
-        running = asyncio.create_task(one.loops.run(stop))
+        running = asyncio.create_task(one.parts.loops.run(stop))
         assert await asyncio.to_thread(ran.acquire, timeout=PATIENCE), "the first time"
         await asyncio.to_thread(one._refresh)
         assert await asyncio.to_thread(ran.acquire, timeout=PATIENCE)
@@ -279,7 +280,8 @@ class Background(BackgroundProcess):
     """Only what hears."""
 
     def __init__(self):
-        self.loops = Loops([Loop("director", 1.0, lambda: None), Loop("other", 1.0, lambda: None)])
+        loops = Loops([Loop("director", 1.0, lambda: None), Loop("other", 1.0, lambda: None)])
+        self.parts = SimpleNamespace(loops=loops)
 
 
 def test_the_director_is_woken_by_words_and_all_ends_with_them(monkeypatch):
@@ -288,7 +290,7 @@ def test_the_director_is_woken_by_words_and_all_ends_with_them(monkeypatch):
         with os.fdopen(ours) as there, os.fdopen(theirs, "wb", buffering=0) as here:
             monkeypatch.setattr(sys, "stdin", there)
             one, stop, told = Background(), asyncio.Event(), asyncio.Event()
-            director, other = one.loops.loops
+            director, other = one.parts.loops.loops
             asyncio.get_running_loop().add_reader(ours, lambda: (one._hear(stop), told.set()))
             for words, woken in ((b"?", False), (b"p", True)):
                 here.write(words)
