@@ -130,15 +130,17 @@ def read_expression(text: str, request: Ad) -> Expression:
 
 def _read(node: Node, text: str, request: Ad) -> Expression:
     by_key: dict[str, ExpressionClause] = {}
-    for one in clauses(node):
-        clause = _clause(one, request)
+    for part in clauses(node):
+        clause = _clause(part, request)
         by_key.setdefault(clause.key, clause)
     parts = tuple(by_key[key].node for key in sorted(by_key))
-    asked = {name: value for one in by_key.values() for name, value in one.given.items()}
-    for name, value in asked.items():
+    given_values = {name: value for part in by_key.values() for name, value in part.given.items()}
+    for name, value in given_values.items():
         if isinstance(value, tuple) and len(value) > MOST_ASKED:
             raise fault_at(text, 0, f"{name} of the job has {len(value):,} values; at most {MOST_ASKED}")
-    inner = "; ".join(f"{write_name(name)} = {write_value(asked[name])}" for name in sorted(asked))
+    inner = "; ".join(
+        f"{write_name(name)} = {write_value(given_values[name])}" for name in sorted(given_values)
+    )
     return Expression(
         text=write_expression(node),
         request=f"[{inner}]" if inner else "",
@@ -295,9 +297,9 @@ def left_at(clause: ExpressionClause, values: Sequence[Value | None]) -> bool | 
     if not clause.changes:
         return is_true(_value(clause, values))
     left = _left(clause, values)
-    known = constant_of(left)
-    if known is not None:
-        return is_true(known)
+    constant = constant_of(left)
+    if constant is not None:
+        return is_true(constant)
     return can_be(left)[0] and left
 
 
@@ -339,8 +341,8 @@ def refusal_of(clause: ExpressionClause, params: Mapping[str, EffectiveParam], v
     values = [value_of(name, params, vo) for name in clause.asks]
     if left_at(clause, values) is not False:
         return ""
-    found = constant_of(_left(clause, values)) if clause.changes else _value(clause, values)
-    word = "never true" if found is None else _word(found)
+    result = constant_of(_left(clause, values)) if clause.changes else _value(clause, values)
+    word = "never true" if result is None else _word(result)
     told = [f"{name} = {_short(write_value(value))}" for name, value in clause.given.items()]
     missing = []
     for name, value in zip(clause.asks, values, strict=True):
@@ -355,8 +357,8 @@ def refusal_of(clause: ExpressionClause, params: Mapping[str, EffectiveParam], v
     return f"{_short(clause.text)} is {word}{about}"
 
 
-def _word(found: Value) -> str:
-    condition = truth(found)
+def _word(value: Value) -> str:
+    condition = truth(value)
     return "false" if condition is False else "undefined" if condition is UNDEFINED else "an error"
 
 
@@ -367,6 +369,6 @@ def _short(text: str) -> str:
 def names_of_clauses(expression: Expression) -> list[str]:
     """A short name for each clause: its text, and its number where that is cut."""
     return [
-        one.text if len(one.text) <= _MOST_SHOWN else f"{at}: {_short(one.text)}"
-        for at, one in enumerate(expression.clauses, 1)
+        clause.text if len(clause.text) <= _MOST_SHOWN else f"{at}: {_short(clause.text)}"
+        for at, clause in enumerate(expression.clauses, 1)
     ]

@@ -57,10 +57,10 @@ class _SaidValues:
 
     __slots__ = ("any", "ids", "masks", "plain", "values")
 
-    def __init__(self, said: Mapping[int, Value | None]) -> None:
+    def __init__(self, values_by_bit: Mapping[int, Value | None]) -> None:
         members: dict[tuple[object, type], list[int]] = {}
         self.values: list[Value] = []
-        for bit, value in said.items():
+        for bit, value in values_by_bit.items():
             # The types belong to the identity: 1 and True are equal in Python.
             kind = tuple(map(type, value)) if isinstance(value, tuple) else type(value)
             members.setdefault((value, kind), []).append(bit)  # type: ignore[arg-type]
@@ -68,7 +68,7 @@ class _SaidValues:
         self.values = [value for value, _ in members]  # type: ignore[misc]  # None is taken out
         self.plain = list(map(FastCondition.plain, self.values))  # the values as fast conditions need them
         self.masks = list(map(mask_of, members.values()))  # who says each of the values
-        self.ids = [-1] * (max(said, default=-1) + 1)  # for each bit, which of the values it is
+        self.ids = [-1] * (max(values_by_bit, default=-1) + 1)  # for each bit, which of the values it is
         for number, bits in enumerate(members.values()):
             for bit in bits:
                 self.ids[bit] = number
@@ -93,33 +93,38 @@ class ExpressionColumn:
 
     def placement(self, criteria: Iterable[Requirement]) -> tuple[PlacementClause, ...]:
         """What the broker has to judge, each for the queues that it is about."""
-        found = (
-            clause for one in criteria if one.kind is Kind.EXPRESSION for clause in expression(one).clauses
+        expression_clauses = (
+            clause
+            for criterion in criteria
+            if criterion.kind is Kind.EXPRESSION
+            for clause in expression(criterion).clauses
         )
-        return tuple(left for clause in found if clause.changes for left in self._open(clause).left)
+        return tuple(
+            left for clause in expression_clauses if clause.changes for left in self._open(clause).left
+        )
 
     def _clause(self, clause: ExpressionClause) -> Mask:
-        found = self._open(clause).mask if clause.changes else self._truth(clause.node).true
-        return reduce(or_, (self._column(name).any for name in clause.asks), found)
+        mask = self._open(clause).mask if clause.changes else self._truth(clause.node).true
+        return reduce(or_, (self._column(name).any for name in clause.asks), mask)
 
     def _open(self, clause: ExpressionClause) -> _PossibleTruth:
-        known = self._changing.get(clause.key)
-        if known is None:
+        possible = self._changing.get(clause.key)
+        if possible is None:
             _make_room(self._changing)
-            known = self._changing[clause.key] = self._left(clause)
-        return known
+            possible = self._changing[clause.key] = self._left(clause)
+        return possible
 
     def _left(self, clause: ExpressionClause) -> _PossibleTruth:
-        mask, found = 0, dict[str, PlacementClause]()
+        mask, by_text = 0, dict[str, PlacementClause]()
         columns = list(map(self._column, clause.asks))
         for key, queues in self._groups(columns):
             left = left_at(clause, _values(columns, key))
             mask |= 0 if left is False else queues
             if not isinstance(left, bool):
                 text = write_expression(left)
-                more = found[text].queues if text in found else 0
-                found[text] = PlacementClause(left=left, queues=queues | more)
-        return _PossibleTruth(mask, tuple(found.values()))
+                more = by_text[text].queues if text in by_text else 0
+                by_text[text] = PlacementClause(left=left, queues=queues | more)
+        return _PossibleTruth(mask, tuple(by_text.values()))
 
     # --- conditions ------------------------------------------------------------------------------------------
 
@@ -133,23 +138,23 @@ class ExpressionColumn:
                 return _negated(self._truth(operand))
             case _:
                 key = write_expression(node)
-                known = self._known.get(key)
-                if known is None:
+                truth = self._known.get(key)
+                if truth is None:
                     _make_room(self._known)
-                    known = self._known[key] = self._judged(node)
-                return known
+                    truth = self._known[key] = self._judged(node)
+                return truth
 
     def _all(self, operands: Iterable[Node], *, inverse: bool = False) -> _Truth:
         """The first that is false or an error decides, from left to right. `inverse`: all of what they are not."""
         false = error = 0
         true = undecided = self._full
         for operand in operands:
-            found = self._truth(operand)
-            found = _negated(found) if inverse else found
-            false |= undecided & found.false
-            error |= undecided & found.error
-            undecided &= ~(found.false | found.error)
-            true &= found.true
+            truth = self._truth(operand)
+            truth = _negated(truth) if inverse else truth
+            false |= undecided & truth.false
+            error |= undecided & truth.error
+            undecided &= ~(truth.false | truth.error)
+            true &= truth.true
         return _Truth(true & undecided, false, error)
 
     def _judged(self, node: Node) -> _Truth:
@@ -157,11 +162,11 @@ class ExpressionColumn:
         condition, columns = FastCondition(node), list(map(self._column, names))
         masks: dict[bool | Special, Mask] = {True: 0, False: 0, ERROR: 0, UNDEFINED: 0}
         for key, queues in self._groups(columns):
-            quick = {name: one.plain[at] for name, one, at in zip(names, columns, key, strict=True)}
-            found: bool | Special | None = condition.fast(quick)
-            if found is None:
-                found = condition.exact(dict(zip(names, _values(columns, key), strict=True)))
-            masks[found] |= queues
+            quick = {name: column.plain[at] for name, column, at in zip(names, columns, key, strict=True)}
+            result: bool | Special | None = condition.fast(quick)
+            if result is None:
+                result = condition.exact(dict(zip(names, _values(columns, key), strict=True)))
+            masks[result] |= queues
         return _Truth(masks[True], masks[False], masks[ERROR])
 
     # --- values ----------------------------------------------------------------------------------------------
@@ -175,7 +180,7 @@ class ExpressionColumn:
                 yield (number,), mask
         else:
             members: dict[tuple[int, ...], list[int]] = {}
-            for bit, key in enumerate(zip(*[one.ids for one in columns], strict=True)):
+            for bit, key in enumerate(zip(*[column.ids for column in columns], strict=True)):
                 members.setdefault(key, []).append(bit)
             for key, bits in members.items():
                 if -1 not in key:
@@ -184,8 +189,8 @@ class ExpressionColumn:
     def _column(self, name: str) -> _SaidValues:
         column = self._columns.get(name)
         if column is None:
-            said = {bit: value_of(name, params, self._vo) for bit, params in self._params.items()}
-            column = self._columns[name] = _SaidValues(said)
+            values_by_bit = {bit: value_of(name, params, self._vo) for bit, params in self._params.items()}
+            column = self._columns[name] = _SaidValues(values_by_bit)
         return column
 
 
@@ -193,10 +198,10 @@ def _values(columns: Sequence[_SaidValues], key: Sequence[int]) -> list[Value]:
     return [column.values[number] for column, number in zip(columns, key, strict=True)]
 
 
-def _make_room(known: dict[str, Any]) -> None:
-    if len(known) >= _MOST_KNOWN:
-        known.clear()
+def _make_room(memo: dict[str, Any]) -> None:
+    if len(memo) >= _MOST_KNOWN:
+        memo.clear()
 
 
-def _negated(found: _Truth) -> _Truth:
-    return _Truth(found.false, found.true, found.error)
+def _negated(truth: _Truth) -> _Truth:
+    return _Truth(truth.false, truth.true, truth.error)

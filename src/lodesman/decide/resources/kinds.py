@@ -59,7 +59,10 @@ class TypeTable:
     def __init__(self, types: Iterable[ParameterType] = ()) -> None:
         self._types = {fold(item.name): item for item in (*WELL_KNOWN, *types)}
         # `merge` is left out: it changes what resources offer, never what a requirement is.
-        rows = [[name, one.kind.value, one.unit, one.operator] for name, one in sorted(self._types.items())]
+        rows = [
+            [name, declared.kind.value, declared.unit, declared.operator]
+            for name, declared in sorted(self._types.items())
+        ]
         self.version = hashlib.sha256(json.dumps(rows).encode("ascii")).hexdigest()[:16]
         """Changes whenever the identity of a requirement set could change."""
 
@@ -143,9 +146,9 @@ def boolean_of(value: object) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str | int | float):
-        found = _TRUTH.get(model.as_text(value).lower())
-        if found is not None:
-            return found
+        truth = _TRUTH.get(model.as_text(value).lower())
+        if truth is not None:
+            return truth
     raise BadValue(f"{value!r} is neither true nor false")
 
 
@@ -279,7 +282,7 @@ WELL_KNOWN: tuple[ParameterType, ...] = (
     ParameterType(name="Forwards", kind=Kind.BOOLEAN),
     ParameterType(name="JcList", kind=Kind.STRING),
 )  # parameters that the program itself works with (`settings`), in its units
-WELL_KNOWN_BY_NAME: Mapping[str, ParameterType] = {fold(one.name): one for one in WELL_KNOWN}
+WELL_KNOWN_BY_NAME: Mapping[str, ParameterType] = {fold(declared.name): declared for declared in WELL_KNOWN}
 
 
 # --- versions -------------------------------------------------------------------------------------------

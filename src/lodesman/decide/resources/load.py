@@ -210,19 +210,19 @@ class _NodeMaker:
 
 def _group(draft: ConfigDraft, name: str, raw: Mapping[str, RawParam]) -> model.GroupConfig:
     def value(key: str, read: Callable[[Any], Any], default: Any) -> Any:
-        found = raw.get(key)
-        if found is None:
+        param = raw.get(key)
+        if param is None:
             return default
         try:
-            return read(found.value)
+            return read(param.value)
         except BadValue as fault:
-            draft.fault(f"{found.name}: {fault}", found.source)
+            draft.fault(f"{param.name}: {fault}", param.source)
             return default
 
     share = value("share", _share, model.DEFAULT_SHARE)
     if share < _LEAST_SHARE:
-        given = raw["share"]
-        draft.notice(f"{given.name}: a share below {_LEAST_SHARE} counts as that", given.source)
+        raw_share = raw["share"]
+        draft.notice(f"{raw_share.name}: a share below {_LEAST_SHARE} counts as that", raw_share.source)
     properties = value("properties", _texts_of, [])
     return model.GroupConfig(
         name=name,
@@ -260,7 +260,7 @@ def _lacking_tags(tree: model.ResourceTree, types: TypeTable) -> Iterator[tuple[
     names = chain.from_iterable(chain(node.params, *node.overlays.values()) for node in nodes)
     if not any(model.fold(name) == _REQUIRED_TAG for name in names):
         return
-    found: set[object] = set()
+    reported: set[object] = set()
     for vo in dict.fromkeys(("", *(vo for node in nodes for vo in node.overlays))):
         for queue, params in all_queues(tree, vo=vo, types=types):
             required, offered = params.get(_REQUIRED_TAG), _texts(params.get(_TAG))
@@ -270,8 +270,8 @@ def _lacking_tags(tree: model.ResourceTree, types: TypeTable) -> Iterator[tuple[
             offered = with_processor_tags(offered, cores)
             lacking = tuple(tag for tag in _texts(required) if tag not in offered)
             place = required.source or queue
-            if lacking and (place, lacking) not in found:
-                found.add((place, lacking))
+            if lacking and (place, lacking) not in reported:
+                reported.add((place, lacking))
                 of_vo = f" for VO {vo}" if vo else ""
                 message = (
                     f"RequiredTag: queue {'/'.join(queue)} requires {', '.join(lacking)}{of_vo} and does not offer "
@@ -280,5 +280,5 @@ def _lacking_tags(tree: model.ResourceTree, types: TypeTable) -> Iterator[tuple[
                 yield message, required.source or FilePosition()
 
 
-def _texts(found: EffectiveParam | None) -> tuple[str, ...]:
-    return () if found is None else tuple(map(model.as_text, model.as_scalars(found.value)))
+def _texts(effective: EffectiveParam | None) -> tuple[str, ...]:
+    return () if effective is None else tuple(map(model.as_text, model.as_scalars(effective.value)))

@@ -52,7 +52,7 @@ def parse_toml(text: str, *, source: str = "") -> dict[str, object]:
         line, column = (int(place[1]), int(place[2])) if place and place[1] else end
         sentence = f"{_POSITION.sub('', message)}."
         # The table in which the line stands, as far as lines show it: the text is not well formed.
-        heads = [found[1] for row in text.splitlines()[:line] if (found := _TABLE.match(row))]
+        heads = [head[1] for row in text.splitlines()[:line] if (head := _TABLE.match(row))]
         more = {"section": heads[-1].strip()} if heads else {}
         raise SyntaxFault(sentence, line=line, column=column, source=source, **more) from fault
     except RecursionError as fault:
@@ -93,9 +93,9 @@ class _TomlFiller:
 
     def table(self, parent: _Table, name: str, path: _Path = ()) -> _Table:
         """A table, a top-level one if no path is given; anything else is a fault."""
-        found = parent.get(name, {})
-        if isinstance(found, dict):
-            return found
+        table = parent.get(name, {})
+        if isinstance(table, dict):
+            return table
         self._draft.fault(f"{name} is a table", self.source(path or (name,)))
         return {}
 
@@ -132,10 +132,10 @@ class _TomlFiller:
     def _limits_of(self, kind: str, path: _Path, table: _Table) -> None:
         """`JobType = { Merge = 20 }`, and `MaxRunningJobs = 100`."""
         node = NodePath(*path[1:-1:2])  # site, S, ce, C, running_limit
-        for attribute, found in table.items():
-            by_value = isinstance(found, dict)
+        for attribute, values in table.items():
+            by_value = isinstance(values, dict)
             of = DraftLimit(kind, node, attribute if by_value else "")
-            for name, value in found.items() if isinstance(found, dict) else ((attribute, found),):
+            for name, value in values.items() if isinstance(values, dict) else ((attribute, values),):
                 key = (*path, attribute, name) if by_value else (*path, name)
                 self._draft.put_limit(
                     of, RawParam(name=name, value=value, source=self.source(key, section=_head(path)))
@@ -171,7 +171,7 @@ def _head(path: _Path) -> str:
 
 def lines_of(text: str) -> dict[_Path, int]:
     """The line (from 1) of every table head and every key of a well-formed text, by path."""
-    found: dict[_Path, int] = {}
+    lines: dict[_Path, int] = {}
     table: _Path = ()
     for line, statement in _statements(text.replace("\r\n", "\n")):
         key = _path(statement)
@@ -180,15 +180,15 @@ def lines_of(text: str) -> dict[_Path, int]:
         table = key if is_table else table
         # Tables come into being by the mention of what is in them.
         for length in range(len(key), 0, -1):
-            if found.setdefault(above + key[:length], line) != line:
+            if lines.setdefault(above + key[:length], line) != line:
                 break
-    return found
+    return lines
 
 
 def line_of(lines: Mapping[_Path, int], path: _Path) -> int:
     """The line of a path, or of the longest beginning of it that has one; 0 if none has."""
     beginnings = (path[:length] for length in range(len(path), 0, -1))
-    return next((lines[one] for one in beginnings if one in lines), 0)
+    return next((lines[beginning] for beginning in beginnings if beginning in lines), 0)
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:

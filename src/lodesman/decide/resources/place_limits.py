@@ -70,9 +70,9 @@ def place_limits(draft: ConfigDraft, tree: ResourceTree) -> Iterator[PlaceLimit]
             )
             continue
         if tree.find(of.path) is None:
-            what = "CE" if of.path.ce else "site"
+            noun = "CE" if of.path.ce else "site"
             first = next(iter(by_value.values()))
-            draft.notice(f"{of.kind}: no {what} is called {of.path}, so this limits nothing", first.source)
+            draft.notice(f"{of.kind}: no {noun} is called {of.path}, so this limits nothing", first.source)
         for value, raw in by_value.items():
             try:
                 number = number_in(raw.value)

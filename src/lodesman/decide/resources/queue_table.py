@@ -80,20 +80,22 @@ class QueueTable:
 
     def failing(self, criteria: Iterable[Requirement]) -> list[Mask]:
         """By requirement, the queues that do not fulfil it."""
-        columns = ((one, self._columns.get(one.folded)) for one in criteria)
-        return [self.full & ~column.met(one) if column else self.full for one, column in columns]
+        columns = ((criterion, self._columns.get(criterion.folded)) for criterion in criteria)
+        return [self.full & ~column.met(criterion) if column else self.full for criterion, column in columns]
 
     def offered(self, folded: str, mask: Mask) -> list[tuple[tuple[Scalar, ...], int]]:
         """What the queues of a mask offer of a parameter, and how many of them just that; ANY and nothing are left out."""
         column = self._columns.get(folded)
-        found = () if column is None else column.offered
-        return [(scalars, hit.bit_count()) for scalars, queues in found if (hit := queues & mask)]
+        offers = () if column is None else column.offered
+        return [(scalars, hit.bit_count()) for scalars, queues in offers if (hit := queues & mask)]
 
     def placement(self, criteria: Sequence[Requirement]) -> tuple[PlacementClause, ...]:
         """What of the expressions only the ads of sites decide, about the queues that fulfil all else."""
-        found = self._expressions.placement(criteria)
-        mask = self.eligible_mask(criteria) if found else 0
-        return tuple([replace(one, queues=one.queues & mask) for one in found if one.queues & mask])
+        clauses = self._expressions.placement(criteria)
+        mask = self.eligible_mask(criteria) if clauses else 0
+        return tuple(
+            [replace(clause, queues=clause.queues & mask) for clause in clauses if clause.queues & mask]
+        )
 
     def reasons(self, bit: int, criteria: tuple[Requirement, ...]) -> tuple[Mismatch, ...]:
         """All that speaks against one queue."""
@@ -127,10 +129,10 @@ class _Column:
 
     def met(self, requirement: Requirement) -> Mask:
         """The queues that fulfil the requirement."""
-        found = self._open
+        met = self._open
         for wanted in requirement.wanted:
-            found |= self._met_by(wanted)
-        return found
+            met |= self._met_by(wanted)
+        return met
 
 
 def _columns(params: Mapping[int, EffectiveParams], types: TypeTable) -> dict[str, _Column]:
@@ -143,9 +145,9 @@ def _columns(params: Mapping[int, EffectiveParams], types: TypeTable) -> dict[st
             holders.setdefault(folded, {}).setdefault(key, (value, []))[1].append(bit)
     return {
         folded: _Column(
-            ((value, mask_of(members)) for value, members in found.values()), types.get_folded(folded)
+            ((value, mask_of(members)) for value, members in params_of.values()), types.get_folded(folded)
         )
-        for folded, found in holders.items()
+        for folded, params_of in holders.items()
     }
 
 
@@ -188,11 +190,11 @@ def _deduced(offered: Sequence[_Offer]) -> _MetBy:
             return of_truth_or_text.get(wanted, 0)
         if not isinstance(wanted, str):
             return at_least_or_text(wanted)
-        found = of_text.get(wanted, 0)
+        met = of_text.get(wanted, 0)
         if numbers and (number := spelled_number(wanted)) is not None:
-            found |= at_least(number)
+            met |= at_least(number)
         if truths and (truth := truth_of(wanted)) is not None:
-            found |= of_truth.get(truth, 0)
-        return found
+            met |= of_truth.get(truth, 0)
+        return met
 
     return met_by

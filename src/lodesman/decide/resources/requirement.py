@@ -115,19 +115,19 @@ def compile_requirements(
 
 
 def _expression(name: str, value: object, request: Ad | None) -> Requirement:
-    given = value if isinstance(value, list | tuple) else [value]
-    texts = [one for one in given if isinstance(one, str)]
+    items = value if isinstance(value, list | tuple) else [value]
+    texts = [item for item in items if isinstance(item, str)]
     stored = request is None and len(texts) == 2
-    if len(texts) != len(given) or len(texts) != 1 + stored:
+    if len(texts) != len(items) or len(texts) != 1 + stored:
         right = 'Give one expression as a text, as in "Memory >= 4000 && member(\\"gpu\\", Tag)".'
         raise _invalid(name, "it is not a text", right)
     try:
-        found = expression_of(*texts) if request is None else read_expression(texts[0], request)
+        read = expression_of(*texts) if request is None else read_expression(texts[0], request)
     except SyntaxFault as fault:
         where = {"expression_line": fault.data["line"], "expression_column": fault.data["column"]}
         hint = fault.hint or "docs/how-to/users.md says what an expression may have."
         raise _invalid(name, fault.message.removesuffix("."), hint, **where) from None
-    return _of_text(name.strip(), found.text, found.request)
+    return _of_text(name.strip(), read.text, read.request)
 
 
 def _of_text(name: str, text: str, request: str) -> Requirement:
@@ -143,13 +143,13 @@ def expression(requirement: Requirement) -> Expression:
 
 def by_clause(criteria: Iterable[Requirement]) -> Iterator[Requirement]:
     """The same criteria, each clause of an expression one of its own: together they admit the same."""
-    for one in criteria:
-        if one.kind is not Kind.EXPRESSION:
-            yield one
+    for criterion in criteria:
+        if criterion.kind is not Kind.EXPRESSION:
+            yield criterion
             continue
-        found = expression(one)
-        for name, clause in zip(names_of_clauses(found), found.clauses, strict=True):
-            yield _of_text(f"{one.parameter} ({name})", clause.text, found.request)
+        whole = expression(criterion)
+        for name, clause in zip(names_of_clauses(whole), whole.clauses, strict=True):
+            yield _of_text(f"{criterion.parameter} ({name})", clause.text, whole.request)
 
 
 def without_clause(criterion: str) -> str:
@@ -161,11 +161,11 @@ def without_clause(criterion: str) -> str:
 def _compiled(name: str, folded: str, value: object, declared: kinds.ParameterType | None) -> Requirement:
     kind, unit = (declared.kind, declared.unit) if declared else (Kind.DEDUCED, "")
     try:
-        given = _given_scalars(value, kind)
+        written = _given_scalars(value, kind)
         plain = kind in _PLAIN_KINDS
         scalars = [
             item.strip() if plain and isinstance(item, str) else kinds.scalar_of(item, kind, unit)
-            for item in given
+            for item in written
         ]
     except BadValue as fault:
         expected = "something plain" if kind is Kind.DEDUCED else f"a {kind.value}"
@@ -333,11 +333,11 @@ def mismatches(
     criteria: Iterable[Requirement], params: Mapping[str, EffectiveParam], *, vo: str = ""
 ) -> tuple[Mismatch, ...]:
     """All that speaks against a node with these effective values; empty if it is eligible."""
-    found = [access_refusal(params.get(ACCESS), vo)]
-    for one in criteria:
-        if one.kind is Kind.EXPRESSION:
-            texts = (refusal_of(clause, params, vo) for clause in expression(one).clauses)
-            found += [Mismatch(one.parameter, text) for text in texts if text]
+    all_found = [access_refusal(params.get(ACCESS), vo)]
+    for criterion in criteria:
+        if criterion.kind is Kind.EXPRESSION:
+            texts = (refusal_of(clause, params, vo) for clause in expression(criterion).clauses)
+            all_found += [Mismatch(criterion.parameter, text) for text in texts if text]
         else:
-            found.append(judge(one, params.get(one.folded)))
-    return tuple(one for one in found if one is not None)
+            all_found.append(judge(criterion, params.get(criterion.folded)))
+    return tuple(mismatch for mismatch in all_found if mismatch is not None)

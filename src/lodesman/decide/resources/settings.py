@@ -84,20 +84,20 @@ def check_value(folded: str, value: Value) -> tuple[str, ...]:
     """What is odd about the value of a parameter, in sentences. Raises BadValue if nothing can be done with the value of
     a well-known one.
     """
-    known = WELL_KNOWN_BY_NAME.get(folded)
-    if known is None:
+    declared = WELL_KNOWN_BY_NAME.get(folded)
+    if declared is None:
         if folded == _WORDS:
             _check_words(value)
         if folded == _GATE_MODE:
             _gate_mode(value)
         return ()
-    if known.kind is not Kind.LIST and isinstance(value, tuple):
+    if declared.kind is not Kind.LIST and isinstance(value, tuple):
         raise BadValue("one value is expected, not a list")
     if folded == _JC_LIST:
         return _check_jc_list(as_text(as_scalars(value)[0]))
     if folded == _MODE and (mode := as_text(as_scalars(value)[0])).lower() not in _MODES:
         raise BadValue(f"{mode!r} is none of {', '.join(_MODES)}")
-    if known.kind is not Kind.NUMBER or not isinstance(value, int | float):
+    if declared.kind is not Kind.NUMBER or not isinstance(value, int | float):
         return ()
     if value < 0 or (value == 0 and folded == _ABOVE_ZERO):
         raise BadValue(f"it must be {'more than' if folded == _ABOVE_ZERO else 'at least'} 0")
@@ -107,10 +107,10 @@ def check_value(folded: str, value: Value) -> tuple[str, ...]:
 
 
 def _check_jc_list(text: str) -> tuple[str, ...]:
-    found = read_jc_list(text)
-    if found.lists is None:
-        raise BadValue(" ".join(found.faults).rstrip("."))
-    return tuple(warning.rstrip(".") for warning in found.warnings)
+    lists = read_jc_list(text)
+    if lists.lists is None:
+        raise BadValue(" ".join(lists.faults).rstrip("."))
+    return tuple(warning.rstrip(".") for warning in lists.warnings)
 
 
 def _gate_mode(value: Value) -> GateMode:
@@ -238,8 +238,8 @@ class _Reader:
         return convert(value, unit=declared.unit if declared else unit, to=unit)
 
     def value(self, name: str) -> Value | None:
-        found = self._params.get(fold(name))
-        return None if found is None else found.value
+        effective = self._params.get(fold(name))
+        return None if effective is None else effective.value
 
     def whole(self, name: str) -> int | None:
         number = self.number(name)

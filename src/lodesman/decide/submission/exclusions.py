@@ -71,11 +71,11 @@ class Exclusions(JobDemand):
         """The smallest changes that would make it run: fewest criteria over single queues, then most queues gained. () if
         it can run as it is, or on no queue however it is changed.
         """
-        for asked, known in self._made.items():
-            if asked >= most:
-                return known[:most]
-        found = near_misses(self.planes, self.full & ~self.config.hopeless)
-        made = self._made[most] = job_changes(self, found, most=most)
+        for number, changes in self._made.items():
+            if number >= most:
+                return changes[:most]
+        misses = near_misses(self.planes, self.full & ~self.config.hopeless)
+        made = self._made[most] = job_changes(self, misses, most=most)
         return made
 
     def not_carried(self, bit: int) -> list[str]:
@@ -83,9 +83,9 @@ class Exclusions(JobDemand):
         named = self.key.submission_pools
         if self.config.carried(named) >> bit & 1:
             return []
-        known = [name for name in named if name in (self.config.pools or ())]
-        if known:
-            return [f"submission pool {' or '.join(known)} does not serve it"]
+        configured = [name for name in named if name in (self.config.pools or ())]
+        if configured:
+            return [f"submission pool {' or '.join(configured)} does not serve it"]
         return [f"there is no submission pool {' or '.join(named)}"]
 
     def summary(self) -> QueuesForJob:
@@ -113,8 +113,8 @@ def find_exclusions(
     criteria, unread = (requirements, {}) if isinstance(requirements, tuple) else _read(requirements, config)
     criteria = tuple(by_clause(criteria))
     planes += [
-        (f"{REQUIREMENTS}.{one.parameter}", mask & full)
-        for one, mask in zip(criteria, config.table.failing(criteria), strict=True)
+        (f"{REQUIREMENTS}.{criterion.parameter}", mask & full)
+        for criterion, mask in zip(criteria, config.table.failing(criteria), strict=True)
     ]
     planes += [(name, full) for name in unread]
     planes += config.without_pilots(key)
@@ -125,7 +125,7 @@ def find_exclusions(
         unread=unread,
         config=config,
         usable=usable,
-        planes=tuple(one for one in planes if one[1]),
+        planes=tuple(plane for plane in planes if plane[1]),
     )
 
 
@@ -142,18 +142,20 @@ def _read(
             criteria += compile_requirements({name: value}, config.table.types)
         except InvalidJob as fault:
             unread[f"{REQUIREMENTS}.{name}"] = fault.message.rstrip(".")
-    return tuple(sorted(criteria, key=lambda one: one.folded)), unread
+    return tuple(sorted(criteria, key=lambda criterion: criterion.folded)), unread
 
 
-def never_text(found: Exclusions) -> str:
+def never_text(exclusions: Exclusions) -> str:
     """Why no queue can run it, in one sentence without a full stop; '' if one can."""
-    if found.eligible:
+    if exclusions.eligible:
         return ""
-    if not found.total:
-        return f"no queue is configured for VO {found.config.vo}"
-    lost = ", ".join(f"{name} excludes {n} of {found.total}" for name, n in found.counts()[:FEW])
-    best = found.job_changes(1)
+    if not exclusions.total:
+        return f"no queue is configured for VO {exclusions.config.vo}"
+    lost = ", ".join(f"{name} excludes {n} of {exclusions.total}" for name, n in exclusions.counts()[:FEW])
+    best = exclusions.job_changes(1)
     nearest = (
-        f"; suggestion: {best[0].text} ({best[0].queues} of {counted(found.total, 'queue')})" if best else ""
+        f"; suggestion: {best[0].text} ({best[0].queues} of {counted(exclusions.total, 'queue')})"
+        if best
+        else ""
     )
-    return f"no queue of VO {found.config.vo} can run it: {lost}{nearest}"
+    return f"no queue of VO {exclusions.config.vo} can run it: {lost}{nearest}"

@@ -50,8 +50,8 @@ class JobDemand:
     def reasons(self, bit: int) -> tuple[str, ...]:
         """All that a queue has against the job, in sentences, but for what keeps pilots away."""
         matcher = self.config.by_bit[bit].reasons(self.key, 1 << bit)
-        wanted = self.config.table.reasons(bit, self.criteria) if self.criteria else ()
-        return (*map(str, matcher), *map(str, wanted), *self.unread.values())
+        mismatches = self.config.table.reasons(bit, self.criteria) if self.criteria else ()
+        return (*map(str, matcher), *map(str, mismatches), *self.unread.values())
 
 
 class _ChangedJob(Struct, frozen=True, kw_only=True):
@@ -101,8 +101,8 @@ def unknown_names(
         ("SubmitPool", "submission_pools", pools, False),
         ("GridCE", "grid_ces", config.ces, True),
     ):
-        unknown = () if known is None else tuple(one for one in getattr(job, field) if one not in known)
-        names = tuple(one for one in unknown if not (odd_only and is_plain_name(one)))
+        unknown = () if known is None else tuple(name for name in getattr(job, field) if name not in known)
+        names = tuple(name for name in unknown if not (odd_only and is_plain_name(name)))
         if known is not None and names:
             yield UnknownNames(attribute=attribute, field=field, names=names, known=known)
 
@@ -123,10 +123,10 @@ def _step_of(
     )  # fmt: skip
 
 
-def job_changes(demand: JobDemand, found: Sequence[NearMiss], *, most: int) -> list[JobChange]:
-    """The `most` changes of the job that admit most queues; `found`: those with most queues first."""
+def job_changes(demand: JobDemand, misses: Sequence[NearMiss], *, most: int) -> list[JobChange]:
+    """The `most` changes of the job that admit most queues; `misses`: those with most queues first."""
     made: list[JobChange] = []
-    for change in found[:_LOOKED_AT]:
+    for change in misses[:_LOOKED_AT]:
         if len(made) >= most and made[most - 1].queues >= change.count:
             break  # none that follows can admit more
         if admitting := _job_change(demand, change):
@@ -169,7 +169,7 @@ def _job_change(demand: JobDemand, change: NearMiss) -> JobChange | None:
 def _steps(demand: JobDemand, change: NearMiss) -> tuple[list[JobChangeStep], _ChangedJob]:
     """A step for each criterion, and for names that are not configured; and the job after them."""
     key, config = demand.key, demand.config
-    by_name = {f"Requirements.{one.parameter}": one for one in demand.criteria}
+    by_name = {f"Requirements.{criterion.parameter}": criterion for criterion in demand.criteria}
     unpooled = replace(key, submit_pool="") if key.submit_pool else key
     case = _ChangedJob(
         key=unpooled, config=config, names=change.criteria, mask=change.mask, usable=demand.usable
@@ -188,10 +188,10 @@ def _steps(demand: JobDemand, change: NearMiss) -> tuple[list[JobChangeStep], _C
             step = _step_of(name, name)
         steps.append(step)
     for unknown in unknown_names(case.key, config):
-        asked = getattr(case.key, unknown.field)
-        left = tuple(name for name in asked if name not in unknown.names)
+        names = getattr(case.key, unknown.field)
+        left = tuple(name for name in names if name not in unknown.names)
         text = f"{unknown.attribute} without {_few(unknown.names)}"
-        steps.append(_step_of(unknown.attribute, text, asked=asked, instead=left or None))
+        steps.append(_step_of(unknown.attribute, text, asked=names, instead=left or None))
         case = case.changed(**{unknown.field: left})
     return steps, case
 
@@ -207,21 +207,21 @@ def _left_out(name: str, asked: Any = None) -> JobChangeStep:
 
 def _number(field: str) -> Callable[[_ChangedJob, str], Made]:
     def make(case: _ChangedJob, name: str) -> Made:
-        asked = getattr(case.key, field)
+        number = getattr(case.key, field)
         options = _as_much(Counter(case.offered(field)))
         least = options[-1][0]
         # A queue that says no memory offers none to those that ask for some.
-        text = f"{name} {asked} -> {least}" if least else f"{name} left out"
-        step = _step_of(name, text, asked=asked, instead=least, options=options)
+        text = f"{name} {number} -> {least}" if least else f"{name} left out"
+        step = _step_of(name, text, asked=number, instead=least, options=options)
         return step, case.changed(**{field: least})
 
     return make
 
 
-def _as_much(found: Counter[Any], order: Callable[[Any], Any] | None = None) -> tuple[tuple[Any, int], ...]:
+def _as_much(offers: Counter[Any], order: Callable[[Any], Any] | None = None) -> tuple[tuple[Any, int], ...]:
     """(value, queues that offer it or more): the most that is offered, what half of them offer, what all do."""
-    values = sorted(found, key=order, reverse=True)
-    reached = list(accumulate(map(found.__getitem__, values)))
+    values = sorted(offers, key=order, reverse=True)
+    reached = list(accumulate(map(offers.__getitem__, values)))
     middle = bisect_left(reached, (reached[-1] + 1) // 2)
     return tuple((values[place], reached[place]) for place in dict.fromkeys((0, middle, len(values) - 1)))
 
@@ -232,12 +232,12 @@ def _one_of(
     """A list of names in the job, of which the queue must offer one."""
 
     def make(case: _ChangedJob, name: str) -> Made:
-        found = offered(case) if offered else Counter(case.offered(rule))
-        options = tuple(found.most_common(SHOWN))
+        offers = offered(case) if offered else Counter(case.offered(rule))
+        options = tuple(offers.most_common(SHOWN))
         instead = tuple(value for value, _ in options)
         text = f"{name} -> {' or '.join(instead)}" if options else f"{name} left out"
-        asked = getattr(case.key, field)
-        step = _step_of(name, text, asked=asked, instead=instead or None, options=options)
+        names = getattr(case.key, field)
+        step = _step_of(name, text, asked=names, instead=instead or None, options=options)
         return step, case.changed(rule, **{field: instead})
 
     return make
@@ -245,11 +245,11 @@ def _one_of(
 
 def _banned(case: _ChangedJob, name: str) -> Made:
     options = tuple(Counter(case.offered("site")).most_common(SHOWN))
-    asked, known = case.key.banned_sites, case.config.sites
-    allowed = [*(value for value, _ in options), *(site for site in asked if site not in known)]
-    instead = tuple(site for site in asked if site not in allowed)
+    banned, sites = case.key.banned_sites, case.config.sites
+    allowed = [*(value for value, _ in options), *(site for site in banned if site not in sites)]
+    instead = tuple(site for site in banned if site not in allowed)
     step = _step_of(
-        name, f"{name} without {_few(allowed)}", asked=asked, instead=instead or None, options=options
+        name, f"{name} without {_few(allowed)}", asked=banned, instead=instead or None, options=options
     )
     return step, case.changed("banned_site", banned_sites=instead)
 
@@ -261,14 +261,14 @@ def _tags(field: str, text: str) -> Callable[[_ChangedJob, str], Made]:
 
     def make(case: _ChangedJob, name: str) -> Made:
         rules = _TAG_RULES[:1] if name == "Tag" and "RequiredTag" in case.names else _TAG_RULES
-        asked = frozenset(case.key.tags)
+        wanted_tags = frozenset(case.key.tags)
         sets: Counter[frozenset[str]] = Counter()
         for found, n in Counter(case.offered(field)).items():
-            sets[asked.difference(found) if field == "tags" else frozenset(found) - asked] += n
+            sets[wanted_tags.difference(found) if field == "tags" else frozenset(found) - wanted_tags] += n
         tried = []
         for tags, _ in sets.most_common(_TRIED):
-            tried.append((case.changed(*rules, tags=tuple(sorted(tags ^ asked))), tags))
-        tried.sort(key=lambda one: (-one[0].mask.bit_count(), len(one[1]), sorted(one[1])))
+            tried.append((case.changed(*rules, tags=tuple(sorted(tags ^ wanted_tags))), tags))
+        tried.sort(key=lambda try_: (-try_[0].mask.bit_count(), len(try_[1]), sorted(try_[1])))
         options = tuple((", ".join(sorted(tags)), left.mask.bit_count()) for left, tags in tried[:SHOWN])
         best, names = tried[0][0], sorted(tried[0][1])
         step = _step_of(
@@ -292,7 +292,7 @@ def _required(case: _ChangedJob, name: str, criterion: Requirement) -> Made:
     for options, instead in _instead(criterion, offered):
         mask = case.mask & table.eligible_mask([replace(criterion, wanted=instead)])
         tried.append((mask, options, instead))
-    mask, options, instead = max(tried, key=lambda one: one[0].bit_count())
+    mask, options, instead = max(tried, key=lambda trial: trial[0].bit_count())
     words = " or ".join(map(str, criterion.wanted[:SHOWN]))
     text = f"{name} {words} -> {' or '.join(map(str, instead))}"
     value = instead[0] if len(instead) == 1 else instead
@@ -315,19 +315,19 @@ def _instead(
     of names the few that most have. Where queues differ in what it is to them, both.
     """
     much = capacities(criterion, [values for values, _ in offered])
-    found: Counter[Any] = Counter()
+    counts: Counter[Any] = Counter()
     for most, (_, n) in zip(much, offered, strict=True):
-        found[most] += n
-    equal = found.pop(None, 0)
-    if found:
-        steps = _as_much(found, capacity_order(criterion))
+        counts[most] += n
+    equal = counts.pop(None, 0)
+    if counts:
+        steps = _as_much(counts, capacity_order(criterion))
         yield steps, (steps[-1][0],)
     if equal:
         # 1 and True are equal in Python and two values here.
         counted: Counter[tuple[bool, Any]] = Counter()
         for values, n in offered:
-            for one in sorted({(type(value) is bool, value) for value in values}, key=repr):
-                counted[one] += n
+            for offer in sorted({(type(value) is bool, value) for value in values}, key=repr):
+                counted[offer] += n
         options = tuple((value, n) for (_, value), n in counted.most_common(SHOWN))
         shown = 1 if all(isinstance(value, int | float) for value, _ in options) else SHOWN
         yield options, tuple(value for value, _ in options[:shown])
@@ -340,30 +340,30 @@ def _pools(case: _ChangedJob) -> Counter[str]:
 
 
 def _platforms(case: _ChangedJob) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for names, n in Counter(case.offered("platforms")).items():
         for name in () if ANY in names else names:
-            found[name] += n
-    return found
+            counts[name] += n
+    return counts
 
 
 def _job_class(case: _ChangedJob, name: str) -> Made:
     """Another class, or none: of those that the owner may use the one that enters most of the queues."""
     key = case.key
     asked = f"{key.job_class}.{key.variant}" if key.job_class else None
-    listed = Counter(one for names in case.offered("job_classes") for one in names or ())
-    usable = map(case.usable, sorted(listed, key=lambda one: -listed[one]))
-    wanted = dict.fromkeys(islice((one for one in usable if one is not None), _TRIED))
+    listed = Counter(class_name for names in case.offered("job_classes") for class_name in names or ())
+    usable = map(case.usable, sorted(listed, key=lambda class_name: -listed[class_name]))
+    wanted = dict.fromkeys(islice((class_name for class_name in usable if class_name is not None), _TRIED))
     tried = []
-    for one in wanted:
-        job_class, variant = ("", "") if one in ("", NO_CLASS) else split_name(one)
-        tried.append((case.changed("job_class", job_class=job_class, variant=variant), one))
-    tried.sort(key=lambda one: -one[0].mask.bit_count())
+    for class_name in wanted:
+        job_class, variant = ("", "") if class_name in ("", NO_CLASS) else split_name(class_name)
+        tried.append((case.changed("job_class", job_class=job_class, variant=variant), class_name))
+    tried.sort(key=lambda class_name: -class_name[0].mask.bit_count())
     if not tried:
         return _step_of(name, name, asked=asked), structs.replace(case, mask=0)
     best, instead = tried[0]
     text = f"{name} -> {'any class' if instead == ANY_JC else instead}" if instead else f"{name} left out"
-    options = [(one or NO_CLASS, left.mask.bit_count()) for left, one in tried[:SHOWN]]
+    options = [(class_name or NO_CLASS, left.mask.bit_count()) for left, class_name in tried[:SHOWN]]
     return _step_of(name, text, asked=asked, instead=instead or None, options=options), best
 
 

@@ -47,13 +47,13 @@ def texts_of(view: JsvView) -> JsvTexts:
     )
 
 
-def view_of(given: JsvView, left: JsvTexts) -> JsvView:
+def view_of(before: JsvView, left: JsvTexts) -> JsvView:
     """What the script made of a job; rejected if a value cannot be read. A value whose text it left alone stays as it is:
     a comma in it is no comma of a list.
     """
-    sent = texts_of(given)
+    sent = texts_of(before)
     values: dict[str, JobValue] = {
-        name: one for name, one in given.values.items() if name not in sent.parameters
+        name: value for name, value in before.values.items() if name not in sent.parameters
     }
     if left.command != sent.command:
         values["CMDNAME"] = left.command
@@ -63,16 +63,18 @@ def view_of(given: JsvView, left: JsvTexts) -> JsvView:
         values["v"] = dict(left.environment)
     for name, text in left.parameters.items():
         if name not in (_CLASS, *_SLOTS, *_TASKS):
-            same = name in given.values and sent.parameters.get(name) == text
+            same = name in before.values and sent.parameters.get(name) == text
             try:
-                values[name] = given.values[name] if same else _read(name, text)
+                values[name] = before.values[name] if same else _read(name, text)
             except UnreadableValue as wrong:
-                return replace(given, rejected=f"JSV sets {name} to a value that cannot be read: {wrong}")
+                return replace(before, rejected=f"JSV sets {name} to a value that cannot be read: {wrong}")
     for name, parts, mark in (("pe_range", _SLOTS, "{}-{}"), ("t", _TASKS, "{}-{}:{}")):
         new = [left.parameters.get(part, "") for part in parts]
         if new != [sent.parameters.get(part, "") for part in parts]:
             # One that is missing is as the one before it.
-            filled = [one or (new[at - 1] if 0 < at < _STEP_AT else "") or "1" for at, one in enumerate(new)]
+            filled = [
+                number or (new[at - 1] if 0 < at < _STEP_AT else "") or "1" for at, number in enumerate(new)
+            ]
             values[name] = mark.format(*filled) if any(new) else ""
     return JsvView(values=values, job_class=left.parameters.get(_CLASS, ""))
 

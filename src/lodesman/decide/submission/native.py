@@ -86,9 +86,9 @@ class _Record:
 
     def consumables(self) -> list[tuple[str, str | None]]:
         """The entries of Consumables, also of those that no job can have."""
-        given = self.get("Consumables")
+        value = self.get("Consumables")
         texts = (
-            given.split(",") if isinstance(given, str) else given if isinstance(given, (list, tuple)) else ()
+            value.split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()
         )
         return [key_and_value(text) for text in texts if isinstance(text, str) and text.strip(" =")]
 
@@ -107,84 +107,88 @@ def values_of(record: Record, complexes: Complexes, usual_range: object = None) 
     """
     at = _Record(record)
     notices: list[Notice] = []
-    found: dict[str, JobValue] = dict(_kept_values(at, notices))
+    values: dict[str, JobValue] = dict(_kept_values(at, notices))
     for name in SCALARS:
         value = at.get(HERE[name])
         if value is not None:
-            found[name] = FORMS[name].to_native(value)
-    found["CMDARG"] = at.read("Arguments") or ()
-    found["v"] = at.read("Environment") or {}
+            values[name] = FORMS[name].to_native(value)
+    values["CMDARG"] = at.read("Arguments") or ()
+    values["v"] = at.read("Environment") or {}
     for name in FILES:
         path = at.get(HERE[name])
-        found[name] = {file_entry(path): None} if path and isinstance(path, str) else {}
-    asked = at.consumables()
-    by_request = (text for key, text in asked if complexes.canonical(key) == SLOTS)
-    pe_range = found.get("pe_range") or next(by_request, None) or usual_range
-    found["l_hard"] = _said_requests(at, asked, cores_of_memory(pe_range, complexes))
+        values[name] = {file_entry(path): None} if path and isinstance(path, str) else {}
+    requests = at.consumables()
+    by_request = (text for key, text in requests if complexes.canonical(key) == SLOTS)
+    pe_range = values.get("pe_range") or next(by_request, None) or usual_range
+    values["l_hard"] = _said_requests(at, requests, cores_of_memory(pe_range, complexes))
     queues = _said_queues(at)
     if queues:
-        found["q_hard"] = dict.fromkeys(queues)
+        values["q_hard"] = dict.fromkeys(queues)
     tasks = tasks_of({low: record[name] for low, name in at.parameters.items()})
     if tasks:
-        found["t"] = tasks
+        values["t"] = tasks
     own = {name: text_of(record[name]) for name in at.own if _is_context(name, record[name])}
     if own:
-        found["ac"] = {**entries_of("ac", found.get("ac")), **own}
+        values["ac"] = {**entries_of("ac", values.get("ac")), **own}
     # Of what a job has already nothing can be lost: what `canonical` says is said where it came in.
-    return canonical(found, complexes)[0], tuple(notices)
+    return canonical(values, complexes)[0], tuple(notices)
 
 
 def _is_context(name: str, value: Any) -> bool:
     return isinstance(value, (str, int, float)) and _OWN_NAME.fullmatch(name) is not None
 
 
-def _said_requests(at: _Record, asked: Iterable[tuple[str, str | None]], cores: int) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+def _said_requests(
+    at: _Record, entries: Iterable[tuple[str, str | None]], cores: int
+) -> dict[str, str | None]:
+    requests: dict[str, str | None] = {}
     for key in FIELDS:
         value = at.get(HERE[f"l_hard {key}"])
         if value is not None:
-            found[key] = FORMS[key].share(value, cores if key == MEMORY else 1)
-    for key, amount in asked:
-        before = found.get(key) if key in FIELDS else None
-        found[key] = amount if before is None else FORMS[key].largest(before, amount or "")
-    return found
+            requests[key] = FORMS[key].share(value, cores if key == MEMORY else 1)
+    for key, amount in entries:
+        before = requests.get(key) if key in FIELDS else None
+        requests[key] = amount if before is None else FORMS[key].largest(before, amount or "")
+    return requests
 
 
 def _said_queues(at: _Record) -> list[str]:
-    wanted = at.get("Requirements")
+    requirements = at.get("Requirements")
     names = (
-        next((name for name in wanted if name.lower() == _QUEUE), None) if isinstance(wanted, dict) else None
+        next((name for name in requirements if name.lower() == _QUEUE), None)
+        if isinstance(requirements, dict)
+        else None
     )
     if names is None:
         return []
-    value = wanted[names]
-    return [text_of(one) for one in value] if isinstance(value, (list, tuple)) else [text_of(value)]
+    value = requirements[names]
+    return [text_of(queue) for queue in value] if isinstance(value, (list, tuple)) else [text_of(value)]
 
 
 def _kept_values(at: _Record, notices: list[Notice]) -> Iterator[tuple[str, JobValue]]:
-    given = at.get(KEPT)
-    texts = given if isinstance(given, (list, tuple)) else () if given is None else (given,)
-    found: dict[str, JobValue] = {}
+    kept = at.get(KEPT)
+    texts = kept if isinstance(kept, (list, tuple)) else () if kept is None else (kept,)
+    values: dict[str, JobValue] = {}
     for text in texts:
         name, equals, value = text.partition("=") if isinstance(text, str) else ("", "", "")
         if not equals or not (name in PARTLY_KEPT or name not in HERE):
             say = f"say {HERE[name]} instead" if name in HERE else 'write attribute=value, as in "m=be"'
             notices.append(Notice(KEPT, f"{shown(str(text))} counts for nothing: {say}."))
         elif kind_of(name) is AttributeKind.SCALAR:
-            found[name] = value
+            values[name] = value
         else:
             key, more, amount = value.partition("=")
-            found[name] = {**entries_of(name, found.get(name)), key: amount if more else None}
-    notices += kept_notices(found)
-    yield from found.items()
+            values[name] = {**entries_of(name, values.get(name)), key: amount if more else None}
+    notices += kept_notices(values)
+    yield from values.items()
 
 
 def hold_of(record: Record) -> str:
     """The letters of `h`, by which a job is Held from its submission on; "" if it is not."""
     if _KEPT not in map(str.lower, record):
         return ""
-    found = str(dict(_kept_values(_Record(record), [])).get("h", ""))
-    return "" if found.strip().lower() == "n" else found.strip()
+    letters = str(dict(_kept_values(_Record(record), [])).get("h", ""))
+    return "" if letters.strip().lower() == "n" else letters.strip()
 
 
 def kept_notices(values: JobValues) -> Iterator[Notice]:
@@ -233,11 +237,11 @@ def with_attributes(record: Record, complexes: Complexes) -> Record:
     if _CONSUMABLES not in map(str.lower, record):
         return record
     at, names = _Record(dict(record)), key_names(complexes)
-    asked = {names("l_hard", key) for key, _ in at.consumables()}
-    missing = [key for key in (*FIELDS, SLOTS) if key in asked and at.get(HERE[f"l_hard {key}"]) is None]
-    said = values_of(record, complexes)[0] if missing else {}
-    texts = {**entries_of("l_hard", said.get("l_hard")), SLOTS: said.get("pe_range")}
-    cores = cores_of_memory(said.get("pe_range"), complexes)
+    keys = {names("l_hard", key) for key, _ in at.consumables()}
+    missing = [key for key in (*FIELDS, SLOTS) if key in keys and at.get(HERE[f"l_hard {key}"]) is None]
+    values = values_of(record, complexes)[0] if missing else {}
+    texts = {**entries_of("l_hard", values.get("l_hard")), SLOTS: values.get("pe_range")}
+    cores = cores_of_memory(values.get("pe_range"), complexes)
     for key in missing:
         form, text = FORMS["pe_range" if key == SLOTS else key], str(texts[key])
         if form.number is not None and form.number(text) is not None:
@@ -245,10 +249,10 @@ def with_attributes(record: Record, complexes: Complexes) -> Record:
     return at.record if len(at.record) > len(record) else record
 
 
-def with_free_memory(record: Record, values: JobValues, given: Iterable[str], complexes: Complexes) -> Record:
+def with_free_memory(record: Record, values: JobValues, names: Iterable[str], complexes: Complexes) -> Record:
     """The record with a Memory of what these requests of free memory ask for; itself if its job has a limit of memory."""
     requests = entries_of("l_hard", values.get("l_hard"))
-    amount = None if MEMORY in requests else free_memory(requests, given)
+    amount = None if MEMORY in requests else free_memory(requests, names)
     if amount is None:
         return record
     at, cores = _Record(dict(record)), cores_of_memory(values.get("pe_range"), complexes)
@@ -265,7 +269,7 @@ def free_memory(requests: Mapping[str, str | None], names: Iterable[str]) -> str
 
 def _unsaid_queues(after: JobValues, changed: Iterable[str]) -> Iterator[Notice]:
     if "q_hard" in changed and any(
-        not _PLAIN_QUEUE.fullmatch(one) for one in entries_of("q_hard", after.get("q_hard"))
+        not _PLAIN_QUEUE.fullmatch(queue) for queue in entries_of("q_hard", after.get("q_hard"))
     ):
         yield Notice(KEPT, "q_hard names hosts or patterns, which have no meaning here; it is kept.")
 
@@ -304,28 +308,28 @@ def _write_requests(at: _Record, before: JobValues, after: JobValues, complexes:
     names = key_names(complexes)
     kept = [(key, text) for key, text in at.consumables() if names("l_hard", key) in same]
     rest = [(key, text) for key, text in new.items() if key not in FIELDS]
-    found = [key if text is None else f"{key}={text}" for key, text in (*kept, *rest)]
+    entries = [key if text is None else f"{key}={text}" for key, text in (*kept, *rest)]
     if old != new or len(kept) + len(rest) != len(at.consumables()):
-        at.put("Consumables", found or None)
+        at.put("Consumables", entries or None)
 
 
 def _write_queues(at: _Record, queues: list[str]) -> None:
-    wanted = at.get("Requirements")
-    if wanted is not None and not isinstance(wanted, dict):
+    requirements = at.get("Requirements")
+    if requirements is not None and not isinstance(requirements, dict):
         return  # reading the job refuses it
-    others = {name: value for name, value in (wanted or {}).items() if name.lower() != _QUEUE}
+    others = {name: value for name, value in (requirements or {}).items() if name.lower() != _QUEUE}
     if queues and all(_PLAIN_QUEUE.fullmatch(queue) for queue in queues):
         others["QueueName"] = queues
     at.put("Requirements", others or None)
 
 
 def _write_tasks(at: _Record, text: str) -> None:
-    found = task_numbers(text)
+    tasks = task_numbers(text)
     for low, name in at.parameters.items():
         if "." not in low or not text:
             at.record.pop(name)
-    if found:
-        first, last, step = found
+    if tasks:
+        first, last, step = tasks
         count = (last - first) // step + 1
         at.record |= {"Parameters": count, "ParameterStart": first, "ParameterStep": step}
     elif text:
@@ -362,9 +366,11 @@ class _SpelledNames:
     def has_room_for(self, key: str) -> bool:
         """Whether a description can have an attribute of that name, which means nothing."""
         low = key.lower()
-        taken = by_name(key) or low == _KEPT or low.partition(".")[0] in _PARAMETER_BASES
+        is_taken = by_name(key) or low == _KEPT or low.partition(".")[0] in _PARAMETER_BASES
         double = self._by_low.get(low, set()) - {key}
-        return not (taken or double or instead_of(key) or name_problem(key) or not _OWN_NAME.fullmatch(key))
+        return not (
+            is_taken or double or instead_of(key) or name_problem(key) or not _OWN_NAME.fullmatch(key)
+        )
 
 
 def _write_kept(at: _Record, values: JobValues) -> None:

@@ -100,11 +100,11 @@ rdi | | There are no detailed scheduling messages to ask for: lode why JOB.
 umask | | Files of a job have the umask of its pilot.
 """)
 
-REMARKS: Final[Mapping[str, str]] = {one.name: one.remark for one in MEANINGS}
-IS_KEPT: Final = frozenset(one.name for one in MEANINGS if one.is_kept)
+REMARKS: Final[Mapping[str, str]] = {meaning.name: meaning.remark for meaning in MEANINGS}
+IS_KEPT: Final = frozenset(meaning.name for meaning in MEANINGS if meaning.is_kept)
 # What may also stand in GridEngine: values that the attributes here cannot hold; Held is a state.
 PARTLY_KEPT: Final = frozenset({"ac", "h", "q_hard"})
-HERE: Final[Mapping[str, str]] = {one.name: one.here for one in MEANINGS if not one.is_kept}
+HERE: Final[Mapping[str, str]] = {meaning.name: meaning.here for meaning in MEANINGS if not meaning.is_kept}
 
 MEMORY: Final = "h_vmem"
 # that a host must have, beside the limit `h_vmem` of the job
@@ -150,21 +150,21 @@ class Form(Struct, frozen=True, kw_only=True):
 
     def to_record(self, text: str) -> str | int:
         """The value of a description."""
-        found = self.number(text) if self.number else None
-        return text if found is None else found
+        number = self.number(text) if self.number else None
+        return text if number is None else number
 
     def to_native(self, value: Any) -> str:
         """The canonical text for a value of a description."""
         try:
-            found = self.text(_WHOLE(value)) if self.text else None
+            native = self.text(_WHOLE(value)) if self.text else None
         except Mistake:
-            found = None
-        return text_of(value) if found is None else found
+            native = None
+        return text_of(value) if native is None else native
 
     def times(self, text: str, count: int) -> str | int:
         """The value of a description for `count` times the amount."""
-        found = self.to_record(text)
-        return found * count if isinstance(found, int) else found
+        amount = self.to_record(text)
+        return amount * count if isinstance(amount, int) else amount
 
     def share(self, value: Any, count: int) -> str:
         """The canonical text of one of `count` equal parts of a value of a description."""
@@ -176,14 +176,14 @@ class Form(Struct, frozen=True, kw_only=True):
         """The text that stands for all with its meaning."""
         return self.to_native(self.to_record(text))
 
-    def largest(self, one: str, other: str) -> str:
+    def largest(self, first: str, second: str) -> str:
         """The larger of two amounts; no limit is more than any. One that cannot be read wins, so that it is seen."""
 
         def size(text: str) -> float:
-            found = self.number(text) if self.number else None
-            return math.inf if found is None or text == _INFINITY else found
+            number = self.number(text) if self.number else None
+            return math.inf if number is None or text == _INFINITY else number
 
-        return max(one, other, key=size)
+        return max(first, second, key=size)
 
 
 @lru_cache(maxsize=10_000)  # of few different texts; exact numbers are slow to read
@@ -195,23 +195,23 @@ def _value(kind: ComplexType, text: str) -> Value | None:
 
 
 def _amount(kind: ComplexType, text: str) -> int | float | None:
-    found = _value(kind, text) if len(text) < _LONGEST else None
-    if found is None or isinstance(found, str) or found < 0:
+    value = _value(kind, text) if len(text) < _LONGEST else None
+    if value is None or isinstance(value, str) or value < 0:
         return None
-    return math.inf if found == math.inf else math.ceil(found)
+    return math.inf if value == math.inf else math.ceil(value)
 
 
 def _seconds(infinite: int) -> Callable[[str], int | None]:
     def read(text: str) -> int | None:
-        found = _amount(ComplexType.TIME, text)
-        return infinite if found == math.inf else None if found is None else int(found)
+        amount = _amount(ComplexType.TIME, text)
+        return infinite if amount == math.inf else None if amount is None else int(amount)
 
     return read
 
 
 def _megabytes(text: str) -> int | None:
-    found = _amount(ComplexType.MEMORY, text)
-    return None if found is None else 0 if found == math.inf else -(-int(found) // _MB)
+    amount = _amount(ComplexType.MEMORY, text)
+    return None if amount is None else 0 if amount == math.inf else -(-int(amount) // _MB)
 
 
 def _memory_text(megabytes: int) -> str | None:
@@ -225,13 +225,13 @@ def number_in(text: str) -> int | None:
 
 def smallest_slots(text: str) -> int | None:
     """The smallest number of a range of slots, as in `1-4,8`; an open range begins with 1. None: it is no range."""
-    found = []
+    firsts = []
     for piece in text.split(","):
         match = _RANGE.fullmatch(piece.strip())
         if match is None or not match[0]:
             return None
-        found.append(int(match[1] or 1))
-    return min(found)
+        firsts.append(int(match[1] or 1))
+    return min(firsts)
 
 
 def _level(text: str) -> int | None:
@@ -271,14 +271,14 @@ def amount_text(resource: Complex | None, text: str | None) -> str | None:
         return "TRUE" if resource.kind is ComplexType.BOOL else None
     if not is_numeric(resource.kind) or len(text) >= _LONGEST:
         return text.lower() if resource.kind is ComplexType.HOST else text
-    found = _value(resource.kind, text)
-    return text if found is None else write_value(resource.kind, found)
+    value = _value(resource.kind, text)
+    return text if value is None else write_value(resource.kind, value)
 
 
 def task_numbers(text: str) -> tuple[int, int, int] | None:
     """First, last and step of `first-last:step`; the last is one that the steps meet."""
-    found = _TASKS.fullmatch(text)
-    first, last, step = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
+    match = _TASKS.fullmatch(text)
+    first, last, step = (int(part or 0) for part in match.groups()) if match else (0, 0, 0)
     last, step = last or first, step or 1
     if not 0 < first <= last:
         return None
@@ -288,27 +288,27 @@ def task_numbers(text: str) -> tuple[int, int, int] | None:
 
 def canonical_tasks(text: str) -> str:
     """As `first-last:step`; a text that is none stands as it is."""
-    found = task_numbers(text)
-    return "{}-{}:{}".format(*found) if found else text
+    numbers = task_numbers(text)
+    return "{}-{}:{}".format(*numbers) if numbers else text
 
 
 def tasks_of(parameters: Mapping[str, Any]) -> str:
     """The tasks of parameters, by lower-case name: their numbers if they rise from at least 1, else 1 to how many there
     are; "" without any, or if there is no such number.
     """
-    given = next(
+    values = next(
         (value for name, value in parameters.items() if name.partition(".")[0] == "parameters"), None
     )
     plain = parameters.get("parameters")
     try:
-        count = len(given) if isinstance(given, list) else _WHOLE(given)
+        count = len(values) if isinstance(values, list) else _WHOLE(values)
         parts = {name: _WHOLE(parameters.get(f"parameter{name}", usual)) for name, usual in _USUAL.items()}
     except Mistake:
-        return "" if given is None or isinstance(given, list) else text_of(given)
+        return "" if values is None or isinstance(values, list) else text_of(values)
     first, step = parts["start"], parts["step"]
     if isinstance(plain, list) or plain is None or first < 1 or step < 1 or parts["factor"] != 1:
         first, step = 1, 1
-    return canonical_tasks(f"{first}-{first + (count - 1) * step}:{step}") if count > 0 else text_of(given)
+    return canonical_tasks(f"{first}-{first + (count - 1) * step}:{step}") if count > 0 else text_of(values)
 
 
 _USUAL: Final = {"start": 1, "step": 0, "factor": 1}

@@ -79,8 +79,8 @@ def cores_of_memory(pe_range: object, complexes: Complexes) -> int:
     """For how many cores an amount of memory is asked once for each: those of the job, or 1 if the complex of memory that
     jobs use up is one of JOB.
     """
-    known = filter(None, map(complexes.get, (MEMORY, *FREE_MEMORY)))
-    used_up = next((one.consumable for one in known if one.is_consumable), Consumable.YES)
+    resources = filter(None, map(complexes.get, (MEMORY, *FREE_MEMORY)))
+    used_up = next((resource.consumable for resource in resources if resource.is_consumable), Consumable.YES)
     is_by_core = used_up is Consumable.YES and isinstance(pe_range, str)
     return (smallest_slots(str(pe_range)) if is_by_core else None) or 1
 
@@ -88,22 +88,24 @@ def cores_of_memory(pe_range: object, complexes: Complexes) -> int:
 def canonical(values: JobValues, complexes: Complexes) -> Said:
     """The values with one text for each meaning; unset ones are left out. Notices name what is lost."""
     notices: list[Notice] = []
-    found: dict[str, JobValue] = {}
+    values_by_name: dict[str, JobValue] = {}
     for name, value in values.items():
         if not value:
             continue
         if name.startswith("l_"):
-            found[name] = _requests(name, entries_of(name, value), complexes)
+            values_by_name[name] = _requests(name, entries_of(name, value), complexes)
         elif name in FILES:
-            found[name] = _one_file(name, entries_of(name, value), notices)
+            values_by_name[name] = _one_file(name, entries_of(name, value), notices)
         elif kind_of(name) is AttributeKind.SCALAR:
-            found[name] = _scalar(name, value if isinstance(value, str) else ",".join(value), notices)
+            values_by_name[name] = _scalar(
+                name, value if isinstance(value, str) else ",".join(value), notices
+            )
         elif kind_of(name) is AttributeKind.POSITIONAL:
-            found[name] = tuple(text or "" for text in entries_of(name, value).values())
+            values_by_name[name] = tuple(text or "" for text in entries_of(name, value).values())
         else:
-            found[name] = _entries(name, entries_of(name, value))
-    _move_slots(found, notices)
-    return {name: value for name, value in found.items() if value}, tuple(notices)
+            values_by_name[name] = _entries(name, entries_of(name, value))
+    _move_slots(values_by_name, notices)
+    return {name: value for name, value in values_by_name.items() if value}, tuple(notices)
 
 
 def _entries(name: str, entries: dict[str, str | None]) -> JobValue:
@@ -116,27 +118,27 @@ def _entries(name: str, entries: dict[str, str | None]) -> JobValue:
 def _requests(
     attribute: str, entries: Mapping[str, str | None], complexes: Complexes
 ) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+    requests: dict[str, str | None] = {}
     for key, text in entries.items():
         name = key_names(complexes)(attribute, key)
         form = FORMS.get(name) if attribute == "l_hard" else None
-        before = found.get(name)
+        before = requests.get(name)
         if form is None:
-            found[name] = amount_text(complexes.get(name), text)
+            requests[name] = amount_text(complexes.get(name), text)
         elif before is None:
-            found[name] = form.canonical(text or "")
+            requests[name] = form.canonical(text or "")
         else:
-            found[name] = form.largest(before, form.canonical(text or ""))
-    return found
+            requests[name] = form.largest(before, form.canonical(text or ""))
+    return requests
 
 
-def _move_slots(found: dict[str, JobValue], notices: list[Notice]) -> None:
+def _move_slots(values: dict[str, JobValue], notices: list[Notice]) -> None:
     """`l_hard slots` is the number of cores, as `pe_range` is."""
-    requests = found.get("l_hard")
+    requests = values.get("l_hard")
     if isinstance(requests, dict) and SLOTS in requests:
         text = requests.pop(SLOTS) or ""
-        if "pe_range" not in found:
-            found["pe_range"] = _scalar("pe_range", text, notices)
+        if "pe_range" not in values:
+            values["pe_range"] = _scalar("pe_range", text, notices)
 
 
 def _scalar(name: str, text: str, notices: list[Notice]) -> str:
@@ -176,28 +178,32 @@ def canonical_snapshot(snapshot: ClassSnapshot, complexes: Complexes) -> ClassSn
     """A class whose values are canonical, so that a job can be checked against it. Names of one resource become one entry
     with those letters that all have; a list of paths becomes one path, a scalar.
     """
-    found: dict[str, ClassValue] = {}
+    class_values: dict[str, ClassValue] = {}
     for name, held in snapshot.attributes.items():
         if isinstance(held, ClassScalar):
-            found[name] = replace(held, text=_text_of({name: held.text or ""}, name, complexes))
+            class_values[name] = replace(held, text=_text_of({name: held.text or ""}, name, complexes))
         elif name in FILES:
-            text = _text_of({name: {one.key: one.value for one in held.entries or ()}}, name, complexes)
-            letters = join_grants(held.grants, "".join(one.grants for one in held.entries or ()))
-            found[name] = ClassScalar(text=text, grants=letters if text is None else letters.replace("+", ""))
+            text = _text_of({name: {entry.key: entry.value for entry in held.entries or ()}}, name, complexes)
+            letters = join_grants(held.grants, "".join(entry.grants for entry in held.entries or ()))
+            class_values[name] = ClassScalar(
+                text=text, grants=letters if text is None else letters.replace("+", "")
+            )
         else:
-            found[name] = _canonical_list(name, held, complexes)
-    requests, cores = snapshot.attributes.get("l_hard"), found.get("pe_range")
+            class_values[name] = _canonical_list(name, held, complexes)
+    requests, cores = snapshot.attributes.get("l_hard"), class_values.get("pe_range")
     if isinstance(requests, ClassList) and not (isinstance(cores, ClassScalar) and cores.text):
-        for one in requests.entries or ():
-            if one.value and complexes.canonical(one.key) == SLOTS:
-                letters = join_grants(one.grants, requests.grants).replace("+", "")
-                found["pe_range"] = ClassScalar(text=FORMS["pe_range"].canonical(one.value), grants=letters)
-    return replace(snapshot, attributes=found)
+        for entry in requests.entries or ():
+            if entry.value and complexes.canonical(entry.key) == SLOTS:
+                letters = join_grants(entry.grants, requests.grants).replace("+", "")
+                class_values["pe_range"] = ClassScalar(
+                    text=FORMS["pe_range"].canonical(entry.value), grants=letters
+                )
+    return replace(snapshot, attributes=class_values)
 
 
 def _text_of(values: JobValues, name: str, complexes: Complexes) -> str | None:
-    found = canonical(values, complexes)[0].get(name)
-    return found if isinstance(found, str) else next(iter(found), None) if found else None
+    text = canonical(values, complexes)[0].get(name)
+    return text if isinstance(text, str) else next(iter(text), None) if text else None
 
 
 def _canonical_list(name: str, held: ClassList, complexes: Complexes) -> ClassList:
@@ -205,16 +211,16 @@ def _canonical_list(name: str, held: ClassList, complexes: Complexes) -> ClassLi
         return held
     entries = {entry.key: entry.value for entry in held.entries}
     whole = entries_of(name, canonical({name: entries}, complexes)[0].get(name))
-    found: dict[str, ClassEntry] = {}
+    by_key: dict[str, ClassEntry] = {}
     for entry in held.entries:
         key = key_names(complexes)(name, entry.key)
         if key in whole:  # slots are not
             # Letters of the list are in each entry: one of two that are joined may have fewer.
             letters = join_grants(entry.grants, held.grants).replace("+", "")
-            if key in found:
-                letters = "".join(letter for letter in letters if letter in found[key].grants)
-            found[key] = ClassEntry(key=key, value=whole[key], grants=letters)
-    return ClassList(entries=tuple(found.values()), grants="+" if "+" in held.grants else "")
+            if key in by_key:
+                letters = "".join(letter for letter in letters if letter in by_key[key].grants)
+            by_key[key] = ClassEntry(key=key, value=whole[key], grants=letters)
+    return ClassList(entries=tuple(by_key.values()), grants="+" if "+" in held.grants else "")
 
 
 # --- values beside each other --------------------------------------------------------------------------
@@ -222,16 +228,16 @@ def _canonical_list(name: str, held: ClassList, complexes: Complexes) -> ClassLi
 
 def flat(values: JobValues) -> dict[Path, str | None]:
     """Each value by attribute and key; a file has one path and no key."""
-    found: dict[Path, str | None] = {}
+    by_path: dict[Path, str | None] = {}
     for name, value in values.items():
         entries = entries_of(name, value) if kind_of(name) is not AttributeKind.SCALAR else {}
         if name in FILES:
-            found[name, None] = ",".join(entries)
+            by_path[name, None] = ",".join(entries)
         elif isinstance(value, str):
-            found[name, None] = value
+            by_path[name, None] = value
         else:
-            found |= {(name, key): text for key, text in entries.items()}
-    return found
+            by_path |= {(name, key): text for key, text in entries.items()}
+    return by_path
 
 
 def changed_paths(before: JobValues, after: JobValues) -> Iterator[Path]:
@@ -249,18 +255,18 @@ def beside_edits(
     canonical_key: CanonicalKey,
 ) -> tuple[JobValues, list[AttributeEdit]]:
     """What a client says, and its edits, so that the server comes to what its JSV made of both (`before` -> `after`)."""
-    found, left, new = dict(said), list(edits), flat(after)
+    values, left, new = dict(said), list(edits), flat(after)
     for name, key in changed_paths(before, after):
         if key is None or kind_of(name) is not AttributeKind.KEYED:
-            left = [one for one in left if one.attribute != name]
-            found[name] = after.get(name, "")
+            left = [edit for edit in left if edit.attribute != name]
+            values[name] = after.get(name, "")
             continue
-        left = [one for one in left if one.attribute != name or canonical_key(name, one.key) != key]
-        entries = entries_of(name, found.get(name))
+        left = [edit for edit in left if edit.attribute != name or canonical_key(name, edit.key) != key]
+        entries = entries_of(name, values.get(name))
         entries.pop(key, None)
         if (name, key) in new:
             entries[key] = new[name, key]
-            if any(one.verb == "clearp" and one.attribute == name for one in left):
+            if any(edit.verb == "clearp" and edit.attribute == name for edit in left):
                 left.append(AttributeEdit("adds", name, key, entries[key]))
-        found[name] = entries
-    return found, left
+        values[name] = entries
+    return values, left

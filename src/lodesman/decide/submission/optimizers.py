@@ -78,7 +78,7 @@ def ban_of_nothing(name: str, config: VOConfig, word: str = "BannedSite") -> str
 
 def _consumables(spec: JobSpec, complexes: Complexes) -> tuple[str, ...]:
     """As `name=amount` with full names and canonical amounts, in order. Raises InvalidJob."""
-    found: dict[str, str] = {}
+    amounts: dict[str, str] = {}
     for text in spec.consumables:
         name, _, amount = text.partition("=")
         resource = complexes.get(name)
@@ -87,7 +87,7 @@ def _consumables(spec: JobSpec, complexes: Complexes) -> tuple[str, ...]:
             raise _of_consumables(f"there is no resource {name!r}", hint)
         if resource.requestable is Requestable.NO:
             raise _of_consumables(f"jobs cannot ask for {resource.name}", "Leave it out.")
-        if resource.name in found:
+        if resource.name in amounts:
             raise _of_consumables(f"{resource.name} is given twice", "Give one amount.")
         try:
             value = resource.value(amount)
@@ -95,17 +95,17 @@ def _consumables(spec: JobSpec, complexes: Complexes) -> tuple[str, ...]:
             raise _of_consumables(wrong.message.rstrip("."), wrong.hint) from None
         if resource.is_consumable and not (isinstance(value, str) or 0 <= value < inf):
             raise _of_consumables(f"no job can use {amount} of {resource.name}", "Give an amount from 0.")
-        found[resource.name] = write_value(resource.kind, value)
-    return tuple(sorted(f"{name}={amount}" for name, amount in found.items()))
+        amounts[resource.name] = write_value(resource.kind, value)
+    return tuple(sorted(f"{name}={amount}" for name, amount in amounts.items()))
 
 
 def _of_consumables(message: str, hint: str) -> InvalidJob:
     return InvalidJob(f"Consumables: {message}.", hint=hint, attribute="Consumables")
 
 
-def _nearest(name: str, known: frozenset[str]) -> str:
+def _nearest(name: str, names: frozenset[str]) -> str:
     """What was probably meant, in any letter case; '' if no name is near."""
-    folded = {one.casefold(): one for one in sorted(known)}
+    folded = {candidate.casefold(): candidate for candidate in sorted(names)}
     near = difflib.get_close_matches(name.casefold(), folded, 1, 0.6)
     return f"Did you mean {folded[near[0]]}?" if near else ""
 
@@ -119,16 +119,16 @@ def _request(draft: JobDraft) -> Ad | None:
 
 def _requirements(draft: JobDraft, config: VOConfig) -> Requirements:
     """What it wants beyond its other attributes, with the stations that it names. Raises InvalidJob."""
-    given, stations, types = draft.spec.requirements, draft.spec.stations, config.table.types
-    if not given and not stations:
+    written, stations, types = draft.spec.requirements, draft.spec.stations, config.table.types
+    if not written and not stations:
         return NO_REQUIREMENTS
     request = _request(draft)
     # First without stations: a fault is named where the user wrote it.
-    wanted = requirements_of(given, types, config.vo, request)
+    compiled = requirements_of(written, types, config.vo, request)
     if not stations:
-        return wanted
+        return compiled
     try:
-        return requirements_of(with_stations(given, stations), types, config.vo, request)
+        return requirements_of(with_stations(written, stations), types, config.vo, request)
     except InvalidJob as wrong:
         raise InvalidJob(
             f"Stations: with the Requirements, {wrong.message.partition(': ')[2]}",
@@ -139,7 +139,11 @@ def _requirements(draft: JobDraft, config: VOConfig) -> Requirements:
 
 def _too_large(spec: JobSpec, size: int) -> InvalidJob:
     """The refusal of a key of that size; it names the longest attribute."""
-    sizes = {one.name: len(str(getattr(spec, one.field))) for one in ATTRIBUTES if one.use == "key"}
+    sizes = {
+        attribute.name: len(str(getattr(spec, attribute.field)))
+        for attribute in ATTRIBUTES
+        if attribute.use == "key"
+    }
     longest = max(sizes, key=sizes.__getitem__)
     return InvalidJob(
         f"{longest}: what decides where the job can run has {size} bytes in all; at most {_MAX_KEY_BYTES}.",
@@ -158,13 +162,13 @@ def optimize(draft: JobDraft, config: VOConfig) -> JudgedJob:
             draft, spec=with_fields(draft.spec, consumables=_consumables(draft.spec, config.complexes))
         )
     # Requirements become a SubmitPool: a hash of their canonical form, and its eligible queues (RFC #7).
-    wanted = _requirements(draft, config)
-    mask = config.table.eligible_mask(wanted.criteria) if wanted.pool else 0
-    key = key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo, submit_pool=wanted.pool)
-    size = len(key_to_json(key).encode()) + len(wanted.text.encode())
+    requirements = _requirements(draft, config)
+    mask = config.table.eligible_mask(requirements.criteria) if requirements.pool else 0
+    key = key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo, submit_pool=requirements.pool)
+    size = len(key_to_json(key).encode()) + len(requirements.text.encode())
     if size > _MAX_KEY_BYTES:
         raise _too_large(draft.spec, size)
     never = ""
     if not config.possible_queues(key, mask):
-        never = never_text(find_exclusions(key, wanted.criteria, config, draft.usable))
-    return JudgedJob(key, wanted, mask, never)
+        never = never_text(find_exclusions(key, requirements.criteria, config, draft.usable))
+    return JudgedJob(key, requirements, mask, never)

@@ -83,8 +83,8 @@ class SubmissionRefusal(Struct, frozen=True, kw_only=True):
         if self.chain:
             data["chain"] = list(self.chain)
         if self.breaches:
-            data["violations"] = [_as_data(one) for one in self.breaches]
-        hint = " ".join(_in_words(one) for one in self.breaches)
+            data["violations"] = [_as_data(breach) for breach in self.breaches]
+        hint = " ".join(_in_words(breach) for breach in self.breaches)
         if self.jsv:
             hint = f"The JSV of the server says so: {self.jsv}."
         sentence = self.sentence if self.sentence.endswith(".") else f"{self.sentence}."
@@ -93,24 +93,24 @@ class SubmissionRefusal(Struct, frozen=True, kw_only=True):
 
 
 def _as_data(breach: Breach) -> dict[str, str | None]:
-    one = breach.violation
+    violation = breach.violation
     return {
-        "attribute": one.attribute,
-        "key": one.key,
-        "here": path_of(one.attribute, one.key),
-        "deed": str(one.deed),
-        "specifier": one.specifier,
-        "given": one.given,
-        "allowed": one.allowed,
+        "attribute": violation.attribute,
+        "key": violation.key,
+        "here": path_of(violation.attribute, violation.key),
+        "deed": str(violation.deed),
+        "specifier": violation.specifier,
+        "given": violation.given,
+        "allowed": violation.allowed,
         "origin": str(breach.origin),
     }
 
 
 def _in_words(breach: Breach) -> str:
-    one = breach.violation
-    given = "nothing" if one.given is None else shown(one.given)
-    allowed = "nothing" if one.allowed is None else shown(one.allowed)
-    what = f"{one.attribute} {one.key}" if one.key else one.attribute
-    letters = f"with {{{one.specifier}}}" if one.specifier else "without a specifier"
-    said = f"{given} is from the {breach.origin}; the class has {allowed} {letters}"
-    return f"{path_of(one.attribute, one.key)} ({what}): {said}."
+    violation = breach.violation
+    given = "nothing" if violation.given is None else shown(violation.given)
+    allowed = "nothing" if violation.allowed is None else shown(violation.allowed)
+    subject = f"{violation.attribute} {violation.key}" if violation.key else violation.attribute
+    letters = f"with {{{violation.specifier}}}" if violation.specifier else "without a specifier"
+    sentence = f"{given} is from the {breach.origin}; the class has {allowed} {letters}"
+    return f"{path_of(violation.attribute, violation.key)} ({subject}): {sentence}."
