@@ -7,7 +7,7 @@ from tests.api.test_api_pilots import jobs as jobs_of
 from tests.api.test_api_pilots import start
 
 from lodesman.pilot.protocol import AttemptKey, report_end
-from lodesman.server.http.leases import Leases
+from lodesman.server.live.leases import Leases
 from lodesman.server.writer.report import TAKEN_BACK
 
 

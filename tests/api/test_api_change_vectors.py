@@ -10,7 +10,7 @@ from tests.kits.class_vectors import ALLOWED, VECTORS, job_of, resources
 from tests.kits.table import hold_all, parts
 
 from lodesman.languages.gridengine.files import read_vocabulary
-from lodesman.server.http.job_classes import use_configuration
+from lodesman.server.live.rules import use_classes
 from lodesman.wire.job_classes import JobClassSection
 
 COMPLEXES = "".join(f"{name} {name} {kind} {relation} YES NO 0 0\n" for name, kind, relation in (
@@ -23,7 +23,7 @@ COMPLEXES = "".join(f"{name} {name} {kind} {relation} YES NO 0 0\n" for name, ki
 def test_a_vector_on_a_waiting_job(house, vectors):
     house.user("eva", "physics", admin=True)
     vocabulary = read_vocabulary({"complexes": COMPLEXES}, faults=[])
-    house.run(use_configuration(house.core, vocabulary, JobClassSection()))
+    house.run(use_classes(house.core, vocabulary, JobClassSection()))
     house.core.policy = replace(house.core.policy, vocabulary=vocabulary)
     hold_all(enumerate(vectors), lambda case: change(house, f"app{case[0]}", case[1]))
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lodesman.base.errors import Unavailable
-from lodesman.server.http.shares import forget_old_usage
+from lodesman.server.live.rules import forget_old_usage
 from lodesman.server.loops import usage_watch
 from lodesman.server.loops.usage_watch import UsageWatch
 from lodesman.server.reads import usage

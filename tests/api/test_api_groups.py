@@ -3,8 +3,8 @@
 import pytest
 
 from lodesman.decide.matching import director_weights
-from lodesman.server.http.groups import use_shares
-from lodesman.server.http.leases import Leases
+from lodesman.server.live.leases import Leases
+from lodesman.server.live.rules import use_shares
 from lodesman.server.writer.groups import know_shares
 
 pytestmark = pytest.mark.stores

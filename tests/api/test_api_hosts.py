@@ -310,8 +310,7 @@ def test_what_is_shut_stays_shut_after_a_restart(house, farm, watch):
     core = house.core
     sessions = load_sessions(core.reader, now=house.ticks)
     assert sessions[int(hole[5:])].host == HOLE
-    gate = type(core.hosts)(core.live, sessions)
-    gate.take(list(host_records(core.reader).items()))
+    gate = type(core.hosts)(core.live, core.sessions, core.commands, core.reader, core.clock)
     assert gate.shut[HOLE].record.retry_at == house.now + 900.0
 
 

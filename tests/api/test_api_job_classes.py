@@ -13,7 +13,7 @@ from lodesman.languages.gridengine.vocabulary import UserList, Vocabulary
 from lodesman.languages.jobclass import ClassRefusal, ClassSnapshot, classes_of, fresh_template, write_class
 from lodesman.languages.jobclass.editing import Author, edit_classes
 from lodesman.server.http import job_classes as job_class_calls
-from lodesman.server.http.job_classes import use_configuration
+from lodesman.server.live.rules import use_classes
 from lodesman.server.store.journal import Change
 from lodesman.server.writer import job_classes as job_class_commands
 from lodesman.server.writer.job_classes import ClassesMoved, load_classes, set_classes
@@ -62,7 +62,7 @@ def derive(house, asked, user="bob", groups=()):
 
 
 def configure(house, vocabulary=None, **section):
-    house.run(use_configuration(house.core, vocabulary or Vocabulary(), JobClassSection(**section)))
+    house.run(use_classes(house.core, vocabulary or Vocabulary(), JobClassSection(**section)))
 
 
 # --- the template ---------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 from tests.api.conftest import RESOURCES
 
 from lodesman.decide.resources import load_resources
-from lodesman.server.http.quotas import use_policy
+from lodesman.server.live.rules import use_policy
 
 NORTH, SOUTH = {"CPUTime": 500, "Site": "North"}, {"CPUTime": 500, "Site": "South"}
 PER_USER = "{\n name per_user\n enabled true\n%s}\n"

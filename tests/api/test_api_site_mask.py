@@ -8,7 +8,7 @@ import pytest
 
 from lodesman.decide.resources import QueueId, load_resources
 from lodesman.server.engines.backend import BatchLoad, CancelOutcome
-from lodesman.server.http.leases import Leases
+from lodesman.server.live.leases import Leases
 from lodesman.server.loops.reasons import MainReasons
 from lodesman.server.store.read.why import waiting_by_reason
 from lodesman.server.writer.site_mask import close_site

@@ -13,7 +13,7 @@ from tests.kits.table import hold_all, parts
 
 from lodesman.languages.gridengine.files import read_vocabulary
 from lodesman.languages.jobclass import entries_of
-from lodesman.server.http.job_classes import use_configuration
+from lodesman.server.live.rules import use_classes
 from lodesman.wire.job_classes import JobClassSection
 
 APP = "jcname app\nCMDNAME /bin/echo\nN {-}napper\nl_hard {-}a=1,b=2\nv A=1,{-}B=2\n"
@@ -28,7 +28,7 @@ def house(house):
 
 
 def configure(house, **section):
-    house.run(use_configuration(house.core, house.core.policy.vocabulary, JobClassSection(**section)))
+    house.run(use_classes(house.core, house.core.policy.vocabulary, JobClassSection(**section)))
 
 
 def put(house, text):

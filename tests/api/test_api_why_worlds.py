@@ -18,7 +18,7 @@ from tests.conftest import at_most
 
 from lodesman.decide.resources import load_resources
 from lodesman.server.engines.backend import BatchLoad, CancelOutcome
-from lodesman.server.http.quotas import use_policy
+from lodesman.server.live.rules import use_policy
 from lodesman.server.loops.limit_use import seen_limits
 from lodesman.server.loops.reasons import MainReasons
 from lodesman.server.loops.refresh import PoolKeeper

@@ -9,7 +9,7 @@ PLANTED = """
 import sys
 if "server" in sys.orig_argv:
     from pathlib import Path
-    from lodesman.server.http import leases
+    from lodesman.server.live import leases
     from lodesman.server.main import server
 
     server._LEASE_CHECK_SECONDS = 0.1

@@ -17,9 +17,9 @@ from lodesman.decide.resources import load_resources
 from lodesman.languages.gridengine.vocabulary import Vocabulary
 from lodesman.languages.jobclass import classes_of
 from lodesman.server.config.sections import BrokerSection, MatchingSection
-from lodesman.server.http import leases as leases_module
-from lodesman.server.http.leases import Leases
+from lodesman.server.live import leases as leases_module
 from lodesman.server.live.core import Core
+from lodesman.server.live.leases import Leases
 from lodesman.server.live.sessions import Sessions
 from lodesman.server.main import config_watch
 from lodesman.server.main import server as server_module

@@ -284,6 +284,23 @@ def opened(record: HostRecord, now: float) -> HostRecord:
     return HostRecord(shut=False, since=now, trips=record.trips)
 
 
+def after_probe(record: HostRecord, state: str, cause: str, seconds: float, now: float) -> HostRecord | None:
+    """The record of a shut host after its probe ended so: open, or shut for longer; None: another probe has to decide."""
+    holds = probe_holds(state, cause, seconds)
+    if holds is None:
+        return None
+    return opened(record, now) if holds else shut_again(record, now)
+
+
+def still_holds(judged: HostRecord | None, known: HostRecord | None) -> bool:
+    """Whether what was judged is right beside what is known now: a host that was shut or opened meanwhile stays so, and one
+    that an administrator shut.
+    """
+    if judged is not None:
+        return known is None or (not known.shut and known.since < judged.since)
+    return known is not None and not (known.shut and known.by)
+
+
 def may_probe(record: HostRecord, now: float) -> bool:
     """Whether a shut host gets a job as a probe."""
     return record.retry_at is not None and now >= record.retry_at

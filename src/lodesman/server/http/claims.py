@@ -19,10 +19,10 @@ from lodesman.server.http.dispatch import Request, failed, serves
 from lodesman.server.http.responses import Response
 from lodesman.server.http.wire import Answer, Disconnected, Headers, Scope, decode, error_answer, json_answer
 from lodesman.server.live.core import Core
+from lodesman.server.live.hosts import ShutHost
 from lodesman.server.store.journal import Change
 from lodesman.server.writer.bound import claim_bound
 from lodesman.server.writer.claim import Claim, unpark
-from lodesman.server.writer.hosts import ShutHost
 from lodesman.server.writer.sessions import UNLIMITED, FreeResources, LastClaim, PilotSession
 from lodesman.wire import calls
 from lodesman.wire.call import Nothing

@@ -9,9 +9,9 @@ from msgspec.structs import asdict, replace
 from lodesman.base.errors import Forbidden
 from lodesman.server.http.auth import own_vo, reach_of, sees_all, vo_administered
 from lodesman.server.http.dispatch import Request, serves
-from lodesman.server.http.quotas import use_policy
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.live.core import Core
+from lodesman.server.live.rules import use_policy, use_shares
 from lodesman.server.store.accounts import group_changes, list_users
 from lodesman.server.store.journal import Change
 from lodesman.server.writer.accounts import check_membership
@@ -25,13 +25,11 @@ from lodesman.server.writer.groups import (
     remove_members,
     set_share,
 )
-from lodesman.server.writer.submit_pools import set_shares
 from lodesman.wire import calls
 from lodesman.wire.accounts import Principal
 from lodesman.wire.call import Nothing
 from lodesman.wire.groups import GroupAt, GroupInFull, GroupRow, GroupRows, GroupShareBody, GroupUsersBody
 from lodesman.wire.nodes import utc
-from lodesman.wire.vocabulary import Waking
 
 _MOST_CHANGES = 1_000
 
@@ -52,13 +50,6 @@ async def _set_share(core: Core, request: Request[Nothing, GroupShareBody]) -> G
     )
     await use_shares(core)
     return group_rows(core.reader, core.policy, [group], core.clock())[0]
-
-
-async def use_shares(core: Core) -> None:
-    """Draw by the shares that are stored now. Raises LodesmanError."""
-    know_shares(core.reader, core.policy, core.clock())
-    await core.commands.run(Change(set_shares, core.live, core.policy.shares()))
-    core.announce(Waking.SHARES)
 
 
 @serves(calls.SET_GROUP_USERS)

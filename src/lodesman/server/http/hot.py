@@ -29,7 +29,6 @@ from lodesman.server.http import (
     quotas,
     readers,
     service,
-    shares,
     site_ads,
     sites,
     users,
@@ -158,7 +157,7 @@ class InnerApp(Dispatcher[Core]):
     """What the server's own processes ask, on a Unix socket (`main.connections.OwnConnection`)."""
 
     def __init__(self, core: Core) -> None:
-        super().__init__("inner", core, (hosts, service, shares))
+        super().__init__("inner", core, (hosts, service))
 
     def authenticate(self, scope: Scope, _call: Call[Any, Any, Any]) -> Principal:
         """By the token of the background process."""

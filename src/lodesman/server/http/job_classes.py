@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 
 from lodesman.base.errors import InvalidRequest
 from lodesman.decide.submission.native_table import IS_KEPT, REMARKS
-from lodesman.languages.gridengine.vocabulary import Vocabulary
 from lodesman.languages.jobclass import Classes, JobClass, write_class
 from lodesman.languages.jobclass.attributes import kind_of
 from lodesman.languages.jobclass.editing import Author, ClassEdit, edit_classes, error_of, one_error
@@ -21,11 +20,10 @@ from lodesman.languages.jobs.record import shown
 from lodesman.server.http.auth import sees_all
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.live.core import Core
+from lodesman.server.live.rules import edit_agreed
 from lodesman.server.store.job_classes import ClassChange, class_changes
 from lodesman.server.store.journal import Change, Command
 from lodesman.server.writer.job_classes import (
-    ClassesMoved,
-    configure_classes,
     remove_classes,
     set_classes,
     switch_classes,
@@ -43,12 +41,10 @@ from lodesman.wire.job_classes import (
     ClassTextBody,
     DropClassesBody,
     JobClasses,
-    JobClassSection,
     SwitchClassesBody,
 )
 from lodesman.wire.requests import AllQuery
 
-_MOST_TRIES = 3
 _MEANINGLESS = {name: REMARKS[name] for name in IS_KEPT}
 
 
@@ -135,7 +131,7 @@ async def _set_classes(core: Core, request: Request[Nothing, ClassTextBody]) -> 
         change = Change(set_classes, core.job_classes, found, by, most=core.limits.job_classes)
         return request.audited(change, "class-changed", ", ".join(found.changed))
 
-    found = await _agreed(core, edit, command)
+    found = await edit_agreed(core, edit, command)
     notices = [ClassNoticeRow(one.job_class, one.attribute, one.message, one.line) for one in found.notices]
     return ClassesChanged(list(found.changed), notices)
 
@@ -165,34 +161,6 @@ async def _switch_classes(core: Core, request: Request[Nothing, SwitchClassesBod
         request.audited(change, "class-enabled" if on else "class-disabled", ", ".join(names))
     )
     return ClassesChanged(names)
-
-
-async def use_configuration(core: Core, vocabulary: Vocabulary, section: JobClassSection) -> None:
-    """Judge the classes by a new configuration. Raises LodesmanError."""
-
-    def edit(before: Classes) -> ClassEdit:
-        return ClassEdit(after=before.under(vocabulary, section))
-
-    await _agreed(core, edit, lambda found: Change(configure_classes, core.job_classes, found.after))
-
-
-async def _agreed(
-    core: Core, edit: Callable[[Classes], ClassEdit], command: Callable[[ClassEdit], Command[object] | None]
-) -> ClassEdit:
-    """What is judged beside the loop and the writer, and stored if nothing changed meanwhile; else again."""
-    async with core.one_edit:
-        for left in reversed(range(_MOST_TRIES)):
-            found = await asyncio.to_thread(edit, core.job_classes.now)
-            order = command(found)
-            try:
-                if order is not None:
-                    await core.commands.run(order)
-            except ClassesMoved:
-                if not left:
-                    raise
-            else:
-                break
-    return found
 
 
 def _author(who: Principal) -> Author:

@@ -15,11 +15,12 @@ from lodesman.languages.quota.rules import FilterTag, QuotaSet, write_quota_sets
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.wire import origin_of
 from lodesman.server.live.core import Core
+from lodesman.server.live.rules import change_limits
 from lodesman.server.store import Reader
 from lodesman.server.store.accounts import groups_by_user
-from lodesman.server.store.journal import Change, Command
+from lodesman.server.store.journal import Change
 from lodesman.server.store.quotas import quota_sets
-from lodesman.server.writer.quotas import go_on, remove_quotas, set_quotas, use_limits
+from lodesman.server.writer.quotas import remove_quotas, set_quotas
 from lodesman.wire import calls
 from lodesman.wire.accounts import AuditNote
 from lodesman.wire.call import Nothing
@@ -59,7 +60,7 @@ async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> Q
             "quota-changed", ", ".join(names), request.who.name, origin_of(request.scope),
             detail=write_quota_sets(sets),
         )  # fmt: skip
-        await follow(core, Change(set_quotas, core.quotas, sets, new=body.how == "add", note=note))
+        await change_limits(core, Change(set_quotas, core.quotas, sets, new=body.how == "add", note=note))
     return QuotasChanged(names, odd)
 
 
@@ -73,7 +74,7 @@ def _make_ready(sets: Mapping[str, QuotaSet]) -> None:
 async def _drop_quotas(core: Core, request: Request[Nothing, DropQuotasBody]) -> QuotasChanged:
     names = list(dict.fromkeys(request.body.names))
     note = AuditNote("quota-removed", ", ".join(names)[:1_000], request.who.name, origin_of(request.scope))
-    await follow(core, Change(remove_quotas, core.quotas, names, note))
+    await change_limits(core, Change(remove_quotas, core.quotas, names, note))
     return QuotasChanged(names)
 
 
@@ -83,20 +84,6 @@ async def _resources(core: Core, _request: Request[Nothing, Nothing]) -> QuotaRe
         QuotaResourceRow(one.name, one.shortcut, one.kind, one.consumable, one.default)
         for one in core.policy.vocabulary.complexes
     ])  # fmt: skip
-
-
-async def follow(core: Core, change: Command[object]) -> None:
-    """Make a change of rules; it answers when they are in use. Raises as the change."""
-    are_used = await core.commands.run(change)
-    while are_used is False:
-        are_used = await core.commands.run(Change(go_on, core.quotas))
-
-
-async def use_policy(core: Core, policy: Policy) -> None:
-    """Limit by the vocabulary and the limits of sites of a configuration, and by the groups of accounts. Raises as the
-    change.
-    """
-    await follow(core, Change(use_limits, core.quotas, policy.vocabulary, policy.config.limits))
 
 
 Known = Mapping[FilterTag, Collection[str]]

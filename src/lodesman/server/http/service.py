@@ -15,8 +15,8 @@ from lodesman.decide.matching.limit_rules import RunPlace
 from lodesman.decide.matching.task_queue import key_from_json
 from lodesman.server.http.dispatch import Endpoint, Request, serves
 from lodesman.server.http.pilots import pools_of_queues
-from lodesman.server.http.quotas import follow
 from lodesman.server.live.core import Core
+from lodesman.server.live.rules import change_limits, use_usage
 from lodesman.server.live.upkeep import follow_closings
 from lodesman.server.store.accounting import add_usage
 from lodesman.server.store.accounts import count_accounts
@@ -55,6 +55,7 @@ from lodesman.server.writer.submit_pools import (
 from lodesman.server.writer.upkeep import forget_idle_queues, purge, reconcile
 from lodesman.wire import calls, inner_calls, server, service
 from lodesman.wire.call import Call, Nothing
+from lodesman.wire.groups import CorrectionUsage
 from lodesman.wire.nodes import QueueId
 from lodesman.wire.pilots import UNREACHED_SECONDS
 from lodesman.wire.requests import QueuesBody
@@ -287,10 +288,16 @@ async def _limited_at(
     return found
 
 
+@serves(inner_calls.USAGE_FOUND)
+async def _usage_found(core: Core, request: Request[Nothing, CorrectionUsage]) -> Nothing:
+    await use_usage(core, request.body.usage, request.body.seconds)
+    return Nothing()
+
+
 @serves(inner_calls.CHECK_LIMITS)
 async def _check_limits(core: Core, _request: Request[Nothing, Nothing]) -> service.LimitCheck:
     before = core.live.bookings.wrong
-    await follow(core, Change(check_limits, core.quotas))
+    await change_limits(core, Change(check_limits, core.quotas))
     return service.LimitCheck(core.live.bookings.wrong - before)
 
 

@@ -7,21 +7,20 @@ from typing import Literal
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from lodesman.base.errors import InvalidRequest, LodesmanError, NotFound
+from lodesman.base.errors import InvalidRequest, NotFound
 from lodesman.decide.resources import NodePath, QueueId
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.live.core import Core
+from lodesman.server.live.pilots import close_and_drain
 from lodesman.server.reads.sites import exact_node, find_node
 from lodesman.server.store.director import closings
 from lodesman.server.store.journal import Change, Command
-from lodesman.server.writer.pilots import drain_pilots
 from lodesman.server.writer.site_mask import (
     ClosingOutcome,
     OpeningOutcome,
     check_closing,
     check_reason,
     close_site,
-    leaving_reason,
     not_closed,
     open_site,
     order_breaker,
@@ -45,7 +44,9 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
     if not body.dry_run:
         command = request.audited(command, "site-closed", str(node), closing.reason)
     drains = closing.empties(now) and not body.dry_run
-    done: ClosingOutcome = await (_drain(core, command, closing) if drains else core.commands.run(command))
+    done: ClosingOutcome = await (
+        close_and_drain(core, closing, command) if drains else core.commands.run(command)
+    )
     return SiteClosed(
         **asdict(done.closing), queues=sum(map(closing.node.covers, tree.queue_ids())), drained=len(done.drained),
         renewed=done.renewed, dry_run=body.dry_run,
@@ -58,22 +59,6 @@ def _endless(core: Core, closing: Closing) -> int:
     """The queues below it for which no end of pilots is known, as some VO sees them."""
     offers = (one for vo in core.policy.config.vos for one in core.policy.vo_config(vo).offers)
     return len({one.queue for one in offers if not one.life_seconds and closing.node.covers(one.queue)})
-
-
-async def _drain(core: Core, command: Command[ClosingOutcome], closing: Closing) -> ClosingOutcome:
-    """Close, and let no pilot there claim from now on, whether or not its claim is on its way already."""
-    sessions = core.sessions
-    leave = sessions.drain([one.id for one in sessions.values() if closing.node.covers(one.queue)])
-    try:
-        done: ClosingOutcome = await core.commands.run(command)
-    except LodesmanError:
-        sessions.drain(leave, drain=False)
-        raise
-    # Those that joined while that was on its way: what they may have asked for meanwhile is answered, too.
-    late = sessions.drain(done.drained)
-    if late:
-        await core.commands.run(Change(drain_pilots, core.live, late, leaving_reason(done.closing)))
-    return done
 
 
 @serves(calls.OPEN_SITE)

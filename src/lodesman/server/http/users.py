@@ -21,9 +21,9 @@ from lodesman.languages.jobs import JobSpec
 from lodesman.server.http.auth import authorise, may_touch, reach_of, sees_all, vo_administered
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.portions import in_portions, learn_choice
-from lodesman.server.http.quotas import use_policy
 from lodesman.server.live.core import Core
 from lodesman.server.live.principals import reads_as
+from lodesman.server.live.rules import use_policy
 from lodesman.server.store import Reader
 from lodesman.server.store.accounts import RevokedTokens
 from lodesman.server.store.journal import Change, Command

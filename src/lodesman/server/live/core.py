@@ -9,13 +9,13 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from itertools import starmap
 from typing import Any, Final
 
 from lodesman.decide.explain.verdict import span
 from lodesman.decide.matching.policy import Policy
 from lodesman.server.live.commands import Commands
 from lodesman.server.live.fairness import Strangers, Turns
+from lodesman.server.live.hosts import HostGate
 from lodesman.server.live.principals import Principals
 from lodesman.server.live.pulse import BackgroundHealth
 from lodesman.server.live.readers import ReaderBeside
@@ -23,15 +23,12 @@ from lodesman.server.live.sessions import InhabitedQueues, Sessions
 from lodesman.server.live.waits import Waits
 from lodesman.server.loops.site_matching import GateOptions
 from lodesman.server.store import Reader, Writer
-from lodesman.server.store.hosts import host_records
 from lodesman.server.store.shelf import Shelf
-from lodesman.server.writer.hosts import HostGate
 from lodesman.server.writer.job_classes import ClassRules
 from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.quotas import QuotaRules
 from lodesman.server.writer.templates import Templates
 from lodesman.wire.accounts import LimitSection
-from lodesman.wire.hosts import HostState
 from lodesman.wire.jsv import JsvSection, VerifyAnswer, VerifyBody
 from lodesman.wire.server import ConfigurationState
 from lodesman.wire.vocabulary import Waking
@@ -113,8 +110,7 @@ class Core:
             self.reader, self.live, self.principals, self.inhabited,
             lease_seconds=self.lease_seconds, clock=self.clock, ticks=self.ticks,
         )  # fmt: skip
-        self.hosts = HostGate(self.live, self.sessions)
-        self.hosts.take(starmap(HostState, host_records(self.reader).items()))
+        self.hosts = HostGate(self.live, self.sessions, self.commands, self.reader, self.clock)
         self.background = BackgroundHealth(at=self.ticks())
         self.strangers, self.clock_watch, self.jitter = Strangers(), ClockWatch(), random.Random()
         self.templates = Templates(self.reader)

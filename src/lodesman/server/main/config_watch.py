@@ -20,10 +20,8 @@ from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import QueueId
 from lodesman.server.config import RefusedConfig, ServerConfig, Texts
 from lodesman.server.config.set_up import set_up_notices
-from lodesman.server.http.job_classes import use_configuration
-from lodesman.server.http.quotas import use_policy
-from lodesman.server.http.shares import forget_old_usage
 from lodesman.server.live.core import Core
+from lodesman.server.live.rules import forget_old_usage, use_classes, use_policy
 from lodesman.server.main.bootstrap import Load, gate_options
 from lodesman.server.main.data_folder import run_directory, write_file
 from lodesman.server.store.journal import Change
@@ -146,7 +144,7 @@ class HotConfiguration:
         with contextlib.suppress(LodesmanError):
             await core.commands.run(Change(set_shares, core.live, core.policy.shares()))
             await use_policy(core, policy)
-            await use_configuration(core, policy.vocabulary, config.job_classes)
+            await use_classes(core, policy.vocabulary, config.job_classes)
         await self.offer_anew(config.resources.vos)
 
     async def offer_anew(self, vos: Iterable[str] = ()) -> None:

@@ -21,8 +21,8 @@ from lodesman.server.config import ServerConfig
 from lodesman.server.engines.isolation import Isolation
 from lodesman.server.engines.local import LocalBackend
 from lodesman.server.http.hot import HotApp, InnerApp, ask_verifier, forward
-from lodesman.server.http.leases import Leases
 from lodesman.server.live.core import Core
+from lodesman.server.live.leases import Leases
 from lodesman.server.live.pulse import Pulse
 from lodesman.server.live.upkeep import look_at_clock, mend_strays, open_due_delays
 from lodesman.server.main import bootstrap

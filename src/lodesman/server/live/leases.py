@@ -8,8 +8,8 @@ import logging
 from msgspec import UNSET
 
 from lodesman.base.errors import LodesmanError
-from lodesman.server.http.groups import use_shares
 from lodesman.server.live.core import Core
+from lodesman.server.live.rules import use_shares
 from lodesman.server.live.upkeep import follow_closings
 from lodesman.server.store.journal import Change
 from lodesman.server.store.write.pilots import set_last_seen
