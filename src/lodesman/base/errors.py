@@ -19,11 +19,11 @@ def counted(count: int, noun: str) -> str:
 
 def plain(text: object, *, keep: str = "") -> str:
     """A text in which nothing steers a terminal: control, format and direction marks are written out, but for `keep`."""
-    found = str(text)
-    if found.isprintable():
-        return found
+    words = str(text)
+    if words.isprintable():
+        return words
     return "".join(
-        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in found
+        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in words
     )
 
 
@@ -38,12 +38,12 @@ def words_of(fault: BaseException) -> str:
 
 def each_once(pairs: Iterable[Sequence[Any]]) -> dict[str, Any]:
     """The values by name, as of a JSON object that a person wrote. Raises ValueError for a name that comes twice."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in values:
             raise ValueError(f"{name[:80]!r} is given twice")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 class LodesmanError(Exception):

@@ -100,13 +100,13 @@ def remove_tree(top: str) -> None:
         while folders or above:
             name = folders.pop() if folders else ".."
             try:
-                there = _enter(name, here)
+                below = _enter(name, here)
             except OSError:
                 if name == "..":
                     break
                 continue
             os.close(here)
-            here = there
+            here = below
             if name != "..":
                 above.append((identity, folders, name))
                 identity, folders = _identity(here), _remove_files(here)
@@ -205,13 +205,13 @@ def birth_of(path: str) -> int:
     """When a file was made, in ns since 1970; 0 where the kernel or the file system does not say."""
     if _libc is None or not hasattr(_libc, "statx"):
         return 0
-    found = create_string_buffer(_STATX_BYTES)
+    buffer = create_string_buffer(_STATX_BYTES)
     if (
-        _libc.statx(_HERE, os.fsencode(path), 0, _BIRTH, found)
-        or not _BIRTH & struct.unpack_from("=I", found)[0]
+        _libc.statx(_HERE, os.fsencode(path), 0, _BIRTH, buffer)
+        or not _BIRTH & struct.unpack_from("=I", buffer)[0]
     ):
         return 0
-    seconds, nanoseconds = struct.unpack_from("=qI", found, _BIRTH_AT)
+    seconds, nanoseconds = struct.unpack_from("=qI", buffer, _BIRTH_AT)
     return int(seconds * 10**9 + nanoseconds)
 
 
@@ -219,8 +219,10 @@ def file_system(descriptor: int) -> int | None:
     """The kind (f_type of statfs) of the file system of an open file; None where that is not known."""
     if _libc is None or not hasattr(_libc, "fstatfs"):
         return None
-    found = create_string_buffer(_STATFS_BYTES)
-    return None if _libc.fstatfs(descriptor, found) else int(struct.unpack_from("@l", found)[0]) & 0xFFFF_FFFF
+    buffer = create_string_buffer(_STATFS_BYTES)
+    return (
+        None if _libc.fstatfs(descriptor, buffer) else int(struct.unpack_from("@l", buffer)[0]) & 0xFFFF_FFFF
+    )
 
 
 class OomScore:
@@ -315,7 +317,10 @@ def _ask(call: int, *arguments: object) -> int:
     """Make a call by its number. Raises OSError, also where that is unknown."""
     if _libc is None or _NUMBERS is None:
         raise OSError(errno.EOPNOTSUPP, "the numbers of calls are unknown on such a machine")
-    exact = [c_long(one) if isinstance(one, int) else one for one in (_NUMBERS[call], *arguments)]
+    exact = [
+        c_long(argument) if isinstance(argument, int) else argument
+        for argument in (_NUMBERS[call], *arguments)
+    ]
     answer = int(_libc.syscall(*exact))
     if answer < 0:
         number = get_errno()

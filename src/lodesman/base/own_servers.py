@@ -52,11 +52,11 @@ def note_server(data: Path, environ: Mapping[str, str]) -> Path | None:
     folder, place = notes_folder(environ), os.path.realpath(data)
     note = folder / hashlib.sha256(os.fsencode(place)).hexdigest()[:16]
     pid = os.getpid()
-    said = {"data": place, "process": pid, "start": _start_of(pid), "boot": _boot()}
+    facts = {"data": place, "process": pid, "start": _start_of(pid), "boot": _boot()}
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
-        write_durably(note, json.dumps(said).encode())
+        write_durably(note, json.dumps(facts).encode())
     except OSError as fault:
         log.info("commands in other folders do not find this server: its note cannot be written (%s)", fault)
         return None
@@ -67,7 +67,7 @@ def running_servers(environ: Mapping[str, str]) -> list[RunningServer]:
     """The servers of this account that run here, by their folders. Notes of ended ones, of other machines and of other
     accounts say nothing.
     """
-    return sorted(_running(notes_folder(environ)), key=lambda one: one.data)
+    return sorted(_running(notes_folder(environ)), key=lambda server: server.data)
 
 
 def _running(folder: Path) -> Iterator[RunningServer]:
@@ -83,18 +83,18 @@ def _running(folder: Path) -> Iterator[RunningServer]:
 def is_private(path: Path, kind: int = stat.S_IFREG) -> bool:
     """Whether a file, or what else is asked for, is this account's alone."""
     try:
-        found = path.lstat()
+        entry = path.lstat()
     except OSError:
         return False
-    return stat.S_IFMT(found.st_mode) == kind and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return stat.S_IFMT(entry.st_mode) == kind and entry.st_uid == os.getuid() and not entry.st_mode & 0o077
 
 
 def _data_of(note: Path) -> Path | None:
     """The data folder of a note whose process runs, and is this account's."""
     try:
         with note.open("rb") as file:
-            said = json.loads(file.read(_MOST_BYTES))
-        data, pid, start, boot = (said[name] for name in ("data", "process", "start", "boot"))
+            facts = json.loads(file.read(_MOST_BYTES))
+        data, pid, start, boot = (facts[name] for name in ("data", "process", "start", "boot"))
         if type(pid) is not int or pid < 1 or boot != _boot() or not start:
             return None
         os.kill(pid, 0)  # refused for a process of another account

@@ -85,8 +85,8 @@ def read_process(pid: int) -> Process | None:
 
 def read_processes() -> dict[int, Process]:
     """All processes that can be seen, dead ones too, by number; those that come and go meanwhile may be missing."""
-    found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
-    return {process.pid: process for process in found if process is not None}
+    processes = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {process.pid: process for process in processes if process is not None}
 
 
 def living_processes() -> dict[int, Process]:

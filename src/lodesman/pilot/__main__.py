@@ -102,9 +102,9 @@ def _run(
     chosen, reader = pilot_file.options, FeatureReader(os.environ)
     nursery = Nursery() if isinstance(nursery, OSError) else nursery
     nursery.homes = _leave_home(directory, log, writable=chosen.home_writable)
-    found = reader.start(chosen.features_s or reading_s(os.environ))
+    features = reader.start(chosen.features_s or reading_s(os.environ))
     node = describe_node(
-        cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=found
+        cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=features
     )
     context = PilotContext(
         pilot_file=pilot_file,
@@ -118,9 +118,9 @@ def _run(
     )
     pilot = PilotProcess(context, node_fault=node_fault)
 
-    def on_fault(what: threading.ExceptHookArgs) -> None:
-        name = what.thread.name if what.thread is not None else ""
-        log("thread-died", thread=name, fault=f"{what.exc_type.__name__}: {what.exc_value}")
+    def on_fault(hook: threading.ExceptHookArgs) -> None:
+        name = hook.thread.name if hook.thread is not None else ""
+        log("thread-died", thread=name, fault=f"{hook.exc_type.__name__}: {hook.exc_value}")
         pilot.crash()
 
     threading.excepthook = on_fault
@@ -140,12 +140,12 @@ def _leave_home(directory: Path, log: Log, *, writable: bool) -> tuple[str, ...]
 
 def _to_be_kept(homes: Sequence[str], directory: Path) -> tuple[str, ...]:
     """The homes where a payload could leave something for the next pilot, but for those of all accounts."""
-    found = []
-    for home in dict.fromkeys(os.path.realpath(one) for one in homes if one.startswith("/")):
+    kept = []
+    for home in dict.fromkeys(os.path.realpath(name) for name in homes if name.startswith("/")):
         with contextlib.suppress(OSError):
             if home not in ("/", str(directory)) and os.access(home, os.W_OK) and not is_for_all(home):
-                found.append(home)
-    return tuple(found)
+                kept.append(home)
+    return tuple(kept)
 
 
 def _account_home() -> str:

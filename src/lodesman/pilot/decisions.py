@@ -322,7 +322,7 @@ def _end(status: int, limits: PayloadLimits, *, cpu_over: bool) -> Stop:
     if status == -signal.SIGXFSZ and limits.output_mb:
         return Stop(protocol.OUTPUT_LIMIT, "The job wrote a file that is far over the limit of its output.")
     if status < 0:
-        name = next((one.name for one in signal.Signals if one == -status), "no name")
+        name = next((number.name for number in signal.Signals if number == -status), "no name")
         message = f"The job was ended by signal {-status} ({name}), not by the pilot."
         return Stop(protocol.SIGNAL, message)
     meaning = f"; for the executable this code means: {_NOT_FOUND[status]}" if status in _NOT_FOUND else ""

@@ -356,18 +356,18 @@ def _spawn(argv: list[str], environment: Mapping[str, str], streams: Sequence[in
 @lru_cache(maxsize=1)
 def _ignored() -> frozenset[int]:
     """The signals that a payload shall not ignore though its warden does."""
-    found = {number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN}
-    return frozenset(found - set(_NOTICES))
+    numbers = {number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN}
+    return frozenset(numbers - set(_NOTICES))
 
 
 def _marks_of(folder: str) -> tuple[object, ...]:
     """Whose a folder is, and what files in it inherit."""
     if not folder:
         return ()
-    found, extended = os.stat(folder), {}  # noqa: PTH116
+    entry, extended = os.stat(folder), {}  # noqa: PTH116
     with contextlib.suppress(OSError):  # some file systems have none
         extended = {name: os.getxattr(folder, name) for name in os.listxattr(folder)}
-    return found.st_mode, found.st_uid, found.st_gid, extended
+    return entry.st_mode, entry.st_uid, entry.st_gid, extended
 
 
 def _set_limits(frame: WardenFrame, *, confined: bool) -> None:
@@ -379,8 +379,8 @@ def _set_limits(frame: WardenFrame, *, confined: bool) -> None:
         if not confined or not os.getuid():
             most += sum(process.threads for process in processes.read_processes().values())
         limits[resource.RLIMIT_NPROC] = (most, most)
-    for number, wanted in limits.items():
-        there = resource.getrlimit(number)
+    for number, pair in limits.items():
+        present = resource.getrlimit(number)
         # -1 is no limit; a soft limit is never above the hard one.
-        soft, hard = (min(one, now) if now >= 0 else one for one, now in zip(wanted, there))
+        soft, hard = (min(limit, now) if now >= 0 else limit for limit, now in zip(pair, present))
         resource.setrlimit(number, (min(soft, hard), hard))

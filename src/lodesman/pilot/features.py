@@ -75,20 +75,20 @@ def reading_s(environment: Mapping[str, str]) -> float:
 
 def read_features(environment: Mapping[str, str], known: Features = Features()) -> Features:
     """Read the directory or web address that the environment names; `known` was read before."""
-    found: dict[str, int | None] = {}
+    values: dict[str, int | None] = {}
     for variable, names in _NAMES.items():
         place, before = (
             environment.get(variable, ""),
             {name: getattr(known, _FIELD.get(name, name)) for name in names},
         )
         if place.startswith("/"):
-            found.update(_of_directory(place, before))
+            values.update(_of_directory(place, before))
         elif place.startswith(("http://", "https://")):
-            found.update(_of_web(place, before))
-    other = found.pop("allocated_CPU", None)
-    if found.get("allocated_cpu") is None and other is not None:
-        found["allocated_cpu"] = other
-    return replace(Features(), **found)
+            values.update(_of_web(place, before))
+    other = values.pop("allocated_CPU", None)
+    if values.get("allocated_cpu") is None and other is not None:
+        values["allocated_cpu"] = other
+    return replace(Features(), **values)
 
 
 def _of_directory(place: str, before: Mapping[str, int | None]) -> Mapping[str, int | None]:
@@ -119,12 +119,12 @@ def _in_directory(directory: int, name: str, before: int | None) -> int | None:
 
 def _of_web(place: str, before: Mapping[str, int | None]) -> Mapping[str, int | None]:
     """One connection for all; what it does not answer stays."""
-    found = dict(before)
+    values = dict(before)
     try:
         server = parse_server(place)
         connection = open_connection(server, trusted_authorities(None) if server.secure else None)
     except InvalidConfig:
-        return found
+        return values
     connection.timeout = _ANSWER_S
     with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
         for name in before:
@@ -132,16 +132,16 @@ def _of_web(place: str, before: Mapping[str, int | None]) -> Mapping[str, int | 
             with connection.getresponse() as answer:
                 content = answer.read(_MOST_BYTES)
                 if answer.status in _GONE:
-                    found[name] = None
+                    values[name] = None
                 elif answer.status == http.client.OK:
-                    found[name] = _number(content, before[name])
+                    values[name] = _number(content, before[name])
                 if (
                     not answer.isclosed()
                 ):  # more than a number has: what follows belongs to no request of ours
                     answer.read(1 << 16)
                     if not answer.isclosed():
                         break
-    return found
+    return values
 
 
 def _number(content: bytes, before: int | None) -> int | None:

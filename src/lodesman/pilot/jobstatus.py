@@ -53,15 +53,15 @@ def _cores_of_condor(environment: Mapping[str, str]) -> str:
     return _of_condor(environment, "_CONDOR_MACHINE_AD", ".machine.ad", _CPUS)
 
 
-def _of_condor(environment: Mapping[str, str], variable: str, name: str, wanted: re.Pattern[str]) -> str:
+def _of_condor(environment: Mapping[str, str], variable: str, name: str, pattern: re.Pattern[str]) -> str:
     """What stands in such an ad; empty: it is not there."""
     scratch = environment.get("_CONDOR_SCRATCH_DIR")
     path = environment.get(variable) or (scratch and f"{scratch}/{name}")
     with contextlib.suppress(OSError):
         if path and Path(path).is_file():
             with Path(path).open(encoding="utf-8", errors="replace") as file:
-                found = wanted.search(file.read(_MOST_OF_AD))
-            return found[1] if found else ""
+                match = pattern.search(file.read(_MOST_OF_AD))
+            return match[1] if match else ""
     return ""
 
 
@@ -73,8 +73,8 @@ def batch_end(
     """
     job = environment.get("SLURM_JOB_ID", "")
     if job:
-        said = environment.get("SLURM_JOB_END_TIME", "") or ask(job, environment)
-        return float(said) if said.isascii() and said.isdigit() and len(said) < 12 and int(said) else None
+        text = environment.get("SLURM_JOB_END_TIME", "") or ask(job, environment)
+        return float(text) if text.isascii() and text.isdigit() and len(text) < 12 and int(text) else None
     allowed = _of_condor(environment, "_CONDOR_JOB_AD", ".job.ad", _ALLOWED)
     return started + int(allowed) if allowed else None
 
@@ -185,11 +185,14 @@ class StatusWriter:
             allowance = Allowance(slot, context.options.kill_grace_s, context.ticker() - now)
             facts = Facts(
                 allocated=features.allocated_cpu or self._allocated or slot.cores,
-                running=[running(one, commits.get(one.job.key), allowance, now) for one in standing.payloads],
+                running=[
+                    running(payload, commits.get(payload.job.key), allowance, now)
+                    for payload in standing.payloads
+                ],
                 pending_waste=standing.pending_waste,
                 slot_ends=self._slot_ends(allowance, now),
                 drain=standing.causes - {HELD},
-                priority=max((one.job.vacate_priority for one in standing.payloads), default=0),
+                priority=max((payload.job.vacate_priority for payload in standing.payloads), default=0),
                 leaving=self._leaving.is_set(),
             )
             due = decide(self._said, facts, now)

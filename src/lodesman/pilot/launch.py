@@ -147,26 +147,26 @@ def _facts_of(job: AssignedJob, site: str) -> dict[str, str]:
     """What the job can know of itself; the unknown is left out."""
     facts = {"JOB_ID": job.key.id, "ATTEMPT": job.key.attempt, "CORES": job.cores, "ARRAY_INDEX": job.index}
     facts["MEMORY_MB"] = job.memory_mb or None
-    found = {f"{_FACTS}{name}": str(value) for name, value in facts.items() if value is not None}
-    return {**found, f"{_FACTS}SITE": site} if site else found
+    values = {f"{_FACTS}{name}": str(value) for name, value in facts.items() if value is not None}
+    return {**values, f"{_FACTS}SITE": site} if site else values
 
 
 def _kernel_limits(limits: PayloadLimits) -> dict[int, tuple[int, int]]:
     """Limits of each process, above those of the tree: CPU seconds, size of files, and address space, since memory may fill
     between two checks.
     """
-    found = {resource.RLIMIT_CORE: (0, 0)}
+    numbers = {resource.RLIMIT_CORE: (0, 0)}
     if limits.cpu_seconds:
         seconds = math.ceil(limits.cpu_seconds)
-        found[resource.RLIMIT_CPU] = (seconds + 5, seconds + 15)
+        numbers[resource.RLIMIT_CPU] = (seconds + 5, seconds + 15)
     if limits.output_mb:
         # Scratch files are no output: only what would fill the disk is cut off.
         size = math.ceil(max(4 * limits.output_mb, limits.output_mb + 1024)) * MB
-        found[resource.RLIMIT_FSIZE] = (size, size)
+        numbers[resource.RLIMIT_FSIZE] = (size, size)
     if limits.memory_mb:
         size = math.ceil(2 * limits.memory_mb + _SPARE_ADDRESSES_MB) * MB
-        found[resource.RLIMIT_AS] = (size, size)
-    return found
+        numbers[resource.RLIMIT_AS] = (size, size)
+    return numbers
 
 
 def _find_executable(name: str, directory: Path, path: str) -> str:
@@ -186,10 +186,10 @@ def _find_executable(name: str, directory: Path, path: str) -> str:
                     "Write it with line ends of Unix."
                 )
         return str(own)
-    found = None if "/" in name else shutil.which(name, path=path)
-    if found is None:
+    command = None if "/" in name else shutil.which(name, path=path)
+    if command is None:
         raise _not_found(name)
-    return found
+    return command
 
 
 @lru_cache(maxsize=100)

@@ -48,7 +48,7 @@ def describe_node(
     """Arguments other than 0 and "" are taken as they are."""
     release_text = _read(root / "etc/os-release") or _read(root / "usr/lib/os-release")
     lines = [line.strip().partition("=") for line in release_text.splitlines()]
-    release = {name: value.strip(" \"'") for name, found, value in lines if found}
+    release = {name: value.strip(" \"'") for name, equals, value in lines if equals}
     system = release.get("ID") or "linux"
     total_kb, available_kb = _parse_meminfo(_read(root / "proc/meminfo"))
     return WorkerNode(
@@ -73,8 +73,8 @@ def _parse_meminfo(text: str) -> tuple[int, int]:
 
 def _parse_cpu_max(text: str) -> float | None:
     """Cores granted by `cpu.max` ("max 100000" or "150000 100000")."""
-    found = re.fullmatch(r"([0-9]+) ([1-9][0-9]*)", text)
-    return int(found[1]) / int(found[2]) if found else None
+    match = re.fullmatch(r"([0-9]+) ([1-9][0-9]*)", text)
+    return int(match[1]) / int(match[2]) if match else None
 
 
 def _parse_bytes(text: str) -> int | None:
@@ -106,14 +106,14 @@ def _directories(root: Path, controller: str) -> list[Path]:
     """
     paths = parse_cgroups(_read(root / "proc/self/cgroup"))
     base = root / "sys/fs/cgroup"
-    found = []
+    folders = []
     for mount, path in ((base, paths.get("")), (base / controller, paths.get(controller))):
         if path is None:
             continue
         inside = PurePosixPath(path.lstrip("/"))
         if ".." not in inside.parts:
-            found += [mount / inside, *(mount / parent for parent in inside.parents)]
-    return found
+            folders += [mount / inside, *(mount / parent for parent in inside.parents)]
+    return folders
 
 
 def _read(file: Path, most: int = 1 << 16) -> str:

@@ -272,10 +272,10 @@ def _without_output(report: PayloadReport, fault: LodesmanError) -> PayloadRepor
         )
         report = replace(report, message=message.lstrip())
         return replace(report, cause=protocol.STORAGE_FULL) if report.state == protocol.DONE else report
-    what = f"The output was refused: {fault.message}"
+    reason = f"The output was refused: {fault.message}"
     if isinstance(fault, LocalFault):  # the pilot's folders are nothing that a user knows
-        what = f"The pilot cannot read the output any more: {os.strerror(fault.errno)}."
-    report = replace(report, message=f"{report.message} {what}".lstrip())
+        reason = f"The pilot cannot read the output any more: {os.strerror(fault.errno)}."
+    report = replace(report, message=f"{report.message} {reason}".lstrip())
     if isinstance(fault, TooLarge) and report.state != FAILED:
         return replace(report, state=FAILED, cause=protocol.OUTPUT_LIMIT)
     return report

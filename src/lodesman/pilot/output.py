@@ -156,8 +156,8 @@ def _ends(streams: Mapping[str, int], limit: int) -> dict[str, int]:
     return kept
 
 
-def _sizes(found: Mapping[str, _SizeOrFault]) -> dict[str, int]:
-    return {name: size for name, size in found.items() if isinstance(size, int)}
+def _sizes(sizes: Mapping[str, _SizeOrFault]) -> dict[str, int]:
+    return {name: size for name, size in sizes.items() if isinstance(size, int)}
 
 
 class _ArchiveSpace:
@@ -263,7 +263,7 @@ def _find(
         goals.setdefault(goal, []).append(pattern)
         if _WILD & set(pattern) and len(wild) < _MOST_PATTERNS:
             wild[pattern] = goal
-    found: dict[str, _SizeOrFault] = {}
+    sizes: dict[str, _SizeOrFault] = {}
     locked: dict[PurePosixPath, str] = {}
     for path in _walk(directory, locked) if goals else ():
         if stopped():
@@ -272,15 +272,15 @@ def _find(
         named += [name for name, goal in wild.items() if matches(path, goal)]
         if not named:
             continue
-        size = found[path.as_posix()] = _size(directory, path.as_posix())
+        size = sizes[path.as_posix()] = _size(directory, path.as_posix())
         for name in named:
             if size == _TOO_DEEP or faults[name] == _NOT_FOUND:
                 faults[name] = _TOO_DEEP if size == _TOO_DEEP else ""
-    locked = {one: why for one, why in locked.items() if _may_have(one, goals, wild.values())}
+    locked = {folder: why for folder, why in locked.items() if _may_have(folder, goals, wild.values())}
     lost = {name: why for name, why in faults.items() if why}
-    odd = {name: why for name, why in found.items() if isinstance(why, str) and why != _TOO_DEEP}
-    barred = {one.as_posix(): why for one, why in locked.items()}
-    return {name: found[name] for name in sorted(found)}, {**lost, **dict(sorted({**odd, **barred}.items()))}
+    odd = {name: why for name, why in sizes.items() if isinstance(why, str) and why != _TOO_DEEP}
+    barred = {folder.as_posix(): why for folder, why in locked.items()}
+    return {name: sizes[name] for name in sorted(sizes)}, {**lost, **dict(sorted({**odd, **barred}.items()))}
 
 
 def _may_have(folder: PurePosixPath, goals: Iterable[PurePosixPath], wild: Iterable[PurePosixPath]) -> bool:

@@ -48,10 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
         signal.signal(number, lambda *_: sys.exit(0))
     try:
-        wanted = json.loads(options.file.read_bytes())
-        sys.stdout.write(json.dumps(_facts(wanted, folder)) + "\n")
+        request = json.loads(options.file.read_bytes())
+        sys.stdout.write(json.dumps(_facts(request, folder)) + "\n")
         sys.stdout.flush()
-        time.sleep(float(wanted.get("stay_seconds", 0)))
+        time.sleep(float(request.get("stay_seconds", 0)))
     finally:
         if options.remove:
             os.chdir("/")
@@ -59,21 +59,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _facts(wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _facts(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     apart = kernel.set_attribute(kernel.CHILD_SUBREAPER, 1)
     free, fault = _scratch(folder, apart=apart)
-    servers = [_address_in(wanted.get("url_file")) or one for one in wanted.get("servers", ())]
+    servers = [_address_in(request.get("url_file")) or server for server in request.get("servers", ())]
     return {
         MARK: 1,
         "host": socket.gethostname(),
         "python": platform.python_version(),
         "executable": sys.executable or "",
-        "has_python": bool(shutil.which(str(wanted.get("python", "")))),
+        "has_python": bool(shutil.which(str(request.get("python", "")))),
         "keeps_jobs_apart": apart,
         "folder": str(folder),
         "free_mb": free,
         "scratch_fault": fault,
-        "servers": [_server(one, wanted.get("ca_file") or None) for one in dict.fromkeys(servers)],
+        "servers": [_server(server, request.get("ca_file") or None) for server in dict.fromkeys(servers)],
     }
 
 
@@ -134,10 +134,10 @@ def _asked(server: exchange.ServerAddress, ca_file: str | None) -> dict[str, Any
     finally:
         connection.close()
     try:
-        there = float(json.loads(body)["time"])
+        theirs = float(json.loads(body)["time"])
     except (ValueError, TypeError, LookupError, RecursionError):
         return {"fault": f"{server}: what answers there is not a Lodesman server."}
-    return {"tls": tls or "", "ahead_s": round((before + now) / 2 - there, 2)}
+    return {"tls": tls or "", "ahead_s": round((before + now) / 2 - theirs, 2)}
 
 
 if __name__ == "__main__":

@@ -182,10 +182,10 @@ def parse_key(text: str) -> AttemptKey | None:
 def parse_join(answer: Any, default: JoinReply) -> JoinReply:
     """Missing numbers are those of `default`. Raises InvalidRequest."""
     record = read_record(answer, "a join's answer")
-    known = {**vars(default), **{name: value for name, value in record.items() if value is not None}}
+    values = {**vars(default), **{name: value for name, value in record.items() if value is not None}}
     place = record.get("place")
     site = read_value(place, "site", "str", "") if isinstance(place, dict) else default.site
-    terms = read_as(JoinReply, known, token=read_value(record, "token", "str"), site=site)
+    terms = read_as(JoinReply, values, token=read_value(record, "token", "str"), site=site)
     heartbeat_s, sandbox_mb = max(0.1, terms.heartbeat_s), terms.sandbox_mb or default.sandbox_mb
     return replace(terms, heartbeat_s=heartbeat_s, sandbox_mb=sandbox_mb)
 
@@ -262,11 +262,11 @@ def _fields_of(kind: type) -> list[tuple[str, str, bool]]:
     """Name, type, and whether it may be missing."""
     return [
         (
-            one.name,
-            str(one.type).partition(" | ")[0],
-            one.default is not MISSING or one.default_factory is not MISSING,
+            member.name,
+            str(member.type).partition(" | ")[0],
+            member.default is not MISSING or member.default_factory is not MISSING,
         )
-        for one in fields(kind)
+        for member in fields(kind)
     ]
 
 

@@ -204,8 +204,8 @@ class Reaper:
         self._bury_strays(table)
         trees = {}
         for key, warden in self._wardens.items():
-            found = table.get(warden.pid)
-            own = [] if found is None else [usage.for_children(found, warden.earlier_seconds)]
+            process = table.get(warden.pid)
+            own = [] if process is None else [usage.for_children(process, warden.earlier_seconds)]
             trees[key] = own + processes.descendants(table, [warden.pid])
         return trees
 

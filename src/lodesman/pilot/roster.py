@@ -92,10 +92,10 @@ class Roster:
         with self.changed:
             jobs, now = [payload.job for payload in self._running.values()], self._ticker()
             ends = [payload.expected_end(now) for payload in self._running.values()]
-            known = [end for end in ends if end is not None]
+            ends_known = [end for end in ends if end is not None]
             return Load(
                 running=len(jobs),
-                expected_end=max(known) if known and len(known) == len(ends) else None,
+                expected_end=max(ends_known) if ends_known and len(ends_known) == len(ends) else None,
                 cores=sum(job.cores for job in jobs),
                 memory_mb=sum(map(self.slot.memory_of, jobs)),
                 backlog=len(self._backlog),
@@ -190,19 +190,19 @@ class Roster:
             if now - self._shared < AHEAD_S or len(self._backlog) < 2:
                 return
             self._shared = now
-            given = self._cut(len(self._backlog) // 2)
-        self._context.pilot.log("shared", jobs=len(given))
-        self._give_back(given, "Others can run it earlier.")
+            returned = self._cut(len(self._backlog) // 2)
+        self._context.pilot.log("shared", jobs=len(returned))
+        self._give_back(returned, "Others can run it earlier.")
 
     def return_overdue(self, now: float) -> None:
         """Hand back what should have started long ago."""
         with self.changed:
             is_held = HELD in self._causes
-            given = [job for job in self._backlog if not is_held and is_overdue(self._came[job.key], now)]
-            self._drop(given)
-            if given:
+            returned = [job for job in self._backlog if not is_held and is_overdue(self._came[job.key], now)]
+            self._drop(returned)
+            if returned:
                 self._ends.clear()
-        self._give_back(given, "Those before it took longer than expected.")
+        self._give_back(returned, "Those before it took longer than expected.")
 
     def stop_one(self, key: protocol.AttemptKey, stop: Stop) -> None:
         """End one attempt; if it waits it never starts."""

@@ -95,19 +95,19 @@ class Claimer:
     def renew(self) -> None:
         """End the poll under way if more, or nothing, would be asked for now."""
         with self._roster.changed:
-            asked = self._asked
-            if asked is None or not asked.count:  # for jobs ahead alone, it is answered at once
+            request = self._asked
+            if request is None or not request.count:  # for jobs ahead alone, it is answered at once
                 return
             now = self._next_request()
             moved = self._asked_of is not self._roster.slot
         # The same capacity, for a shorter time: the poll goes on, unless the slot's end is another one now.
         meanwhile: dict[str, Any] = {
-            "norm_cpu_seconds": asked.norm_cpu_seconds,
-            "wait_s": asked.wait_s,
-            "last_end_s": asked.last_end_s,
-            "ahead": asked.ahead,
+            "norm_cpu_seconds": request.norm_cpu_seconds,
+            "wait_s": request.wait_s,
+            "last_end_s": request.last_end_s,
+            "ahead": request.ahead,
         }
-        if now is None or moved or replace(now, **meanwhile) != asked:
+        if now is None or moved or replace(now, **meanwhile) != request:
             self._client.abort()
 
     def close(self) -> None:

@@ -181,12 +181,12 @@ class ServerSession:
 def find_queue(file: PilotFile, environment: Mapping[str, str]) -> BatchQueue | None:
     """The pilot's queue, or None if a part of its name is unknown. The file overrides the environment."""
     by_batch = (environment.get(name) for name, proof in _BATCH_SYSTEMS if proof in environment)
-    found = BatchQueue(
+    queue = BatchQueue(
         file.site or environment.get("LODESMAN_SITE", ""),
         file.ce or environment.get("LODESMAN_CE", ""),
         file.queue or environment.get("LODESMAN_QUEUE") or next(filter(None, by_batch), ""),
     )
-    return found if all(found) else None
+    return queue if all(queue) else None
 
 
 def presented(queue: BatchQueue | None, file: PilotFile) -> dict[str, Any]:

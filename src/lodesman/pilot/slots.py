@@ -53,12 +53,12 @@ class KnownSlot:
             self._noticed = None
         if self._noticed is not None:
             features = replace(features, shutdowntime_job=int(self._noticed))
-        found = self._found(features, tick - clock, tick)
+        slot = self._found(features, tick - clock, tick)
         same = all(
-            _same(getattr(found, end), getattr(self.slot, end)) for end in ("ends", "shutdown", "retires")
+            _same(getattr(slot, end), getattr(self.slot, end)) for end in ("ends", "shutdown", "retires")
         )
         if not same:
-            self.slot = found
+            self.slot = slot
         return not same
 
     def notice(self, seconds: float, clock: float) -> None:
@@ -158,7 +158,7 @@ class Allowance:
         return min((end for end in ends if end is not None), default=inf)
 
 
-def _same(one: float | None, other: float | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return abs(one - other) < _SAME_S
+def _same(before: float | None, other: float | None) -> bool:
+    if before is None or other is None:
+        return before is other
+    return abs(before - other) < _SAME_S

@@ -26,8 +26,8 @@ def is_for_all(folder: str) -> bool:
 def other_pilots(folder: str) -> list[str]:
     """The folders of other pilots of this account beside this one."""
     with contextlib.suppress(OSError), os.scandir(os.path.dirname(folder)) as entries:  # noqa: PTH120
-        named = [one for one in entries if _PILOTS_NAME.fullmatch(one.name) and one.path != folder]
-        return [one.path for one in named if _is_pilots(one)]
+        named = [entry for entry in entries if _PILOTS_NAME.fullmatch(entry.name) and entry.path != folder]
+        return [entry.path for entry in named if _is_pilots(entry)]
     return []
 
 

@@ -85,14 +85,14 @@ class NodeTrial:
         """What is wrong with the node; '' if it does what payloads need. `size`: bytes that need room, up to some.
         `trusted_s`: how long a good trial counts.
         """
-        since, said = time.monotonic() - trusted_s, [""]
+        since, words = time.monotonic() - trusted_s, [""]
         room = max(_LEAST_BYTES, min(size, _MOST_BYTES))
         try:
-            is_over = run_within(self._patience_s, lambda: said.append(self._try_all(since, room)))
+            is_over = run_within(self._patience_s, lambda: words.append(self._try_all(since, room)))
         except OSError as fault:
             return judge_step(StepResult(WARDEN, str(self._directory), fault.errno or 0))
         return (
-            said[-1]
+            words[-1]
             if is_over
             else f"{self._directory} does not answer: it took longer than {self._patience_s:g} s"
         )

@@ -31,7 +31,7 @@ class Watch:
             # A payload that starts later is checked the usual time after its start.
             self._next = now + self._context.options.watch_s
             return self._next
-        longest = max(0.0 if one.began is None else now - one.began for one in payloads)
+        longest = max(0.0 if payload.began is None else now - payload.began for payload in payloads)
         if now >= self._next and longest < _TOO_SHORT_S:
             self._next = now + _TOO_SHORT_S - longest
         if now >= self._next:

@@ -77,10 +77,10 @@ class ArcBackend:
             return backend.refused(spec, reason, transient=False)
         if not stamps:
             return SubmitResult()
-        there = self.census().keys() & set(stamps.values())
+        present = self.census().keys() & set(stamps.values())
         is_there = SubmitRefusal(reason="a job of this name is there already", transient=False)
-        refused = dict.fromkeys(there, is_there)
-        stamps = {number: stamp for number, stamp in stamps.items() if stamp not in there}
+        refused = dict.fromkeys(present, is_there)
+        stamps = {number: stamp for number, stamp in stamps.items() if stamp not in present}
         script = job_script(spec, copy="$1").encode(errors="surrogateescape")
         made: dict[str, str] = {}
         for stamp, record in self._describe(spec, stamps, len(script)).items():
@@ -249,12 +249,14 @@ class ArcBackend:
         for native_id in set(self._known) - listed:
             self._known.pop(native_id, None)
             self._ends.pop(native_id, None)
-        found = {native_id: self._known.get(native_id, _NOTHING) for native_id in listed}
-        return {native_id: facts for native_id, facts in found.items() if backend.split_stamp(facts.name)}
+        known = {native_id: self._known.get(native_id, _NOTHING) for native_id in listed}
+        return {native_id: facts for native_id, facts in known.items() if backend.split_stamp(facts.name)}
 
     def _observe(self, native_ids: Iterable[str]) -> dict[str, ArcRecord]:
         """What ARC says of these jobs, but for those whose end is known; what is worth knowing is learned."""
-        records = self._records("status", [one for one in native_ids if one not in self._ends])
+        records = self._records(
+            "status", [native_id for native_id in native_ids if native_id not in self._ends]
+        )
         due = [native_id for native_id, record in records.items() if self._is_due(native_id, record)]
         due.sort(key=lambda native_id: records[native_id].state in _SAYS_MORE)  # these can wait
         self._learn(due[:_DOCUMENTS], records)
@@ -269,29 +271,29 @@ class ArcBackend:
 
     def _learn(self, native_ids: Sequence[str], records: Mapping[str, ArcRecord]) -> None:
         """Read the documents of jobs; where these are short, ARC's own files of the job."""
-        found: dict[str, ArcFacts] = {}
+        learned: dict[str, ArcFacts] = {}
         files: list[tuple[str, str]] = []
         for native_id, record in self._records("info", native_ids, _DOCUMENTS).items():
             if record.code != HTTPStatus.OK:
                 continue
-            known = self._known.get(native_id, _NOTHING)
+            before = self._known.get(native_id, _NOTHING)
             facts = arc_text.facts_of(record.document)
             state = records[native_id].state if native_id in records else ""
             ended = arc_text.state_of(state) is NativeState.ENDED
-            found[native_id] = replace(
+            learned[native_id] = replace(
                 facts,
-                name=facts.name or known.name,
-                queue=facts.queue or known.queue,
+                name=facts.name or before.name,
+                queue=facts.queue or before.queue,
                 seen=state if facts.queue or ended else "",  # a short one is asked for again
             )
-            if not found[native_id].name:
+            if not learned[native_id].name:
                 files.append((native_id, _LOCAL))
             if ended and not facts.queue:
                 files.append((native_id, _DIAGNOSIS))
         texts = self._files(_path(*file) for file in files)
         for (native_id, _), text in zip(files, texts, strict=True):
-            found[native_id] = arc_text.with_lines(found[native_id], text)
-        self._known.update({native_id: facts for native_id, facts in found.items() if facts.name})
+            learned[native_id] = arc_text.with_lines(learned[native_id], text)
+        self._known.update({native_id: facts for native_id, facts in learned.items() if facts.name})
 
     def _status(self, stamp: str, native_id: str, record: ArcRecord | None, now: float) -> NativeStatus:
         facts = self._known.get(native_id, _NOTHING)
@@ -327,14 +329,14 @@ class ArcBackend:
 
     def _records(self, action: str, native_ids: Collection[str], at_once: int = _IDS) -> dict[str, ArcRecord]:
         """What ARC answers to an action on jobs; nothing of a job of which it says two things."""
-        found: dict[str, ArcRecord] = {}
+        records: dict[str, ArcRecord] = {}
         left = iter(native_ids)
         while portion := list(islice(left, at_once)):
             answer = self._ask("POST", f"/jobs?action={action}", arc_text.asked_for(portion))
             for record in arc_text.jobs_in(answer.body):
-                if found.setdefault(record.native_id, record) != record:
-                    found[record.native_id] = _ODD
-        return found
+                if records.setdefault(record.native_id, record) != record:
+                    records[record.native_id] = _ODD
+        return records
 
     def _files(self, paths: Iterable[str]) -> list[str]:
         """Files that ARC keeps of jobs; '' where there is none."""
@@ -361,8 +363,8 @@ class ArcBackend:
         )
 
 
-def _path(native_id: str, what: str) -> str:
-    return f"/jobs/{quote(native_id, safe='')}/{what}"
+def _path(native_id: str, part: str) -> str:
+    return f"/jobs/{quote(native_id, safe='')}/{part}"
 
 
 def _together(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:

@@ -102,21 +102,21 @@ def refusal_of(code: int, reason: str) -> SubmitRefusal:
 
 def jobs_in(body: bytes) -> list[ArcRecord]:
     """The jobs of an answer, in order; a record that makes no sense has code 0. Raises BackendFault if it is none."""
-    found = _mapping(body).get("job")
-    if not isinstance(found, (dict, list)):
+    jobs = _mapping(body).get("job")
+    if not isinstance(jobs, (dict, list)):
         raise BackendFault("ARC sent an answer without jobs.", transient=True)
-    return [_record(item) for item in (found if isinstance(found, list) else [found])]
+    return [_record(item) for item in (jobs if isinstance(jobs, list) else [jobs])]
 
 
 def _mapping(body: bytes) -> Mapping[str, Any]:
     text = body.decode(errors="replace")
     try:
-        found = json.loads(text, strict=False)
+        value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise BackendFault(f"ARC sent no answer that can be read: {text[:80]!r}.", transient=True)
-    return found
+    return value
 
 
 def _record(item: object) -> ArcRecord:
@@ -179,14 +179,14 @@ _LINES: Final = {
 
 def with_lines(facts: ArcFacts, text: str) -> ArcFacts:
     """What the lines NAME=VALUE of one of ARC's own files say where nothing was known."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for line in text.splitlines():
         name, _, value = line.partition("=")
         field = _LINES.get(name, "")
         if field and getattr(facts, field) in {"", None}:
             read = {"exit_code": _number, "started_at": _time, "ended_at": _time}.get(field, str)
-            found[field] = read(value)
-    return replace(facts, **found)
+            values[field] = read(value)
+    return replace(facts, **values)
 
 
 def _number(value: object) -> int | None:
@@ -251,11 +251,11 @@ _NO_SHARE: Final = ArcShare()
 
 def shares_in(body: bytes) -> dict[str, ArcShare]:
     """The shares by queue. Raises BackendFault."""
-    found: dict[str, ArcShare] = {}
+    shares: dict[str, ArcShare] = {}
     for share in _shares(_mapping(body)):
         serving = _text(share.get("ServingState"))
         for name in (_text(share.get("Name")), _text(share.get("MappingQueue"))):
-            found[name] = ArcShare(
+            shares[name] = ArcShare(
                 slots=_number(share.get("MaxRunningJobs")),
                 free_slots=_number(share.get("FreeSlots")),
                 running=_sum(share, "RunningJobs", "LocalRunningJobs"),
@@ -265,24 +265,24 @@ def shares_in(body: bytes) -> dict[str, ArcShare]:
                 memory_mb=_number(share.get("MaxMainMemory")),
                 closed=serving if serving in {"closed", "draining"} else "",
             )
-    return found
+    return shares
 
 
-def _shares(found: object) -> Iterator[Mapping[str, Any]]:
+def _shares(document: object) -> Iterator[Mapping[str, Any]]:
     """Every ComputingShare below a value, at any depth."""
-    waiting = [found]
+    waiting = [document]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            shares = one.get("ComputingShare")
+        value = waiting.pop()
+        if isinstance(value, dict):
+            shares = value.get("ComputingShare")
             yield from (
                 share
                 for share in (shares if isinstance(shares, list) else [shares])
                 if isinstance(share, dict)
             )
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
 
 
 def _sum(share: Mapping[str, Any], *names: str) -> int | None:
@@ -324,13 +324,13 @@ def check_of(spec: PilotSpec, shares: Mapping[str, ArcShare]) -> Check:
         return Check(
             possible=False, detail=f"ARC has no share {spec.queue.queue}, only {', '.join(sorted(shares))}"
         )
-    asked = (
+    limits = (
         ("MaxWallTime", spec.wall_seconds, share.wall_seconds),
         ("MaxSlotsPerJob", spec.cores, share.cores),
         ("MaxMainMemory", spec.memory_mb, share.memory_mb),
     )
     over = [
-        f"{name} is {most}, {wanted} are asked for" for name, wanted, most in asked if most and wanted > most
+        f"{name} is {most}, {needed} are asked for" for name, needed, most in limits if most and needed > most
     ]
     if share.closed:
         over.append(f"ServingState is {share.closed}")

@@ -89,5 +89,5 @@ class BegunPilots:
 
 def folder_of(path: Path) -> Folder:
     """What names a directory, and no copy of it. Raises OSError."""
-    found = path.lstat()
-    return found.st_dev, found.st_ino
+    entry = path.lstat()
+    return entry.st_dev, entry.st_ino

@@ -146,7 +146,7 @@ class Credential:
         """What is wrong with the files."""
         if not self.required_seconds:
             return ""
-        found = []
+        doubts = []
         for file, end_of in ((self.certificate, end_of_certificates), (self.token_file, end_of_token)):
             if not file:
                 continue
@@ -154,13 +154,13 @@ class Credential:
                 with Path(file).open("rb") as opened:
                     end = end_of(opened.read(_MOST_BYTES))
             except OSError as fault:
-                found.append(f"when {file} ends is not known: {fault.strerror}")
+                doubts.append(f"when {file} ends is not known: {fault.strerror}")
             except ValueError as fault:
-                found.append(f"when {file} ends is not known: {fault}")
+                doubts.append(f"when {file} ends is not known: {fault}")
             else:
                 if end - now < self.required_seconds:
-                    found.append(self._too_soon(file, end, now))
-        return "; ".join(found)
+                    doubts.append(self._too_soon(file, end, now))
+        return "; ".join(doubts)
 
     def _too_soon(self, file: str, end: float, now: float) -> str:
         when = f"{file} ended at {utc(end)}"

@@ -131,60 +131,60 @@ class GridEngineBackend:
 
     def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
         """By `qstat`; then why jobs are in error, if that is new, or by the accounting file what became of others."""
-        now, wanted, why = self.clock(), _wanted(pilots), "Grid Engine does not list it"
-        listed = self._listed(wanted)
+        now, stamps, why = self.clock(), _wanted(pilots), "Grid Engine does not list it"
+        listed = self._listed(stamps)
         wrong = {key for key, row in listed.items() if "E" in row.letters}
-        self._reasons = {key: why for key, why in self._reasons.items() if key in wrong or key not in wanted}
+        self._reasons = {key: why for key, why in self._reasons.items() if key in wrong or key not in stamps}
         wrong -= self._reasons.keys()
-        missing = wanted.keys() - listed.keys()
+        missing = stamps.keys() - listed.keys()
         ended: dict[text.Key, text.TaskEnd] = {}
         if wrong:
             self._ask_reasons(wrong)
         elif missing:
             try:
-                ended = self._ended({key: wanted[key] for key in missing})
+                ended = self._ended({key: stamps[key] for key in missing})
             except BackendFault as fault:
                 why = f"Grid Engine does not list it, and how it ended is not known: {fault}"
-        found = {wanted[key]: self._status(key, row, now) for key, row in listed.items()}
-        found |= {wanted[key]: _end(one, now) for key, one in ended.items()}
+        statuses = {stamps[key]: self._status(key, row, now) for key, row in listed.items()}
+        statuses |= {stamps[key]: _end(end, now) for key, end in ended.items()}
         unknown = NativeStatus(state=NativeState.UNKNOWN, observed_at=now, detail=why)
-        return {stamp: found.get(stamp, unknown) for stamp in pilots}
+        return {stamp: statuses.get(stamp, unknown) for stamp in pilots}
 
     def cancel(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
         """`qdel` for those that `qstat` lists as ours; they get SIGTERM, and SIGKILL after the queue's `notify` time."""
-        wanted = _wanted(pilots)
-        listed = self._listed(wanted)
-        missing = {key: stamp for key, stamp in wanted.items() if key not in listed}
-        found: dict[text.Key, CancelOutcome] = {}
+        stamps = _wanted(pilots)
+        listed = self._listed(stamps)
+        missing = {key: stamp for key, stamp in stamps.items() if key not in listed}
+        by_key: dict[text.Key, CancelOutcome] = {}
         for words in text.portions(listed):
             done = self._run(["qdel", *words])
-            found |= text.deletions(f"{done.out}\n{done.err}", listed)
-        for key, outcome in found.items():  # what runs is not removed, whatever is said of its job
+            by_key |= text.deletions(f"{done.out}\n{done.err}", listed)
+        for key, outcome in by_key.items():  # what runs is not removed, whatever is said of its job
             if outcome is CancelOutcome.REMOVED and listed[key].state is NativeState.RUNNING:
-                found[key] = CancelOutcome.ORDERED
-        removed = [key for key, outcome in found.items() if outcome is CancelOutcome.REMOVED]
+                by_key[key] = CancelOutcome.ORDERED
+        removed = [key for key, outcome in by_key.items() if outcome is CancelOutcome.REMOVED]
         if removed:
             with contextlib.suppress(BackendFault):  # then they stay unknown
-                self._script(_NOTE, stdin=_lines(_line(wanted[key], key) for key in removed))
+                self._script(_NOTE, stdin=_lines(_line(stamps[key], key) for key in removed))
         try:
-            found |= dict.fromkeys(self._ended(missing) if missing else (), CancelOutcome.ENDED)
+            by_key |= dict.fromkeys(self._ended(missing) if missing else (), CancelOutcome.ENDED)
         except BackendFault:
-            found |= dict.fromkeys(missing, CancelOutcome.FAILED)
-        outcomes = {wanted[key]: outcome for key, outcome in found.items()}
+            by_key |= dict.fromkeys(missing, CancelOutcome.FAILED)
+        outcomes = {stamps[key]: outcome for key, outcome in by_key.items()}
         return {stamp: outcomes.get(stamp, CancelOutcome.UNKNOWN) for stamp in pilots}
 
     def census(self) -> dict[str, str]:
         """What `qstat` lists, and what ended of submissions that are not forgotten."""
-        found: dict[text.Key, str] = {}
+        names: dict[text.Key, str] = {}
         for row in self._jobs("-u", "$user").listed:
             if row.size() <= _MOST_TASKS:
-                found |= dict.fromkeys(((row.job, task) for tasks in row.tasks for task in tasks), row.name)
+                names |= dict.fromkeys(((row.job, task) for tasks in row.tasks for task in tasks), row.name)
         ended = text.ended(self._ended_text(()))
-        found = {key: one.name for key, one in ended.items()} | found
+        names = {key: end.name for key, end in ended.items()} | names
         stamps = {
-            text.native(key): f"{name.removeprefix(text.PREFIX)}-{key[1]}" for key, name in found.items()
+            text.native(key): f"{name.removeprefix(text.PREFIX)}-{key[1]}" for key, name in names.items()
         }
-        ours = {text.native(key) for key, name in found.items() if name.startswith(text.PREFIX)}
+        ours = {text.native(key) for key, name in names.items() if name.startswith(text.PREFIX)}
         return {
             stamp: native for native, stamp in stamps.items() if native in ours and backend.split_stamp(stamp)
         }
@@ -203,13 +203,13 @@ class GridEngineBackend:
         if reason:
             return backend.Check(possible=False, detail=reason, final=True)
         done = self._run([*self._qsub(spec), "-w", "v"], stdin=b"exit 0\n")
-        said = _short(done.out + done.err)
-        if "found suitable queue" in said:
-            return backend.Check(possible=True, detail=said)
-        refused = "Unable to run job" in said and not _PASSING.search(said) and not _UNCERTAIN.search(said)
-        never = refused or "no suitable queue" in said
+        words = _short(done.out + done.err)
+        if "found suitable queue" in words:
+            return backend.Check(possible=True, detail=words)
+        refused = "Unable to run job" in words and not _PASSING.search(words) and not _UNCERTAIN.search(words)
+        never = refused or "no suitable queue" in words
         return backend.Check(
-            possible=False if never else None, detail=said, final=never and bool(_FINAL.search(said))
+            possible=False if never else None, detail=words, final=never and bool(_FINAL.search(words))
         )
 
     def output(self, stamp: str, native_id: str) -> bytes | None:
@@ -229,14 +229,14 @@ class GridEngineBackend:
 
     def forget(self, pilots: Mapping[str, str]) -> None:
         """Remove the outputs of those that `qstat` does not list, and the folders of submissions without any."""
-        wanted = _wanted(pilots)
+        stamps = _wanted(pilots)
         listed = self._jobs("-u", "$user").listed
         names = {row.name for row in listed}
-        there = text.matching(wanted, listed)
+        present = text.matching(stamps, listed)
         lines = [
             f"{_line(stamp, key)} {'more' if text.name(stamp) in names else 'over'}"
-            for key, stamp in wanted.items()
-            if key not in there
+            for key, stamp in stamps.items()
+            if key not in present
         ]
         if lines:
             self._script(_FORGET, stdin=_lines(lines))
@@ -257,16 +257,16 @@ class GridEngineBackend:
             raise _fault("qstat", done)
         return text.jobs(done.out)
 
-    def _listed(self, wanted: Mapping[text.Key, str]) -> dict[text.Key, text.TaskRow]:
+    def _listed(self, stamps: Mapping[text.Key, str]) -> dict[text.Key, text.TaskRow]:
         """Those that have not ended. The others are remembered: the engine lists few, and not for long."""
-        if not wanted:
+        if not stamps:
             return {}
         now = self.clock()
-        found = text.matching(wanted, self._jobs("-s", "prsz", "-u", "$user").listed)
-        over = dict.fromkeys((key for key, row in found.items() if row.state is NativeState.ENDED), now)
-        seen = {key: at for key, at in self._finished.items() if key not in found and now - at < _DAY_SECONDS}
+        rows = text.matching(stamps, self._jobs("-s", "prsz", "-u", "$user").listed)
+        over = dict.fromkeys((key for key, row in rows.items() if row.state is NativeState.ENDED), now)
+        seen = {key: at for key, at in self._finished.items() if key not in rows and now - at < _DAY_SECONDS}
         self._finished = seen | over | {key: at for key, at in self._finished.items() if key in over}
-        return {key: row for key, row in found.items() if key not in over}
+        return {key: row for key, row in rows.items() if key not in over}
 
     def _ended_text(self, names: Iterable[str]) -> str:
         options = (self.accounting_file, str(self.accounting_bytes))
@@ -275,15 +275,13 @@ class GridEngineBackend:
             raise _fault("the accounting", done)
         return done.out
 
-    def _ended(self, wanted: Mapping[text.Key, str]) -> dict[text.Key, text.TaskEnd]:
+    def _ended(self, stamps: Mapping[text.Key, str]) -> dict[text.Key, text.TaskEnd]:
         """Those known to have ended. Raises BackendFault."""
-        found = text.ended(self._ended_text({stamp.rpartition("-")[0] for stamp in wanted.values()}))
-        ours = {
-            key: one for key, one in found.items() if key in wanted and one.name == text.name(wanted[key])
-        }
+        ends = text.ended(self._ended_text({stamp.rpartition("-")[0] for stamp in stamps.values()}))
+        ours = {key: end for key, end in ends.items() if key in stamps and end.name == text.name(stamps[key])}
         long_ago = self.clock() - _RECORD_SECONDS
-        finished = [key for key, at in self._finished.items() if key in wanted and at <= long_ago]
-        return {key: text.without_record(wanted[key]) for key in finished} | ours
+        finished = [key for key, at in self._finished.items() if key in stamps and at <= long_ago]
+        return {key: text.without_record(stamps[key]) for key in finished} | ours
 
     def _ask_reasons(self, wrong: Iterable[text.Key]) -> None:
         """Learn why tasks are in the error state, once."""
@@ -324,44 +322,44 @@ class GridEngineBackend:
         if spec.memory_mb and self.memory_resource:  # the engine counts it for each core
             limits.append(f"{self.memory_resource}={-(-spec.memory_mb // max(1, spec.cores))}M")
         cores = ["-pe", self.parallel_environment, str(spec.cores)] if spec.cores > 1 else []
-        asked = [*cores, *(["-l", ",".join(limits)] if limits else [])]
+        requests = [*cores, *(["-l", ",".join(limits)] if limits else [])]
         usual = ["qsub", "-C", "", "-S", "/bin/sh", "-r", "n", "-notify", "-m", "n", "-j", "y"]
-        return [*usual, "-q", spec.queue.queue, *asked, *spec.options]
+        return [*usual, "-q", spec.queue.queue, *requests, *spec.options]
 
     def _not_submitted(self, spec: backend.PilotSpec, done: Done) -> SubmitResult:
         """A refusal, if it is certain that nothing was submitted. Raises BackendFault."""
         if done.code == _KNOWN:
             return backend.refused(spec, "this submission was made before", transient=False)
-        said = _short(done.err)
-        passing = done.code in {_NO_FOLDER, _TRY_LATER} or bool(_PASSING.search(said))
-        if not passing and ("Unable to run job" not in said or _UNCERTAIN.search(said)):
+        reason = _short(done.err)
+        passing = done.code in {_NO_FOLDER, _TRY_LATER} or bool(_PASSING.search(reason))
+        if not passing and ("Unable to run job" not in reason or _UNCERTAIN.search(reason)):
             raise _fault("qsub", done)
         if done.code != _NO_FOLDER:
             with contextlib.suppress(BackendFault):  # so that it can be made later
                 self._script(_GIVE_UP, spec.submission)
-        return backend.refused(spec, said, transient=passing)
+        return backend.refused(spec, reason, transient=passing)
 
 
 def _wanted(pilots: Mapping[str, str]) -> dict[text.Key, str]:
     """Job and task -> stamp, where stamp and native id can belong together."""
-    found = {}
+    stamps = {}
     for stamp, native_id in pilots.items():
         native, parts = _NATIVE.fullmatch(native_id), backend.split_stamp(stamp)
         if native and parts and parts[1] == int(native[2]):
-            found[int(native[1]), int(native[2])] = stamp
-    return found
+            stamps[int(native[1]), int(native[2])] = stamp
+    return stamps
 
 
-def _end(one: text.TaskEnd, now: float) -> NativeStatus:
+def _end(end: text.TaskEnd, now: float) -> NativeStatus:
     return NativeStatus(
         state=NativeState.ENDED,
         observed_at=now,
-        exit_code=one.exit_code,
-        detail=one.detail,
-        word=one.word,
-        host=one.host,
-        started_at=one.started_at,
-        ended_at=one.ended_at,
+        exit_code=end.exit_code,
+        detail=end.detail,
+        word=end.word,
+        host=end.host,
+        started_at=end.started_at,
+        ended_at=end.ended_at,
     )
 
 
@@ -373,12 +371,12 @@ def _lines(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _short(said: str) -> str:
-    return " ".join(said.removesuffix("Exiting.\n").split())[:500]
+def _short(text: str) -> str:
+    return " ".join(text.removesuffix("Exiting.\n").split())[:500]
 
 
-def _fault(what: str, done: Done) -> BackendFault:
-    said = _short(done.err) or _short(done.out) or "it says nothing"
+def _fault(command: str, done: Done) -> BackendFault:
+    reason = _short(done.err) or _short(done.out) or "it says nothing"
     return BackendFault(
-        f"Grid Engine does not answer ({what}, exit code {done.code}): {said}.", transient=True
+        f"Grid Engine does not answer ({command}, exit code {done.code}): {reason}.", transient=True
     )

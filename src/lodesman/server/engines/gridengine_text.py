@@ -69,7 +69,7 @@ class TaskRow(NamedTuple):
 
     def size(self) -> int:
         """How many tasks."""
-        return sum(len(one) for one in self.tasks)
+        return sum(len(numbers) for numbers in self.tasks)
 
 
 class QueueInstance(Struct, frozen=True, kw_only=True):
@@ -104,10 +104,10 @@ class TaskEnd(Struct, frozen=True, kw_only=True):
 
 def submitted(out: str, count: int) -> int | None:
     """The job that `qsub -terse` names for tasks 1 to `count`, if it names it once."""
-    found = [match for line in out.splitlines() if (match := _TERSE.fullmatch(line.strip()))]
-    if len(found) != 1 or found[0].groups()[1:] != ("1", str(count), "1"):
+    matches = [match for line in out.splitlines() if (match := _TERSE.fullmatch(line.strip()))]
+    if len(matches) != 1 or matches[0].groups()[1:] != ("1", str(count), "1"):
         return None
-    return int(found[0][1])
+    return int(matches[0][1])
 
 
 def jobs(out: str) -> TaskList:
@@ -122,8 +122,10 @@ def jobs(out: str) -> TaskList:
     if root.tag != "job_info" or [part.tag for part in root] != ["queue_info", "job_info"]:
         raise _incredible("qstat", out)
     account = _ACCOUNT.search(head)
-    listed = [row for queue, one in _job_lists(root) if (row := _listed(one, queue)) is not None]
-    instances = [found for one in root.iter("Queue-List") if (found := _instance(one)) is not None]
+    listed = [row for queue, element in _job_lists(root) if (row := _listed(element, queue)) is not None]
+    instances = [
+        instance for element in root.iter("Queue-List") if (instance := _instance(element)) is not None
+    ]
     return TaskList(account=account[1] if account else "", listed=tuple(listed), instances=tuple(instances))
 
 
@@ -137,8 +139,8 @@ def load(jobs: TaskList, queue: str, now: float, mark: str = "") -> BatchLoad:
             ours = row.owner == jobs.account and row.name.startswith(PREFIX + mark)
             if row.queue or not ours:
                 counts[ours, row.state] += row.size()
-    here = [one for one in jobs.instances if one.queue == queue]
-    is_open = [one for one in here if one.is_open]
+    here = [instance for instance in jobs.instances if instance.queue == queue]
+    is_open = [instance for instance in here if instance.is_open]
     return BatchLoad(
         observed_at=now,
         waiting=counts[True, NativeState.WAITING],
@@ -146,8 +148,12 @@ def load(jobs: TaskList, queue: str, now: float, mark: str = "") -> BatchLoad:
         held=counts[True, NativeState.HELD],
         others_waiting=counts[False, NativeState.WAITING],
         others_running=counts[False, NativeState.RUNNING],
-        slots=sum(one.total if one.is_open else one.used for one in here) if here else None,
-        free_cores=sum(max(0, one.total - one.used - one.reserved) for one in is_open) if here else None,
+        slots=sum(instance.total if instance.is_open else instance.used for instance in here)
+        if here
+        else None,
+        free_cores=sum(max(0, instance.total - instance.used - instance.reserved) for instance in is_open)
+        if here
+        else None,
     )
 
 
@@ -165,7 +171,7 @@ def state_of(letters: str) -> NativeState:
 
 def error_reasons(out: str) -> dict[Key, str]:
     """Why tasks are in the error state, by `qstat -j`."""
-    found: dict[Key, str] = {}
+    reasons: dict[Key, str] = {}
     job = None
     for line in out.splitlines():
         if line.startswith("====="):
@@ -173,11 +179,11 @@ def error_reasons(out: str) -> dict[Key, str]:
         elif line.startswith("job_number:"):
             job = _number(line.partition(":")[2].strip())
         elif job is not None and (match := _REASON.fullmatch(line)):
-            found[job, int(match[1])] = _WHEN.sub("", match[2]).strip()
-    return found
+            reasons[job, int(match[1])] = _WHEN.sub("", match[2]).strip()
+    return reasons
 
 
-def deletions(out: str, asked: Iterable[Key]) -> dict[Key, CancelOutcome]:
+def deletions(out: str, keys: Iterable[Key]) -> dict[Key, CancelOutcome]:
     """What `qdel` did with each task: REMOVED or ORDERED by its own words, else FAILED."""
     whole: dict[int, CancelOutcome] = {}
     parts: dict[int, list[tuple[Container[int], CancelOutcome]]] = {}
@@ -186,16 +192,16 @@ def deletions(out: str, asked: Iterable[Key]) -> dict[Key, CancelOutcome]:
     )  # fmt: skip
     for line in out.splitlines():
         for pattern, outcome in patterns:
-            said = pattern.fullmatch(line.strip())
-            words = said.groupdict() if said else {}
+            match = pattern.fullmatch(line.strip())
+            words = match.groupdict() if match else {}
             if words.get("all"):
                 whole[int(words["all"])] = outcome
             elif words.get("job"):
                 parts.setdefault(int(words["job"]), []).append(((int(words["task"]),), outcome))
             elif words.get("of"):
-                found = ((tasks, outcome) for tasks in _ranges(words["tasks"]))
-                parts.setdefault(int(words["of"]), []).extend(found)
-    return {(job, task): _outcome(parts.get(job, ()), task, whole.get(job)) for job, task in asked}
+                outcomes = ((tasks, outcome) for tasks in _ranges(words["tasks"]))
+                parts.setdefault(int(words["of"]), []).extend(outcomes)
+    return {(job, task): _outcome(parts.get(job, ()), task, whole.get(job)) for job, task in keys}
 
 
 def ended(out: str) -> dict[Key, TaskEnd]:
@@ -203,17 +209,17 @@ def ended(out: str) -> dict[Key, TaskEnd]:
     no record of those. Of an account, if the first line names one. Half a line is left out.
     """
     account = _ACCOUNT.search(out[:200])
-    found: dict[Key, TaskEnd] = {}
+    ends: dict[Key, TaskEnd] = {}
     notes: dict[Key, TaskEnd] = {}
     for line in out.splitlines():
         fields = line.split(":")
         if len(fields) >= _FIELDS and fields[4].startswith(PREFIX):
             if account is None or fields[3] == account[1]:
-                _note_record(found, fields)
+                _note_record(ends, fields)
         elif note := _NOTE.fullmatch(line):
             removed = TaskEnd(name=PREFIX + note[1], word="deleted", detail="it was deleted before it began")
             notes[int(note[2]), int(note[3])] = removed
-    return found | notes
+    return ends | notes
 
 
 def without_record(stamp: str) -> TaskEnd:
@@ -221,24 +227,24 @@ def without_record(stamp: str) -> TaskEnd:
     return TaskEnd(name=name(stamp), word="z", detail="it was deleted before it began")
 
 
-def matching(wanted: Mapping[Key, str], listed: Iterable[TaskRow]) -> dict[Key, TaskRow]:
+def matching(stamps: Mapping[Key, str], listed: Iterable[TaskRow]) -> dict[Key, TaskRow]:
     """The lines that are about pilots: a job of the same number with another name is not."""
     tasks_of: dict[int, list[int]] = defaultdict(list)
-    for job, task in wanted:
+    for job, task in stamps:
         tasks_of[job].append(task)
-    found: dict[Key, TaskRow] = {}
+    rows: dict[Key, TaskRow] = {}
     for row in listed:
         tasks = tasks_of.get(row.job, [])
-        here = tasks if row.size() > len(tasks) else [task for one in row.tasks for task in one]
+        here = tasks if row.size() > len(tasks) else [task for numbers in row.tasks for task in numbers]
         for task in here:
             key = row.job, task
-            stamp = wanted.get(key)
-            known = found.get(key)
-            if not stamp or name(stamp) != row.name or not any(task in one for one in row.tasks):
+            stamp = stamps.get(key)
+            before = rows.get(key)
+            if not stamp or name(stamp) != row.name or not any(task in numbers for numbers in row.tasks):
                 continue
-            if known is None or known.state is NativeState.ENDED:
-                found[key] = row
-    return found
+            if before is None or before.state is NativeState.ENDED:
+                rows[key] = row
+    return rows
 
 
 def portions(keys: Iterable[Key]) -> list[list[str]]:
@@ -271,14 +277,14 @@ def _job_lists(root: ET.Element) -> Iterator[tuple[str, ET.Element]]:
     for part in running:
         if part.tag == "Queue-List":
             name = part.findtext("name", "")
-            yield from ((name, one) for one in part.iter("job_list"))
+            yield from ((name, element) for element in part.iter("job_list"))
         elif part.tag == "job_list":
             yield "", part
-    yield from (("", one) for one in pending.iter("job_list"))
+    yield from (("", element) for element in pending.iter("job_list"))
 
 
-def _listed(one: ET.Element, instance: str) -> TaskRow | None:
-    words = {child.tag: child.text or "" for child in one}
+def _listed(element: ET.Element, instance: str) -> TaskRow | None:
+    words = {child.tag: child.text or "" for child in element}
     job = _number(words.get("JB_job_number", ""))
     tasks = _ranges(words.get("tasks", "") or "1")
     where = instance or words.get("queue_name", "")
@@ -298,8 +304,8 @@ def _listed(one: ET.Element, instance: str) -> TaskRow | None:
     )
 
 
-def _instance(one: ET.Element) -> QueueInstance | None:
-    words = {child.tag: child.text or "" for child in one if child.tag != "job_list"}
+def _instance(element: ET.Element) -> QueueInstance | None:
+    words = {child.tag: child.text or "" for child in element if child.tag != "job_list"}
     used, reserved, total = (_number(words.get(f"slots_{name}", "")) for name in ("used", "resv", "total"))
     queue = words.get("name", "").partition("@")[0]
     if not queue or used is None or reserved is None or total is None:
@@ -308,7 +314,7 @@ def _instance(one: ET.Element) -> QueueInstance | None:
     return QueueInstance(queue=queue, used=used, reserved=reserved, total=total, is_open=is_open)
 
 
-def _note_record(found: dict[Key, TaskEnd], fields: list[str]) -> None:
+def _note_record(ends: dict[Key, TaskEnd], fields: list[str]) -> None:
     """A task that was started again has several lines; the last one counts."""
     numbers = [_number(fields[at]) for at in (5, 9, 10, 11, 12, 35)]
     job, start, end, failed, status, task = numbers
@@ -317,12 +323,12 @@ def _note_record(found: dict[Key, TaskEnd], fields: list[str]) -> None:
     if not start:
         word = f"failed {failed}: {_FAILED.get(failed, 'see sge_status(5)')}"
         detail = f"Grid Engine could not start it ({word})"
-        found[job, task] = TaskEnd(name=fields[4], host=fields[1], word=word, detail=detail)
+        ends[job, task] = TaskEnd(name=fields[4], host=fields[1], word=word, detail=detail)
         return
     word = f"exit_status {status}"
     if failed:
         word = f"failed {failed}: {_FAILED.get(failed, 'see sge_status(5)')}; {word}"
-    found[job, task] = TaskEnd(
+    ends[job, task] = TaskEnd(
         name=fields[4],
         host=fields[1],
         started_at=float(start),
@@ -342,7 +348,7 @@ def _outcome(
 @lru_cache(maxsize=4_096)
 def _ranges(text: str) -> tuple[range, ...]:
     """Numbers of tasks, such as `1-4:1,7`; empty if it is something else."""
-    found = []
+    ranges = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
@@ -350,8 +356,8 @@ def _ranges(text: str) -> tuple[range, ...]:
         first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
         if last < first or not step:
             return ()
-        found.append(range(first, last + 1, step))
-    return tuple(found)
+        ranges.append(range(first, last + 1, step))
+    return tuple(ranges)
 
 
 def _number(text: str) -> int | None:

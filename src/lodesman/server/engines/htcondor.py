@@ -63,7 +63,7 @@ class _View(Struct, frozen=True, kw_only=True):
     missing.
     """
 
-    found: Mapping[str, text.CondorJob]
+    jobs: Mapping[str, text.CondorJob]
     queue: Iterable[text.CondorJob] = ()
     detail: str = ""
 
@@ -113,15 +113,15 @@ class HTCondorBackend:
         """One `condor_q`, and a `condor_history` for what it lacks."""
         now, view = self.clock(), self._view(pilots)
         unknown = NativeStatus(state=NativeState.UNKNOWN, observed_at=now, detail=view.detail)
-        return {stamp: view.found[stamp].status(now) if stamp in view.found else unknown for stamp in pilots}
+        return {stamp: view.jobs[stamp].status(now) if stamp in view.jobs else unknown for stamp in pilots}
 
     def cancel(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
         """`condor_rm` by number and submission, between two views."""
-        before = self._view(pilots).found
+        before = self._view(pilots).jobs
         alive = [stamp for stamp, job in before.items() if job.state is not NativeState.ENDED]
         for some in _portions({stamp: pilots[stamp] for stamp in alive}):
             self._run("condor_rm", *self._where(), "-constraint", text.exactly(some))
-        after = self._view({stamp: pilots[stamp] for stamp in alive}).found
+        after = self._view({stamp: pilots[stamp] for stamp in alive}).jobs
         outcomes = {stamp: _outcome(before[stamp], after.get(stamp)) for stamp in alive}
         rest = {stamp: CancelOutcome.ENDED if stamp in before else CancelOutcome.UNKNOWN for stamp in pilots}
         return rest | outcomes
@@ -170,7 +170,7 @@ class HTCondorBackend:
 
     def output(self, stamp: str, native_id: str) -> bytes | None:
         """From the node while it runs, from its folder after its end; none of a pilot that was removed while it ran."""
-        split, job = backend.split_stamp(stamp), self._view({stamp: native_id}).found.get(stamp)
+        split, job = backend.split_stamp(stamp), self._view({stamp: native_id}).jobs.get(stamp)
         limit = backend.OUTPUT_BYTES
         if split is None:
             return None
@@ -187,7 +187,7 @@ class HTCondorBackend:
     def forget(self, pilots: Mapping[str, str]) -> None:
         """Let ended pilots leave the queue; remove their outputs, and scripts without copies."""
         view = self._view(pilots)
-        ended = [stamp for stamp, job in view.found.items() if job.state is NativeState.ENDED]
+        ended = [stamp for stamp, job in view.jobs.items() if job.state is NativeState.ENDED]
         if not ended:
             return
         inside = {job.stamp for job in view.queue}
@@ -207,20 +207,20 @@ class HTCondorBackend:
     def _view(self, pilots: Mapping[str, str]) -> _View:
         """Raises BackendFault."""
         if not pilots:
-            return _View(found={})
+            return _View(jobs={})
         queue = self._queue({split[0] for stamp in pilots if (split := backend.split_stamp(stamp))}).jobs
         jobs, detail = dict(queue), "HTCondor does not know it"
         missing = {stamp: native_id for stamp, native_id in pilots.items() if native_id not in queue}
         if missing:
             try:
                 few = len(missing) <= text.MOST_NAMES
-                wanted = [text.exactly(missing), "-limit", str(len(missing))] if few else [text.ours()]
-                jobs = {**self._history(*wanted), **jobs}
+                words = [text.exactly(missing), "-limit", str(len(missing))] if few else [text.ours()]
+                jobs = {**self._history(*words), **jobs}
             except BackendFault as fault:  # what is in the queue is known all the same
                 detail = fault.message
-        found = {stamp: jobs[native_id] for stamp, native_id in pilots.items() if native_id in jobs}
+        listed = {stamp: jobs[native_id] for stamp, native_id in pilots.items() if native_id in jobs}
         return _View(
-            found={stamp: job for stamp, job in found.items() if job.stamp == stamp},
+            jobs={stamp: job for stamp, job in listed.items() if job.stamp == stamp},
             queue=queue.values(),
             detail=detail,
         )
@@ -232,11 +232,11 @@ class HTCondorBackend:
         )  # fmt: skip
         return text.parse_queue(self._believed(done))
 
-    def _history(self, *wanted: str) -> dict[str, text.CondorJob]:
+    def _history(self, *words: str) -> dict[str, text.CondorJob]:
         """Jobs that left the queue, by a constraint; further words may follow."""
         done = self._run(
             "condor_history", *self._where(), "-scanlimit", str(self.history_jobs), "-json",
-            "-attributes", ",".join(text.ATTRIBUTES), "-constraint", *wanted,
+            "-attributes", ",".join(text.ATTRIBUTES), "-constraint", *words,
         )  # fmt: skip
         return text.parse_history(self._believed(done))
 

@@ -196,8 +196,8 @@ def exactly(pilots: Mapping[str, str]) -> str:
         if split and number:
             head = f'ClusterId == {number[1]} && LodesmanSubmission == "{split[0]}"'
             groups.setdefault(head, []).append(number[2])
-    found = (f"({head} && member(ProcId, {{{', '.join(procs)}}}))" for head, procs in groups.items())
-    return " || ".join(found) or "false"
+    clusters = (f"({head} && member(ProcId, {{{', '.join(procs)}}}))" for head, procs in groups.items())
+    return " || ".join(clusters) or "false"
 
 
 # --- what HTCondor says ----------------------------------------------------------------------------
@@ -205,9 +205,9 @@ def exactly(pilots: Mapping[str, str]) -> str:
 
 def submitted_cluster(text: str, count: int) -> int | None:
     """The cluster that `condor_submit -terse` names, if it has all copies."""
-    found = _SUBMITTED.findall(text)
-    if len(found) == 1 and int(found[0][1]) == count - 1:
-        return int(found[0][0])
+    matches = _SUBMITTED.findall(text)
+    if len(matches) == 1 and int(matches[0][1]) == count - 1:
+        return int(matches[0][0])
     return None
 
 
@@ -229,8 +229,8 @@ def parse_queue(text: str) -> QueueAnswer:
     if asked is None or everyone is None or len(totals) > 1 or len(rows) != asked.jobs:
         raise BackendFault(f"condor_q did not print a whole answer: {_start(text)}.", transient=True)
     value = _Values().__getitem__
-    found = [_job(list(map(value, _VALUE.findall(row))), left=False) for row in rows]
-    jobs = {job.native_id: job for job in found if job}
+    parsed = [_job(list(map(value, _VALUE.findall(row))), left=False) for row in rows]
+    jobs = {job.native_id: job for job in parsed if job}
     return QueueAnswer(account="".join(totals), jobs=jobs, asked=asked, everyone=everyone)
 
 
@@ -242,8 +242,8 @@ def parse_history(text: str) -> dict[str, CondorJob]:
         ads = None
     if not isinstance(ads, list):
         raise BackendFault(f"condor_history did not print a list of jobs: {_start(text)}.", transient=True)
-    found = (_job([ad.get(name) for name in ATTRIBUTES], left=True) for ad in ads if isinstance(ad, dict))
-    return {job.native_id: job for job in found if job}
+    jobs = (_job([ad.get(name) for name in ATTRIBUTES], left=True) for ad in ads if isinstance(ad, dict))
+    return {job.native_id: job for job in jobs if job}
 
 
 def order(job: CondorJob) -> tuple[int, ...]:

@@ -147,10 +147,10 @@ def _wanted(wishes: Wishes, *, make_account: bool) -> Isolation:
     is_root = os.geteuid() == 0
     account = None
     if wishes.run_as or is_root:
-        found = _account(wishes.run_as) if wishes.run_as else _system_account(make=make_account)
-        if found is None:
+        candidate = _account(wishes.run_as) if wishes.run_as else _system_account(make=make_account)
+        if candidate is None:
             return Isolation(usable=False, fault=f"there is no account {wishes.run_as!r} ([local] run_as)")
-        account = found if found[1] != os.geteuid() or is_root else None
+        account = candidate if candidate[1] != os.geteuid() or is_root else None
         if account is not None and not is_root:
             fault = f"only root can run them as {wishes.run_as} ([local] run_as)"
             return Isolation(usable=False, fault=fault)
@@ -196,16 +196,16 @@ def _home() -> str:
 
 def _prefix(python: str) -> str:
     """The folder that an interpreter belongs to."""
-    found = shutil.which(python)
-    return str(Path(found).resolve().parent.parent) if found else ""
+    path = shutil.which(python)
+    return str(Path(path).resolve().parent.parent) if path else ""
 
 
 def _account(name: str) -> tuple[str, int, int] | None:
     try:
-        found = pwd.getpwnam(name)
+        entry = pwd.getpwnam(name)
     except KeyError:
         return None
-    return found.pw_name, found.pw_uid, found.pw_gid
+    return entry.pw_name, entry.pw_uid, entry.pw_gid
 
 
 def _system_account(*, make: bool) -> tuple[str, int, int] | None:
@@ -222,7 +222,7 @@ def _system_account(*, make: bool) -> tuple[str, int, int] | None:
             ACCOUNT,
         ]
         subprocess.run([tool, *words], capture_output=True, timeout=_PROBE_SECONDS, check=False)
-    return next((found for found in map(_account, (ACCOUNT, "nobody")) if found and found[1]), None)
+    return next((account for account in map(_account, (ACCOUNT, "nobody")) if account and account[1]), None)
 
 
 def _try(isolation: Isolation, wishes: Wishes) -> str:
@@ -237,14 +237,14 @@ def _try(isolation: Isolation, wishes: Wishes) -> str:
             os.chown(work, *isolation.account[1:])
         command: Sequence[str] = [wishes.python, "-c", _TRY]
         try:
-            code, said = _run(
+            code, errors = _run(
                 [sys.executable, "-I", "-S", wishes.probe, isolation.plan(work), str(work), *command]
             )
         except subprocess.TimeoutExpired:
             return f"{wishes.python} does not end there"
         except OSError as fault:
             return str(fault)
-    lines = said.strip().splitlines() or [f"{wishes.python} does not run there"]
+    lines = errors.strip().splitlines() or [f"{wishes.python} does not run there"]
     return "" if code == 0 else lines[-1][:200]
 
 
@@ -257,8 +257,8 @@ def _run(words: Sequence[str]) -> tuple[int, str]:
         errors="replace", start_new_session=True,
     ) as process:  # fmt: skip
         try:
-            _, said = process.communicate(timeout=_PROBE_SECONDS)
+            _, errors = process.communicate(timeout=_PROBE_SECONDS)
         finally:
             if process.returncode is None:
                 kill_group(process.pid)
-    return process.returncode, said
+    return process.returncode, errors

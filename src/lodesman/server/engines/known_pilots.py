@@ -62,15 +62,15 @@ class KnownPilots:
 
     def stamps(self) -> set[str]:
         """All that have a directory. Raises OSError."""
-        found = set()
+        stamps = set()
         with os.scandir(self.root) as entries:
             for entry in entries:
                 if STAMP.fullmatch(entry.name):
                     if entry.is_dir(follow_symlinks=False):
-                        found.add(entry.name)
+                        stamps.add(entry.name)
                     else:
                         self.name(f"the directory of pilot {entry.name}, which is none")
-        return found
+        return stamps
 
     def find(self, stamp: str, native_id: str) -> PilotDirectory | None:
         """The pilot of a stamp, which is its native id, too."""
@@ -91,11 +91,11 @@ class KnownPilots:
         self._look_for(self._entries.keys() - stamps)
         self._unknown.clear()
         for stamp in sorted(stamps - self._ended):
-            pilot, found, is_read = PilotDirectory(self.root / stamp), None, False
+            pilot, known, is_read = PilotDirectory(self.root / stamp), None, False
             with self.alone(stamp):
-                found, is_read = self._look(pilot), True
-            if found is not None:
-                yield found
+                known, is_read = self._look(pilot), True
+            if known is not None:
+                yield known
             elif not is_read and (entry := self._entries.get(stamp)):
                 yield pilot, entry, None
             elif not is_read:
@@ -146,10 +146,10 @@ class KnownPilots:
 
     def status(self, pilot: PilotDirectory, now: float) -> NativeStatus:
         """What is observed of it. Raises OSError."""
-        found = pilot.status(now)
-        if found.state is NativeState.ENDED and self._may_be_twin(pilot):
+        status = pilot.status(now)
+        if status.state is NativeState.ENDED and self._may_be_twin(pilot):
             return NativeStatus(state=NativeState.UNKNOWN, observed_at=now, detail=_TWIN)
-        return found
+        return status
 
     def _may_be_twin(self, pilot: PilotDirectory) -> bool:
         """Whether what ended may be a refused second process of a pilot whose first one lives. Raises OSError."""
@@ -249,8 +249,8 @@ class KnownPilots:
             pass
         without = (self._entries.keys() | self._sought()) - self.stamps()
         stamps = without | self._displaced | stamps_here(self.root, living_processes())
-        found = [PilotDirectory(self.root / stamp) for stamp in stamps]
-        left = sweep(found, timeout=_SWEEP_SECONDS) if found else set()
+        pilots = [PilotDirectory(self.root / stamp) for stamp in stamps]
+        left = sweep(pilots, timeout=_SWEEP_SECONDS) if pilots else set()
         self.end_displaced()
         return left
 

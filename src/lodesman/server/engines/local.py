@@ -92,9 +92,9 @@ class LocalBackend:
     def submit(self, spec: backend.PilotSpec) -> SubmitResult:
         """Store the copies, then start what has a slot. A full disk refuses copies for now only."""
         stamps = spec.stamps()
-        known = spec.queue in self.slots
+        is_known = spec.queue in self.slots
         reason = self.closed() or (
-            backend.unusable(spec) if known else f"no local queue {'/'.join(spec.queue)!r}"
+            backend.unusable(spec) if is_known else f"no local queue {'/'.join(spec.queue)!r}"
         )
         if reason:
             return SubmitResult(refused={stamp: _refusal(reason) for stamp in stamps.values()})
@@ -121,19 +121,19 @@ class LocalBackend:
         now = self.clock()
         unknown = NativeStatus(state=NativeState.UNKNOWN, observed_at=now, detail="not known here")
         with _as_backend_fault():
-            found = dict.fromkeys(pilots, unknown)
+            statuses = dict.fromkeys(pilots, unknown)
             for stamp, native_id in pilots.items():
                 if pilot := self.known.find(stamp, native_id):
-                    found[stamp] = replace(unknown, detail="its directory cannot be read")
+                    statuses[stamp] = replace(unknown, detail="its directory cannot be read")
                     with self.known.alone(stamp):
-                        found[stamp] = self.known.status(pilot, now)
-            return found
+                        statuses[stamp] = self.known.status(pilot, now)
+            return statuses
 
     def cancel(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
         """End waiting pilots here, and order the keepers of running ones to end theirs."""
         with _as_backend_fault(), self._exclusive():
-            found = {stamp: self.known.find(stamp, native_id) for stamp, native_id in pilots.items()}
-            return {stamp: self._cancel(pilot) for stamp, pilot in found.items()}
+            kept = {stamp: self.known.find(stamp, native_id) for stamp, native_id in pilots.items()}
+            return {stamp: self._cancel(pilot) for stamp, pilot in kept.items()}
 
     def census(self) -> dict[str, str]:
         """Every pilot whose directory exists."""
@@ -162,8 +162,8 @@ class LocalBackend:
 
     def check(self, spec: backend.PilotSpec) -> backend.Check:
         """A queue of this machine runs every pilot that has its slot."""
-        known = self.slots.get(spec.queue)
-        return backend.Check(possible=bool(known), detail="" if known else "it has no slots")
+        slots = self.slots.get(spec.queue)
+        return backend.Check(possible=bool(slots), detail="" if slots else "it has no slots")
 
     def output(self, stamp: str, native_id: str) -> bytes | None:
         """The end of its standard output and error."""
@@ -195,7 +195,7 @@ class LocalBackend:
             swept = self.known.sweep([pilot for pilot, _, state in pilots if state is NativeState.UNKNOWN])
             swept |= self.known.end_displaced()
             idle = (NativeState.WAITING, NativeState.ENDED)
-            taken = self.known.uncertain() + Counter(
+            used = self.known.uncertain() + Counter(
                 entry.queue
                 for pilot, entry, state in pilots
                 if state not in idle and pilot.stamp not in swept
@@ -205,12 +205,12 @@ class LocalBackend:
                 return ()
             started = []
             for pilot, entry, state in sorted(pilots, key=lambda found: found[1].order):
-                free = self.slots.get(entry.queue, 0) - self.known.unknown - taken[entry.queue]
+                free = self.slots.get(entry.queue, 0) - self.known.unknown - used[entry.queue]
                 if state is NativeState.WAITING and free > 0:
                     # It is tried again at a later tick.
                     with contextlib.suppress(OSError), self.known.alone(pilot.stamp):
                         if self.known.may_start(pilot) and self._start(pilot):
-                            taken[entry.queue] += 1
+                            used[entry.queue] += 1
                             started.append(entry.stamp)
             return tuple(started)
 

@@ -74,9 +74,9 @@ def _above(path: str) -> list[str]:
 def _closed_above(path: str, account: dict[str, Any]) -> list[str]:
     """The first directory above a path that this account may not enter."""
     for place in _above(path):
-        found = os.stat(place)
-        bit = 0o100 if found.st_uid == account["uid"] else 0o010 if found.st_gid == account["gid"] else 0o001
-        if not found.st_mode & bit:
+        entry = os.stat(place)
+        bit = 0o100 if entry.st_uid == account["uid"] else 0o010 if entry.st_gid == account["gid"] else 0o001
+        if not entry.st_mode & bit:
             return [place]
     return []
 

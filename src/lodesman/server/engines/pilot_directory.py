@@ -104,27 +104,27 @@ class PilotDirectory(Struct, frozen=True):
         """
         with contextlib.suppress(FileNotFoundError, ValueError):
             return self.entry()
-        found = self.record()
-        if (queue := found.get("queue")) is None:
+        record = self.record()
+        if (queue := record.get("queue")) is None:
             return None
         return Entry(
             stamp=self.stamp, queue=QueueId(*queue), order=0, argv=(), environment={},
-            wall_seconds=0, grace_seconds=0.0, output_cap=0, boot=found["boot"],
+            wall_seconds=0, grace_seconds=0.0, output_cap=0, boot=record["boot"],
         )  # fmt: skip
 
     def damaged(self) -> list[str]:
         """The names of its files that are missing or not whole. Raises OSError."""
-        found = [] if self._uncertain_since() != "" else [_UNCERTAIN]
+        names = [] if self._uncertain_since() != "" else [_UNCERTAIN]
         for name, kind in _RECORDS.items():
             with contextlib.suppress(FileNotFoundError):
                 try:
                     self._whole(name, kind)
                 except ValueError:
-                    found.append(name)
+                    names.append(name)
         missing = [] if is_there(self.path / ENTRY) else [ENTRY]
         if self.was_started() and not is_there(self.path / _START):
             missing.append(_START)
-        return found + missing + ([] if self._has_lock() else [_LOCK])
+        return names + missing + ([] if self._has_lock() else [_LOCK])
 
     # --- where it stands ---------------------------------------------------------------------------
 
@@ -203,13 +203,13 @@ class PilotDirectory(Struct, frozen=True):
     def processes(self) -> list[Process]:
         """Keeper and guard, as far as these very processes live."""
         record = self.record()
-        found = []
+        living = []
         for name in ("keeper", "guard"):
             pid, start = record.get(name) or (0, 0)
             process = read_process(pid)
             if process is not None and process.start == start:
-                found.append(process)
-        return found
+                living.append(process)
+        return living
 
     def _read(self, name: str) -> dict[str, Any]:
         with contextlib.suppress(FileNotFoundError, ValueError):

@@ -58,23 +58,25 @@ def keep_program(programs: Path, program: bytes) -> tuple[Path, bool]:
     long may begin with one of an earlier server. Raises OSError.
     """
     folder = programs.absolute() / hashlib.sha256(program).hexdigest()[:16]
-    path, found = folder / PROGRAM, None
+    path, content = folder / PROGRAM, None
     try:
         with as_damage():
-            found = keeper.read_regular(str(path))
+            content = keeper.read_regular(str(path))
     except ValueError:
-        found = b""
+        content = b""
     except FileNotFoundError:
-        found = b"" if any(is_there(one) and not one.is_dir() for one in (folder.parent, folder)) else None
-    if found != program:
-        for one in (folder.parent, folder):
-            make_folder(one)
+        content = (
+            b"" if any(is_there(place) and not place.is_dir() for place in (folder.parent, folder)) else None
+        )
+    if content != program:
+        for place in (folder.parent, folder):
+            make_folder(place)
         make_way(path)
-        for one in (folder.parent, folder):
-            one.chmod(0o755)
-            sync_directory(one.parent)
+        for place in (folder.parent, folder):
+            place.chmod(0o755)
+            sync_directory(place.parent)
         write_durably(path, program, mode=0o755)
-    return path, found is not None and found != program
+    return path, content is not None and content != program
 
 
 def launch(directory: PilotDirectory, *, python: str, cgroups: bool, isolation: Isolation) -> int | None:
@@ -257,7 +259,7 @@ def stamps_here(root: Path, table: Mapping[int, Process]) -> set[str]:
 def keepers_of(path: Path, table: Mapping[int, Process]) -> list[Process]:
     """Keeper and guard of a pilot, wherever its directory was moved. Those of earlier releases have no mark."""
     marks = (path.name, root_mark(path.parent))
-    return [one for one in table.values() if _marks_of(one) == marks and _is_keeper(one)]
+    return [process for process in table.values() if _marks_of(process) == marks and _is_keeper(process)]
 
 
 def _is_keeper(process: Process) -> bool:

@@ -73,10 +73,10 @@ class SlurmBackend:
         except BackendFault as fault:  # nothing was submitted
             return backend.refused(spec, fault.message, transient=True)
         if made.code:
-            known = "File exists" in made.err
-            self._account = self._account if known else None  # the folder of outputs may be gone
-            reason = "this submission was submitted before" if known else made.err.strip()
-            return backend.refused(spec, reason, transient=not known)
+            is_known = "File exists" in made.err
+            self._account = self._account if is_known else None  # the folder of outputs may be gone
+            reason = "this submission was submitted before" if is_known else made.err.strip()
+            return backend.refused(spec, reason, transient=not is_known)
         return self._submit(spec, folder)
 
     def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
@@ -84,23 +84,24 @@ class SlurmBackend:
         if not pilots:
             return {}
         now = self.clock()
-        found = self._records(pilots, self._queue())
-        missing = {stamp: native_id for stamp, native_id in pilots.items() if found[stamp] is None}
+        records = self._records(pilots, self._queue())
+        missing = {stamp: native_id for stamp, native_id in pilots.items() if records[stamp] is None}
         detail = "Slurm does not list it"
         try:
-            found |= self._accounted(missing)
+            records |= self._accounted(missing)
         except BackendFault as fault:
             detail = f"Slurm does not list it, and its accounting does not answer: {fault.message}"
         unknown = NativeStatus(state=NativeState.UNKNOWN, observed_at=now, detail=detail)
         return {
-            stamp: slurm_text.status_of(record, now) if record else unknown for stamp, record in found.items()
+            stamp: slurm_text.status_of(record, now) if record else unknown
+            for stamp, record in records.items()
         }
 
     def cancel(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
         """Hold those that wait, cancel all, and see what became of them. A waiting task has no record of its own: it would
         vanish, and `scancel --name` would end all of its array. To hold it gives it one, and keeps it from starting.
         """
-        before = {stamp: one.state for stamp, one in self.status(pilots).items()}
+        before = {stamp: status.state for stamp, status in self.status(pilots).items()}
         live = {stamp: native_id for stamp, native_id in pilots.items() if before[stamp] in _LIVE}
         waits = [live[stamp] for stamp in live if before[stamp] is not NativeState.RUNNING]
         for ids in _portions(waits):
@@ -124,8 +125,8 @@ class SlurmBackend:
     def census(self) -> dict[str, str]:
         """Those of the last days, and all that have not ended."""
         since = f"now-{self.census_days}days"
-        found = self._names(self._accounting(f"--starttime={since}")) if self._has_accounting() else {}
-        return found | self._names(self._queue())
+        pilots = self._names(self._accounting(f"--starttime={since}")) if self._has_accounting() else {}
+        return pilots | self._names(self._queue())
 
     def loads(self, queues: Sequence[QueueId]) -> dict[QueueId, backend.BatchLoad]:
         """Counts of jobs; how many more could run is not known."""
@@ -137,12 +138,12 @@ class SlurmBackend:
         load_of = slurm_text.loads_of(
             text, mark, lambda user, name: user == me and name.startswith(self._name(self.mark))
         )
-        now, found = self.clock(), {}
+        now, loads = self.clock(), {}
         for queue in queues:
             load = load_of(queue.queue, now)
             private = "jobs" in self._known_settings()["PrivateData"]
-            found[queue] = replace(load, others_waiting=None, others_running=None) if private else load
-        return found
+            loads[queue] = replace(load, others_waiting=None, others_running=None) if private else load
+        return loads
 
     def check(self, spec: backend.PilotSpec) -> backend.Check:
         """What `sbatch --test-only` says of it."""
@@ -183,7 +184,7 @@ class SlurmBackend:
             self._good("rm", self._run(["rm", "-f", "--", *some]))
         live = listed.live_jobs()
         folders = dict.fromkeys(path.rpartition("/")[0] for path in paths)
-        empty = [one for one in folders if self._name(one.rpartition("/")[2]) not in live]
+        empty = [folder for folder in folders if self._name(folder.rpartition("/")[2]) not in live]
         for some in _portions(empty if listed.whole else []):
             self._run(["rmdir", "--", *some])  # one that has outputs stays
 
@@ -241,38 +242,40 @@ class SlurmBackend:
         ids = {native_id.partition("_")[0] for native_id in pilots.values() if _is_task(native_id)}
         if not ids or not self._has_accounting():
             return {}
-        found: dict[str, slurm_text.Record | None] = {}
+        records: dict[str, slurm_text.Record | None] = {}
         for some in _portions(ids):
             listed = self._records(pilots, self._accounting(f"--jobs={','.join(some)}"))
             # What runs or waits by the accounting alone was lost by the controller, or has just been submitted.
-            found |= {stamp: one for stamp, one in listed.items() if one and slurm_text.has_ended(one)}
-        return found
+            records |= {
+                stamp: record for stamp, record in listed.items() if record and slurm_text.has_ended(record)
+            }
+        return records
 
     def _records(
         self, pilots: Mapping[str, str], listed: slurm_text.Listed
     ) -> dict[str, slurm_text.Record | None]:
         """Of each pilot that is listed under both its number and its name."""
-        found: dict[str, slurm_text.Record | None] = {}
+        records: dict[str, slurm_text.Record | None] = {}
         for stamp, native_id in pilots.items():
             same = native_id.rpartition("_")[2] == stamp.rpartition("-")[2]
-            found[stamp] = listed.record(native_id, self._job_of(stamp)) if same else None
-        return found
+            records[stamp] = listed.record(native_id, self._job_of(stamp)) if same else None
+        return records
 
     def _names(self, listed: slurm_text.Listed) -> dict[str, str]:
         """Stamp -> native id."""
-        found = {}
+        names = {}
         for native_id, record in listed.tasks.items():
             stamp = f"{record.name[len(self.prefix) + 1 :]}-{record.task}" if record else ""
             if backend.split_stamp(stamp):
-                found[stamp] = native_id
-        return found
+                names[stamp] = native_id
+        return names
 
     def _path(self, stamp: str, native_id: str) -> str:
         """Empty if it can have no output."""
-        known = backend.split_stamp(stamp)
-        if known is None or not _is_task(native_id) or native_id.partition("_")[2] != str(known[1]):
+        parts = backend.split_stamp(stamp)
+        if parts is None or not _is_task(native_id) or native_id.partition("_")[2] != str(parts[1]):
             return ""
-        return f"{self._known_account().folder}/{known[0]}/{native_id}.out"
+        return f"{self._known_account().folder}/{parts[0]}/{native_id}.out"
 
     def _has_accounting(self) -> bool:
         return self._known_settings()["AccountingStorageType"].endswith("/slurmdbd")
@@ -307,8 +310,8 @@ class SlurmBackend:
 
     def _good(self, program: str, done: Done) -> Done:
         if done.code:
-            said = slurm_text.last_line(done.err) or f"it ended with exit code {done.code}"
-            raise BackendFault(f"{program} failed: {said}.", transient=True)
+            reason = slurm_text.last_line(done.err) or f"it ended with exit code {done.code}"
+            raise BackendFault(f"{program} failed: {reason}.", transient=True)
         return done
 
     def _run(self, words: Sequence[str], *, stdin: bytes = b"") -> Done:
@@ -321,8 +324,8 @@ _TIMES: Final = ("env", "SLURM_TIME_FORMAT=%s")
 
 def _squeue(mark: str, fields: Sequence[str], *which: str) -> list[str]:
     """A list of tasks one by one, each field ended by the mark."""
-    wanted = ",".join(f"{name}:0{mark}" for name in fields)
-    return [*_TIMES, "squeue", "--all", "--array", f"--Format={wanted}", *which]
+    columns = ",".join(f"{name}:0{mark}" for name in fields)
+    return [*_TIMES, "squeue", "--all", "--array", f"--Format={columns}", *which]
 
 
 def _mark() -> str:

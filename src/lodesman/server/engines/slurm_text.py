@@ -82,11 +82,11 @@ class Record(NamedTuple):
 class Listed:
     """Our pilots in a list: the record of each native id, and those for the rest of an array."""
 
-    def __init__(self, found: Iterator[Sequence[str] | None], prefix: str) -> None:
+    def __init__(self, rows: Iterator[Sequence[str] | None], prefix: str) -> None:
         self.whole = True
         self.tasks: dict[str, Record | None] = {}
         self._rests: dict[str, Record] = {}
-        for fields in found:
+        for fields in rows:
             if fields is None or not fields[0].isdigit():
                 self.whole = False
             elif fields[-1].startswith(prefix):
@@ -102,22 +102,22 @@ class Listed:
         without a number; one that ran has its own, unless it was left out.
         """
         if native_id in self.tasks:
-            found = self.tasks[native_id]
+            record = self.tasks[native_id]
         else:
-            found = self._rests.get(native_id.partition("_")[0])
-            if found is None or not self.whole or not has_ended(found) or _known(found.host):
+            record = self._rests.get(native_id.partition("_")[0])
+            if record is None or not self.whole or not has_ended(record) or _known(record.host):
                 return None
-        return found if found is not None and found.name == name else None
+        return record if record is not None and record.name == name else None
 
     def lives(self, native_id: str, name: str) -> bool:
         """Whether a pilot may wait or run by this list."""
-        found = self.tasks.get(native_id)
-        return native_id in self.tasks and (found is None or (found.name == name and not has_ended(found)))
+        record = self.tasks.get(native_id)
+        return native_id in self.tasks and (record is None or (record.name == name and not has_ended(record)))
 
     def live_jobs(self) -> set[str]:
         """The names of jobs that may have tasks that wait or run."""
-        found = (*self.tasks.values(), *self._rests.values())
-        return {one.name for one in found if one and not has_ended(one)}
+        records = (*self.tasks.values(), *self._rests.values())
+        return {record.name for record in records if record and not has_ended(record)}
 
 
 def listed_by_squeue(text: str, mark: str, prefix: str) -> Listed:
@@ -127,8 +127,8 @@ def listed_by_squeue(text: str, mark: str, prefix: str) -> Listed:
 
 def listed_by_sacct(text: str, mark: str, prefix: str) -> Listed:
     """Our pilots in the accounting. Raises BackendFault."""
-    found = _records("sacct", text, mark, ACCOUNTING_FIELDS)
-    return Listed((fields and [*fields[0].partition("_")[::2], *fields[1:]] for fields in found), prefix)
+    rows = _records("sacct", text, mark, ACCOUNTING_FIELDS)
+    return Listed((fields and [*fields[0].partition("_")[::2], *fields[1:]] for fields in rows), prefix)
 
 
 def status_of(record: Record, observed_at: float) -> NativeStatus:
@@ -189,10 +189,10 @@ def has_ended(record: Record) -> bool:
 
 def settings_of(text: str) -> Mapping[str, str]:
     """What `scontrol show config` prints. Raises BackendFault if it is cut off."""
-    found: dict[str, str] = dict(_SETTING.findall(text))
-    if not {"AccountingStorageType", "PrivateData"} <= found.keys():
+    settings: dict[str, str] = dict(_SETTING.findall(text))
+    if not {"AccountingStorageType", "PrivateData"} <= settings.keys():
         raise BackendFault("scontrol did not print the configuration of Slurm.", transient=True)
-    return found
+    return settings
 
 
 def number_of(text: str) -> str:
@@ -230,8 +230,8 @@ def is_unsure(reason: str) -> bool:
 def _records(program: str, text: str, mark: str, titles: Sequence[str]) -> Iterator[Sequence[str] | None]:
     """The fields of each record; None for an odd one. Raises BackendFault."""
     titled, *records = text.split(f"{mark}\n")
-    found = titled.rpartition("\n")[2].split(mark)
-    right = len(found) == len(titles) and found[0].replace("_", "").lower() == titles[0].lower()
+    header = titled.rpartition("\n")[2].split(mark)
+    right = len(header) == len(titles) and header[0].replace("_", "").lower() == titles[0].lower()
     if not right or not records or records.pop():
         lines = (text.strip() or "nothing").splitlines()
         raise BackendFault(f"{program} printed no whole list, but {lines[0][:80]!r}.", transient=True)

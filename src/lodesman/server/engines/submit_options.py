@@ -88,17 +88,17 @@ _RELATION: Final = re.compile(r"\(\s*([A-Za-z_]\w*)\s*[<>!]?=")
 
 def refused_options(kind: str, words: Sequence[str]) -> Iterator[str]:
     """Why these words cannot be options of a batch system's submit command; sentences without a full stop."""
-    found: Iterator[tuple[str, str]] = iter(())
+    refused: Iterator[tuple[str, str]] = iter(())
     if kind == "slurm":
-        found = _of_slurm(words)
+        refused = _of_slurm(words)
     elif kind == "gridengine":
-        found = _of_grid_engine(words)
+        refused = _of_grid_engine(words)
     elif kind == "htcondor":
-        found = _of_htcondor(words)
+        refused = _of_htcondor(words)
     elif kind == "arc":
         names = (match[1] for match in _RELATION.finditer(" ".join(words)))
-        found = ((name, _ARC.get(name.lower().replace("_", ""), "")) for name in names)
-    for word, why in found:
+        refused = ((name, _ARC.get(name.lower().replace("_", ""), "")) for name in names)
+    for word, why in refused:
         if why:
             yield f"{word[:80]}: {why}"
 
@@ -113,7 +113,7 @@ def refused_variables(kind: str, environment: Mapping[str, str]) -> Iterator[str
 def _why_not(name: str, refused: Mapping[str, str]) -> str:
     """Why a long option is refused, however it is shortened: its command refuses what would fit several."""
     return refused.get(name) or next(
-        (why for one, why in refused.items() if name and len(one) > 1 and one.startswith(name)), ""
+        (why for option, why in refused.items() if name and len(option) > 1 and option.startswith(name)), ""
     )
 
 
@@ -139,7 +139,7 @@ def _of_htcondor(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """An option may have qualifiers behind a colon."""
     for word in words:
         name = word.lstrip("-").partition(":")[0]
-        if word.startswith("-") and not any(one.startswith(name) for one in _HTCONDOR_HAS):
+        if word.startswith("-") and not any(option.startswith(name) for option in _HTCONDOR_HAS):
             yield word, _why_not(name, _HTCONDOR)
 
 

@@ -73,14 +73,14 @@ class Https:
         effect. One that is not `repeatable` is sent at most once.
         """
         deadline = time.monotonic() + (seconds or self.seconds)
-        taken = self._take() if repeatable else None
-        if taken is not None:
+        kept = self._take() if repeatable else None
+        if kept is not None:
             try:
-                return self._exchange(taken, method, path, body, headers=headers, deadline=deadline)
+                return self._exchange(kept, method, path, body, headers=headers, deadline=deadline)
             except (ConnectionError, ssl.SSLError):
-                taken.connection.close()  # the service ended it while it was idle
+                kept.connection.close()  # the service ended it while it was idle
             except (OSError, HTTPException, ValueError) as fault:
-                raise self._fault(taken, fault) from None
+                raise self._fault(kept, fault) from None
         opened = None
         try:
             opened = self._connect()
@@ -91,10 +91,10 @@ class Https:
     def _take(self) -> _Open | None:
         with self._lock:
             while self._idle:
-                found = self._idle.pop()
-                if found.until > time.monotonic():
-                    return found
-                found.connection.close()
+                connection = self._idle.pop()
+                if connection.until > time.monotonic():
+                    return connection
+                connection.connection.close()
         return None
 
     def _connect(self) -> _Open:

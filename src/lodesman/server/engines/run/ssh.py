@@ -50,9 +50,9 @@ class Ssh(Struct, frozen=True, kw_only=True):
     def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> Done:
         """One that takes too long is killed over there too. Raises BackendFault."""
         self._prepare()
-        given = [f"{name}={value}" for name, value in self.environment.items()]
+        variables = [f"{name}={value}" for name, value in self.environment.items()]
         limit = ["timeout", "-k", "2", str(math.ceil(seconds))]
-        remote = shlex.join(["env", "LC_ALL=C", *given, *limit, *words])
+        remote = shlex.join(["env", "LC_ALL=C", *variables, *limit, *words])
         most = seconds + self.connect_seconds + _SECONDS_TO_END
         began = time.monotonic()
         done = Here().run([*self._ssh(), "--", self.host, remote], stdin=stdin, seconds=most)
@@ -127,12 +127,12 @@ class Ssh(Struct, frozen=True, kw_only=True):
         folder = self._folder()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = folder.lstat()
+            entry = folder.lstat()
         except OSError as fault:
             message = f"The folder {folder} cannot be made: {fault.strerror}."
             raise BackendFault(message, transient=True) from None
-        private = found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == stat.S_IRWXU
-        if not private or not stat.S_ISDIR(found.st_mode):
+        private = entry.st_uid == os.geteuid() and stat.S_IMODE(entry.st_mode) == stat.S_IRWXU
+        if not private or not stat.S_ISDIR(entry.st_mode):
             message = f"The folder {folder} is not this account's alone."
             raise BackendFault(message, hint=f"chmod 0700 {folder}", transient=False)
 
