@@ -72,7 +72,7 @@ def closings(db: Reader, site: str = "") -> SiteMask:
 
 
 def _closing(*row: Any) -> Closing:
-    """A damaged one sends no pilots, and keeps those there."""
+    """A damaged closing sends no pilots, and keeps those there."""
     fields = dict(zip(Closing.__struct_fields__, row, strict=True))
     fields["keep_pilots"] = bool(fields["keep_pilots"])
     if fields["begins"] is None:
@@ -94,7 +94,7 @@ def _closing(*row: Any) -> Closing:
 
 
 def breakers(db: Reader, damaged: dict[QueueId, Exception] | None = None) -> dict[QueueId, Breaker]:
-    """Open, or with failures. Unreadable ones go into `damaged`."""
+    """Those open or with failures; unreadable ones go into `damaged`."""
     by_queue = {}
     for *place, record in db.execute("SELECT site, ce, queue, record FROM breaker"):
         try:
@@ -106,7 +106,7 @@ def breakers(db: Reader, damaged: dict[QueueId, Exception] | None = None) -> dic
 
 
 def breaker_orders(db: Reader) -> dict[QueueId, BreakerOrder]:
-    """A damaged one sends no pilots."""
+    """A damaged order sends no pilots."""
     rows = db.execute("SELECT site, ce, queue, state, reason, ordered_by, at FROM breaker_order")
     return {QueueId(*row[:3]): _order(row) for row in rows}
 

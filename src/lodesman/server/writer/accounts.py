@@ -180,8 +180,8 @@ def issue_token(
 def issue_site_token(
     tx: Transaction, site: str, *, note: str = "", seconds: float | None = None, parent: bytes | None = None
 ) -> str:
-    """For a site that advertises itself; returns its text, which is stored nowhere. Raises Unauthorized for a
-    revoked parent.
+    """Make the token of a site that advertises itself; returns its text, which is stored nowhere. Raises Unauthorized
+    for a revoked parent.
     """
     _check_parent(tx, parent)
     return _insert(tx, site, (), kind=SITE, note=note, seconds=seconds, parent=parent)
@@ -207,7 +207,7 @@ def _insert(
 def disable_user(
     tx: Transaction, name: str, *, disabled: bool, by: str, reach: Reach = EVERYBODY
 ) -> UserDisabled:
-    """With all tokens. Raises NotFound, Conflict for oneself, Forbidden."""
+    """Shut out a user, or let in again. Raises NotFound, Conflict for oneself, Forbidden."""
     _other_user(tx, name, "disable", by=by, reach=reach)
     accounts.set_disabled(tx, name, disabled=disabled)
     return UserDisabled(name, disabled)
@@ -227,8 +227,9 @@ def _other_user(tx: Transaction, name: str, verb: str, *, by: str, reach: Reach)
 def remove_user(
     tx: Transaction, name: str, *, by: str, reach: Reach = EVERYBODY, dry_run: bool = False
 ) -> UserRemoved:
-    """With all tokens. Ended jobs, files and usage stay under the name, which only the same person gets again. Raises
-    NotFound, Forbidden, Conflict for oneself and for live jobs.
+    """Remove a user with all tokens. Ended jobs, files and usage stay under the name, which only the same person gets
+    again.
+    Raises NotFound, Forbidden, Conflict for oneself and for live jobs.
     """
     user = _other_user(tx, name, "remove", by=by, reach=reach)
     live: Counter[str] = Counter()
@@ -315,7 +316,7 @@ def _imported(body: AccountBody, before: UserRow | None, *, update: bool) -> Imp
 
 
 def delete_expired_tokens(tx: Transaction) -> tuple[bytes, ...]:
-    """Of long ago; returns hashes."""
+    """Delete what expired long ago; returns hashes."""
     return accounts.delete_expired(tx, tx.now - _KEEP_EXPIRED_SECONDS)
 
 

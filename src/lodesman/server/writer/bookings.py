@@ -67,7 +67,7 @@ def _places_of_pilots(db: Reader) -> Iterator[RunPlace]:
 
 
 def _used(limits: RunLimits) -> dict[tuple[str, ...], Number]:
-    """By rule, values of the bucket, and resource."""
+    """What is used, by rule, values of the bucket, and resource."""
     return {
         (use.rule, *use.of_key, *use.of_place, use.resource): use.used for use, _ in limits.uses() if use.used
     }
@@ -110,7 +110,7 @@ class Bookings:
         self.wrong = 0  # buckets found with another use
 
     def read(self, db: Reader) -> None:
-        """From the stored live attempts."""
+        """Follow the stored live attempts."""
         attempts = live_attempts(db)
         keys = keys_by_id(db, {live.tq_id for live in attempts}, {})
         before = {name: self._held[name[0]][name[1]] for name in self._names()}
@@ -165,7 +165,7 @@ class Bookings:
         self._set_next(_NextRules(RunLimits(book), [*places], queues, set(names), delays, is_proof))
 
     def go_on(self, tx: Transaction | None, seconds: float = _HELD_SECONDS) -> bool:
-        """A portion more; true if the newest rules are in use."""
+        """Prepare a portion; true if the newest rules are in use."""
         rules = self._next
         if rules is None:
             return True
@@ -185,7 +185,7 @@ class Bookings:
         return True
 
     def _step(self, rules: _NextRules) -> bool:
-        """One thing more; false if the rules are complete."""
+        """Add one thing; false if the rules are complete."""
         if rules.places:
             rules.limits.spot(rules.places.pop())
         elif rules.queues:

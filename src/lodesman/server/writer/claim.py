@@ -211,7 +211,7 @@ class Claim:
         return SharedSlot(in_all, cores, max(0.0, last_end_s - waited), self.session.scaling)
 
     def _return_surplus(self, tx: Transaction, chosen: list[int], cores: int) -> None:
-        """Beyond the cores, but for what is prefetched."""
+        """Give back what is beyond the cores, but for what is prefetched."""
         index, left, beyond = self.live.queues.index, cores, 0
         for place, tq_id in enumerate(chosen):
             beyond += index.key(tq_id).cores > left
@@ -249,7 +249,7 @@ def take_job(
 def earlier_answer(
     tx: Transaction, live: WriterState, pilot_id: int, token: str
 ) -> list[ClaimedAttempt] | None:
-    """To the same claim token."""
+    """The answer to the same claim token, if there was one."""
     last = live.pilots.last_claims.get(pilot_id)
     if last is not None:
         if last[0] != token:

@@ -160,7 +160,7 @@ class RangeAction:
     def _in_hole(
         self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, hole: Hole, run: range
     ) -> None:
-        """Members held, killed or deleted."""
+        """Act on members held, killed or deleted."""
 
     @abstractmethod
     def _waiting(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None: ...

@@ -77,7 +77,7 @@ class Dependents:
         return sum(map(len, self._of_waiter.values()))
 
     def add(self, tx: Transaction, rows: Iterable[DependencyRow]) -> None:
-        """They are judged at the end of the batch."""
+        """Let jobs wait; they are judged at the end of the batch."""
         for row in rows:
             insert_dependency(tx, row)
             new = Dependency(row)
@@ -94,7 +94,7 @@ class Dependents:
                     tx.put(self.due, dependency, True)
 
     def beside(self, dependency: Dependency) -> list[Dependency]:
-        """All of the same jobs."""
+        """All dependencies of the same jobs."""
         return list(self._of_waiter[dependency.row.job_id])
 
     def end(self, tx: Transaction, gone: Dependency) -> None:

@@ -87,7 +87,7 @@ def group_rows(db: Reader, policy: Policy, some: Iterable[NamedGroup], now: floa
 def set_share(
     tx: Transaction, group: str, share: float | None, *, by: str, reason: str, until: float | None = None
 ) -> None:
-    """In place of that of the files, `until` a time; None: that of the files again.
+    """Set a share in place of that of the files, `until` a time; None: that of the files again.
 
     Raises InvalidRequest without a reason or for a senseless time, Conflict if there is nothing to take back.
     """

@@ -18,7 +18,7 @@ def set_hosts(
     *,
     forget: int = 0,
 ) -> None:
-    """`pilots`: on newly shut hosts; their claims are answered."""
+    """Store records. `pilots`: on newly shut hosts; their claims are answered."""
     put_records(tx, changed)
     for pilot_id in pilots:
         live.parked.end_of_pilot(tx, pilot_id)

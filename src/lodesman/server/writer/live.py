@@ -59,12 +59,12 @@ class _LivePools(PoolMap):
             submit_pools.insert_bits(tx, {queue: after[queue] for queue in after.keys() - before})
 
     def forget_pools(self, tx: Transaction, gone: Iterable[str]) -> None:
-        """No job needs them."""
+        """No job needs these pools."""
         tx.undo.append(partial(self.put, self.put(dict.fromkeys(gone))))
         submit_pools.pools_changed(tx)
 
     def passed(self, tx: Transaction, config: str) -> PassRow:
-        """All were evaluated by this configuration."""
+        """All pools were evaluated by this configuration."""
         tx.undo.append(partial(setattr, self, "last_pass", self.last_pass))
         self.last_pass = PassRow(self.last_pass.id + 1, tx.now, config)
         return self.last_pass
@@ -98,7 +98,7 @@ class _LivePilots:
     def order_stop(
         self, tx: Transaction, pilot_id: int, attempt: Attempt, *, attempt_id: int, reason: str
     ) -> None:
-        """When the pilot is next heard. The order is stored."""
+        """The pilot gets the order when it is next heard; it is stored."""
         tx.put(self.stop_orders.setdefault(pilot_id, {}), attempt, reason)
         attempts.order_stop(tx, attempt_id, reason)
 
@@ -114,15 +114,15 @@ class _LivePilots:
         tx.undo.append(partial(held.pop, attempt, None))
 
     def ahead_of(self, pilot_id: int) -> int:
-        """Attempts ahead, with those beyond its size. For any thread."""
+        """How many attempts it has ahead, with those beyond its size. For any thread."""
         return sum(hold[0] < 0 for hold in list(self.held.get(pilot_id, {}).values()))
 
     def runs_beyond(self, pilot_id: int) -> bool:
-        """By its reports, more than fits. For any thread."""
+        """Whether it reports more than fits. For any thread."""
         return any(hold[0] == BEYOND for hold in list(self.held.get(pilot_id, {}).values()))
 
     def note_ended(self, tx: Transaction, pilot_id: int, count: int) -> None:
-        """Attempts that ended by themselves."""
+        """Count attempts that ended by themselves."""
         tx.afterwards.append(partial(self._count_ended, pilot_id, tx.now, count))
 
     def _count_ended(self, pilot_id: int, at: float, count: int) -> None:
@@ -131,7 +131,7 @@ class _LivePilots:
         self.ended_lately(pilot_id, at)
 
     def ended_lately(self, pilot_id: int, now: float) -> int:
-        """By themselves, in the last `AHEAD_SECONDS`."""
+        """How many ended by themselves in the last `AHEAD_SECONDS`."""
         ends = self._ended.get(pilot_id, deque())
         while ends and not 0 <= now - ends[0][0] <= AHEAD_SECONDS:
             ends.popleft()

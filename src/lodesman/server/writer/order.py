@@ -1,4 +1,4 @@
-"""Jobs that wait for other jobs: who may, and what the end of a batch frees (ADR 0070).
+"""Jobs that wait for other jobs: who may wait for whom, and what the end of a batch frees (ADR 0070).
 
 While no job waits, the end of a job costs a test for an empty dictionary.
 """
@@ -109,7 +109,7 @@ def rows_of(
 def _blocks(
     tx: Transaction, parents: ParentRange, owner: str, base: int, name: str
 ) -> Iterator[jobs.IdBlock]:
-    """Jobs that must exist, be the user's own, and older. Raises InvalidJob."""
+    """Parents must exist, be the user's own, and older. Raises InvalidJob."""
     at, left = parents.first, MOST_PARENTS
     if parents.last >= base:
         raise _not_there(max(parents.first, base), parents.last, name)
@@ -140,7 +140,7 @@ def end_batch(live: WriterState, tx: Transaction) -> None:
 
 
 def _step(tx: Transaction, live: WriterState) -> bool:
-    """A limited number of jobs; true if there is more."""
+    """Judge a limited number of jobs; true if there is more to do."""
     book, seen, room = live.order, 0, _MOST_ROWS
     while True:
         book.note(tx, tx.ended[seen:])
@@ -154,7 +154,7 @@ def _step(tx: Transaction, live: WriterState) -> bool:
 
 
 def free_forgotten(tx: Transaction, live: WriterState) -> int:
-    """Jobs that, by what is stored, wait for none; returns how many."""
+    """Free jobs that, by what is stored, wait for none; returns how many."""
     freed = 0
     for tq_id, key, waiting in list(live.queues.index.queues()):
         if key.waits_for_jobs and waiting:
@@ -186,7 +186,7 @@ def _judge(tx: Transaction, live: WriterState, dependency: Dependency, room: int
 
 
 def _search(tx: Transaction, live: WriterState, dependency: Dependency, room: int) -> int:
-    """For the first parent that has not ended; returns how many rows were read."""
+    """Find the first parent that has not ended; returns how many rows were read."""
     used, portion = 0, _FEW_ROWS
     while dependency.search is not None and used < room:
         if dependency.search > dependency.row.last:
@@ -231,7 +231,7 @@ def _complete(tx: Transaction, live: WriterState, dependency: Dependency) -> Non
 
 
 def _free(tx: Transaction, live: WriterState, dependency: Dependency, new: JobState, reason: str) -> None:
-    """In portions; the rows of dependencies go last."""
+    """Move jobs in portions; their dependencies are deleted last."""
     book, ids = live.order, range(dependency.row.job_id, dependency.row.last_job + 1)
     waiter = book.beside(dependency)
     tx.put(book.settling, ids[0], SettlingJobs((ids,), new, reason, [gone.row for gone in waiter]))
@@ -240,7 +240,7 @@ def _free(tx: Transaction, live: WriterState, dependency: Dependency, new: JobSt
 
 
 def _go_on(tx: Transaction, live: WriterState) -> int:
-    """A portion; returns how many rows."""
+    """Move a portion; returns how many rows."""
     settling = live.order.settling
     job_id, batch = next(iter(settling.items()))
     out = _settle(tx, live, batch.rest, batch.new, batch.reason)
@@ -272,9 +272,7 @@ class _Span(NamedTuple):
 
 
 def _look(tx: Transaction, row: DependencyRow, run: range, *, most: int) -> tuple[list[_Span], int, int]:
-    """Ascending; where it stopped; how many rows were read. Purged parents ended well: of failures dependents heard at
-    once.
-    """
+    """Parents, ascending; where it stopped; how many rows were read. Purged ones ended well."""
     parents = jobs.rows_between(tx, run.start, run.stop - 1, most=most)
     stop = parents[-1].id + 1 if len(parents) >= most else run.stop
     spans = [_of_row(tx, parent) for parent in parents]
@@ -309,7 +307,7 @@ def _without_rows(tx: Transaction, row: DependencyRow, ids: range) -> Iterator[_
 
 
 def _filled(spans: Iterable[_Span], start: int, stop: int) -> Iterator[_Span]:
-    """Equal spans joined, gaps filled."""
+    """Joins equal spans, and fills gaps."""
     last = _Span(start, start, ended=True)
     for span in (*spans, _Span(stop, stop, ended=True)):
         for part in (_Span(last.stop, span.start, ended=True), span):

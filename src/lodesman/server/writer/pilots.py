@@ -178,7 +178,7 @@ def join_pilot(
 def end_pilot(
     tx: Transaction, live: WriterState, pilot_id: int, state: PilotState, reason: str, *, cause: str = LOST
 ) -> int:
-    """It left, its batch system says so, or its lease ended. Its live attempts go back; returns how many.
+    """A pilot left, its batch system says so, or its lease ended: its live attempts go back. Returns how many.
 
     A lost one may be alive behind a broken network: for a while its token is good for results of these attempts. One that
     had
@@ -198,8 +198,8 @@ def end_pilot(
 
 
 def drain_pilots(tx: Transaction, live: WriterState, pilot_ids: Iterable[int], reason: str = "") -> int:
-    """They finish what they run; waiting claims are answered. Without a reason an administrator said so, and nothing takes
-    it back. Returns how many were there.
+    """Let pilots finish what they run; waiting claims are answered. Without a reason an administrator said so, and nothing
+    takes it back. Returns how many were there.
     """
     changed = 0
     for pilot_id in pilot_ids:

@@ -131,7 +131,7 @@ class Preparation:
         return kept, places, form
 
     def _hold(self, index: int, letters: str, resolution: Resolution | None) -> None:
-        """By `h`, which also stands for the user's option where class or JSV may have changed it."""
+        """Judge `h`, which also stands for the user's option where class or JSV may have changed it."""
         origin = _BY_USER if resolution is None else resolution.origins.get("Held", "")
         if self.body.hold and (resolution is None or (letters and origin == _BY_USER)):
             self.holds[index] = _ON_HOLD
@@ -210,7 +210,7 @@ class Preparation:
             raise
 
     def _say_default(self, wrong: Impossible, record: Record, offset: int) -> None:
-        """The refused time is the default."""
+        """Say that the refused time is the default."""
         resolution = self.resolutions.get(offset)
         is_given = jobs.find_spelling(_TIME, record) in record or (
             resolution is not None and _TIME in resolution.origins
@@ -228,7 +228,7 @@ class Preparation:
     def _warn_of_bans(
         self, sites: Collection[str], config: VOConfig, record: Record, places: PositionMap
     ) -> None:
-        """Of unconfigured sites, each once."""
+        """Name unconfigured sites, each once."""
         for name in sites:
             if name in self._bans or len(self._bans) >= _MOST_BANS:
                 continue

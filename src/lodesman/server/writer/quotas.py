@@ -103,7 +103,7 @@ class QuotaRules:
         live.queues.index.delays.start_all()
 
     def use(self, tx: Transaction, vocabulary: Vocabulary, of_places: tuple[PlaceLimit, ...]) -> bool:
-        """Another configuration, other groups of accounts. Returns as `go_on`."""
+        """Take over another configuration, and other groups of accounts. Returns as `go_on`."""
         new = vocabulary, of_places, groups_by_user(tx.reader())
         if new != self._configured:
             before = self._used()
@@ -137,7 +137,7 @@ class QuotaRules:
         return self.go_on(tx)
 
     def go_on(self, tx: Transaction) -> bool:
-        """A portion more; true if changed rules are in use, and stored."""
+        """Prepare a portion; true if changed rules are in use, and stored."""
         if not self._live.bookings.go_on(tx):
             return False
         if self._writes:
@@ -173,7 +173,7 @@ def check_limits(tx: Transaction, rules: QuotaRules) -> bool:
 
 
 def open_delays(tx: Transaction, live: WriterState) -> None:
-    """Due ones; claims that wait are asked again with this batch."""
+    """Open due delays; claims that wait are asked again with this batch."""
     delays = live.queues.index.delays
     for delay, until in delays.open_due():
         tx.undo.append(partial(delays.shut_until, delay, until))
@@ -187,7 +187,7 @@ def go_on(tx: Transaction, rules: QuotaRules) -> bool:
 def set_quotas(
     tx: Transaction, rules: QuotaRules, sets: Iterable[QuotaSet], *, new: bool, note: AuditNote
 ) -> bool:
-    """New sets, or replaced ones, all or none. Returns as `go_on`. Raises Conflict, NotFound."""
+    """Add or replace sets, all or none. Returns as `go_on`. Raises Conflict, NotFound."""
     changed = {quota_set.name: quota_set for quota_set in sets}
     for name in changed:
         if new and name in rules.sets:
@@ -225,13 +225,13 @@ def _no_set(name: str) -> NotFound:
 
 
 def places(limits_at: LimitQuery) -> set[RunPlace]:
-    """Of pilots sent to these CE queues; hosts are unknown, but for queues of one host."""
+    """Where pilots of these CE queues will be; hosts are unknown, but for queues of one host."""
     here = {*limits_at.here}
     return {RunPlace(*queue, limits_at.host if queue in here else "") for queue in limits_at.queues}
 
 
 def alike_places(_tx: Transaction, live: WriterState, run_places: Iterable[RunPlace]) -> list[list[RunPlace]]:
-    """Concerned by some limit, grouped as limits see them; reads memory only."""
+    """Places that some limit concerns, grouped as limits see them; reads memory only."""
     limits, by_spot = live.queues.index.limits, defaultdict[Spot, list[RunPlace]](list)
     for place in run_places:
         by_spot[limits.spot(place)].append(place)
@@ -250,7 +250,7 @@ def limited_there(_tx: Transaction, live: WriterState, place: RunPlace) -> tuple
 
 
 def limited(_tx: Transaction, live: WriterState, run_places: Iterable[RunPlace]) -> list[int]:
-    """At all of these places; reads memory only."""
+    """Task queues limited at all of these places; reads memory only."""
     index = live.queues.index
     if not index.limits.active:
         return []
@@ -335,7 +335,7 @@ def _behind(use: BucketUse, waiting: Sequence[tuple[int, TaskQueueKey, int]], *,
 
 
 def _delays(live: WriterState) -> Iterator[BehindBucket]:
-    """Shut ones; the seconds until they open count as used."""
+    """Shut delays; the seconds until they open count as used."""
     index = live.queues.index
     for delay, seconds in index.delays.shut():
         use = BucketUse(delay.rule, (), (str(delay.path),), NEXT_START, round(seconds), delay.number)
@@ -347,7 +347,7 @@ def _delays(live: WriterState) -> Iterator[BehindBucket]:
 
 
 def bucket_row(use: BucketUse, waiting: Collection[tuple[TaskQueueKey, int]], *, full: bool) -> BucketRow:
-    """With the jobs that it keeps from starting."""
+    """A bucket, with the jobs that it keeps from starting."""
     owners, more = waiters(waiting, MOST_OWNERS)
     return BucketRow(
         rule=use.rule, of=[*values_shown(use.of_key, use.of_place)], resource=use.resource, used=shown(use.used),

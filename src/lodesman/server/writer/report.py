@@ -57,7 +57,7 @@ _STILL_OPEN = frozenset({JobState.WAITING, JobState.HELD, JobState.FAILED})
 
 
 def most_mb(memory_mb: float) -> float:
-    """Possible in a pilot of `memory_mb` (0: unknown)."""
+    """The most memory possible in a pilot of `memory_mb` (0: unknown)."""
     return min(_MOST_MB, 2 * memory_mb + 4_096) if memory_mb else _MOST_MB
 
 
@@ -70,7 +70,7 @@ def bounded_times(cpu_seconds: float, wall_seconds: float, *, life: float, cores
 def _possible(
     report: AttemptReport, attempt: AttemptRow, *, cores: int, memory_mb: float, now: float
 ) -> AttemptReport:
-    """With possible numbers, and times inside the attempt. A time of 0 is unknown."""
+    """Bounds numbers, and shifts times into the attempt. A time of 0 is unknown."""
     life = now - attempt.claimed_at
     cpu, wall = bounded_times(report.cpu_seconds or 0.0, report.wall_seconds or 0.0, life=life, cores=cores)
     # The clock of a node may be hours off: the duration of the payload is right all the same.
@@ -83,7 +83,7 @@ def _possible(
 
 
 def _with_stored(report: AttemptReport, attempt: AttemptRow) -> AttemptReport:
-    """With the output that exists: uploaded, else as it came."""
+    """Names the output that exists: uploaded, else as it came."""
     if attempt.output_sha256:
         return replace(report, output_sha256=attempt.output_sha256, output=None)
     if report.output is not None or report.output_sha256 is None:
@@ -108,7 +108,7 @@ def take_reports(
     tx: Transaction, live: WriterState, pilot_id: int, reports: Iterable[AttemptReport], *, cores: int,
     memory_mb: float = 0, host: HostName | None = None,
 ) -> list[ReportResult]:  # fmt: skip
-    """In order; each is accepted or refused on its own. `cores`, `memory_mb` (0: unknown), `host`: of the pilot."""
+    """Accept or refuse each report, in order. `cores`, `memory_mb` (0: unknown), `host`: of the pilot."""
     unusual: dict[str, list[Mapping[str, object]]] = {_TOO_LATE: [], _TAKEN_WITHOUT: []}
     results = []
     all_reports = list(reports)
@@ -179,7 +179,7 @@ def _take_report(
 
 
 def _charged(tx: Transaction, row: JobRow, report: AttemptReport) -> JobRow:
-    """With one more attempt if this one does not count."""
+    """Allows one more attempt if this one does not count."""
     cause = report.cause if report.state == "Released" else ""
     if cause == RETURNED and row.state is JobState.MATCHED:
         return jobs.allow_another(tx, row)
@@ -191,7 +191,7 @@ def _charged(tx: Transaction, row: JobRow, report: AttemptReport) -> JobRow:
 def _after_end(
     tx: Transaction, live: WriterState, row: JobRow, report: AttemptReport, attempt: AttemptRow
 ) -> ReportResult:
-    """A repeated report, a late success, or one too late."""
+    """Judge a repeated report, a late success, or one too late."""
     is_lost = attempt.outcome == "Released" and attempt.cause in (LOST, _LEASE_EXPIRED, UNNAMED)
     if report.state == attempt.outcome or (report.state == "Running" and not is_lost):
         return _accepted(report, "already ended")
@@ -295,7 +295,7 @@ def _reason(report: AttemptReport) -> str:
 
 
 def take_back(live: WriterState, tx: Transaction, pilot_id: int, why: str) -> bool:
-    """The job bound to a pilot waits again; false without one. The attempt does not count."""
+    """Let the job bound to a pilot wait again; false without one. The attempt does not count."""
     bound = live.pilots.bound.get(pilot_id)
     if bound is None:
         return False
@@ -322,7 +322,7 @@ _ON_A_NODE = frozenset({JobState.RUNNING, JobState.COMPLETING})
 
 
 def give_back(tx: Transaction, live: WriterState, pilot_id: int, unnamed: Iterable[Attempt]) -> int:
-    """A pilot does not have these attempts. Returns how many were live."""
+    """Release attempts that a pilot does not have; returns how many were live."""
     ended = 0
     for job_id, number in unnamed:
         row, held = jobs.row_by_id(tx, job_id), live.pilots.held.get(pilot_id, {})
@@ -337,7 +337,7 @@ def give_back(tx: Transaction, live: WriterState, pilot_id: int, unnamed: Iterab
 
 
 def note_silence(tx: Transaction, live: WriterState, since: Mapping[int, float]) -> int:
-    """`since`: last word of each pilot (UNIX seconds). Returns how many jobs are Stalled."""
+    """Stall the jobs of silent pilots; returns how many. `since`: last word of each (UNIX seconds)."""
     stalled = 0
     for pilot_id, at in since.items():
         if pilot_id not in live.pilots.running:
@@ -355,7 +355,7 @@ def note_silence(tx: Transaction, live: WriterState, since: Mapping[int, float])
 def note_heartbeat(
     tx: Transaction, live: WriterState, pilot_id: int, reported: Mapping[Attempt, bool]
 ) -> int:
-    """`reported`: attempt -> whether its output is being handed in. Returns how many jobs moved."""
+    """Move jobs by what their pilot has. `reported`: attempt -> whether its output is being handed in."""
     moved = left = 0
     for row in _rows(tx, pilot_id):
         hands_in = reported.get((row.id, row.attempt))
@@ -374,7 +374,6 @@ def note_heartbeat(
 
 
 def _rows(tx: Transaction, pilot_id: int) -> list[JobRow]:
-    """Of live attempts."""
     jobs_by_id = attempts.jobs_with_attempts(
         tx, [attempt.job_id for attempt in attempts.live_attempts_of(tx, pilot_id)]
     )

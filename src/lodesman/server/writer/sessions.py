@@ -118,7 +118,7 @@ class HostLoads:
                 self._of_host[host] = values
 
     def of(self, host: str) -> Mapping[str, Number]:
-        """By full name of the complex."""
+        """Values by full name of the complex."""
         return self._of_host.get(host, {})
 
     def joined(self, tx: Transaction, node: str, changed: Callable[[str], object]) -> None:
@@ -149,7 +149,7 @@ def configured_part(offer: ConfiguredOffer | ResourceRequest) -> Mapping[str, An
 
 
 def rewritten(request: str, configured: ConfiguredOffer) -> str | None:
-    """With what is configured now; None if that is the same, or the request is damaged."""
+    """The request with what is configured now; None if that is the same, or the request is damaged."""
     if not _is_whole(request) or configured_part(OFFER.decode(request)) == configured_part(configured):
         return None
     return msgspec.json.encode({**msgspec.json.decode(request), **configured_part(configured)}).decode()
@@ -173,7 +173,7 @@ def _offer_of(offer: ConfiguredOffer, node: _NodeReport, queue: QueueId, **who: 
 
 
 def _whole(offer: ResourceRequest, node: _NodeReport, joined_at: float | None, now: float) -> FreeResources:
-    """While nothing runs in it; before it joins: all that it will have."""
+    """What is free while nothing runs; before the pilot joins: all that it will have."""
     life, scaling = _positive(node.life_s), _positive(node.cpu_scaling_factor)
     left = offer.norm_cpu_seconds
     if life is not None and joined_at is not None:
@@ -190,7 +190,7 @@ def _cut(free: FreeResources, seconds: float, scaling: float) -> FreeResources:
 def _presented(
     offer: ResourceRequest, free: FreeResources, served: ServedPools = NO_POOLS
 ) -> ResourceRequest:
-    """With that much free. `served`: by its queue."""
+    """The request with that much free. `served`: by its queue."""
     return replace(
         offer,
         submit_pools=served.pools,
@@ -209,7 +209,7 @@ def host_of(node: str) -> str:
 def presented_by(
     request: str, node: str, queue: QueueId, *, joined_at: float | None, now: float, end_of_jobs: float | None = None
 ) -> ResourceRequest:  # fmt: skip
-    """While nothing runs in it. `end_of_jobs`: as of `PilotSession.whole`."""
+    """The request while nothing runs. `end_of_jobs`: as of `PilotSession.whole`."""
     report = _REPORT.decode(node)
     offer = _offer_of(OFFER.decode(request), report, queue)
     free = _whole(offer, report, joined_at, now)
@@ -219,19 +219,19 @@ def presented_by(
 
 
 def takes_jobs(pilot: PilotRow | LivePilot, now: float) -> bool:
-    """Not draining, silent or bound."""
+    """Whether it is not draining, silent or bound."""
     if pilot.bound_job is not None:
         return False
     return not pilot.drain and not (pilot.joined_at is not None and is_silent(pilot.last_seen, now))
 
 
 def is_silent(last_seen: float | None, now: float) -> bool:
-    """For long; UNIX seconds."""
+    """Whether it was not heard for long (UNIX seconds)."""
     return last_seen is not None and now - last_seen > SILENT_SECONDS
 
 
 def silent_seconds(lease_seconds: float) -> float:
-    """After which jobs are Stalled: well before the lease ends."""
+    """The silence that stalls jobs: well before the lease ends."""
     return min(SILENT_SECONDS, lease_seconds / 2)
 
 
@@ -241,7 +241,7 @@ def _steps(left: int, offer: ResourceRequest) -> int:
 
 
 def _least(configured: int | None, reported: Any, *, neither: int) -> int:
-    """A report counts if it is a positive whole number."""
+    """The less of both; a report counts if it is a positive whole number."""
     number = min(reported, UNLIMITED) if type(reported) is int and reported > 0 else 0
     if configured is None:
         return number or neither
@@ -249,7 +249,7 @@ def _least(configured: int | None, reported: Any, *, neither: int) -> int:
 
 
 def _positive(value: Any) -> float | None:
-    """None for a negative number, or none."""
+    """None for anything but a number that is not negative."""
     return float(min(value, UNLIMITED)) if type(value) in (int, float) and value >= 0 else None
 
 
@@ -304,7 +304,7 @@ class PilotSession:
         return self.unused > _MOST_UNUSED and not self.drain
 
     def follow(self, before: PilotSession) -> None:
-        """It joined anew, which is a gap."""
+        """Take over from the session before a new join, which is a gap."""
         self.excused_since, self._gap_ended = before.steady_since, self.steady_since
         self.unnamed, self.given_back = before.unnamed, before.given_back
 
@@ -316,7 +316,7 @@ class PilotSession:
 
     @property
     def is_mortal(self) -> bool:
-        """It reported its end of life: it offers less and less."""
+        """Whether it reported its end of life: it offers less and less."""
         return self.joined_at is not None and _positive(self._node.life_s) is not None
 
     @property
@@ -325,7 +325,7 @@ class PilotSession:
         return self._made[0]
 
     def whole(self, now: float, end_of_jobs: float | None = None) -> FreeResources:
-        """Free at a time (UNIX seconds) while nothing runs. `end_of_jobs`: when nothing may run there any more."""
+        """What is free at a time (UNIX seconds) while nothing runs. `end_of_jobs`: when nothing may run there any more."""
         return self.until(_whole(self.offer, self._node, self.joined_at, now), now, end_of_jobs)
 
     def empty(self, now: float, end_of_jobs: float | None = None) -> ResourceRequest:
@@ -333,11 +333,11 @@ class PilotSession:
         return self.request(self.whole(now, end_of_jobs), _NO_POOL_MAP)
 
     def until(self, free: FreeResources, now: float, end_of_jobs: float | None) -> FreeResources:
-        """Cut at the end of jobs."""
+        """What is left of it until the end of jobs."""
         return free if end_of_jobs is None else _cut(free, end_of_jobs - now, self.scaling)
 
     def request(self, free: FreeResources, pools: PoolMap) -> ResourceRequest:
-        """For the matcher."""
+        """The resource for the matcher."""
         offer, made = self._made
         key = (free.cores, free.memory_mb, _steps(free.norm_cpu_seconds, offer))
         served = pools.of_queue(self.queue)
@@ -367,12 +367,12 @@ class PilotSession:
 
 
 def load_sessions(db: Reader, *, now: float) -> dict[int, PilotSession]:
-    """Of pilots that had joined when the server stopped."""
+    """Pilots that had joined when the server stopped."""
     return {row.id: PilotSession(row, now=now) for row in known_pilots(db)}
 
 
 def known_pilots(db: Reader) -> Iterator[PilotRow]:
-    """A damaged row offers nothing, until its queue is configured anew."""
+    """Joined live pilots. A damaged row offers nothing, until its queue is configured anew."""
     for row in joined_pilots(db):
         is_whole = _is_whole(row.request, row.node)
         yield row if is_whole else msgspec.structs.replace(row, request=_NO_OFFER, node="{}")

@@ -147,7 +147,7 @@ class OpeningOutcome(Struct, frozen=True, kw_only=True):
 
 
 def open_site(tx: Transaction, live: WriterState, node: NodePath, opened_by: str) -> OpeningOutcome:
-    """Exactly what was closed or announced; pilots still leaving stay (ADR 0063). Raises Conflict if it is neither."""
+    """Open exactly what was closed or announced; pilots still leaving stay (ADR 0063). Raises Conflict if it is neither."""
     known_closings = closings(tx.reader(), node[0]).known(tx.now)
     others = tuple(other for other in known_closings if other.concerns(node) and other.node != node)
     before = _known(tx, node)

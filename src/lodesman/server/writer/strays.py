@@ -27,7 +27,7 @@ _HELD: Final = "a fault of the server lost the result of attempt {}, and its pil
 
 
 def end_all_attempts(live: WriterState, tx: Transaction, pilot_id: int, cause: str, *, why: str = "") -> int:
-    """Of a gone pilot; jobs go back. `why`: for its bound job, if not taken. Returns how many."""
+    """End the attempts of a gone pilot; jobs go back. `why`: for its bound job, if not taken. Returns how many."""
     pilot_attempts = attempts.live_attempts_of(tx, pilot_id)
     jobs_by_id = attempts.jobs_with_attempts(tx, [attempt.job_id for attempt in pilot_attempts])
     for attempt in pilot_attempts:

@@ -92,7 +92,7 @@ class Submit:
     _requirements: dict[str, str] = field(default_factory=dict)
 
     def apply(self, tx: Transaction) -> Submission:
-        """All or nothing."""
+        """Store all or nothing."""
         prepared = self.prepared
         before = self._before(tx)
         if before is not None:
@@ -201,7 +201,7 @@ class Submit:
         return 0
 
     def _hold(self, tx: Transaction, base: int) -> None:
-        """Before any pilot can ask."""
+        """Hold jobs before any pilot can ask."""
         for tq_id, reason in self._never.items():
             self.live.queues.hold(tx, tq_id, reason)
         owner = self.prepared.owner

@@ -72,7 +72,7 @@ def judge_queues(tx: Transaction, live: WriterState, judgement: QueueVerdicts) -
 
 
 def clean_pools(tx: Transaction, live: WriterState, cleaning: PoolCleaning) -> int:
-    """Unused for the grace time (RFC #7: by an agent, at regular intervals); returns how many.
+    """Remove pools unused for the grace time (RFC #7: by an agent, at regular intervals); returns how many.
 
     A job that uses a pool clears its mark in its own transaction.
     """
@@ -83,7 +83,7 @@ def clean_pools(tx: Transaction, live: WriterState, cleaning: PoolCleaning) -> i
 
 
 def set_shares(_tx: Transaction, live: WriterState, shares: Mapping[str, GroupShare]) -> None:
-    """From the next claim on; in memory only."""
+    """Use these shares from the next claim on; in memory only."""
     live.queues.matcher.lottery.set_shares(shares)
 
 
@@ -114,9 +114,8 @@ class PoolIds:
 
 
 def rekey_pools(tx: Transaction, live: WriterState, renewals: Renewals, config: str) -> int:
-    """With their task queues, under today's types, all or nothing; returns how many task queues. Raises Conflict if
-    another
-    configuration has come.
+    """Give pools and their task queues the keys of today's types, all or nothing; returns how many task queues. Raises
+    Conflict if another configuration has come.
     """
     if renewals.config != config:
         raise _other_configuration("read", config)

@@ -42,7 +42,7 @@ _RUN = attrgetter(*Payload.__struct_fields__)
 
 
 def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
-    """As pilots get it, without id and attempt. `uploads`: by name in InputSandbox, complete."""
+    """The job as pilots get it, without id and attempt. `uploads`: by name in InputSandbox, complete."""
     limits = Limits(
         norm_cpu_seconds=spec.norm_cpu_seconds,
         cpu_seconds=0,

@@ -28,7 +28,7 @@ _GHOST = "it was active without a live attempt"
 
 
 def reconcile(tx: Transaction, live: WriterState, suspects: Suspects) -> RepairCounts:
-    """Returns how many of each fault.
+    """Repair suspects; returns how many of each fault.
 
     No job waits without a task queue or is active without a live attempt, counters are right, no attempt lives that its job
     does not
@@ -86,7 +86,7 @@ def _correct_sizes(tx: Transaction, suspects: Suspects) -> tuple[int, int]:
 
 
 def _revive(tx: Transaction, live: WriterState, row: JobRow) -> bool:
-    """To where the end of its attempt should have sent it."""
+    """Move a job to where the end of its attempt should have sent it."""
     attempt = attempts.last_attempt(tx, row)
     if attempt is not None and attempt.ended_at is None:
         return False
@@ -134,7 +134,7 @@ _MOST_ROWS = 500
 
 
 def purge(tx: Transaction, live: WriterState, old: PurgeOrder) -> PurgeResult:
-    """What is still old. The caller removes files after the commit."""
+    """Delete what is still old. The caller removes files after the commit."""
     ended = upkeep.old_jobs(tx, old.jobs, old.before) if old.jobs else []
     if ended:
         newest = max((job.last_attempt for job in ended if job.last_attempt is not None), default=0)

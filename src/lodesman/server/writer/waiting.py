@@ -48,7 +48,7 @@ class _ParkedClaim(Hashable, Protocol):
 
 
 class _ParkedClaims:
-    """At most one for each pilot."""
+    """Parked claims: at most one for each pilot."""
 
     def __init__(self, index: Index, pools: PoolMap) -> None:
         self._index = index
@@ -71,7 +71,7 @@ class _ParkedClaims:
         return True
 
     def end_of_pilot(self, tx: Transaction, pilot_id: int) -> None:
-        """It is gone, drained, or claims anew: its claim gets nothing."""
+        """The pilot is gone, drained, or claims anew: its claim gets nothing."""
         claim = self._claims.get(pilot_id)
         if claim is not None and self.unpark(tx, claim):
             tx.answers.append((claim.answer, []))
@@ -81,21 +81,21 @@ class _ParkedClaims:
         return bool(self._claims) and any(map(self._parked.fits, keys))
 
     def of_pilot(self, pilot_id: int) -> _ParkedClaim | None:
-        """With the SubmitPools that its queue serves now."""
+        """The parked claim of a pilot, with the SubmitPools that its queue serves now."""
         claim = self._claims.get(pilot_id)
         if claim is not None:
             claim.refresh_pools()
         return claim
 
     def woken(self, filled: Mapping[int, int]) -> Iterator[_ParkedClaim]:
-        """For task queues that filled, longest waiting first (`ParkedRequests.wake`)."""
+        """Claims for task queues that filled, longest waiting first (`ParkedRequests.wake`)."""
         return cast("Iterator[_ParkedClaim]", self._parked.wake(filled, self._is_shut))
 
     def _is_shut(self, tq_id: int, claim: _ParkedClaim) -> bool:
         return self._index.is_shut(tq_id, claim.place) or not claim.can_take(self._index.key(tq_id))
 
     def present_anew(self, pilot_ids: Iterable[int]) -> list[_ParkedClaim]:
-        """Their offers changed; returns those that wait, longest first."""
+        """Offers of pilots changed; returns their claims, longest waiting first."""
         self._pools.version += 1  # claims on their way, too, present anew
         waiting = [claim for number in pilot_ids if (claim := self._claims.get(number)) is not None]
         for claim in waiting:
@@ -105,14 +105,14 @@ class _ParkedClaims:
         return sorted(waiting, key=lambda claim: claim.since)
 
     def serve(self, tx: Transaction, claims: Iterable[_ParkedClaim]) -> None:
-        """Those that find jobs are answered."""
+        """Let claims choose; those that find jobs are answered."""
         for claim in claims:
             claimed = claim.claim(tx)
             if claimed and self.unpark(tx, claim):
                 tx.answers.append((claim.answer, claimed))
 
     def serve_freed(self, tx: Transaction, matcher: Matcher) -> None:
-        """Where limits have room again, or changed; longest waiting first.
+        """Serve claims where limits have room again, or changed; longest waiting first.
 
         Of equal requests at equal places the first that finds nothing speaks for all.
         """
@@ -164,7 +164,7 @@ class TaskQueues:
             self._enter(tq_id, key, waiting, now)
 
     def records_shares(self, rng: random.Random) -> bool:
-        """Which groups compete for this claim: always with few groups, else for a random sample.
+        """Whether to record which groups compete: always with few groups, else for a random sample.
 
         Asking many groups costs more than the choice itself.
         """
@@ -173,7 +173,7 @@ class TaskQueues:
     # --- jobs come and go ------------------------------------------------------------------------------------
 
     def queue_for(self, tx: Transaction, key: TaskQueueKey, requirements: str = "") -> int:
-        """Made if new. `requirements`: what its SubmitPool stands for."""
+        """A new one is made. `requirements`: what its SubmitPool stands for."""
         indexed = self.index.find(key)
         if indexed is not None:
             return indexed
@@ -206,14 +206,14 @@ class TaskQueues:
         return any(self.index.waiting(tq_id) for tq_id in begun)
 
     def left(self, tx: Transaction, tq_id: int, count: int) -> None:
-        """Other than by a claim (killed, held)."""
+        """Jobs left other than by a claim (killed, held)."""
         self.index.take(tq_id, count, now=tx.now)
         tx.undo.append(partial(self.index.add_waiting, tq_id, count, now=tx.now))
         self.set_waiting(tx, tq_id)
         self.forget_front(tx, tq_id)
 
     def row_joined(self, tx: Transaction, tq_id: int, job: WaitingJob) -> None:
-        """At the end."""
+        """A new row is at the end."""
         self.fronts.joined(tq_id, job)
         tx.undo.append(partial(self.fronts.forget, tq_id))
 
@@ -229,12 +229,12 @@ class TaskQueues:
         self.joined(tx, tq_id, count)
 
     def forget_front(self, tx: Transaction, tq_id: int) -> None:
-        """Its jobs are not those that the front has read."""
+        """The front has read jobs that have changed."""
         self.fronts.forget(tq_id)
         tx.undo.append(partial(self.fronts.forget, tq_id))
 
     def known_again(self, tx: Transaction, tq_id: int) -> None:
-        """Back into the index. A removed SubmitPool is made again; the next pass finds its queues."""
+        """Put it back into the index. A removed SubmitPool is made again; the next pass finds its queues."""
         if not self.index.has(tq_id):
             self._put(tx, tq_id, task_queues.key_and_requirements(tx.reader(), tq_id)[0])
         pool = self.index.key(tq_id).submit_pool
@@ -245,7 +245,7 @@ class TaskQueues:
                 submit_pools.ask_for_pass(tx)
 
     def serve(self, tx: Transaction, masks: Mapping[str, int]) -> None:
-        """Waiting jobs and claims see it at once."""
+        """Set masks of SubmitPools; waiting jobs and claims see it at once."""
         pools = self._pools
         winners = {pool for pool, mask in masks.items() if mask & ~(pools.mask(pool) or 0)}
         tx.undo.append(partial(pools.put, pools.put(masks)))
@@ -263,14 +263,14 @@ class TaskQueues:
         task_queues.set_waiting(tx, tq_id, self.index.waiting(tq_id), as_of=self.claims.last_attempt)
 
     def write_claims(self, tx: Transaction, *, only_if_due: bool = False) -> None:
-        """What follows from claims (`store.claim_log`)."""
+        """Write what follows from claims (`store.claim_log`)."""
         if not only_if_due or self.claims.is_due():
             index = self.index
             counts = {tq_id: index.waiting(tq_id) for tq_id in self.claims.queues() if index.has(tq_id)}
             self.claims.write(tx, counts)
 
     def correct_count(self, tx: Transaction, tq_id: int, counted: int) -> None:
-        """And read the front anew."""
+        """Set the counter, and read the front anew."""
         difference = counted - self.index.waiting(tq_id)
         if difference > 0:
             self.joined(tx, tq_id, difference)
@@ -323,7 +323,7 @@ class TaskQueues:
             self.filled[tq_id] = waiting
 
     def remove(self, tx: Transaction, tq_id: int) -> int:
-        """Out of memory; returns how many jobs wait."""
+        """Take it out of memory; returns how many jobs wait."""
         self.forget_front(tx, tq_id)
         waiting = self.index.waiting(tq_id)
         if self.index.has(tq_id):
@@ -339,7 +339,7 @@ class TaskQueues:
         tx.undo.append(partial(self.index.remove, tq_id))
 
     def _enter(self, tq_id: int, key: TaskQueueKey, waiting: int, now: float) -> None:
-        """Replaces it, with what blocks it."""
+        """Put it into the index, replacing it, with what blocks it."""
         if self.index.has(tq_id):
             self.index.remove(tq_id)
         self.index.put(tq_id, key, waiting, now=now)

@@ -47,7 +47,7 @@ def last_of_portion(
 
 
 def suspect_jobs(db: Reader, after: int, last: int, limit: int) -> list[int]:
-    """After < id <= last; waiting in no task queue, or active without a live attempt."""
+    """Jobs (after < id <= last) that wait in no task queue, or are active without a live attempt."""
     return [row[0] for row in db.execute(_SUSPECT_JOBS, (after, last, limit))]
 
 
@@ -190,7 +190,7 @@ def submissions_without_need(db: Reader, most: int) -> list[int]:
 
 
 def old_pilots(db: Reader, before: float, portion: int) -> Iterator[list[int]]:
-    """Ended before then, named by no attempt, in portions."""
+    """Pilots that ended before then, named by no attempt, in portions."""
     # Few: most of the attempts that began before that time are purged.
     named = {row[1] for rows in _made_before(db, _ATTEMPTS, before, portion) for row in rows}
     for rows in _made_before(db, _PILOTS, before, portion):
@@ -200,5 +200,5 @@ def old_pilots(db: Reader, before: float, portion: int) -> Iterator[list[int]]:
 
 
 def old_queues(db: Reader, before: float) -> list[tuple[int, float]]:
-    """(id, emptied at); named by no job."""
+    """(id, emptied at) of those that no job names."""
     return list(db.execute(_QUEUES, (before,)))

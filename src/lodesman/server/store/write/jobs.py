@@ -256,7 +256,7 @@ def force_move(
     admin: bool = False,
     **data: Any,
 ) -> None:
-    """Outside the table: the late success of a lost attempt, and an administrator's hold (`admin`) of a held job."""
+    """Make a move outside the table: a lost attempt's late success, or an administrator's hold (`admin`) of a held job."""
     if reason:
         data["reason"] = reason
     event = add_event(tx, ids, row.id, new.value, previous=row.last_event, **data)
@@ -277,7 +277,7 @@ def name_attempt(tx: Transaction, row: JobRow, number: int, attempt_id: int) -> 
 
 
 def adopt(tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, pilot_id: int) -> None:
-    """Go on with the last attempt, which a pilot has."""
+    """Let a waiting job go on with its last attempt, which a pilot has."""
     data = {"attempt": row.attempt, "pilot": pilot_id, "by": "reconciler"}
     event = add_event(tx, ids, row.id, new.value, previous=row.last_event, **data)
     tx.later(_ADOPT, (new.value, pilot_id, tx.now, event, row.id))
@@ -288,7 +288,7 @@ def adopt(tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, pilot_id: in
 def change_row(
     tx: Transaction, ids: Ids, row: JobRow, *, tq_id: int, template: int, max_attempts: int, **data: Any
 ) -> None:
-    """Another task queue and template; an own template is deleted."""
+    """Give it another task queue and template; an own template is deleted."""
     event = add_event(tx, ids, row.id, "Changed", previous=row.last_event, **data)
     tx.write(_CHANGE_ROW, (tq_id, template, max_attempts, event, row.id), rows=ONE)
     tx.write(_DROP_CHANGED, (row.template_id, row.submission_id, row.submission_id), rows=AT_MOST_ONE)
