@@ -31,27 +31,25 @@ Q = TypeVar("Q")
 
 @dataclass(slots=True)
 class Caller:
-    """The server and the token, each as it was named or is found (`access.tokens`). The client is made when it is first
-    needed, and belongs to one thread. `rounds`: how often all addresses are tried. `token`: that of a program.
-    """
+    """A server and a token, as named or found. Its client belongs to one thread."""
 
     server: str | None = None
     token_file: Path | None = None
     ca_file: str | None = None
-    rounds: int = RETRY_ROUNDS
-    token: str = ""
+    rounds: int = RETRY_ROUNDS  # how often all addresses are tried
+    token: str = ""  # of a program
     _client: Client | None = None
 
     @property
     def address(self) -> str:
-        """The server as it was named, else the one that runs here, whose token is used then. Raises Conflict."""
+        """As named, else that of the server which runs here. Raises Conflict."""
         if self.server is not None:
             return self.server
         return find_server(self.token_file, os.environ, Path.cwd(), token=self.token)
 
     @property
     def client(self) -> Client:
-        """The client. Raises Unauthorized without a token, InvalidConfig for an unusable address."""
+        """Raises Unauthorized without a token, InvalidConfig for an unusable address."""
         if self._client is None:
             from lodesman.wire.client import Client, Retry
 
@@ -72,11 +70,11 @@ class Caller:
             self._client.close()
 
     def call(self, call: Call[Q, B, A], query: Q | None = None, body: B | None = None) -> A:
-        """The answer to a call. Raises LodesmanError."""
+        """Raises LodesmanError."""
         return call.read(self.fetch(call, query, body))
 
     def fetch(self, call: Call[Q, B, A], query: Q | None, body: B | None) -> bytes:
-        """All answers are objects. Raises LodesmanError for what another program said."""
+        """The answer as bytes. Raises LodesmanError, also for what another program says."""
         from lodesman.wire.call import encode
 
         sent, address = None if body is None else encode(body), call.address(query)
@@ -87,7 +85,7 @@ class Caller:
         return raw
 
     def whole(self, call: Call[Any, B, A], query: AllQuery, rows: str) -> A:
-        """A list with all its pages as one; `rows`: the member that has them."""
+        """All pages of a list as one; `rows`: the member that has them."""
         from msgspec.structs import replace
 
         found: Any = self.call(call, query)
@@ -99,7 +97,7 @@ class Caller:
         return whole
 
     def jobs(self, query: JobsQuery) -> Iterator[Job]:
-        """Jobs, asked for page by page: as many as the query's limit at once, at most a thousand."""
+        """Jobs, page by page."""
         from msgspec.structs import replace
 
         from lodesman.wire import calls
@@ -114,7 +112,7 @@ class Caller:
             query = replace(query, last=end - 1) if query.newest else replace(query, first=end + 1)
 
     def control(self, body: ControlBody, query: ControlQuery | None = None) -> Controlled:
-        """What an action does to all its jobs. The server answers after some seconds, and is asked for the rest."""
+        """Act on all jobs: the server answers after some seconds, and is asked for the rest."""
         from msgspec.structs import replace
 
         from lodesman.wire import calls
@@ -134,7 +132,7 @@ class Caller:
         return answer
 
     def refuse_missing(self, wanted: Range) -> NoReturn:
-        """No list has a job of this range. Raises NotFound, for a single job with the server's reason."""
+        """Raises NotFound, for a single job with the server's reason."""
         if wanted.size == 1:
             from lodesman.wire import calls
             from lodesman.wire.requests import JobAt

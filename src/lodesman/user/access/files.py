@@ -1,4 +1,4 @@
-"""Files and folders that a job takes along: folders are packed, and each content is uploaded once."""
+"""Files and folders that a job takes along: packed, measured, uploaded once."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ _MOST_FILES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """What of a folder is taken along: paths here, and as they are below the job's directory."""
+    """A folder that is taken along."""
 
     name: str
-    files: tuple[tuple[Path, str], ...]
+    files: tuple[tuple[Path, str], ...]  # paths here, and below the job's directory
 
 
 Taken = Path | Folder
 
 
 class FilePicker:
-    """Gathers what is taken along: plain files by themselves, what is in folders by its top folder, in its place. A file
-    that is named twice, also in another way, is one; two that would lie in one place on the node are refused.
+    """Gathers plain files, and those in folders by their top folder.
+
+    A file that is named twice is one; two for one place on the node are refused.
     """
 
     def __init__(self) -> None:
@@ -54,7 +55,7 @@ class FilePicker:
         return {**self._plain, **folders}
 
     def add(self, path: Path, name: str = "") -> None:
-        """A plain file. Its name with folders stays if it is below this folder. Raises InvalidRequest."""
+        """Add a plain file; below this folder its name keeps the folders. Raises InvalidRequest."""
         pure = PurePosixPath(name or str(path))
         is_plain = pure.is_absolute() or ".." in pure.parts or len(pure.parts) == 1
         place = pure.name if is_plain else str(pure)
@@ -67,7 +68,7 @@ class FilePicker:
             self._folders.setdefault(pure.parts[0], {})[place] = path
 
     def add_word(self, word: str) -> None:
-        """A file, a folder with all that is in it, or a pattern. Raises InvalidRequest."""
+        """Add a file, a whole folder or a pattern. Raises InvalidRequest."""
         found = [word]
         if not os.path.lexists(word):
             found = sorted(glob.glob(word, recursive=True))  # noqa: PTH207 - hidden files are left out, as by a shell
@@ -93,7 +94,7 @@ class FilePicker:
 
 
 def _check_same(one: Path, other: Path) -> None:
-    """Raises InvalidRequest for two files that would lie in one place on the node."""
+    """Raises InvalidRequest for two files in one place on the node."""
     if one != other and not one.samefile(other):
         raise InvalidRequest(
             f"{one} and {other} are two files of one name, and would lie in one place on the node.",
@@ -102,13 +103,13 @@ def _check_same(one: Path, other: Path) -> None:
 
 
 def folder(path: Path) -> Folder:
-    """A whole folder, under its own name. Raises InvalidRequest."""
+    """A whole folder under its own name. Raises InvalidRequest."""
     name = path.resolve().name
     return Folder(name, tuple((file, f"{name}/{inner}") for file, inner in files_below(path)))
 
 
 def files_below(path: Path) -> Iterator[tuple[Path, str]]:
-    """All plain files in a folder, and their names in it. Raises InvalidRequest."""
+    """All plain files in a folder, with their names there. Raises InvalidRequest."""
     count = 0
     for base, folders, files in os.walk(path):
         folders.sort()
@@ -128,10 +129,7 @@ def files_below(path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def joined_inputs(given: Iterable[Any], taken: Mapping[str, Taken], base: Path) -> list[Any]:
-    """The entries of an InputSandbox, whose paths begin at `base`, with what is taken along: each once.
-
-    Raises InvalidRequest for two files of one name.
-    """
+    """The entries of an InputSandbox below `base`, and what is taken along. Raises InvalidRequest."""
     from lodesman.languages.jobs.record import tidy
 
     names = [tidy(name) if isinstance(name, str) and tidy(name) in taken else name for name in given]
@@ -146,8 +144,8 @@ def joined_inputs(given: Iterable[Any], taken: Mapping[str, Taken], base: Path) 
 
 
 def check_programs(programs: Collection[str], inputs: Mapping[str, Taken], *, piped: bool = False) -> None:
-    """Raises InvalidJob for a script that jobs execute and whose first line ends with CR LF: no node has its interpreter;
-    and for a program that its folder lacks. `piped`: it is from standard input.
+    """Raises InvalidJob for a script that no node can start, and a program that its folder lacks. `piped`: of standard
+    input.
     """
     plain = {PurePosixPath(name).name: path for name, path in inputs.items() if isinstance(path, Path)}
     folders = [one for one in inputs.values() if isinstance(one, Folder)]
@@ -186,7 +184,7 @@ def _check_folder(programs: Iterable[str], one: Folder) -> None:
 
 
 def program_left(programs: Iterable[str], inputs: Iterable[str], base: Path) -> str:
-    """What is said of a file beside a description that is called as its program and does not go along; '' if none is."""
+    """The warning of a program beside a description that does not go along, or ''."""
     sent = {PurePosixPath(name).name for name in inputs}
     for name in programs:
         if "/" not in name and name not in sent and (base / name).is_file() and shutil.which(name) is None:
@@ -195,7 +193,7 @@ def program_left(programs: Iterable[str], inputs: Iterable[str], base: Path) -> 
 
 
 def packed(inputs: Mapping[str, Taken], scratch: Path) -> dict[str, Path]:
-    """Plain files for all inputs: folders are packed below `scratch`. Raises OSError."""
+    """Plain files for all inputs; folders are packed below `scratch`. Raises OSError."""
     found = {}
     for name, one in inputs.items():
         if isinstance(one, Path):
@@ -208,7 +206,7 @@ def packed(inputs: Mapping[str, Taken], scratch: Path) -> dict[str, Path]:
 
 
 def _pack(one: Folder, raw: IO[bytes]) -> None:
-    """The same bytes for the same files, so that they are uploaded once."""
+    """The same bytes for the same files: they are uploaded once."""
     with gzip.GzipFile("", "wb", 6, raw, mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
         for path, name in one.files:
             with path.open("rb") as file:
@@ -220,7 +218,7 @@ def _pack(one: Folder, raw: IO[bytes]) -> None:
 
 
 def measure(paths: Iterable[Path]) -> dict[Path, InputBody]:
-    """Digest and size of each file, whether its owner may execute it, and when it was changed. Raises OSError."""
+    """Digest, size, mode and time of each file. Raises OSError."""
     from lodesman.wire.client import sha256_of
 
     found = {}
@@ -233,16 +231,14 @@ def measure(paths: Iterable[Path]) -> dict[Path, InputBody]:
 
 
 def distinct(files: Mapping[Path, InputBody]) -> dict[str, tuple[Path, InputBody]]:
-    """One file for each content, by its digest."""
+    """One file for each digest."""
     return {one.sha256: (path, one) for path, one in files.items()}
 
 
 def upload(
     caller: Caller, files: Mapping[Path, InputBody], advance: Callable[[int], None] = lambda _: None
 ) -> None:
-    """Upload what the server does not have yet; `advance` gets the bytes of each. Raises what the client raises, with the
-    file.
-    """
+    """Upload what the server lacks; `advance` gets the bytes of each. Raises LodesmanError with the file."""
     for path, one in distinct(files).values():
         try:
             caller.call(calls.SANDBOX, SandboxAt(one.sha256))

@@ -1,7 +1,6 @@
-"""The output sandbox of a job, downloaded and unpacked.
+"""The output of a job, downloaded and unpacked: only plain files and directories below the target, up to a size.
 
-An output may be meant to harm: only plain files and directories below the target are unpacked, up to a size. The members
-are judged here, since not every Python 3.11 has the filters of tarfile.
+Members are judged here, since not every Python 3.11 has the filters of tarfile.
 """
 
 from __future__ import annotations
@@ -43,39 +42,34 @@ STEERING = {
 
 @dataclass(slots=True)
 class Unpacked:
-    """What came out, as programs get it: files and their bytes, and what was left out, with `name` and `reason`. `kept`:
-    files that were there before and that the output does not have.
-    """
+    """What came out, as programs get it."""
 
     files: int = 0
     bytes: int = 0
-    left_out: list[dict[str, str]] = field(default_factory=list)
-    kept: int = 0
+    left_out: list[dict[str, str]] = field(default_factory=list)  # each with `name` and `reason`
+    kept: int = 0  # files that were there and are not of the output
 
 
 class DamagedArchive(LodesmanError, code="damaged-archive"):
-    """An archive that cannot be read to its end, or unpacked here."""
+    """An archive that cannot be read to its end or unpacked here."""
 
 
 def wrote_nothing(job: Job) -> bool:
-    """Whether its program ran to an end and there is nothing of it: its output is empty, and no archive was made."""
+    """Whether its program ended and wrote nothing: there is no archive."""
     return job.output_sha256 is None and job.state in (JobState.DONE, JobState.FAILED) and job.cause in _RAN
 
 
 def lacks_output(job: Job) -> str:
-    """What is said of a job without an output."""
+    """The sentence for a job without output."""
     if job.output_sha256 is None:
         return f"Job {job.id} has no output: it is {job.state}."
     return f"The output of job {job.id} was not kept: lode show {job.id}."
 
 
 def download(caller: Caller, job: Job, target: Path, *, most_bytes: int) -> Unpacked:
-    """Fetch and unpack beside the target, then put it there in one step; nothing half-done is left. Of a job that wrote
-    nothing it is empty. In a target that is there files are replaced one by one, and those that the output does not have
-    stay.
+    """Fetch and unpack beside the target, and put it there in one step; into a target that is there, file by file.
 
-    Raises DamagedArchive, TooLarge, Conflict for a target that cannot take it, what the client raises; OSError for what
-    any output would meet, as a full disk.
+    Raises DamagedArchive, TooLarge, Conflict for an unfit target, LodesmanError; OSError if no output could be stored.
     """
     if os.path.lexists(target) and not target.is_dir():
         raise Conflict(f"{target} is there, and is no directory.", hint="Move it away.", job=job.id)
@@ -100,7 +94,7 @@ def download(caller: Caller, job: Job, target: Path, *, most_bytes: int) -> Unpa
 
 @contextmanager
 def _about_one(target: Path) -> Iterator[None]:
-    """Raises DamagedArchive for an OSError that is about what is unpacked, and not about all outputs."""
+    """Raises DamagedArchive for an OSError that is of this output alone."""
     try:
         yield
     except OSError as fault:
@@ -115,8 +109,9 @@ def _about_one(target: Path) -> Iterator[None]:
 
 
 def _place(made: Path, target: Path) -> int:
-    """Put what was unpacked there; returns how many other files were there, and stay. Raises Conflict, before anything is
-    moved, if a file would take the place of a directory, or a directory that of something else.
+    """Returns how many other files stay there.
+
+    Raises Conflict, before a file is moved, where a file would replace a directory or the other way round.
     """
     if not target.exists():
         made.rename(target)
@@ -138,7 +133,7 @@ def _place(made: Path, target: Path) -> int:
 
 
 def unpack(archive: Path, target: Path, *, most_bytes: int) -> Unpacked:
-    """Unpack a tar.gz into a new directory. Raises DamagedArchive and TooLarge; OSError for the disk."""
+    """Unpack a tar.gz into a new directory. Raises DamagedArchive, TooLarge, OSError."""
     target.mkdir()
     out = Unpacked()
     try:
@@ -197,7 +192,7 @@ def _leave_out(out: Unpacked, member: tarfile.TarInfo, reason: str) -> None:
 
 
 def _refusal(path: PurePosixPath) -> str:
-    """Why nothing of that name is unpacked, '' if it may be."""
+    """Why nothing of that name is unpacked, or ''."""
     if path.is_absolute() or not path.parts or ".." in path.parts:
         return "its name leads out of the directory"
     if steers(str(path)):
@@ -216,10 +211,7 @@ def _make_directory(path: Path) -> None:
 
 
 def _new_file(path: Path, mode: int) -> IO[bytes]:
-    """A new file that its owner can read, with what else of the mode the umask allows; never setuid.
-
-    An archive that has one name twice is refused, since one of the two would be lost.
-    """
+    """A new file with the mode that the umask allows, never setuid. A second one of that name would be lost."""
     _make_directory(path.parent)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:

@@ -1,4 +1,4 @@
-"""Which jobs are meant, as users write it on the command line and in Python: ids, states, how long."""
+"""Ids, states and lengths of time as users write them."""
 
 from __future__ import annotations
 
@@ -45,10 +45,9 @@ class Range(NamedTuple):
 
 
 def parse_ranges(words: Iterable[str], *, what: str = "job", most: int = MOST_RANGES) -> tuple[Range, ...]:
-    """The ranges in all words together: ascending, each id once; of `what` they are. Only those that have ids in common are
-    joined: what is named by itself has an answer by itself.
+    """All ranges, ascending, each id once; joined only where they overlap, so each has its answer.
 
-    Raises InvalidRequest, also for a word that names none, as a variable that is not set.
+    Raises InvalidRequest, also for an empty word, as of a variable that is not set.
     """
     merged = join_ranges(one for word in words for one in _ranges(word, what))
     if len(merged) > most:
@@ -60,7 +59,7 @@ def parse_ranges(words: Iterable[str], *, what: str = "job", most: int = MOST_RA
 
 
 def join_ranges(found: Iterable[Range], *, beside: bool = False) -> list[Range]:
-    """Ascending, those joined that have ids in common; `beside`: also those that follow one another."""
+    """Ascending, overlapping ones joined; `beside`: neighbours, too."""
     joined: list[Range] = []
     for one in sorted(found):
         if joined and one.first <= joined[-1].last + beside:
@@ -100,7 +99,7 @@ def total(ranges: Sequence[Range]) -> int:
 
 
 def id_of(number: Any) -> int:
-    """The id of a job, given as a number. Raises InvalidRequest for what is none."""
+    """Raises InvalidRequest for what is no id."""
     try:
         found = 0 if isinstance(number, bool) else index(number)
     except TypeError:
@@ -112,7 +111,7 @@ def id_of(number: Any) -> int:
 
 
 def state_of(word: str) -> JobState:
-    """A state by its name, whatever its case. Raises InvalidRequest, for DIRAC's other words with the state here."""
+    """Raises InvalidRequest, for a state of DIRAC with the one here."""
     name = word.strip().capitalize()
     if name in ELSEWHERE:
         raise InvalidRequest(f"{name} is a state of DIRAC, not of this program: {ELSEWHERE[name]}.")
@@ -123,7 +122,7 @@ def state_of(word: str) -> JobState:
 
 
 def duration_of(word: str) -> float:
-    """Seconds of 90s, 10m (or 10min), 2h30m, 3d, 1w; a bare number counts seconds. Raises ValueError for other words."""
+    """Seconds of 90s, 10min, 2h30m, 3d, 1w or a bare number. Raises ValueError."""
     from lodesman.decide.resources.model import BadValue
     from lodesman.decide.resources.units import number_in
 
@@ -138,7 +137,7 @@ def duration_of(word: str) -> float:
 
 
 def seconds_of(value: Any) -> float:
-    """A length of time that is given in Python: a number of seconds, or a text. Raises InvalidRequest."""
+    """A number of seconds, or a text. Raises InvalidRequest."""
     if isinstance(value, str):
         try:
             return duration_of(value)

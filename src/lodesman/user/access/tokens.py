@@ -1,6 +1,6 @@
 """Where the server and the token are found if none is named.
 
-A token never comes as an argument: arguments are seen by everybody on the machine.
+A token is no argument: everybody on the machine sees arguments.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _LOCAL_TOKEN = "lode-data/admin.token"
 
 
 def find_server(named: Path | None, environ: Mapping[str, str], here: Path, *, token: str = "") -> str:
-    """The address if none is given: of the server run from `here` if its token is the one to be used, else of the one that
-    this account runs elsewhere, likewise, else the usual one. No other token, also not that of a program (`token`), may
-    go to an address that is found: it may be in anything that was unpacked. Raises Conflict if several run.
+    """The server run from `here` whose token is used, else that of this account, else the usual address.
+
+    No other token, nor that of a program (`token`), goes to a found address, which any unpacked folder may hold. Raises
+    Conflict if several run.
     """
     if (
         token
@@ -50,10 +51,9 @@ def find_server(named: Path | None, environ: Mapping[str, str], here: Path, *, t
 def find_token(
     named: Path | None, environ: Mapping[str, str], here: Path, *, server: str | None = None
 ) -> str:
-    """The token: of the file named, of LODE_TOKEN, of the user's file, of the server run from `here`, of the one that this
-    account runs elsewhere, if no other `server` is named.
+    """The token of the file, LODE_TOKEN, the user's file, the server run from `here`, or that of this account.
 
-    Raises Unauthorized if there is none, InvalidConfig for a file that cannot be used, Conflict if several servers run.
+    Raises Unauthorized if there is none, InvalidConfig for an unusable file, Conflict if several servers run.
     """
     if named is not None:
         return read_token(named)
@@ -71,7 +71,7 @@ def find_token(
 
 
 def own_server(environ: Mapping[str, str], server: str | None) -> RunningServer | None:
-    """The server that this account runs on this machine, at the address that is named, if one is. Raises Conflict."""
+    """The server of this account here, at the address if one is named. Raises Conflict."""
     usable = [one for one in running_servers(environ) if is_private(one.token_file)]
     if server is not None:
         return next((one for one in usable if one.url == server.strip().rstrip("/")), None)
@@ -85,7 +85,7 @@ def own_server(environ: Mapping[str, str], server: str | None) -> RunningServer 
 
 
 def _remedy(local: Path, own: Path, running: Sequence[RunningServer]) -> str:
-    """What to do where there is no token. `local`: the one of a server run from here."""
+    """What to do without a token. `local`: that of a server run from here."""
     if _is_open(local):
         return f"Others can read {local}, so it is not used. If it is yours, run: chmod 600 {local}"
     known = "; ".join(f"{one.url} from {one.data}" for one in running)
@@ -108,7 +108,7 @@ def user_token_file(environ: Mapping[str, str]) -> Path:
 
 
 def read_token(path: Path) -> str:
-    """The token in a file that only its owner can read. Raises InvalidConfig."""
+    """Read a file that only its owner can read. Raises InvalidConfig."""
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
@@ -131,10 +131,7 @@ def read_token(path: Path) -> str:
 
 @contextmanager
 def new_token_file(path: Path) -> Iterator[TextIO]:
-    """Opened before the token is made, so that no token is lost. Raises Conflict.
-
-    What was not written to its end is removed.
-    """
+    """Open the file before the token is made, so that none is lost; a partial file is removed. Raises Conflict."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError:
@@ -147,7 +144,7 @@ def new_token_file(path: Path) -> Iterator[TextIO]:
 
 
 def _is_open(path: Path) -> bool:
-    """Whether a file that was found belongs to this user, and others can use it."""
+    """Whether it is this user's and others can use it."""
     try:
         found = path.lstat()
     except OSError:

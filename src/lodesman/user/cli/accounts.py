@@ -1,4 +1,4 @@
-"""`lode user`, `lode token`, `lode whoami`: who may use the server. A token is shown once, stored nowhere."""
+"""`lode user`, `lode token`, `lode audit`, `lode whoami`. A token is shown once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lode kill`, `hold`, `release`, `reschedule`, `delete`, `change` on jobs; `share` and `unshare` on submissions."""
+"""`lode kill`, `hold`, `release`, `reschedule`, `delete`, `change`, `share` and `unshare`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _command(action: Action, done: str, description: str) -> click.Command:
 def _meant(
     session: Session, action: Action, wanted: Sequence[Range], choice: Selection | None
 ) -> tuple[int, str]:
-    """How many jobs are meant at most, and which, in words. Of ranges it is not asked which jobs are chosen."""
+    """At most how many jobs, and which, in words."""
     if wanted or choice is None:
         return total(wanted), ", ".join(map(str, wanted[:3])) + ("..." if len(wanted) > 3 else "")
     rows: list[SubmissionRow] = []
@@ -115,7 +115,6 @@ def _code(answer: Controlled) -> int:
 
 
 def _preview(session: Session, body: ControlBody, wanted: Sequence[Range], done: str) -> int:
-    """Jobs in ranges are counted by the server as the action would take them, and chosen ones in the list of submissions."""
     if not wanted:
         jobs, which = _meant(session, body.action, wanted, body.selection)
         session.exit_if_json({"dry_run": True, "jobs": jobs})
@@ -135,7 +134,6 @@ def _ask(session: Session, action: Action, wanted: tuple[Range, ...], choice: Se
 
 
 def _show_outcome(answer: Controlled, done: str) -> None:
-    """What became of the jobs that an action named."""
     each = answer.ranges or []
     for one in each:
         _show_range(one, done)
@@ -150,7 +148,6 @@ def _show_outcome(answer: Controlled, done: str) -> None:
 
 
 def _show_range(one: RangeControlled, done: str) -> None:
-    """What became of one job or range of several."""
     name = Range(one.first, one.last)
     if one.changed:
         click.echo(f"{name}: {done}" if name.size == 1 else f"{name}: {counted(one.changed, 'job')} {done}")
@@ -162,7 +159,7 @@ def _show_range(one: RangeControlled, done: str) -> None:
 
 
 def _confirm(action: str, wanted: tuple[Range, ...]) -> None:
-    """Ask before many jobs are touched, if there is a person to ask. Raises Abort."""
+    """Ask, if there is a person. Raises Abort."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         _confirm_many(
             action, total(wanted), ", ".join(map(str, wanted[:3])) + ("..." if len(wanted) > 3 else "")
@@ -170,7 +167,7 @@ def _confirm(action: str, wanted: tuple[Range, ...]) -> None:
 
 
 def _confirm_many(action: str, count: int, which: str) -> None:
-    """Ask before many jobs are touched. Raises Abort."""
+    """Raises Abort."""
     if count > _ASK_ABOVE:
         click.confirm(f"{action.capitalize()} up to {counted(count, 'job')} ({which})?", abort=True, err=True)
 
@@ -228,7 +225,7 @@ def change(session: Session, /, *, words: tuple[str, ...], yes: bool, **options:
 
 
 def _parse_changes(words: tuple[str, ...]) -> tuple[tuple[Range, ...], dict[str, Any]]:
-    """Jobs, and attributes with their values (None: taken away). Raises UsageError."""
+    """Jobs, and values by attribute (None: removed). Raises UsageError."""
     ranges = [JOB_RANGES.convert(word, None, None) for word in words if "=" not in word]
     attributes: dict[str, Any] = {}
     for name, _, text in (word.partition("=") for word in words if "=" in word):
@@ -243,7 +240,7 @@ def _parse_changes(words: tuple[str, ...]) -> tuple[tuple[Range, ...], dict[str,
 
 
 def _jdl_value(text: str) -> Any:
-    """A value of JDL, or else the text itself; None for nothing."""
+    """A value of JDL, else the text itself; None for nothing."""
     from lodesman.languages.jobs import read_description
 
     if not text.strip():

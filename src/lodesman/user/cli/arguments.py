@@ -1,4 +1,4 @@
-"""Arguments as people write them: jobs as `12`, `12-40`, `12,15,20-22`; how long, and when."""
+"""Arguments as people write them: jobs, how long, when."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _NODE_NAMES = ("site", "ce", "queue")
 
 
 def filter_option(*names: str, about: str, metavar: str = "NAME") -> Callable[[F], F]:
-    """An option with a text that what is listed or chosen must have."""
+    """An option whose text all that is listed must have."""
     return click.option(*names, default="", callback=_filled, metavar=metavar, help=about)
 
 
 def _filled(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """A filter that is given has a text: an empty one, as of a variable that is not set, would choose all."""
+    """An empty text, as of a variable that is not set, would choose all."""
     is_given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
     if is_given and not value.strip():
         raise click.BadParameter("It is empty, and would choose all. Leave it out, or say which.")
@@ -45,13 +45,13 @@ def _filled(context: click.Context, parameter: click.Parameter, value: str) -> s
 
 
 class Parsed(click.ParamType[T, Any]):
-    """An argument as a function reads it; what the function refuses is wrong usage."""
+    """An argument that a function reads; its ValueError is wrong usage."""
 
     def __init__(self, name: str, read: Callable[[str], T]) -> None:
         self.name, self._read = name, read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
-        """A value that was read already stays as it is."""
+        """Read a text; a value stays as it is."""
         if not isinstance(value, str):
             return cast("T", value)
         try:
@@ -61,10 +61,10 @@ class Parsed(click.ParamType[T, Any]):
 
 
 class StateWords(click.Choice[str]):
-    """States of a job with commas between; for DIRAC's other words the error names the state here."""
+    """States of jobs, with commas between."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """A tuple of them. Raises BadParameter for other words."""
+        """Raises BadParameter, for a state of DIRAC with the one here."""
         return tuple(self._state(one.strip(), param, ctx) for one in value.split(","))
 
     def _state(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -75,7 +75,7 @@ class StateWords(click.Choice[str]):
 
 
 def read_job(word: str) -> int:
-    """One job. Raises ValueError for a range and for other words."""
+    """Raises ValueError for what is not one job."""
     with suppress(LodesmanError, ValueError):
         (one,) = parse_ranges([word])
         if one.size == 1:
@@ -117,24 +117,24 @@ def states_option(meaning: str) -> Callable[[F], F]:
 def number_option(
     name: str, kind: click.ParamType[Any, Any], default: float, meaning: str
 ) -> Callable[[F], F]:
-    """An option with a number in a range, and its default in the help."""
+    """An option with a number in a range."""
     return click.option(name, type=kind, default=default, show_default=True, help=meaning)
 
 
 def limit_option(
     default: int, most: int = MOST_LISTED, of: str = "rows", *, least: int = 1
 ) -> Callable[[F], F]:
-    """`--limit`: how much a command shows."""
+    """`--limit`."""
     return number_option("--limit", click.IntRange(least, most), default, f"Maximum number of {of}.")
 
 
 def merged(words: Iterable[tuple[Range, ...]]) -> tuple[Range, ...]:
-    """The ranges of all arguments together, ascending. Raises InvalidRequest for too many."""
+    """All ranges together, ascending. Raises InvalidRequest for too many."""
     return parse_ranges(str(one) for word in words for one in word)
 
 
 def named(names: tuple[str, ...], most: int = 3) -> dict[str, str]:
-    """A site, CE or queue as the server wants it: one word is a path, several are names. Raises InvalidRequest."""
+    """A site, CE or queue: one word is a path, several are names. Raises InvalidRequest."""
     if len(names) > most:
         words = f"{len(names)} names are given; the maximum number is {most}"
         raise click.UsageError(words, click.get_current_context())
@@ -151,7 +151,7 @@ _FORMS: Final = '2h30m or 7d (ago), now, today, yesterday, 08:00, 2026-12-01 or 
 
 
 def coming_moment(word: str) -> float:
-    """UNIX seconds of a moment, or of how long it is until then (+2h). A clock time is the next one. Raises ValueError."""
+    """UNIX seconds of a moment, or of a time from now (+2h); of a clock time the next. Raises ValueError."""
     text = " ".join(word.lower().split())
     if text.startswith("+"):
         return time.time() + duration_of(text[1:].strip())
@@ -161,9 +161,7 @@ def coming_moment(word: str) -> float:
 
 
 def past_moment(word: str, *, utc: bool = False) -> float:
-    """UNIX seconds of a moment, or of how long ago it was. `utc`: days and clock times without a zone are of UTC, not local.
-    Raises ValueError.
-    """
+    """UNIX seconds of a moment, or of a time ago. `utc`: without a zone it is of UTC. Raises ValueError."""
     text = " ".join(word.lower().split())
     if not text.isdigit():
         with suppress(ValueError):
@@ -174,7 +172,7 @@ def past_moment(word: str, *, utc: bool = False) -> float:
 
 
 def _by_clock(text: str, *, utc: bool, days: Mapping[str, int] = _DAYS) -> float:
-    """`days`: words for some, and how long ago they were. Raises ValueError, OverflowError."""
+    """`days`: how long ago some words were. Raises ValueError, OverflowError."""
     zone = UTC if utc else None
     now = datetime.fromtimestamp(time.time(), zone)
     is_clock = _CLOCK.fullmatch(text) is not None

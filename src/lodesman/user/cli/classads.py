@@ -1,4 +1,4 @@
-"""`lode classad`: what ClassAds say, and why two of them match or do not. Nothing is asked of a server."""
+"""`lode classad`, without a server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _read_one(file: Path) -> Ad:
 
 
 def _read(file: Path) -> list[Ad]:
-    """The ads of a file, at least one."""
+    """At least one ad."""
     from lodesman.languages.classad import EMPTY, parse_ads
 
     with click.open_file(str(file), encoding="utf-8", errors="surrogateescape") as stream:
@@ -53,7 +53,7 @@ def _read(file: Path) -> list[Ad]:
 
 
 def _name_mistakes(place: str, nodes: Iterable[Node]) -> None:
-    """An `error` alone may come of a function that is left out, or of a value of a wrong type."""
+    """Say why a call is `error`: a function that is left out, or a wrong type."""
     from lodesman.languages.classad.functions import mistakes
 
     for why in dict.fromkeys(why for node in nodes for _, why in mistakes(node)):

@@ -1,7 +1,6 @@
-"""What `lode submit` does before it sends a description: its job class, and the user's own verifiers (JSV).
+"""What `lode submit` does to a description before it is sent: its job class, and the verifiers (JSV) of the user.
 
-Options come from the command line and from request files, which have them as `sge_request` has: `./.lode_request`,
-`~/.lode_request`, and the one of the cluster. That of the working folder names programs only if the user trusts the folder.
+Request files have options as `sge_request` has: `./.lode_request`, `~/.lode_request`, and that of the cluster.
 """
 
 from __future__ import annotations
@@ -37,19 +36,15 @@ _OPTIONS: Final = {"--jsv": "jsv", "-jsv": "jsv", "--class": "class", "-jc": "cl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOptions:
-    """What one source asks for: URLs of scripts in their order, a job class ('' for none), and the folders whose request
-    files may name scripts.
-    """
+    """What one source asks for."""
 
-    jsv: tuple[str, ...] = ()
+    jsv: tuple[str, ...] = ()  # URLs of scripts, in their order
     job_class: str = ""
-    trusted: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()  # folders whose request files may name scripts
 
 
 def read_request(text: str, source: str) -> RequestOptions:
-    """The options of a request file: `--jsv URL` and `--class NAME`, or as Grid Engine calls them `-jsv` and `-jc`, and
-    `--trust FOLDER`; `#` begins a comment. Raises InvalidConfig for anything else, with file and line.
-    """
+    """Read `--jsv URL`, `--class NAME` (`-jsv`, `-jc`) and `--trust FOLDER`. Raises InvalidConfig, with file and line."""
     urls: list[str] = []
     trusted: list[str] = []
     job_class = ""
@@ -82,10 +77,10 @@ def _wrong(source: str, line: int, why: str) -> InvalidConfig:
 
 
 def read_requests(environ: Mapping[str, str], here: Path) -> list[RequestOptions]:
-    """Those of the working folder, of the home folder and of the cluster, each file once; a missing one asks for nothing.
+    """Read the files of the working folder, of the home folder and of the cluster, each once.
 
-    Raises InvalidConfig, also for a file that others could have written: it would run their scripts. The same where the
-    one of the working folder names scripts, and neither the home folder's nor the cluster's trusts that folder.
+    Raises InvalidConfig for a file that others could write, and for one of the working folder that names scripts if no other
+    trusts that folder.
     """
     home = Path(environ.get("HOME") or "~").expanduser()
     cluster = Path(environ.get(CLUSTER_VARIABLE) or CLUSTER_FILE)
@@ -114,7 +109,7 @@ def read_requests(environ: Mapping[str, str], here: Path) -> list[RequestOptions
 
 
 def _check_trusted(here: Path, home: Path, trusted: Sequence[str]) -> None:
-    """A file that came with a download or an output must run nothing by itself. Raises InvalidConfig."""
+    """A file of a download or an output must run nothing. Raises InvalidConfig."""
     folders = {(home / os.path.expanduser(one)).resolve() for one in trusted}  # noqa: PTH111 - ~ may be no user's
     if here.resolve() not in folders:
         path = here / REQUEST_FILE
@@ -133,7 +128,7 @@ def stock() -> Complexes:
 
 
 def complexes_of(session: Session) -> Complexes:
-    """The resources of the server, by which scripts see requests; those of a new Grid Engine if it does not say."""
+    """The resources of the server, by which scripts see requests; if it does not say, of a new Grid Engine."""
     from lodesman.languages.gridengine.complexes import Complex, Complexes, Consumable
     from lodesman.languages.gridengine.values import ComplexType
     from lodesman.wire import calls
@@ -153,32 +148,26 @@ def complexes_of(session: Session) -> Complexes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedDraft:
-    """A description as it is sent, which script wrote which attribute of Grid Engine, the edits that are left to the server,
-    and whether its jobs are Held.
-    """
+    """A description as it is sent."""
 
     record: Record
-    writers: Mapping[str, str]
-    edits: Sequence[AttributeEdit]
-    hold: bool
+    writers: Mapping[str, str]  # the script of each attribute of Grid Engine that one wrote
+    edits: Sequence[AttributeEdit]  # left to the server
+    hold: bool  # its jobs are Held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest:
-    """The class, the edits and the scripts of one call. `usual_class` counts for a description that names none; `complexes`
-    are asked for if there are scripts.
-    """
+    """The class, the edits and the scripts of one call."""
 
     job_class: str = ""
-    usual_class: str = ""
+    usual_class: str = ""  # of a description that names none
     scripts: tuple[JsvUrl, ...] = ()
     edits: Sequence[AttributeEdit] = ()
-    complexes: Callable[[], Complexes] = stock
+    complexes: Callable[[], Complexes] = stock  # asked for if there are scripts
 
     def apply(self, record: Record, label: str, *, hold: bool = False) -> VerifiedDraft:
-        """A description as it is sent; its record is the same object if nothing changed. Raises InvalidJob if a script
-        rejects it, InvalidConfig if one cannot be run.
-        """
+        """The description as it is sent; an unchanged record is the same object. Raises InvalidJob, InvalidConfig."""
         if self.job_class or self.usual_class:
             from lodesman.decide.submission.resolve import asked_class, with_class
 
@@ -221,7 +210,7 @@ class ClientRequest:
         return VerifiedDraft(record=new, writers=writers, edits=edits, hold=hold)
 
     def _run(self, view: JsvView, label: str) -> tuple[JsvView, dict[str, str]]:
-        """What the scripts make of a job, and which of them wrote what last. Raises as `apply`."""
+        """The job that the scripts make, and which wrote what last. Raises as `apply`."""
         from lodesman.decide.submission.native_texts import changed_paths
         from lodesman.server.jsv import JsvContext, verify_at_client
         from lodesman.server.jsv.chain import after, parameters_of
@@ -248,7 +237,7 @@ class ClientRequest:
 
 
 def name_client_jsv(wrong: InvalidJob, writers: Mapping[str, str]) -> None:
-    """Say which script wrote a value that no job can have: the user did not."""
+    """Name the script that wrote a value which no job can have."""
     from lodesman.decide.submission.native_table import path_of
 
     for name, script in writers.items():
@@ -259,7 +248,7 @@ def name_client_jsv(wrong: InvalidJob, writers: Mapping[str, str]) -> None:
 
 
 def _settings(environ: Mapping[str, str]) -> ScriptSettings:
-    """How a user's scripts run: `SGE_JSV_TIMEOUT` is in seconds, as for Grid Engine."""
+    """`SGE_JSV_TIMEOUT` is in seconds."""
     from lodesman.server.jsv import ScriptSettings
 
     given = environ.get("SGE_JSV_TIMEOUT", "")
@@ -273,7 +262,7 @@ def client_request(
     edits: Sequence[AttributeEdit] = (),
     complexes: Callable[[], Complexes] = stock,
 ) -> ClientRequest:
-    """What the options of the command line and the request files say together. Raises InvalidConfig."""
+    """What the command line and the request files ask for. Raises InvalidConfig."""
     here = Path.cwd()
     files = read_requests(os.environ, here)
     usual = next((one.job_class for one in files if one.job_class), "")

@@ -1,4 +1,4 @@
-"""Lists by their columns: what a row has, which of it is shown, in which order, and as a table, as CSV or by a template."""
+"""Lists by columns: which of them, in which order, as a table, CSV or by a template."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ class Column(Generic[R]):
 
     @property
     def title(self) -> str:
-        """The heading, as tables take it."""
+        """The heading."""
         return self.heading or f"{'>' if self.kind in _TO_THE_RIGHT else ''}{self.name.replace('_', ' ')}"
 
     def cell(self, row: R, *, utc: bool) -> Cell:
-        """The fact for people."""
+        """For people."""
         if self.cell_of is not None:
             return self.cell_of(row)
         value = self.value(row)
@@ -90,7 +90,7 @@ class Column(Generic[R]):
         return moment(value, utc=utc) if self.kind == "moment" else _CELLS[self.kind](value)
 
     def word(self, row: R, *, utc: bool) -> str:
-        """The fact for programs: times in ISO 8601, ages and spans in seconds, nothing for what is not known."""
+        """For programs: times in ISO 8601, ages and spans in seconds, nothing if not known."""
         value = self.value(row)
         if value is None:
             return ""
@@ -118,12 +118,12 @@ class ListShape:
     utc: bool = False
 
     def chosen(self, columns: Columns[R], usual: Iterable[str] | None = None) -> list[Column[R]]:
-        """The columns to show: those that are named, else the usual ones, else all. Raises UsageError."""
+        """The named columns, else the usual ones, else all. Raises UsageError."""
         names = [name.strip().lower() for name in self.columns.split(",") if name.strip()]
         return [_named(columns, name) for name in names or (columns if usual is None else usual)]
 
     def ordered(self, columns: Columns[R], rows: Iterable[R]) -> list[R]:
-        """The rows sorted; what is not known comes last. Raises UsageError."""
+        """Sorted, unknown values last. Raises UsageError."""
         ordered = list(rows)
         for name in reversed([word.strip() for word in self.sort.split(",") if word.strip()]):
             value = _named(columns, name.lstrip("-").lower()).value
@@ -133,7 +133,7 @@ class ListShape:
         return ordered
 
     def check(self, columns: Columns[Any]) -> None:
-        """Raises UsageError for a column or format that there is not, before the server is asked."""
+        """Raises UsageError for an unknown column or format."""
         self.chosen(columns, ())
         self.ordered(columns, ())
         if fields := _FIELD.findall(self.format):
@@ -153,7 +153,7 @@ class ListShape:
         *,
         sums: Sequence[R] = (),
     ) -> None:
-        """Print the rows as they come, or sorted when all are there; `sums` only below a table."""
+        """Print rows as they come; `sums` only below a table."""
         shown = self.chosen(columns, usual)
         rows = self.ordered(columns, rows) if self.sort else rows
         if "{" in self.format:
@@ -170,13 +170,12 @@ class ListShape:
             show_long_table([column.title for column in shown], cells)
 
     def _filled(self, columns: Columns[R], row: R) -> str:
-        """The template with the words of a row."""
         text = re.sub(r"\\[tn]", lambda escape: _ESCAPES[escape[0]], self.format)
         return _FIELD.sub(lambda field: columns[field[1]].word(row, utc=self.utc), text)
 
     @property
     def is_table(self) -> bool:
-        """Whether it is for people."""
+        """Whether people read it."""
         return self.format == "table"
 
 
@@ -195,8 +194,9 @@ def table_of(*columns: Column[R]) -> dict[str, Column[R]]:
 
 
 def shaped(*tables: Columns[Any]) -> Callable[[F], F]:
-    """A command with `--columns`, `--sort`, `--format`, and where a column is a moment `--utc`: it gets a `shape`. With one
-    table the shape is checked; with several, or if the columns depend on what is listed, the command checks it.
+    """Give a command `--columns`, `--sort`, `--format` and, for moments, `--utc`, as its `shape`.
+
+    One table is checked here; if there are several, or none yet, the command checks the shape.
     """
     has_moments = not tables or any(column.kind == "moment" for table in tables for column in table.values())
     names = list(tables[0]) if tables else ["job", "state"]

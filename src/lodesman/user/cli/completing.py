@@ -1,8 +1,7 @@
-"""What a shell completes: files where files are named, and what the server knows of jobs, sites, queues and so on.
+"""What a shell completes: files, and names that the server knows. It waits 2 s at most, and says nothing.
 
-A completion that takes long, or fails aloud, is worse than none: it waits 2 s at most, and says nothing. A shell takes what
-it is offered as part of the command line (bash without any quotes), and others choose many names: a pilot its host, users
-their groups. So a name with what a shell, or its script of completion, could take for more than text is not offered.
+Shells take what they are offered as part of the command line, and others choose many names: a name with what a shell could
+take for more than text is not offered.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _Word = tuple[str, str]
 
 
 class _Asker:
-    """Asks the server that the command line names."""
+    """The server that the command line names."""
 
     def __init__(self, context: click.Context) -> None:
         given = context.find_root().params
@@ -83,13 +82,12 @@ def _queues(ask: _Asker) -> Iterator[_Word]:
 
 
 def _nodes(ask: _Asker) -> Iterator[_Word]:
-    """Sites, and their queues once a slash is there."""
+    """Sites, and after a slash their queues."""
     yield from _sites(ask)
     yield from _queues(ask)
 
 
 def _subjects(ask: _Asker) -> Iterator[_Word]:
-    """Jobs that wait, and queues."""
     yield from _jobs(ask)
     yield from _queues(ask)
 
@@ -122,7 +120,7 @@ _FILES = frozenset({"FILE", "FROM", "TO", "OTHER", "PATH"})
 
 
 class _Completed(click.ParamType[Any, Any]):
-    """A type whose values are completed by an answer of the server."""
+    """A type whose values the server completes."""
 
     def __init__(self, inner: click.ParamType[Any, Any], find: Callable[[_Asker], Iterator[_Word]]) -> None:
         self.name, self._inner, self._find = inner.name, inner, find
@@ -134,7 +132,7 @@ class _Completed(click.ParamType[Any, Any]):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem[str]]:
-        """Safe names that begin so, each once; none if the server does not say."""
+        """Safe names that begin so; none if the server does not answer."""
         del param
         words: list[_Word] = []
         ask = _Asker(ctx)
@@ -150,7 +148,7 @@ class _Completed(click.ParamType[Any, Any]):
 
 
 def equipped(command: C) -> C:
-    """A copy of a command whose parameters, and those of all in its group, are completed by what they name."""
+    """A copy of a command, and of all below it, whose parameters are completed."""
     made = copy(command)
     made.params = list(map(_equipped, command.params))
     if isinstance(made, click.Group):

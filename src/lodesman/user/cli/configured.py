@@ -1,4 +1,4 @@
-"""The configuration of a server that `--config`, `--data` and `--set` name, and the check of its data."""
+"""The configuration that `--config`, `--data` and `--set` name, and the check of its data."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A configuration as it was named: its file, None for the defaults, and single values beside it."""
+    """The configuration that a command names."""
 
-    path: Path | None
-    settings: tuple[Any, ...]
+    path: Path | None  # None: the defaults
+    settings: tuple[Any, ...]  # section, name and value of each --set
 
     def load(self) -> ServerConfig:
         """Read it. Raises InvalidConfig."""
@@ -38,7 +38,7 @@ class Chosen:
         return load_config(self.path, overrides=given)
 
     def arguments(self) -> list[str]:
-        """What leads another process to the same configuration (lodesman.server.main.__main__)."""
+        """The words that lead another process to it."""
         same = [] if self.path is None else ["--config", str(self.path.resolve())]
         for section, name, value in self.settings:
             same += ["--set", f"{section}.{name}={json.dumps(value)}"]
@@ -46,7 +46,7 @@ class Chosen:
 
 
 def _setting(word: str) -> tuple[str, str, Any]:
-    """SECTION.NAME=VALUE, the value in JSON; other values are text. Raises ValueError for another form."""
+    """SECTION.NAME=VALUE, in JSON, else a text. Raises ValueError."""
     key, equals, text = word.partition("=")
     section, _, name = key.partition(".")
     if not (section and name and equals):
@@ -58,7 +58,7 @@ def _setting(word: str) -> tuple[str, str, Any]:
 
 
 def configured(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command that gets the configuration that its options choose, as `chosen`."""
+    """Give a command the configuration of its options as `chosen`."""
 
     @click.option(
         "--config", "config_file", metavar="FILE", type=FILE, help="The configuration. [default: ./lode.toml]"
@@ -86,7 +86,7 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def no_server() -> Iterator[None]:
-    """Around what needs data that no server has. Raises Conflict with what to do."""
+    """Raises Conflict, with what to do, if a server has the data."""
     try:
         yield
     except Conflict as owned:
@@ -95,7 +95,7 @@ def no_server() -> Iterator[None]:
 
 
 def check_data(config: ServerConfig) -> int:
-    """Say what is wrong with the data of a server; the exit code."""
+    """Say what is wrong with the data of a server; returns the exit code."""
     from lodesman.server.loops.reconciler import check_data as faults_of
 
     with no_server():

@@ -1,4 +1,4 @@
-"""`lode db`: copy, check, back up and migrate the database of a server, on the machine of the server."""
+"""`lode db`: copy, check, back up and migrate the database on its machine."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _copied(source: Writer, target: Writer, *, silent: bool) -> list[CopiedTable
 
 
 def _database(word: str) -> Database:
-    """The database that a word names. Raises InvalidConfig, Unavailable."""
+    """Raises InvalidConfig, Unavailable."""
     from lodesman.server.config import load_config
     from lodesman.server.store import SqliteDatabase
 
@@ -93,7 +93,7 @@ def _database(word: str) -> Database:
 
 @contextmanager
 def _owned(database: Database, *, is_there: bool = False, migrates: bool = False) -> Iterator[Writer]:
-    """The writer of a database, which no server has; without making a database that must be there."""
+    """The writer of a database that no server has; `is_there`: none is made."""
     from lodesman.server.store.incarnation import refuse_new
 
     with database.usable():

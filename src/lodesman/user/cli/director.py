@@ -1,4 +1,4 @@
-"""`lode director`: how many pilots are sent where, and how many would be by other policies."""
+"""`lode director`: how many pilots are sent where, also by other policies."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _show_director(session: Session, /, *, task_queues: tuple[int, ...], limit: 
 
 
 def _chosen(known: Mapping[int, Record], task_queues: Sequence[int]) -> list[Record]:
-    """The rows of these task queues; if none is named all, those with most jobs first. Raises NotFound."""
+    """The named rows, else all, most jobs first. Raises NotFound."""
     for tq_id in task_queues:
         if tq_id not in known:
             raise NotFound(f"The last iteration had no task queue {tq_id}.", hint="See: lode tq ls")
@@ -96,7 +96,6 @@ def _row(row: Record, placed: Mapping[int, int], verdict: str) -> list[Cell]:
 
 
 def _room(name: str, room: Record) -> list[Cell]:
-    """The free capacity of a CE queue, and what took the rest."""
     limits = "; ".join(str(limit[-1]) for limit in room["clamps"])
     return [name, str(room["wanted"]), str(room["room"]), limits]
 
@@ -165,7 +164,6 @@ def _show_target(plan: PolicyPlan) -> None:
 
 
 def _show_arithmetic(answer: DirectorPlans) -> None:
-    """All of each task queue that was named."""
     from lodesman.decide.director.record import Stories
 
     stories = [(plan, Stories(to_builtins(plan.record))) for plan in answer.plans]
@@ -204,13 +202,12 @@ def _show_side_by_side(answer: DirectorPlans) -> None:
 
 
 def _named(plan: PolicyPlan) -> Iterator[Record]:
-    """The rows with their names."""
     for values in plan.record.rows:
         yield dict(zip(plan.record.row_fields, values, strict=True))
 
 
 def _queue(answer: DirectorPlans, name: str) -> list[Cell]:
-    """A CE queue: what each policy places there, and what limits it by any of them."""
+    """What each policy places there, and what limits it."""
     cells: list[Cell] = []
     limits: dict[str, None] = {}
     for plan in answer.plans:

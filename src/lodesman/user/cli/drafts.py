@@ -1,4 +1,4 @@
-"""Descriptions of jobs from files, commands, scripts and classes: read and checked before anything is sent."""
+"""Descriptions of jobs, read and checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _OPTIONS = (
 
 
 def description_options(command: F) -> F:
-    """What may be said of descriptions, whether they are submitted or planned."""
+    """The options of descriptions, submitted or planned."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return attribute_options(command)
@@ -77,14 +77,12 @@ def description_options(command: F) -> F:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The options of one call. `command`: a program, or `script`, and its arguments; '' and () if descriptions are given.
-    `piped`: the script is from standard input. `interpreter`, `literal`, `refused`: of its lines of batch systems.
-    """
+    """The options of one call."""
 
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()  # a program, or `script`, and its arguments; () for descriptions
     script: str = ""
-    piped: bool = False
-    interpreter: str = ""
+    piped: bool = False  # the script is from standard input
+    interpreter: str = ""  # this and the next two: of lines of batch systems
     literal: bool = False
     refused: tuple[LodesmanError, ...] = ()
     ignore_foreign: bool = False
@@ -106,7 +104,7 @@ class Wanted:
 
     @property
     def edits(self) -> list[AttributeEdit]:
-        """What is removed goes first, whatever the order of the options."""
+        """Removals go first."""
         return [
             *(AttributeEdit("clearp", one) for one in self.clearp),
             *(AttributeEdit("clears", *one) for one in self.clears),
@@ -117,27 +115,25 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyFile:
-    """A description that is good as far as can be checked here, ready to be sent, and its local input files. `as_written`:
-    its text is the file's, so that places in it can be said.
-    """
+    """A checked description and its local input files."""
 
     label: str
     body: SubmitBody
     inputs: Mapping[str, Taken]
-    as_written: bool = True
+    as_written: bool = True  # the text is the file's, so places in it can be said
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of all files: what the server made of them, errors by file."""
+    """What became of all files."""
 
     made: list[dict[str, Any]] = field(default_factory=list)
-    faults: list[tuple[str, LodesmanError]] = field(default_factory=list)
+    faults: list[tuple[str, LodesmanError]] = field(default_factory=list)  # with their files
 
     def each(
         self, drafts: Iterable[ReadyFile], call: Callable[[ReadyFile], A]
     ) -> Iterator[tuple[ReadyFile, A]]:
-        """Each draft with the answer to its call. An error is kept; one that all others would meet, too, ends it."""
+        """Each draft with its answer; an error is kept, and ends the rest if all would meet it."""
         for one in drafts:
             try:
                 answer = call(one)
@@ -149,7 +145,7 @@ class Outcome:
             yield one, answer
 
     def finish(self, session: Session, name: str, **more: object) -> int:
-        """Show what there is under that name for programs, with `more`, and the errors with their places; the exit code."""
+        """Show the result under that name, and the errors; returns the exit code."""
         for _, fault in self.faults:
             advise(fault)
         if session.as_json:
@@ -161,7 +157,7 @@ class Outcome:
 
 
 def read_all(session: Session, files: Sequence[str], wanted: Wanted, outcome: Outcome) -> list[ReadyFile]:
-    """Read and check every file; errors are gathered, so that one call shows all of them. Raises InvalidConfig."""
+    """Read and check every file, gathering errors. Raises InvalidConfig."""
     if files.count(_STDIN) > 1:
         raise click.UsageError("Standard input can be read only once.")
     if wanted.refused:
@@ -181,12 +177,12 @@ def read_all(session: Session, files: Sequence[str], wanted: Wanted, outcome: Ou
 
 
 def label_of(name: str) -> str:
-    """A file as messages call it."""
+    """The name of a file in messages."""
     return "standard input" if name == _STDIN else name
 
 
 def read_text(name: str) -> bytes:
-    """The bytes of a file, or of standard input for `-`. Raises InvalidRequest and TooLarge."""
+    """The bytes of a file; `-` is standard input. Raises InvalidRequest, TooLarge."""
     from lodesman.languages.jobs import ARRAY_LIMITS
 
     most = ARRAY_LIMITS.text_bytes
@@ -207,20 +203,18 @@ def read_text(name: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """What is to be submitted, before the options: its record, its text if that is from a file, and where it is from.
-    `usual_name`: it is called as its program, since its user gave it no name.
-    """
+    """What is to be submitted, before the options."""
 
     label: str
     parsed: ParsedRecord
-    text: str = ""
+    text: str = ""  # of a file
     base: Path = Path()
     taken: Mapping[str, Taken] = field(default_factory=dict)
-    usual_name: bool = False
+    usual_name: bool = False  # that of its program: its user gave none
 
 
 def _from_file(name: str, wanted: Wanted) -> _Draft:
-    """Read and check one description. Raises SyntaxFault, InvalidJob, TooLarge, InvalidRequest."""
+    """Raises SyntaxFault, InvalidJob, TooLarge, InvalidRequest."""
     from lodesman.languages.jobs import ARRAY_LIMITS, read_description, read_job
 
     try:
@@ -257,7 +251,7 @@ def _taken(words: Iterable[str]) -> Mapping[str, Taken]:
 
 
 def _from_words(wanted: Wanted) -> _Draft:
-    """The job that runs a command or a script; without one the job that a class makes. Raises InvalidRequest."""
+    """The job of a command or script, else of a class. Raises InvalidRequest."""
     from lodesman.languages.jobs import ParsedRecord, by_name
     from lodesman.languages.jobs.members import has_placeholder
     from lodesman.languages.jobs.record import NO_POSITIONS
@@ -287,7 +281,7 @@ def _from_words(wanted: Wanted) -> _Draft:
 
 
 def _with_options(draft: _Draft, wanted: Wanted) -> Record:
-    """The record of a draft with what the options say, the same object if they say nothing."""
+    """The record with the options; the same object if they say nothing."""
     from lodesman.languages.jobs.attributes import overlay
 
     said = dict(wanted.attributes)
@@ -302,7 +296,7 @@ def _with_options(draft: _Draft, wanted: Wanted) -> Record:
 
 
 def _prepare(draft: _Draft, wanted: Wanted, request: ClientRequest) -> ReadyFile:
-    """A draft with all options, checked. Raises SyntaxFault, InvalidJob, TooLarge, InvalidConfig."""
+    """Raises SyntaxFault, InvalidJob, TooLarge, InvalidConfig."""
     from lodesman.languages.jobs import (
         ARRAY_LIMITS,
         input_names,
@@ -345,7 +339,7 @@ def _prepare(draft: _Draft, wanted: Wanted, request: ClientRequest) -> ReadyFile
 
 
 def _local(name: str, base: Path) -> Taken:
-    """Where an entry of the InputSandbox is. Raises InvalidJob, InvalidRequest."""
+    """Raises InvalidJob, InvalidRequest."""
     path = base / name
     if path.is_dir() and name.endswith("/"):
         return folder(path)
@@ -363,7 +357,7 @@ def _local(name: str, base: Path) -> Taken:
 
 
 def warn(label: str, notices: Iterable[Notice], *, as_written: bool = True) -> None:
-    """What is odd about a description, on standard error."""
+    """Print what is odd about a description."""
     for one in notices:
         place = f":{one.line}:{one.column}" if one.line and as_written else ""
         note(plain(f"{label}{place}: warning: {one.message}"))

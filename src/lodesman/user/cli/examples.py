@@ -1,4 +1,4 @@
-"""The examples that the help of each command ends with; a test tries whether each can be given."""
+"""The examples in the help of each command; a test tries them."""
 
 from __future__ import annotations
 
@@ -167,11 +167,11 @@ lode completion bash
 
 
 def examples_of(path: Sequence[str]) -> list[str]:
-    """The lines of a command, such as ("site", "close"); [] if it has none."""
+    """The lines of a command, such as ("site", "close")."""
     words = ["lode", *path]
     return [line for line in _TEXT.splitlines() if command_line(line).split()[: len(words)] == words]
 
 
 def command_line(line: str) -> str:
-    """The command of a line, without its remark and what a shell has around it."""
+    """The command without its remark and the words of the shell around it."""
     return line.removeprefix('eval "$(').split(')"')[0].split("   ")[0].split(" | ")[0].split(" > ")[0]

@@ -1,4 +1,4 @@
-"""How explanations of the server are shown: verdicts, the steps to them, suggestions, and clauses of ClassAds."""
+"""How explanations of the server are shown: verdicts, steps, suggestions, clauses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CLAUSE_TITLES = ("value", "clause", "here", "there")
 def show_explained(
     answer: JobExplained, title: str, queue: QueueForJob | None = None, *, verbose: bool = False
 ) -> None:
-    """Why a job waits, and all that one queue has against it."""
+    """Say why a job waits, and all that one queue has against it."""
     verdict = _verdict(answer, title)
     room = _room(verdict)
     if queue:
@@ -62,7 +62,7 @@ def show_explained(
 def show_why(
     answer: PilotWhy | QueueExplained, title: str, changes: Sequence[ResourceChange], *, verbose: bool
 ) -> None:
-    """Why a pilot gets nothing, or a queue no pilots."""
+    """Say why a pilot gets nothing, or a queue no pilots."""
     verdict = _verdict(answer, title)
     if verbose:
         _show_steps(answer, answer.chain)
@@ -76,7 +76,6 @@ def show_why(
 
 
 def _verdict(answer: _Explained, title: str) -> list[str]:
-    """The verdict, and who can change it."""
     lines = [f"{plain(title)}: {plain(answer.verdict).upper()}. {plain(answer.summary)}"]
     if answer.verdict != "now" and not answer.who.startswith("no "):
         lines.append(f"Who can change that: {plain(answer.who)}.")
@@ -84,7 +83,7 @@ def _verdict(answer: _Explained, title: str) -> list[str]:
 
 
 def show_verdict(answer: _Explained, title: str) -> None:
-    """The verdict, the summary, and who can change it."""
+    """Print verdict, summary and who can change it."""
     _show_verdict(answer, _verdict(answer, title))
 
 
@@ -99,12 +98,12 @@ def _show_verdict(answer: _Explained, lines: list[str], *, apart: bool = False) 
 
 
 def _room(verdict: Sequence[str]) -> int:
-    """How many lines are left beside the verdict and the blank line before it."""
+    """The lines left beside the verdict."""
     return _MOST_LINES - 1 - sum(map(_height, verdict))
 
 
 def _height(text: str, beside: int = 0) -> int:
-    """How many lines a text takes on this terminal, where other columns take `beside`; in a pipe one."""
+    """The lines of a text on this terminal beside columns of that width; 1 in a pipe."""
     width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else 0
     return -(-max(1, len(text)) // max(_LEAST_WIDTH, width - beside)) if width else 1
 
@@ -112,7 +111,7 @@ def _height(text: str, beside: int = 0) -> int:
 def _show_briefly(
     answer: _Explained, changes: Sequence[JobChange | ResourceChange], room: int, queues: int = 0
 ) -> None:
-    """The steps that are in the way, and the first suggestions that the summary does not name, in `room` lines."""
+    """Print, in `room` lines, steps in the way and suggestions that the summary does not name."""
     chain = answer.chain
     new = (one for one in changes if one.text not in answer.summary)
     lines = [f"Suggestion: {_suggestion(one, queues)}" for one in islice(new, _FEW)]
@@ -128,7 +127,7 @@ def _show_briefly(
 
 
 def _fitting(answer: _Explained, room: int) -> dict[int, Step]:
-    """The steps that are in the way, by their places, as many as fit in `room` lines; if none does, the first cut to one."""
+    """The steps in the way, by place, that fit in `room` lines; at least one, cut."""
     chain, shown = answer.chain, dict[int, Step]()
     beside = max((len(one.step) for one in chain), default=0) + _BESIDE
     places = [place for place, one in enumerate(chain) if _in_the_way(answer, one)]
@@ -143,13 +142,12 @@ def _fitting(answer: _Explained, room: int) -> dict[int, Step]:
 
 
 def _cut(one: Step, beside: int) -> Step:
-    """A step in one line of this terminal."""
     most = max(_LEAST_WIDTH, shutil.get_terminal_size().columns - beside)
     return replace(one, text=f"{one.text[: most - 3]}...")
 
 
 def _in_the_way(answer: _Explained, one: Step) -> bool:
-    """Whether a step is among those that the verdict follows from."""
+    """Whether the verdict follows from this step."""
     if one.holds or answer.verdict in _OPEN:
         return False
     alone = _ALONE.get(answer.main_reason) if isinstance(answer, JobExplained) else None
@@ -164,7 +162,7 @@ def _show_steps(answer: _Explained, steps: Sequence[Step]) -> None:
 
 
 def show_suggestions(changes: Sequence[JobChange | ResourceChange], queues: int = 0) -> None:
-    """The smallest changes that would help: of a resource, or of a job to which `queues` CE queues are open."""
+    """Print the smallest changes that would help; `queues`: all that are open to the job."""
     if changes:
         click.echo("\nSuggestions:")
     for one in changes:
@@ -207,7 +205,7 @@ def _sent(one: SentPilot) -> list[Cell]:
 
 
 def clause_cells(row: ClauseRow) -> list[Cell]:
-    """A clause in a table with CLAUSE_TITLES."""
+    """The cells below CLAUSE_TITLES."""
     dear = " (too many steps)" if row.is_dear else ""
     return [row.value + _cycle(row.cycle) + dear, row.clause, _shown(row.own), _shown(row.other)]
 

@@ -26,12 +26,12 @@ _PLACE = re.compile(r"^line \d+, column \d+: | \(line \d+, column \d+\)")
 
 
 def exit_code(fault: LodesmanError) -> int:
-    """The exit code that an error means."""
+    """The exit code of an error."""
     return BY_CODE.get(fault.code, FAILED)
 
 
 def exit_code_of(faults: Iterable[LodesmanError], *, some_done: bool) -> int:
-    """The exit code of a call for many things: that of the faults if they mean the same, and nothing was done."""
+    """The exit code of a call for many things: theirs if all failed alike."""
     codes = {exit_code(fault) for fault in faults}
     if not codes:
         return 0
@@ -39,7 +39,7 @@ def exit_code_of(faults: Iterable[LodesmanError], *, some_done: bool) -> int:
 
 
 def advise(fault: LodesmanError) -> None:
-    """Say what to do when there was no answer; said again, it is said once."""
+    """Add what to do when there was no answer, once."""
     if isinstance(fault, Unavailable):
         if fault.data.get("sent"):
             if not fault.hint.startswith(_CARRIED_OUT):
@@ -49,7 +49,7 @@ def advise(fault: LodesmanError) -> None:
 
 
 def refusal(error: LodesmanError) -> Iterator[str]:
-    """An error as people read it: one line, or one for each fault of a configuration."""
+    """The lines of an error: one, or one for each fault of a configuration."""
     faults = error.data.get("faults", ())
     if not isinstance(error, InvalidConfig) or len(faults) < 2:
         yield f"lode: {plain(error)}"
@@ -61,7 +61,7 @@ def refusal(error: LodesmanError) -> Iterator[str]:
 
 
 def placed(label: str, fault: LodesmanError) -> str:
-    """An error in a description as compilers print theirs: file, line and column before the sentence."""
+    """An error as compilers print it: FILE:LINE:COLUMN: sentence."""
     line, column = fault.data.get("line"), fault.data.get("column")
     if not isinstance(line, int) or not isinstance(column, int):
         return plain(f"{label}: {fault}")
@@ -69,7 +69,7 @@ def placed(label: str, fault: LodesmanError) -> str:
 
 
 def without_place(fault: LodesmanError) -> LodesmanError:
-    """The error without line and column: they are not those of the file that the user has."""
+    """The error without line and column, which are not those of the user's file."""
     fault.message = _PLACE.sub("", fault.message, count=1)
     fault.data = {name: value for name, value in fault.data.items() if name not in ("line", "column")}
     return fault

@@ -1,4 +1,4 @@
-"""`lode group`: shares and members of groups, by file or by command, and who set them."""
+"""`lode group`: shares and members of groups."""
 
 from __future__ import annotations
 

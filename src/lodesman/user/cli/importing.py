@@ -70,7 +70,7 @@ def _gridengine(session: Session, /, *, dumps: Path, target: Path, site: str, dr
 
 
 def _check_quotas(files: Mapping[str, str]) -> None:
-    """Raises SyntaxFault for quota sets that a server with these files would refuse."""
+    """Raises SyntaxFault for quota sets that a server would refuse."""
     from lodesman.languages.gridengine.files import read_vocabulary
     from lodesman.languages.quota.reading import read_quota_sets
 
@@ -83,7 +83,6 @@ def _check_quotas(files: Mapping[str, str]) -> None:
 
 
 def _next(files: Collection[str], target: Path) -> list[str]:
-    """What to do with the files."""
     lines = [
         f"Check them: lode config check {target / 'lode.toml'}; then take its sections into your configuration."
     ]

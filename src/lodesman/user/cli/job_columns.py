@@ -1,4 +1,4 @@
-"""What lists show of jobs and of submissions: their columns, remarks, and a bar of the states of jobs."""
+"""What lists show of jobs and submissions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def job_remark(row: Job) -> str:
 
 
 def ending_of(row: Job | Attempt) -> str:
-    """How a job or attempt ended, as far as its row says."""
+    """How a job or attempt ended."""
     parts = [
         row.cause or row.outcome,
         f"exit code {row.exit_code}" if row.exit_code else "",
@@ -36,7 +36,7 @@ def ending_of(row: Job | Attempt) -> str:
 
 
 def usual_of_jobs(*, owners: bool, start: bool) -> Sequence[str]:
-    """The columns, unless others are wanted."""
+    """The columns that are shown if none is named."""
     shown = ["job", "name", "state", "since", "age"]
     return [
         *shown,
@@ -49,14 +49,13 @@ def usual_of_jobs(*, owners: bool, start: bool) -> Sequence[str]:
 
 
 def _starts(row: Job) -> str | None:
-    """In what time it starts, if it waits."""
     if row.state != JobState.WAITING:
         return None
     return f"{span(row.start.low_seconds)} to {span(row.start.high_seconds)}" if row.start else "unknown"
 
 
 def _reason(row: Job) -> str | None:
-    """Why it waits, in the word that a list can be filtered by; of any other, why it is in its state."""
+    """Why it waits, as lists are filtered; else why it is in its state."""
     return row.main_reason.value if row.main_reason else row.reason or None
 
 
@@ -114,8 +113,9 @@ _STYLES: Final = {"#": "green", "x": "red", ">": "yellow", ".": "blue", "h": "ma
 
 
 def bar(counts: Mapping[JobState, int], width: int = WIDTH) -> Styled:
-    """How far jobs are: `#` done, `x` failed or killed, `>` with a pilot, `.` waiting, `h` held. None is left out that has
-    jobs; the colour is that of the most urgent.
+    """The parts that are done (`#`), failed or killed (`x`), with a pilot (`>`), waiting (`.`), held (`h`).
+
+    Each that has jobs is seen; the colour is that of the most urgent.
     """
     sizes = {sign: sum(counts.get(one, 0) for one in found) for sign, found in _SIGNS.items()}
     total = sum(sizes.values())
@@ -132,24 +132,23 @@ def bar(counts: Mapping[JobState, int], width: int = WIDTH) -> Styled:
 
 
 def _remark(row: SubmissionRow) -> str:
-    """Why jobs wait, and how others failed: the most frequent of each."""
+    """The most frequent reason to wait, and causes of failure."""
     why = max(row.reasons, key=row.reasons.__getitem__, default="")
     causes = [f"{jobs:,} {cause}" for cause, jobs in Counter(row.causes).most_common(2)]
     return "; ".join(filter(None, [str(why), *causes]))
 
 
 def _ids(row: SubmissionRow) -> str:
-    """Its jobs, as commands want them."""
     return str(Range(row.first, row.first + row.jobs - 1))
 
 
 def has_ended(row: SubmissionRow) -> bool:
-    """Whether no job of it will do anything any more."""
+    """Whether all its jobs have ended."""
     return FINAL.issuperset(row.states)
 
 
 def counting(rows: Iterable[SubmissionRow], found: Counter[str]) -> Iterator[SubmissionRow]:
-    """The rows, while all their jobs are counted by state, but for those that were deleted."""
+    """The rows, while their jobs, but for deleted ones, are added to `found` by state."""
     for row in rows:
         found.update(
             {state.value: jobs for state, jobs in row.states.items() if state is not JobState.DELETED}
@@ -158,7 +157,7 @@ def counting(rows: Iterable[SubmissionRow], found: Counter[str]) -> Iterator[Sub
 
 
 def total_of(rows: Iterable[SubmissionRow]) -> Counter[str]:
-    """All their jobs by state, but for those that were deleted."""
+    """All jobs by state, but for deleted ones."""
     found = Counter[str]()
     for _ in counting(rows, found):
         pass
@@ -174,7 +173,7 @@ def _counted(counts: Mapping[str, int] | Mapping[MainReason, int]) -> str:
 
 
 def usual_of_submissions(*, owners: bool, shared: bool) -> Sequence[str]:
-    """The columns, unless others are named."""
+    """The columns that are shown if none is named."""
     first = ["submission", *(["owner"] if owners or shared else []), *(["shared_by"] if shared else [])]
     return [*first, "jobs", "name", "age", "progress", "states", "remark"]
 

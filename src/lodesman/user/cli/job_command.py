@@ -1,4 +1,4 @@
-"""The command line of `lode submit`: descriptions, a command after `--`, a script with lines of options, or a class."""
+"""The words of `lode submit`: descriptions, a command, a script with lines of options, a class."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _MARK = "#LODE"
 
 
 class JobCommand(click.Command):
-    """A command about jobs. `command`: the words of a command, or of a script and its arguments, whose path is `script`."""
+    """A command about descriptions, or about a `command`: a program, or the `script` and its arguments."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Options of this command stand before the command or script; they win over those of its `#LODE` lines."""
+        """Options stand before the command or script; they win over `#LODE` lines."""
         if ctx.resilient_parsing:  # for a completion: words are still missing
             return super().parse_args(ctx, args)
         at = args.index("--") if "--" in args else len(args)
@@ -64,14 +64,14 @@ class JobCommand(click.Command):
         return rest
 
     def _positionals(self, ctx: click.Context, words: list[str]) -> list[str]:
-        """The first word that is no option, and all that follow."""
+        """The first word that is no option, and all behind it."""
         parser = self.make_parser(ctx)
         parser.allow_interspersed_args = False
         found = parser.parse_args(list(words))[0].get("files")
         return list(found) if isinstance(found, tuple) else []
 
     def _of_script(self, ctx: click.Context, script: str, label: str) -> dict[str, Any]:
-        """What the options in a script's head say, each line checked. Raises UsageError with file and line."""
+        """The options in a script's head. Raises UsageError with file and line."""
         words: list[str] = []
         for number, line in _option_lines(script, label):
             try:
@@ -94,7 +94,7 @@ class JobCommand(click.Command):
         return found.params
 
     def _warn_of_options(self, ctx: click.Context, command: list[str]) -> None:
-        """What follows a script is the script's, as with sbatch; it may have been meant for us."""
+        """What follows a script is the script's, as with sbatch."""
         known = {name for one in self.get_params(ctx) if isinstance(one, click.Option) for name in one.opts}
         meant = [word for word in command[1:] if word.partition("=")[0] in known]
         if meant:
@@ -104,7 +104,7 @@ class JobCommand(click.Command):
 
 
 def _add(ctx: click.Context, others: dict[str, Any]) -> None:
-    """Add options of elsewhere: those that may be given several times add up, of the others the context's own count."""
+    """Add options of elsewhere: repeatable ones add up, of others the context's own count."""
     from lodesman.languages.jobs.attributes import overlay
 
     for name, value in others.items():
@@ -118,9 +118,7 @@ def _add(ctx: click.Context, others: dict[str, Any]) -> None:
 
 
 def is_script(name: str) -> bool:
-    """Whether a file is a job by itself: it begins with `#!`, has lines of a batch system, or may be executed and is no
-    description.
-    """
+    """Whether a file begins with `#!`, has lines of a batch system, or is executable and no description."""
     path = Path(name)
     try:
         with path.open("rb") as file:
@@ -139,7 +137,7 @@ def _looks_run(path: Path, head: bytes) -> bool:
 
 
 def _as_command(files: list[str]) -> str:
-    """What to say of words that are a command, since an option among them is unknown; '' if they name a description."""
+    """What to say of words that are a command; '' if they name a description."""
     path, words, what = Path(files[0]), shlex.join(files), f"There is no file {files[0]}."
     if files[0] == STDIN:
         return ""
@@ -152,14 +150,14 @@ def _as_command(files: list[str]) -> str:
 
 
 def _begins_script(stream: Any) -> bool:
-    """Whether a script is piped in, and no file that its first line hands to HTCondor; nothing is read."""
+    """Whether a script is piped in that is not for HTCondor; nothing is read."""
     if stream.isatty() or (head := stream.peek(2))[:2] != b"#!":
         return False
     return not foreign_file(head)
 
 
 def _kept(stream: Any) -> str:
-    """A script that is piped in, as a file that goes with the end of this call."""
+    """The piped script as a file, until the end of this call."""
     path = scratch_folder() / _PIPED_NAME
     path.write_bytes(stream.read())
     return str(path)
@@ -195,7 +193,7 @@ _GO_ON = "Or go on without it: --ignore-foreign."
 
 
 def head_of(path: str) -> str:
-    """The text whose lines are read for options; '' of what cannot be read."""
+    """The text that may have lines of options; '' if it cannot be read."""
     try:
         with Path(path).open("rb") as file:
             return file.read(HEAD_BYTES).decode("utf-8", "replace")
@@ -213,7 +211,7 @@ def has_lines(text: str) -> bool:
 
 
 def _lines_behind(path: str) -> list[int]:
-    """The first line of a batch system that reads all lines, and that lies behind those that are read here."""
+    """The first line of a batch system behind the head that is read."""
     try:
         with Path(path).open("rb") as file:
             head, more = file.read(HEAD_BYTES), file.read(_MORE_BYTES)
@@ -224,7 +222,7 @@ def _lines_behind(path: str) -> list[int]:
 
 
 def _is_folder(path: str) -> bool:
-    """Whether a path of a line is a folder here; variables are read as the batch systems do."""
+    """Variables are read as the batch systems do."""
     try:
         return Path(os.path.expandvars(path)).is_dir()
     except (OSError, ValueError):
@@ -232,7 +230,7 @@ def _is_folder(path: str) -> bool:
 
 
 def add_translation(ctx: click.Context, script: str, label: str) -> None:
-    """Add what the lines of batch systems in a script ask for to the options, which go first, and say it."""
+    """Add what lines of batch systems ask for, after the options, and say it."""
     from lodesman.languages.directives.scripts import translate_script, unread_lines
 
     text, params = head_of(script).removeprefix("\ufeff"), ctx.params
@@ -271,7 +269,7 @@ def add_translation(ctx: click.Context, script: str, label: str) -> None:
 
 
 def as_asked(record: Record, *, interpreter: str, literal: bool) -> Record:
-    """The record of a script: read by that program, if one is named; `literal`: its percent signs stand for themselves."""
+    """The record with its interpreter; `literal`: percent signs stand for themselves."""
     from lodesman.languages.directives.variables import escape_percents
 
     if interpreter:
@@ -281,14 +279,14 @@ def as_asked(record: Record, *, interpreter: str, literal: bool) -> Record:
 
 
 def note_unread(command: Sequence[str]) -> None:
-    """Say that lines of a script are not read which is a word of a command: `lode submit -- sh job.sh`."""
+    """Say that the lines of a script behind `--` are not read."""
     for word in command[:2]:
         if Path(word).is_file() and has_lines(head_of(word)):
             note(f"{word} stands after --, so its lines of batch systems are not read: lode submit {word}.")
 
 
 def foreign_file(data: bytes) -> LodesmanError | None:
-    """What to say of a file of HTCondor; None for any other one."""
+    """What to say of a file of HTCondor."""
     from lodesman.languages.jobs.foreign import fault_of_file
 
     return fault_of_file(data[:HEAD_BYTES].decode("utf-8", "replace"))

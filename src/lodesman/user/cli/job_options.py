@@ -1,4 +1,4 @@
-"""Options that say of a job what a description would say: each is one attribute, and wins over the file's."""
+"""Options that are attributes of a job; they win over a description's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ATTRIBUTE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 
 
 def _read_as(name: str, word: Any) -> Any:
-    """The value of an attribute. Raises ValueError."""
+    """Raises ValueError."""
     from lodesman.languages.jobs import by_name
     from lodesman.languages.jobs.values import Mistake
 
@@ -49,13 +49,13 @@ def _time(name: str) -> Callable[[str], Given]:
 
 
 def _array(word: str) -> Given:
-    """Indexes, and after a percent sign how many of them run at once, as sbatch has it. Raises ValueError."""
+    """Indexes, and after a percent sign how many run at once. Raises ValueError."""
     word, percent, most = word.replace(" ", "").partition("%")
     return {**_indexes(word), **({"AtMost": _read_as("AtMost", most)} if percent else {})}
 
 
 def _indexes(word: str) -> Given:
-    """1-500, 0-90:10, or a list of them and of single numbers. Raises ValueError."""
+    """1-500, 0-90:10, or a list of these and of numbers. Raises ValueError."""
     match = _STEPS.match(word)
     if match:
         first, last, step = _steps(match)
@@ -87,7 +87,7 @@ def _indexes(word: str) -> Given:
 
 
 def _each_line(name: str) -> Given:
-    """A member for each line of a file, blank ones apart. Raises ValueError."""
+    """A member for each line that is not blank. Raises ValueError."""
     try:
         lines = Path(name).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as fault:
@@ -108,7 +108,7 @@ def _steps(match: re.Match[str]) -> tuple[int, int, int]:
 
 
 def _setting(word: str) -> Given:
-    """NAME=VALUE, the value as in JDL; a text needs no quotes. Raises ValueError."""
+    """NAME=VALUE as in JDL, texts also without quotes. Raises ValueError."""
     from lodesman.base.errors import SyntaxFault
     from lodesman.languages.jobs import by_name
     from lodesman.languages.jobs.jdl import read_jdl_value
@@ -128,7 +128,7 @@ def _setting(word: str) -> Given:
 
 
 def _variable(word: str) -> Given:
-    """NAME=VALUE; NAME alone is that of this shell. Raises ValueError."""
+    """NAME=VALUE; NAME alone: that of this shell. Raises ValueError."""
     from lodesman.languages.jobs.attributes import AddedVariables
 
     name, equals, value = word.partition("=")
@@ -145,7 +145,7 @@ def _attribute(
     help: str,  # noqa: A002  # as click calls it
     keep: Callable[[click.Context, click.Parameter, tuple[Given, ...]], None] | None = None,
 ) -> Callable[[F], F]:
-    """An option whose attributes are kept for the description."""
+    """An option that gives attributes of the description."""
     return click.option(
         *names, type=Parsed(names[0], read), multiple=True, expose_value=False, callback=keep or _keep, metavar=metavar,
         help=help,
@@ -153,7 +153,7 @@ def _attribute(
 
 
 def _keep(context: click.Context, _parameter: click.Parameter, values: tuple[Given, ...]) -> None:
-    """Of an option that is given again the last one counts."""
+    """Of a repeated option the last counts."""
     from lodesman.languages.jobs.attributes import overlay
 
     for one in values:
@@ -161,7 +161,7 @@ def _keep(context: click.Context, _parameter: click.Parameter, values: tuple[Giv
 
 
 def _keep_all(context: click.Context, parameter: click.Parameter, values: tuple[Given, ...]) -> None:
-    """Of an option that is given again the values add up."""
+    """The values of a repeated option add up."""
     lists: dict[str, list[Any]] = {}
     for one in values:
         for name, value in one.items():
@@ -231,7 +231,7 @@ _OPTIONS = (
 
 
 def attribute_options(command: F) -> F:
-    """What may be said of a job instead of in its description."""
+    """The options that stand for a description."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -1,4 +1,4 @@
-"""Plans of jobs: what would become of descriptions, as `lode plan job` and `lode submit --dry-run` show it."""
+"""Plans of jobs, of `lode plan job` and `lode submit --dry-run`."""
 
 from __future__ import annotations
 

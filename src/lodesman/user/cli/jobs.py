@@ -96,7 +96,7 @@ def _fields(job: JobInFull, *, utc: bool) -> Iterator[tuple[str, Cell]]:
 
 
 def _place(one: Job | Attempt) -> str:
-    """SITE/CE/QUEUE, as far as it is known."""
+    """SITE/CE/QUEUE as far as known."""
     return "/".join(filter(None, (one.site, one.ce, one.queue)))
 
 

@@ -1,4 +1,4 @@
-"""Texts in the words of Grid Engine, of files, folders and standard input; faults come back at their places."""
+"""Texts in the words of Grid Engine; faults come back at their places."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ class _Notice(Protocol):
 
 
 class NativeText(NamedTuple):
-    """The text of files, one behind the other, with the line at which each begins, from 0."""
+    """The text of files, one behind the other."""
 
     text: str
-    files: tuple[tuple[int, str], ...]
+    files: tuple[tuple[int, str], ...]  # each with the line, from 0, at which it begins
 
     def place(self, line: int) -> tuple[str, int]:
-        """The file and its line of a line of the text, both from 1."""
+        """The file and its line, from 1, of a line of the text."""
         start, file = [one for one in self.files if one[0] < max(line, 1)][-1]
         return file, line - start
 
     def say(self, notices: Iterable[_Notice]) -> None:
-        """Notices of the server, each at its place."""
+        """Print notices at their places."""
         for one in notices:
             file, line = self.place(one.line)
             note(f"{file}:{line}: {one.message}")
 
     def say_faults(self, session: Session, fault: LodesmanError) -> None:
-        """For people, each fault of the text at its place; they end the command, by Exit."""
+        """For people: print the faults at their places and end the command, by Exit."""
         faults = fault.data.get("faults", ())
         if not faults or session.as_json:
             return
@@ -57,10 +57,7 @@ class NativeText(NamedTuple):
 
 
 def read_native(path: Path) -> NativeText:
-    """A file, all files of a folder by name (not those with a dot before it), or standard input (`-`).
-
-    Raises OSError, InvalidRequest.
-    """
+    """Read a file, all files of a folder, or standard input (`-`). Raises OSError, InvalidRequest."""
     texts, files, line = list[str](), list[tuple[int, str]](), 0
     for file in _files(path):
         if texts and not texts[-1].endswith("\n"):
@@ -73,7 +70,7 @@ def read_native(path: Path) -> NativeText:
 
 
 def class_names(words: Iterable[str]) -> list[str]:
-    """Names of job classes; a folder stands for those in its files. A name has no slash."""
+    """The names of job classes; a folder stands for those in its files."""
     found: list[str] = []
     for word in words:
         is_folder = "/" in word and Path(word).is_dir()

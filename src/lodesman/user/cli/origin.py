@@ -11,17 +11,15 @@ _SHOWN = 12
 
 
 def version_text(version: str, package: Path) -> str:
-    """The version, with the commit of the sources if it is known."""
+    """The version, and the commit if it is known."""
     commit = source_commit(package)
     return f"{version} (commit {commit[:_SHOWN]})" if commit else version
 
 
 def source_commit(package: Path) -> str:
-    """The commit of the sources in this folder of the package; '' if it is not known. Changes on top of it are not seen.
+    """The commit of the sources in this folder of the package; '' if unknown. Later changes are not seen.
 
-    What was built has a note of it: a wheel in the package, a source package beside its project file. In a checkout git's
-    files say it; git itself is not run. A checkout is known by its project file: what was installed in another repository
-    does not take the commit of that one.
+    A wheel or source package has a note of it; in a checkout, known by its project file, git's files say it.
     """
     found = _read(package / NOTE)
     if not found and package.parent.name == "src":

@@ -28,21 +28,22 @@ _BAR_FROM, _MOST_SHOWN = 5, 1_000
 
 @dataclass(slots=True, kw_only=True)
 class _Outputs:
-    """Where outputs go, and what became of all jobs named: None where the directory was there already. Faults come with
-    the job, or the first of the jobs, that they are about. `remarks`: what an output lacks, by job. `by_number`: so a single
-    job without output is a fault.
-    """
+    """Where outputs go, and what became of all jobs."""
 
     session: Session
     root: Path
     force: bool
     most_bytes: int
-    by_number: bool
+    by_number: bool  # so a single job without output is a fault
     advance: Callable[[int], None] = lambda _: None
-    jobs: list[tuple[int, Path, Unpacked | None]] = field(default_factory=list)
+    jobs: list[tuple[int, Path, Unpacked | None]] = field(
+        default_factory=list
+    )  # None: the directory was there
     without: int = 0
-    faults: list[tuple[int, LodesmanError]] = field(default_factory=list)
-    remarks: dict[int, str] = field(default_factory=dict)
+    faults: list[tuple[int, LodesmanError]] = field(
+        default_factory=list
+    )  # with the job, or the first of a range
+    remarks: dict[int, str] = field(default_factory=dict)  # what an output lacks, by job
 
 
 @click.command()
@@ -82,7 +83,7 @@ def output(
 
 
 def _fetch_all(outputs: _Outputs, wanted: Sequence[Range]) -> None:
-    """Raises NotFound if nothing is there of a single range, Unauthorized, Unavailable, OSError."""
+    """Raises NotFound for a single range without output, Unauthorized, Unavailable, OSError."""
     size_of, silent = total(wanted), outputs.session.as_json
     with progress("fetching outputs", size_of, shown=size_of >= _BAR_FROM, silent=silent) as outputs.advance:
         for one in wanted:
@@ -95,7 +96,6 @@ def _fetch_all(outputs: _Outputs, wanted: Sequence[Range]) -> None:
 
 
 def _report(outputs: _Outputs) -> None:
-    """What became of the jobs, for people or for programs."""
     if not outputs.session.as_json:
         _show(outputs)
         return
@@ -108,7 +108,7 @@ def _report(outputs: _Outputs) -> None:
 
 
 def _fetch_range(outputs: _Outputs, wanted: Range) -> None:
-    """Raises NotFound for a range without a job, and for a single job without output that was named."""
+    """Raises NotFound for a range without a job, and for a named job without output."""
     known = False
     for job in outputs.session.jobs(JobsQuery(first=wanted.first, last=wanted.last, all=True)):
         known = True
@@ -124,7 +124,7 @@ def _fetch_range(outputs: _Outputs, wanted: Range) -> None:
 
 
 def _fetch(outputs: _Outputs, job: Job) -> None:
-    """One job's output; a fault in it does not stop the others."""
+    """A fault in one output does not stop the others."""
     directory = outputs.root / str(job.id)
     done = None
     if outputs.force or not directory.exists():

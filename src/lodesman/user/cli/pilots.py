@@ -1,4 +1,4 @@
-"""`lode pilot` and `lode host`: the pilots that run jobs, files of pilots that people start, and hosts that get no jobs."""
+"""`lode pilot` and `lode host`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ pilot = click.Group(
 
 
 def _doing(row: ListedPilot) -> str | None:
-    """The jobs that it runs, or that it is idle; None for one that does not run."""
+    """Its jobs, or idle; None if it does not run."""
     if row.jobs:
         return ", ".join(map(str, row.jobs[:_MOST_JOBS])) + (", ..." if len(row.jobs) > _MOST_JOBS else "")
     return "idle" if row.state is PilotState.RUNNING else None
@@ -218,14 +218,14 @@ def _make_files(
 
 
 def _refuse_unwritable(directory: Path) -> None:
-    """Before pilots are stored whose files cannot be written. Raises OSError."""
+    """Raises OSError before pilots are stored whose files cannot be written."""
     probe = directory / f".lodesman-{os.getpid()}"
     os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     probe.unlink()
 
 
 def _write(file: Path, program: bytes, content: str) -> None:
-    """The program with the pilot's own file in it; only its owner can read it. Raises OSError."""
+    """Write the program with the pilot's own file in it. Raises OSError."""
     whole = io.BytesIO(program)
     with zipfile.ZipFile(whole, "a", zipfile.ZIP_STORED) as archive:
         archive.writestr(_MEMBER, content)

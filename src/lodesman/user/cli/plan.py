@@ -1,4 +1,4 @@
-"""`lode plan`, and `lode submit --dry-run`: dry runs of jobs, of other resources and of other shares. Nothing is stored."""
+"""`lode plan`: what jobs, resource files, shares or ads would change; nothing is stored."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _GATE: Final = re.compile(r"(?P<site>.+?):(?P<name>[A-Za-z_]\w*)=(?P<text>.+)", 
 
 
 class GateChange(NamedTuple):
-    """An attribute that a site is taken to advertise, with its expression."""
+    """An attribute that a site is taken to advertise."""
 
     site: str
     name: str
-    text: str
+    text: str  # an expression
 
 
 def _gate_change(word: str) -> GateChange:
-    """SITE:ATTRIBUTE=EXPRESSION. Raises ValueError for anything else."""
+    """SITE:ATTRIBUTE=EXPRESSION. Raises ValueError."""
     found = _GATE.fullmatch(word)
     if found is None:
         raise ValueError(f"{word[:60]!r} is not SITE:ATTRIBUTE=EXPRESSION, as North:MaxJobs=200.")
@@ -47,7 +47,6 @@ def _gate_change(word: str) -> GateChange:
 
 
 def _plan_gates(session: Session, gates: Iterable[GateChange], limit: int) -> None:
-    """Show the next iteration of the director as sites advertise themselves, and with these attributes instead."""
     asked: dict[str, dict[str, str]] = {}
     for one in gates:
         asked.setdefault(one.site, {})[one.name] = one.text
@@ -111,7 +110,7 @@ def _plan_job(session: Session, /, *, files: tuple[str, ...], verbose: bool, **o
 
 
 def _group_share(word: str) -> tuple[str, float]:
-    """GROUP=SHARE. Raises ValueError for anything else."""
+    """GROUP=SHARE. Raises ValueError."""
     group, _, text = word.rpartition("=")
     try:
         share = float(text)
@@ -200,7 +199,7 @@ def _plan_resources(session: Session, /, *, files: tuple[Path, ...], add: bool, 
 
 
 def _file(path: Path) -> PlanFileBody:
-    """A file as it is sent. Raises OSError, TooLarge, InvalidRequest."""
+    """Raises OSError, TooLarge, InvalidRequest."""
     with path.open("rb") as file:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
@@ -286,12 +285,11 @@ def _effect(row: plans.QueueEffect) -> list[Cell]:
 
 
 def _both(pair: plans.BeforeAfter[Any]) -> list[Cell]:
-    """Before and after; means to a tenth."""
+    """Means to a tenth."""
     return [number(round(one, 1) if isinstance(one, float) else one) for one in (pair.before, pair.after)]
 
 
 def _percents(pair: plans.BeforeAfter[float]) -> list[Cell]:
-    """Two parts of the whole."""
     return [percent(pair.before), percent(pair.after)]
 
 
@@ -338,7 +336,6 @@ def _changes_anything(found: plans.PlannedIteration) -> bool:
 
 
 def _show_first(titles: Sequence[str], rows: Sequence[Sequence[Cell]], count: int) -> None:
-    """The first few rows of `count`."""
     show_table(titles, rows[:_FEW])
     if rows and count > min(len(rows), _FEW):
         note(f"{count - min(len(rows), _FEW):,} more: --json.")

@@ -1,4 +1,4 @@
-"""Programs of their own, which travel without Lodesman: `lode jobstatus`, `lode vacate` and `lode site advertise`."""
+"""Commands that are programs of their own: `lode jobstatus`, `vacate`, `site advertise`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lodesman.user.cli.session import Session
 
 
 class OwnProgram(click.Command):
-    """A command whose words another parser reads: `--` is one of them."""
+    """A command whose words, `--` too, another parser reads."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """All of them."""

@@ -1,4 +1,4 @@
-"""How commands that take long say how far they are: a bar on a terminal, a line now and then in a log or a pipe."""
+"""How long work says how far it is: a bar for people, lines in a log."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _FIRST_SECONDS, _MOST_SECONDS, _LIFE_SECONDS = 10.0, 60.0, 600.0
 
 
 class Pace:
-    """A line after ten seconds, the next ones at growing distances up to a minute, each only if it says something else; and
-    every ten minutes in any case, as a sign of life. Times are of one clock, in seconds.
+    """When a long work says how it stands: after 10 s, then less and less often, at least each 600 s.
+
+    A line that says nothing new counts only as a sign of life. Times are seconds of one clock.
     """
 
     def __init__(self, now: float) -> None:
         self._last, self._rest, self._said = now, _FIRST_SECONDS, ""
 
     def is_due(self, now: float, words: str) -> bool:
-        """Whether these words shall be said now: then they are taken as said."""
+        """Whether to say these words now; if so, they count as said."""
         silent = now - self._last
         if silent < (_LIFE_SECONDS if words == self._said else self._rest):
             return False
@@ -38,7 +39,7 @@ class Pace:
 
 @contextmanager
 def patience(what: str, *, seconds: float = 2.0) -> Iterator[None]:
-    """Say what goes on after that time, if a person waits and it is not done by then."""
+    """Say to a person what goes on, if it takes longer than that."""
     if not is_terminal(sys.stderr):
         yield
         return
@@ -52,14 +53,14 @@ def patience(what: str, *, seconds: float = 2.0) -> Iterator[None]:
 
 
 class _Counted:
-    """How much is done of a long work, as lines of a log."""
+    """A long work as lines of a log."""
 
     def __init__(self, what: str, total: int, words_of: Callable[[int], str]) -> None:
         self._what, self._total, self._words_of, self._done = what, total, words_of, 0
         self._pace = Pace(time.monotonic())
 
     def add(self, count: int) -> None:
-        """So much more is done."""
+        """Count more as done."""
         self._done += count
         line = f"{self._what}: {self._words_of(self._done)} of {self._words_of(self._total)}"
         if self._pace.is_due(time.monotonic(), line):
@@ -70,9 +71,7 @@ class _Counted:
 def progress(
     what: str, total: int, *, shown: bool, of_bytes: bool = False, silent: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, for people, if it shall be `shown`; the function adds to it. Where that is no terminal there
-    is a line now and then, if it takes long and is not `silent`.
-    """
+    """The function that counts what is done: a bar for people if `shown`, else lines unless `silent`."""
     if not is_terminal(sys.stderr):
         yield (
             (lambda _: None)

@@ -1,4 +1,4 @@
-"""`lode quota`: limits on what runs at once, as resource quota sets of Grid Engine."""
+"""`lode quota`: resource quota sets of Grid Engine."""
 
 from __future__ import annotations
 

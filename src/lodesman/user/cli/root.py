@@ -1,4 +1,4 @@
-"""The group `lode`, and the end of every call: errors as one sentence and an exit code (docs/cli.md)."""
+"""The group `lode`, and the end of every call (docs/cli.md)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ LODE_DEBUG=1 shows where an error arose."""
 
 
 class _Sections(click.Group):
-    """A group whose help lists the commands by what they are for."""
+    """A group whose help lists the commands by purpose."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All commands."""
@@ -101,7 +101,7 @@ class _Sections(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Raises UsageError: there is no such command; what other systems call it is answered with the name here."""
+        """Raises UsageError; for a command of another system with the name here."""
         if args[0] in _ELSEWHERE:
             ctx.fail(f"No such command {args[0]!r}. Did you mean lode {_ELSEWHERE[args[0]]}?")
         return super().resolve_command(ctx, args)
@@ -114,12 +114,12 @@ class _Sections(click.Group):
                 formatter.write_dl([(name, one.get_short_help_str(90)) for name, one in found if one])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The epilog as it is written."""
+        """Write it as it stands."""
         formatter.write("\n" + _EPILOG + "\n")
 
 
 def _give_examples(command: click.Command, path: tuple[str, ...]) -> None:
-    """At the end of its help, and of those of all commands below it."""
+    """At the end of its help, and of all commands below it."""
     if isinstance(command, click.Group):
         for name, below in command.commands.items():
             _give_examples(below, (*path, name))
@@ -232,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _invoke(arguments: list[str], session: Session) -> object:
-    """Not click's own `main`: it ends the process when a pipe closes."""
+    """Click's own `main` ends the process when a pipe closes."""
     if _COMPLETES in os.environ:
         return lode.main(arguments, prog_name="lode")
     with lode.make_context("lode", arguments, obj=session) as context:
@@ -252,11 +252,11 @@ def _refused(fault: LodesmanError, session: Session) -> int:
 
 
 class _SystemFault(LodesmanError, code="system"):
-    """The operating system refused something."""
+    """An error of the operating system."""
 
 
 def _last_words(kind: type[BaseException], fault: BaseException, _trace: TracebackType | None) -> None:
-    """An error of the program: no traceback for people."""
+    """An error of the program, without traceback."""
     click.echo(
         f"lode: a fault in the program: {kind.__name__}: {plain(fault)}. "
         "Please report it with what LODE_DEBUG=1 shows.",

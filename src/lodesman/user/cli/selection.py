@@ -1,4 +1,4 @@
-"""Which jobs are meant: options that choose them, the question to the server, and the jobs or submissions that it lists."""
+"""Which jobs are meant: the options, the question to the server, and its rows."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _MOST_RANGES: Final = 1_000
 
 
 def choice_options(command: F) -> F:
-    """The options that choose jobs."""
+    """Give a command the options that choose jobs."""
     return reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
 
 
 def taken_choice(options: dict[str, Any]) -> Selection | None:
-    """What these options choose, which are taken out; None if only numbers count."""
+    """Take these options out of all; None if none is given."""
     given = {name: options.pop(name) for name in _NAMES}
     found = Selection(
         [JobState(one) for one in given["states"]], given["name"], list(given["submissions"]), given["owner"],
@@ -58,9 +58,9 @@ def taken_choice(options: dict[str, Any]) -> Selection | None:
 def chosen(
     session: Session, ranges: tuple[Range, ...], choice: Selection | None, states: Iterable[JobState] = ()
 ) -> tuple[Range, ...]:
-    """The ids of the jobs in these ranges (none: of one's own) that are chosen, as ranges; `states`: of which,
-    if the choice names none. Without a choice the ranges themselves. Raises UsageError for neither, NotFound if no job is
-    chosen.
+    """The chosen jobs in these ranges, or among one's own; without a choice the ranges.
+
+    `states`: if the choice names none. Raises UsageError if nothing is named, NotFound if no job is chosen.
     """
     if choice is None:
         if not ranges:
@@ -81,7 +81,7 @@ def chosen(
 
 
 def _add(found: list[Range], number: int) -> None:
-    """Lists ascend or descend: a job mostly follows the one before it."""
+    """Lists ascend or descend, so a job mostly follows the last."""
     if found and found[-1].first - 1 <= number <= found[-1].last + 1:
         found[-1] = Range(min(found[-1].first, number), max(found[-1].last, number))
     else:
@@ -111,7 +111,7 @@ _PAGE: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Which jobs, or submissions, are asked for. Times in UNIX seconds."""
+    """Which jobs or submissions are asked for."""
 
     ranges: tuple[Range, ...] = ()
     states: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class Question:
     job_class: str = ""
     where: tuple[str, ...] = ()
     submission: int | None = None
-    since: float | None = None
+    since: float | None = None  # UNIX seconds, as `until`
     until: float | None = None
     everyone: bool = False
     shared: bool = False
@@ -133,7 +133,7 @@ class Question:
     start: bool = False
 
     def query(self, within: Range | None, limit: int) -> JobsQuery:
-        """The server's parameters for one range, or for all jobs; ranges may name jobs of others that one may see."""
+        """The query for one range, or for all jobs."""
         wanted = self.states or ([] if self.ranges else [one for one in STATES if one != JobState.DELETED])
         first, last = within or (1, MOST_ID)
         everyone = self.everyone or bool(self.ranges)
@@ -143,7 +143,7 @@ class Question:
         )  # fmt: skip
 
     def submissions(self) -> SubmissionsQuery:
-        """The server's parameters for submissions."""
+        """The query for submissions."""
         limit = min(self.limit + 1, _PAGE)
         return SubmissionsQuery(all=self.everyone, state=",".join(self.states), limit=limit, **self.filters())
 
@@ -166,7 +166,7 @@ class Question:
 
     @property
     def is_narrow_beside_group(self) -> bool:
-        """Whether it leaves jobs out for another reason than their group, which counts know."""
+        """Whether it does by more than the group, which counts know."""
         return bool(self.states) or self.filters() | {"group": ""} != _NO_FILTERS
 
 
@@ -175,11 +175,11 @@ _NO_FILTERS = Question().filters()
 
 @dataclass(slots=True)
 class Some(Generic[R]):
-    """At most `limit` rows, asked for as they are taken: once. Then `more`: whether there are others after the `last`."""
+    """At most `limit` rows, fetched as they are taken, once."""
 
     source: Iterator[R]
     limit: int
-    more: bool = True
+    more: bool = True  # afterwards: whether there are rows behind the last
     count: int = 0
     last: R | None = None
 
@@ -207,7 +207,7 @@ def _submission_pages(session: Session, query: SubmissionsQuery) -> Iterator[Sub
 
 
 def fetch(session: Session, question: Question) -> Some[Job]:
-    """At most `limit` jobs. It raises NotFound if a single job named is not there."""
+    """At most `limit` jobs. Raises NotFound, on the way, for a single job that is not there."""
     return Some(_job_pages(session, question), question.limit)
 
 

@@ -135,7 +135,7 @@ def _check_config(session: Session, /, *, file: Path) -> int:
 
 
 def _checked(found: ServerConfig, doubts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What a configuration says, in its own names. `doubts`: notices beside those of its files."""
+    """What a configuration says, in its own names."""
     resources = found.resources
     return {
         "url": found.url,
@@ -157,7 +157,7 @@ def _checked(found: ServerConfig, doubts: Sequence[dict[str, Any]]) -> dict[str,
 
 
 def _pool_words(pools: dict[str, Any]) -> Iterator[str]:
-    """The submission pools: what each serves, if not all, and who handles it, if not the director."""
+    """What each pool serves, if not all, and who handles it, if not the director."""
     for name, pool in pools.items():
         words = [joined(pool["serves"])] if pool["serves"] else []
         words += [f"handled by {pool['handled_by']}"] if pool["handled_by"] else []
@@ -297,7 +297,7 @@ _HELLO = """\
 
 
 def sites_file(root: Path = Path("/")) -> str:
-    """The file of the site, with what this machine is: its platform, and of its memory the part of each pilot."""
+    """The site with the platform of this machine, and for each pilot a part of its memory."""
     from lodesman.pilot.node import describe_node
 
     node = describe_node(cores=1, root=root)

@@ -25,23 +25,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(slots=True)
 class Session(Caller):
-    """The global options of one call of `lode`, and the client, made when a command first needs it."""
+    """The global options of one call of `lode`, and its client."""
 
     as_json: bool = False
 
     def raw(self, call: Call[Nothing, Nothing, A]) -> Any:
-        """The answer to a call in JSON values."""
+        """The answer in JSON values."""
         return json.loads(self.fetch(call, None, None))
 
     def answer(self, call: Call[Q, B, A], query: Q | None = None, body: B | None = None) -> A:
-        """The answer to a call, for people; `--json` prints it as it came and ends the command, by Exit."""
+        """The answer for people; `--json` prints it and ends the command, by Exit."""
         raw = self.fetch(call, query, body)
         if self.as_json:
             self.exit_if_json(json.loads(raw))
         return call.read(raw)
 
     def exit_if_json(self, value: Any, code: int = 0) -> None:
-        """`--json`: print this value, all that a program gets, and end the command with this exit code, by Exit."""
+        """With `--json` print this value, and end the command, by Exit."""
         if self.as_json:
             emit_json(value)
             raise click.exceptions.Exit(code)
@@ -49,7 +49,7 @@ class Session(Caller):
     def show_some(
         self, name: str, rows: Sequence[R], limit: int, show: Callable[[Sequence[R]], None]
     ) -> None:
-        """Show at most `limit` of the rows, and say whether there are more of them."""
+        """Show at most `limit` rows, and say whether there are more."""
         some, more = rows[:limit], len(rows) > limit
         self.exit_if_json({name: some, "more": more})
         show(some)
@@ -69,5 +69,5 @@ _PASSED = click.make_pass_decorator(Session, ensure=True)
 
 
 def with_session(command: F) -> F:
-    """A command that gets the session, and has `--json`: the answer for programs."""
+    """Give a command the session, and `--json`."""
     return cast("F", _JSON(_PASSED(command)))

@@ -1,4 +1,4 @@
-"""`lode site token`, `lode site advertise`, `lode site gate`: sites that say what they take, and what comes of it."""
+"""`lode site token` and `lode site gate`: sites that advertise themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lode site close` and `lode site open`: what administrators close, now or at a time, and how lists say it."""
+"""`lode site close` and `open`, and how lists show what is closed."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def open_site(session: Session, /, *, names: tuple[str, ...]) -> None:
 
 
 def note_closed(closings: Iterable[Closing] | UnsetType) -> None:
-    """Say on the second stream what is closed, and what is going to be; each once."""
+    """Say what is closed and going to be, each once."""
     closings = () if closings is UNSET else closings
     for text in dict.fromkeys(f"{path_of(one)} is {_closing_text(one)}" for one in closings):
         note(text)

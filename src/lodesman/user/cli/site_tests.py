@@ -1,4 +1,4 @@
-"""`lode site test`: test jobs on the queues of a site, and what they found."""
+"""`lode site test`: test jobs on the queues of a site."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_site(
 
 
 def _follow(session: Session, test: SiteTest) -> SiteTest:
-    """Until it has ended; whatever ends this command ends the test."""
+    """What ends this command ends the test."""
     from lodesman.wire.site_tests import SiteTestAt
 
     here, shown = SiteTestAt(test.test), _Shown(silent=session.as_json)
@@ -82,14 +82,14 @@ def _follow(session: Session, test: SiteTest) -> SiteTest:
 
 
 class _Shown:
-    """What was said of each queue: at once on a terminal, elsewhere now and then."""
+    """What was said of each queue."""
 
     def __init__(self, *, silent: bool) -> None:
         self._silent, self._said = silent, dict[str, str]()
         self._pace = Pace(time.monotonic())
 
     def follow(self, doing: dict[str, str]) -> None:
-        """Say what is new, and after a long time that nothing is."""
+        """Say what is new; in a log now and then that nothing is."""
         now = time.monotonic()
         if self._silent or not (is_terminal(sys.stderr) or self._pace.is_due(now, "; ".join(doing.values()))):
             return

@@ -1,4 +1,4 @@
-"""`lode site` and `lode queue`: where jobs can run, each value with its origin, and what is closed."""
+"""`lode site` and `lode queue`: where jobs can run, with the origin of each value."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _running(row: SiteRow) -> Cell:
 
 
 def _ad(row: SiteRow) -> str:
-    """The age of its ad, and whether that shuts its gate."""
+    """Its age, and whether that shuts the gate."""
     if row.ad_at is UNSET:
         return "none"
     return f"{age(row.ad_at)}{', too old' if row.ad_is_too_old else ''}"
@@ -160,7 +160,7 @@ def _show_queues(queues: Sequence[UsableQueue], shape: ListShape) -> None:
 
 
 def _queue_columns(queues: Sequence[UsableQueue], used: Sequence[str]) -> Columns[UsableQueue]:
-    """What can be shown of queues: the facts of each, and the parameters that any of them has."""
+    """The facts of queues, and the parameters that any of them has."""
     parameters = sorted({name for row in queues for name in row.parameters}, key=str.lower)
     return table_of(
         *(_parameter_column(name, queues) for name in parameters),
@@ -173,7 +173,7 @@ def _queue_columns(queues: Sequence[UsableQueue], used: Sequence[str]) -> Column
 
 
 def _parameter_column(name: str, queues: Sequence[UsableQueue]) -> Column[UsableQueue]:
-    """Numbers are sorted as such, where all are numbers."""
+    """It is sorted as numbers if all are."""
     values = [row.parameters[name].value for row in queues if name in row.parameters]
     if all(isinstance(one, int | float) and not isinstance(one, bool) for one in values):
         return Column(
@@ -187,13 +187,13 @@ def _parameter_column(name: str, queues: Sequence[UsableQueue]) -> Column[Usable
 
 
 def _others(row: UsableQueue, used: Sequence[str]) -> str:
-    """The parameters that have no column of their own."""
+    """The parameters without a column of their own."""
     values = ((name, shown(one.value)) for name, one in sorted(row.parameters.items()) if name not in used)
     return " ".join(f"{name}={text}" for name, text in values)
 
 
 def _level(row: UsableQueue) -> str | None:
-    """What of a queue is closed: the widest."""
+    """The widest part that is closed."""
     if not row.closed:
         return None
     return "the queue" if row.closed[0].queue else "the CE" if row.closed[0].ce else "the site"
@@ -235,7 +235,7 @@ def _show_queue(session: Session, /, *, names: tuple[str, ...], origin: bool, vo
 
 
 def _show_node(session: Session, query: NodeQuery, *, origin: bool, kind: str = "") -> None:
-    """A node of another kind is a usage error."""
+    """Raises UsageError for a node of another kind."""
     found = session.call(calls.RESOURCES, query)
     if kind not in ("", found.kind):
         raise click.UsageError(f"{query.path or query.site} is a {found.kind}; see: lode site show")
@@ -254,7 +254,7 @@ def _show_node(session: Session, query: NodeQuery, *, origin: bool, kind: str = 
 
 
 def _rows_below(node: NodeBelow, site: str) -> Iterator[tuple[str, Parameter]]:
-    """The values of a CE or queue that it does not merely inherit, then those of its queues."""
+    """What a CE or queue does not merely inherit, then its queues."""
     for one in node.parameters:
         yield path_of(node).removeprefix(f"{site}/"), one
     for child in node.below:
@@ -262,7 +262,7 @@ def _rows_below(node: NodeBelow, site: str) -> Iterator[tuple[str, Parameter]]:
 
 
 def _origin(one: Parameter, directory: str) -> list[Cell]:
-    """The value with the levels that count, their places, and what the other levels say."""
+    """The value, the levels and places that count, and what others say."""
     places = [(said, written_at(said.file, said.line, directory)) for said in one.said]
     counting = dict.fromkeys(place for said, place in places if said.counts and place)
     others = (f"{shown(said.value)} ({said.level}, {place})" for said, place in places if not said.counts)
@@ -272,7 +272,7 @@ def _origin(one: Parameter, directory: str) -> list[Cell]:
 
 
 def directory_of(files: Iterable[str]) -> str:
-    """The directory that all files have in common, with a slash at its end; "" if they have none."""
+    """The common directory of all files, with a slash; "" if there is none."""
     parts = [file.split("/")[:-1] for file in dict.fromkeys(files) if file]
     if not parts:
         return ""
@@ -281,7 +281,7 @@ def directory_of(files: Iterable[str]) -> str:
 
 
 def written_at(file: str, line: int, directory: str = "") -> str:
-    """`FILE:LINE` of a value, the file without the directory; "" for what is written nowhere."""
+    """`FILE:LINE`; "" for what is written nowhere."""
     if not file:
         return ""
     return f"{file.removeprefix(directory)}:{line}" if line else file.removeprefix(directory)
@@ -293,7 +293,7 @@ def _note_directory(directory: str) -> None:
 
 
 def _note_failing(queues: Iterable[FailingQueue]) -> None:
-    """Queues that fail alike are said together."""
+    """Queues that fail alike share a line."""
     alike: dict[str, list[FailingQueue]] = {}
     for one in queues:
         alike.setdefault(one.order or f"the last pilots did not start: {one.reason}", []).append(one)

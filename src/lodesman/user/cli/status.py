@@ -176,7 +176,7 @@ def _list_jobs(session: Session, question: Question, shape: ListShape) -> None:
 
 
 def _counts(session: Session, question: Question) -> dict[str, Counter[str]]:
-    """`counts` of one's own jobs, or of all that one may see, by state; empty for a choice of them."""
+    """Jobs by state, under `counts`; empty if only some are listed."""
     if question.ranges or question.is_narrow_beside_group:
         return {}
     counts = Counter[str]()

@@ -1,4 +1,4 @@
-"""`lode submit`: descriptions are read and checked, files uploaded, and each is sent as one submission."""
+"""`lode submit`: each description becomes one submission."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, re
 
 
 def _local_files(ready: Sequence[ReadyFile]) -> list[Mapping[str, Path]]:
-    """The plain files of each draft by their names; folders are packed first."""
+    """The files of each draft by name; folders are packed."""
     if all(isinstance(path, Path) for one in ready for path in one.inputs.values()):
         return [{name: path for name, path in one.inputs.items() if isinstance(path, Path)} for one in ready]
     scratch = scratch_folder()

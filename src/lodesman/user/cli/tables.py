@@ -1,7 +1,4 @@
-"""What is printed: tables fitted to the terminal, plain aligned text elsewhere, JSON for programs.
-
-rich is imported only for a terminal. No text is ever read as markup.
-"""
+"""What is printed: tables for terminals (by rich, loaded only there), aligned text elsewhere, JSON for programs."""
 
 from __future__ import annotations
 
@@ -65,16 +62,14 @@ def state(name: str) -> Styled:
 
 
 def emit_json(value: Any, *, err: bool = False) -> None:
-    """One value on standard output as JSON, in ASCII, so that no terminal is steered by it."""
+    """Print a value as JSON, in ASCII: it steers no terminal."""
     import msgspec
 
     click.echo(json.dumps(msgspec.to_builtins(value), indent=None if err else 2), err=err)
 
 
 def emit_json_rows(name: str, rows: Iterable[Any], rest: Callable[[], Mapping[str, Any]]) -> None:
-    """One JSON object on standard output: under that name the rows as they come, then the `rest`, which is known after the
-    last. It stays a document if the rows break off.
-    """
+    """Print one JSON object: the rows as they come, then the `rest`. It is a document also if the rows break off."""
     import msgspec
 
     opened = False
@@ -95,7 +90,7 @@ def emit_json_rows(name: str, rows: Iterable[Any], rest: Callable[[], Mapping[st
 
 @contextmanager
 def _unbroken() -> Iterator[None]:
-    """Ctrl-C waits until what is being written is written; a second one does not."""
+    """The first Ctrl-C waits until all is written."""
     came: list[int] = []
 
     def keep(number: int, _frame: object) -> None:
@@ -113,7 +108,7 @@ def _unbroken() -> Iterator[None]:
 
 
 def note(text: str) -> None:
-    """A remark for people, on standard error: standard output stays clean for what was asked."""
+    """A remark, on standard error."""
     click.echo(f"lode: {plain(text)}", err=True)
 
 
@@ -129,16 +124,16 @@ def say(text: str) -> None:
 
 
 def write_text(text: str) -> None:
-    """A text of several lines, as it is for a file or a program; harmless for a terminal."""
+    """Print a text for files and programs; made harmless for a terminal."""
     if text:
         sys.stdout.write(plain_lines(text) if is_terminal(sys.stdout) else text)
         sys.stdout.flush()
 
 
 def show_table(titles: Sequence[str], rows: Iterable[Sequence[Cell]], *, apart: bool = False) -> None:
-    """Print a table, `apart` from what stands above; nothing without rows. `>` before a title puts numbers to the right.
+    """Print a table, fitted to a terminal; nothing without rows.
 
-    With colours and fitted on a terminal, as plain text of any width elsewhere.
+    `>` before a title puts its column to the right; `apart`: after a blank line.
     """
     cells = list(rows)
     if cells and apart:
@@ -158,7 +153,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def show_long_table(titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """As `show_table`, but a portion at a time: columns may get wider on the way. On a terminal each has the titles."""
+    """Print a table a portion at a time; columns may get wider on the way."""
     widths: list[int] = []
     for cells in portions(rows):
         if is_terminal(sys.stdout):
@@ -168,14 +163,14 @@ def show_long_table(titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> No
 
 
 def portions(rows: Iterable[R]) -> Iterator[list[R]]:
-    """The rows as they come, some at a time, so that no list of all of them is made."""
+    """The rows, some at a time."""
     left = iter(rows)
     while some := list(islice(left, PORTION)):
         yield some
 
 
 def write_lines(lines: Iterable[str]) -> None:
-    """Lines of the answer, all at once: to hand out each by itself takes longer than to make it."""
+    """All at once, since handing out each takes longer than making it."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 
@@ -183,9 +178,7 @@ def write_lines(lines: Iterable[str]) -> None:
 def text_table(
     titles: Sequence[str], rows: Sequence[Sequence[Cell]], widths: list[int] | None = None
 ) -> Iterator[str]:
-    """Aligned lines, two blanks between columns, nothing cut but what is wider than `_WIDEST`. `widths`: of the portion
-    above, which has the titles; empty for the first.
-    """
+    """Aligned lines; cells beyond `_WIDEST` are cut. `widths`: of the portion above, empty for the first."""
     texts = [] if widths else [[title.removeprefix(">").upper() for title in titles]]
     texts += [[_fitting(cell).text for cell in row] for row in rows]
     found = [max(map(len, column)) for column in zip(*texts, strict=True)]
@@ -212,8 +205,9 @@ def _fitting(cell: Cell) -> Styled:
 
 
 def rich_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> Any:
-    """The table for rich on a terminal of that width. Where it is narrow texts are folded, numbers never; where even that
-    does not fit, each row is a list of its fields. Beyond `_WIDEST` texts are cut.
+    """The table for a terminal of that width: texts are folded, numbers never.
+
+    Where that does not fit each row is a list of fields. Cells beyond `_WIDEST` are cut.
     """
     from rich.table import Table
     from rich.text import Text
@@ -244,7 +238,7 @@ def rich_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]], width: int
 
 
 def _column(title: str, texts: Iterable[str]) -> tuple[int, int]:
-    """The least and the full width of a column; texts may be folded where words are seldom broken, numbers never."""
+    """The least and the full width; only texts may be folded."""
     from rich.cells import cell_len
 
     right, name = title.startswith(">"), title.removeprefix(">")
@@ -254,7 +248,7 @@ def _column(title: str, texts: Iterable[str]) -> tuple[int, int]:
 
 
 def _sizes(columns: Sequence[tuple[int, int]], spare: int) -> list[int]:
-    """The widths of columns (least, full) with that much to share out: first to those that need least."""
+    """Share `spare` out to columns (least, full), first to those that need least."""
     sizes = [least for least, _ in columns]
     hungry = sorted(range(len(columns)), key=lambda place: columns[place][1] - columns[place][0])
     for left, place in zip(range(len(columns), 0, -1), hungry, strict=True):
@@ -265,7 +259,7 @@ def _sizes(columns: Sequence[tuple[int, int]], spare: int) -> list[int]:
 
 
 def show_fields(pairs: Iterable[tuple[str, Cell]]) -> None:
-    """Names and values of one thing, one a line."""
+    """Print names and values, one a line."""
     fields = list(pairs)
     width = max(len(name) for name, _ in fields)
     for name, cell in fields:
@@ -273,7 +267,7 @@ def show_fields(pairs: Iterable[tuple[str, Cell]]) -> None:
 
 
 def coloured(text: str, style: str) -> str:
-    """A text in its colour, if a terminal shows it."""
+    """The text in its colour, if a terminal shows it."""
     if not style or not is_terminal(sys.stdout):
         return text
     return click.style(text, fg=style.rpartition(" ")[2], bold=style.startswith("bold"))
@@ -288,16 +282,16 @@ _BELOW: Final = 3
 
 
 class WatchedList(NamedTuple):
-    """One picture: a table, the line below it, and whether nothing in it will change any more."""
+    """One picture of a list that is drawn again."""
 
     titles: Sequence[str]
     rows: Sequence[Sequence[Cell]]
-    counts: str
-    has_ended: bool
+    counts: str  # the line below
+    has_ended: bool  # nothing will change any more
 
 
 def watch_list(draw: Callable[[], WatchedList]) -> None:
-    """Draw again and again until all has ended."""
+    """Draw until all has ended."""
     from rich.live import Live
 
     with Live(auto_refresh=False) as live:
@@ -310,7 +304,7 @@ def watch_list(draw: Callable[[], WatchedList]) -> None:
 
 
 def fitted(frame: WatchedList, console: Any) -> Any:
-    """A picture that is not higher than the terminal: the first rows, how many more there are, and the counts."""
+    """As many rows as fit on the terminal, how many more there are, and the counts."""
     from rich.console import Group
     from rich.text import Text
 

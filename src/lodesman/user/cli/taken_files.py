@@ -1,4 +1,4 @@
-"""The files that a job takes along: those of --files, those that its command names, and folders, which are packed."""
+"""The files that the words of a command take along."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _BETWEEN = re.compile(r"[\s;|&<>()\"'`=,]+")
 
 
 def named_files(words: Iterable[str]) -> tuple[list[str], str]:
-    """The small plain files here that the words of a command name, and another thing that they name, '' if there is none.
+    """The small files here that words name, and another thing that they name, or ''.
 
-    In a word with blanks, which may be a command of a shell, only plain files count. A number is no name: `lode output 3`
-    makes a folder 3, and in `sleep 3` it means seconds.
+    In a word with blanks, perhaps a command of a shell, only plain files count. Numbers are no names: `sleep 3` means
+    seconds.
     """
     found: dict[str, None] = {}
     left = ""
@@ -42,7 +42,7 @@ def named_files(words: Iterable[str]) -> tuple[list[str], str]:
 
 
 def _kind_here(word: str) -> str:
-    """`small` (a plain file), `large` or `folder`; '' for what is not here."""
+    """`small`, `large`, `folder`, or '' for what is not here."""
     pure = PurePosixPath(word)
     if not pure.parts or pure.is_absolute() or ".." in pure.parts or word.startswith("-") or word.isdecimal():
         return ""
@@ -59,7 +59,7 @@ def _kind_here(word: str) -> str:
 def pick(
     command: Sequence[str], script: str, asked: Sequence[str], *, named_only: bool
 ) -> tuple[str, FilePicker]:
-    """What a command takes along, said to the user, and the program as the job finds it. Raises InvalidRequest."""
+    """The program as the job finds it, and what goes along, which is said. Raises InvalidRequest."""
     if not script:
         _refuse_line(command)
     picker = FilePicker()
@@ -95,7 +95,7 @@ def pick(
 
 
 def _refuse_line(command: Sequence[str]) -> None:
-    """Raises InvalidRequest for a line of a shell that is given as the name of a program."""
+    """Raises InvalidRequest for a shell line as the name of a program."""
     word = command[0]
     if len(command) == 1 and len(word.split()) > 1 and word[:1] != "/" and not Path(word).exists():
         hint = f"Leave the quotes out; or let a shell run it: lode submit -- sh -c {shlex.quote(word)}"
@@ -103,9 +103,7 @@ def _refuse_line(command: Sequence[str]) -> None:
 
 
 def note_left_behind(script: str, folder: Path, picker: FilePicker, keep: Sequence[str]) -> None:
-    """Say which files in a folder a script names, though they are not sent: no node has them. What it writes is not meant:
-    `keep`, and what stands after `>`.
-    """
+    """Say which files a script names and does not write (`keep`, `>`), though no node has them."""
     with Path(script).open("rb") as file:
         lines = file.read(_SCRIPT_BYTES).decode("utf-8", "replace").splitlines()
     text = _WRITTEN.sub(" ", "\n".join(one for one in lines if not one.lstrip().startswith("#")))
@@ -129,7 +127,6 @@ def note_left_behind(script: str, folder: Path, picker: FilePicker, keep: Sequen
 
 
 def _is_file_in(folder: Path, word: str) -> bool:
-    """Whether a word is the name of a file there."""
     try:
         return bool(word) and not word.startswith("-") and (folder / word).is_file()
     except (OSError, ValueError):
@@ -142,7 +139,7 @@ def _names_of(inputs: Mapping[str, Taken]) -> set[str]:
 
 
 def _is_program_here(program: str) -> bool:
-    """Whether the program is a file below this folder; one without a folder in its name, if no command is called so."""
+    """Whether it is a file below this folder; a bare name only if no command is called so."""
     import shutil
 
     pure = PurePosixPath(program)
@@ -152,7 +149,7 @@ def _is_program_here(program: str) -> bool:
 
 
 def scratch_folder() -> Path:
-    """A folder that goes with the end of this call."""
+    """A folder that ends with this call."""
     import tempfile
 
     return Path(

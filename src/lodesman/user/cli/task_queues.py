@@ -1,4 +1,4 @@
-"""`lode tq` and `lode pool`: where jobs wait, and the SubmitPools of their Requirements (RFC #7)."""
+"""`lode tq` and `lode pool`: where jobs wait (RFC #7)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PASSES = (">refresh", ">age", "cause", ">took", ">pools", ">changed", ">jobs he
 
 
 def _task_queues(wanted: Callable[[], Mapping[str, str]] = dict) -> Columns[TaskQueueRow]:
-    """`wanted`: what SubmitPools ask for, by their ids."""
+    """`wanted`: what SubmitPools ask for, by id."""
     return table_of(
         Column("tq", "id", lambda row: row.id),
         Column("waiting", "count", lambda row: row.waiting),
@@ -73,7 +73,7 @@ def _list_task_queues(session: Session, /, *, limit: int, reason: str, shape: Li
 
 
 def _wanted_by_pools(session: Session) -> Mapping[str, str]:
-    """What SubmitPools ask for, by their ids, of those that most jobs need."""
+    """What the SubmitPools that most jobs need ask for, by id."""
     try:
         pools = session.call(calls.POOLS, PoolsQuery(limit=MOST_LISTED)).pools
     except LodesmanError:  # their ids are shown
@@ -86,7 +86,7 @@ def _because(reason: str | None, detail: str | None) -> str:
 
 
 def conditions(key: TaskQueueFacts, wanted: Callable[[], Mapping[str, str]] = dict) -> str:
-    """What a task queue's jobs ask for beyond an ordinary core; `wanted`: what SubmitPools ask for."""
+    """What jobs ask for beyond an ordinary core; `wanted`: what SubmitPools ask for."""
     lists = {
         "at": key.sites, "not at": key.banned_sites, "CE": key.grid_ces, "platform": key.platforms,
         "tags": key.tags, "through": key.submission_pools,
@@ -164,7 +164,7 @@ def _list_pools(session: Session, /, *, vo: str, limit: int, shape: ListShape) -
 
 
 def asked(requirements: Mapping[str, Required]) -> str:
-    """What a pool asks for in one line."""
+    """What a pool asks for, in one line."""
     return "; ".join(f"{name} {_wanted(one)}" for name, one in requirements.items())
 
 

@@ -1,4 +1,4 @@
-"""`lode usage`: what jobs used, day by day; and the states, shares, times and failures of the jobs that are there."""
+"""`lode usage`: what jobs used day by day, and how those that are there stand."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def usage(
 
 
 def _second(at: float | None) -> int:
-    """As the query has it: 0 if no time was given."""
+    """0: no time was given."""
     return 0 if at is None else max(1, int(at))
 
 
@@ -183,7 +183,7 @@ def _show_used(found: UsageOfDays, shape: ListShape) -> None:
 
 
 def _has_vos(found: UsageOfDays) -> bool:
-    """Whether names alone could mean several."""
+    """Whether a name could mean several."""
     return found.by in ("user", "group", "job-group") and len({one.vo for one in found.rows}) > 1
 
 

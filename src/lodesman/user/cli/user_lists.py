@@ -1,4 +1,4 @@
-"""`lode user import` and `lode user rm`: users who come in numbers, and users who leave."""
+"""`lode user import` and `lode user rm`."""
 
 from __future__ import annotations
 
@@ -39,16 +39,14 @@ _SAID: Final = {"new": "made", "changed": "changed", "same": "there already"}
 
 
 class _Listed(NamedTuple):
-    """A user of a file, and the line."""
+    """A user and its line in the file."""
 
     line: int
     body: AccountBody
 
 
 def read_users(text: str) -> list[_Listed]:
-    """The users of a file: lines of JSON objects, or CSV with names of columns in its first line. Raises InvalidRequest,
-    with the lines that are wrong.
-    """
+    """Read lines of JSON objects, or CSV with named columns. Raises InvalidRequest, with the wrong lines."""
     faults: list[InvalidRequest] = []
     users: list[_Listed] = []
     for line, row in _json_lines(text, faults) if text.lstrip()[:1] == "{" else _csv_rows(text, faults):
@@ -68,7 +66,7 @@ def read_users(text: str) -> list[_Listed]:
 
 
 def _together(faults: Sequence[InvalidRequest]) -> InvalidRequest:
-    """What is wrong with the first lines that are, in one refusal."""
+    """The first faults in one refusal."""
     first, *others = faults
     if not others:
         return first
@@ -106,7 +104,7 @@ def _column(name: str) -> str:
 
 
 def _columns(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """The values of a user by column; `group` is `groups`. Raises InvalidRequest for a column that comes twice."""
+    """Values by column; `group` is `groups`. Raises InvalidRequest for one that comes twice."""
     try:
         return each_once((_column(name), value) for name, value in pairs)
     except ValueError as twice:
@@ -135,7 +133,7 @@ def _csv_rows(text: str, faults: list[InvalidRequest]) -> Iterator[tuple[int, di
 
 
 def _names(line: int, row: Iterable[str]) -> list[str]:
-    """The columns that the first line of a CSV file names. Raises InvalidRequest."""
+    """The columns that the first line names. Raises InvalidRequest."""
     names = list(map(_column, row))
     _check_columns(line, names)
     try:
@@ -169,7 +167,6 @@ def _user_of(line: int, row: dict[str, Any]) -> AccountBody:
 
 
 def _fault_of(row: dict[str, Any]) -> str:
-    """What is wrong with the columns of a user, as a sentence."""
     for column in ("name", "vo"):
         if not isinstance(row.get(column, ""), str):
             return f"{column} is no text."

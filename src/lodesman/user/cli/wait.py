@@ -1,4 +1,4 @@
-"""`lode wait`: until jobs have ended. `lode logs`: what a job wrote last, live while it runs."""
+"""`lode wait` and `lode logs`."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def logs(session: Session, /, *, job: int | None, follow: bool, **options: Any) 
 
 
 def _few(ranges: tuple[Range, ...], most: int) -> list[int]:
-    """The jobs in these ranges. Raises InvalidRequest for more."""
+    """Raises InvalidRequest for more than `most` jobs."""
     if total(ranges) > most:
         what = "--follow shows one job" if most == 1 else f"The logs of at most {most} jobs are shown at once"
         hint = "Choose fewer, or fetch what they wrote: lode output, with the same options."
@@ -119,7 +119,7 @@ def _show(answer: Logs) -> None:
 
 
 def _follow(session: Session, job: int) -> int:
-    """Until the job has ended; returns its exit code. A server that goes away is asked again."""
+    """Returns the job's exit code; a server that goes away is asked again."""
     attempt, state, tail, outage = 0, "", "", Outage()
     answer = _logs(session, job)
     while True:
@@ -154,7 +154,7 @@ def _logs(session: Session, job: int) -> Logs:
 
 
 def _say_state(session: Session, job: int, before: str) -> str:
-    """Say the state of a job that does not run, and why, if that was not said yet; returns what was said last."""
+    """Say, once, why a job does not run; returns what was said last."""
     row = session.call(calls.JOB, JobAt(job))
     why = row.main_reason if row.state == JobState.WAITING else row.reason
     words = f"Job {job} is {row.state}{f': {why}' if why else ''}."
@@ -172,7 +172,7 @@ def _end(session: Session, job: int) -> int:
 
 
 def fresh(before: str, now: str) -> str:
-    """What is new in `now`, the end of a growing text of which `before` was the end a moment ago."""
+    """What `now`, the end of a growing text, has beyond `before`, its end a moment ago."""
     if now.startswith(before):
         return now[len(before) :]
     for length in range(min(len(before), len(now)), 0, -1):

@@ -1,4 +1,4 @@
-"""The wait for jobs until they have ended, and their exit code; a bar on a terminal, a line now and then elsewhere."""
+"""The wait until jobs have ended, and its exit code."""
 
 from __future__ import annotations
 
@@ -41,18 +41,16 @@ _MOST_HELD = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Until:
-    """What is waited for: all jobs, or the `first` that ends; for how many seconds; whether Held jobs end it. `answered`:
-    the server has answered already, so that it is asked again if it is away at the first question.
-    """
+    """What a wait is for."""
 
-    first: bool = False
-    timeout: float | None = None
-    held: Literal["wait", "stop"] = "wait"
-    answered: bool = False
+    first: bool = False  # until the first ends, not all
+    timeout: float | None = None  # seconds
+    held: Literal["wait", "stop"] = "wait"  # whether only Held jobs end it
+    answered: bool = False  # the server has answered before: it is asked again also if it is away at first
 
 
 def wait_for(session: Session, ranges: tuple[Range, ...], until: Until) -> tuple[Waited, int]:
-    """Wait, and say how it ended; returns the last answer and the exit code. Raises LodesmanError, and Exit at Ctrl-C."""
+    """Wait, and say how it ended; returns the last answer and the exit code. Raises LodesmanError, Exit."""
     waiting = _Waiting(session, ranges, until)
     try:
         answer = waiting.last_answer()
@@ -70,7 +68,7 @@ def wait_for(session: Session, ranges: tuple[Range, ...], until: Until) -> tuple
 
 
 def exit_code_of(answer: Waited, *, first: bool = False) -> int:
-    """What the exit code says of jobs, of all or of those that ended `first`."""
+    """The exit code for all jobs, or for those that ended `first`."""
     if not answer.over:
         return TIMED_OUT
     if answer.failed is not None:
@@ -83,14 +81,14 @@ def exit_code_of(answer: Waited, *, first: bool = False) -> int:
 
 
 def code_of(job: EndedJob) -> int:
-    """The exit code that a job which Failed is worth to a shell."""
+    """The exit code of a Failed job for a shell."""
     if job.exit_code and 0 < job.exit_code < 256:
         return job.exit_code
     return 128 + job.signal if job.signal and 0 < job.signal < 128 else FAILED
 
 
 def ending(job: EndedJob) -> str:
-    """How a job ended, in a sentence."""
+    """A sentence."""
     return f"Job {job.id} is {job.state}{_why(job)}."
 
 
@@ -110,9 +108,7 @@ def _show_failure(session: Session, job: EndedJob) -> None:
 
 
 class Outage:
-    """A server that does not answer, or has no place for one more that waits, while it is asked again and again: it may be
-    restarting, and the jobs go on.
-    """
+    """A time without a usable answer, as of a server that restarts."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -125,7 +121,7 @@ class Outage:
         self._since, self._rest, self._said = None, 1.0, False
 
     def rest(self, fault: Unavailable, most: float) -> None:
-        """Sleep before it is asked again, at `most` these seconds; say so when it has been away for long."""
+        """Sleep before the next question, at `most` these seconds; say so once it is long."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         if not self._said and now - self._since > _AWAY_SECONDS:
@@ -137,21 +133,22 @@ class Outage:
 
 @dataclass(slots=True)
 class _Waiting:
-    """One wait: questions until it is over."""
+    """One wait."""
 
     session: Session
     ranges: tuple[Range, ...]
     until: Until
     bar: _Bar = field(init=False)
-    stuck: Job | None = None
+    stuck: Job | None = None  # a Held job that nothing but a user lets go on
     _held: int = 0
 
     def __post_init__(self) -> None:
         self.bar = _Bar(shown=is_terminal(sys.stderr), silent=self.session.as_json)
 
     def last_answer(self) -> Waited:
-        """The answer when it is over, or when time is. A server that goes away is asked again, the first time only if it has
-        said something. Raises Unavailable, and Exit if time is over and there is no answer.
+        """The answer when the wait or its time is over. Raises Unavailable, Exit.
+
+        A server that goes away is asked again once it has said something.
         """
         end = math.inf if self.until.timeout is None else time.monotonic() + self.until.timeout
         answer, outage, left = None, Outage(), math.inf
@@ -191,7 +188,7 @@ class _Waiting:
         return self.session.call(calls.WAIT, query)
 
     def _never_released(self) -> Job | None:
-        """The first Held job if each of them is Held since one that it waited for failed: a user has to decide then."""
+        """The first Held job, if all are Held by a failed parent: a user has to decide then."""
         from lodesman.languages.jobs.order import names_failed_parent
 
         first = None
@@ -205,9 +202,7 @@ class _Waiting:
 
 
 class _Bar:
-    """A line on standard error: `shown` on a terminal it is drawn again and again, elsewhere a new one is written now and
-    then, if it is not `silent`.
-    """
+    """How jobs stand, on standard error: drawn again if `shown` on a terminal, else a line now and then."""
 
     def __init__(self, *, shown: bool, silent: bool) -> None:
         self._shown, self._silent = shown and not silent, silent
@@ -216,12 +211,12 @@ class _Bar:
         self._drawn = False
 
     def longest(self) -> float:
-        """The seconds after which it wants to know how the jobs stand, if nothing ends the wait before."""
+        """After how many seconds it wants the next answer."""
         left = 0.0 if self._silent else self._pace.seconds_left(time.monotonic())
         return _SHOWN_SECONDS if self._shown else min(max(1.0, left), LONGEST_WAIT) if left else LONGEST_WAIT
 
     def show(self, answer: Waited) -> None:
-        """Draw how the jobs stand, or say it."""
+        """Draw or say how the jobs stand."""
         if self._silent or answer.over:
             return
         now, ended = time.monotonic(), _size(answer) - answer.left
@@ -244,14 +239,12 @@ class _Bar:
 
 
 def time_left(seconds: float, ended: int, left: int) -> float | None:
-    """Seconds until the last of those left will have ended if they go on as those that ended in these seconds; None: that
-    cannot be known yet.
-    """
+    """The seconds for those left at the pace so far; None: too early to say."""
     return seconds / ended * left if ended >= 3 and seconds >= 5.0 else None
 
 
 def progress_line(answer: Waited, left: float | None) -> str:
-    """`[####x==....] 40 of 100 ended, about 5 min left: 38 Done, ...`: what a narrow terminal cuts comes last."""
+    """A bar and `_ended`; the end may be cut."""
     return f"[{bar(answer.states, _BAR).text}] {_ended(answer, left)}"
 
 
@@ -271,7 +264,7 @@ def _size(answer: Waited) -> int:
 
 
 def _named(ranges: tuple[Range, ...], most: int | None = None) -> str:
-    """As a command takes them; for people the first few."""
+    """As a command takes them."""
     return ",".join(map(str, ranges[:most])) + ("..." if most is not None and len(ranges) > most else "")
 
 
@@ -299,7 +292,7 @@ def _last_words(answer: Waited, ranges: tuple[Range, ...], until: Until) -> str:
 
 
 def _how_on(stuck: Job, answer: Waited, ranges: tuple[Range, ...]) -> str:
-    """Why only Held jobs are left, and what can be done about them."""
+    """Why only Held jobs are left, and what to do."""
     one = answer.left == 1
     which = str(stuck.id) if one else f"{_named(ranges)} --state Held"
     others = "" if one else f" {'The others' if answer.left > 2 else 'The other'} likewise."

@@ -1,4 +1,4 @@
-"""`lode why JOB|PILOT|QUEUE`: the verdict, the chain that leads to it, suggestions, and the director's arithmetic."""
+"""`lode why`: a job, a pilot or a queue."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _KINDS = ("job", "pilot", "queue")
 
 
 class _Subject(NamedTuple):
-    """`kind` is job, pilot or queue; `name` a number, a number or stamp, or SITE/CE/QUEUE."""
+    """What is explained."""
 
-    kind: str
-    name: str
+    kind: str  # job, pilot or queue
+    name: str  # a number, a number or stamp, or SITE/CE/QUEUE
 
 
 def _subject(word: str) -> _Subject:
-    """A job (12), a pilot (pilot:12, its stamp) or a CE queue (SITE/CE/QUEUE). Raises ValueError for anything else."""
+    """A job (12), pilot (pilot:12, stamp) or CE queue (SITE/CE/QUEUE). Raises ValueError."""
     kind, colon, name = word.partition(":")
     if not colon or kind not in _KINDS:
         is_pilot, name = _STAMP.fullmatch(word), word

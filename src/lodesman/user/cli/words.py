@@ -1,4 +1,4 @@
-"""Texts for people: what came from outside made harmless, times as ages, counts with their noun.
+"""Texts for people.
 
 A terminal obeys what it is shown: every name, reason or host goes through `plain` before it is printed.
 """
@@ -24,12 +24,12 @@ NOTHING = "-"
 
 
 def plain_lines(text: str) -> str:
-    """As `plain`, but line ends and tabs stay."""
+    """As `plain`, with line ends and tabs."""
     return plain(text, keep="\n\t")
 
 
 def span(seconds: float | None) -> str:
-    """A length of time in the unit that suits it: `3 s`, `12 min`, `5.5 h`, `3 d`; `-` for none."""
+    """`3 s`, `12 min`, `5.5 h`, `3 d`; `-` for none."""
     if seconds is None or not math.isfinite(seconds):
         return NOTHING
     seconds = max(0.0, seconds)
@@ -43,7 +43,7 @@ def span(seconds: float | None) -> str:
 
 
 def age(then: float | None, now: float | None = None) -> str:
-    """How long ago, in whole units; a clock that is a little ahead shows `0 s`."""
+    """How long ago; `0 s` for a time that is a little ahead."""
     if then is None or not math.isfinite(then):
         return NOTHING
     seconds = max(0.0, (time.time() if now is None else now) - then)
@@ -51,7 +51,7 @@ def age(then: float | None, now: float | None = None) -> str:
 
 
 def moment(then: float | None, *, utc: bool = False, now: float | None = None) -> str:
-    """When it was by the clock, local or in UTC (`Z`): `14:03:22` of today, else with the day."""
+    """`14:03:22` of today, else with the day; local, or UTC with a Z."""
     if then is None or not math.isfinite(then):
         return NOTHING
     zone = UTC if utc else None
@@ -63,7 +63,7 @@ def moment(then: float | None, *, utc: bool = False, now: float | None = None) -
 
 
 def iso(then: float, *, utc: bool = False) -> str:
-    """A time for programs, with its zone; '' if no clock can show it."""
+    """A time with its zone; '' if no clock shows it."""
     try:
         at = datetime.fromtimestamp(then, UTC) if utc else datetime.fromtimestamp(then).astimezone()
     except (OverflowError, ValueError, OSError):
@@ -72,7 +72,7 @@ def iso(then: float, *, utc: bool = False) -> str:
 
 
 def number(value: float | None) -> str:
-    """A number for reading: thousands apart, no more than three digits after the point."""
+    """Thousands apart, at most three digits after the point."""
     if value is None:
         return NOTHING
     if isinstance(value, int):
@@ -81,13 +81,13 @@ def number(value: float | None) -> str:
 
 
 def hours(seconds: float) -> str:
-    """Hours for reading, to a tenth; below one to a thousandth."""
+    """To a tenth; below one to a thousandth."""
     value = seconds / HOUR
     return number(round(value, 1 if value >= 1 else 3))
 
 
 def percent(part: float, whole: float = 1.0) -> str:
-    """A part of a whole in percent; `-` of nothing."""
+    """`-` of nothing."""
     return f"{100 * part / whole:.1f} %" if whole else NOTHING
 
 
@@ -97,7 +97,7 @@ def megabytes(value: float) -> str:
 
 
 def size(count: float | None) -> str:
-    """Bytes for reading, in powers of 1024."""
+    """In powers of 1024."""
     if count is None:
         return NOTHING
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -108,12 +108,12 @@ def size(count: float | None) -> str:
 
 
 def joined(values: Iterable[object]) -> str:
-    """Values in one line, `-` for none."""
+    """`-` for none."""
     return ", ".join(plain(value) for value in values) or NOTHING
 
 
 def shown(value: Any) -> str:
-    """Any JSON value as a word or two."""
+    """Any JSON value in a word or two."""
     if value is None or value == "":
         return NOTHING
     if isinstance(value, bool):
@@ -126,7 +126,7 @@ def shown(value: Any) -> str:
 
 
 def located(message: str, source: str = "", section: str = "", line: int = 0) -> str:
-    """A fault or notice of a configuration as one line: file, line, section and what is wrong."""
+    """File, line, section, and what is wrong."""
     where = ", ".join(filter(None, (source, f"line {line}" if line else "", section)))
     return plain(f"{where}: {message}" if where else message)
 
@@ -137,7 +137,7 @@ def path_of(node: Place | NodeBelow | Pilot) -> str:
 
 
 def states(counts: Mapping[str, int]) -> str:
-    """`3 Running, 1,200 Waiting`: states in the order of a job's life, others after them."""
+    """`3 Running, 1,200 Waiting`, in the order of a job's life."""
     order: dict[str, int] = {name: place for place, name in enumerate(STATES)}
     named = sorted(counts.items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
     return ", ".join(f"{count:,} {plain(name)}" for name, count in named if count) or "none"

@@ -1,7 +1,6 @@
 """The Python API: `from lodesman import Client`. Commands, descriptions and functions become jobs; results come back.
 
-`core` has what is asked of a server; `client`, `asynchronous` and `executor` stand on it, and on a `watcher` that waits for
-all jobs in one request (docs/how-to/python.md, ADR 0071).
+`client`, `asynchronous` and `executor` stand on `core` and on one `watcher` (docs/how-to/python.md, ADR 0071).
 """
 
 from lodesman.user.python.asynchronous import AsyncClient

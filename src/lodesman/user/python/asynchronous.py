@@ -1,4 +1,4 @@
-"""The client for asyncio: the same calls, in threads of its own; all waiting is one request at a time."""
+"""The client for asyncio: the same calls in threads, all waiting in one request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _THREADS = 4
 
 
 class AsyncClient:
-    """As `Client`, for coroutines. Its jobs are values: what is asked about them are methods of the client."""
+    """As `Client`, for coroutines; jobs are values, and questions are methods of the client."""
 
     def __init__(self, server: str | None = None, **options: Any) -> None:
         self._client = Client(server, **options)

@@ -1,4 +1,4 @@
-"""The client of the Python API: what users say becomes calls of the server; any thread may use it."""
+"""The client of the Python API; any thread may use it."""
 
 from __future__ import annotations
 

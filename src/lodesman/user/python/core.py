@@ -1,4 +1,4 @@
-"""What the API asks of a server, by the ids of jobs; any thread may ask."""
+"""What the API asks of a server, by ids of jobs."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ Timeout = float | str | None
 
 
 class JobFailed(LodesmanError, code="job-failed"):
-    """A job that did not end well. data: `job`, `state`, `cause`, `exit_code`, `signal` as far as they are known; `log` is
-    the end of what it wrote, as it is; as a text the error shows its last lines, without what steers a terminal.
-    """
+    """A job that did not end well. data: `job`, `state`, `cause`, `exit_code`, `signal`; `log`: the end of what it wrote."""
 
     log: str = ""
 
@@ -80,7 +78,7 @@ class JobFailed(LodesmanError, code="job-failed"):
 
 
 class ServerCore:
-    """The connections to a server, one for each thread that asks, and what is asked. All raise LodesmanError."""
+    """The connections of all threads, and what is asked. All raise LodesmanError."""
 
     def __init__(self, named: Caller) -> None:
         self._named = named
@@ -92,7 +90,7 @@ class ServerCore:
     # --- waiting --------------------------------------------------------------------------------------------------------
 
     def wait(self, jobs: Iterable[int], timeout: Timeout, progress: Progress = False) -> bool:
-        """Wait until all have ended, `timeout` seconds at most; returns whether they have."""
+        """Returns whether all ended within `timeout` seconds."""
         every, until, pause = set(jobs), _deadline(timeout), 0  # the first line comes at once
         left, part = set(every), ranges_of(every)
         is_whole = sum(map(len, _parts(part))) == len(every) if every else True
@@ -111,7 +109,7 @@ class ServerCore:
         return True
 
     def as_completed(self, jobs: Iterable[int], timeout: Timeout) -> Iterator[int]:
-        """The jobs as they end. Raises TimeoutError after `timeout` seconds in all."""
+        """The jobs as they end. Raises TimeoutError."""
         left, until = set(jobs), _deadline(timeout)
         while left:
             answer = self._patiently(partial(ended_of, self.caller, left, seconds=_seconds(until)))
@@ -126,7 +124,8 @@ class ServerCore:
                 )
 
     def result(self, job: int, timeout: Timeout, *, returns: bool | None) -> Any:
-        """What a job's function returned; of a command (not `returns`) None. `returns` None: the server knows what it is.
+        """The value of a job's function; None of a command. `returns` None: the server knows which it is.
+
         Raises TimeoutError, JobFailed, Forbidden if it is another's, and what the function raised.
         """
         if not self.wait([job], timeout):
@@ -134,7 +133,7 @@ class ServerCore:
         return self.result_of(job, returns=returns)
 
     def result_of(self, job: int, *, returns: bool | None) -> Any:
-        """The same of a job that has ended."""
+        """As `result`, of a job that has ended."""
         found = self.status(job)
         if found.output_sha256 and (self._is_own_call(found) if returns is None else returns):
             with tempfile.TemporaryDirectory(prefix="lode-") as scratch:
@@ -149,7 +148,7 @@ class ServerCore:
         return None
 
     def _is_own_call(self, job: JobInFull) -> bool:
-        """Whether it is a function's, by its description at the server. Raises Forbidden if it is not the caller's."""
+        """Whether its description is of a function. Raises Forbidden if it is another's."""
         if job.owner != self.caller.call(calls.ME).name:
             raise Forbidden(
                 f"Job {job.id} belongs to {job.owner}: to read its result would carry out here what that says.",
@@ -159,7 +158,7 @@ class ServerCore:
         return is_call(read_description(described.text, form="json").record)
 
     def watcher(self) -> Watcher:
-        """A watcher with a connection of its own; it ends with this client."""
+        """A watcher with its own connection, until this client ends."""
         made = Watcher(copy(self._named))
         with self._lock:
             self._watchers.append(made)
@@ -168,9 +167,7 @@ class ServerCore:
     # --- jobs -----------------------------------------------------------------------------------------------------------
 
     def find(self, which: Which | None, **filters: Any) -> list[int]:
-        """The ids that the server knows of `which` (None: of the caller's own jobs), ascending. Filters: as in lists.
-        Raises InvalidRequest; NotFound for a job that is named, or a range without one, whatever the filters.
-        """
+        """The known ids of `which` (None: all of one's own), ascending. Raises InvalidRequest, NotFound."""
         if which is None:
             return sorted(self._listed(JobsQuery(**filters)))
         found: set[int] = set()
@@ -196,7 +193,7 @@ class ServerCore:
         return found
 
     def ready(self) -> None:
-        """Returns if the server answers, both of its processes."""
+        """Returns if both processes of the server answer."""
         self.caller.call(calls.ME)
 
     def status(self, job: int) -> JobInFull:
@@ -219,7 +216,7 @@ class ServerCore:
         return self.caller.call(calls.JOB_WHY, JobInQueue(job))
 
     def output(self, job: int, directory: str | Path) -> Path:
-        """Fetch what a job wrote into directory/ID. Raises FileExistsError."""
+        """Fetch into directory/ID. Raises FileExistsError."""
         target = Path(directory) / str(job)
         if target.exists():
             raise FileExistsError(f"{target} is there already.")
@@ -231,7 +228,7 @@ class ServerCore:
         return target
 
     def change(self, job: int, attributes: Mapping[str, Any]) -> bool:
-        """Give a job other values while it waits; returns whether it did."""
+        """Returns whether the job still waited."""
         body = ChangeBody(ranges=[(job, job)], attributes=dict(attributes))
         return self.caller.call(calls.CHANGE_JOBS, body=body).changed > 0
 
@@ -261,7 +258,7 @@ class ServerCore:
         return found
 
     def _patiently(self, ask: Callable[[], Waited]) -> Waited | None:
-        """An answer; None while no server answers. Raises LodesmanError."""
+        """None while no server answers. Raises LodesmanError."""
         try:
             return ask()
         except Unavailable:
@@ -281,9 +278,7 @@ class ServerCore:
 
 
 def _named(which: Which) -> Iterator[tuple[Range, bool]]:
-    """The jobs that are named, as ranges, and whether each of them is named by itself: jobs that follow one another are
-    asked for at once. Raises InvalidRequest.
-    """
+    """The ranges, and whether each job is named by itself; neighbours are asked for at once. Raises InvalidRequest."""
     if isinstance(which, str):
         ranges = parse_ranges([which], most=MOST_ID)
         yield from ((one, False) for one in ranges if one.size > 1)
@@ -299,7 +294,7 @@ def _named(which: Which) -> Iterator[tuple[Range, bool]]:
 
 
 def _lacking(wanted: Range, found: set[int], *, each: bool) -> Range | None:
-    """What is not there of it: the first job if `each` is named by itself, else all if none is."""
+    """The first job of those named each, else the range, if it is not there."""
     if not each:
         return None if found else wanted
     ids = range(wanted.first, wanted.last + 1)
@@ -308,7 +303,7 @@ def _lacking(wanted: Range, found: set[int], *, each: bool) -> Range | None:
 
 
 def _portions(jobs: Iterable[int]) -> Iterator[str]:
-    """All ids, in as many texts as the server wants."""
+    """The ids in texts that the server takes."""
     left = set(jobs)
     while left:
         part = ranges_of(left)

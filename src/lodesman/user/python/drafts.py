@@ -1,4 +1,4 @@
-"""What is submitted, as users say it in Python: commands, descriptions, dicts; and the options that stand beside them."""
+"""What users submit in Python, and the options beside it."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _OWN: Final = ("group", "python", "hold", "hold_if_impossible")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What `Client.using` says. attributes: of the description; python: that runs functions on the node."""
+    """What `Client.using` says."""
 
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # of the description
     files: tuple[str, ...] = ()
     group: str = ""
-    python: str = ""
+    python: str = ""  # runs functions on the node
     hold: bool = False
     hold_if_impossible: bool = False
 
     def more(self, words: Mapping[str, Any]) -> Options:
-        """These, and others that win over them. Raises InvalidRequest."""
+        """These, and others that win. Raises InvalidRequest."""
         given = dict(words)
         files = given.pop("files", self.files)
         own = {name: given.pop(name) for name in _OWN if name in given}
@@ -68,20 +68,17 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A description that was checked, and its input files by their names in InputSandbox. `usual_name`: its user
-    gave it no name. `notices`: what is odd about its files here.
-    """
+    """A checked description and its input files."""
 
     record: Record
-    inputs: Mapping[str, Taken]
-    usual_name: bool = False
-    notices: tuple[str, ...] = ()
+    inputs: Mapping[str, Taken]  # by their names in InputSandbox
+    usual_name: bool = False  # its user gave it no name
+    notices: tuple[str, ...] = ()  # what is odd about its files here
 
 
 def draft_of(what: object, options: Options, base: Path | None = None) -> Draft:
-    """A command (words), a description (text, path, dict). Raises SyntaxFault, InvalidJob, InvalidRequest.
-
-    base: the folder of its input files; else that of the description, or this one.
+    """A command, or a description as text, path or dict, with files below `base`. Raises SyntaxFault, InvalidJob,
+    InvalidRequest.
     """
     if isinstance(what, Mapping):
         record, folder = {str(name): _plain(value) for name, value in what.items()}, Path()
@@ -102,10 +99,7 @@ def checked(
     record: Record, options: Options, base: Path, taken: Mapping[str, Taken] | None = None, *,
     usual_name: bool = False,
 ) -> Draft:  # fmt: skip
-    """A record with the options and the files `taken`. `usual_name`: as in `Draft`, if no option gives one.
-
-    Raises InvalidJob, InvalidRequest.
-    """
+    """A record with options and `taken` files. Raises InvalidJob, InvalidRequest."""
     picker = FilePicker()
     for word in options.files:
         picker.add_word(word)
@@ -134,7 +128,7 @@ def checked(
 
 
 def _unread(record: Record, inputs: Mapping[str, Taken]) -> str:
-    """What is said of a script in a command that has lines of a batch system; '' if none has."""
+    """The warning of a script with lines of a batch system in a command, or ''."""
     words = [record["Executable"], *record.get("Arguments", [])[:1]]
     for path in (inputs.get(tidy(word)) for word in words):
         if isinstance(path, Path):
@@ -151,7 +145,7 @@ def _command(words: list[str]) -> Record:
 
 
 def _described(what: str | Path) -> tuple[Record, Path]:
-    """The record of a description, and the folder of its files. Raises SyntaxFault, InvalidRequest."""
+    """The record, and the folder of its files. Raises SyntaxFault, InvalidRequest."""
     is_path = isinstance(what, Path) or _is_path(what)
     try:
         data = Path(what).read_bytes() if is_path else str(what).encode()
@@ -166,7 +160,7 @@ def _described(what: str | Path) -> tuple[Record, Path]:
 
 
 def _is_path(text: str) -> bool:
-    """Whether a text names a file; a description has a line break, a brace or a bracket."""
+    """A description has a line break, a brace or a bracket."""
     return not any(mark in text for mark in "\n[{=") and len(text) < 4_096
 
 

@@ -23,7 +23,7 @@ class JobFuture(Future[R]):
     job: Job[R]
 
     def cancel(self) -> bool:
-        """Kill the job, unless it has ended; returns whether the future is cancelled."""
+        """Kill the job; returns whether the future is cancelled."""
         if not super().cancel():
             return False
         self.job.cancel("its future was cancelled")

@@ -1,4 +1,4 @@
-"""Calls of Python functions as jobs: what travels to the node, and what came back."""
+"""Calls of Python functions as jobs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RemoteTraceback(Exception):
 
 
 def pack_calls(function: Callable[..., Any], calls: Iterable[Call], folder: Path) -> int:
-    """Write the files of these calls, one a job, into a folder; returns their number. Raises LodesmanError."""
+    """Write the files of these calls, one a job; returns their number. Raises LodesmanError."""
     pickler = _cloudpickle()
     try:
         with _by_value(pickler, function):
@@ -63,7 +63,7 @@ def pack_calls(function: Callable[..., Any], calls: Iterable[Call], folder: Path
 
 
 def record_of_call(function: Callable[..., Any], python: str) -> Record:
-    """The description of the jobs that make the calls."""
+    """The description of the jobs."""
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     pythons = [python] if python else [sys.executable, version, "python3"]
     return {
@@ -75,17 +75,14 @@ def record_of_call(function: Callable[..., Any], python: str) -> Record:
 
 
 def is_call(record: Record) -> bool:
-    """Whether jobs of this description make a call, in this version or an earlier one."""
+    """Whether it is of calls, in this version or an earlier one."""
     words, kept = record.get("Arguments"), record.get("OutputSandbox")
     runs = isinstance(words, list) and len(words) > 1 and RUNNER in str(words[1])
     return runs and record.get("Executable") == "/bin/sh" and isinstance(kept, list) and RESULT in kept
 
 
 def read_result(file: Path) -> Any:
-    """What a function returned. Raises what it raised, from a RemoteTraceback.
-
-    What the file says is carried out as it is read, as with every pickle: it must be a call of the caller's own.
-    """
+    """What a function returned, or raises what it raised. The file is a pickle: it must be of one's own call."""
     returned, value, text = pickle.loads(file.read_bytes())  # noqa: S301
     if returned:
         return value
@@ -94,7 +91,7 @@ def read_result(file: Path) -> Any:
 
 @contextmanager
 def _by_value(pickler: Any, function: Callable[..., Any]) -> Iterator[None]:
-    """A module that is not installed is not on the node either: what it has of the function travels."""
+    """The node lacks a module that is not installed here: what it has of the function travels."""
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     file = getattr(module, "__file__", None)
     installed = file is None or any(Path(file).is_relative_to(one) for one in _INSTALLED)
@@ -118,7 +115,7 @@ def _cloudpickle() -> Any:
 
 
 def _zipped(package: Path) -> bytes:
-    """A package as one file that can be imported; the same bytes each time, so that it is uploaded once."""
+    """A package as one file, always the same bytes: it is uploaded once."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as zipped:
         for file in sorted(package.rglob("*.py")):

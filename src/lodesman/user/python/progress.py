@@ -1,4 +1,4 @@
-"""What `wait(progress=...)` says while it waits: nothing, a line on standard error, or what a function makes of it."""
+"""What `wait(progress=...)` says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENDED: Final = (JobState.DONE, JobState.FAILED, JobState.KILLED, JobState.DELET
 
 @contextmanager
 def told(progress: Any) -> Iterator[Callable[[States], None] | None]:
-    """What is to be called with the states again and again; None: progress is not wanted. Raises InvalidRequest."""
+    """The function that is called with the states; None: no progress. Raises InvalidRequest."""
     if callable(progress):
         yield _Changes(progress)
     elif progress is True:
@@ -55,7 +55,7 @@ class _Changes:
 
 
 class ProgressLine:
-    """A line, drawn again in place on a terminal; elsewhere one at first, at the end, and each minute if it changed."""
+    """A line in place on a terminal; elsewhere at first, at the end, and each minute if it changed."""
 
     def __init__(self, stream: IO[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._stream, self._clock = stream, clock

@@ -1,4 +1,4 @@
-"""One thread that waits for all jobs that anything in this process waits for, by one request of the server at a time."""
+"""One thread that waits for all jobs of this process, in one request at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AGAIN_S: Final = 2.0
 
 
 def ranges_of(jobs: Iterable[int]) -> str:
-    """Ids as the server reads them, `12,15,20-22`: the lowest, at most as many ranges as a question may have."""
+    """`12,15,20-22`: the lowest ids, in at most MOST_RANGES ranges."""
     found: list[list[int]] = []
     for job in sorted(jobs):
         if found and job == found[-1][1] + 1:
@@ -31,13 +31,13 @@ def ranges_of(jobs: Iterable[int]) -> str:
 
 
 def ended_of(caller: Caller, jobs: Iterable[int], *, seconds: int) -> Waited:
-    """Wait until one of the jobs has ended, `seconds` at most. Raises LodesmanError."""
+    """Wait `seconds` at most until a job has ended. Raises LodesmanError."""
     query = WaitQuery(jobs=ranges_of(jobs), any=True, seconds=seconds, limit=MOST_ENDED)
     return caller.call(calls.WAIT, query)
 
 
 class Watcher:
-    """`when_ended` has a function called, on the watcher's thread, once a job has ended, or cannot be waited for."""
+    """Calls a function, on its own thread, once a job has ended or cannot be waited for."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -60,7 +60,7 @@ class Watcher:
             client.abort()  # the question that is under way does not name it
 
     def close(self) -> None:
-        """Wait no more; functions that were not called are not called any more."""
+        """No function is called any more."""
         with self._changed:
             self._closed = True
             self._changed.notify()
