@@ -20,14 +20,14 @@ from lodesman.wire.vocabulary import ClampName, MainReason, PilotVerdict, PoolOu
 
 BREAKER_HERE, BREAKER_ORDERED = "breaker-here", "breaker-ordered"
 """A breaker that is open where pilots start on the server's own machine; and by order of an administrator."""
-NO_ACTION: Final = "no action needed"
+_NO_ACTION: Final = "no action needed"
 _SITES: Final = "the site administrator"
 _SERVER: Final = "the server administrator"
 _BATCH: Final = "the administrator of the batch system"
 _POOLS: Final = f"{_SERVER}: what the submission pools serve"
 _NEXT_ITERATION: Final = "the server, at the director's next iteration"
 _SITE_OPENS: Final = "the site, by advertising that it takes more; or time, as pilots there start or end"
-NOT_ADVERTISED: Final = (
+_NOT_ADVERTISED: Final = (
     "a site that can run it, by advertising what it asks for; "
     "or you, by asking for something else: lode change JOBS"
 )
@@ -60,8 +60,8 @@ OF_JOBS: Final[Mapping[MainReason, str]] = {
     MainReason.WAITS_FOR_JOBS: _ENDS_OF_PARENTS,
     MainReason.AT_MOST: "time, as jobs of its submission end; or you: lode change JOBS AtMost=N",
     MainReason.HELD: "you, or another user who may control the job: lode release JOBS",
-    MainReason.PILOT_EXPECTED: NO_ACTION,
-    MainReason.PILOT_COMING: NO_ACTION,
+    MainReason.PILOT_EXPECTED: _NO_ACTION,
+    MainReason.PILOT_COMING: _NO_ACTION,
     MainReason.QUEUED: "time, as the jobs before it start and end",
     MainReason.PILOTS_BUSY: "time, as the jobs of running pilots end",
     MainReason.NO_PILOT_SOON: "time, as the batch systems start pilots",
@@ -69,13 +69,13 @@ OF_JOBS: Final[Mapping[MainReason, str]] = {
     MainReason.NODE_FAULT: _MEND,
     MainReason.UNREACHED: NOT_REACHED,
     MainReason.HOST_SHUT: "an administrator: lode host open",
-    MainReason.NEXT: NO_ACTION,
+    MainReason.NEXT: _NO_ACTION,
     MainReason.LIMITED: _LIMITED,
     MainReason.OVER_LIMIT: _RAISES,
 }
 """Reason of a job -> who can change it; JOBS stands for its number."""
-OF_HELD: Final[Mapping[HeldBy, str]] = {
-    "impossible": f"{NO_ACTION}: the next refresh releases it",
+_OF_HELD: Final[Mapping[HeldBy, str]] = {
+    "impossible": f"{_NO_ACTION}: the next refresh releases it",
     "admin": "an administrator: lode release JOBS",
     "user": OF_JOBS[MainReason.HELD],
 }
@@ -98,7 +98,7 @@ OF_QUEUES: Final[Mapping[QueueReason, str]] = {
     QueueReason.AT_MOST: "time, as jobs of these submissions end; or their users: lode change JOBS AtMost=N",
     QueueReason.SITE_GATE: _SITE_OPENS,
     QueueReason.ENOUGH_PILOTS: f"time, as pilots take jobs; or {_SERVER}: extraPilots",
-    QueueReason.PILOTS_EXPECTED: NO_ACTION,
+    QueueReason.PILOTS_EXPECTED: _NO_ACTION,
 }
 """Reason of a CE queue -> who can change it."""
 OF_PILOTS: Final[Mapping[PilotVerdict, str]] = {
@@ -109,7 +109,7 @@ OF_PILOTS: Final[Mapping[PilotVerdict, str]] = {
     PilotVerdict.HOST_SHUT: "time, it is tried by one job; or an administrator: lode host open",
     PilotVerdict.FULL: "time, as its jobs end",
     PilotVerdict.BOUND: "no one: it runs this job and leaves",
-    PilotVerdict.WOULD_GET: NO_ACTION,
+    PilotVerdict.WOULD_GET: _NO_ACTION,
     PilotVerdict.NOTHING_WAITS: "users, by submitting jobs",
     PilotVerdict.WAITS_FOR_JOBS: _ENDS_OF_PARENTS,
     PilotVerdict.LIMITED: "time, as limits free capacity",
@@ -160,7 +160,7 @@ def who_opens(
     return "; ".join(dict.fromkeys(names)) or _STARTS_OR_ENDS
 
 
-def who_mends(backends: Iterable[str], settings: Iterable[str], *, is_open: bool = False) -> str:
+def _who_mends(backends: Iterable[str], settings: Iterable[str], *, is_open: bool = False) -> str:
     """Who can mend what stops the pilots of queues with these backends. `is_open`: their breaker is."""
     names, is_here = list(map(_setting, settings)), set(backends) == {LOCAL}
     if not (names and is_here):
@@ -258,7 +258,7 @@ def who_changes_job(facts: JobFacts) -> str:
 def _who(facts: JobFacts) -> str:
     reason = facts.reason
     if reason is MainReason.HELD and facts.held:
-        return OF_HELD[facts.held.by]
+        return _OF_HELD[facts.held.by]
     if reason in OF_LIMITS:
         return who_makes_room(facts.limits.buckets, never=reason is MainReason.OVER_LIMIT)
     if facts.keeping and (reason in STARTS_IN_TURN or facts.is_kept):
@@ -274,7 +274,7 @@ def _who(facts: JobFacts) -> str:
     if reason in (MainReason.PILOTS_FAIL, MainReason.NODE_FAULT):
         config, is_open = facts.exclusions.config, any(failing.is_open for _, failing in facts.failing)
         backends = {offer.backend for queue, _ in facts.failing if (offer := config.offer(queue))}
-        return who_mends(backends, _named_settings(facts), is_open=is_open)
+        return _who_mends(backends, _named_settings(facts), is_open=is_open)
     return _of_reason(facts)
 
 
@@ -284,7 +284,7 @@ def _of_reason(facts: JobFacts) -> str:
     if reason is MainReason.NO_SUBMISSION_POOL and facts.exclusions.key.submission_pools and not is_pool_full:
         return "you, by naming other submission pools; or the server administrator, by configuring them"
     is_unwanted = reason is MainReason.SITE_GATE and not facts.fitting
-    return NOT_ADVERTISED if is_unwanted else OF_JOBS[reason]
+    return _NOT_ADVERTISED if is_unwanted else OF_JOBS[reason]
 
 
 def _who_opens_for(facts: JobFacts) -> str:
@@ -324,7 +324,7 @@ def who_changes_queue(facts: QueueFacts) -> str:
     reason, backends = facts.reason, [] if facts.offer is None else [facts.offer.backend]
     settings = settings_named([facts.unstarted], facts.snapshot.director.settings)
     if facts.fails:
-        return facts.shut_host[1] or (NOT_REACHED if facts.unreached else who_mends(backends, settings))
+        return facts.shut_host[1] or (NOT_REACHED if facts.unreached else _who_mends(backends, settings))
     if reason is QueueReason.NO_ROOM:
         gates = [opener_of(name, text, backends) for name, text in facts.limits]
         return who_opens(gates, facts.closings, settings, facts.shut_host[1])

@@ -73,7 +73,7 @@ class DirectorNow(NamedTuple):
         return StoppedPilots(queues | unreached, by_nodes, on_shut=on_shut)
 
 
-NO_DIRECTOR: Final = DirectorNow()
+_NO_DIRECTOR: Final = DirectorNow()
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     groups: Mapping[tuple[str, str], int]  # waiting jobs by VO and group
     iteration: RecordedIteration | None
     decided_after: float | None = None  # when a later iteration was that is not read yet
-    director: DirectorNow = NO_DIRECTOR
+    director: DirectorNow = _NO_DIRECTOR
     polling_seconds: float = SOON_SECONDS  # between iterations
     left_out: Mapping[str, str] = field(
         default_factory=dict

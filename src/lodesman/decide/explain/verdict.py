@@ -131,13 +131,13 @@ class LimitMasks(NamedTuple):
     never: int = 0  # those of them where they would if nothing ran
 
 
-UNLIMITED: Final = LimitMasks()
-STARTING: Final = StoppedPilots()
+_UNLIMITED: Final = LimitMasks()
+_STARTING: Final = StoppedPilots()
 
 
 def judge_with_sites(
     eligible: int, open_queues: int | None, pilots: JobPilots, *, gated: int, closed: int = 0, unsent: int = 0,
-    failing: StoppedPilots = STARTING, limits: LimitMasks = UNLIMITED, **more: Any,
+    failing: StoppedPilots = _STARTING, limits: LimitMasks = _UNLIMITED, **more: Any,
 ) -> MainReason:  # fmt: skip
     """`judge_job`, where sites take no pilots for it in the `gated` queues, none start in the `failing` ones, and none are
     sent to the `unsent` ones. `pilots` are without those where `limits` keep it from starting.

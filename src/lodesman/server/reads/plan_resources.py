@@ -81,7 +81,7 @@ def plan_resources(
     bare = replace(
         state.policy, config=after, loaded_at=None, verdicts={}
     )  # new queues get bits of their own
-    policy = replace(bare, verdicts={}, inhabited=ResidentsThen(state, bare))
+    policy = replace(bare, verdicts={}, inhabited=_ResidentsThen(state, bare))
     state.tick()
     ads, left = state.keeper.ads.look(state.db), StepPass("a dry run of a configuration", {})
     old = Configured(state.policy, seen, ads, state.now, left)
@@ -215,7 +215,7 @@ def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
         )
 
 
-class ResidentsThen:
+class _ResidentsThen:
     """What live pilots that take jobs would present by another configuration: they stay where none is sent any more, and
     offer what their queue is then. A `Policy.inhabited`.
     """

@@ -92,7 +92,7 @@ def list_sites(
     pilots: dict[str, Counter[str]] = {}
     for queue, state, count in pilots_by_queue(db, vo):
         pilots.setdefault(queue.site, Counter())[state] += count
-    running, ads, failing = running_jobs_by_site(db, vo), ad_versions(db), failing_queues(db, tree, now)
+    running, ads, failing = running_jobs_by_site(db, vo), ad_versions(db), _failing_queues(db, tree, now)
     return [
         nodes.SiteRow(
             site=site.name,
@@ -126,7 +126,7 @@ def list_queues(
     pilots: dict[QueueId, dict[str, int]] = {}
     for queue, state, count in pilots_by_queue(db, pilots_of):
         pilots.setdefault(queue, {})[state] = count
-    config, failing = policy.vo_config(vo), failing_queues(db, policy.config.tree, now)
+    config, failing = policy.vo_config(vo), _failing_queues(db, policy.config.tree, now)
     return [
         nodes.UsableQueue(
             *offer.queue,
@@ -141,7 +141,7 @@ def list_queues(
     ]
 
 
-def failing_queues(db: Reader, tree: ResourceTree, now: float) -> dict[QueueId, nodes.FailingQueue]:
+def _failing_queues(db: Reader, tree: ResourceTree, now: float) -> dict[QueueId, nodes.FailingQueue]:
     """The configured queues, in order, whose last pilots did not start or whose breakers have orders."""
     breaker_of, orders = breakers(db), breaker_orders(db)
     failing = {}

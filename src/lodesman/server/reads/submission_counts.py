@@ -74,7 +74,7 @@ class SubmissionCounts:
         for _ in range(max(1, _MOST_LOOKED_AT // portion)):
             stored, rows = self._portion(db, query, sight, before=before, most=portion, selector=selector)
             for row in rows:
-                if not is_meant(row, query, states):
+                if not _is_meant(row, query, states):
                     continue
                 if len(rows_meant) == query.limit:
                     return rows_meant, rows_meant[-1].first if rows_meant else before
@@ -152,7 +152,7 @@ class SubmissionCounts:
             yield from rows
 
 
-def is_meant(row: SubmissionRow, query: SubmissionsQuery, states: Sequence[str]) -> bool:
+def _is_meant(row: SubmissionRow, query: SubmissionsQuery, states: Sequence[str]) -> bool:
     """Whether it has jobs that the filters select; without filters, any that was not deleted."""
     shown = {state for state, jobs in row.states.items() if jobs}
     if not shown.intersection(states) if states else shown <= {JobState.DELETED}:
