@@ -144,8 +144,8 @@ class RecordedIteration:
         return self._stories.lines(tq_id or _NO_TASK_QUEUE)
 
     def refusals(self, tq_id: int | None, full: Mapping[str, bool] | None) -> Sequence[tuple[str, str]]:
-        """(submission pool, outcome) of all pools, if none would take pilots for a task queue (None: a new one) now.
-        `full`: whether each submission pool is full now; None: unknown.
+        """(submission pool, outcome) of all pools, if none takes pilots for a task queue (None: a new one) now. `full`:
+        whether each is full now; None: unknown.
         """
         tries = self.refused.get(tq_id or _NO_TASK_QUEUE, ())
         if full is None:

@@ -1,8 +1,7 @@
 """When a job starts: by the jobs that run, where these make room for it; else by the rate of recent starts. Pure.
 
-A slot is free when its job ends. How long jobs take is known from those that ended lately, and from those that run: what
-runs for longer than others took says that jobs take longer now. What starts in a slot ends in its turn, and so on. A task
-queue gets its part of all starts, as the lottery draws them.
+How long jobs take is known from those that ended lately, and from those that run: what runs for longer than others took
+says that jobs take longer now. What starts in a freed slot ends in its turn. A task queue gets its part of all starts.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ class TimedJob(NamedTuple):
 
 
 class Durations:
-    """How long jobs take of which some ended lately and others run: the estimate of Kaplan and Meier, with greater weights
-    for newer jobs. If new jobs differ from all of them, they alone count.
+    """How long jobs take, by the estimate of Kaplan and Meier, with greater weights for newer jobs. New ones alone count if
+    they differ from all.
     """
 
     __slots__ = ("_beyond", "_left", "_steps", "evidence", "mean", "spread")
@@ -170,15 +169,19 @@ class _Point(NamedTuple):
 
 
 class FreedSlots:
-    """What becomes free from `now` on, UNIX seconds: where jobs run, in `free` slots, and in those expected `soon`, within
-    a minute. `limited`: jobs make room for their kind alone, not at once; they had `used` slots lately, on average.
-    """
+    """What becomes free from now on: where jobs run, in free slots, and in those expected soon."""
 
     def __init__(
-        self, running: Sequence[RunningKind], *, now: float, free: float = 0.0, soon: float = 0.0,
-        usual: Durations | None = None, limited: bool = False, used: float | None = None,
-    ) -> None:  # fmt: skip
-        """`usual`: durations of jobs that start in slots where none runs."""
+        self,
+        running: Sequence[RunningKind],
+        *,
+        now: float,  # UNIX seconds
+        free: float = 0.0,  # slots
+        soon: float = 0.0,  # slots, within a minute
+        usual: Durations | None = None,  # of jobs that start in slots where none runs
+        limited: bool = False,  # jobs make room for their kind alone, not at once
+        used: float | None = None,  # slots that these had lately, on average
+    ) -> None:
         self._running, self._now, self._free, self._soon = running, now, free, soon
         kinds = [(len(kind.begun) * kind.room, kind.durations) for kind in running]
         self.jobs = max(1, round(sum(count for count, _ in kinds))) if kinds else 0

@@ -1,8 +1,7 @@
 """Whose turn is next: the starts that pilots offer, parted among the task queues that compete for them. Pure.
 
-The lottery draws a group by share, one of its owners, and a task queue by UserPriority. What it gives on average is
-counted in whole starts, older task queues first, so that no more are promised than there are. A pilot starts within a
-minute if its CE queue has a free slot, or pilots like it waited no longer.
+What the lottery gives on average is counted in whole starts, older task queues first, so that no more are promised than
+there are. A pilot starts within a minute if its CE queue has a free slot, or pilots like it waited no longer.
 """
 
 from __future__ import annotations
@@ -105,10 +104,10 @@ class VOSlots(Struct, frozen=True, kw_only=True):
 
     def count(self, queues: int) -> tuple[int, int]:
         """The known slots of these queues, and how many of them are free."""
-        known, free = (
+        slots, free = (
             sum(n * (mask & queues).bit_count() for n, mask in by.items()) for by in (self.slots, self.free)
         )
-        return known, free
+        return slots, free
 
 
 def vo_slots(
@@ -194,16 +193,16 @@ _MOST_RIVALS: Final = 300_000
 
 
 class Contest:
-    """The task queues with waiting jobs that compete, as the lottery sees them.
-
-    `sharing`: groups whose owners are not told apart; `apart`: task queues that nothing could start now. `where`: by VO,
-    the queues that can run each task queue, as a mask; one that is not in it may run anywhere.
-    """
+    """The task queues with waiting jobs that compete, as the lottery sees them."""
 
     def __init__(
-        self, waiting: Sequence[Waiting] = (), sharing: Container[str] = (), apart: Container[int] = (),
+        self,
+        waiting: Sequence[Waiting] = (),
+        sharing: Container[str] = (),  # groups whose owners are not told apart
+        apart: Container[int] = (),  # task queues that nothing could start now
+        # VO -> task queue -> the queues that can run it, a mask; anywhere if it is not there.
         where: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._waiting = [row for row in waiting if row[0] not in apart]
         self._sharing, self._where = sharing, where
         self._beside: dict[str, dict[int, Contest]] = {}

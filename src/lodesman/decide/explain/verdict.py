@@ -1,7 +1,7 @@
-"""The judgements that choose among the reasons of jobs and CE queues, and how times and amounts are put into words. Pure.
+"""The judgements that choose a reason for jobs and CE queues, and the words for times and amounts. Pure.
 
 never: as things are configured it cannot happen. now: a pilot is free or expected within a minute, and no more jobs are
-before it than such pilots take. not now: all between. What is unknown opens nothing.
+before it than such pilots take. What is unknown opens nothing.
 """
 
 from __future__ import annotations
@@ -69,14 +69,17 @@ def verdict_of(reason: MainReason | QueueReason) -> Verdict:
 
 
 def judge_job(
-    eligible: int, open_queues: int | None, pilots: JobPilots, *, turn: Turn = FIRST, sendable: int = 0,
-    closed: int = 0, refused: bool = False, sends: bool = True,
-) -> MainReason:  # fmt: skip
-    """Why a job waits. `eligible`, `open_queues` and `closed` are masks of queues: those that could run it, those with free
-    capacity at the director's last iteration (None: unknown), those closed since. `sendable`: the jobs like it that pilots
-    which may be sent would start within a minute. `refused`: no submission pool takes its pilots; `sends`: the director
-    sends pilots at all.
-    """
+    eligible: int,  # the queues that could run it, a mask
+    open_queues: int | None,  # those with free capacity at the director's last iteration; None: unknown
+    pilots: JobPilots,
+    *,
+    turn: Turn = FIRST,
+    sendable: int = 0,  # the jobs like it that pilots which may be sent would start within a minute
+    closed: int = 0,  # the queues closed since that iteration
+    refused: bool = False,  # no submission pool takes its pilots
+    sends: bool = True,  # the director sends pilots at all
+) -> MainReason:
+    """Why a job waits."""
     may_be_sent = sends and not refused and open_queues is not None and eligible & open_queues & ~closed
     coming = pilots.free_starts + pilots.soon_starts
     in_time = pilots.any_usable or may_be_sent
@@ -136,12 +139,18 @@ _STARTING: Final = StoppedPilots()
 
 
 def judge_with_sites(
-    eligible: int, open_queues: int | None, pilots: JobPilots, *, gated: int, closed: int = 0, unsent: int = 0,
-    failing: StoppedPilots = _STARTING, limits: LimitMasks = _UNLIMITED, **more: Any,
-) -> MainReason:  # fmt: skip
-    """`judge_job`, where sites take no pilots for it in the `gated` queues, none start in the `failing` ones, and none are
-    sent to the `unsent` ones. `pilots` are without those where `limits` keep it from starting.
-    """
+    eligible: int,
+    open_queues: int | None,
+    pilots: JobPilots,  # without those where `limits` keep it from starting
+    *,
+    gated: int,  # the queues where sites take no pilots for it
+    closed: int = 0,
+    unsent: int = 0,  # the queues where no pilots are sent
+    failing: StoppedPilots = _STARTING,
+    limits: LimitMasks = _UNLIMITED,
+    **more: Any,
+) -> MainReason:
+    """`judge_job`, with what sites, failing pilots and limits have against it."""
     limited, never = limits
     left = None if open_queues is None else open_queues & ~(gated | limited | failing.shut)
     reason = judge_job(eligible, left, pilots, closed=closed, **more)
@@ -215,16 +224,14 @@ def least_job_refused(offer: QueueOffer) -> tuple[Reason, ...]:
 
 
 def judge_offer(
-    offer: QueueOffer | None,
-    closed: NoPilotsReason | None,
+    offer: QueueOffer | None,  # None: the VO may not use it
+    closed: NoPilotsReason | None,  # by `never_sent`
     *,
     configured: bool,
     backend_missing: bool,
-    never_run: bool = False,
+    never_run: bool = False,  # its batch system runs no pilot that is sent there
 ) -> QueueReason | None:
-    """Why no pilot is ever sent to a queue, whatever waits; None if one may be. `offer`: None if the VO may not use it;
-    `closed`: by `never_sent`; `never_run`: its batch system runs no pilot that is sent there.
-    """
+    """Why no pilot is ever sent to a queue, whatever waits; None if one may be."""
     if not configured:
         return QueueReason.NOT_CONFIGURED
     if offer is None:
@@ -239,14 +246,15 @@ def judge_offer(
 
 
 def judge_work(
-    offer: QueueOffer, fitting: int, demand: Counter[Demand] | None, capacity: int | None, *, sends: bool,
-    kept: QueueReason | None = None,
-) -> QueueReason:  # fmt: skip
-    """Why pilots are sent to a queue or not, in the order in which someone would have to act.
-
-    `fitting`: the number of task queues that could run there; `kept`: why none of them may start now; `demand`: None before
-    the director's first iteration; `capacity` for pilots: None: unknown, -1: unlimited; `sends`: the director sends pilots.
-    """
+    offer: QueueOffer,
+    fitting: int,  # the number of task queues that could run there
+    demand: Counter[Demand] | None,  # None before the director's first iteration
+    capacity: int | None,  # for pilots; None: unknown, -1: unlimited
+    *,
+    sends: bool,  # the director sends pilots at all
+    kept: QueueReason | None = None,  # why none of those task queues may start now
+) -> QueueReason:
+    """Why pilots are sent to a queue or not, in the order in which someone would have to act."""
     counts = demand or Counter()
     in_order = (
         (not fitting, QueueReason.NO_WORK),

@@ -70,7 +70,7 @@ def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescr
 
 
 def _origins(db: Reader, job: Job, made: Resolution) -> dict[str, str]:
-    """Who wrote each value of a job that was changed. Its class came after the changes that its origins have."""
+    """Who wrote each value of a job that was changed."""
     by: dict[str, str] = {}
     for event in events_of_job(db, job):
         if event.event == "Changed":
@@ -116,7 +116,7 @@ def eligible_sites(db: Reader, policy: Policy, job: Job) -> list[str]:
 
 
 def _sites(db: Reader, key: TaskQueueKey) -> list[str]:
-    """The sites whose queues served its SubmitPool in the last pass, as far as the job may go there."""
+    """The sites that served its SubmitPool in the last pass and to which the job may go."""
     sites = sites_of_pool(db, key.submit_pool) if key.submit_pool else ()
     return [site for site in sites if (not key.sites or site in key.sites) and site not in key.banned_sites]
 

@@ -334,9 +334,7 @@ class Explainer:
     def queue_facts(
         self, place: QueueId, vo: str, gate: QueueGate | None, *, config: ResourceConfig, pilots_of: str
     ) -> QueueFacts:
-        """The facts of a queue for a VO. `gate`: its limits of now, None: unknown; `config`: as the caller sees it;
-        `pilots_of`: the VO whose pilots are named, '' for all.
-        """
+        """The facts of a queue for a VO. `config`: as the caller sees it; `pilots_of`: '' for all VOs."""
         served, mask = self.keeper.pools.of_queue(place).pools, self.keeper.mask(self.db)
         offer = self.policy.vo_config(vo).offer(place)
         configured, denied, settings = None, None, list[QueueSetting]()

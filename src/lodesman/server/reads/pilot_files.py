@@ -69,9 +69,7 @@ def _caps(policy: Policy, queue: QueueId) -> Iterator[tuple[str, int]]:
 def new_pilots(
     offer: QueueOffer, settings: PilotSettings, count: int, seconds: float, most_there: int | None
 ) -> tuple[list[NewPilot], list[dict[str, object]]]:
-    """Rows to store, and for each its file, with a join token for so many seconds. `most_there`: pilots in the queue, also
-    of others who make some at the same moment.
-    """
+    """Rows to store, and for each its file, with a join token for so many seconds. `most_there`: pilots in the queue."""
     mark, secret, place = settings.mark, secrets.token_urlsafe(32), offer.queue._asdict()
     submission = mark + secrets.token_hex(12)[len(mark) :]
     common, rows, files = common_of(settings, offer), [], []

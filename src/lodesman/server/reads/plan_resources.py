@@ -1,7 +1,7 @@
 """A dry run of another resource configuration: what would be held and released, and what the director would do next.
 
-Task queues and SubmitPools are judged by the refresh that would take the configuration in. Nothing is stored, and no batch
-system is asked: loads are those of the director's last iteration, believed as they were then.
+The refresh that would take the configuration in judges task queues and SubmitPools. No batch system is asked: loads are
+those of the director's last iteration.
 """
 
 from __future__ import annotations
@@ -216,9 +216,7 @@ def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
 
 
 class _ResidentsThen:
-    """What live pilots that take jobs would present by another configuration: they stay where none is sent any more, and
-    offer what their queue is then. A `Policy.inhabited`.
-    """
+    """A `Policy.inhabited`: what live pilots that take jobs present by another configuration."""
 
     def __init__(self, state: LiveState, policy: Policy) -> None:
         # It asks for no residents itself: what queues offer depends on none.

@@ -1,7 +1,6 @@
 """Dry runs of submissions and of shares over the live state. Nothing is stored.
 
-A submission is prepared, and each of its cohorts explained as `lode why` would right after it was stored. Shares go
-through the functions of lottery and director.
+Each cohort of a submission is explained as `lode why` would right after it was stored.
 """
 
 from __future__ import annotations
@@ -243,7 +242,7 @@ def set_by_command(policy: Policy) -> list[Remark]:
 
 
 def _outside_shares(state: LiveState) -> list[Remark]:
-    """The submission pools that send a part of their pilots to single groups, whatever the shares."""
+    """The submission pools with private pilots, which serve single groups."""
     pools = state.director.options.pools.values() if state.director else ()
     return [
         Remark(
@@ -267,7 +266,7 @@ def _as_configured(shares: Mapping[str, float]) -> tuple[dict[str, float], list[
 
 
 def _starts_an_hour(state: LiveState) -> tuple[dict[str, float], dict[str, float]]:
-    """Starts an hour of each VO, those that groups competed for and those by private pilots; lately, if there were many."""
+    """Recent starts an hour of each VO: those that groups competed for, and those by private pilots."""
     begin = state.now - _HOUR
     rows = starts_by_vo(state.db, most=_MOST_STARTS, after=begin)
     if sum(count for _, count, _, _ in rows) >= _MOST_STARTS:

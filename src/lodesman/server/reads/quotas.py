@@ -41,9 +41,8 @@ _ANY_HOST: Final = QuotaFilter(names=("*",))
 
 
 class JobsBehind:
-    """The jobs that wait behind a rule: not those of which another rule of its set matches first wherever they can run.
-
-    A rule about hosts may match in each of its queues, and may not: only the hosts of live pilots are known.
+    """The jobs that wait behind a rule: not those of which another rule of its set matches first wherever they can run. A
+    rule about hosts is taken for one that may match or not.
     """
 
     def __init__(self, policy: Policy, use: LimitUse, keeper: SnapshotKeeper) -> None:
@@ -110,7 +109,7 @@ class JobsBehind:
         return queues
 
     def _counts(self, rule: int, of_place: tuple[str, ...], of_key: int, mask: int, vo: str) -> bool:
-        """Whether a rule may be the one that counts jobs in a queue of the mask, in a bucket for such places."""
+        """Whether a rule may be the first that matches in a queue of the mask, in a bucket for such places."""
         queues = self._policy.vo_config(vo).table.queues
         start = next(first for first, stop in self._book.sets if first <= rule < stop)
         before, name = (1 << rule) - (1 << start), self._book.names[rule]

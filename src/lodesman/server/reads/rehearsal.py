@@ -1,7 +1,4 @@
-"""Dry runs of the director: an iteration of now with one thing replaced, and what it decides differently.
-
-Nothing is stored or submitted. All that are compared see the same facts and the same random numbers.
-"""
+"""Dry runs of the director: an iteration with one thing replaced, by the same facts and the same random numbers."""
 
 from __future__ import annotations
 
@@ -47,9 +44,7 @@ _AS_ADVERTISED: Final = [
 
 
 def director_apart(state: LiveState, hint: str = "", **changes: Any) -> Director:
-    """The running director with these members changed. The two share nothing that changes. Raises Unavailable with that
-    hint if none runs.
-    """
+    """The running director with these members changed; they share nothing that changes. Raises Unavailable."""
     running = state.director
     if running is None:
         raise Unavailable("The director does not run.", hint=hint)

@@ -85,9 +85,7 @@ def list_sites(
     db: Reader, tree: ResourceTree, closings: Sequence[nodes.Closing] = (), *, vo: str = "",
     limits: Iterable[PlaceLimit] = (), now: float,
 ) -> list[nodes.SiteRow]:  # fmt: skip
-    """The sites of a tree. `vo`: the one whose pilots and jobs count, '' for all; `limits`: of sites, of which those on all
-    jobs are listed.
-    """
+    """The sites of a tree, with the `limits` on all jobs. `vo`: whose pilots and jobs count, '' for all."""
     most = {limit.path: limit.number for limit in limits if not limit.attribute}
     pilots: dict[str, Counter[str]] = {}
     for queue, state, count in pilots_by_queue(db, vo):
@@ -120,9 +118,7 @@ def list_queues(
     pilots_of: str = "",
     origin: bool = False,
 ) -> list[nodes.UsableQueue]:
-    """Every queue that a VO may use; with `origin` also file and line of each value. `pilots_of`: the VO whose pilots
-    count, '' for all.
-    """
+    """Every queue that a VO may use; with `origin` also file and line of each value. `pilots_of`: '' for all VOs."""
     pilots: dict[QueueId, dict[str, int]] = {}
     for queue, state, count in pilots_by_queue(db, pilots_of):
         pilots.setdefault(queue, {})[state] = count
@@ -199,7 +195,7 @@ def _near(tree: ResourceTree, node: NodePath) -> str:
 
 
 def show_node(config: ResourceConfig, node: NodePath, vo: str) -> nodes.ResourceNode:
-    """A node as a VO sees it ("": no VO in particular); nodes below it have the values that they do not inherit."""
+    """A node as a VO ("": none in particular) sees it; nodes below have the values that they do not inherit."""
     return nodes.ResourceNode(**asdict(_node(config, node, vo, is_top=True)), vo=vo)
 
 

@@ -1,8 +1,7 @@
 """The jobs of submissions counted by state, site, cause and reason.
 
 Members without a row are counted by cohort, rows in blocks of ids (docs/adr/0067-submissions-are-counted-in-blocks.md). The
-count of a block is kept until an event of one of its jobs comes, as each move appends one; a purge appends none, so for ten
-minutes at most.
+count of a block is kept until an event of one of its jobs comes; a purge appends none, so for ten minutes at most.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ class Verifier:
         self._turns: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
 
     async def verified(self, body: VerifyBody) -> list[VerifyResult]:
-        """What becomes of each description of a submission. A user has as many at once as the script has processes, so that
-        some are left for others. Raises what refuses it; TooOften and Unavailable when too many wait.
+        """What becomes of each description. No user has more at once than the script has processes. Raises what refuses it;
+        TooOften and Unavailable when too many wait.
         """
         self._check_room(body.user)
         self._waiting[body.user] += 1
@@ -124,9 +124,7 @@ class Verifier:
             return self._known[1]
 
     def configured(self, section: JsvSection) -> None:
-        """Take in another configuration: read classes anew, and let processes of a script that is gone leave. Any thread may
-        call this.
-        """
+        """Take in another configuration. Any thread may call this."""
         with self._changing:
             self._configurations += 1
             if not section.is_set:
