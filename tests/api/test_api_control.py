@@ -265,7 +265,7 @@ def test_an_action_on_nothing_is_refused(house):
 
 def test_what_takes_long_is_left_for_the_next_request(house, monkeypatch):
     monkeypatch.setattr("lodesman.server.writer.control.MOST_ROWS", 3)
-    monkeypatch.setattr("lodesman.server.http.users._CONTROL_SECONDS", 0.0)
+    monkeypatch.setattr("lodesman.server.http.jobs._CONTROL_SECONDS", 0.0)
     house.submitted(*[{} for _ in range(8)])
     body = {"action": "kill", "ranges": [[1, 8]]}
     done, rest = 0, [[1, 8]]

@@ -17,20 +17,16 @@ from lodesman.server.http import (
     claims,
     explain,
     files,
-    groups,
+    health,
     hosts,
     job_classes,
     job_lists,
-    pilot_files,
+    jobs,
     pilots,
     quotas,
-    readers,
     reads,
     service,
-    site_ads,
-    site_tests,
     sites,
-    usage,
     users,
     waiting,
 )
@@ -59,32 +55,8 @@ def test_each_call_stands_in_the_document_but_those_of_the_background_process():
 def test_each_call_of_a_process_has_one_function(process):
     """The functions of both processes are their modules' names that `serves` made."""
     modules = {
-        "hot": (
-            claims,
-            groups,
-            hosts,
-            job_classes,
-            pilots,
-            quotas,
-            readers,
-            service,
-            site_ads,
-            sites,
-            users,
-            waiting,
-        ),
-        "reading": (
-            files,
-            explain,
-            groups,
-            job_lists,
-            pilot_files,
-            readers,
-            reads,
-            site_ads,
-            site_tests,
-            usage,
-        ),
+        "hot": (claims, health, hosts, job_classes, jobs, pilots, quotas, service, sites, users, waiting),
+        "reading": (explain, files, job_lists, jobs, pilots, reads, sites, users),
     }[process]
     Dispatcher(process, None, modules)
     with pytest.raises(LookupError):

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lodesman.base.errors import Conflict, Unavailable
 from lodesman.decide.director.limits import Breaker
-from lodesman.server.http.metrics import UpkeepFigures
+from lodesman.server.http.health import UpkeepFigures
 from lodesman.server.store.director import put_breakers
 from lodesman.server.store.journal import Change
 from lodesman.wire import inner_calls
@@ -245,7 +245,7 @@ def test_a_fault_of_the_database_costs_one_request(house, monkeypatch, fault, pa
     with monkeypatch.context() as patch:
         for name in (
             "job_lists.count_jobs",
-            "usage.usage_facts",
+            "job_lists.usage_facts",
             "reads.database_metrics",
             "reads.list_sites",
         ):

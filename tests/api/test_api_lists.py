@@ -187,7 +187,7 @@ def test_a_bug_in_the_hot_process_costs_one_request(house, monkeypatch):
     def broken(*_):
         raise KeyError("an inner detail")
 
-    monkeypatch.setattr("lodesman.server.http.users.prepare", broken)
+    monkeypatch.setattr("lodesman.server.http.jobs.prepare", broken)
     answer = house.submit()
     assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "unavailable", "1")
     assert b"inner detail" not in answer.body

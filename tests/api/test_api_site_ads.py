@@ -469,7 +469,7 @@ def test_an_ad_that_is_too_dear_is_refused_beside_the_event_loop(house, north, m
         threads.append(threading.current_thread())
         return read_site_ad(*words, **more)
 
-    monkeypatch.setattr("lodesman.server.http.site_ads.read_site_ad", noting)
+    monkeypatch.setattr("lodesman.server.http.sites.read_site_ad", noting)
     pattern = 'regexp("a.{0,60}z0", T)'
     text = ad(T='"' + "ab" * 15_000 + '"', Requirements=" || ".join([pattern] * 8))
     answer = send(house, north, text)

@@ -162,7 +162,7 @@ def test_others_are_served_while_a_large_submission_is_checked(house, form, monk
         assert go.wait(60)
         return prepare(*words, **more)
 
-    monkeypatch.setattr("lodesman.server.http.users.prepare", slowly)
+    monkeypatch.setattr("lodesman.server.http.jobs.prepare", slowly)
     comment = "/* " + "x" * 3_000_000 + " */"
     body = (
         {"text": HELLO + comment, "form": "jdl"}
@@ -199,7 +199,7 @@ def test_what_may_be_of_many_kinds_is_held_against_queues_beside_the_loop(
         threads.append(threading.current_thread())
         return found
 
-    monkeypatch.setattr("lodesman.server.http.users.prepare", noting)
+    monkeypatch.setattr("lodesman.server.http.jobs.prepare", noting)
     body = {
         "text": HELLO.rstrip("]\n ") + more + "]",
         "form": "jdl",

@@ -7,7 +7,7 @@ import re
 import pytest
 from tests.api.test_api_site_flow import Flow
 
-from lodesman.server.http.metrics import UpkeepFigures
+from lodesman.server.http.health import UpkeepFigures
 from lodesman.server.loops.reasons import MainReasons
 
 QUEUE = "/v1/queues/why?path=North/c/q"

@@ -10,7 +10,7 @@ from tests.kits.cost import slowness
 
 from lodesman.base.errors import LodesmanError
 from lodesman.languages.jobs import cohorts, read_description, read_job
-from lodesman.server.http.users import _LARGE
+from lodesman.server.http.jobs import _LARGE
 
 CPU_SECONDS = 0.05
 JDL, CFG, JSON = 'Executable = "x";', "Executable = x\n", '{"Executable": "x",'

@@ -18,7 +18,7 @@ from lodesman.languages.jobclass.editing import Author, edit_classes
 from lodesman.languages.jobclass.request import EntryVerb
 from lodesman.languages.quota.matching import _MOST, check_size, prepare_patterns
 from lodesman.languages.quota.reading import read_quota_sets
-from lodesman.server.http.users import _LARGE
+from lodesman.server.http.jobs import _LARGE
 from lodesman.server.jsv.parameters import JsvContext, Parameters
 from lodesman.server.jsv.protocol import Dialogue
 from lodesman.server.writer import resolving

@@ -22,14 +22,13 @@ from lodesman.base.errors import (
 )
 from lodesman.server.http import (
     claims,
-    groups,
+    health,
     hosts,
     job_classes,
+    jobs,
     pilots,
     quotas,
-    readers,
     service,
-    site_ads,
     sites,
     users,
     waiting,
@@ -71,20 +70,7 @@ class HotApp(Dispatcher[Core]):
         core: Core,
         forward: Callable[[Scope, Receive, Send], Awaitable[None]],
     ) -> None:
-        modules = (
-            claims,
-            groups,
-            hosts,
-            job_classes,
-            pilots,
-            quotas,
-            readers,
-            service,
-            site_ads,
-            sites,
-            users,
-            waiting,
-        )
+        modules = (claims, health, hosts, job_classes, jobs, pilots, quotas, service, sites, users, waiting)
         super().__init__("hot", core, modules)
         self.forward = forward
         self.admits = partial(admits, core)
@@ -130,7 +116,7 @@ class HotApp(Dispatcher[Core]):
             self.state.principals.check(who)
             authorise(who, calls.METRICS.who)
             await wire.send_answer(
-                send, *wire.metrics_answer(service.own_metrics(self.state, of_all=who.admin))
+                send, *wire.metrics_answer(health.own_metrics(self.state, of_all=who.admin))
             )
 
     async def _forward_as_long(
@@ -157,7 +143,7 @@ class InnerApp(Dispatcher[Core]):
     """What the server's own processes ask, on a Unix socket (`main.connections.OwnConnection`)."""
 
     def __init__(self, core: Core) -> None:
-        super().__init__("inner", core, (hosts, service))
+        super().__init__("inner", core, (health, hosts, service))
 
     def authenticate(self, scope: Scope, _call: Call[Any, Any, Any]) -> Principal:
         """By the token of the background process."""

@@ -1,4 +1,4 @@
-"""Lists of jobs and submissions, and what all lists read from the parameters of a query."""
+"""Lists of jobs and submissions, what jobs used, and what all lists read from the parameters of a query."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.wire import page
 from lodesman.server.live.principals import reads_as
+from lodesman.server.loops.accounting import NEWEST, days_of, used_for
 from lodesman.server.reads.explain import Explainer
+from lodesman.server.reads.usage import usage_for
 from lodesman.server.store import Reader
+from lodesman.server.store.accounting import usage_of_days
 from lodesman.server.store.read.job_filter import ANY_JOB, build_filter, check_name
 from lodesman.server.store.read.job_lists import JobQuery, list_jobs
 from lodesman.server.store.read.submissions import Sight
-from lodesman.server.store.read.usage import count_jobs
+from lodesman.server.store.read.usage import count_jobs, pilot_hours, usage_facts
 from lodesman.server.store.readers import shared_with
 from lodesman.server.store.task_queues import with_groups_and_classes
 from lodesman.wire import calls, jobs
@@ -32,7 +35,39 @@ from lodesman.wire.accounts import Principal
 from lodesman.wire.call import Nothing
 from lodesman.wire.job_queries import CountsQuery, JobsQuery, SubmissionRow, Submissions, SubmissionsQuery
 from lodesman.wire.requests import MOST_ID
+from lodesman.wire.server import Usage
+from lodesman.wire.usage import DAY_SECONDS, HeldOfDays, PilotHoursQuery, UsageOfDays, UsageQuery
 from lodesman.wire.vocabulary import JobState, MainReason
+
+
+@serves(calls.USAGE)
+async def _usage(side: ReadSide, request: Request[Nothing, Nothing]) -> Usage:
+    may = may_touch(request.who, side.policy.sharing_groups(), for_vo_admins=True)
+    vo = own_vo(request.who)
+    facts = await side.costly.get(("usage", vo), partial(usage_facts, vo=vo))
+    return usage_for(facts, side.policy, may, vo=vo)
+
+
+@serves(calls.USED)
+async def _used(side: ReadSide, request: Request[UsageQuery, Nothing]) -> UsageOfDays:
+    asked, vo = request.query, own_vo(request.who)
+    days = days_of(asked, side.clock())
+    read = partial(usage_of_days, by=asked.by, days=days, vo=vo, newest=NEWEST)
+    found = await side.costly.get(("used", asked.by, days, vo), read)
+    return used_for(
+        found, asked.by, days, may_touch(request.who, side.policy.sharing_groups(), for_vo_admins=True)
+    )
+
+
+@serves(calls.PILOT_HOURS)
+async def _pilot_hours(side: ReadSide, request: Request[PilotHoursQuery, Nothing]) -> HeldOfDays:
+    asked, vo, now = request.query, own_vo(request.who), side.clock()
+    days = days_of(asked, now)
+    since, until = days.first * DAY_SECONDS, (days.last + 1) * DAY_SECONDS
+    read = partial(pilot_hours, by=asked.by, since=since, until=until, now=now, vo=vo)
+    rows, purged = await side.costly.get(("pilot-hours", asked.by, days, vo), read)
+    return HeldOfDays(by=asked.by, since=since, until=until, purged=purged, rows=rows)
+
 
 _T = TypeVar("_T")
 _NUMBERS = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")

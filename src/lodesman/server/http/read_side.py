@@ -17,7 +17,7 @@ from lodesman.decide.resources import ResourceConfig
 from lodesman.languages.jobclass import Classes
 from lodesman.languages.jobs.selection import StepBudget
 from lodesman.server.http.auth import may_touch, own_vo
-from lodesman.server.http.metrics import UpkeepFigures
+from lodesman.server.http.health import UpkeepFigures
 from lodesman.server.http.wire import Receive, unless_gone
 from lodesman.server.live.principals import reads_as
 from lodesman.server.loops.census import BackendWatch

@@ -18,21 +18,13 @@ from msgspec.structs import asdict, replace
 from lodesman.base.errors import NotFound
 from lodesman.decide.resources import NodePath
 from lodesman.languages.jobs import write_description
-from lodesman.server.http import (
-    explain,
-    files,
-    groups,
-    job_lists,
-    pilot_files,
-    readers,
-    site_ads,
-    site_tests,
-    usage,
-)
+from lodesman.server.http import explain, files, job_lists, sites, users
+from lodesman.server.http import jobs as job_calls
+from lodesman.server.http import pilots as pilot_calls
 from lodesman.server.http.auth import authenticate, own_vo, reach_of, sees_all, vo_administered, vo_of
 from lodesman.server.http.dispatch import Dispatcher, Request, pattern_of, serves
+from lodesman.server.http.health import database_metrics, render_metrics
 from lodesman.server.http.job_lists import numbers, words
-from lodesman.server.http.metrics import database_metrics, render_metrics
 from lodesman.server.http.openapi import described, document
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.responses import Response
@@ -311,18 +303,8 @@ class ReadApp(Dispatcher[ReadSide]):
     """The ASGI application of the reading process."""
 
     def __init__(self, side: ReadSide) -> None:
-        modules = (
-            sys.modules[__name__],
-            explain,
-            files,
-            groups,
-            job_lists,
-            pilot_files,
-            readers,
-            site_ads,
-            site_tests,
-            usage,
-        )
+        here = sys.modules[__name__]
+        modules = (here, explain, files, job_calls, job_lists, pilot_calls, sites, users)
         super().__init__("reading", side, modules)
 
     def authenticate(self, scope: Scope, _call: Call[Any, Any, Any]) -> accounts.Principal:

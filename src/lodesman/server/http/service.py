@@ -1,16 +1,15 @@
-"""What the server's own background process asks the hot process, and how both of them are."""
+"""What the server's own background process asks the hot process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import asdict
 
-from lodesman.base.errors import NotFound, Unavailable
+from lodesman.base.errors import NotFound
 from lodesman.decide.matching.limit_rules import RunPlace
 from lodesman.decide.matching.task_queue import key_from_json
 from lodesman.server.http.dispatch import Endpoint, Request, serves
@@ -19,11 +18,10 @@ from lodesman.server.live.core import Core
 from lodesman.server.live.rules import change_limits, use_usage
 from lodesman.server.live.upkeep import follow_closings
 from lodesman.server.store.accounting import add_usage
-from lodesman.server.store.accounts import count_accounts
 from lodesman.server.store.audit import note_all
-from lodesman.server.store.director import breaker_orders, breakers, insert_iteration, put_breakers
+from lodesman.server.store.director import insert_iteration, put_breakers
 from lodesman.server.store.journal import Change, Command
-from lodesman.server.store.read.pilots import pilot_by_id, unreached_pilots
+from lodesman.server.store.read.pilots import pilot_by_id
 from lodesman.server.store.sandboxes import tidy_inputs
 from lodesman.server.store.site_ads import forget_old_ads
 from lodesman.server.store.task_queues import store_reasons
@@ -53,138 +51,15 @@ from lodesman.server.writer.submit_pools import (
     rekey_pools,
 )
 from lodesman.server.writer.upkeep import forget_idle_queues, purge, reconcile
-from lodesman.wire import calls, inner_calls, server, service
+from lodesman.wire import inner_calls, service
 from lodesman.wire.call import Call, Nothing
 from lodesman.wire.groups import CorrectionUsage
 from lodesman.wire.nodes import QueueId
-from lodesman.wire.pilots import UNREACHED_SECONDS
 from lodesman.wire.requests import QueuesBody
 from lodesman.wire.task_queues import PoolsOfQueues
-from lodesman.wire.vocabulary import BreakerState
 
 _A = TypeVar("_A")
 _B = TypeVar("_B")
-
-
-@serves(calls.HEALTH)
-async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.Health:
-    """200 while the writer takes commands; `degraded`: the background process fails, or the database does.
-
-    Raises Unavailable.
-    """
-    if not core.journal.is_open:
-        raise Unavailable("The server takes no changes: its writer has ended.")
-    now, ticks = core.clock(), core.ticks()
-    return server.Health(
-        status="ok" if core.background.is_well(ticks) and not core.journal.trouble else "degraded",
-        time=now,
-        commits=core.journal.commits,
-        configuration=core.configuration().in_short(now),
-        background=core.background.answer(ticks),
-        local_pilots=core.local_pilots(count_accounts(core.reader)),
-        trouble=core.journal.trouble,
-        warnings=_warnings(core),
-        faults=_faults(core),
-    )
-
-
-def _warnings(core: Core) -> list[str]:
-    """What goes wrong outside of the server. Names of sites are not for strangers, who may ask, too."""
-    db = core.reader
-    failing = {place for place, one in breakers(db).items() if one.failures}
-    opened = {place for place, one in breakers(db).items() if one.state is not BreakerState.CLOSED}
-    orders = breaker_orders(db)
-    opened -= {place for place, order in orders.items() if order.state == "closed"}
-    opened |= {place for place, order in orders.items() if order.state == "open"}
-    failing -= opened | orders.keys()
-    found = ((opened, "the breaker is open"), (failing, "the last ones failed"))
-    pilots = [f"{_queues(places)} not start pilots: {why} (lode site ls)" for places, why in found if places]
-    if away := unreached_pilots(db, core.clock() - UNREACHED_SECONDS):
-        run = "1 pilot runs and has" if away == 1 else f"{away} pilots run and have"
-        pilots.append(f"{run} not reached this server: is public_url of [server] right? (lode pilot ls)")
-    return [core.openness, *pilots] if core.openness else pilots
-
-
-# Of what is left out, so many are named.
-_NAMED: Final = 10
-# By the kind of a repair.
-_MENDED = {
-    "waiting_without_queue": "Jobs that waited in no task queue",
-    "active_without_attempt": "Jobs that ran without an attempt",
-    "wrong_counters": "Task queues that counted other jobs than wait in them",
-    "attempts_without_job": "Attempts that lived without a job",
-    "attempts_not_named": "Attempts that lived though their jobs did not name them",
-    "attempts_of_ended_pilots": "Attempts that lived though their pilots had ended",
-    "wrong_outputs": "Outputs that had another size than was stored of them",
-    "wrong_usage": "Users whose files took another space than was counted",
-}
-
-
-def _faults(core: Core) -> list[str]:
-    """What went wrong in the server itself since its start; its log names each."""
-    repaired, failed = core.live.repaired, core.journal.faults
-    mended = [f"{words}: {repaired[kind]}, mended." for kind, words in _MENDED.items() if repaired[kind]]
-    said = core.background.said
-    left_out, damaged = _named(map(_for_strangers, said.left_out)), _named(said.damaged)
-    return [
-        *mended,
-        *([f"What the server cannot handle now, and leaves out: {left_out}."] if left_out else []),
-        *([f"Files were damaged, as by a power cut: {damaged}."] if damaged else []),
-        *([f"Changes that the server failed to make, and rolled back: {failed}."] if failed else []),
-    ]
-
-
-def _named(items: Iterable[str]) -> str:
-    """The first of them."""
-    found = sorted(items)
-    more = [f"and {len(found) - _NAMED} more"] if len(found) > _NAMED else []
-    return ", ".join([*found[:_NAMED], *more])
-
-
-def _for_strangers(item: str) -> str:
-    """What is left out; the names of sites and CE queues are left to the log and to `lode why`."""
-    kind = next((kind for kind in ("CE queue", "breaker", "site", "user") if item.startswith(f"{kind} ")), "")
-    return f"a {kind} (lode why names it)" if kind else item
-
-
-def _queues(places: Collection[QueueId]) -> str:
-    return "1 CE queue does" if len(places) == 1 else f"{len(places)} CE queues do"
-
-
-def own_metrics(core: Core, *, of_all: bool) -> bytes:
-    """The text of /metrics while the background process does not answer: what this process counts, which is `of_all` VOs."""
-    figures = {**(asdict(_hot_figures(core)) if of_all else {}), "background_up": 0}
-    lines = []
-    for name, value in figures.items():
-        kind = "counter" if name.endswith("_total") else "gauge"
-        lines += [f"# HELP lodesman_{name} Of the hot process", f"# TYPE lodesman_{name} {kind}"]
-        lines.append(f"lodesman_{name} {float(value)!r}")
-    return "\n".join([*lines, ""]).encode()
-
-
-@serves(inner_calls.HOT_METRICS)
-async def _hot_metrics(core: Core, _request: Request[Nothing, Nothing]) -> server.HotMetrics:
-    return _hot_figures(core)
-
-
-def _hot_figures(core: Core) -> server.HotMetrics:
-    configuration, background, ticks = core.configuration(), core.background, core.ticks()
-    return server.HotMetrics(
-        background_heard_seconds_ago=ticks - background.at,
-        background_ok=int(background.is_well(ticks)),
-        background_restarts_total=background.restarts,
-        configuration_loaded_timestamp_seconds=configuration.loaded_at,
-        configuration_refused=int(configuration.refused_at is not None),
-        configuration_refusals_total=configuration.refusals,
-        database_ok=int(not core.journal.trouble),
-        commits_total=core.journal.commits,
-        commands_total=core.journal.commands,
-        claims_total=core.claims,
-        claimed_jobs_total=core.claimed_jobs,
-        submitted_jobs_total=core.submitted_jobs,
-        pilots_joined=len(core.sessions),
-        clock_jumps_total=core.clock_watch.jumps,
-    )
 
 
 @serves(inner_calls.ALIVE)

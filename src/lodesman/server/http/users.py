@@ -1,34 +1,23 @@
-"""What users change: submissions, actions on jobs, accounts and tokens; and the last output of a job."""
+"""Users, tokens and groups: the hot process changes them, the reading process shows groups."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from msgspec import UNSET
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from lodesman.base.errors import (
     Conflict,
     Forbidden,
-    InvalidRequest,
-    NotFound,
-    Unavailable,
-    counted,
 )
-from lodesman.languages.jobs import JobSpec
-from lodesman.server.http.auth import authorise, may_touch, reach_of, sees_all, vo_administered
+from lodesman.server.http.auth import authorise, own_vo, reach_of, sees_all, vo_administered
 from lodesman.server.http.dispatch import Request, serves
-from lodesman.server.http.portions import in_portions, learn_choice
+from lodesman.server.http.read_side import ReadSide
 from lodesman.server.live.core import Core
-from lodesman.server.live.principals import reads_as
-from lodesman.server.live.rules import use_policy
-from lodesman.server.store import Reader
-from lodesman.server.store.accounts import RevokedTokens
+from lodesman.server.live.rules import use_policy, use_shares
+from lodesman.server.store.accounts import RevokedTokens, group_changes, list_users
 from lodesman.server.store.journal import Change, Command
-from lodesman.server.store.read.jobs import job_by_id, last_output, was_given_out
-from lodesman.server.store.readers import is_shared_with
 from lodesman.server.writer.accounts import (
     UserFaults,
     check_membership,
@@ -39,192 +28,26 @@ from lodesman.server.writer.accounts import (
     remove_user,
     revoke_token,
 )
-from lodesman.server.writer.change import ChangeJobs, ChangePreparation, PreparedChange, find_kinds
-from lodesman.server.writer.choice import Choice
-from lodesman.server.writer.control import Control, apart
-from lodesman.server.writer.missing_jobs import name_missing, no_longer_known
-from lodesman.server.writer.prepare import prepare
-from lodesman.server.writer.resolving import TakesLong
-from lodesman.server.writer.submit import PreparedSubmission, Submit
-from lodesman.wire import accounts, calls, jobs
+from lodesman.server.writer.groups import (
+    NamedGroup,
+    add_members,
+    group_named,
+    group_rows,
+    know_shares,
+    known_groups,
+    remove_members,
+    set_share,
+)
+from lodesman.wire import accounts, calls
 from lodesman.wire.accounts import AccountBody, AuditAction, DisableBody, Principal, TokenAt, TokenBody
-from lodesman.wire.call import Nothing, encode
-from lodesman.wire.job_queries import ControlBody, ControlQuery
-from lodesman.wire.jsv import VerifyBody, VerifyResult
-from lodesman.wire.requests import JobAt, SubmitBody
+from lodesman.wire.call import Nothing
+from lodesman.wire.groups import GroupAt, GroupInFull, GroupRow, GroupRows, GroupShareBody, GroupUsersBody
+from lodesman.wire.nodes import utc
 
-# Bytes of a submission, of what its classes give and of what the JSV made of it, above which its checks could keep all
-# others waiting for more than 50 ms.
-_LARGE: Final = 1 << 14
-# A client waits for 30 seconds.
-_CONTROL_SECONDS: Final = 10.0
-_EXPRESSION: Final = "constraint"
-_STATIONS: Final = "stations"
 _DAY_SECONDS: Final = 86_400
 # Letters of the names in an entry of the audit trail.
 _MOST_DETAIL: Final = 1_000
-# What the administrator of a VO may do with its jobs.
-_OF_VO_ADMINS: Final = frozenset({"kill", "hold", "release"})
-
-
-@serves(calls.SUBMIT)
-async def _submit(
-    core: Core, request: Request[Nothing, SubmitBody]
-) -> jobs.Submission | jobs.TrialSubmission:
-    """Check the jobs and store them, or say what would be stored."""
-    body, who, size = request.body, request.who, request.size
-    verified = None
-    if core.jsv.is_set:
-        async with core.principals.held(who):
-            verified = await _verified(core, body, who)
-        size += len(encode(verified))
-
-    def check(db: Reader, room: int | None = None) -> tuple[PreparedSubmission, Sequence[jobs.Notice]]:
-        return prepare(
-            body, who, core.policy, db, core.job_classes.now, verified=verified, room=room, shelf=core.shelf
-        )
-
-    try:
-        if _takes_long(body, size):
-            raise TakesLong
-        prepared, notices = check(core.reader, _LARGE - size)
-    except TakesLong:
-        # Seconds of work: beside the loop, where it slows the others but does not stop them.
-        prepared, notices = await core.checking.read(check)
-    core.principals.check(who)
-    notices = [*notices, *_of_attempts(prepared, core.limits.attempts)]
-    if body.dry_run:
-        held = sum(cohort.jobs for cohort in prepared.cohorts if cohort.held)
-        return jobs.TrialSubmission(prepared.count, held, notices, dry_run=True)
-    done: jobs.Submission = await core.commands.run(Submit(core.live, prepared, core.limits), together=True)
-    core.submitted_jobs += 0 if done.repeated else done.count
-    return replace(done, notices=notices) if notices else done
-
-
-def _of_attempts(prepared: PreparedSubmission, most: int) -> list[jobs.Notice]:
-    """What is said of jobs that ask for more attempts than they may have (0: any number)."""
-    wanted = max(one.max_attempts for one in prepared.cohorts)
-    if not most or wanted <= max(most, JobSpec(executable="").max_attempts):
-        return []
-    return [
-        jobs.Notice(
-            "MaxAttempts", f"It is {wanted}; an administrator allows {counted(most, 'attempt')} of a job."
-        )
-    ]
-
-
-def _takes_long(body: SubmitBody, size: int) -> bool:
-    """An expression may take a second to be held against thousands of queues, however short it is."""
-    if size > _LARGE:
-        return True
-    texts = (body.texts or ()) if body.text is None else (body.text,)
-    return any(map(_may_have_expression, texts)) or any(map(_has_expression, body.jobs or ()))
-
-
-def _may_have_expression(text: str) -> bool:
-    """JSON may spell a name by the numbers of its characters."""
-    folded = text.lower()
-    return _EXPRESSION in folded or _STATIONS in folded or "\\u" in folded
-
-
-def _has_expression(job: dict[str, Any]) -> bool:
-    given = {name.lower(): value for name, value in job.items()}
-    wanted = given.get("requirements")
-    return _STATIONS in given or (
-        isinstance(wanted, dict) and any(name.strip().lower() == _EXPRESSION for name in wanted)
-    )
-
-
-async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[VerifyResult]:
-    """The submission as the server's JSV left it: the background process asks that. Raises what refuses it."""
-    if core.verify is None:
-        raise Unavailable("There is no process that asks the JSV of the server.")
-    asked = VerifyBody(body, who.name, who.groups, core.jsv, core.job_classes.now.version)
-    return (await core.verify(asked)).jobs
-
-
-@serves(calls.CONTROL)
-async def _control(core: Core, request: Request[ControlQuery, ControlBody]) -> jobs.Controlled:
-    body, who = request.body, request.who
-    choice = None if body.selection is None else Choice.of(body.selection, who.name)
-    if (
-        body.selection is not None
-        and body.selection.where
-        and choice
-        and choice.owner != who.name
-        and not sees_all(who)
-    ):
-        raise Forbidden("Jobs of others are not chosen by attributes: their descriptions are not shown.")
-    ranges = _ranges(body.ranges)
-    if not ranges:
-        if choice is None:
-            raise InvalidRequest("Neither ranges of jobs nor a selection are given.")
-        ranges = (range(1, max(2, core.live.ids.next_job)),)
-    may = may_touch(who, core.policy.sharing_groups(), for_vo_admins=body.action in _OF_VO_ADMINS)
-    act = partial(
-        Control, core.live, body.action, reason=body.reason, may=may, name=who.name, admin=sees_all(who),
-        most=0 if sees_all(who) else core.limits.waiting_jobs, choice=choice,
-        dry_run=request.query.dry_run,
-    )  # fmt: skip
-    learn = None if choice is None else partial(learn_choice, core, choice, request.receive)
-    out = await in_portions(core, who, ranges, act, seconds=_CONTROL_SECONDS, learn=learn)
-    if choice is None and not out.rest:
-        name_missing(core.reader, out)
-    each = out.each() if len(body.ranges) > 1 and choice is None else UNSET
-    rest = [(ids[0], ids[-1]) for ids in out.rest] or UNSET
-    return jobs.Controlled(out.changed, out.refused, out.examples, each, rest)
-
-
-def _ranges(given: Sequence[tuple[int, int]]) -> tuple[range, ...]:
-    backwards = next((f"{first}-{last}" for first, last in given if first > last), None)
-    if backwards is not None:
-        raise InvalidRequest(f"The range {backwards} runs backwards.")
-    return apart(given)
-
-
-@serves(calls.CHANGE_JOBS)
-async def _change(core: Core, request: Request[Nothing, jobs.ChangeBody]) -> jobs.JobsChanged:
-    """Judged here for each kind of jobs; the writer moves those that are still of that kind."""
-    body, who = request.body, request.who
-    ranges = _ranges(body.ranges)
-    may = may_touch(who, core.policy.sharing_groups())
-
-    def judge(db: Reader) -> PreparedChange:
-        work = ChangePreparation(
-            body.attributes, core.policy, db, core.job_classes.now, core.jsv,
-            hold_if_impossible=body.hold_if_impossible, by=who.name,
-        )  # fmt: skip
-        return work.prepare(find_kinds(db, ranges, may))
-
-    change = await core.checking.read(judge)
-    act = partial(
-        ChangeJobs, core.live, "change", reason=body.reason, may=may, name=who.name, change=change,
-        most=0 if sees_all(who) else core.limits.task_queues, dry_run=body.dry_run,
-    )  # fmt: skip
-    out = await in_portions(core, who, ranges, act)
-    name_missing(core.reader, out)
-    each = out.each() if len(body.ranges) > 1 else UNSET
-    return jobs.JobsChanged(out.changed, out.refused, out.examples, each, dry_run=body.dry_run)
-
-
-@serves(calls.JOB_LOGS)
-async def _job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
-    """The last output of a job: live from its pilot's heartbeats, or as its last attempt left it."""
-    job_id, db = request.query.job, core.reader
-    last = last_output(db, job_id)
-    if last is None and was_given_out(db, job_id) and not job_by_id(db, job_id):
-        raise no_longer_known(job_id)
-    may = may_touch(request.who, core.policy.sharing_groups())
-    if last is None or not (
-        may(last.owner, last.group, last.vo) or is_shared_with(db, last.submission, reads_as(request.who))
-    ):
-        raise NotFound(f"Job {job_id} has no output yet, or is not yours.", job=job_id)
-    session = core.sessions.get(last.pilot or 0)
-    tail, usage = last.tail or "", {}
-    if not last.ended and session is not None:
-        tail = session.tails.get((job_id, last.attempt), b"").decode("utf-8", "ignore")
-        usage = session.usage.get((job_id, last.attempt), {})
-    return jobs.Logs(job_id, last.state, last.attempt, not last.ended, tail, **usage)
+_MOST_CHANGES = 1_000
 
 
 @serves(calls.ADD_USER)
@@ -345,3 +168,92 @@ async def _revoke_token(core: Core, request: Request[TokenAt, Nothing]) -> accou
     )
     core.principals.forget(done.hashes)
     return accounts.Revoked(len(done.hashes), done.kept)
+
+
+# --- groups --------------------------------------------------------------------------------------------------------------
+
+
+@serves(calls.SET_GROUP_SHARE)
+async def _set_share(core: Core, request: Request[Nothing, GroupShareBody]) -> GroupRow:
+    body, who = request.body, request.who
+    group, vo = _group_to_change(core, body.group, who), vo_administered(who)
+    if vo and group.vos != {vo}:
+        raise Forbidden(
+            f"Group {group.name} is not of VO {vo} alone.", hint="Administrators of the server may do that."
+        )
+    command = Change(set_share, group.name, body.share, by=who.name, reason=body.reason, until=body.until)
+    what = "that of the files" if body.share is None else f"{body.share:g}"
+    what += "" if body.until is None else f" until {utc(body.until)}"
+    await core.commands.run(
+        request.audited(command, "group-changed", group.name, f"share {what}; {body.reason}")
+    )
+    await use_shares(core)
+    return group_rows(core.reader, core.policy, [group], core.clock())[0]
+
+
+@serves(calls.SET_GROUP_USERS)
+async def _set_users(core: Core, request: Request[Nothing, GroupUsersBody]) -> GroupRow:
+    body, who, reach = request.body, request.who, reach_of(request.who)
+    group, users = _group_to_change(core, body.group, who), list_users(core.reader)
+    if body.how == "add":
+        for vo in sorted(
+            {user.vo for user in users if user.name in body.users and reach.vo in ("", user.vo)}
+        ):
+            check_membership(core.policy.config, vo, [group.name], reach)
+    act = add_members if body.how == "add" else remove_members
+    command = Change(
+        partial(act, group=group.name, users=body.users, by=who.name, reason=body.reason, reach=reach)
+    )
+    word = "with" if body.how == "add" else "without"
+    detail = "; ".join(filter(None, (f"{word} {', '.join(body.users)}", body.reason)))
+    await core.commands.run(request.audited(command, "group-changed", group.name, detail))
+    core.principals.forget_users(body.users)
+    await use_policy(core, core.policy)
+    return group_rows(core.reader, core.policy, [_group_to_change(core, body.group, who)], core.clock())[0]
+
+
+def _group_to_change(core: Core, name: str, who: Principal) -> NamedGroup:
+    """Raises NotFound."""
+    return group_named(_seen(known_groups(core.policy, list_users(core.reader)), who), name)
+
+
+@serves(calls.GROUPS)
+async def _groups(side: ReadSide, request: Request[Nothing, Nothing]) -> GroupRows:
+    """Users see the groups that their VO may have, and of the members themselves."""
+    return GroupRows(group_rows(side.db, side.policy, _all_seen(side, request.who).values(), side.clock()))
+
+
+@serves(calls.GROUP)
+async def _group(side: ReadSide, request: Request[GroupAt, Nothing]) -> GroupInFull:
+    """Raises NotFound for a group that is not there, or is one of another VO."""
+    who = request.who
+    group = group_named(_all_seen(side, who), request.query.group)
+    (row,) = group_rows(side.db, side.policy, [group], side.clock())
+    changes = group_changes(side.db, group.name, _MOST_CHANGES)
+    if not sees_all(who):
+        own = (
+            {user.name for user in list_users(side.db, vo_administered(who))}
+            if vo_administered(who)
+            else {who.name}
+        )
+        changes = [replace(one, user=one.user if one.user in own else "") for one in changes]
+    return GroupInFull(**asdict(row), changes=changes)
+
+
+def _all_seen(side: ReadSide, who: Principal) -> dict[str, NamedGroup]:
+    know_shares(side.db, side.policy, side.clock())
+    return _seen(known_groups(side.policy, list_users(side.db)), who)
+
+
+def _seen(known: dict[str, NamedGroup], who: Principal) -> dict[str, NamedGroup]:
+    """The groups that the caller may know, with the members whom the caller may know."""
+    vo, whole = own_vo(who), vo_administered(who)
+    if not vo:
+        return known
+    return {
+        name: one._replace(
+            users=tuple(user for user in one.users if user.name == who.name or whole == user.vo)
+        )
+        for name, one in known.items()
+        if not one.vos or vo in one.vos
+    }

@@ -13,7 +13,7 @@ from lodesman.decide.resources import LOCAL, QueueId
 from lodesman.server.config import RefusedConfig, ServerConfig
 from lodesman.server.engines.backend import Backend
 from lodesman.server.engines.zipapp import build_zipapp
-from lodesman.server.http.metrics import UpkeepFigures
+from lodesman.server.http.health import UpkeepFigures
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.loops.accounting import UsageAdder
 from lodesman.server.loops.cancelling import Canceller
