@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from tests.kits.jsv_kit import JOB, SERVER_JOB, table
 
 from lodesman.base.errors import InvalidJob
+from lodesman.server.jsv.chain import JsvLogLine, JsvVerdict, ParameterChange
 from lodesman.server.jsv.parameters import NUMBERS, READ_ONLY, parameter_lines
-from lodesman.server.jsv.protocol import Dialogue, JsvLogLine, JsvVerdict, ParameterChange
+from lodesman.server.jsv.protocol import Dialogue
 
 SCRIPT = "/etc/jsv"
 

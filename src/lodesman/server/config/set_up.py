@@ -18,7 +18,7 @@ from lodesman.decide.resources import LOCAL, MANUAL, TYPES, Fault, FilePosition,
 from lodesman.decide.resources.load_toml import line_of, lines_of
 from lodesman.languages.jobs import JobSpec
 from lodesman.server.config.backends import queues_of_backends
-from lodesman.server.config.reading import ServerConfig
+from lodesman.server.config.server_config import ServerConfig
 from lodesman.wire.client import address_of, is_every_address, is_loopback, parse_server
 from lodesman.wire.client.exchange import trusted_authorities
 

@@ -6,10 +6,19 @@ source, for sh, Perl, Tcl and Python.
 Decisions: docs/adr/README.md, Processes and loops.
 """
 
-from lodesman.server.jsv.chain import JsvUrl, check_modification, client_order, parse_url
+from lodesman.server.jsv.chain import (
+    JsvLogLine,
+    JsvOutcome,
+    JsvUrl,
+    JsvVerdict,
+    ParameterChange,
+    check_modification,
+    client_order,
+    parse_url,
+)
 from lodesman.server.jsv.parameters import JsvContext, Parameters
 from lodesman.server.jsv.process import OWN_LIBRARIES, ScriptLimits, ScriptSettings, check_script
-from lodesman.server.jsv.protocol import Dialogue, JsvLogLine, JsvOutcome, JsvVerdict, ParameterChange
+from lodesman.server.jsv.protocol import Dialogue
 from lodesman.server.jsv.runner import JsvPool, JsvStep, server_script, verify_at_client
 
 __all__ = [

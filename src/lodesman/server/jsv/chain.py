@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
@@ -13,13 +14,54 @@ from lodesman.base.errors import Forbidden, InvalidConfig
 from lodesman.decide.submission.jsv_texts import JsvTexts, texts_of, view_of
 from lodesman.decide.submission.resolution import JsvView
 from lodesman.server.jsv.parameters import JsvContext, Parameters
-from lodesman.server.jsv.protocol import JsvOutcome
 
 # As Grid Engine has them: modifications that need no JSV's word.
 ALLOWED_MODIFICATIONS: Final = "ac,h,i,e,o,j,M,N,p,w"
 _USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
 # Whose words a script reads in CLIENT; scripts that were written for Grid Engine compare it.
 _CLIENTS: Final = {JsvContext.CLIENT: "qsub", JsvContext.SERVER: "qmaster"}
+
+
+class JsvVerdict(StrEnum):
+    """What a script says of a submission. Users tell rejections apart by the text alone."""
+
+    ACCEPTED = "accepted"
+    CORRECTED = "corrected"
+    REJECTED = "rejected"
+    REJECTED_FOR_NOW = "temporarily rejected"
+
+
+class ParameterChange(Struct, frozen=True, kw_only=True):
+    """One change that a script made."""
+
+    name: str
+    value: str | None  # None: removed
+
+
+class JsvLogLine(Struct, frozen=True, kw_only=True):
+    """What a script wants in the log."""
+
+    level: str  # INFO, WARNING or ERROR
+    text: str
+
+
+class JsvOutcome(Struct, frozen=True, kw_only=True):
+    """The end of a dialogue."""
+
+    verdict: JsvVerdict
+    message: str
+    parameters: Parameters  # as the script left them; as given if it rejected the submission
+    changes: tuple[ParameterChange, ...] = ()  # in the order of the script
+    environment: tuple[ParameterChange, ...] = ()
+    log: tuple[JsvLogLine, ...] = ()  # the first 100 lines
+    notes: tuple[str, ...] = ()  # what was ignored, each once, and how many lines are left out
+    restart: bool = False  # the process broke the protocol and must not be used again
+    seconds: float = 0.0
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the submission goes on."""
+        return self.verdict in {JsvVerdict.ACCEPTED, JsvVerdict.CORRECTED}
 
 
 class JsvUrl(Struct, frozen=True, kw_only=True):

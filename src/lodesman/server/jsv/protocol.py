@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from enum import StrEnum
 from itertools import islice
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from lodesman.base.errors import InvalidJob, counted
+from lodesman.server.jsv.chain import JsvLogLine, JsvOutcome, JsvVerdict, ParameterChange
 from lodesman.server.jsv.parameters import (
     ARGUMENT,
     BOOLEANS,
@@ -43,50 +42,6 @@ _LEVELS: Final = ("INFO", "WARNING", "ERROR")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,12}")
 _COUNT: Final = re.compile(r"0*([0-9]{1,6})")
 _NO_TEXT: Final = re.compile(r"[\x00\udc80-\udcff]")  # bytes that are not UTF-8, as they are decoded
-
-
-class JsvVerdict(StrEnum):
-    """What a script says of a submission. Users tell rejections apart by the text alone."""
-
-    ACCEPTED = "accepted"
-    CORRECTED = "corrected"
-    REJECTED = "rejected"
-    REJECTED_FOR_NOW = "temporarily rejected"
-
-
-class ParameterChange(Struct, frozen=True, kw_only=True):
-    """One change that a script made."""
-
-    name: str
-    value: str | None  # None: removed
-
-
-class JsvLogLine(Struct, frozen=True, kw_only=True):
-    """What a script wants in the log."""
-
-    level: str  # INFO, WARNING or ERROR
-    text: str
-
-
-class JsvOutcome(Struct, frozen=True, kw_only=True):
-    """The end of a dialogue."""
-
-    verdict: JsvVerdict
-    message: str
-    parameters: Parameters  # as the script left them; as given if it rejected the submission
-    changes: tuple[ParameterChange, ...] = ()  # in the order of the script
-    environment: tuple[ParameterChange, ...] = ()
-    log: tuple[JsvLogLine, ...] = ()  # the first 100 lines
-    notes: tuple[str, ...] = ()  # what was ignored, each once, and how many lines are left out
-    restart: bool = False  # the process broke the protocol and must not be used again
-    seconds: float = 0.0
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the submission goes on."""
-        return self.verdict in {JsvVerdict.ACCEPTED, JsvVerdict.CORRECTED}
-
-
 _RESULTS: Final[Mapping[str, JsvVerdict]] = {
     "ACCEPT": JsvVerdict.ACCEPTED,
     "CORRECT": JsvVerdict.CORRECTED,

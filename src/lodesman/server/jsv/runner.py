@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from lodesman.base.errors import InvalidConfig, Unavailable
-from lodesman.server.jsv.chain import JsvUrl, parse_url
+from lodesman.server.jsv.chain import JsvOutcome, JsvUrl, parse_url
 from lodesman.server.jsv.parameters import JsvContext, Parameters
 from lodesman.server.jsv.process import (
     OWN_LIBRARIES,
@@ -25,7 +25,7 @@ from lodesman.server.jsv.process import (
     account_of,
     check_script,
 )
-from lodesman.server.jsv.protocol import Dialogue, JsvOutcome
+from lodesman.server.jsv.protocol import Dialogue
 from lodesman.wire.jsv import JsvSection
 
 
