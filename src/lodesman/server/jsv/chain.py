@@ -107,17 +107,15 @@ def client_order(
 ) -> list[str]:  # fmt: skip
     """The URLs of a client in the order in which they verify, before the server's own.
 
-    Those of the command line, the last one first; then of the request file of the working folder, of the home, of the
-    cluster. Each gets the submission as the one before left it; the first rejection ends the chain.
+    Those of the command line, the last one first; then of the working folder, the home, the cluster.
     """
     return [url for source in (command_line, here, home, cluster) for url in reversed(source)]
 
 
 def check_modification(names: Collection[str], allowed: str = ALLOWED_MODIFICATIONS) -> None:
-    """Refuse to change a waiting job past the server's JSV, which does not verify changes.
+    """Refuse to change a waiting job past the server's JSV, but for `allowed` parameters, `w`, and with `h` also `t`.
 
-    Only parameters in `allowed` may be changed, `w` always, and with `h` also `t`. Raises Forbidden, in the words of
-    Grid Engine, with the other `parameters`.
+    Raises Forbidden, in the words of Grid Engine, with the other `parameters`.
     """
     if allowed.strip().lower() == "none":
         if names:

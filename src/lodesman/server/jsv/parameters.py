@@ -1,7 +1,6 @@
-"""What a job submission verifier sees of a submission: names, texts and their order. Pure.
+"""What a job submission verifier sees of a submission. Pure.
 
-Names are those of Grid Engine's submit options. A parameter at its default is not sent, so that a script learns whether
-the user gave it.
+A parameter at its default is not sent, so that a script learns whether the user gave it.
 """
 
 from __future__ import annotations
@@ -96,8 +95,7 @@ def check_parameters(parameters: Parameters) -> None:
 def parameter_lines(parameters: Parameters, *, forget: Collection[str] = ()) -> list[str]:
     """The lines `PARAM name value`, in the order of the real client, of checked parameters.
 
-    `forget`: names that the process saw with an earlier job. They are sent empty if this job lacks them, since
-    libraries keep what they do not know.
+    `forget`: names of earlier jobs, sent empty if this one lacks them, since libraries keep what they do not know.
     """
     head = [
         ("VERSION", VERSION),
@@ -140,8 +138,7 @@ def _place(name: str) -> tuple[int, int, int]:
 def environment_lines(environment: Mapping[str, str]) -> list[str]:
     """The lines `ENV ADD name value`, control characters as two characters (a backslash stays single).
 
-    A name that no shell has as a variable (an exported function of bash) is left out. Raises InvalidJob for a text that
-    is not Unicode.
+    Names that no shell has (exported functions of bash) are left out. Raises InvalidJob for what is not Unicode.
     """
     lines = []
     for name, text in environment.items():

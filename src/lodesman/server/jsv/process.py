@@ -199,7 +199,7 @@ class ScriptProcess:
             resource.prlimit(self._process.pid, kind, (most, most if both else hard))
 
     def allow_cpu(self, now: float) -> None:
-        """Let the next job have its CPU seconds. The kernel counts them for the process, which serves many jobs."""
+        """Let the next job have its CPU seconds. The kernel counts them for the whole process."""
         if now - self._looked_at_cpu < 1.0:
             return
         self._looked_at_cpu = now
@@ -262,7 +262,7 @@ class ScriptProcess:
                 return HeardLines([], [], ended=False)
 
     def _lines(self, chunk: bytes) -> list[str]:
-        """The whole lines; all of it at the end, or if one line is longer than is read."""
+        """Whole lines; all of it at the end, or if one line is too long."""
         if self._out or not chunk.endswith(b"\n"):
             self._out += chunk
             whole = not chunk or len(self._out) > _MOST_BYTES
@@ -274,7 +274,7 @@ class ScriptProcess:
         return chunk.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n") if chunk else []
 
     def _complaints(self) -> list[str]:
-        """Lines on stderr. A program that ends with an error writes several, in more than one piece."""
+        """A program that ends with an error writes several lines, in more than one piece."""
         raw = os.read(self._stderr, _CHUNK)
         if not raw:  # closed: it would be reported as ready for ever
             self._poll.unregister(self._stderr)

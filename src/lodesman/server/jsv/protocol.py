@@ -108,7 +108,7 @@ class Dialogue:
 
     @property
     def restart(self) -> bool:
-        """Whether the process must not be used again: it broke the protocol, or is in the middle of it."""
+        """Whether the process broke the protocol, or is in the middle of it."""
         return self._broken or self._verdict is None
 
     def outcome(self, *, seconds: float = 0.0, notes: Sequence[str] = ()) -> JsvOutcome:
@@ -157,14 +157,12 @@ class Dialogue:
         return []
 
     def complained(self, lines: Sequence[str]) -> None:
-        """Lines on the script's stderr: they reject the submission, whatever else the script has said."""
+        """Lines on stderr reject the submission, whatever else was said."""
         text = "\n".join(f"JSV stderr: {line}" for line in lines)
         self.refuse(text[:_MAX_COMPLAINT])
 
     def fell_silent(self) -> bool:
-        """The script ended, or said nothing for too long. True: start it anew and begin with `start`; the second time
-        rejects.
-        """
+        """The script ended or said nothing. True: start it anew and begin with `start`; the second time rejects."""
         if self._restarted:
             self.refuse(f'got no response from JSV script "{self._script}"')
             return False

@@ -149,7 +149,7 @@ def _is_late_log(line: str) -> bool:
 
 
 def server_script(section: JsvSection) -> tuple[JsvUrl, ScriptSettings] | None:
-    """The server's script and how it runs; None: there is none. Raises InvalidConfig if it cannot be run so."""
+    """None: there is none. Raises InvalidConfig if it cannot be run so."""
     url = parse_url(section.server, JsvContext.SERVER)
     if url is None:
         return None
@@ -169,10 +169,10 @@ def server_script(section: JsvSection) -> tuple[JsvUrl, ScriptSettings] | None:
 
 
 class JsvPool:
-    """The server's script, with several long-lived processes, started when first needed. Any thread may ask.
+    """The server's script, with several long-lived processes. Any thread may ask.
 
-    Users take turns: a free process goes to a user for whom the fewest are at work, of these to the one whose last turn
-    is longest ago. Raises InvalidConfig at once if the script cannot be run as configured.
+    A free process goes to a user for whom the fewest are at work, of these to the one whose last turn is longest ago.
+    Raises InvalidConfig at once if the script cannot be run.
     """
 
     def __init__(self, url: JsvUrl, settings: ScriptSettings, *, workers: int = 2) -> None:
@@ -243,8 +243,7 @@ def verify_at_client(
 ) -> list[JsvStep]:
     """The scripts of a submitting user, one after the other, each in a process of its own.
 
-    Each gets the submission as the one before left it; the first rejection ends the chain. Raises InvalidConfig if any
-    script is not executable, before the first is run, and InvalidJob.
+    Raises InvalidConfig if any script is not executable, before the first is run, and InvalidJob.
     """
     for url in urls:
         check_script(url)

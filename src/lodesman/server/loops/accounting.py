@@ -1,4 +1,4 @@
-"""What jobs used, day by day: ended attempts are added up, and sums answered."""
+"""What jobs used, day by day."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ May = Callable[[str, str, str], bool]
 
 @dataclass(slots=True)
 class UsageAdder:
-    """Adds up each ended attempt once: the writer takes no sum whose attempts have changed."""
+    """Adds up each ended attempt once: the writer refuses sums of attempts that changed."""
 
     db: Reader
     post: Post
@@ -69,7 +69,7 @@ def days_of(query: UsageQuery | PilotHoursQuery, now: float) -> UsageDays:
 
 
 def used_for(usages: Iterable[UsageOfSome], by: UsageBy, days: UsageDays, may: May) -> UsageOfDays:
-    """The answer to a caller, who gets by name the owners and JobGroups that `may` admits."""
+    """The answer to a caller; owners and JobGroups are named that `may` admits."""
     rows: dict[tuple[str, str, bool], list[UsageOfSome]] = defaultdict(list)
     for usage in usages:
         names = {

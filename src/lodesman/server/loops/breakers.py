@@ -1,4 +1,4 @@
-"""The breakers of CE queues: their rows, and the answers of batch systems that move them."""
+"""The breakers of CE queues: their rows, and the answers that move them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class BreakerRecord:
                 current[queue_id] = limits.failed(breaker, now=now, rules=rules, reason=reason)
 
     def store(self, current: Breakers, post: Post) -> None:
-        """Store what changed, and note in the audit trail which opened or closed."""
+        """Store what changed; the audit trail gets which opened or closed."""
         new, before = dict(current), self._stored or {}
         changed = [
             StoredBreaker(
@@ -88,7 +88,7 @@ class BreakerRecord:
 
 
 def freed_queues(db: Reader, current: Breakers) -> set[QueueId]:
-    """Queues that only pilots on shut hosts spoke against, at sites without shut hosts now."""
+    """Queues that only shut hosts spoke against, at sites without any now."""
     against = {queue for queue, one in current.items() if one.reason == ON_SHUT_HOST}
     shut = {host.site for host, one in host_records(db).items() if one.shut} if against else set()
     return {queue for queue in against if queue.site not in shut}

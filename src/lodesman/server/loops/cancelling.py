@@ -1,4 +1,4 @@
-"""Cancelling pilots: surplus ones, those that lost their lease, and all at the end of a server."""
+"""Cancelling pilots: surplus ones, those that lost their lease, all at the end of a server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class HasBackend(Protocol):
 
 
 def cancel(backends: Mapping[str, Backend], pilots: Iterable[Native]) -> dict[str, CancelOutcome]:
-    """Cancel pilots where they were submitted; stamp -> outcome. FAILED: no answer, or no such batch system."""
+    """Stamp -> outcome. FAILED: no answer, or no such batch system."""
     outcomes: dict[str, CancelOutcome] = {}
     by_backend: dict[str, list[Native]] = {}
     for pilot in pilots:
@@ -73,10 +73,7 @@ def _cancel(backend: Backend, pilots: Sequence[Native]) -> dict[str, CancelOutco
 
 
 def end_all(db: Reader, backends: Mapping[str, Backend], *, seconds: float) -> list[str]:
-    """Order all pilots of these batch systems to end, and wait `seconds` at most; the stamps of those that are left.
-
-    Pilots of which nothing is known are left, too: most were never submitted.
-    """
+    """End all pilots of these batch systems, in `seconds` at most; the stamps of those that are left or unknown."""
     left = {native.stamp: native for native in live_natives(db) if native.backend in backends}
     deadline, pause, unknown = time.monotonic() + seconds, Event(), Counter[str]()
     while left:
@@ -94,7 +91,7 @@ def end_all(db: Reader, backends: Mapping[str, Backend], *, seconds: float) -> l
 
 @dataclass(slots=True)
 class Canceller:
-    """Carries out what an iteration says of pilots that wait too long, are too many, or whose queue is closed."""
+    """Carries out what an iteration says of pilots that are too many or too old, or of a closed queue."""
 
     db: Reader
     post: Post
@@ -104,15 +101,14 @@ class Canceller:
     _unknown: dict[int, int] = field(init=False, default_factory=dict)
 
     def order(self, excess: Excess) -> None:
-        """Take in an iteration. It replaces one that was not carried out: it names those pilots again."""
+        """Take in an iteration; it names again the pilots of one that was not carried out."""
         self._orders.append(excess)
 
     def tick(self) -> int:
         """Carry out the last iteration, once; returns how many pilots have ended. Raises LodesmanError.
 
-        A pilot that its batch system does not know, several times in a row, has ended. Waiting too long counts against
-        the queue, so that not every successor waits there. What runs by now is drained; its end says nothing of its
-        queue.
+        A pilot that is unknown several times in a row has ended. Waiting too long counts against the queue, so that not
+        every successor waits there. What runs by now is drained; its end says nothing of its queue.
         """
         if not self._orders:
             return 0
@@ -163,7 +159,7 @@ class _LostPilot:
     gone: bool = False
 
     def note(self, outcome: CancelOutcome, now: float) -> None:
-        """Remember an answer, and when to ask next."""
+        """Also when to ask next."""
         self.unknown = self.unknown + 1 if outcome is CancelOutcome.UNKNOWN else 0
         self.gone = outcome in GONE or self.unknown >= UNKNOWN_TIMES
         self.orders += outcome is CancelOutcome.ORDERED
@@ -172,7 +168,7 @@ class _LostPilot:
 
 
 class LostPilots:
-    """Ends pilots that lost their lease, and might keep their payload running. A restart asks about all again."""
+    """Ends pilots that lost their lease, and might keep their payload running."""
 
     def __init__(self, db: Reader, name: str, backend: Backend) -> None:
         self._db = db

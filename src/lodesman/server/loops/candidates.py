@@ -1,7 +1,7 @@
-"""The CE queues as the director's candidates: configuration, loads, and our own pilots.
+"""The CE queues as the director's candidates.
 
-VOs may see other settings of a queue (overlays). What holds for all pilots of the queue together (caps, slots) is the
-least that a VO has whose pilots may be sent there.
+VOs may see other settings (overlays). What holds for all pilots of a queue together is the least of the VOs whose
+pilots may be sent there.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class CandidateMaker:
         return [self._candidate(queue, self._sent(offers) or offers) for queue, offers in by_queue.items()]
 
     def one(self, vo: str, offer: QueueOffer, vos: Iterable[str]) -> CandidateQueue:
-        """A single queue as a VO sees it, with the limits that it shares with the other `vos`."""
+        """One queue as a VO sees it, with the limits that it shares with the other `vos`."""
         offers = {vo: offer}
         for other in vos:
             other_offer = self.policy.vo_config(other).offer(offer.queue)
@@ -100,7 +100,7 @@ class CandidateMaker:
         return self._candidate(offer.queue, sent if vo in sent else {vo: offer})
 
     def _sent(self, offers: Mapping[str, QueueOffer]) -> dict[str, QueueOffer]:
-        """The offers to VOs whose pilots may be sent there; the other VOs set no limits."""
+        """Of VOs whose pilots may be sent there; the others set no limits."""
         return {
             vo: offer
             for vo, offer in offers.items()
@@ -156,7 +156,7 @@ class CandidateMaker:
         )
 
     def _no_pool(self, serving: Sequence[str]) -> str:
-        """Why no submission pool brings pilots to a queue that these serve; '' if one does."""
+        """Why no submission pool brings pilots, or ''."""
         if not serving:
             return f"no submission pool serves it ({', '.join(self.pools)})"
         handlers = {name: self.pools[name].elsewhere for name in serving}
@@ -278,7 +278,7 @@ def own_queues(rows: Iterable[tuple[str, QueueId, float]]) -> dict[QueueId, OwnQ
 
 
 def local_slots(policy: Policy) -> dict[QueueId, int]:
-    """Queue -> the pilots that the local backend runs in it at once: the least of the VOs that may send pilots there.
+    """Queue -> the pilots that the local backend runs at once: the least of the VOs that may send some.
 
     Without such a VO, the plain value; for a queue that has another backend by now, that of the VOs before.
     """
@@ -301,7 +301,6 @@ def local_slots(policy: Policy) -> dict[QueueId, int]:
 
 
 def _slots_of(settings: Collection[QueueSettings], cpus: int) -> int:
-    """The least `Slots`, else the least `MaxTotalJobs`, else what the CPUs of the machine allow."""
     slots = [setting.slots for setting in settings if setting.slots is not None]
     totals = [setting.max_total_jobs for setting in settings if setting.max_total_jobs is not None]
     if slots or totals:

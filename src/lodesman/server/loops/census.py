@@ -1,7 +1,7 @@
-"""One watch asks one batch system about our pilots, about lost ones by stamp, and about the loads of its queues.
+"""One watch asks one batch system about our pilots and the loads of its queues.
 
-Unknown is not gone: a pilot that its batch system does not list stays until its lease or its age ends it. It is asked
-about where it was submitted, wherever its queue leads by now.
+Unknown is not gone: a pilot that is not listed stays until its lease or its age ends it. It is asked about where it was
+submitted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _WORDS_AT_ONCE = 5
 
 
 class BackendWatch:
-    """The watch of the batch system `name`; `tick` is one poll."""
+    """The watch of the batch system `name`. Any thread may ask for `load` and `doubt`."""
 
     def __init__(
         self,
@@ -65,9 +65,7 @@ class BackendWatch:
         queues: Collection[QueueId] = (),
         started: float = 0.0,
     ) -> None:
-        """`note` learns of pilots that joined or never did. `started`: of this process; earlier submissions ended with
-        the last one.
-        """
+        """`note` learns of pilots that joined or never did. `started`: earlier submissions ended with the process before."""
         self.name = name
         self.backend = backend  # may be swapped
         self.queues = queues  # whose loads are asked for; may be swapped
@@ -93,18 +91,18 @@ class BackendWatch:
         self._stored: dict[int, tuple[str, float | None, float]] = {}
 
     def load(self, queue: QueueId) -> BatchLoad:
-        """What the last successful poll saw of a queue. Any thread may ask."""
+        """What the last successful poll saw of a queue."""
         seen = self._loads.get(queue) or BatchLoad(observed_at=self._started)
         doubt = self.doubt
         return replace(seen, fault=self._fault, credential=doubt) if self._fault or doubt else seen
 
     @property
     def doubt(self) -> str:
-        """Why nothing may be submitted with its credential, or ''. Any thread may ask."""
+        """Why nothing may be submitted with its credential, or ''."""
         return "" if self.credential is None else self.credential.doubt
 
     def tick(self, now: float) -> int:
-        """Poll once; returns how many pilots were found to have ended. Raises LodesmanError."""
+        """Poll; returns how many pilots have ended. Raises LodesmanError."""
         try:
             if self.credential is not None:
                 self.credential.refresh(now)
@@ -144,9 +142,7 @@ class BackendWatch:
         self._forgotten = {pilot.stamp for pilot in ended}
 
     def _note_joined(self, pilots: Iterable[PilotRow]) -> None:
-        """A pilot that joins on a shut host speaks against its queue: others would start there, too. Not if that is the
-        only host.
-        """
+        """One on a shut host speaks against its queue, where others would start, too; not if it is the only host."""
         joined = [pilot for pilot in pilots if pilot.joined_at is not None]
         before, self._joined = self._joined, {pilot.id for pilot in joined}
         new = [pilot for pilot in joined if pilot.id not in before]
@@ -158,7 +154,7 @@ class BackendWatch:
                 self._note(pilot.submitted_to, StartFault.BAD_HOST, ON_SHUT_HOST)
 
     def _note_bad_nodes(self, pilots: Iterable[PilotRow], newest: int) -> None:
-        """A pilot that leaves a useless node speaks against its queue: the next one would start there."""
+        """One that left a useless node speaks against its queue: the next one would start there."""
         live, before, after = {pilot.id for pilot in pilots}, self._live, self._newest
         self._live, self._newest = live, newest
         if after is not None:
@@ -178,7 +174,7 @@ class BackendWatch:
     def _find(
         self, lost: Mapping[str, PilotRow], unnamed: Iterable[str], census: Mapping[str, str], now: float
     ) -> None:
-        """Store the references that were found, and give up long lost pilots that several lists in a row lack."""
+        """Store the references that were found; give up long lost pilots that several lists lack."""
         outcome: Outcomes = {s: (census[s], "") for s in (*lost, *unnamed) if s in census}
         # A list may leave out jobs that are there, as those of a batch system do that has just started.
         self._missed = {s: self._missed.get(s, 0) + 1 for s in lost if s not in census}
@@ -191,7 +187,7 @@ class BackendWatch:
             self._post(inner_calls.PILOTS_SUBMITTED, outcome)
 
     def _is_older(self, pilot: PilotRow, now: float, seconds: float) -> bool:
-        """Whether a pilot was stored so long ago, or by a process that is gone."""
+        """Whether it was stored so long ago, or by a process that is gone."""
         orphaned = pilot.created_at < self._started and now - self._started > _SETTLE_SECONDS
         return orphaned or now - pilot.created_at > seconds
 
@@ -227,7 +223,7 @@ class BackendWatch:
             return ""
 
     def _store(self, pilots: Sequence[PilotRow], seen: Mapping[str, NativeStatus], now: float) -> None:
-        """Store where pilots run, since when they are held, and now and then that they were seen."""
+        """Where pilots run, since when they are held, and now and then that they were seen."""
         new: dict[int, PilotSeen] = {}
         stored: dict[int, tuple[str, float | None, float]] = {}
         for pilot in pilots:

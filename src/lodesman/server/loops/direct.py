@@ -1,4 +1,4 @@
-"""The director: a snapshot, a decision, pilots stored, then submitted. Buckets and suspects may be lost without harm."""
+"""The director: a snapshot, a decision, pilots stored, then submitted."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _SEED_BITS = 53
 
 @dataclass(slots=True)
 class Director:
-    """One director for all VOs; `tick` is one iteration."""
+    """One director for all VOs. Buckets and suspects may be lost without harm."""
 
     db: Reader
     policy: Policy
@@ -121,7 +121,7 @@ class Director:
     def tick(self, now: float) -> int:
         """One iteration; returns how many pilots were placed.
 
-        A fault in one part of carrying it out stops no other part. Raises the first such fault at the end.
+        A fault in one part of carrying it out stops no other part. Raises the first one at the end.
         """
         with self.left_out.step("the director: breakers") as left:
             self.breakers = self._record.read(self.breakers, left)
@@ -170,9 +170,7 @@ class Director:
     def look(
         self, now: float, without: frozenset[Item] = NOTHING, limited: LimitAnswer | None = None
     ) -> DirectorInput:
-        """What an iteration goes by now, `without` some items. `limited`: the answer about limits, if it is there
-        already.
-        """
+        """What an iteration goes by, `without` some items. `limited`: the answer about limits, if there is one."""
         waiting_now = self._known.read()
         if without:
             waiting_now = [row for row in waiting_now if task_queue(row[0]) not in without]
@@ -182,9 +180,7 @@ class Director:
         return self.snapshot(waiting, self.vos, table=table, serving=pool_map, now=now, without=without)
 
     def _free(self, waiting: list[Waiting], limited: LimitAnswer | None) -> list[Waiting]:
-        """Task queues that limits do not shut everywhere and whose jobs wait for no others; with `AtMost`, as many jobs
-        as may start.
-        """
+        """Task queues that may start somewhere, with as many jobs as `AtMost` lets start."""
         limits_now, self._barred = LimitAnswer(), {}
         if waiting:
             limits_now = limited or self._ask_limits()
@@ -196,7 +192,7 @@ class Director:
         return [row for row in waiting if not (row[1].waits_for_jobs or row[0] in shut)]
 
     def _ask_limits(self) -> LimitAnswer:
-        """What limits keep from starting where; the last answer if they cannot be evaluated."""
+        """The last answer counts if limits cannot be evaluated."""
         with self.left_out.step("the director: limits") as left:
             try:
                 self._limited = self.limited(list(self.policy.config.tree.queue_ids()))
@@ -283,7 +279,7 @@ class Director:
     def look_at_sites(
         self, now: float, pilots: Sequence[read.LivePilot] | None = None, without: frozenset[Item] = NOTHING
     ) -> SiteMatching:
-        """The sites as they advertise themselves; a decision uses them up. `pilots`: those that live, if read already."""
+        """A decision uses the result up. `pilots`: those that live, if read already."""
         sites = [site for site in self.policy.config.tree.sites if Item("site", site) not in without]
         return self.sites.look(self.db, self.policy, self.options.pools, now, pilots, sites=sites)
 
@@ -322,8 +318,7 @@ class Director:
         mask: SiteMask, now: float, site: limits.Limit | None = None,
         hosts: Mapping[str, limits.Limit] = MappingProxyType({}),
     ) -> why_queues.QueueGate:  # fmt: skip
-        """What stops new pilots in a queue between two iterations; asks the batch system for its load. Any thread may
-        ask.
+        """What stops new pilots in a queue between two iterations, with the load of now. Any thread may ask.
 
         `own`: our live pilots there; `site`, `hosts`: what the gate of its site, and this machine, let through.
         """

@@ -1,4 +1,4 @@
-"""Pilots that do not start: counted by queue and cause, logged without a flood, and what they said last."""
+"""Pilots that do not start: counted, logged without a flood, and what they said last."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _FailureCount:
 
 @dataclass(slots=True)
 class FailedStarts:
-    """Logs the first failed start of a queue and cause at once, the others once a minute as a number."""
+    """Logs the first failed start of a queue and cause at once, the others as a number a minute."""
 
     ticks: Callable[[], float] = time.monotonic
     counts: Counter[tuple[QueueId, StartFault]] = field(init=False, default_factory=Counter)
@@ -76,7 +76,7 @@ class FailedStarts:
 
 
 def last_words(output: bytes) -> str:
-    """What a pilot said last in its output: its own report of a fault, else its last line, else ''."""
+    """What a pilot said last: its own report of a fault, else its last line, else ''."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
     lines = [line for line in lines if line]
     reported = [fault for fault in map(_reported, lines) if fault]

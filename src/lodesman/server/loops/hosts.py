@@ -1,4 +1,4 @@
-"""Which hosts get no jobs: by jobs that failed at once, and by jobs of the same task queues elsewhere."""
+"""Which hosts get no jobs, judged by jobs that failed at once and by their task queues elsewhere."""
 
 from __future__ import annotations
 
@@ -89,21 +89,20 @@ class HostWatch:
             self._newest = -1
 
     def weigh(self, queue: QueueId, fault: StartFault | None, reason: str) -> tuple[StartFault | None, str]:
-        """The fault of a start. A pilot that joins is one, too, where jobs fail at once and at no other site."""
+        """The fault of a start. Where jobs fail at once, and at no other site, to join is one, too."""
         against = None if fault else self.failing.get(queue.site)
         if against is None:
             return fault, reason
         return StartFault.JOBS_FAIL, f"jobs fail at once at this site, and not at others: {against.in_short}"
 
     def _against(self, recent: Sequence[Failure], now: float) -> list[Failure]:
-        """The failures at suspect sites, if hosts are suspect or sites are due to be judged."""
         if not suspects(recent, now) and 0.0 <= now - self._sites_at < _SITES_S:
             return []
         self._sites_at = now
         return suspects_by_site(recent, now)
 
     def _forget(self, now: float, recent: int) -> int:
-        """The number up to which failures count no more; 0 while they are few, so that the writer never deletes many."""
+        """The number up to which failures count no more; 0: too few to be deleted."""
         if recent == MOST_FAILURES:
             return self._failures[-1][0]
         old = self._failures[recent:]
@@ -113,9 +112,8 @@ class HostWatch:
 
 
 def local_hosts(db: Reader, pilots: Iterable[LivePilot], now: float) -> dict[str, Limit]:
-    """By site where this machine gets no jobs, how many pilots its local queues may start.
-
-    That is one if it may be tried with a job for which no live pilot there could ask.
+    """By site where this machine is shut, how many pilots its local queues may start: one, if it may be tried with a
+    job for which no live pilot there could ask.
     """
     here = reported_host(socket.gethostname())
     shut = {

@@ -1,7 +1,6 @@
 """Submitting pilots: each is stored, handed to the threads of a submission pool, and its reference is stored.
 
-A submission pool has the seed's limits: minThreadsInPool threads from the start, maxThreadsInPool at most,
-totalThreadsInPool submissions waiting for one.
+The seed's limits: minThreadsInPool from the start, maxThreadsInPool, totalThreadsInPool submissions waiting.
 """
 
 from __future__ import annotations
@@ -213,7 +212,7 @@ class SubmissionPools:
         return {name: state for name, state in states.items() if state is not None}
 
     def launch(self, decision: Decision, offers: Offers) -> None:
-        """Store the pilots of a decision and hand them to their pools. `offers`: of queues, by VO."""
+        """Store the pilots of a decision, and hand them to their pools."""
         served = self._served(list({placement.queue_id: None for placement in decision.placement.placements}))
         with self._left_out.step("the director: launch") as left:
             for placement in decision.placement.placements:
@@ -237,12 +236,12 @@ class SubmissionPools:
                 self._hand_over(placement, watch.backend, specs)
 
     def _new_submission(self) -> str:
-        """A name that no other submission has; those of one server begin alike."""
+        """Those of one server begin alike."""
         mark = self._settings.mark
         return mark + secrets.token_hex(12)[len(mark) :]
 
     def _backend(self, placement: Placement, offer: QueueOffer) -> str:
-        """The batch system as the identity of the pilots reaches it."""
+        """As the identity of the pilots reaches it."""
         return submitted_to(offer.backend, placement.order.identity.account, self._identities)
 
     def _hand_over(self, placement: Placement, backend: Backend, specs: list[PilotSpec]) -> None:
@@ -256,7 +255,7 @@ class SubmissionPools:
             self._post(inner_calls.PILOTS_SUBMITTED, refused)
 
     def close(self) -> None:
-        """Let running submissions end, and drop the others: the census will not find them."""
+        """Let running submissions end, and drop the others, which the census will not find."""
         for pool in self._pools.values():
             pool.close()
 
@@ -320,7 +319,6 @@ class SubmissionPools:
             return
 
     def _run(self, backend: Backend, specs: list[PilotSpec], log: logging.Logger) -> None:
-        """Submit the parts of a placement. `log`: of its submission pool."""
         for spec in specs:
             self._submit(backend, spec, log)
 

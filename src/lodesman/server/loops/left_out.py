@@ -1,6 +1,6 @@
 """What a step leaves out: a fault in one item costs that item alone, until the next pass tries it again.
 
-Meanwhile /health and `why` name the item; the log has the fault once.
+/health and `why` name the item; the log has the fault once.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StepPass:
         self._step, self._before, self._logged = step, before, 0
 
     def leave_out(self, item: object, fault: Exception, *, others: int = 0) -> None:
-        """Name an item that is left out; log its fault if it is new. Raises the fault if it is of no item.
+        """Name an item, and log its fault if it is new; raises a fault that is of no item.
 
         `others`: how many are left out with it until it is known which is at fault.
         """
@@ -83,7 +83,7 @@ class StepPass:
             log.error("a step left out what it could not handle", exc_info=fault, extra=extra)
 
     def leave_out_again(self, item: object, fault: Exception) -> None:
-        """Leave out an item that was at fault before and not tried alone since, in the same words."""
+        """Leave out an item that was not tried alone since, in the words of before."""
         name = str(item)
         if name in self._before and len(self.faults) < _NAMED:
             self.faults[name] = self._before[name]
@@ -114,7 +114,7 @@ class StepPass:
 
 
 class LeftOutItems:
-    """What the steps of a process left out at their last passes. Any thread may ask; a step has one thread at a time."""
+    """What the steps of a process left out at their last passes. Any thread may ask; a step has one thread."""
 
     def __init__(self) -> None:
         self._by_step: dict[str, Mapping[str, str]] = {}
@@ -168,11 +168,11 @@ def do_without_faulty(
     attempt: Callable[[frozenset[Item]], _R], stages: Callable[[], Sequence[Kinds]], left: StepPass, *,
     before: Omission = NO_OMISSION,
 ) -> tuple[_R, Omission]:  # fmt: skip
-    """What an attempt brings, and what it was made without: nothing, or the items at fault, as few as the search found.
+    """What an attempt brings, and what it was made without: the items at fault, as few as the search found.
 
-    Until the search is done, parts are left out of which some items are at fault; it goes on from `before`, of the last
-    attempt. `stages`: all items by kind; kinds that contain others come in an earlier stage, and items that one cause
-    may spoil are neighbours. Raises the fault of the attempt if it is of no item, or stays whatever is left out.
+    Until the search is done, parts are left out of which some items are at fault; it goes on from `before`. `stages`:
+    items by kind; kinds that contain others come earlier, and items that one cause may spoil are neighbours. Raises a
+    fault that is of no item, or stays whatever is left out.
     """
     try:
         return attempt(NOTHING), NO_OMISSION
@@ -226,8 +226,7 @@ class _Trial(Generic[_R]):
     def made_without(self, omitted: Omission, result: _R, without: frozenset[Item]) -> tuple[_R, Omission]:
         """What the attempt brings without what the search left out.
 
-        Should the fault be in another item by now, the last `result` counts, made `without` more, of which some are at
-        fault.
+        With a fault in another item by now, the last `result` counts, made `without` more, of which some are at fault.
         """
         if without == omitted.items:
             return result, omitted
@@ -240,7 +239,7 @@ class _Trial(Generic[_R]):
         return result, omitted._replace(parts=(*omitted.parts, (rest,))) if rest else omitted
 
     def _go_on(self, before: Omission) -> Omission:
-        """Take back what is not proven to be at fault; if that is nothing, what is proven: it may be mended."""
+        """Take back what is not proven to be at fault, else what is proven: it may be mended."""
         if before.parts:
             is_done = before.proven.issuperset(before.items)
             tries = _TRIES_AGAIN if is_done else _MORE_TRIES
@@ -251,7 +250,7 @@ class _Trial(Generic[_R]):
     def _take_back(
         self, stages: Iterable[Iterable[Part]], without: frozenset[Item], before: Omission, tries: int
     ) -> Omission:
-        """Take parts back as long as it works without the rest. Large parts go first, and those of several groups."""
+        """Take parts back as long as it works without the rest; large parts and those of several groups first."""
         proven, later = set(before.proven), list[Part]()
         for stage in stages:
             parts = deque[Part](part for part in stage if len(part) > 1)
@@ -299,8 +298,8 @@ def _halves(part: Part) -> tuple[Part, Part]:
 
 
 def _orders(stages: Sequence[Kinds], without: frozenset[Item]) -> Iterator[list[list[Part]]]:
-    """First all kinds of a stage at once: of two items that cannot be handled together, the one is at fault that fails
-    with everything taken back before. Where that loses too many, kind by kind, from the last, then from the first.
+    """First all kinds of a stage: of two items that cannot be handled together, the one is at fault that fails with
+    everything taken back before. Where that loses too many, kind by kind, from the last, then from the first.
     """
     new = [[_among(kind, without) for kind in kinds] for kinds in stages]
     yield [[part] for kinds in new if (part := _mixed(kinds))]
@@ -309,6 +308,6 @@ def _orders(stages: Sequence[Kinds], without: frozenset[Item]) -> Iterator[list[
 
 
 def _mixed(kinds: Sequence[Part]) -> Part:
-    """The groups of several kinds as one row, each kind spread over all of it."""
+    """Several kinds as one row, each spread over all of it."""
     places = sorted(((n + 0.5) / len(kind), k, n) for k, kind in enumerate(kinds) for n in range(len(kind)))
     return tuple(kinds[k][n] for _, k, n in places)

@@ -1,8 +1,7 @@
 """List-match: whether a batch system would ever run the pilots that the director wants in its queues (`Backend.check`).
 
-Queues where pilots were or would have been sent lately are asked about, a few at a time. An answer is kept for
-ListMatchDelay minutes; what is not known closes nothing. A refusal that may pass is no *never* until it has lasted (ADR
-0045).
+An answer is kept for ListMatchDelay minutes; what is not known closes nothing. A refusal that may pass is no *never*
+until it has lasted (ADR 0045).
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ class _Answer(NamedTuple):
 
     @property
     def lasts(self) -> bool:
-        """Whether it is *never*: it cannot pass, or did not in several answers some time apart."""
+        """Whether it is *never*."""
         return self.final or (self.times >= _LASTS_ANSWERS and self.at - self.since >= _LASTS_SECONDS)
 
     def again(self, seconds: float) -> float:
-        """When to ask again, if others are after `seconds`: what may pass, after as long as it has lasted."""
+        """When to ask again, others after `seconds`: what may pass, after as long as it has lasted."""
         may_pass = bool(self.refusal) and not self.final
         return self.at + (min(seconds, max(_AGAIN_SECONDS, self.at - self.since)) if may_pass else seconds)
 
@@ -78,7 +77,7 @@ class ListMatch:
         self._known: dict[str, _BackendAnswers] = {}
 
     def want(self, placement: PlacementResult, options: DirectorOptions, now: float) -> None:
-        """Take in an iteration: the queues where it wanted pilots, those first that get most."""
+        """Take in an iteration: the queues where it wanted pilots lately, those first that get most."""
         demand: Counter[QueueId] = Counter()
         for queue, room in placement.rooms.items():
             demand[queue] = room.wanted
@@ -99,7 +98,7 @@ class ListMatch:
         }
 
     def refusal(self, shapes: Collection[PilotShape]) -> Refusal:
-        """Why no pilot of these shapes would run, if that is known of all of them."""
+        """Why no pilot of these shapes would run, if that is known of all."""
         refusals = [self._refusal(shape) for shape in shapes]
         passing = [refusal.for_now for refusal in refusals if refusal.for_now]
         if not refusals or Refusal() in refusals:
@@ -120,10 +119,7 @@ class ListMatch:
         return Refusal(for_now=f"{shape.backend} refuses pilots of {shape} there, which may pass: {text}")
 
     def tick(self, watch: BackendWatch, now: float) -> int:
-        """Ask about the shapes that are due; returns how many. An answer out of date closes nothing.
-
-        Raises LodesmanError without an answer of the batch system; the next tick asks again.
-        """
+        """Ask about a few shapes that are due; returns how many. Raises LodesmanError; the next tick asks again."""
         backend, options = watch.backend, watch.options
         how, last = (backend, options), self._known.get(watch.name, _BackendAnswers())
         if last.how != how:  # another one, or asked in other words
@@ -182,7 +178,7 @@ def _spec(shape: PilotShape, options: tuple[str, ...]) -> PilotSpec:
 
 
 def _heard(check: Check, before: _Answer, now: float) -> _Answer:
-    """An answer that is yes or no. `before`: the last one, unless a failure came between."""
+    """`before`: the last answer, unless a failure came between."""
     if check.possible:
         return _Answer(now)
     words = " ".join(check.detail.split())[:_MOST_WORDS] or "it gives no reason"

@@ -44,8 +44,7 @@ _SIZES_KEPT: Final = 100_000
 class PilotBook:
     """Live pilots as masks. One thread refreshes, any may ask; answers are as of the last `refresh`.
 
-    The predicate is the claim's own, on what a pilot presents while nothing runs in it. Its queue says which
-    SubmitPools it serves.
+    Predicates are the claim's own, on what a pilot presents while nothing runs in it.
     """
 
     def __init__(self) -> None:
@@ -84,10 +83,9 @@ class PilotBook:
         self, db: Reader, now: float, rooms: Mapping[str, Mapping[str, Any]] | None = None, *,
         mask: SiteMask = NOTHING_CLOSED, left: StepPass | None = None, shut: Collection[str] = (),
     ) -> None:  # fmt: skip
-        """Read who lives; whole rows only of pilots that are new, have joined since, or whose queue has changed.
+        """Read who lives; whole rows only of what is new, has joined, or has another queue.
 
-        `rooms`: of CE queues, in the director's last record. `left` names pilots at fault. `shut`: the sites where
-        local pilots get no jobs.
+        `rooms`: of CE queues, in the director's last record. `shut`: the sites where local pilots get no jobs.
         """
         left = left or StepPass("pilots", {})
         before, self._mask = self._mask, mask
@@ -272,7 +270,6 @@ class PilotBook:
     def _measure(
         self, rows: Sequence[LivePilot], soon: Container[int], held: Mapping[int, Sequence[tuple[int, int]]]
     ) -> None:
-        """What is free of pilots that take jobs now, or within a minute."""
         now: list[tuple[Size, int]] = []
         later: list[tuple[Size, int]] = []
         for row in rows:
@@ -286,7 +283,7 @@ class PilotBook:
         self._free_now, self._free_soon = masks(now), masks(later)
 
     def _grow_old(self, now: float) -> None:
-        """Let pilots whose life has an end offer what they have left."""
+        """Pilots whose life has an end offer what they have left."""
         for number, session in self._mortal.items():
             end = self._mask.end_of_jobs(session.queue, now)
             request, before = session.empty(now, end), self._requests[number]

@@ -1,6 +1,6 @@
 """The test of one queue: a test job goes the way of a pilot, a second one is cancelled, and nothing is left behind.
 
-Submissions of test jobs begin with `test_`. No row stores them, so no census, limit or breaker counts them.
+No row stores test jobs (`test_...`), so no census, limit or breaker counts them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class QueueTest:
     # --- the steps --------------------------------------------------------------------------------
 
     def _submit(self, stay_seconds: int) -> _TestJob | None:
-        """A job that the batch system accepted; the first acceptance is noted, and each refusal."""
+        """The first acceptance is noted, and each refusal."""
         self.doing = "a test job is submitted"
         begun, spec = self.clock(), self.spec(stay_seconds)
         (stamp,) = spec.stamps().values()
@@ -186,7 +186,7 @@ class QueueTest:
                 )
 
     def _clean_up(self) -> None:
-        """End what has not ended, and remove what is kept; nothing stops that."""
+        """Nothing stops that."""
         begun, left = self.clock(), []
         self._is_last, self._stopped = True, False
         for job in self._jobs:
@@ -207,9 +207,9 @@ class QueueTest:
     # --- inside -----------------------------------------------------------------------------------
 
     def _follow(self, job: _TestJob, seconds: float, states: Collection[NativeState]) -> bool:
-        """Ask until it is in one of the states; False: the time is over, or the test is stopped.
+        """Ask until it is in one of the states; False: time is over, or the test is stopped.
 
-        A batch system that does not know a job must say so several times.
+        A batch system must say several times that it does not know a job.
         """
         end, pause, unknown = self.clock() + seconds, _POLL_SECONDS, 0
         while True:

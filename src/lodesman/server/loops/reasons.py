@@ -1,4 +1,4 @@
-"""The pending reason of each task queue: why its jobs wait now, and since when, judged as by `lode why`."""
+"""The pending reason of each task queue: why its jobs wait, and since when, judged as by `lode why`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _GATES_KEPT: Final = 10_000
 
 
 class _ServedQueues:
-    """The queues that fulfil the Requirements of a task queue, listed when first needed."""
+    """The queues that fulfil the Requirements of a task queue, listed when needed."""
 
     def __init__(self, exclusions: Exclusions, unfit: int) -> None:
         """`unfit`: queues that the ads of their sites exclude."""
@@ -109,7 +109,7 @@ class MainReasons:
             raise
 
     def judge(self, policy: Policy, now: float) -> dict[int, WaitReason | None] | None:
-        """What changed since the last judgement; None: it is not time for one, or there is no snapshot."""
+        """What changed since the last judgement; None: it is not time for one."""
         if self._keeper.at is None:
             return None
         if self._at is not None and 0.0 <= now - self._at < max(_LEAST_SECONDS, self._cost * _REST):
@@ -261,7 +261,7 @@ class MainReasons:
     def _judge_alone(
         self, judges: Mapping[int, Callable[..., MainReason]], waiting: Iterable[Waiting], left: StepPass
     ) -> tuple[dict[int, WaitReason], Mapping[int, int]]:
-        """The reasons without competition, and how many jobs may start where other jobs or `AtMost` hold some back."""
+        """Without competition; and how many jobs may start where other jobs or `AtMost` hold some back."""
         alone: dict[int, WaitReason] = {}
         for tq_id, judge in judges.items():
             with left.item(task_queue(tq_id)):
@@ -277,7 +277,7 @@ class MainReasons:
         return alone, may_start
 
     def _split(self, tq_id: int, waiting: int, turn: Turn, judge: Callable[..., MainReason]) -> WaitReason:
-        """The reason of the last waiting job, and of the first ones that are next, or whose pilots a closing keeps away."""
+        """Of the last waiting job, and of the first ones that are next, or whose pilots a closing keeps away."""
 
         def reason(ahead: int) -> MainReason:
             return judge(turn=turn._replace(ahead=ahead))
@@ -315,7 +315,7 @@ class MainReasons:
     def _detail(
         self, reason: MainReason, exclusions: Exclusions, iteration: RecordedIteration | None, mask: SiteMask
     ) -> str:
-        """What can be counted of the reason: the criterion, the gate or the closing that stops most."""
+        """What can be counted: the criterion, the gate or the closing that stops most."""
         if reason is MainReason.IMPOSSIBLE:
             return without_clause(exclusions.counts()[0][0]) if exclusions.total else ""
         if reason not in (MainReason.NO_ROOM, MainReason.CLOSED):

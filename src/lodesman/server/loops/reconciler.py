@@ -41,7 +41,7 @@ _NAMED = 10
 
 @dataclass(slots=True)
 class Reconciler(Passes):
-    """Reads all jobs and counters again and again; the writer checks suspects again by key."""
+    """Reads all jobs and counters; the writer checks suspects again by key."""
 
     db: Reader
     post: Post
@@ -127,7 +127,7 @@ def find_suspects(db: Reader) -> Iterator[Suspects]:
 
 
 def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
-    """One pass over all outputs: files of another size, and owners whose sums are wrong and did not change.
+    """Outputs whose files have another size, and owners whose sums are wrong and did not change.
 
     A file that is not there may be back soon, unless it is larger than any can be.
     """
@@ -153,7 +153,7 @@ def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
 
 
 def check_data(config: ServerConfig) -> list[str]:
-    """The faults of pages, counters and files of the data folder, in words; migrates the database as a start does.
+    """The faults of the data folder in words; migrates the database as a start does.
 
     Raises Unavailable without a usable database, Conflict while a server runs on it.
     """

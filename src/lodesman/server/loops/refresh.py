@@ -1,6 +1,6 @@
 """SubmitPools and task queues held against the configuration: evaluated, judged and cleaned up (RFC #7).
 
-The result is a difference to one moment of the database, which the writer refuses if another refresh came between.
+The writer refuses the difference if another refresh came between.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class PoolKeeper:
     def tick(self, policy: Policy, now: float) -> str:
         """Refresh if that is due; returns the cause, '' if it was not. `now` in UNIX seconds.
 
-        Raises LodesmanError if it could not be stored; it stays due. That the writer has read another configuration is
-        an error only if it stays so.
+        Raises LodesmanError; it stays due. That the writer has read another configuration is an error only if it stays
+        so.
         """
         cause = self._due(policy, now)
         if not cause:
@@ -132,8 +132,8 @@ class PoolKeeper:
         return cause
 
     def _due(self, policy: Policy, now: float) -> str:
-        """The cause. request: a job needs a pool that was removed or judged by an older configuration. ads: they
-        exclude other queues, or a new pool asks for something in them.
+        """The cause. request: a job needs a pool that was removed or judged before. ads: they exclude other queues, or
+        concern a new pool.
         """
         if self._version is None:
             return "start"
@@ -174,12 +174,11 @@ class PoolKeeper:
         log.info("the SubmitPools were evaluated", extra=extra)
 
     def _tell(self, left: StepPass, part: Holds, judgement: Callable[[Holds], QueueVerdicts]) -> None:
-        """Have task queues held or released, but for those at fault."""
         post = partial(self._post, inner_calls.JUDGE_QUEUES)
         left.in_parts(part, lambda some: post(judgement(some)), lambda row: task_queue(row[0]))
 
     def _read(self, policy: Policy, left: StepPass) -> RefreshInput:
-        """The input, where pools have the identifiers of today's types."""
+        """With the identifiers of today's types."""
         stored = read_refresh_input(self._db)
         for number, fault in stored.damaged.items():
             left.leave_out(task_queue(number), fault)
@@ -194,7 +193,7 @@ class PoolKeeper:
         self._post(inner_calls.REKEY_POOLS, Renewals(config=policy.digest, pools=pools))
 
     def clean(self, now: float) -> int:
-        """Mark pools that no job needs, and remove those that none has needed for long; returns how many went."""
+        """Mark pools that no job needs, and remove those that none has needed for long; returns how many."""
         needed, before = read.pools_needed(self._db), now - self.grace_seconds
         mark, unmark, old = [], [], []
         for pool in read.stored_pools(self._db):
@@ -310,9 +309,9 @@ def judge(
     policy: Policy, stored: RefreshInput, masks: Mapping[str, int], handling: Handling = nullcontext,
     usable: Callable[[str], UsableClass] = lambda _: every_class,
 ) -> tuple[Holds, Holds]:  # fmt: skip
-    """The task queues to hold, since no configured queue can run them, and those to release; each with the reason.
+    """The task queues to hold, since no configured queue can run them, and to release; each with the reason.
 
-    `handling`: what a fault in one means, which stays as it is. `usable`: the classes that may be suggested to a user.
+    One at fault (`handling`) stays as it is. `usable`: the classes that may be suggested to a user.
     """
     hold: Holds = []
     release: Holds = []
@@ -334,7 +333,7 @@ class _Judgement(NamedTuple):
 def _judgement(
     queue: JudgedQueue, policy: Policy, masks: Mapping[str, int], usable: Callable[[str], UsableClass]
 ) -> _Judgement | None:
-    """None: it stays as it is. An empty task queue is held as long as a job may return to it, which is Held at once then."""
+    """None: no change. An empty task queue is held as long as a job may return to it."""
     config = policy.vo_config(queue.key.vo)
     can = runnable(queue, policy, masks)
     if can or not (queue.jobs or queue.may_return):

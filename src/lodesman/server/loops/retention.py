@@ -165,7 +165,7 @@ class Retention(Passes):
 
 
 def _weighed_portions(items: Iterable[tuple[int, int]], *, most: int, weight: int) -> Iterator[list[int]]:
-    """Keys of (key, weight), at most `most` at once, and of about `weight` in all."""
+    """Of (key, weight), at most `most` keys at once, of about `weight` in all."""
     portion: list[int] = []
     sum_ = 0
     for key, own in items:
@@ -199,8 +199,8 @@ def _sorted_out(files: Sequence[sandboxes.InputFacts], before: float) -> UnusedI
 def _sweep_shelf(db: Reader, shelf: Shelf, before: float) -> Iterator[int]:
     """Remove files that no row knows; yields how many after each portion.
 
-    Input files and parts of uploads may be on their way: only older ones go. The output of a job was stored while the
-    job was known, and a job that is gone never comes back.
+    Input files and parts of uploads may be on their way: only older ones go. A job that is gone never comes back for
+    its output.
     """
     owners = {shelf.input_path(owner, "x").parent.name: owner for owner in sandboxes.owners_of_inputs(db)}
     for folder in _folders(shelf.root / "out"):
@@ -222,7 +222,7 @@ def _sweep_shelf(db: Reader, shelf: Shelf, before: float) -> Iterator[int]:
 
 
 def _remove_if_over(db: Reader, folder: Path) -> None:
-    """Remove an empty folder of outputs whose ids were all given out, if no job of them is left."""
+    """Remove an empty folder of outputs if all its ids were given out and no job is left."""
     if not folder.name.isdecimal() or len(folder.name) > 15:
         return
     first, last = int(folder.name) * 1_000, int(folder.name) * 1_000 + 999

@@ -1,4 +1,4 @@
-"""The sites as they advertise themselves, with the pilots that were placed there. Only stored ads and pilots count."""
+"""The sites as they advertise themselves, with the pilots that were placed there."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SiteMatcher:
         self, db: Reader, policy: Policy, pools: Mapping[str, PoolOptions], now: float,
         pilots: Iterable[LivePilot] | None = None, *, sites: Iterable[str] | None = None,
     ) -> SiteMatching:  # fmt: skip
-        """The `sites` (None: all) as they are now; on the director's thread. `pilots`: those that live, if read already."""
+        """The `sites` (None: all) as they are now; on the director's thread. `pilots`: if read already."""
         ads, ranks, wishes = self.ads(db), ranks_of(pools), self.wishes(db, policy)
         if not (ads or ranks or wishes):
             return NO_SITES
@@ -148,7 +148,7 @@ class UnfitQueues:
         self._left_out = left_out or LeftOutItems()
 
     def look(self, db: Reader, policy: Policy, now: float) -> dict[str, Mask]:
-        """By SubmitPool that asks for something in ads. What is not known, or at fault, opens nothing."""
+        """By SubmitPool that asks for something in ads. What is unknown or at fault opens nothing."""
         wishes = self._wishes(db, policy)
         if not wishes:
             return {}

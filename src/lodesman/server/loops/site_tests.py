@@ -1,4 +1,4 @@
-"""Tests of sites (`lode site test`): each queue on a thread; a test without its client stops, and its jobs are cancelled."""
+"""Tests of sites (`lode site test`). A test without its client stops; its jobs are cancelled in any case."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class SiteTests:
             del self._tests[name]
 
     def _wait(self, run: _SiteRun, seconds: float, last: bool) -> bool:
-        """Whether a thread that tests a queue has to stop, after that time. Nothing interrupts its `last` wait."""
+        """Whether a thread that tests a queue has to stop, after that time; its `last` wait is whole."""
         if last:
             return threading.Event().wait(seconds)
         if self._ticks() - run.asked_at > _FORSAKEN_SECONDS:
@@ -156,7 +156,6 @@ class SiteTests:
         return run.stopped.wait(seconds)
 
     def _spec(self, offer: QueueOffer, options: tuple[str, ...], stay_seconds: int) -> PilotSpec:
-        """A submission as a pilot's, but for what it does."""
         common = self._settings
         orders = {
             "servers": common.servers, "ca_file": common.ca_file, "python": common.python, "stay_seconds": stay_seconds,
@@ -201,12 +200,11 @@ def _log_bug(queue: QueueId, future: Future[None]) -> None:
 
 
 def _bug(future: Future[None]) -> BaseException | None:
-    """The fault of the program that ended a test; None if it runs, or has ended as it should."""
     return future.exception() if future.done() and not future.cancelled() else None
 
 
 def testable(policy: Policy, queue: QueueId) -> tuple[QueueOffer | None, str]:
-    """A queue as the first VO sees it to which pilots are sent there; and why none are sent, or ''."""
+    """A queue as the first VO sees it that may send pilots there; and why none may, or ''."""
     offers = [offer for vo in policy.config.vos if (offer := policy.vo_config(vo).offer(queue)) is not None]
     reasons = {offer: not_sent(offer, policy.backends) for offer in offers}
     offered = next((offer for offer, reason in reasons.items() if reason is None), None)

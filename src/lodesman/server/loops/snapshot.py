@@ -51,10 +51,10 @@ _OLDEST_SECONDS: Final = (
 
 
 class KnownQueues:
-    """The task queues with waiting jobs: read once, then only what is new, since declared types alone change keys.
+    """The task queues with waiting jobs; only new ones are read, unless declared types change.
 
-    One thread calls `read` and uses `table`; any thread may ask for a `survey`. Neither has task queues whose jobs wait
-    for others.
+    One thread calls `read` and uses `table`; any thread may ask for a `survey`. Neither has those whose jobs wait for
+    others.
     """
 
     def __init__(self, db: Reader, left_out: LeftOutItems | None = None, step: str = "task queues") -> None:
@@ -101,7 +101,7 @@ class KnownQueues:
         self, request: ResourceRequest, criteria: Collection[str] = ALL, *,
         private_pools: Collection[str] | None = None,
     ) -> Survey:  # fmt: skip
-        """All of them, as of the last `read`, held against a resource (`WaitingTaskQueues.survey`)."""
+        """All as of the last `read`, held against a resource (`WaitingTaskQueues.survey`)."""
         with self._changing:
             keys = {tq_id: key for tq_id, key in self._keys.items() if not key.waits_for_jobs}
             waiting = {tq_id: self._waiting.get(tq_id, 0) for tq_id in keys}
@@ -145,7 +145,7 @@ class SnapshotKeeper:
     def refresh(self, now: float, *, rest: float = 1.0) -> None:
         """Read when the director last decided, and all else if the last refresh has had its rest, `rest` times over.
 
-        A refresh under way is not waited for, except the first.
+        Only the first refresh is waited for.
         """
         if not self._refreshing.acquire(blocking=self.at is None):
             return
@@ -220,9 +220,7 @@ class SnapshotKeeper:
         return Contest(self.startable, self.sharing(), self._apart, where)
 
     def contest_for(self, exclusions: Exclusions) -> tuple[Contest, bool]:
-        """Who competes with a job for the queues that can run it, and whether these are known. If not, it is the whole
-        VO.
-        """
+        """Who competes with a job for the queues that can run it; the whole VO and False if these are not known."""
         config = exclusions.config
         if self._where.get(config.vo, ("",))[0] != config.version:
             return self.contest, False
@@ -234,7 +232,7 @@ class SnapshotKeeper:
         return masks.get(tq_id) if version == config.version else None
 
     def vo_slots(self, config: VOConfig, now: float) -> VOSlots | None:
-        """The slots of a VO's queues, as of the last refresh; None if the director has made no iteration lately."""
+        """As of the last refresh; None if the director has made no iteration lately."""
         snapshot, own = self.snapshot, self.pilots.own
         decision = snapshot.decision(now)
         if decision is None:
@@ -247,14 +245,14 @@ class SnapshotKeeper:
         return slots
 
     def serving(self, db: Reader, pool: str) -> PoolQueues | None:
-        """The queues that serve a SubmitPool now; None if the pools have changed since the last refresh."""
+        """None if the pools have changed since the last refresh."""
         return self._known_pools.serving(pool, pass_requests(db).version)
 
     def mask(self, db: Reader) -> SiteMask:
-        """What is closed now, not as of the last refresh. `db`: the connection of the thread that asks."""
+        """What is closed now. `db`: the connection of the thread that asks."""
         return self._mask.look(db)
 
     @property
     def is_cheap(self) -> bool:
-        """Whether a refresh costs so little that a request may wait for one."""
+        """Whether a request may wait for a refresh."""
         return self._cost < _CHEAP_SECONDS

@@ -1,4 +1,4 @@
-"""What was measured lately: how long pilots waited, how many jobs of task queues started, how long they took."""
+"""What was measured lately of pilots that waited, and of jobs that started and ended."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Group = tuple[str, str]  # VO and group
 class PilotTraffic:
     """How our pilots get on in their CE queues. Used by one thread.
 
-    A pilot that found a free slot does not say how long one waits: only those count that joined where none was known.
+    Waits count only of pilots that joined where no free slot was known.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class PilotTraffic:
         self._ended: deque[tuple[float, QueueId]] = deque(maxlen=_AT_ONCE)
 
     def take(self, rows: Sequence[LivePilot], rooms: Mapping[str, Mapping[str, Any]], now: float) -> set[int]:
-        """Take in who lives; returns the waiting pilots that are expected to join within a minute.
+        """Take in who lives; returns the waiting pilots that should join within a minute.
 
         `rooms`: of the director's last record.
         """
@@ -98,14 +98,14 @@ class PilotTraffic:
         self._taken_at = now
 
     def ended_since(self, at: float) -> Counter[QueueId]:
-        """By CE queue, the pilots that have ended since then for sure. What ended before is forgotten."""
+        """By CE queue, how many have ended since then for sure; what ended before is forgotten."""
         while self._ended and self._ended[0][0] < at:
             self._ended.popleft()
         return Counter(queue for _, queue in self._ended)
 
     def _quick(self, queue: QueueId, waiting: Sequence[LivePilot], now: float) -> int:
-        """How many joined within the last minute, at least one if any did in the last hour. 0: one waited more than a
-        minute, or does now.
+        """How many joined within the last minute, at least one if any in the last hour; 0 if one waited a minute, or
+        does.
         """
         lately = [(at, wait) for at, wait in self._waits.get(queue, ()) if now - at <= _HOUR]
         longest = max((now - (row.submitted_at or row.created_at) for row in waiting), default=0.0)
@@ -168,7 +168,6 @@ class StartsOfLate:
         return self._groups
 
     def _note_idle(self, now: float, waiting: Collection[int]) -> None:
-        """Note when jobs wait again of those of whom something started, and when none waits any more."""
         groups = self.groups(waiting)
         busy: set[int | Group] = {*waiting, *(groups[tq_id] for tq_id in waiting if tq_id in groups)}
         started = {who for counts in self._minutes.values() for who in counts}
@@ -193,7 +192,7 @@ class StartsOfLate:
 
 
 class JobsOfLate:
-    """Which jobs run, and how long ended ones took, by task queue and by group. One thread reads, any may ask."""
+    """Which jobs run, and how long ended ones took. One thread reads, any may ask."""
 
     def __init__(self, db: Reader) -> None:
         self._db = db
@@ -227,7 +226,7 @@ class JobsOfLate:
         self._begun, self._groups, self._durations, self._slots = begun_by, groups, {}, {}
 
     def _lasts(self, tq_id: int, now: float) -> Durations | None:
-        """How long jobs of a task queue take, or those of its group if hardly any ended; None if nothing is known."""
+        """How long its jobs take, or those of its group if hardly any ended; None if nothing is known."""
         if tq_id not in self._durations:
             group = self._groups.get(tq_id)
             ended = self._ended_of(tq_id)
@@ -247,7 +246,7 @@ class JobsOfLate:
         """What becomes free for a job: `there` in pilots that may take it, in what is `free`, and in pilots that come
         `soon`.
 
-        `free` and `soon` are numbers of such jobs; `there`: see `PilotBook.running`.
+        As numbers of such jobs; `there`: see `PilotBook.running`.
         """
         asked_for = there.pilots, key, free, soon, int(now)
         slots = self._slots.get(asked_for)
@@ -258,7 +257,7 @@ class JobsOfLate:
         return slots
 
     def _kinds(self, there: JobsThere, cores: int, now: float) -> Iterator[RunningKind]:
-        """The largest kinds of jobs that run there, which stand for all, for a job that takes these `cores`."""
+        """The largest kinds of jobs there, which stand for all, for a job of these `cores`."""
         rows = sorted(there.begun.items(), key=lambda row: -len(row[1]))
         seen = rows[:_KINDS_SEEN]
         share = sum(len(begun) for _, begun in rows) / max(1, sum(len(begun) for _, begun in seen))

@@ -119,7 +119,7 @@ class BackgroundProcess:
         self.parts.local.tick()
 
     def _direct(self) -> None:
-        """One iteration. The first one waits for the first loads, but not long."""
+        """The first iteration waits for the first loads, but not long."""
         parts = self.parts
         know_shares(parts.director.db, parts.policy, time.time())
         for watch in parts.backends.watches.values():

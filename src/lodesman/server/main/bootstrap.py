@@ -1,4 +1,4 @@
-"""What both processes make of the configuration, and the port where the server listens."""
+"""What both processes make of the configuration, and the port of the server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Load = Callable[..., ServerConfig]
 
 
 def settings_named(config: ServerConfig) -> dict[str, str]:
-    """What the last words of a pilot that did not start may have -> the setting of the server that it comes from."""
+    """What last words of pilots may have -> the setting of the server that it comes from."""
     python = config.pilots.python
     named = {"no Python 3.9 or newer": "python of [pilots]", config.pilot_url: "public_url of [server]"}
     name = Path(python).name
@@ -76,7 +76,7 @@ class OpenPort(msgspec.Struct, frozen=True):
 
 
 def listen(config: ServerConfig, arguments: list[str], load: Load) -> OpenPort:
-    """Raises Unavailable if this machine has no such address, Conflict if the port is in use. Port 0 becomes a free one."""
+    """Raises Unavailable if this machine has no such address, Conflict if the port is in use. 0 is any free port."""
     host, number = config.server.host, config.server.port
     try:
         family, *_, address = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
@@ -124,7 +124,7 @@ def own_certificates(config: ServerConfig) -> str:
 def isolation_of(config: ServerConfig, *, make_account: bool = False) -> Isolation | None:
     """How local pilots are kept from the server, found out by trial; None if no queue has any.
 
-    `make_account`: a server that root runs may make an account.
+    `make_account`: root may make an account for them.
     """
     if not local_slots(Policy(config.resources)):
         return None
@@ -152,9 +152,7 @@ def policy_of(
     life_seconds: int,
     inhabited: Callable[[frozenset[QueueId]], frozenset[ResourceRequest]],
 ) -> Policy:
-    """The policy of a configuration. `life_seconds`: as at the start; `inhabited`: what the pilots that live there
-    present.
-    """
+    """`life_seconds`: as at the start; `inhabited`: what the pilots that live there present."""
     return Policy(
         config.resources,
         backends=config.backend_names,

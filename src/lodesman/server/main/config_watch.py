@@ -148,7 +148,7 @@ class HotConfiguration:
         await self.offer_anew(config.resources.vos)
 
     async def offer_anew(self, vos: Iterable[str] = ()) -> None:
-        """Let live pilots offer what their queues are now, tried again if storing fails; `vos` will have pilots soon."""
+        """Let live pilots offer what their queues are now, tried again if that fails; `vos` will have pilots soon."""
         core = self._core
         used = {*vos, *(session.vo for session in core.sessions.values())}
         offers = await asyncio.to_thread(Offers, core.policy, used)

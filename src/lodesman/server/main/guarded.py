@@ -94,9 +94,9 @@ class DirectExchange:
 
 
 class GuardedConnection(HttpConnection):
-    """A head that comes in one piece, as heads do, costs nothing but a comparison.
+    """A head that comes in one piece costs nothing but a comparison.
 
-    The application may have `admits`, which says whether a request brings a good token, and `direct`: calls by path.
+    The application may have `admits`, whether a request brings a good token, and `direct`: calls by path.
     """
 
     def __init__(self, serving: ConnectionGroup) -> None:

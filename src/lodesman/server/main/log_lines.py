@@ -55,7 +55,7 @@ class _AlikeLines:
 class SteadyHandler(logging.StreamHandler):  # type: ignore[type-arg]
     """Writes the same line once a minute, and a hundred of those that differ only in what they name.
 
-    The others are counted; the last of them is written at the end of the minute, with their number as `repeated`.
+    The last of the others is written at the end of the minute, with their number as `repeated`.
     """
 
     def __init__(self, *, ticks: Callable[[], float] = time.monotonic) -> None:

@@ -1,4 +1,4 @@
-"""The loops of the background process: each does one step again and again, in a thread. Time wakes them, and events do."""
+"""The loops of the background process: each does one step again and again, by time and when woken, in a thread."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Loop:
     _woken: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def wake(self) -> None:
-        """Do the step soon, or once more if it runs; on the event loop."""
+        """Do the step soon; if it runs, once more. On the event loop."""
         self._woken.set()
 
     def once(self) -> None:
@@ -81,7 +81,7 @@ class Loop:
                 await _within(period - gap, self._woken)
 
     def period(self) -> float:
-        """The seconds to its next step if nothing wakes it: fewer after the first failures in a row."""
+        """The seconds to its next step if nothing wakes it: fewer after first failures."""
         again = _AGAIN_SECONDS * 2.0 ** min(self.in_a_row - 1, 10) if self.in_a_row else inf
         return min(self.seconds, again)
 
@@ -102,7 +102,7 @@ async def _within(seconds: float, event: asyncio.Event) -> None:
 
 @dataclass(slots=True)
 class Loops:
-    """All loops of a process; any thread may add one at any time."""
+    """All loops of a process; any thread may add one."""
 
     loops: list[Loop]
     _begin: Callable[[Loop], object] | None = field(default=None, init=False)

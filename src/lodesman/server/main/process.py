@@ -1,4 +1,4 @@
-"""What a process of the server asks of its system: SIGHUP, limits, memory, to be hidden. Quick to import."""
+"""What a process of the server asks of its system. Quick to import."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _has_terminal() -> bool:
 
 
 def raise_open_files() -> int:
-    """Raise the soft limit to the hard one; returns what it was before the server's first process did so."""
+    """Raise the soft limit to the hard one; returns what it was before the first process did so."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     before = int(os.environ.get(FILES_BEFORE) or soft)
     raised = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
@@ -95,10 +95,7 @@ def hide_process() -> None:
 
 
 def keep_what_was_loaded() -> None:
-    """Exempt what is there from garbage collection: a walk through all of it would stop every answer.
-
-    From now on large blocks go back as soon as they are free: the C library would learn to keep them.
-    """
+    """Exempt what is there from garbage collection, which would stop every answer, and give large blocks back at once."""
     with contextlib.suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
     gc.collect()

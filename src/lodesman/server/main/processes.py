@@ -46,8 +46,8 @@ class BackgroundChild:
         self, arguments: Sequence[str], kept: Path, *, open_files: int, at_end: Callable[[], None],
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """`arguments` and `kept` lead it to the configuration. `open_files`: the limit before this process raised it.
-        `at_end` is called when it ends by itself.
+        """`arguments` and `kept` lead it to the configuration. `open_files`: the limit before it was raised. `at_end`
+        is called when it ends by itself.
         """
         self._arguments = ("background", "--kept", str(kept), *arguments)
         self._environment = {FILES_BEFORE: str(open_files)}
@@ -65,7 +65,7 @@ class BackgroundChild:
         return None if process is None or process.returncode is not None else process.pid
 
     async def keep_background(self) -> None:
-        """Run it until it ends, and rest before the next time: longer if it ended soon."""
+        """Run it until it ends, and rest before the next time."""
         begun = self._ticks()
         try:
             self._process = await create_subprocess_exec(

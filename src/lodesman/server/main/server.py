@@ -180,11 +180,7 @@ class Server:
         ]
 
     async def before_stop(self) -> None:
-        """End the background process while requests are still answered, and with it local pilots that end with the
-        server.
-
-        Their last reports are taken, and their jobs are not given out.
-        """
+        """End the background process, and local pilots that end with the server, while last reports are still taken."""
         if self._stopping:
             return
         self._stopping = True
@@ -264,9 +260,8 @@ def run_server(
     """Serve until SIGINT or SIGTERM. `arguments` lead the background process to the configuration, `load` reads it
     again.
 
-    `greet` gets it with the port. `accepts_new`: a new database may take the place of one that is gone. Raises Conflict
-    if the port or the data directory is in use, Unavailable if its files cannot be used or go while it runs,
-    DatabaseLost.
+    `greet` gets it with the port. `accepts_new`: a new database may take the place of one that is gone. Raises
+    Conflict, Unavailable if files cannot be used or go while it runs, DatabaseLost.
     """
     start_logging("hot")
     hide_process()

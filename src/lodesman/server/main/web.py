@@ -1,4 +1,4 @@
-"""Web servers: for clients on TCP, with TLS or without, and for the server's own processes on Unix sockets."""
+"""Web servers: for clients on TCP, for the server's own processes on Unix sockets."""
 
 from __future__ import annotations
 
