@@ -148,7 +148,7 @@ def test_one_queue_alone_is_the_same_candidate(make, policy):
         policy=policy, watches={"local": cast("Any", batch)}, pools=POOLS,
         own=own_queues([("Running", SHORT, 1.0)]), now=150.0,
     )  # fmt: skip
-    assert maker.one("lab", offer, ("lab", "other")) == found[SHORT]
+    assert maker.make_one("lab", offer, ("lab", "other")) == found[SHORT]
 
 
 def test_own_pilots_are_counted_by_queue_and_against_the_age_of_the_load(make):
@@ -199,7 +199,7 @@ def views(make):
             policy=policy, watches={"local": cast("Any", batch)}, pools=POOLS, own={}, now=150.0,
         )  # fmt: skip
         offers = {vo: one for vo in ("a", "b") for one in policy.vo_config(vo).offers}
-        return found[SHORT], {vo: maker.one(vo, offer, ("a", "b")) for vo, offer in offers.items()}
+        return found[SHORT], {vo: maker.make_one(vo, offer, ("a", "b")) for vo, offer in offers.items()}
 
     return seen
 

@@ -600,7 +600,7 @@ def test_why_shows_every_user_the_limits_of_the_director(base, make_key):
     for vo in ("alpha", "beta"):
         (offer,) = world.director.policy.vo_config(vo).offers
         maker = world.director._candidates({offer.queue: OwnQueue()}, SiteMask(), 1_000.0)
-        found = maker.one(vo, offer, world.director.vos)
+        found = maker.make_one(vo, offer, world.director.vos)
         assert found == decided
 
 

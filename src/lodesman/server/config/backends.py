@@ -110,7 +110,7 @@ def queues_of_backends(resources: ResourceConfig) -> dict[str, QueueId]:
 
 def queue_faults(sections: Mapping[str, BackendSection], resources: ResourceConfig) -> Iterator[Fault]:
     """Submit options of queues that their batch systems cannot be given, each with its line."""
-    kinds = {name: one.type for name, one in sections.items()}
+    kinds = {name: section.type for name, section in sections.items()}
     faults: dict[Fault, None] = {}
     for queue, params in _as_any_vo(
         resources, lambda names: names_backend(names) or _OPTIONS in map(fold, names)

@@ -200,8 +200,12 @@ class _ConfigReader:
     ) -> None:
         """Complain of what submission pools serve and is not there."""
         places = list(resources.tree.queue_ids())
-        queues = {"/".join(path) for one in places for path in (one, one[:2])}
-        known = {"Backends": {LOCAL, MANUAL, *backends}, "Sites": set(resources.tree.sites), "Queues": queues}
+        queues = {"/".join(path) for place in places for path in (place, place[:2])}
+        names_of = {
+            "Backends": {LOCAL, MANUAL, *backends},
+            "Sites": set(resources.tree.sites),
+            "Queues": queues,
+        }
         inherited = options.pool_defaults.scope
         for name, pool in {"": options.pool_defaults, **options.pools}.items():
             if pool.identity and pool.identity not in options.identities:
@@ -212,13 +216,13 @@ class _ConfigReader:
                     f"there is no [identity.{pool.identity[:80]}]{hint}",
                 )
         for name, scope in {"": inherited, **options.scopes}.items():
-            for option, given, usual in zip(known, scope, inherited, strict=True):
-                for one in () if name and given == usual else given:
-                    if one not in known[option]:
-                        close = get_close_matches(one, known[option], n=1)
+            for option, names, usual in zip(names_of, scope, inherited, strict=True):
+                for value in () if name and names == usual else names:
+                    if value not in names_of[option]:
+                        close = get_close_matches(value, names_of[option], n=1)
                         hint = f"; did you mean {close[0]}?" if close else ""
                         path = ("director", *filter(None, (name,)), option)
-                        self._complain(path, f"{option}: there is no {one[:80]}{hint}")
+                        self._complain(path, f"{option}: there is no {value[:80]}{hint}")
 
     def _read(self, section: str, names: Collection[str]) -> dict[str, str]:
         """The texts of the files of a section, by name."""

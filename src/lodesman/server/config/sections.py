@@ -167,10 +167,10 @@ def read_table(kind: type[S], table: object, path: Place, complain: _Complain) -
 
 
 def _unknown(name: str, fields: dict[str, Any], path: Place) -> str:
-    what = "an option" if path else "a section"
+    kind = "an option" if path else "a section"
     close = get_close_matches(name, fields, n=1)
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(fields)}"
-    return f"{name[:80]} is not {what} of the configuration; {hint}"
+    return f"{name[:80]} is not {kind} of the configuration; {hint}"
 
 
 def slice_faults(shares: ShareSection, keep_days: float) -> Iterator[str]:

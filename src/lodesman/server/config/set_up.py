@@ -232,10 +232,12 @@ def _pilots(offer: QueueOffer, names: Collection[str], pools: Pools) -> tuple[st
 def mistakes(config: ServerConfig, queues: list[QueueOutlook]) -> Iterator[str]:
     """What is wrong though each value by itself can be read; sentences without a full stop."""
     python = config.pilots.python
-    is_used = not queues or any(one.pilots.startswith((f"{LOCAL}:", f"{LOCAL},")) for one in queues)
+    is_used = not queues or any(queue.pilots.startswith((f"{LOCAL}:", f"{LOCAL},")) for queue in queues)
     if is_used and shutil.which(python) is None:
         yield f"pilots.python: there is no program {python!r}, and local pilots could not start"
-    for text, alike in groupby(sorted((one.pilots, one.queue) for one in queues if one.fault), itemgetter(0)):
+    for text, alike in groupby(
+        sorted((queue.pilots, queue.queue) for queue in queues if queue.fault), itemgetter(0)
+    ):
         first, *others = [queue for _, queue in alike]
         which = f"{first} and {len(others)} more" if others else first
         yield f"{which}: no pilots are sent there: {text.removeprefix('none: ')}"

@@ -112,8 +112,8 @@ def _can_change_user() -> bool:
     if os.geteuid():
         return False
     with Path("/proc/self/status").open(encoding="ascii", errors="replace") as lines:
-        found = next((line for line in lines if line.startswith("CapEff:")), "CapEff: 0")
-    return int(found.split()[1], 16) & _CAN_SET_IDS == _CAN_SET_IDS
+        capabilities = next((line for line in lines if line.startswith("CapEff:")), "CapEff: 0")
+    return int(capabilities.split()[1], 16) & _CAN_SET_IDS == _CAN_SET_IDS
 
 
 def _own_environment() -> dict[str, str]:

@@ -231,11 +231,11 @@ class Dialogue:
 
     def _hear_log(self, words: list[str]) -> None:
         level = words[1] if len(words) > 1 else ""
-        known = level in _LEVELS
-        text = _legible(" ".join(words[2:] if known else words[1:])[:_MAX_COMPLAINT])
+        is_level = level in _LEVELS
+        text = _legible(" ".join(words[2:] if is_level else words[1:])[:_MAX_COMPLAINT])
         self._logged += 1
         if len(self._log) < _MAX_SAID:
-            self._log.append(JsvLogLine(level=level if known else "WARNING", text=text))
+            self._log.append(JsvLogLine(level=level if is_level else "WARNING", text=text))
 
     def _hear_result(self, words: list[str]) -> None:
         if not self._started:  # it was told of no job

@@ -136,7 +136,7 @@ class ScriptWorker:
         if process:
             thread = threading.Thread(target=process.stop, args=(self._settings.quit_seconds,), daemon=True)
             thread.start()
-            self._leaving = [one for one in self._leaving if one.is_alive()] + [thread]
+            self._leaving = [leaving for leaving in self._leaving if leaving.is_alive()] + [thread]
 
     def wait(self) -> None:
         """Until all retired processes have left."""

@@ -48,12 +48,16 @@ class BreakerRecord:
         if self._stored is None:
             current = {**stored, **current}
         # What is not stored any more was taken out by an administrator: it begins anew.
-        gone = {queue for queue, one in (self._stored or {}).items() if one != _FRESH} - stored.keys()
+        gone = {queue for queue, breaker in (self._stored or {}).items() if breaker != _FRESH} - stored.keys()
         self._stored, self.orders = stored, breaker_orders(self.db)
         gone |= {queue for queue, order in self.orders.items() if order.state == "closed"}
         gone |= freed_queues(self.db, current)
-        current = {queue: one for queue, one in current.items() if queue not in gone and one is not _DAMAGED}
-        self._states = {queue: one.state for queue, one in current.items()}
+        current = {
+            queue: breaker
+            for queue, breaker in current.items()
+            if queue not in gone and breaker is not _DAMAGED
+        }
+        self._states = {queue: breaker.state for queue, breaker in current.items()}
         return current
 
     def note_outcome(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
@@ -89,6 +93,6 @@ class BreakerRecord:
 
 def freed_queues(db: Reader, current: Breakers) -> set[QueueId]:
     """Queues that only shut hosts spoke against, at sites without any now."""
-    against = {queue for queue, one in current.items() if one.reason == ON_SHUT_HOST}
-    shut = {host.site for host, one in host_records(db).items() if one.shut} if against else set()
+    against = {queue for queue, breaker in current.items() if breaker.reason == ON_SHUT_HOST}
+    shut = {host.site for host, record in host_records(db).items() if record.shut} if against else set()
     return {queue for queue in against if queue.site not in shut}

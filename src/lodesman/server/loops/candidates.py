@@ -89,7 +89,7 @@ class CandidateMaker:
                     by_queue[offer.queue][vo] = offer
         return [self._candidate(queue, self._sent(offers) or offers) for queue, offers in by_queue.items()]
 
-    def one(self, vo: str, offer: QueueOffer, vos: Iterable[str]) -> CandidateQueue:
+    def make_one(self, vo: str, offer: QueueOffer, vos: Iterable[str]) -> CandidateQueue:
         """One queue as a VO sees it, with the limits that it shares with the other `vos`."""
         offers = {vo: offer}
         for other in vos:
@@ -208,8 +208,8 @@ def _least(numbers: Iterable[int | None]) -> int | None:
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
     """None if a number is unknown, or there is none."""
-    known = list(numbers)
-    return sum(number for number in known if number is not None) if known and None not in known else None
+    values = list(numbers)
+    return sum(number for number in values if number is not None) if values and None not in values else None
 
 
 def shown_gate(
@@ -310,13 +310,13 @@ def _slots_of(settings: Collection[QueueSettings], cpus: int) -> int:
 
 def doubts(options: DirectorOptions, watches: Mapping[str, BackendWatch]) -> dict[str, dict[str, str]]:
     """By backend and identity, why nothing may be submitted with that."""
-    found: dict[str, dict[str, str]] = {}
+    doubtful: dict[str, dict[str, str]] = {}
     for name, rule in options.identities.items():
         for backend in rule.backends:
             watch = watches.get(name_as(backend, name))
             if watch is not None and watch.doubt:
-                found.setdefault(backend, {})[name] = watch.doubt
-    return found
+                doubtful.setdefault(backend, {})[name] = watch.doubt
+    return doubtful
 
 
 def visited_items(
@@ -331,6 +331,6 @@ def visited_items(
         [
             [tuple(items) for _, items in sorted(owned.items())],
             [(Item("CE queue", queue),) for queue in tree.queue_ids()],
-            [(Item("pilot", one.id),) for one in pilots()],
+            [(Item("pilot", pilot.id),) for pilot in pilots()],
         ],
     ]

@@ -323,7 +323,7 @@ class Director:
         `own`: our live pilots there; `site`, `hosts`: what the gate of its site, and this machine, let through.
         """
         queue_id, options, states = offer.queue, self.options, self.pools()
-        candidate = self._candidates({queue_id: own}, mask, now, hosts).one(vo, offer, self.vos)
+        candidate = self._candidates({queue_id: own}, mask, now, hosts).make_one(vo, offer, self.vos)
         breaker = limits.settle(self.breakers.get(queue_id, limits.Breaker()), now=now)
         bucket = limits.refill(self.buckets.get(queue_id.ce_path), now=now, rules=options.rate)
         gates = QueueGates(

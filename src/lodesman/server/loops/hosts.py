@@ -74,15 +74,15 @@ class HostWatch:
         if not (self._failures or stored):
             self.failing = {}
             return
-        recent = [one for _, one in self._failures if one.at > now - WINDOW_S]
+        recent = [failure for _, failure in self._failures if failure.at > now - WINDOW_S]
         against = self._against(recent, now)
-        queues, long = {one.tq_id for one in against}, outlived_s(against)
+        queues, long = {failure.tq_id for failure in against}, outlived_s(against)
         trials = attempts_by_host(self.db, queues, now, outlived_s=long) if against else []
         if self._sites_at == now:
             self.failing = failing_sites(recent, trials, now)
         judged: dict[HostName, HostRecord | None] = dict(shut_with_sites(self.failing, stored, recent, now))
         judged |= dict(judge_hosts(stored, recent, trials, now))
-        changed = [HostState(*one) for one in judged.items()]
+        changed = [HostState(*state) for state in judged.items()]
         forget = self._forget(now, len(recent))
         if changed or forget:
             self.post(inner_calls.HOSTS_JUDGED, HostVerdicts(changed=changed, forget=forget))

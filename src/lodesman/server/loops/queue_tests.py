@@ -240,26 +240,26 @@ class QueueTest:
 def judge_status(status: NativeStatus | None, fault: str, seconds: float) -> Finding:
     """What was seen of a job in these seconds."""
 
-    def found(result: Result, detail: str) -> Finding:
+    def finding(result: Result, detail: str) -> Finding:
         return Finding(check="status", result=result, detail=detail)
 
     if fault or status is None:
-        return found("failed", f"the batch system does not answer: {fault or 'it says nothing'}")
+        return finding("failed", f"the batch system does not answer: {fault or 'it says nothing'}")
     word = f": {status.word}" if status.word not in ("", status.state) else ""
     host = f" on {status.host}" if status.host else ""
     after = f"after {seconds:g} s"
     if status.state is NativeState.ENDED:
         code = "" if status.exit_code is None else f", exit code {status.exit_code}"
-        return found("ok", f"it ended{host}{word}{code}")
+        return finding("ok", f"it ended{host}{word}{code}")
     if status.state is NativeState.WAITING:
         words = f"it still waits {after}{word}; if the queue is full, allow more time with --timeout"
-        return found("unknown", words)
+        return finding("unknown", words)
     if status.state is NativeState.HELD:
-        return found("failed", f"it is held {after}{word}; let the batch system release such jobs")
+        return finding("failed", f"it is held {after}{word}; let the batch system release such jobs")
     if status.state is NativeState.RUNNING:
-        return found(
+        return finding(
             "failed", f"it still runs{host} {after}{word}; it needs less than a minute: check the node"
         )
-    return found(
+    return finding(
         "unknown", f"the batch system does not list it {after}: {status.detail or 'it gives no reason'}"
     )

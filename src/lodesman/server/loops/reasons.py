@@ -331,8 +331,8 @@ class MainReasons:
             exclusions.eligible,
             tuple(closing.node for closing, _ in closings),
         )
-        known = self._gates.get(about)
-        if known is None:
+        most_stopping = self._gates.get(about)
+        if most_stopping is None:
             if len(self._gates) > _GATES_KEPT:
                 self._gates.clear()
             gates: Counter[str] = Counter()
@@ -340,5 +340,5 @@ class MainReasons:
                 exclusions.eligible, closings, self._now
             ):
                 gates[gate.name] += queues.bit_count()
-            known = self._gates[about] = gates.most_common(1)[0][0]
-        return known
+            most_stopping = self._gates[about] = gates.most_common(1)[0][0]
+        return most_stopping

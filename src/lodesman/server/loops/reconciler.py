@@ -134,10 +134,13 @@ def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
     before, counted, done = sandboxes.usages(db), Counter[str](), 0
     while (last := last_of_portion(db, "attempt", done, _OUTPUTS_AT_ONCE)) is not None:
         wrong = []
-        for one in sandboxes.outputs_of_portion(db, done, last):
-            counted[one.owner] += sandboxes.counted_size(one.size)
-            if one.is_file and (size := shelf.output_size(one.job_id, one.number, one.size)) != one.size:
-                wrong.append((one.attempt_id, one.size, size))
+        for output in sandboxes.outputs_of_portion(db, done, last):
+            counted[output.owner] += sandboxes.counted_size(output.size)
+            if (
+                output.is_file
+                and (size := shelf.output_size(output.job_id, output.number, output.size)) != output.size
+            ):
+                wrong.append((output.attempt_id, output.size, size))
         for part in portions(wrong, _SUSPECTS_AT_ONCE):
             yield Suspects(outputs=part)
         yield Suspects()
@@ -145,8 +148,8 @@ def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
     inputs = sandboxes.input_sums(db)
     now = {owner: (*inputs.get(owner, (0, 0)), counted[owner]) for owner in before}
     same = {owner for owner, usage in sandboxes.usages(db).items() if before.get(owner) == usage}
-    for some in portions([one for one in same if before[one] != now[one]], _SUSPECTS_AT_ONCE):
-        yield Suspects(usage=[(one, before[one], now[one]) for one in some])
+    for some in portions([owner for owner in same if before[owner] != now[owner]], _SUSPECTS_AT_ONCE):
+        yield Suspects(usage=[(owner, before[owner], now[owner]) for owner in some])
 
 
 # --- lode server --check-data --------------------------------------------------------------------------------

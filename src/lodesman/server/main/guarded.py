@@ -61,9 +61,9 @@ class DirectExchange:
         if self.response_complete:
             return
         self.more_body = False
-        asked = begin(self.call, self.scope, self.body, self.reply)
+        claim = begin(self.call, self.scope, self.body, self.reply)
         if not self.response_complete:
-            self.asked = asked
+            self.asked = claim
 
     def reply(self, status: int, headers: Headers, body: bytes) -> None:
         """Write the answer, unless the client is gone."""
@@ -211,11 +211,11 @@ class GuardedConnection(HttpConnection):
         self._head_bytes = self._body_bytes = 0
 
     def _body_too_late(self) -> None:
-        taken = self.loop.time() - self._body_since
+        seconds = self.loop.time() - self._body_since
         allowed = BODY_SECONDS + self._body_bytes / SLOWEST_BYTES
         # While the application does not read, the client is not the slow one.
-        if taken < allowed or self.is_read_paused:
-            self._late = self.loop.call_later(max(allowed - taken, 1.0), self._body_too_late)
+        if seconds < allowed or self.is_read_paused:
+            self._late = self.loop.call_later(max(allowed - seconds, 1.0), self._body_too_late)
             return
         self._late = None
         self.refuse(InvalidRequest("The request was not complete in time."))

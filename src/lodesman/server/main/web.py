@@ -104,7 +104,8 @@ class Web(Listener):
         self._loop = loop
         await self._on_start()
         self.servers = [
-            await loop.create_server(self.connect, sock=one, ssl=tls, backlog=_BACKLOG) for one in sockets
+            await loop.create_server(self.connect, sock=listening, ssl=tls, backlog=_BACKLOG)
+            for listening in sockets
         ]
         await self.ending.wait()
         await self.stop()
@@ -161,7 +162,7 @@ class OwnServer(Listener):
 
 async def _first(*waits: Awaitable[Any], seconds: float | None = None) -> None:
     """Wait for the first of them to end, for that time at most."""
-    tasks = {asyncio.ensure_future(one) for one in waits}
+    tasks = {asyncio.ensure_future(awaitable) for awaitable in waits}
     await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
         task.cancel()
