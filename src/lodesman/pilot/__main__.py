@@ -149,7 +149,6 @@ def _to_be_kept(homes: Sequence[str], directory: Path) -> tuple[str, ...]:
 
 
 def _account_home() -> str:
-    """The system's home of this account, whatever $HOME says."""
     import pwd  # noqa: PLC0415 - as in `_run`
 
     with contextlib.suppress(KeyError):

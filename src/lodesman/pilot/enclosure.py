@@ -104,7 +104,6 @@ class _Enclosure:
     """The namespaces of a warden, and what it does in them."""
 
     def __init__(self, recipe: Recipe) -> None:
-        """Raises OSError."""
         self._confined = recipe.confined
         self._limited = False
         self._bearing: tuple[object, ...] = ()
@@ -180,7 +179,6 @@ class _Enclosure:
             request["environment"]["TMPDIR"] = name
 
     def forget_short(self) -> None:
-        """Remove that short name."""
         name, self._short = self._short, ""
         with contextlib.suppress(OSError):
             if name and self._confined:
@@ -217,7 +215,6 @@ class _SharedMemory:
     """A /dev/shm that ends with its payloads; unused, it serves the next one."""
 
     def __init__(self, home: str, size_mb: int) -> None:
-        """Raises OSError."""
         self._size_mb = size_mb
         # Pilots may also work in memory.
         self._home = home if home.startswith(f"{_SHM}/") else ""
@@ -235,7 +232,6 @@ class _SharedMemory:
         self._mounts = before if self._home else _mounts()
 
     def serves(self, home: str, size_mb: int) -> bool:
-        """Whether a payload with that folder can have it."""
         return self._size_mb == size_mb and home == (self._home or home)
 
     def clear(self) -> bool:

@@ -49,7 +49,6 @@ def allocated_cores(environment: Mapping[str, str]) -> int | None:
 
 
 def _cores_of_condor(environment: Mapping[str, str]) -> str:
-    """`Cpus` of the slot's ad, which HTCondor leaves in a file."""
     return _of_condor(environment, "_CONDOR_MACHINE_AD", ".machine.ad", _CPUS)
 
 
@@ -235,7 +234,6 @@ class StatusWriter:
         return fault
 
     def _find(self) -> Path | None:
-        """The site's directory, else one of the pilot's if its options say where."""
         named = self._context.environment.get("JOBSTATUS", "")
         if named.startswith("/") and Path(named).is_dir():
             return Path(named)

@@ -125,7 +125,6 @@ def no_input(job: AssignedJob, number: int) -> NotStarted:
 def _environment_for(
     job: AssignedJob, directory: Path, environment: Mapping[str, str], stamp: str
 ) -> dict[str, str]:
-    """Without the facts. Raises NotStarted for what cannot be set."""
     values = {name: environment[name] for name in _PASSED_ON if name in environment}
     values.setdefault("PATH", _DEFAULT_PATH)
     values["HOME"] = str(directory)
@@ -144,7 +143,6 @@ def _environment_for(
 
 
 def _facts_of(job: AssignedJob, site: str) -> dict[str, str]:
-    """What the job can know of itself; the unknown is left out."""
     facts = {"JOB_ID": job.key.id, "ATTEMPT": job.key.attempt, "CORES": job.cores, "ARRAY_INDEX": job.index}
     facts["MEMORY_MB"] = job.memory_mb or None
     values = {f"{_FACTS}{name}": str(value) for name, value in facts.items() if value is not None}
@@ -211,7 +209,6 @@ def _is_inside(path: Path, directory: Path) -> bool:
 
 
 def _open_outputs(job: AssignedJob, directory: Path) -> dict[str, int]:
-    """Descriptors by name."""
     names = _stream_names(job.std_output, job.std_error)
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     opened: list[int] = []

@@ -59,11 +59,9 @@ class _Wake:
         self._rings: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def ring(self) -> None:
-        """End the wait under way, or the next one."""
         self._rings.put(None)
 
     def wait(self, timeout: float) -> None:
-        """Until `ring`, at most `timeout` seconds."""
         with contextlib.suppress(queue.Empty):
             self._rings.get(timeout=max(0.0, timeout))
             while True:
@@ -180,7 +178,6 @@ class PilotProcess:
         return self._code_of(leave)
 
     def _code_of(self, leave: str) -> int:
-        """Notes why the pilot leaves."""
         roster = self._roster
         if leave == DRAINED:
             leave = NODE_FAULT if roster.node_fault else ERROR if roster.pilot_fault else leave
@@ -214,7 +211,6 @@ class PilotProcess:
         return over or self._roster.slot.seconds_left(now) <= 0
 
     def _follow_slot(self, now: float) -> None:
-        """Take up what site and batch system say of the slot's end."""
         features, context = self._context.features(), self._context
         noticed = bool(self._notices)
         while self._notices:
@@ -274,7 +270,6 @@ class PilotProcess:
         return code
 
     def _leave(self, code: int, reason: str, message: str) -> int:
-        """Take leave of the server."""
         heard = self._session.leave(reason, message)
         self._context.log("left", reason=reason, message=message, heard=heard, exit_code=code)
         return code

@@ -65,7 +65,6 @@ def describe_node(
 
 
 def _parse_meminfo(text: str) -> tuple[int, int]:
-    """(MemTotal, MemAvailable) in kB; 0 if unknown."""
     values: dict[str, str] = dict(re.findall(r"^(\w+):\s*([0-9]+)", text, re.MULTILINE))
     total = int(values.get("MemTotal", 0))
     return total, int(values.get("MemAvailable", values.get("MemFree", total)))
@@ -84,7 +83,6 @@ def _parse_bytes(text: str) -> int | None:
 
 
 def _cores(root: Path, features: Features) -> int:
-    """The least of affinity, cgroup quota and what the site allots."""
     counts: list[float | None] = [len(os.sched_getaffinity(0)), features.allocated_cpu]
     for directory in _directories(root, "cpu"):
         v1 = [_read(directory / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]
@@ -93,7 +91,6 @@ def _cores(root: Path, features: Features) -> int:
 
 
 def _memory_mb(root: Path, available_kb: int, features: Features) -> int:
-    """The least of what is free, what cgroups allow and what the site allots."""
     amounts = [available_kb * 1024, features.max_rss_bytes]
     for directory in _directories(root, "memory"):
         amounts += [_parse_bytes(_read(directory / name)) for name in ("memory.max", "memory.limit_in_bytes")]

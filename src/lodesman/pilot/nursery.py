@@ -131,7 +131,6 @@ class Nursery:
             socket.send_fds(channel, ["\0".join(order).encode("utf-8", "surrogateescape")], [far.fileno()])
 
     def _new_folder(self) -> str:
-        """Raises OSError."""
         if not self._work:
             return ""
         self._made += 1
@@ -140,7 +139,6 @@ class Nursery:
         return folder
 
     def _settle(self) -> None:
-        """Wait for the warden that was ordered. Raises OSError."""
         if self._coming is not None:
             coming, self._coming = self._coming, None
             self._spare = Warden(*coming)

@@ -45,7 +45,6 @@ class _Item:
 
     @property
     def final(self) -> bool:
-        """Whether it reports the end of an attempt."""
         return self.report.state != protocol.RUNNING
 
 
@@ -170,7 +169,6 @@ class Outbox:
                     self._log("outbox-disk", job=str(item.report.key), fault=str(fault))
 
     def _pause(self, failures: int) -> None:
-        """Wait after failures; shortly once the pilot is about to end."""
         with self._changed:
             before, pause_s = self._hurried, self._delay(failures)
             self._changed.wait_for(
@@ -224,7 +222,6 @@ class Outbox:
             item.due = self._ticker() + self._delay(item.refusals)
 
     def _report(self, batch: Sequence[_Item], post: Callable[[list[dict[str, Any]]], Any]) -> bool:
-        """True when they are settled."""
         try:
             refusals = protocol.parse_refusals(post([item.report.as_json() for item in batch]))
         except Unauthorized:
@@ -252,7 +249,6 @@ class Outbox:
         return True
 
     def _note(self, item: _Item, refusal: str) -> None:
-        """The server has answered."""
         if refusal:
             self._log("report-refused", job=str(item.report.key), reason=refusal)
         if item.is_on_disk:

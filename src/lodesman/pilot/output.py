@@ -63,11 +63,11 @@ def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[
     _unlock(directory)
     names = dict.fromkeys(str(PurePosixPath(name)) for name in (job.std_output, job.std_error))
     streams = {name: _size(directory, name) for name in names}
-    files, faults = _find(directory, job.output_sandbox, stopped)
+    files, faults = _find_files(directory, job.output_sandbox, stopped)
     faults = {**{name: why for name, why in streams.items() if isinstance(why, str)}, **faults}
     whole, rest = _sizes(streams), _sizes({name: files[name] for name in files if name not in streams})
     modes = dict.fromkeys(whole, _STREAM_MODE)
-    plan, left_out = _planned(whole, rest, int(job.limits.max_output_mb * MB))
+    plan, left_out = _plan_bytes(whole, rest, int(job.limits.max_output_mb * MB))
     cut = []
     with target.open("wb") as raw, gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as packer:
         with tarfile.open(fileobj=packer, mode="w", format=tarfile.PAX_FORMAT) as tar:
@@ -82,12 +82,12 @@ def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[
                     faults[name] = fault
                 elif kept < whole.get(name, 0):
                     cut.append(name)
-    missing = tuple(f"{_said(name)} ({why})" for name, why in faults.items())
+    missing = tuple(f"{_plain_name(name)} ({why})" for name, why in faults.items())
     size = target.stat().st_size
     return Packed(sha256_of(target), size, tuple(cut), tuple(left_out), missing)
 
 
-def _said(name: str) -> str:
+def _plain_name(name: str) -> str:
     """A file name for messages: at most 100 characters, none of which steers a terminal."""
     text = name if len(name) <= 100 else f"{name[:97]}..."
     return (ascii(text)[1:-1] if steers(text) else text).encode("utf-8", "replace").decode()
@@ -113,7 +113,6 @@ def report_output(end: PayloadReport, packed: Packed, *, max_mb: float) -> Paylo
 
 
 def _unlock(directory: Path) -> None:
-    """Let its owner read a folder."""
     with contextlib.suppress(OSError):
         kernel.unlock_directory(str(directory))  # in its place there may be a link
 
@@ -128,7 +127,7 @@ def enclosed(end: PayloadReport, archive: Path) -> tuple[PayloadReport, Path | N
     return replace(end, output={**output, "content": content}), None
 
 
-def _planned(
+def _plan_bytes(
     streams: Mapping[str, int], files: Mapping[str, int], limit: int
 ) -> tuple[dict[str, int], list[str]]:
     """The bytes to pack of each, the last ones of a stream, and the files that do not fit. Streams stay whole if they leave
@@ -148,7 +147,6 @@ def _planned(
 
 
 def _ends(streams: Mapping[str, int], limit: int) -> dict[str, int]:
-    """An equal part of the limit for each stream; short ones leave theirs to others."""
     kept = dict.fromkeys(streams, 0)
     for shares, name in zip(range(len(streams), 0, -1), sorted(streams, key=lambda name: streams[name])):
         kept[name] = min(streams[name], _CUT_STREAM_BYTES, limit // shares)
@@ -245,7 +243,7 @@ def _skip(steps: Sequence[str], at: set[int]) -> set[int]:
     return reached
 
 
-def _find(
+def _find_files(
     directory: Path, patterns: Sequence[str], stopped: Callable[[], bool]
 ) -> tuple[dict[str, _SizeOrFault], dict[str, str]]:
     """The files found, in order; and patterns, files and folders that give nothing, with reasons. Raises Aborted."""
@@ -265,7 +263,7 @@ def _find(
             wild[pattern] = goal
     sizes: dict[str, _SizeOrFault] = {}
     locked: dict[PurePosixPath, str] = {}
-    for path in _walk(directory, locked) if goals else ():
+    for path in _walk_files(directory, locked) if goals else ():
         if stopped():
             raise Aborted("The output is not needed any more.")
         named = [name for place in (path, *path.parents) for name in goals.get(place, ())]
@@ -284,13 +282,12 @@ def _find(
 
 
 def _may_have(folder: PurePosixPath, goals: Iterable[PurePosixPath], wild: Iterable[PurePosixPath]) -> bool:
-    """Whether something in a folder may be wanted."""
     if any(folder == goal or folder in goal.parents or goal in folder.parents for goal in goals):
         return True
     return any(_steps_after(folder, goal) for goal in wild)
 
 
-def _walk(directory: Path, locked: dict[PurePosixPath, str]) -> Iterator[PurePosixPath]:
+def _walk_files(directory: Path, locked: dict[PurePosixPath, str]) -> Iterator[PurePosixPath]:
     """All entries but directories, links not followed; of a directory too deep only itself. `locked` gets what cannot be
     read, with the reason.
     """
@@ -322,7 +319,7 @@ def _size(directory: Path, name: str) -> _SizeOrFault:
         path = (directory / name).resolve(strict=True)
         status = path.stat()
     except FileNotFoundError:
-        return "a link to nothing" if os.path.islink(directory / name) else _NOT_FOUND  # noqa: PTH114 - as in `_walk`
+        return "a link to nothing" if os.path.islink(directory / name) else _NOT_FOUND  # noqa: PTH114 - as in `_walk_files`
     except (OSError, RuntimeError, ValueError) as fault:
         return f"cannot be followed: {getattr(fault, 'strerror', None) or 'it leads in circles'}"
     if directory.resolve() not in path.parents:
@@ -361,7 +358,6 @@ def _join_tails(tails: Mapping[str, bytes], limit: int = _TAIL_BYTES) -> str:
 
 
 def _text(content: bytes, limit: int) -> str:
-    """The end of `content` without NUL, at most `limit` bytes when encoded."""
     if limit <= 0:
         return ""
     raw = content[-limit:]

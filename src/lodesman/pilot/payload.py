@@ -147,10 +147,9 @@ class PayloadRun:
     def measured(self, now: float) -> PayloadUsage:
         """What it has used until `now` (monotonic)."""
         wall_s = 0.0 if self.began is None else max(0.0, now - self.began)
-        return replace(self.usage, wall_seconds=wall_s, stream_bytes=self._written())
+        return replace(self.usage, wall_seconds=wall_s, stream_bytes=self._stream_bytes())
 
-    def _written(self) -> int:
-        """The bytes in its streams."""
+    def _stream_bytes(self) -> int:
         with self._lock:  # the descriptors are closed, and used again, when it has ended
             return sum(size for size, _ in self._stream_version())
 
@@ -186,16 +185,15 @@ class PayloadRun:
         if self._refusal is not None:
             return self._weigh(self._leave_warden(self._refusal))
         status = reaper.wait(key)
-        decided = self._decided(status)
+        decided = self._find_stop(status)
         if not reaper.clear(key, lambda: self.abandoned):
             return None
         self.usage = reaper.forget(key)
-        self.leaves_nothing = not (self.job.output_sandbox or self._written())
+        self.leaves_nothing = not (self.job.output_sandbox or self._stream_bytes())
         end = judge(self.job, status, stop=decided, cpu_seconds=self.usage.cpu_seconds)
         return self._weigh(self._leave_warden(end))
 
     def _begin(self) -> PayloadReport | None:
-        """The report of its end if it does not run."""
         try:
             folder = self._context.reaper.take(self.job.key, frame_of(self.job))
             if folder:
@@ -247,7 +245,7 @@ class PayloadRun:
             self._place.mkdir(mode=0o700, parents=True)
         return False
 
-    def _decided(self, status: int | None) -> Stop | None:
+    def _find_stop(self, status: int | None) -> Stop | None:
         """What ended it; later decisions did not. But a batch system may send SIGTERM to the pilot and all below it at once,
         and a payload may end first.
         """

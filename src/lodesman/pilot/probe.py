@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _facts(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     apart = kernel.set_attribute(kernel.CHILD_SUBREAPER, 1)
-    free, fault = _scratch(folder, apart=apart)
+    free, fault = _try_scratch(folder, apart=apart)
     servers = [_address_in(request.get("url_file")) or server for server in request.get("servers", ())]
     return {
         MARK: 1,
@@ -73,11 +73,11 @@ def _facts(request: dict[str, Any], folder: Path) -> dict[str, Any]:
         "folder": str(folder),
         "free_mb": free,
         "scratch_fault": fault,
-        "servers": [_server(server, request.get("ca_file") or None) for server in dict.fromkeys(servers)],
+        "servers": [_try_server(server, request.get("ca_file") or None) for server in dict.fromkeys(servers)],
     }
 
 
-def _scratch(folder: Path, *, apart: bool) -> tuple[int | None, str]:
+def _try_scratch(folder: Path, *, apart: bool) -> tuple[int | None, str]:
     """The free MB, None: unknown; and why no payload could run in the folder. `apart`: whether jobs can be kept apart."""
     free = None
     with contextlib.suppress(OSError):
@@ -93,14 +93,13 @@ def _scratch(folder: Path, *, apart: bool) -> tuple[int | None, str]:
 
 
 def _address_in(url_file: str | None) -> str:
-    """The address of a server of this machine."""
     try:
         return Path(url_file).read_text(encoding="ascii").strip() if url_file else ""
     except (OSError, ValueError):
         return ""
 
 
-def _server(address: str, ca_file: str | None) -> dict[str, Any]:
+def _try_server(address: str, ca_file: str | None) -> dict[str, Any]:
     """Whether a server answers as one of ours. `ahead_s`: of its clock."""
     begun = time.monotonic()
     fact: dict[str, Any] = {"address": address, "is_private": False, "tls": "", "fault": "", "ahead_s": None}
@@ -108,7 +107,7 @@ def _server(address: str, ca_file: str | None) -> dict[str, Any]:
     try:
         server = exchange.parse_server(address)
         fact["is_private"] = server.is_private
-        fact.update(_asked(server, ca_file))
+        fact.update(_ask_server(server, ca_file))
     except InvalidConfig as fault:
         fact.update(fault=fault.message, bad_ca_file=bool(fault.data.get("source")))
     except (OSError, http.client.HTTPException) as fault:
@@ -118,8 +117,7 @@ def _server(address: str, ca_file: str | None) -> dict[str, Any]:
     return fact
 
 
-def _asked(server: exchange.ServerAddress, ca_file: str | None) -> dict[str, Any]:
-    """Raises OSError, HTTPException, InvalidConfig."""
+def _ask_server(server: exchange.ServerAddress, ca_file: str | None) -> dict[str, Any]:
     trust = exchange.trusted_authorities(ca_file) if server.secure else None
     connection = exchange.open_connection(server, trust)
     try:

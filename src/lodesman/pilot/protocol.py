@@ -259,7 +259,6 @@ def read_as(kind: type[T], record: Mapping[str, Any], **given: Any) -> T:
 
 @lru_cache(maxsize=100)
 def _fields_of(kind: type) -> list[tuple[str, str, bool]]:
-    """Name, type, and whether it may be missing."""
     return [
         (
             member.name,

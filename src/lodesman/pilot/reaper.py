@@ -98,7 +98,7 @@ class Reaper:
     def measure(self) -> dict[AttemptKey, PayloadUsage]:
         """What each payload has used, as of now."""
         with self._lock:
-            trees = self._trees()
+            trees = self._scan_trees()
             return {key: account.measure(trees.get(key, ())) for key, account in self._accounts.items()}
 
     def shared_mb(self, key: AttemptKey) -> float | None:
@@ -166,7 +166,6 @@ class Reaper:
         return is_gone
 
     def _has_ended(self, key: AttemptKey, warden: Warden | None) -> bool:
-        """Whether a warden that says nothing is dead; it is waited for."""
         if warden is None:
             return True
         pid, _, used = os.wait4(warden.pid, os.WNOHANG)
@@ -179,8 +178,7 @@ class Reaper:
         with self._lock:
             self._accounts[key].close(end.cpu_seconds)
 
-    def _own(self) -> set[int]:
-        """The children that this process is to have."""
+    def _own_children(self) -> set[int]:
         return {warden.pid for warden in self._wardens.values()} | self._nursery.pids()
 
     def _has_no_strays(self) -> bool:
@@ -190,16 +188,15 @@ class Reaper:
         except ChildProcessError:
             return True
         children = processes.read_children()
-        return children is not None and self._own().issuperset(children)
+        return children is not None and self._own_children().issuperset(children)
 
     def _members(self, key: AttemptKey) -> list[Process]:
-        """The processes of a payload, without its warden."""
         warden = self._wardens.get(key)
         return [] if warden is None else processes.descendants(processes.read_processes(), [warden.pid])
 
-    def _trees(self) -> dict[AttemptKey, list[Process]]:
+    def _scan_trees(self) -> dict[AttemptKey, list[Process]]:
         """Each payload's processes, and its warden for the time of orphans."""
-        self._own()  # a warden that is being made must be known before it is seen
+        self._own_children()  # a warden that is being made must be known before it is seen
         table = processes.read_processes()
         self._bury_strays(table)
         trees = {}
@@ -211,7 +208,7 @@ class Reaper:
 
     def _bury_strays(self, table: Mapping[int, Process]) -> bool:
         """Kill children without a warden and reap the dead; whether any is left."""
-        own, left = self._own(), False
+        own, left = self._own_children(), False
         for process in table.values():
             if process.parent == self._me and process.pid not in own:
                 _kill(process.pid)

@@ -246,7 +246,6 @@ class Roster:
             self._backlog = [job for job in self._backlog if job.key in self._came]
 
     def _run(self, payload: PayloadRun) -> None:
-        """On a thread of its own."""
         following: PayloadRun | None = payload
         while following is not None:
             payload, following = following, None
@@ -294,7 +293,6 @@ class Roster:
         return free and self._against(job) is None
 
     def _against(self, job: protocol.AssignedJob) -> str | None:
-        """Why it may not start by what was published."""
         pilot, now = self._context.pilot, self._context.pilot.clock()
         if not self._promises.is_firm(now):
             return None
@@ -339,7 +337,6 @@ class Roster:
         self._on_change(goes_on)
 
     def _goes_on(self) -> bool:
-        """Whether there are more jobs in hand; with the lock held."""
         return bool(self._backlog) and not (self._causes or self._stopping)
 
     def _wanted(self, now: float) -> int:

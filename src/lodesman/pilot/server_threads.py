@@ -118,7 +118,6 @@ class Claimer:
             self._roster.changed.notify_all()
 
     def _next(self) -> ClaimRequest | None:
-        """None after a wait because there was nothing to ask for."""
         with self._roster.changed:
             request = self._next_request()
             if request is None:

@@ -99,12 +99,10 @@ class KnownSlot:
         )
 
     def _announced(self, features: Features) -> float | None:
-        """The shutdown time, UNIX seconds, if it was not known at the start."""
         at, first = features.shutdown(self._clock), self._first.shutdown(self._clock)
         return at if at is not None and (first is None or at < first) else None
 
     def _retires(self, features: Features, shutdown: float) -> float:
-        """When to ask for nothing more, in UNIX seconds."""
         job, first = features.shutdowntime_job, self._first.shutdowntime_job
         if job is not None and job >= self._clock and (first is None or job < first):
             return self._clock

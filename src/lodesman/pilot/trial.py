@@ -118,7 +118,6 @@ class NodeTrial:
             return words
 
     def _try_room(self, room: int) -> str:
-        """Make a folder, and write a file to the disk."""
         place = None
         try:
             place = self._make_folder(self._directory / "work")
@@ -164,7 +163,6 @@ class NodeTrial:
             reaper.give(key)
 
     def _start(self, reaper: Reaper, key: AttemptKey, program: Path) -> str:
-        """Raises OSError for its output."""
         patience = threading.Timer(_PROGRAM_S, reaper.kill, (key,))
         patience.daemon = True
         try:

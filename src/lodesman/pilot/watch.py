@@ -53,7 +53,6 @@ class Watch:
         return min([self._next, *(at for at, _ in kills if at > now)])
 
     def _hold(self, payload: PayloadRun, now: float) -> None:
-        """Stop a payload that is over a limit, or must not run twice when the lease is nearly over."""
         job, grace_s = payload.job, self._context.options.kill_grace_s
         if job.exclusive and now - self._session.last_contact >= 0.9 * self._session.lease_s:
             message = "The server did not answer for 0.9 of the lease, and the job must not run twice."

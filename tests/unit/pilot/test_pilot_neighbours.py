@@ -252,7 +252,7 @@ CHOSEN = {
     "launch._link": "a link of the input sandbox: its goal stays inside",
     "output._unlock": "the folder itself, which is no link",
     "output._add": "files of the output: `_size` has looked where their links lead",
-    "output._walk": "files of the output: links are not followed; the folder itself is none",
+    "output._walk_files": "files of the output: links are not followed; the folder itself is none",
     "payload.PayloadRun._is_removed": "the streams in the folder itself, which is no link",
     "payload.PayloadRun._leave_warden": "its folder, which is no link",
     "payload.PayloadRun._has_folder": "a new folder in place of one that is none any more",

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.pilot import output
-from lodesman.pilot.output import _CUT_STREAM_BYTES, _planned, matches, pack
+from lodesman.pilot.output import _CUT_STREAM_BYTES, _plan_bytes, matches, pack
 from lodesman.pilot.protocol import MB
 from lodesman.wire.client import Aborted, sha256_of
 
@@ -217,14 +217,14 @@ def test_files_that_fit_are_kept_beside_those_that_do_not(here, packed):
     st.integers(1, 4 * _CUT_STREAM_BYTES),
 )
 def test_a_plan_keeps_to_its_limit(streams, files, most):
-    plan, left_out = _planned(streams, files, most)
+    plan, left_out = _plan_bytes(streams, files, most)
     assert sum(plan.values()) <= most
     assert set(plan) | set(left_out) == set(streams) | set(files)
     assert all(plan[name] == files[name] for name in files if name in plan)
     assert all(files[name] + sum(plan.values()) > most for name in left_out)
     if sum(streams.values()) + sum(files.values()) <= most:
         assert plan == {**streams, **files}
-    assert _planned(streams, files, 0) == ({**streams, **files}, [])
+    assert _plan_bytes(streams, files, 0) == ({**streams, **files}, [])
 
 
 @pytest.mark.parametrize("size", [1, 60_000, 500_000, 1_020_000, 1_044_000, 1_048_576])
@@ -309,14 +309,14 @@ def test_a_folder_that_may_be_read_and_not_entered_ends_no_packing():
     code = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from lodesman.pilot.output import _walk\n"
+        "from lodesman.pilot.output import _walk_files\n"
         "if os.geteuid() == 0: os.setuid(65534)\n"
         "top = Path(sys.argv[1]) / 'top'\n"
         "(top / 'd' / 'x').mkdir(parents=True)\n"
         "(top / 'd').chmod(0o400)\n"
         "(top / 'e').write_text('')\n"
         "locked = {}\n"
-        "print(*_walk(top, locked))\n"
+        "print(*_walk_files(top, locked))\n"
         "print({str(name): why for name, why in locked.items()})\n"
         "(top / 'd').chmod(0o700)\n"
     )

@@ -89,7 +89,7 @@ class ArcBackend:
                 self._known[record.native_id] = ArcFacts(name=stamp, queue=spec.queue.queue)
             elif record.code:
                 refused[stamp] = arc_text.refusal_of(record.code, record.reason)
-        faults = self._bring(script, made)
+        faults = self._bring_scripts(script, made)
         refused |= {stamp: SubmitRefusal(reason=why, transient=True) for stamp, why in faults.items() if why}
         accepted = {stamp: native_id for stamp, native_id in made.items() if stamp not in faults}
         return SubmitResult(accepted=accepted, refused=refused)
@@ -120,7 +120,7 @@ class ArcBackend:
 
     def census(self) -> dict[str, str]:
         """The jobs of this account whose names are stamps."""
-        return {facts.name: native_id for native_id, facts in self._pilots().items()}
+        return {facts.name: native_id for native_id, facts in self._read_pilots().items()}
 
     def loads(self, queues: Sequence[QueueId]) -> dict[QueueId, backend.BatchLoad]:
         """The shares as ARC last described them, and our jobs as it lists them."""
@@ -130,16 +130,16 @@ class ArcBackend:
         shares = arc_text.shares_in(self._ask("GET", "/info").body)
         pilots = {
             i: facts.queue
-            for i, facts in self._pilots().items()
+            for i, facts in self._read_pilots().items()
             if i not in self._ends and facts.name.startswith(self.mark)
         }
         nowhere = [native_id for native_id, queue in pilots.items() if not queue]
-        texts = self._files(_path(native_id, _LOCAL) for native_id in nowhere)
+        texts = self._read_files(_path(native_id, _LOCAL) for native_id in nowhere)
         for native_id, text in zip(nowhere, texts, strict=True):
             facts = self._known.get(native_id, _NOTHING)
             self._known[native_id] = arc_text.with_lines(facts, text)
             pilots[native_id] = self._known[native_id].queue
-        records = self._records("status", pilots)
+        records = self._act_on_jobs("status", pilots)
         ours = [
             ArcJob(queue, arc_text.state_of(records[native_id].state if native_id in records else ""))
             for native_id, queue in pilots.items()
@@ -161,9 +161,9 @@ class ArcBackend:
         head = self._request("HEAD", path)
         if head.code == _NOT_FOUND:
             return None
-        begin = max(0, (self._good(head).length or 0) - backend.OUTPUT_BYTES)
+        begin = max(0, (self._check_answer(head).length or 0) - backend.OUTPUT_BYTES)
         answer = self._request("GET", path, headers={"Range": f"bytes={begin}-"})
-        return None if answer.code == _NOT_FOUND else self._good(answer).body[-backend.OUTPUT_BYTES :]
+        return None if answer.code == _NOT_FOUND else self._check_answer(answer).body[-backend.OUTPUT_BYTES :]
 
     def forget(self, pilots: Mapping[str, str]) -> None:
         """Have ARC remove ended jobs with their files, which it would keep for a week."""
@@ -172,7 +172,7 @@ class ArcBackend:
             for stamp, status in self.status(pilots).items()
             if status.state is NativeState.ENDED
         ]
-        self._records("clean", ended)
+        self._act_on_jobs("clean", ended)
         for native_id in ended:
             self._ends.pop(native_id, None)
             self._known.pop(native_id, None)
@@ -192,14 +192,14 @@ class ArcBackend:
         if 400 <= answer.code <= 501:  # ARC's own; above are those of what stands before it
             refusal = ArcRecord(answer.code, answer.reason, "", "", {})
             return dict.fromkeys(stamps.values(), refusal)
-        records = arc_text.jobs_in(self._good(answer).body)
+        records = arc_text.jobs_in(self._check_answer(answer).body)
         if len(records) != len(stamps):
             raise BackendFault(
                 f"ARC spoke of {counted(len(records), 'job')}, not of {len(stamps)}.", transient=True
             )
         return dict(zip(stamps.values(), records, strict=True))
 
-    def _bring(self, script: bytes, made: Mapping[str, str]) -> dict[str, str]:
+    def _bring_scripts(self, script: bytes, made: Mapping[str, str]) -> dict[str, str]:
         """Bring jobs (stamp -> native id) their script. Returns why a job has none, '' if that is not known: such jobs are
         killed. Once ARC does not answer, it is not asked again.
         """
@@ -215,18 +215,18 @@ class ArcBackend:
                 return ""
             return None if answer.code in _GOOD else f"ARC refused its script: {answer.code} {answer.reason}"
 
-        outcomes = zip(made, _together(bring, made.values()), strict=True)
+        outcomes = zip(made, _do_at_once(bring, made.values()), strict=True)
         faults = {stamp: why for stamp, why in outcomes if why is not None}
         with suppress(BackendFault):  # ARC itself ends jobs whose script does not come
-            self._records("kill", [made[stamp] for stamp in faults])
-            self._records("clean", [made[stamp] for stamp, why in faults.items() if why])
+            self._act_on_jobs("kill", [made[stamp] for stamp in faults])
+            self._act_on_jobs("clean", [made[stamp] for stamp, why in faults.items() if why])
         return faults
 
     def _kill(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
         """What `status` says of them may be minutes old; these lists are not."""
-        before = self._listed(arc_text.BEFORE_SUBMISSION)
-        answers = self._records("kill", pilots.values())
-        after = self._listed(arc_text.SUBMITTED)
+        before = self._list_jobs(arc_text.BEFORE_SUBMISSION)
+        answers = self._act_on_jobs("kill", pilots.values())
+        after = self._list_jobs(arc_text.SUBMITTED)
         outcomes = {}
         for stamp, native_id in pilots.items():
             code = answers[native_id].code if native_id in answers else 0
@@ -237,13 +237,13 @@ class ArcBackend:
                 outcomes[stamp] = CancelOutcome.UNKNOWN if code == _NOT_FOUND else CancelOutcome.FAILED
         return outcomes
 
-    def _pilots(self) -> dict[str, ArcFacts]:
+    def _read_pilots(self) -> dict[str, ArcFacts]:
         """Native id -> facts of all listed jobs whose names are stamps."""
-        listed = self._listed()
+        listed = self._list_jobs()
         alive = (
             [] if listed else [native_id for native_id in list(self._known) if native_id not in self._ends]
         )
-        if any(record.code == HTTPStatus.OK for record in self._records("status", alive).values()):
+        if any(record.code == HTTPStatus.OK for record in self._act_on_jobs("status", alive).values()):
             raise BackendFault("ARC lists no jobs, and knows some.", transient=True)
         self._learn([native_id for native_id in listed if native_id not in self._known], {})
         for native_id in set(self._known) - listed:
@@ -254,7 +254,7 @@ class ArcBackend:
 
     def _observe(self, native_ids: Iterable[str]) -> dict[str, ArcRecord]:
         """What ARC says of these jobs, but for those whose end is known; what is worth knowing is learned."""
-        records = self._records(
+        records = self._act_on_jobs(
             "status", [native_id for native_id in native_ids if native_id not in self._ends]
         )
         due = [native_id for native_id, record in records.items() if self._is_due(native_id, record)]
@@ -273,7 +273,7 @@ class ArcBackend:
         """Read the documents of jobs; where these are short, ARC's own files of the job."""
         learned: dict[str, ArcFacts] = {}
         files: list[tuple[str, str]] = []
-        for native_id, record in self._records("info", native_ids, _DOCUMENTS).items():
+        for native_id, record in self._act_on_jobs("info", native_ids, _DOCUMENTS).items():
             if record.code != HTTPStatus.OK:
                 continue
             before = self._known.get(native_id, _NOTHING)
@@ -290,7 +290,7 @@ class ArcBackend:
                 files.append((native_id, _LOCAL))
             if ended and not facts.queue:
                 files.append((native_id, _DIAGNOSIS))
-        texts = self._files(_path(*file) for file in files)
+        texts = self._read_files(_path(*file) for file in files)
         for (native_id, _), text in zip(files, texts, strict=True):
             learned[native_id] = arc_text.with_lines(learned[native_id], text)
         self._known.update({native_id: facts for native_id, facts in learned.items() if facts.name})
@@ -314,20 +314,21 @@ class ArcBackend:
         return status
 
     def _is_absent(self, stamp: str, native_id: str, record: ArcRecord | None) -> bool:
-        """Whether ARC has no such job, or one of another name."""
         name = self._known.get(native_id, _NOTHING).name
         return name not in {"", stamp} or (record is not None and record.code == _NOT_FOUND)
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def _listed(self, states: Iterable[str] = ()) -> set[str]:
+    def _list_jobs(self, states: Iterable[str] = ()) -> set[str]:
         """The ids of all jobs of this account, or of those in some states, at this moment."""
         answer = self._ask("GET", "/jobs?state=" + ",".join(states) if states else "/jobs")
         if answer.length == 0:  # how ARC 6 writes that there is none
             return set()
         return {record.native_id for record in arc_text.jobs_in(answer.body) if record.native_id}
 
-    def _records(self, action: str, native_ids: Collection[str], at_once: int = _IDS) -> dict[str, ArcRecord]:
+    def _act_on_jobs(
+        self, action: str, native_ids: Collection[str], at_once: int = _IDS
+    ) -> dict[str, ArcRecord]:
         """What ARC answers to an action on jobs; nothing of a job of which it says two things."""
         records: dict[str, ArcRecord] = {}
         left = iter(native_ids)
@@ -338,23 +339,22 @@ class ArcBackend:
                     records[record.native_id] = _ODD
         return records
 
-    def _files(self, paths: Iterable[str]) -> list[str]:
-        """Files that ARC keeps of jobs; '' where there is none."""
-
+    def _read_files(self, paths: Iterable[str]) -> list[str]:
         def read(path: str) -> str:
             answer = self._request("GET", path)
-            return "" if answer.code == _NOT_FOUND else self._good(answer).body.decode(errors="replace")
+            return (
+                "" if answer.code == _NOT_FOUND else self._check_answer(answer).body.decode(errors="replace")
+            )
 
-        return _together(read, paths)
+        return _do_at_once(read, paths)
 
     def _request(self, method: str, path: str, body: bytes | None = None, **more: Any) -> Answer:
         return self.service.request(method, f"/rest/{self.version}{path}", body, **more)
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> Answer:
-        return self._good(self._request(method, path, body, headers=_JSON))
+        return self._check_answer(self._request(method, path, body, headers=_JSON))
 
-    def _good(self, answer: Answer) -> Answer:
-        """Raises BackendFault for any other."""
+    def _check_answer(self, answer: Answer) -> Answer:
         if answer.code in _GOOD:
             return answer
         hint = "Check the certificate or token, and what ARC allows it." if answer.code in {401, 403} else ""
@@ -367,7 +367,7 @@ def _path(native_id: str, part: str) -> str:
     return f"/jobs/{quote(native_id, safe='')}/{part}"
 
 
-def _together(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+def _do_at_once(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
     """The results for all, in order. The first fault ends it."""
     pool = ThreadPoolExecutor(_AT_ONCE)
     try:

@@ -190,7 +190,6 @@ def with_lines(facts: ArcFacts, text: str) -> ArcFacts:
 
 
 def _number(value: object) -> int | None:
-    """None if it is not known or without limit."""
     text = _text(value)
     if not (text.isascii() and text.isdigit()) or len(text) > 9:
         return None

@@ -87,7 +87,6 @@ def _end_of(der: bytes) -> float:
 
 
 def _inside(der: bytes) -> bytes:
-    """The content of the sequence that begins there."""
     tag, content = next(_elements(der))
     if tag != _SEQUENCE:
         raise ValueError("no sequence")
@@ -95,7 +94,6 @@ def _inside(der: bytes) -> bytes:
 
 
 def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """Tag and content of each element."""
     at = 0
     while at < len(der):
         tag, length = der[at], der[at + 1]
@@ -143,7 +141,6 @@ class Credential:
         self.doubt = doubt
 
     def _doubt(self, now: float) -> str:
-        """What is wrong with the files."""
         if not self.required_seconds:
             return ""
         doubts = []

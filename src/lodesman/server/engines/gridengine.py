@@ -121,7 +121,7 @@ class GridEngineBackend:
         size = str(len(script) + 1)
         done = self._script(_SUBMIT, spec.submission, size, *words, stdin=file + b"\n" + script)
         if done.code:
-            return self._not_submitted(spec, done)
+            return self._refuse(spec, done)
         job = text.submitted(done.out, spec.count)
         if job is None:
             raise BackendFault(
@@ -131,18 +131,18 @@ class GridEngineBackend:
 
     def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
         """By `qstat`; then why jobs are in error, if that is new, or by the accounting file what became of others."""
-        now, stamps, why = self.clock(), _wanted(pilots), "Grid Engine does not list it"
-        listed = self._listed(stamps)
+        now, stamps, why = self.clock(), _keys_of(pilots), "Grid Engine does not list it"
+        listed = self._list_tasks(stamps)
         wrong = {key for key, row in listed.items() if "E" in row.letters}
         self._reasons = {key: why for key, why in self._reasons.items() if key in wrong or key not in stamps}
         wrong -= self._reasons.keys()
         missing = stamps.keys() - listed.keys()
         ended: dict[text.Key, text.TaskEnd] = {}
         if wrong:
-            self._ask_reasons(wrong)
+            self._read_reasons(wrong)
         elif missing:
             try:
-                ended = self._ended({key: stamps[key] for key in missing})
+                ended = self._read_ends({key: stamps[key] for key in missing})
             except BackendFault as fault:
                 why = f"Grid Engine does not list it, and how it ended is not known: {fault}"
         statuses = {stamps[key]: self._status(key, row, now) for key, row in listed.items()}
@@ -152,8 +152,8 @@ class GridEngineBackend:
 
     def cancel(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
         """`qdel` for those that `qstat` lists as ours; they get SIGTERM, and SIGKILL after the queue's `notify` time."""
-        stamps = _wanted(pilots)
-        listed = self._listed(stamps)
+        stamps = _keys_of(pilots)
+        listed = self._list_tasks(stamps)
         missing = {key: stamp for key, stamp in stamps.items() if key not in listed}
         by_key: dict[text.Key, CancelOutcome] = {}
         for words in text.portions(listed):
@@ -167,7 +167,7 @@ class GridEngineBackend:
             with contextlib.suppress(BackendFault):  # then they stay unknown
                 self._script(_NOTE, stdin=_lines(_line(stamps[key], key) for key in removed))
         try:
-            by_key |= dict.fromkeys(self._ended(missing) if missing else (), CancelOutcome.ENDED)
+            by_key |= dict.fromkeys(self._read_ends(missing) if missing else (), CancelOutcome.ENDED)
         except BackendFault:
             by_key |= dict.fromkeys(missing, CancelOutcome.FAILED)
         outcomes = {stamps[key]: outcome for key, outcome in by_key.items()}
@@ -176,7 +176,7 @@ class GridEngineBackend:
     def census(self) -> dict[str, str]:
         """What `qstat` lists, and what ended of submissions that are not forgotten."""
         names: dict[text.Key, str] = {}
-        for row in self._jobs("-u", "$user").listed:
+        for row in self._list_jobs("-u", "$user").listed:
             if row.size() <= _MOST_TASKS:
                 names |= dict.fromkeys(((row.job, task) for tasks in row.tasks for task in tasks), row.name)
         ended = text.ended(self._ended_text(()))
@@ -192,7 +192,7 @@ class GridEngineBackend:
     def loads(self, queues: Sequence[QueueId]) -> dict[QueueId, backend.BatchLoad]:
         """By one `qstat` of all accounts; a job that asks for no queue waits for each."""
         now = self.clock()
-        jobs = self._jobs("-f", "-r", "-u", "*")
+        jobs = self._list_jobs("-f", "-r", "-u", "*")
         if not jobs.account:
             raise BackendFault("qstat does not say for which account it was asked.", transient=True)
         return {queue: text.load(jobs, queue.queue, now, self.mark) for queue in queues}
@@ -214,7 +214,7 @@ class GridEngineBackend:
 
     def output(self, stamp: str, native_id: str) -> bytes | None:
         """The end of its standard output and error."""
-        for key in _wanted({stamp: native_id}):
+        for key in _keys_of({stamp: native_id}):
             done = self._script(_OUTPUT, _line(stamp, key).replace(" ", "/"))
             if done.code == _ABSENT:
                 return None
@@ -229,8 +229,8 @@ class GridEngineBackend:
 
     def forget(self, pilots: Mapping[str, str]) -> None:
         """Remove the outputs of those that `qstat` does not list, and the folders of submissions without any."""
-        stamps = _wanted(pilots)
-        listed = self._jobs("-u", "$user").listed
+        stamps = _keys_of(pilots)
+        listed = self._list_jobs("-u", "$user").listed
         names = {row.name for row in listed}
         present = text.matching(stamps, listed)
         lines = [
@@ -250,19 +250,18 @@ class GridEngineBackend:
     def _script(self, script: str, *words: str, stdin: bytes = b"") -> Done:
         return self._run(["sh", "-c", script, "sh", self.folder, *words], stdin=stdin)
 
-    def _jobs(self, *options: str) -> text.TaskList:
-        """Raises BackendFault."""
+    def _list_jobs(self, *options: str) -> text.TaskList:
         done = self._run(["sh", "-c", _AS_ACCOUNT, "sh", "env", "TZ=UTC0", "qstat", "-xml", *options])
         if done.code:
             raise _fault("qstat", done)
         return text.jobs(done.out)
 
-    def _listed(self, stamps: Mapping[text.Key, str]) -> dict[text.Key, text.TaskRow]:
+    def _list_tasks(self, stamps: Mapping[text.Key, str]) -> dict[text.Key, text.TaskRow]:
         """Those that have not ended. The others are remembered: the engine lists few, and not for long."""
         if not stamps:
             return {}
         now = self.clock()
-        rows = text.matching(stamps, self._jobs("-s", "prsz", "-u", "$user").listed)
+        rows = text.matching(stamps, self._list_jobs("-s", "prsz", "-u", "$user").listed)
         over = dict.fromkeys((key for key, row in rows.items() if row.state is NativeState.ENDED), now)
         seen = {key: at for key, at in self._finished.items() if key not in rows and now - at < _DAY_SECONDS}
         self._finished = seen | over | {key: at for key, at in self._finished.items() if key in over}
@@ -275,7 +274,7 @@ class GridEngineBackend:
             raise _fault("the accounting", done)
         return done.out
 
-    def _ended(self, stamps: Mapping[text.Key, str]) -> dict[text.Key, text.TaskEnd]:
+    def _read_ends(self, stamps: Mapping[text.Key, str]) -> dict[text.Key, text.TaskEnd]:
         """Those known to have ended. Raises BackendFault."""
         ends = text.ended(self._ended_text({stamp.rpartition("-")[0] for stamp in stamps.values()}))
         ours = {key: end for key, end in ends.items() if key in stamps and end.name == text.name(stamps[key])}
@@ -283,7 +282,7 @@ class GridEngineBackend:
         finished = [key for key, at in self._finished.items() if key in stamps and at <= long_ago]
         return {key: text.without_record(stamps[key]) for key in finished} | ours
 
-    def _ask_reasons(self, wrong: Iterable[text.Key]) -> None:
+    def _read_reasons(self, wrong: Iterable[text.Key]) -> None:
         """Learn why tasks are in the error state, once."""
         jobs = sorted({job for job, _ in wrong})[:_REASONS]
         done = self._run(["env", "TZ=UTC0", "qstat", "-j", ",".join(map(str, jobs))])
@@ -326,7 +325,7 @@ class GridEngineBackend:
         usual = ["qsub", "-C", "", "-S", "/bin/sh", "-r", "n", "-notify", "-m", "n", "-j", "y"]
         return [*usual, "-q", spec.queue.queue, *requests, *spec.options]
 
-    def _not_submitted(self, spec: backend.PilotSpec, done: Done) -> SubmitResult:
+    def _refuse(self, spec: backend.PilotSpec, done: Done) -> SubmitResult:
         """A refusal, if it is certain that nothing was submitted. Raises BackendFault."""
         if done.code == _KNOWN:
             return backend.refused(spec, "this submission was made before", transient=False)
@@ -340,7 +339,7 @@ class GridEngineBackend:
         return backend.refused(spec, reason, transient=passing)
 
 
-def _wanted(pilots: Mapping[str, str]) -> dict[text.Key, str]:
+def _keys_of(pilots: Mapping[str, str]) -> dict[text.Key, str]:
     """Job and task -> stamp, where stamp and native id can belong together."""
     stamps = {}
     for stamp, native_id in pilots.items():

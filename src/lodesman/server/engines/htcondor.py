@@ -111,17 +111,17 @@ class HTCondorBackend:
 
     def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
         """One `condor_q`, and a `condor_history` for what it lacks."""
-        now, view = self.clock(), self._view(pilots)
+        now, view = self.clock(), self._read_view(pilots)
         unknown = NativeStatus(state=NativeState.UNKNOWN, observed_at=now, detail=view.detail)
         return {stamp: view.jobs[stamp].status(now) if stamp in view.jobs else unknown for stamp in pilots}
 
     def cancel(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
         """`condor_rm` by number and submission, between two views."""
-        before = self._view(pilots).jobs
+        before = self._read_view(pilots).jobs
         alive = [stamp for stamp, job in before.items() if job.state is not NativeState.ENDED]
         for some in _portions({stamp: pilots[stamp] for stamp in alive}):
             self._run("condor_rm", *self._where(), "-constraint", text.exactly(some))
-        after = self._view({stamp: pilots[stamp] for stamp in alive}).jobs
+        after = self._read_view({stamp: pilots[stamp] for stamp in alive}).jobs
         outcomes = {stamp: _outcome(before[stamp], after.get(stamp)) for stamp in alive}
         rest = {stamp: CancelOutcome.ENDED if stamp in before else CancelOutcome.UNKNOWN for stamp in pilots}
         return rest | outcomes
@@ -131,7 +131,7 @@ class HTCondorBackend:
         one be made.
         """
         answer = self._queue(None)
-        gone = self._history(text.ours_of(answer.account)) if answer.account else {}
+        gone = self._read_history(text.ours_of(answer.account)) if answer.account else {}
         jobs = sorted({**gone, **answer.jobs}.values(), key=text.order, reverse=True)
         return {job.stamp: job.native_id for job in jobs}
 
@@ -144,7 +144,7 @@ class HTCondorBackend:
             answer, free = self._queue(None), None
         else:
             done = self._shell(_LOADS, text.ours(), stdin=text.QUEUE_FORMAT.encode())
-            head, _, tail = self._believed(done).partition(_FREE)
+            head, _, tail = self._check_done(done).partition(_FREE)
             answer, free = text.parse_queue(head), text.parse_free_cores(tail)
         jobs = answer.jobs.values()
         count = Counter((job.queue, job.state) for job in jobs if job.stamp.startswith(self.mark))
@@ -170,7 +170,7 @@ class HTCondorBackend:
 
     def output(self, stamp: str, native_id: str) -> bytes | None:
         """From the node while it runs, from its folder after its end; none of a pilot that was removed while it ran."""
-        split, job = backend.split_stamp(stamp), self._view({stamp: native_id}).jobs.get(stamp)
+        split, job = backend.split_stamp(stamp), self._read_view({stamp: native_id}).jobs.get(stamp)
         limit = backend.OUTPUT_BYTES
         if split is None:
             return None
@@ -182,11 +182,11 @@ class HTCondorBackend:
                     return done.out.encode()[-limit:]
         fetch = ["condor_transfer_data", *self._where(), native_id] if self.schedd and job else []
         done = self._shell(_OUTPUT, split[0], f"{split[1]}.out", *fetch)
-        return None if done.code == _NO_FILE else self._believed(done).encode()[-limit:]
+        return None if done.code == _NO_FILE else self._check_done(done).encode()[-limit:]
 
     def forget(self, pilots: Mapping[str, str]) -> None:
         """Let ended pilots leave the queue; remove their outputs, and scripts without copies."""
-        view = self._view(pilots)
+        view = self._read_view(pilots)
         ended = [stamp for stamp, job in view.jobs.items() if job.state is NativeState.ENDED]
         if not ended:
             return
@@ -196,16 +196,15 @@ class HTCondorBackend:
             # A schedd elsewhere would give the output once more while the job is there: it goes at once, as a removed one.
             edit = ["condor_qedit", *named, "LeaveJobInQueue", "false"]
             done = self._run(*(["condor_rm", *named] if self.schedd else edit))
-            if done.code and some.keys() & {job.stamp for job in self._view(some).queue}:
-                self._believed(done)  # otherwise they left the queue just before it
+            if done.code and some.keys() & {job.stamp for job in self._read_view(some).queue}:
+                self._check_done(done)  # otherwise they left the queue just before it
         needed = {_submission(job.stamp) for job in view.queue if job.state is not NativeState.ENDED}
         names = ["/".join(stamp.rsplit("-", 1)) + ".out" for stamp in ended]
         self._remove(*names, *(f"{name}/script" for name in {*map(_submission, ended)} - needed))
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _view(self, pilots: Mapping[str, str]) -> _View:
-        """Raises BackendFault."""
+    def _read_view(self, pilots: Mapping[str, str]) -> _View:
         if not pilots:
             return _View(jobs={})
         queue = self._queue({split[0] for stamp in pilots if (split := backend.split_stamp(stamp))}).jobs
@@ -215,7 +214,7 @@ class HTCondorBackend:
             try:
                 few = len(missing) <= text.MOST_NAMES
                 words = [text.exactly(missing), "-limit", str(len(missing))] if few else [text.ours()]
-                jobs = {**self._history(*words), **jobs}
+                jobs = {**self._read_history(*words), **jobs}
             except BackendFault as fault:  # what is in the queue is known all the same
                 detail = fault.message
         listed = {stamp: jobs[native_id] for stamp, native_id in pilots.items() if native_id in jobs}
@@ -230,15 +229,15 @@ class HTCondorBackend:
             "condor_q", *self._where(), "-constraint", text.ours(submissions), "-pr", "-",
             stdin=text.QUEUE_FORMAT.encode(),
         )  # fmt: skip
-        return text.parse_queue(self._believed(done))
+        return text.parse_queue(self._check_done(done))
 
-    def _history(self, *words: str) -> dict[str, text.CondorJob]:
+    def _read_history(self, *words: str) -> dict[str, text.CondorJob]:
         """Jobs that left the queue, by a constraint; further words may follow."""
         done = self._run(
             "condor_history", *self._where(), "-scanlimit", str(self.history_jobs), "-json",
             "-attributes", ",".join(text.ATTRIBUTES), "-constraint", *words,
         )  # fmt: skip
-        return text.parse_history(self._believed(done))
+        return text.parse_history(self._check_done(done))
 
     def _after_no_answer(self, spec: backend.PilotSpec, done: Done) -> SubmitResult:
         """Whether a submission was made that did not say so. Raises BackendFault if it is not known."""
@@ -253,8 +252,7 @@ class HTCondorBackend:
         return backend.refused(spec, reason, transient=not text.is_permanent(done.err))
 
     def _remove(self, *names: str) -> None:
-        """Files and folders of submissions."""
-        self._believed(self._shell(_REMOVE, stdin="\n".join(names).encode()))
+        self._check_done(self._shell(_REMOVE, stdin="\n".join(names).encode()))
 
     def _where(self) -> list[str]:
         pool = ["-pool", self.collector] if self.collector else []
@@ -267,7 +265,7 @@ class HTCondorBackend:
     def _run(self, *words: str, stdin: bytes = b"") -> Done:
         return self.runner.run(words, stdin=stdin, seconds=self.command_seconds)
 
-    def _believed(self, done: Done) -> str:
+    def _check_done(self, done: Done) -> str:
         """What a command wrote. Raises BackendFault if it failed."""
         if done.code:
             raise BackendFault(f"HTCondor did not answer: {text.reason_of(done.err)}", transient=True)
@@ -275,7 +273,6 @@ class HTCondorBackend:
 
 
 def _portions(pilots: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """As many as fit into one argument."""
     left = iter(pilots.items())
     while some := dict(islice(left, text.MOST_NAMES)):
         yield some

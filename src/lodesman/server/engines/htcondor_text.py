@@ -336,7 +336,6 @@ def _exit_code(ad: Mapping[str, object]) -> int | None:
 
 
 def _number(value: object) -> int | None:
-    """A number that can be a job, a time or an exit code."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST:
         return value
     return None

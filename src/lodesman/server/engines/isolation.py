@@ -124,7 +124,7 @@ class Wishes:
 
 def find_isolation(wishes: Wishes, *, make_account: bool) -> Isolation:
     """The best that this machine allows: each is tried as a pilot would be run. `make_account`: one may be made."""
-    best = _wanted(wishes, make_account=make_account)
+    best = _first_choice(wishes, make_account=make_account)
     if not best.usable:
         return best
     if best.account is not None and best.account[1] == 0:
@@ -142,8 +142,7 @@ def find_isolation(wishes: Wishes, *, make_account: bool) -> Isolation:
     return replace(rest, usable=False, fault=f"{best.account[0]} cannot run them ({fault})", missing=missing)
 
 
-def _wanted(wishes: Wishes, *, make_account: bool) -> Isolation:
-    """What is tried first."""
+def _first_choice(wishes: Wishes, *, make_account: bool) -> Isolation:
     is_root = os.geteuid() == 0
     account = None
     if wishes.run_as or is_root:
@@ -159,13 +158,13 @@ def _wanted(wishes: Wishes, *, make_account: bool) -> Isolation:
         namespaces=True,
         account=account,
         trusted=wishes.trust_jobs,
-        hidden=_hidden(wishes),
-        read_only=() if account or wishes.trust_jobs else _read_only(wishes),
+        hidden=_hidden_places(wishes),
+        read_only=() if account or wishes.trust_jobs else _read_only_places(wishes),
         shown=tuple(dict.fromkeys(place for place in places if place)),
     )
 
 
-def _hidden(wishes: Wishes) -> tuple[str, ...]:
+def _hidden_places(wishes: Wishes) -> tuple[str, ...]:
     """Data and keys of the server, tokens and keys of its account, and the sockets by which its programs are started."""
     base = Path(os.environ.get("XDG_CONFIG_HOME") or Path(_home()) / ".config")
     uid = os.geteuid()
@@ -175,7 +174,7 @@ def _hidden(wishes: Wishes) -> tuple[str, ...]:
     return (*secrets, *map(str, private), *sockets)
 
 
-def _read_only(wishes: Wishes) -> tuple[str, ...]:
+def _read_only_places(wishes: Wishes) -> tuple[str, ...]:
     """What the server or its account executes or obeys at the next start, as far as it could be changed."""
     named = map(str, (_home(), sys.prefix, sys.base_prefix, *wishes.program))
     places = {*map(os.path.realpath, named)} - {"/"}
@@ -195,7 +194,6 @@ def _home() -> str:
 
 
 def _prefix(python: str) -> str:
-    """The folder that an interpreter belongs to."""
     path = shutil.which(python)
     return str(Path(path).resolve().parent.parent) if path else ""
 
@@ -226,7 +224,6 @@ def _system_account(*, make: bool) -> tuple[str, int, int] | None:
 
 
 def _try(isolation: Isolation, wishes: Wishes) -> str:
-    """Why a pilot cannot be run so."""
     beside = wishes.data.parent  # what leads there leads to the pilots' folders
     place = beside if os.access(beside, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix=".try-", dir=place) as folder:

@@ -267,7 +267,6 @@ class _Keeper:
         self.stop_at = time.monotonic() + (self.entry["wall_seconds"] or float("inf"))
 
     def join_cgroup(self) -> None:
-        """Move this process, and what it starts, to the pilot's cgroup."""
         if self.cgroup is not None:
             with contextlib.suppress(OSError), open(self.cgroup + "/cgroup.procs", "w") as procs:
                 procs.write("0")
@@ -327,7 +326,6 @@ class _Keeper:
             self.status = int((self.report and os.read(self.report, 16)) or status)
 
     def stop(self, cause: str) -> None:
-        """Ask the pilot to end within the time of grace; the first cause counts."""
         self.stop_at = float("inf")
         if not self.cause:
             self.cause = cause

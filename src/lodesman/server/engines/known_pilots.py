@@ -86,9 +86,9 @@ class KnownPilots:
     def pilots(self) -> Iterator[Found]:
         """Those that have not ended, with their queue alone if what was submitted is damaged. Raises OSError."""
         stamps = self.stamps()
-        self._strays = self._sought() - stamps
+        self._strays = self._find_strays() - stamps
         self._living = None
-        self._look_for(self._entries.keys() - stamps)
+        self._find_vanished(self._entries.keys() - stamps)
         self._unknown.clear()
         for stamp in sorted(stamps - self._ended):
             pilot, known, is_read = PilotDirectory(self.root / stamp), None, False
@@ -101,14 +101,14 @@ class KnownPilots:
             elif not is_read:
                 self._unknown.add(stamp)
 
-    def _sought(self) -> set[str]:
+    def _find_strays(self) -> set[str]:
         """Those known to live without a directory; at first all that live here."""
         if self._strays is None:
             self._strays = stamps_here(self.root, living_processes())
             self.begun.add(self._strays)
         return self._strays
 
-    def _look_for(self, gone: Collection[str]) -> None:
+    def _find_vanished(self, gone: Collection[str]) -> None:
         """Those without directory: another process removed it, or they run without it."""
         sought = {*gone, *(self._strays or ())}
         table = living_processes() if sought else {}
@@ -199,7 +199,7 @@ class KnownPilots:
         """Keeper and guard of one whose directory does not name them; if none lives, all that carries its mark. Raises
         OSError.
         """
-        self._sought()
+        self._find_strays()
         if not self.begun.has(pilot):
             return []
         table = living_processes()
@@ -247,7 +247,7 @@ class KnownPilots:
         """
         for _ in self.pilots():
             pass
-        without = (self._entries.keys() | self._sought()) - self.stamps()
+        without = (self._entries.keys() | self._find_strays()) - self.stamps()
         stamps = without | self._displaced | stamps_here(self.root, living_processes())
         pilots = [PilotDirectory(self.root / stamp) for stamp in stamps]
         left = sweep(pilots, timeout=_SWEEP_SECONDS) if pilots else set()

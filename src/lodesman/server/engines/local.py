@@ -262,7 +262,6 @@ class LocalBackend:
             os.close(lock)
 
     def _program(self, program: bytes) -> Path:
-        """Raises OSError."""
         try:
             path, was_damaged = keep_program(self.programs or self.root / ".programs", program)
         except OSError as fault:
@@ -274,7 +273,6 @@ class LocalBackend:
         return path
 
     def _store(self, spec: backend.PilotSpec, number: int, program: Path) -> SubmitRefusal | None:
-        """Write one pilot's directory."""
         stamp = backend.stamp_of(spec.submission, number)
         pilot = PilotDirectory(self.root / stamp)
         file = str(pilot.path / "work" / "pilot.json")
@@ -318,7 +316,6 @@ class LocalBackend:
         return CancelOutcome.ORDERED
 
     def _end_all(self, pilots: Sequence[Found], reason: str) -> None:
-        """End those that wait, and order those that run to end."""
         for pilot, _, state in pilots:
             if state is NativeState.WAITING:
                 with self.known.alone(pilot.stamp):

@@ -66,7 +66,6 @@ def _is_in(path: str, top: str) -> bool:
 
 
 def _above(path: str) -> list[str]:
-    """The directories above a path, from the top downwards."""
     parts = path.strip("/").split("/")[:-1]
     return ["/" + "/".join(parts[: number + 1]) for number in range(len(parts))]
 

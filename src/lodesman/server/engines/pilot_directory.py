@@ -217,7 +217,6 @@ class PilotDirectory(Struct, frozen=True):
         return {}
 
     def _whole(self, name: str, kind: type[Struct]) -> dict[str, Any]:
-        """Raises OSError, ValueError."""
         with as_damage():
             return read_record(self.path / name, kind, self.stamp)
 
@@ -233,7 +232,6 @@ class PilotDirectory(Struct, frozen=True):
         return text if BOOT.fullmatch(text) else ""
 
     def _has_lock(self) -> bool:
-        """Whether its lock is there, and is whole. Raises OSError."""
         with (
             contextlib.suppress(FileNotFoundError, ValueError),
             as_damage(),

@@ -36,8 +36,6 @@ _LIVE: Final = frozenset({NativeState.WAITING, NativeState.HELD, NativeState.RUN
 
 
 class _Account(Struct, frozen=True, kw_only=True):
-    """The account at the submit host, and its folder of outputs."""
-
     name: str
     folder: str
 
@@ -67,7 +65,7 @@ class SlurmBackend:
         if reason := backend.unusable(spec):
             return backend.refused(spec, reason, transient=False)
         try:
-            account = self._known_account()
+            account = self._read_account()
             folder = f"{account.folder}/{spec.submission}"
             made = self._run(["mkdir", "-m", "0700", "--", folder])
         except BackendFault as fault:  # nothing was submitted
@@ -84,11 +82,11 @@ class SlurmBackend:
         if not pilots:
             return {}
         now = self.clock()
-        records = self._records(pilots, self._queue())
+        records = self._match_records(pilots, self._read_queue())
         missing = {stamp: native_id for stamp, native_id in pilots.items() if records[stamp] is None}
         detail = "Slurm does not list it"
         try:
-            records |= self._accounted(missing)
+            records |= self._read_ends(missing)
         except BackendFault as fault:
             detail = f"Slurm does not list it, and its accounting does not answer: {fault.message}"
         unknown = NativeStatus(state=NativeState.UNKNOWN, observed_at=now, detail=detail)
@@ -125,23 +123,25 @@ class SlurmBackend:
     def census(self) -> dict[str, str]:
         """Those of the last days, and all that have not ended."""
         since = f"now-{self.census_days}days"
-        pilots = self._names(self._accounting(f"--starttime={since}")) if self._has_accounting() else {}
-        return pilots | self._names(self._queue())
+        pilots = (
+            self._name_pilots(self._read_accounting(f"--starttime={since}")) if self._has_accounting() else {}
+        )
+        return pilots | self._name_pilots(self._read_queue())
 
     def loads(self, queues: Sequence[QueueId]) -> dict[QueueId, backend.BatchLoad]:
         """Counts of jobs; how many more could run is not known."""
         if not queues:
             return {}
-        me = self._known_account().name
+        me = self._read_account().name
         mark = _mark()
-        text = self._listed(_squeue(mark, slurm_text.LOAD_FIELDS))
+        text = self._run_list(_squeue(mark, slurm_text.LOAD_FIELDS))
         load_of = slurm_text.loads_of(
             text, mark, lambda user, name: user == me and name.startswith(self._name(self.mark))
         )
         now, loads = self.clock(), {}
         for queue in queues:
             load = load_of(queue.queue, now)
-            private = "jobs" in self._known_settings()["PrivateData"]
+            private = "jobs" in self._read_settings()["PrivateData"]
             loads[queue] = replace(load, others_waiting=None, others_running=None) if private else load
         return loads
 
@@ -159,13 +159,13 @@ class SlurmBackend:
 
     def output(self, stamp: str, native_id: str) -> bytes | None:
         """The end of its file."""
-        path = self._path(stamp, native_id)
+        path = self._output_path(stamp, native_id)
         if not path:
             return None
         done = self._run(["tail", "-c", str(backend.OUTPUT_BYTES), "--", path])
         if done.code and "No such file" in done.err:
             return None
-        self._good("tail", done)
+        self._check_done("tail", done)
         return done.out.encode()[-backend.OUTPUT_BYTES :]
 
     def forget(self, pilots: Mapping[str, str]) -> None:
@@ -174,14 +174,15 @@ class SlurmBackend:
         """
         if not pilots:
             return
-        listed = self._queue()
+        listed = self._read_queue()
         paths = [
             path
             for stamp, native_id in pilots.items()
-            if not listed.lives(native_id, self._job_of(stamp)) and (path := self._path(stamp, native_id))
+            if not listed.lives(native_id, self._job_of(stamp))
+            and (path := self._output_path(stamp, native_id))
         ]
         for some in _portions(paths):
-            self._good("rm", self._run(["rm", "-f", "--", *some]))
+            self._check_done("rm", self._run(["rm", "-f", "--", *some]))
         live = listed.live_jobs()
         folders = dict.fromkeys(path.rpartition("/")[0] for path in paths)
         empty = [folder for folder in folders if self._name(folder.rpartition("/")[2]) not in live]
@@ -224,34 +225,32 @@ class SlurmBackend:
     def _name(self, submission: str) -> str:
         return f"{self.prefix}-{submission}"
 
-    def _queue(self) -> slurm_text.Listed:
-        """Raises BackendFault."""
+    def _read_queue(self) -> slurm_text.Listed:
         mark = _mark()
-        text = self._listed(_squeue(mark, slurm_text.QUEUE_FIELDS, "--me", "--states=all"))
+        text = self._run_list(_squeue(mark, slurm_text.QUEUE_FIELDS, "--me", "--states=all"))
         return slurm_text.listed_by_squeue(text, mark, f"{self.prefix}-")
 
-    def _accounting(self, *which: str) -> slurm_text.Listed:
-        """Raises BackendFault."""
+    def _read_accounting(self, *which: str) -> slurm_text.Listed:
         mark = _mark()
         fields = ",".join(slurm_text.ACCOUNTING_FIELDS)
         words = [*_TIMES, "sacct", "-X", "-p", f"--delimiter={mark}", f"--format={fields}", *which]
-        return slurm_text.listed_by_sacct(self._listed(words), mark, f"{self.prefix}-")
+        return slurm_text.listed_by_sacct(self._run_list(words), mark, f"{self.prefix}-")
 
-    def _accounted(self, pilots: Mapping[str, str]) -> dict[str, slurm_text.Record | None]:
+    def _read_ends(self, pilots: Mapping[str, str]) -> dict[str, slurm_text.Record | None]:
         """Those that the accounting says have ended. Raises BackendFault."""
         ids = {native_id.partition("_")[0] for native_id in pilots.values() if _is_task(native_id)}
         if not ids or not self._has_accounting():
             return {}
         records: dict[str, slurm_text.Record | None] = {}
         for some in _portions(ids):
-            listed = self._records(pilots, self._accounting(f"--jobs={','.join(some)}"))
+            listed = self._match_records(pilots, self._read_accounting(f"--jobs={','.join(some)}"))
             # What runs or waits by the accounting alone was lost by the controller, or has just been submitted.
             records |= {
                 stamp: record for stamp, record in listed.items() if record and slurm_text.has_ended(record)
             }
         return records
 
-    def _records(
+    def _match_records(
         self, pilots: Mapping[str, str], listed: slurm_text.Listed
     ) -> dict[str, slurm_text.Record | None]:
         """Of each pilot that is listed under both its number and its name."""
@@ -261,8 +260,7 @@ class SlurmBackend:
             records[stamp] = listed.record(native_id, self._job_of(stamp)) if same else None
         return records
 
-    def _names(self, listed: slurm_text.Listed) -> dict[str, str]:
-        """Stamp -> native id."""
+    def _name_pilots(self, listed: slurm_text.Listed) -> dict[str, str]:
         names = {}
         for native_id, record in listed.tasks.items():
             stamp = f"{record.name[len(self.prefix) + 1 :]}-{record.task}" if record else ""
@@ -270,45 +268,43 @@ class SlurmBackend:
                 names[stamp] = native_id
         return names
 
-    def _path(self, stamp: str, native_id: str) -> str:
-        """Empty if it can have no output."""
+    def _output_path(self, stamp: str, native_id: str) -> str:
         parts = backend.split_stamp(stamp)
         if parts is None or not _is_task(native_id) or native_id.partition("_")[2] != str(parts[1]):
             return ""
-        return f"{self._known_account().folder}/{parts[0]}/{native_id}.out"
+        return f"{self._read_account().folder}/{parts[0]}/{native_id}.out"
 
     def _has_accounting(self) -> bool:
-        return self._known_settings()["AccountingStorageType"].endswith("/slurmdbd")
+        return self._read_settings()["AccountingStorageType"].endswith("/slurmdbd")
 
-    def _known_settings(self) -> Mapping[str, str]:
+    def _read_settings(self) -> Mapping[str, str]:
         """Slurm's configuration, asked for once. Raises BackendFault."""
         if self._settings is None:
-            done = self._good("scontrol", self._run(["scontrol", "show", "config"]))
+            done = self._check_done("scontrol", self._run(["scontrol", "show", "config"]))
             self._settings = slurm_text.settings_of(done.out)
         return self._settings
 
-    def _known_account(self) -> _Account:
+    def _read_account(self) -> _Account:
         """Asked for once; its folder of outputs is made. Raises BackendFault."""
         if self._account is None:
-            name = slurm_text.last_line(self._good("id", self._run(["id", "-un"])).out)
+            name = slurm_text.last_line(self._check_done("id", self._run(["id", "-un"])).out)
             parts = self.folder.rstrip("/").split("/")
             if self.folder.startswith("/"):
                 folders = ["/".join(parts)]
             else:
-                home = slurm_text.last_line(self._good("printenv", self._run(["printenv", "HOME"])).out)
+                home = slurm_text.last_line(self._check_done("printenv", self._run(["printenv", "HOME"])).out)
                 folders = ["/".join([home, *parts[: at + 1]]) for at in range(len(parts))]
             if not name or not folders[-1].startswith("/"):
                 raise BackendFault("The account at the submit host has no name or no HOME.", transient=True)
-            self._good("mkdir", self._run(["mkdir", "-p", "-m", "0700", "--", *folders]))
+            self._check_done("mkdir", self._run(["mkdir", "-p", "-m", "0700", "--", *folders]))
             self._account = _Account(name=name, folder=folders[-1])
         return self._account
 
-    def _listed(self, words: Sequence[str]) -> str:
-        """Raises BackendFault."""
+    def _run_list(self, words: Sequence[str]) -> str:
         program = next(word for word in words if word not in _TIMES)
-        return self._good(program, self._run(words)).out
+        return self._check_done(program, self._run(words)).out
 
-    def _good(self, program: str, done: Done) -> Done:
+    def _check_done(self, program: str, done: Done) -> Done:
         if done.code:
             reason = slurm_text.last_line(done.err) or f"it ended with exit code {done.code}"
             raise BackendFault(f"{program} failed: {reason}.", transient=True)
@@ -338,7 +334,6 @@ def _is_task(native_id: str) -> bool:
 
 
 def _outcome(after: NativeStatus, *, waited: bool, arrived: bool) -> CancelOutcome:
-    """What was seen of the pilot before and after the order."""
     if after.state is NativeState.ENDED:
         return CancelOutcome.REMOVED if waited and not after.host else CancelOutcome.ORDERED
     ordered = after.state is NativeState.RUNNING and arrived
@@ -346,7 +341,6 @@ def _outcome(after: NativeStatus, *, waited: bool, arrived: bool) -> CancelOutco
 
 
 def _portions(words: Iterable[str]) -> Iterator[list[str]]:
-    """Each short enough for one command."""
     portion: list[str] = []
     size = 0
     for word in words:

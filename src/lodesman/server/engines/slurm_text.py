@@ -260,7 +260,6 @@ def _time(text: str) -> float | None:
 
 
 def _exit_code(text: str) -> int | None:
-    """Of `code:signal`, or of the number that `wait` gives."""
     code, colon, end = text.partition(":")
     if not (code + end).isascii() or not (code.isdigit() and (end.isdigit() or not colon)):
         return None

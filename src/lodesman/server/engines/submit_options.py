@@ -31,7 +31,6 @@ _VARIABLES: Final = "pilots would get the variables of the server; leave it out"
 
 
 def _table(of: Mapping[str, str]) -> Mapping[str, str]:
-    """Option -> why not."""
     return {word: why for why, words in of.items() for word in words.split()}
 
 

@@ -197,7 +197,6 @@ def _arc_job(folder: Path, kind: str, name: str) -> tuple[str, str, int]:
 
 
 def _arc_file(folder: Path, name: str, kind: str) -> str:
-    """What A-REX says of a job; '' if nothing yet."""
     try:
         return (folder / f"{name[: -len('status')]}{kind}").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

@@ -222,7 +222,6 @@ def _parts(plan: VacatePlan) -> Iterator[_Part]:
 
 
 def _at(request: VacateRequest, ends: float, now: float) -> VacateRequest:
-    """With the time that is left for drains."""
     terms = request.terms
     return replace(request, terms=replace(terms, within=max(0.0, ends - now) + terms.kill_s))
 

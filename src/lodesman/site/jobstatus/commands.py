@@ -90,8 +90,6 @@ WORDS = {
 
 @dataclass(frozen=True)
 class _Findings:
-    """What is known of one directory."""
-
     directory: Path
     now: float
     snapshot: StatusSnapshot
@@ -156,7 +154,6 @@ def add_write(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _write(options: argparse.Namespace) -> int:
-    """Follow a script."""
     try:
         text = options.script.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as fault:
@@ -187,12 +184,10 @@ def refuse(text: str, code: int) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    """Values, meaning and answers for each directory."""
     return _run(options, _in_full)
 
 
 def _check(options: argparse.Namespace) -> int:
-    """A verdict and its reasons."""
     return _run(options, _verdict)
 
 

@@ -72,7 +72,7 @@ def take_snapshots(
     have a fault.
     """
     readings = read_together(directories, limit_s)
-    return [_judged(directory, reading, now, strict) for directory, reading in zip(directories, readings)]
+    return [_judge(directory, reading, now, strict) for directory, reading in zip(directories, readings)]
 
 
 def take_snapshot(
@@ -87,7 +87,7 @@ def take_snapshot(
     return take_snapshots([JobDirectory(directory, allocated, uid)], now=now, strict=strict)[0]
 
 
-def _judged(directory: JobDirectory, reading: _Found, now: float, strict: bool) -> StatusSnapshot:
+def _judge(directory: JobDirectory, reading: _Found, now: float, strict: bool) -> StatusSnapshot:
     try:
         if isinstance(reading, Unreadable):
             raise reading
@@ -190,7 +190,7 @@ class _Readers:
         for process in ended:
             # One write of less than a page arrives whole.
             data = os.read(process.receiving, _ANSWER.size) if _are_ready([process.receiving], 0.0) else b""
-            readings[process.at] = _unpacked(data)
+            readings[process.at] = _unpack(data)
             with suppress(ProcessLookupError):  # where children are not waited for
                 os.kill(process.pid, signal.SIGKILL)  # its user may have stopped it
         for process in ended:
@@ -217,7 +217,7 @@ def _reap(pid: int, how: int) -> None:
     _left.discard(pid)
 
 
-def _unpacked(data: bytes) -> _Found:
+def _unpack(data: bytes) -> _Found:
     if len(data) != _ANSWER.size:
         return Unreadable("no-answer")
     reason, at, *fields = _ANSWER.unpack(data)

@@ -150,7 +150,7 @@ def _field(where: str, record: Mapping[str, object], name: str, kinds: tuple[typ
 
 def follow(facts: Facts, steps: Sequence[ScriptStep], sink: Sink) -> Iterator[Happened]:
     """Let the steps happen, and publish as a pilot does. Raises InvalidSteps for a payload that does not run."""
-    pilot = _Scripted(facts, sink)
+    pilot = _ScriptedPilot(facts, sink)
     for at, together in groupby(steps, key=lambda step: step.at):
         while pilot.ask_again < at:
             yield from pilot.ask(pilot.ask_again)
@@ -161,7 +161,7 @@ def follow(facts: Facts, steps: Sequence[ScriptStep], sink: Sink) -> Iterator[Ha
         yield from pilot.ask(at)
 
 
-class _Scripted:
+class _ScriptedPilot:
     def __init__(self, facts: Facts, sink: Sink) -> None:
         self.ask_again = math.inf
         self._facts = facts
@@ -172,7 +172,6 @@ class _Scripted:
         self._refused: set[str] = set()
 
     def ask(self, now: float) -> Iterator[Happened]:
-        """Publish if it is time for it."""
         due = decide(self._said, self._facts, now)
         self.ask_again = due.ask_again
         if due.publish is None:

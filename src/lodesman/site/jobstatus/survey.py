@@ -149,7 +149,6 @@ def read_shown(text: str) -> Look:
 
 
 def _typed(values: Mapping[str, int]) -> dict[str, int]:
-    """3.8 is a truth, all others are numbers."""
     return {key: bool(value) if key == KEYS[7] else int(value) for key, value in values.items()}
 
 

@@ -68,7 +68,6 @@ class VacateMemory:
         return parts
 
     def _write(self, parts: _Parts) -> None:
-        """Raises OSError."""
         ours = {"running": self.history.running, "ends": self.history.ends}
         number, name = tempfile.mkstemp(prefix=".", dir=self._path.parent)
         try:

@@ -68,7 +68,7 @@ def publish(
     used = sum(payload.cores for payload in running)
     commits = [(payload.cores, math.floor(payload.committed)) for payload in running]
     ends = [(payload.cores, expected_end(payload, slot_ends, now)) for payload in running]
-    limits = [_enforced(payload, slot_ends, now) for payload in running]
+    limits = [_enforced_end(payload, slot_ends, now) for payload in running]
     start = max(moment for _, moment in commits)
     first, last = min(end for _, end in ends), max(end for _, end in ends)
     return Status(
@@ -96,11 +96,11 @@ def expected_end(payload: Running, slot_ends: float | None, now: float) -> int:
     step = max(LEAST_OVERRUN_SECONDS, (end - payload.started) / 4)
     while end <= now:
         end, step = end + step, step * 2
-    limit = _enforced(payload, slot_ends, now)
+    limit = _enforced_end(payload, slot_ends, now)
     return math.ceil(end) if limit is None else min(math.ceil(end), limit)
 
 
-def _enforced(payload: Running, slot_ends: float | None, now: float) -> int | None:
+def _enforced_end(payload: Running, slot_ends: float | None, now: float) -> int | None:
     limits = [limit for limit in (payload.enforced_end, slot_ends) if limit is not None]
     return math.ceil(max(now, min(limits))) if limits else None
 
@@ -176,7 +176,7 @@ def _draining(status: Status, site: _Site, flags: set[str]) -> int | None:
     total = (site.allocated - status.used_cpu) * max(0, first - site.now) + waste
     end = _last_end(status, site)
     most = None if end is None else site.allocated * max(0, end - site.now)
-    return _clamped("draining", total, most, flags)
+    return _clamp("draining", total, most, flags)
 
 
 def _kill(status: Status, site: _Site, suspended: float, flags: set[str]) -> int | None:
@@ -193,10 +193,10 @@ def _kill(status: Status, site: _Site, suspended: float, flags: set[str]) -> int
         since = site.worked
     total = uncommitted + status.used_cpu * since
     is_known = site.worked is not None and site.allocated is not None
-    return _clamped("kill", total, (site.worked or 0) * (site.allocated or 0) if is_known else None, flags)
+    return _clamp("kill", total, (site.worked or 0) * (site.allocated or 0) if is_known else None, flags)
 
 
-def _clamped(name: str, total: int, most: int | None, flags: set[str]) -> int:
+def _clamp(name: str, total: int, most: int | None, flags: set[str]) -> int:
     """No less than nothing, and no more than the site can have lost."""
     if total < 0:
         flags.add(f"{name}-negative")

@@ -98,7 +98,6 @@ class Https:
         return None
 
     def _connect(self) -> _Open:
-        """Raises OSError, ValueError or BackendFault."""
         parts = urlsplit(self.url)
         if parts.scheme != "https" or not parts.hostname:
             raise BackendFault(
@@ -183,7 +182,6 @@ class Https:
 
 
 def _left(deadline: float) -> float:
-    """Seconds until a moment. Raises TimeoutError."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError

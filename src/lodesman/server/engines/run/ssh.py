@@ -107,7 +107,6 @@ class Ssh(Struct, frozen=True, kw_only=True):
         return words + (["-oIdentitiesOnly=yes", f"-i{self.identity}"] if self.identity else [])
 
     def _socket(self) -> Path:
-        """The socket of the connection to this account of this host."""
         whole = f"{self.user}@{self.host}:{self.port}"
         return self._folder() / hashlib.sha256(whole.encode()).hexdigest()[:12]
 

@@ -61,11 +61,11 @@ class JobPlaces:
 
     def status_of(self, job: Candidate, node: str) -> str:
         """The directory of $JOBSTATUS of this job on a node."""
-        return _filled(self.jobstatus, job, node)
+        return _fill_in(self.jobstatus, job, node)
 
     def shutdown_acts(self, job: Candidate, ends: float, now: float) -> list[Act]:
         """Ask the job, on each node with files of its own, to have ended at `ends`; not sooner than the promised grace."""
-        folders = {node: _filled(self.jobfeatures, job, node) for node in job.nodes if self.jobfeatures}
+        folders = {node: _fill_in(self.jobfeatures, job, node) for node in job.nodes if self.jobfeatures}
         if self.write_with:
             return [
                 self._on_node(node, f"{folder}/{SHUTDOWN}", math.ceil(ends))
@@ -83,7 +83,7 @@ class JobPlaces:
         return Act((*words, _WRITE_THERE.format(ends=ends, file=file, grace=grace)))
 
 
-def _filled(text: str, job: Candidate, node: str) -> str:
+def _fill_in(text: str, job: Candidate, node: str) -> str:
     """What has another meaning in a path, or for a shell, becomes `_`."""
     for word, value in (("{job}", job.job), ("{node}", node), ("{user}", job.owner)):
         text = text.replace(word, _ODD.sub("_", value))

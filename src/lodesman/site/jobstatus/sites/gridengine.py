@@ -82,7 +82,6 @@ def _job(element: ET.Element) -> Candidate | None:
 
 
 def _time(text: str) -> float | None:
-    """Of the time zone of this machine."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):

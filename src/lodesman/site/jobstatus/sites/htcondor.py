@@ -64,7 +64,6 @@ def _first(ad: Mapping[str, object], *names: str) -> int | None:
 
 
 def _whole(value: object) -> int | None:
-    """A number that is written out."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return value if is_number and isinstance(value, int) and 0 <= value < _MOST else None
 

@@ -87,10 +87,10 @@ def nodes_of(text: str) -> Iterator[str]:
         raise SiteFault(f"squeue printed a list of nodes that is none: {shown(text)}")
     for part in parts:
         if part != "(null)":
-            yield from _expanded(part)
+            yield from _expand(part)
 
 
-def _expanded(part: str) -> Iterator[str]:
+def _expand(part: str) -> Iterator[str]:
     head, bracket, rest = part.partition("[")
     inside, _, tail = rest.partition("]")
     if not bracket:
@@ -104,7 +104,7 @@ def _expanded(part: str) -> Iterator[str]:
         if last - first >= _MOST_NODES:
             raise SiteFault(f"squeue printed a list of more than {_MOST_NODES:,} nodes.")
         for number in range(first, last + 1):
-            for end in _expanded(tail):
+            for end in _expand(tail):
                 yield f"{head}{number:0{len(match[1])}}{end}"
 
 

@@ -205,7 +205,6 @@ def _by_owner(releases: Iterable[Release]) -> dict[str, list[Release]]:
 
 
 def _ranks(jobs: Iterable[Release]) -> list[list[Release]]:
-    """The jobs of one owner by priority, lowest first."""
     ranks: dict[int, list[Release]] = {}
     for release in jobs:
         ranks.setdefault(release.priority, []).append(release)

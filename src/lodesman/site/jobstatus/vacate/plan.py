@@ -128,8 +128,6 @@ def make_plan(
 
 @dataclass(frozen=True)
 class _Found:
-    """Jobs, and the places that they were chosen for."""
-
     places: Sequence[str]
     choice: VacateChoice
 
