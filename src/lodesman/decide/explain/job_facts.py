@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.explain.closing import NONE_SHUT, ShutHosts
@@ -37,6 +38,8 @@ from lodesman.wire.nodes import Closing
 from lodesman.wire.service import LimitAnswer
 from lodesman.wire.vocabulary import MainReason
 from lodesman.wire.why_jobs import Holding, JobPilots, JobShare, StartEstimate
+
+_Pilots = TypeVar("_Pilots", Failing, Unreached)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,9 +112,7 @@ class JobFacts(SnapshotFacts):
 
     @property
     def kept(self) -> int:
-        """The jobs like it that pilots would start in free slots but for announced closings; 0 if a pilot may take it
-        where none is announced.
-        """
+        """The jobs like it that would start in free slots but for announced closings; 0 if a pilot may take it elsewhere."""
         if self.elsewhere or self.refusals or self.slots is None or not self.pilots.any_usable:
             return 0
         config = self.exclusions.config
@@ -157,39 +158,39 @@ class JobFacts(SnapshotFacts):
         """What leaves eligible queues no free capacity, with these queues; most queues first."""
         return [] if self.capacity is None else self.capacity.gates(self.eligible, self.closings, self.now)
 
+    def _usable(self, pilots_of: Mapping[QueueId, _Pilots]) -> list[tuple[QueueId, _Pilots]]:
+        """The pilots of fitting queues that are not closed."""
+        bit_of, usable = self.exclusions.config.table.bit, self.fitting & ~self.closed
+        return [
+            (queue, pilots)
+            for queue, pilots in pilots_of.items()
+            if (bit := bit_of(queue)) is not None and usable >> bit & 1
+        ]
+
     @cached_property
     def failing(self) -> list[tuple[QueueId, Failing]]:
         """The eligible queues whose last pilots did not start, most pilots first."""
-        table, usable = self.exclusions.config.table, self.fitting & ~self.closed
-        failing = []
-        for queue, stopped in self.snapshot.director.failing.items():
-            bit = table.bit(queue)
-            if bit is not None and usable >> bit & 1:
-                failing.append((queue, stopped))
-        return sorted(failing, key=lambda stopped: (-stopped[1].pilots, stopped[0]))
+        rows = self._usable(self.snapshot.director.failing)
+        return sorted(rows, key=lambda row: (-row[1].pilots, row[0]))
 
     @property
     def failing_text(self) -> str:
-        """The queue where most pilots did not start, why, and how many other such queues there are; '' for none."""
+        """Why pilots do not start in the first of `failing`, and how many others there are; '' for none."""
         if not self.failing:
             return ""
-        (queue, failing), others = self.failing[0], len(self.failing) - 1
-        more = f"; nor do those of {counted(others, 'other queue')}" if others else ""
+        (queue, failing), *others = self.failing
+        more = f"; nor do those of {counted(len(others), 'other queue')}" if others else ""
         why = f": {failing.reason}" if failing.reason else ""
         return f"{last_pilots(failing.pilots)} sent to {queue} did not start{why}{more}"
 
     @property
     def unreached_text(self) -> str:
-        """The queue with most pilots that have not reached the server, and how many other such queues; '' for none."""
-        table = self.exclusions.config.table
-        places = [
-            (queue, unreached) for queue, unreached in self.unreached.items()
-            if (bit := table.bit(queue)) is not None and self.fitting & ~self.closed & 1 << bit
-        ]  # fmt: skip
-        if not places:
+        """Where most pilots are that do not reach the server, and how many other such queues; '' for none."""
+        rows = self._usable(self.unreached)
+        if not rows:
             return ""
-        queue, unreached = max(places, key=lambda pair: pair[1].pilots)
-        more = f"; nor have those of {counted(len(places) - 1, 'other queue')}" if places[1:] else ""
+        queue, unreached = max(rows, key=lambda row: row[1].pilots)
+        more = f"; nor have those of {counted(len(rows) - 1, 'other queue')}" if rows[1:] else ""
         return f"{queue}: {unreached.text(self.now)}{more}"
 
     @cached_property
@@ -235,7 +236,7 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def start(self) -> StartEstimate | None:
-        """When it starts; None: unknown, or the jobs before it have no part in that."""
+        """When it starts; None: unknown."""
         return self.start_by(self.reason)
 
     def start_by(self, reason: MainReason) -> StartEstimate | None:
@@ -271,11 +272,13 @@ class JobFacts(SnapshotFacts):
             return "no start of late to go by"
         return f"no such job has started for {span(seen.silent)}, longer than starts were seen before"
 
+    def put_behind(self, ahead: int) -> JobFacts:
+        """The facts if so many jobs of its task queue were before it."""
+        return replace(self, turn=self.turn._replace(ahead=ahead))
+
     def next_jobs(self, jobs: int) -> int:
         """How many of these jobs, it and those that follow it, start now."""
-        return count_next(
-            jobs, lambda n: replace(self, turn=self.turn._replace(ahead=self.turn.ahead + n)).reason
-        )
+        return count_next(jobs, lambda n: self.put_behind(self.turn.ahead + n).reason)
 
     @cached_property
     def share(self) -> JobShare:
@@ -331,7 +334,7 @@ class JobFacts(SnapshotFacts):
         room = most - self.taken
         if not most or self.turn.ahead < room:
             return False
-        return room < 1 or replace(self, turn=self.turn._replace(ahead=room - 1)).reason not in STARTS_IN_TURN
+        return room < 1 or self.put_behind(room - 1).reason not in STARTS_IN_TURN
 
     @property
     def waits_for(self) -> str:
@@ -355,7 +358,7 @@ class JobFacts(SnapshotFacts):
         if self.taken:
             some = "1 is" if self.taken == 1 else f"{self.taken} are"
             return f"until one of its submission ends{before}: AtMost = {most}, of which {some} under way"
-        first = replace(self, turn=self.turn._replace(ahead=0)).reason
+        first = self.put_behind(0).reason
         which = (
             f"behind {counted(ahead, 'job')} of its submission: AtMost = {most}, of which none is under way"
         )

@@ -170,7 +170,7 @@ class Explainer:
                 continue
             tq_id, position = job.task_queue, read.queue_position(self.db, job.task_queue, job.id)
             facts = facts_of.get(tq_id) or facts_of.setdefault(tq_id, self._facts_of(tq_id, position))
-            facts = replace(facts, turn=facts.turn._replace(ahead=position.ahead))
+            facts = facts.put_behind(position.ahead)
             # Limits are not asked for: their judgement is stored.
             reason = job.main_reason
             estimate = facts.start_by(reason) if reason and reason in OF_LIMITS else facts.start
