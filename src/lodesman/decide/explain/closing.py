@@ -65,28 +65,31 @@ def _still(minutes: int) -> str:
 
 
 def closings_step(
-    closings: Sequence[tuple[Closing, int]], eligible: int, *, may_run: bool, now: float, minutes: int = 0
+    closings: Sequence[tuple[Closing, int]],
+    eligible: int,
+    *,
+    may_run: bool,  # a pilot may take the job
+    now: float,
+    minutes: int = 0,  # of CPUTime, of the longest job like it that a pilot takes
 ) -> JobStep:
-    """The eligible queues that are closed or are to be. `may_run`: a pilot may take the job; `minutes`: of the longest job
-    like it that one takes.
-    """
+    """The eligible queues that are closed or are to be."""
     count, total = reduce(or_, (mask for _, mask in closings), 0).bit_count(), eligible.bit_count()
-    shown, more = closings[:_SHOWN], max(0, len(closings) - _SHOWN)
-    parts = [
+    texts = [
         f"{closing.node} is {closing.text_at(now)} ({counted(mask.bit_count(), 'queue')})"
-        for closing, mask in shown
+        for closing, mask in closings
     ]
-    parts += [f"and {more} more"] if more else []
     to_be = " or to be closed" if any(closing.is_ahead(now) for closing, _ in closings) else ""
     text = f"{count} of {counted(total, 'eligible queue')} closed{to_be} by administrators"
     return JobStep(
         "site_mask",
         may_run or not total or count < total,
-        f"{text}: {'; '.join(parts)}{_still(minutes)}" if parts else text,
+        f"{text}: {some_of(texts, _SHOWN)}{_still(minutes)}" if texts else text,
         0.0,
         queues=count,
-        closings=[ClosedQueues(**asdict(closing), queues=mask.bit_count()) for closing, mask in shown],
-        more=more,
+        closings=[
+            ClosedQueues(**asdict(closing), queues=mask.bit_count()) for closing, mask in closings[:_SHOWN]
+        ],
+        more=max(0, len(closings) - _SHOWN),
     )
 
 

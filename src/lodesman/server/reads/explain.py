@@ -180,21 +180,20 @@ class Explainer:
 
     def eligible(self, tq_id: int) -> list[QueueId]:
         """The queues that could run the jobs of a task queue."""
-        key, _ = key_and_requirements(self.db, tq_id)
-        requirements, config = (
-            read.requirements_of(self.db, key.submit_pool, tq_id),
-            self.policy.vo_config(key.vo),
-        )
+        key, requirements = self._read_key(tq_id)
+        config = self.policy.vo_config(key.vo)
         return [config.table.queues[bit] for bit in bits(find_exclusions(key, requirements, config).eligible)]
 
     def _facts_of(self, tq_id: int, position: QueuePosition, held: Holding | None = None) -> JobFacts:
         """The facts of a stored job."""
+        key, requirements = self._read_key(tq_id)
+        facts = self.job_facts(key, requirements, position, task_queue=tq_id, held=held)
+        return replace(facts, taken=taken_jobs(self.db).get(key.submission, 0) if key.at_most else 0)
+
+    def _read_key(self, tq_id: int) -> tuple[TaskQueueKey, Mapping[str, Any] | None]:
+        """The key of a task queue, and the Requirements of its jobs."""
         key, _ = key_and_requirements(self.db, tq_id)
-        requirements = read.requirements_of(self.db, key.submit_pool, tq_id)
-        under_way = taken_jobs(self.db).get(key.submission, 0) if key.at_most else 0
-        return replace(
-            self.job_facts(key, requirements, position, task_queue=tq_id, held=held), taken=under_way
-        )
+        return key, read.requirements_of(self.db, key.submit_pool, tq_id)
 
     def job_facts(
         self, key: TaskQueueKey, requirements: Mapping[str, Any] | None, position: QueuePosition, *,
