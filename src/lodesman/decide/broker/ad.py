@@ -63,13 +63,11 @@ class AdVersion:
 
     @property
     def good_until(self) -> float:
-        """When it ends (UNIX seconds). One that an earlier release stored may name any time."""
+        """When it ends (UNIX seconds)."""
         return self.received_at + min(self.lifetime_s, MOST_LIFETIME_S)
 
     def ahead_s(self, newer: AdVersion) -> float:
-        """How far its number is ahead of the time at which a newer ad came, by a clock that was wrong. 0 if numbers are
-        no times, in seconds or milliseconds.
-        """
+        """How far its number is ahead of the time at which a newer ad came, by a wrong clock. 0 if numbers are no times."""
         now = newer.received_at
         unit = next(
             (factor for factor in (1, 1_000) if abs(newer.sequence / factor - now) < MOST_LIFETIME_S), None
@@ -100,8 +98,8 @@ class SiteAd(AdVersion):
 
 
 def read_site_ad(text: str, *, site: str, now: float, lifetime_s: float = LIFETIME_S) -> SiteAd:
-    """Read what a site published that may advertise as `site`. Raises SyntaxFault, Forbidden if it is the ad of another
-    site, InvalidRequest if it lacks what it must have.
+    """Read what a site published that may advertise as `site`. Raises SyntaxFault, Forbidden for the ad of another site,
+    InvalidRequest if something is missing.
     """
     _check_text(text)
     ad = parse_ad(text)
@@ -137,7 +135,7 @@ def read_site_ad(text: str, *, site: str, now: float, lifetime_s: float = LIFETI
 
 
 def _check_text(text: str) -> None:
-    """Raises SyntaxFault for what no database stores, and for what would take long to read."""
+    """Raises SyntaxFault for what no database stores, or takes long to read."""
     if "\0" in text:
         raise fault_at(text, text.index("\0"), "a character that no text may have")
     word = next(islice(_WORD.finditer(text.rstrip()), MOST_WORDS, None), None)
@@ -146,7 +144,7 @@ def _check_text(text: str) -> None:
 
 
 def _check_calls(ad: Ad, text: str) -> None:
-    """Raises SyntaxFault at a call that is an error whatever it is given: who asks for it would never learn why."""
+    """Raises SyntaxFault at a call that is an error whatever it is given."""
     run = Run(most=AD_STEPS)
     try:
         for entry in ad:
@@ -158,9 +156,7 @@ def _check_calls(ad: Ad, text: str) -> None:
 
 
 def replaces(new: AdVersion, old: AdVersion | None) -> bool:
-    """Whether an ad takes the place of the one that is there: it is newer, of another incarnation, or comes after its
-    end.
-    """
+    """Whether an ad takes the place of the one that is there."""
     return (
         old is None
         or new.incarnation != old.incarnation
@@ -170,7 +166,7 @@ def replaces(new: AdVersion, old: AdVersion | None) -> bool:
 
 
 class _Attributes:
-    """The attributes that must be values. Raises SyntaxFault where one is of another kind."""
+    """The attributes that must be values. Raises SyntaxFault."""
 
     def __init__(self, text: str, ad: Ad) -> None:
         self._text = text
@@ -217,7 +213,7 @@ class _Attributes:
 
 
 def _check_steps(ad: Ad, now: float) -> None:
-    """Raises InvalidRequest for an ad that is too dear: gates would evaluate it again and again."""
+    """Raises InvalidRequest for an ad that is too dear."""
     requirements = ad.node("Requirements")
     parts = () if requirements is None else clauses(requirements)
     run, names = Run(now=now, most=AD_STEPS), 0
@@ -250,7 +246,7 @@ def _own(references: Asked, ad: Ad) -> AbstractSet[str]:
 
 
 def _check_cycles(ad: Ad) -> None:
-    """Raises InvalidRequest if attributes ask for each other in a circle: they would have no value."""
+    """Raises InvalidRequest if attributes ask for each other in a circle."""
     references = {key: _own(asked_by(entry), ad) for key, entry in ad.entries.items()}
     done: set[str] = set()
     for start in references:

@@ -1,8 +1,5 @@
-"""What matches between two ads, as masks of sites: those that a request's Requirements accept, and those whose
-Requirements accept a request.
-
-Requests that say the same share a mask, and after a new ad only its site is judged anew. These masks only leave sites
-out: each match asks the gate, and both Requirements, at that moment (`site_choice`).
+"""What matches between two ads, as masks of sites. These only leave sites out: each match asks the gate, and both
+Requirements, at that moment (`site_choice`). After a new ad only its site is judged anew.
 """
 
 from __future__ import annotations
@@ -68,7 +65,7 @@ _NEVER_ADVERTISED: Final = _SiteView(
 
 
 class SiteBook:
-    """What is known of sites between two ads. A site keeps its bit as long as this object lives."""
+    """What is known of sites between two ads. A site keeps its bit."""
 
     def __init__(self) -> None:
         self._bits: dict[str, int] = {}
@@ -79,7 +76,7 @@ class SiteBook:
         self._memos: dict[str, dict[str, _Memo]] = {"wants": {}, "facts": {}}
 
     def update(self, gates: Mapping[str, SiteGate]) -> None:
-        """Begin a cycle with these sites: those with another ad than before are judged anew."""
+        """Begin a cycle: sites with another ad than before are judged anew."""
         changed = 0
         for site, gate in gates.items():
             version = None if gate.ad is None else (gate.ad.incarnation, gate.ad.sequence)

@@ -1,5 +1,5 @@
-"""The gate of a site: whether it takes one more match now. Its ad says so, with what was matched since it came, by the
-rows of pilots. Nothing is remembered between matches: no second book could differ from them.
+"""The gate of a site: whether it takes one more match now, by its ad and what was matched since it came, as the rows of
+pilots say.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class _OurPilots(NamedTuple):
 
 
 class SiteGate:
-    """The gate of one site for one iteration. `matches`: in strict mode with those that have ended since the ad. A site
-    that never advertised (`ad` None) is open.
+    """The gate of one site for one iteration. `matches`: in strict mode with those that have ended since the ad. Without
+    an ad it is open.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SiteGate:
     # --- decisions -----------------------------------------------------------------------------------------------
 
     def admits(self, request: Ad | MatchSide | None = None) -> bool:
-        """Whether it takes one more match now, of this request; without one, as far as its own clauses say."""
+        """Whether it takes one more match now, of this request; without one, by its own clauses."""
         if self.ad is None:
             return True
         if self._is_void:
@@ -106,7 +106,7 @@ class SiteGate:
                 self._rules.write(self._whole, self.matched)
 
     def room(self, most: int) -> int:
-        """How many more matches its own clauses allow, at most `most`, and as many as can be tried in a moment."""
+        """How many more matches its own clauses allow, at most `most`, as far as can be tried in a moment."""
         if self.ad is None:
             return most
         if self._is_void:
@@ -123,7 +123,7 @@ class SiteGate:
 
     @property
     def side(self) -> MatchSide:
-        """The site's side of a match, with the numbers of now; without an ad it has no attributes."""
+        """The site's side of a match, with the numbers of now."""
         if self.ad is None:
             return _NOTHING
         if self._whole is None:
@@ -137,8 +137,8 @@ class SiteGate:
         return None if self.ad is None else self._rules
 
     def others(self, before: int | None) -> int | None:
-        """How many jobs of others an ad without stamps counts at most: its counts without our pilots. `before`: what the
-        ad before it said; while that does not change, counts rise by as many pilots as were sent and are shown.
+        """How many jobs of others an ad without stamps counts at most. `before`: what the ad before it said; while that
+        holds, counts rise by the pilots that were sent and are shown.
         """
         total = None if self.ad is None or self.ad.lists_stamps else self._counted()
         if total is None:
@@ -183,7 +183,6 @@ class SiteGate:
     # --- numbers -------------------------------------------------------------------------------------------------
 
     def _whole_answer(self) -> str:
-        """Why it is shut, whatever the numbers are."""
         ad = self.ad
         if ad is not None and ad.is_too_old(self.now):
             return f"its ad is {self.now - ad.received_at:,.0f} s old, older than {ad.lifetime_s:,.0f} s"
@@ -195,9 +194,7 @@ class SiteGate:
         return int(total) if isinstance(total, (int, float)) and not isinstance(total, bool) else None
 
     def _unshown(self, others: int | None) -> int:
-        """The pilots that the batch system has taken and the ad may not show: if `others` are known, as many as its
-        counts lack, and at least those that do not run yet.
-        """
+        """The pilots that the batch system has taken and the ad may not show."""
         total = None if others is None else self._counted()
         if others is None or total is None:
             return self._ours.recent
@@ -241,7 +238,7 @@ def _notice(counts: Mapping[str, Value]) -> str:
 
 
 def said(clause: Clause, *, text: str = "") -> str:
-    """A clause that is not true, with the values in it. `text`: as what it is shown, if not as it is written."""
+    """A clause that is not true, with the values in it. `text`: as what it is shown."""
     text = f"{text or clause.text} is {write_value(clause.value)}"
     if clause.is_dear:
         return f"{text}: it needs too many steps"

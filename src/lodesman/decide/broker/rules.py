@@ -1,6 +1,5 @@
 """What an ad of a site says about when its gate is open, and the questions in it, made ready once for each ad. The limits
-are those of SAM-Grid, and one of jobs that wait; an ad with limits and without Requirements has SAM-Grid's clauses for
-the limits that it gives.
+are those of SAM-Grid, and one of jobs that wait.
 """
 
 from __future__ import annotations
@@ -73,12 +72,12 @@ class SiteQuestion(Struct, frozen=True, kw_only=True):
     asks_clock: bool  # the answer changes with the time
 
     def is_settled_by(self, unsettled: frozenset[str]) -> bool:
-        """Whether the answer is known as long as an ad does not change that has these attributes unsettled."""
+        """Whether the answer is known while an ad with these attributes unsettled does not change."""
         return not (self.asks_ad or self.asks_clock or self.others & unsettled)
 
 
 def question_of(ad: Ad, *names: str) -> SiteQuestion:
-    """The question that attributes of an ad (names in small letters) are; those that it lacks are left out."""
+    """The question that attributes of an ad are, by their names in small letters."""
     keys = {name for name in names if name in ad.entries}
     own, others = set[str](), set[str]()
     for name in keys:
@@ -91,7 +90,7 @@ def question_of(ad: Ad, *names: str) -> SiteQuestion:
 
 
 def clause_of(ad: Ad, clause: Node) -> SiteQuestion:
-    """The question, without key, that one clause of the Requirements of an ad is."""
+    """The question, without key, that one clause of Requirements is."""
     needs = references(clause, ad)
     part = ad.part((needs.own & ad.entries.keys()) - {_REQUIREMENTS})
     part.entries[_REQUIREMENTS] = AdAttribute("Requirements", clause)
@@ -153,7 +152,9 @@ class GateRules(Struct, frozen=True, kw_only=True):
 
 
 def rules_of(ad: Ad, mode: GateMode) -> GateRules:
-    """The rules of an ad. In ledger mode its limits hold, whatever its Requirements say."""
+    """The rules of an ad. In ledger mode its limits hold, whatever its Requirements say, and an ad without Requirements
+    has SAM-Grid's clauses for its limits.
+    """
     requirements = _requirements(ad, mode)
     run = Run()
     counts = {lower(name): evaluate(name, ad, run=run) for name in GATE_NAMES}
@@ -189,9 +190,7 @@ def rules_of(ad: Ad, mode: GateMode) -> GateRules:
 
 
 def _first_value(counts: Mapping[str, Value], published: frozenset[str], mode: GateMode) -> Value:
-    """Strict: what the site published, at least CurrentJobs. Ledger: all jobs that it counts; a state that it does not
-    publish is part of another one.
-    """
+    """Strict: what the site published, at least CurrentJobs. Ledger: all jobs that it counts."""
     total = counts["currentjobs"]
     if mode is GateMode.STRICT:
         current = counts[CUR_MATCHES]

@@ -1,8 +1,5 @@
-"""At which sites the pilots of an iteration may be placed, and at which of them first (the seed's match making cycle).
-
-A pilot goes to a site only if the gate admits it at that moment and what its jobs ask of the site's ad is true; among
-these to the sites with the greatest Rank of its pool. Of equal sites that advertise a station of the jobs one is drawn;
-else the director draws among the queues.
+"""At which sites the pilots of an iteration may be placed, and at which of them first (the seed's match making cycle):
+where the gate admits them and the ad fulfils what jobs ask, by the Rank of the pool, then by station.
 """
 
 from __future__ import annotations
@@ -63,7 +60,7 @@ class PilotsWanted(Protocol):
 
 
 class SiteMemory:
-    """What is kept from one iteration to the next: masks between two ads, and requests made ready."""
+    """What is kept from one iteration to the next."""
 
     def __init__(self) -> None:
         self.book = SiteBook()
@@ -103,9 +100,8 @@ class _NotedGate:
 
 
 class SiteChoice:
-    """The sites of one iteration. `sites`: the gates of all, also of those that never advertised; `places`: the CE queues
-    of each; `wishes`: of jobs, by SubmitPool; `by_capacity`: sites of a station list are chosen by their free capacity,
-    too.
+    """The sites of one iteration. `sites`: the gates of all; `places`: the CE queues of each; `wishes`: of jobs, by
+    SubmitPool; `by_capacity`: sites of a station list are chosen by free capacity, too.
     """
 
     def __init__(
@@ -140,7 +136,7 @@ class SiteChoice:
         self._spread: dict[Mask, Mask] = {}
 
     def request(self, pilots: PilotsWanted) -> OrderChoice | None:
-        """What pilots find at the sites; None if all are alike for them, but for what the gates have left."""
+        """What pilots find at the sites; None if all are alike for them but for their gates."""
         wishes = self.wishes.get(pilots.key.submit_pool, ())
         if not (self.asking or wishes or pilots.pool in self._ranks):
             return None
@@ -180,7 +176,7 @@ class SiteChoice:
 
 
 class OrderChoice:
-    """An order before the sites. `refusing`: CE queues of sites that do not match it until they advertise anew."""
+    """An order before the sites."""
 
     def __init__(self, choice: SiteChoice, pilots: PilotsWanted, wishes: Sequence[SiteWish]) -> None:
         self._choice = choice
@@ -217,7 +213,7 @@ class OrderChoice:
 
     def drawn(self, best: Mask, rng: Random) -> Mask:
         """The CE queues of one site that is drawn, if the jobs name stations ("The broker will randomly select one of the
-        sites that advertise a station name"); else all.
+        sites that advertise a station name").
         """
         if not self._draws_sites:
             return best
@@ -243,7 +239,7 @@ class OrderChoice:
 
 
 class Ranking:
-    """CE queues by the Rank of their sites; what is no number, or not said, is 0."""
+    """CE queues by the Rank of their sites; what is no number is 0."""
 
     def __init__(self, choice: SiteChoice, node: Node, request: Ad) -> None:
         self._choice = choice

@@ -1,6 +1,5 @@
-"""What jobs ask of the ads of sites: expressions about such an ad alone. A site without an ad, or with one that is too
-old, fulfils none that asks for something in it. What asks for counters or the time is judged when a pilot is placed; all
-else when jobs are claimed, too.
+"""What jobs ask of the ads of sites: expressions about such an ad alone. Without an ad, or with one that is too old, none
+is fulfilled. What asks for counters or the time is judged when a pilot is placed; all else when jobs are claimed, too.
 """
 
 from __future__ import annotations
@@ -82,14 +81,13 @@ class _SiteState(NamedTuple):
         return cls(True, MatchSide(ad.ad), _changing(ad.ad))
 
     def fulfils(self, wish: SiteWish) -> bool:
-        """Whether a wish is true; what changes meanwhile keeps nothing away."""
         if wish.needs_ad and not self.has_ad:
             return False
         return not wish.request.wants.is_settled_by(self.changing) or wish.request.side.accepts(self.side)
 
 
 def _changing(ad: Ad) -> frozenset[str]:
-    """The attributes of an ad, in small letters, that follow from counters or from the time, and all counters."""
+    """The attributes that follow from counters or from the time, and all counters."""
     return COUNTERS | dependents(ad, lambda needs: needs.clock or bool((needs.bare | needs.my) & COUNTERS))
 
 
@@ -101,7 +99,7 @@ Handling = Callable[[str, str], AbstractContextManager[object]]
 
 
 class WishedQueues:
-    """The CE queues where wishes are true between two ads of their sites: those with another ad are asked anew."""
+    """The CE queues where wishes are true between two ads of their sites."""
 
     def __init__(self) -> None:
         self._places: Mapping[str, Mask] = {}
@@ -115,7 +113,7 @@ class WishedQueues:
         now: float, handling: Handling = lambda _site, _pool: nullcontext(),
     ) -> dict[str, Mask]:  # fmt: skip
         """By SubmitPool, the queues at sites whose ads do not make its wishes true. `places`: the queues of each site.
-        Where `handling` takes a fault, the wish is not true at that site, and is asked anew the next time.
+        Where `handling` takes a fault, the wish is not true there, and is asked anew.
         """
         changed = self._take_in(ads, places, now, handling)
         masks: dict[str, Mask] = {}
@@ -135,7 +133,7 @@ class WishedQueues:
     def _take_in(
         self, ads: Mapping[str, SiteAd], places: Mapping[str, Mask], now: float, handling: Handling
     ) -> list[str]:
-        """The sites that advertise something else than before, or nothing any more."""
+        """The sites that advertise something else than before."""
         if places != self._places:
             self._places, self._ads, self._sites, self._fulfilled = places, {}, {}, {}
         changed = []
@@ -155,7 +153,7 @@ class WishedQueues:
     def _judged(
         self, name: str, wish: SiteWish, changed: Iterable[str], pool: str, handling: Handling
     ) -> tuple[Mask, bool]:
-        """The queues of all sites where a wish is true, and whether all of them could be asked."""
+        """The queues where a wish is true, and whether all sites could be asked."""
         mask, is_whole = self._fulfilled.get(name), True
         if mask is None:
             mask, changed = 0, self._sites
@@ -171,7 +169,7 @@ class WishedQueues:
 def misfits(
     wishes: Sequence[SiteWish], ads: Mapping[str, SiteAd], places: Mapping[str, Mask], now: float
 ) -> Iterator[tuple[str, Mask]]:
-    """What the ads of sites do not make true, in words, with the CE queues that are excluded by that, site by site."""
+    """What the ads of sites do not make true, in words, with the CE queues, site by site."""
     for site, queues in places.items():
         unknown = why_unknown(ads.get(site), now)
         ad = None if unknown else ads.get(site)

@@ -1,6 +1,4 @@
-"""Numbers of pilots that several CE queues may still get together: the tokens of a CE, and what the gate of a site
-admits, which is asked anew after each pilot.
-"""
+"""Numbers of pilots that several CE queues may still get together: tokens of a CE, and what the gate of a site admits."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ class Budget:
 
     @property
     def binds(self) -> bool:
-        """Whether it bounds a queue at all: rooms only shrink, so one that does not costs a comparison."""
+        """Whether it bounds a queue at all: rooms only shrink."""
         return self.left < self._highest
 
     def take(self) -> None:
@@ -54,7 +52,7 @@ class Budget:
 
 
 class GateBudget(Budget):
-    """Whether anything is left says the gate alone; a number above that is a weight for the draw."""
+    """The gate alone says whether anything is left; a number above that is a weight for the draw."""
 
     __slots__ = ("_gate",)
 
@@ -85,7 +83,7 @@ def shared_budgets(
     sites: Mapping[str, SiteBudget],
     limits: Mapping[str, Limit],
 ) -> dict[int, list[Budget]]:
-    """The budgets of each queue, by bit. `rooms`: what each queue takes at most; `limits`: of the gates that cut some."""
+    """The budgets of each queue, by bit. `rooms`: what each takes at most; `limits`: of gates that cut some."""
     by_ce: defaultdict[NodePath, list[int]] = defaultdict(list)
     by_site: defaultdict[str, list[int]] = defaultdict(list)
     for bit, queue_id in queues.items():

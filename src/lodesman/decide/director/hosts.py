@@ -1,5 +1,5 @@
-"""Black holes: hosts on which every job fails at once, so that they are free again and get more (ADR 0044). The evidence
-has two sides: jobs fail on a host, and jobs of the same task queues do not fail elsewhere.
+"""Black holes: hosts on which every job fails at once, so that they get more (ADR 0044). The evidence: jobs fail on a
+host, and jobs of the same task queues do not fail elsewhere.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Failure(NamedTuple):
 
 
 class HostTrial(NamedTuple):
-    """The attempts of a task queue on a host that ended, or have run for longer than the failures took."""
+    """The attempts of a task queue on a host that ended, or outlived the failures."""
 
     tq_id: int
     host: HostName
@@ -73,19 +73,19 @@ def failed(state: str, cause: str) -> bool:
 
 
 def failed_at_once(state: str, cause: str, seconds: float) -> bool:
-    """Whether an attempt that ran that long makes a host suspect."""
+    """Whether such an attempt makes a host suspect."""
     return failed(state, cause) and seconds <= FAILS_WITHIN_S
 
 
 def probe_holds(state: str, cause: str, seconds: float) -> bool | None:
-    """Whether a probe that ended so says that its host is well; None if it says nothing."""
+    """Whether a probe that ended so says that its host is well; None: it says nothing."""
     if state == "Done":
         return True
     return seconds > FAILS_WITHIN_S if failed(state, cause) else None
 
 
 def suspects(failures: Iterable[Failure], now: float) -> dict[HostName, list[Failure]]:
-    """The hosts with enough failures in the window, without those of jobs that are the cause themselves."""
+    """The hosts with enough failures in the window, without those of jobs that are the cause."""
     recent = [failure for failure in failures if failure.host.host and now - WINDOW_S < failure.at]
     guilty = cleared_jobs(recent)
     by_host: defaultdict[HostName, list[Failure]] = defaultdict(list)
@@ -96,16 +96,14 @@ def suspects(failures: Iterable[Failure], now: float) -> dict[HostName, list[Fai
 
 
 def outlived_s(failures: Iterable[Failure]) -> float:
-    """How long an attempt must have run to count as one that does not fail as these did: far less than a minute if they
-    took a second, since the host gets more jobs meanwhile.
-    """
+    """How long an attempt must have run to count as one that does not fail as these did."""
     return min(
         FAILS_WITHIN_S, _MARGIN_S + 2 * max((failure.seconds for failure in failures), default=FAILS_WITHIN_S)
     )
 
 
 def cleared_jobs(failures: Iterable[Failure]) -> frozenset[int]:
-    """The jobs that failed on three hosts: they say nothing about these."""
+    """The jobs that failed on three hosts."""
     hosts: defaultdict[int, set[HostName]] = defaultdict(set)
     for failure in failures:
         hosts[failure.job_id].add(failure.host)
@@ -130,7 +128,7 @@ class _TrialSum:
 
 
 class _Trials:
-    """What became of attempts: task queue -> host -> sum, and on how many hosts each task queue mostly fails."""
+    """What became of attempts: task queue -> host -> sum."""
 
     def __init__(self, tried: Iterable[HostTrial]) -> None:
         self.sums: defaultdict[int, defaultdict[HostName, _TrialSum]] = defaultdict(
@@ -148,7 +146,7 @@ class _Trials:
 
     def fails_only_on(self, host: HostName, tq_id: int) -> bool:
         """Whether three quarters of a task queue fail on a host, and it fails on less than half of the others. Each host
-        has one vote: another black hole has more attempts than all good hosts.
+        has one vote: another black hole has most attempts.
         """
         tally = self.sums[tq_id].get(host, _TrialSum())
         others = len(self.sums[tq_id]) - (host in self.sums[tq_id])
@@ -190,7 +188,7 @@ def judge_hosts(
     tried: Collection[HostTrial],
     now: float,
 ) -> Iterator[tuple[HostName, HostRecord | None]]:
-    """The new record of each host that changes: shut, open since jobs were the cause, or None: forgotten."""
+    """The new record of each host that changes; None: forgotten."""
     guilty = cleared_jobs(failures)
     for host, record in records.items():
         evidence = record.evidence
@@ -214,7 +212,7 @@ def judge_hosts(
 def failing_sites(
     failures: Iterable[Failure], tried: Iterable[HostTrial], now: float
 ) -> dict[str, HostEvidence]:
-    """The sites against which the same speaks, all their hosts together: sooner than against many hosts, one by one."""
+    """The sites against which the same speaks, all their hosts together."""
     trials = _Trials(trial._replace(host=_as_one(trial.host)) for trial in tried if trial.host.host)
     judged = {
         place.site: _evidence(place, failures_there, trials)
@@ -243,7 +241,7 @@ def shut_with_sites(
 
 
 def suspects_by_site(failures: Iterable[Failure], now: float) -> list[Failure]:
-    """The failures at sites that have enough of them, those of suspect hosts among them."""
+    """The failures at sites that have enough of them."""
     return [failure for failures_there in _by_site(failures, now).values() for failure in failures_there]
 
 
@@ -254,12 +252,11 @@ def _by_site(failures: Iterable[Failure], now: float) -> dict[HostName, list[Fai
 
 
 def _as_one(host: HostName) -> HostName:
-    """All hosts of a site."""
     return HostName(host.site, "*")
 
 
 def shut_again(record: HostRecord | None, now: float, against: HostEvidence | None = None) -> HostRecord:
-    """Shut a host, or leave it shut since its probe failed: each time for twice as long, up to 4 hours."""
+    """Shut a host again, or leave it shut: each time for twice as long, up to 4 hours."""
     trips = 0 if record is None else record.trips
     wait_s = min(_FIRST_WAIT_S * 2.0 ** min(trips, 30), _LONGEST_WAIT_S)
     since = record.since if record is not None and record.shut else now
@@ -271,16 +268,14 @@ def shut_again(record: HostRecord | None, now: float, against: HostEvidence | No
 
 
 def shut_by_fault(record: HostRecord | None, fault: str, now: float) -> HostRecord | None:
-    """Shut a host where a pilot found the machine of no use; None if it is shut already, by an administrator or until its
-    next probe.
-    """
+    """Shut a host where a pilot found the machine of no use; None if it stays as it is."""
     if record is not None and record.shut and (record.by or not may_probe(record, now)):
         return None
     return replace(shut_again(record, now), evidence=None, fault=fault[:_MOST_WORDS])
 
 
 def opened(record: HostRecord, now: float) -> HostRecord:
-    """Open a host whose probe did not fail; only how often it was shut still counts."""
+    """Open a host; only how often it was shut still counts."""
     return HostRecord(shut=False, since=now, trips=record.trips)
 
 

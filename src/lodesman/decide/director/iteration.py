@@ -1,6 +1,4 @@
-"""One iteration of the director, from a snapshot to a decision: supply, target, plan, then pool, identity and CE queues
-for each task queue; beside it, which pilots to cancel.
-"""
+"""One iteration of the director, from a snapshot to a decision."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ from lodesman.wire.director import DirectorTarget
 
 
 class DirectorInput(Struct, frozen=True, kw_only=True):
-    """All that one iteration goes by. A decision uses it up: its gates count what was placed."""
+    """All that one iteration goes by. A decision uses it up: gates count."""
 
     demands: Sequence[TaskQueueDemand]
     table: KeyTable  # has the task queues of `demands`
@@ -53,9 +51,8 @@ class DirectorInput(Struct, frozen=True, kw_only=True):
 
 
 class Excess(Struct, frozen=True, kw_only=True):
-    """Which waiting pilots to cancel, since demand fell or since they wait too long: slowly, and only what was seen
-    twice. A single odd snapshot must never empty the queues of a site; a pilot whose submission is under way is never
-    cancelled.
+    """Which waiting pilots to cancel: slowly, and only what was seen twice. A single odd snapshot must never empty the
+    queues of a site; a pilot whose submission is under way is never cancelled.
     """
 
     cancel: tuple[int, ...] = ()  # now
@@ -66,7 +63,7 @@ class Excess(Struct, frozen=True, kw_only=True):
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What to do and how it came about; `breakers`, `buckets` and `excess.suspects` go into the next snapshot."""
+    """What to do and how it came about."""
 
     now: float
     seed: int
@@ -134,7 +131,7 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, see
 
 
 class _ServingBeforeAds:
-    """The queues that would serve SubmitPools whatever sites advertise: placement asks the ads, as they are now."""
+    """The queues that would serve SubmitPools whatever sites advertise."""
 
     __slots__ = ("_serving", "_sites", "bit")
 

@@ -1,4 +1,4 @@
-"""Limits on the number of pilots: clamps around the seed's formula, token buckets of CEs, breakers of CE queues."""
+"""Limits on the number of pilots: clamps, token buckets of CEs, breakers of CE queues."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TokenBucket(Struct, frozen=True, kw_only=True):
 
 
 def refill(bucket: TokenBucket | None, *, now: float, rules: RateRules) -> TokenBucket:
-    """The bucket at `now`, full if there was none. A clock that went back adds nothing; a lowered burst counts at once."""
+    """The bucket at `now`, full if there was none. A clock that went back adds nothing."""
     if bucket is None:
         return TokenBucket(tokens=float(rules.burst), updated_at=now)
     elapsed_s = max(0.0, now - bucket.updated_at)
@@ -100,30 +100,28 @@ class Breaker(Struct, frozen=True, kw_only=True):
 
 
 def settle(breaker: Breaker, *, now: float) -> Breaker:
-    """What time alone changes: an open breaker becomes half-open, a probe without answer is forgotten."""
+    """What time alone changes: an open breaker becomes half-open, a silent probe is forgotten."""
     if breaker.state is BreakerState.CLOSED or now < breaker.retry_at:
         return breaker
     return replace(breaker, state=BreakerState.HALF_OPEN, probing=False)
 
 
 def breaker_allowance(breaker: Breaker) -> int | None:
-    """Pilots that may be submitted now: None for any number, 1 for a probe, 0 for none."""
+    """Pilots that may be submitted now; None: any number."""
     if breaker.state is BreakerState.CLOSED:
         return None
     return 1 if breaker.state is BreakerState.HALF_OPEN and not breaker.probing else 0
 
 
 def submitting(breaker: Breaker, *, now: float, rules: BreakerRules) -> Breaker:
-    """Note a submission: in half-open it is the probe, and the only one until it answers."""
+    """Note a submission: in half-open it is the probe."""
     if breaker.state is not BreakerState.HALF_OPEN:
         return breaker
     return replace(breaker, probing=True, retry_at=now + rules.open_s)
 
 
 def succeeded(breaker: Breaker) -> Breaker:
-    """Note a submission that was taken. In a breaker that opened meanwhile a late answer proves nothing: only a probe
-    closes it.
-    """
+    """Note a submission that was taken. Of an open breaker it proves nothing: only a probe closes it."""
     return Breaker() if breaker.state is BreakerState.CLOSED or breaker.probing else breaker
 
 
@@ -159,7 +157,7 @@ def breaker_notes(before: Mapping[QueueId, BreakerState], now: Mapping[QueueId, 
 
 
 def describe_breaker(breaker: Breaker) -> str:
-    """One phrase for people, without numbers or times: queues that fail alike have the same."""
+    """One phrase for people, the same for queues that fail alike."""
     if breaker.state is BreakerState.CLOSED:
         return f"closed, {breaker.failures} failures in a row"
     why = breaker.reason or "the reason is not known"

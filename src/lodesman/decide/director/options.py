@@ -1,6 +1,4 @@
-"""The director's options: the seed's parameters with their spelling and defaults, and our own. The section of a
-submission pool overrides those that a pool may have.
-"""
+"""The director's options: the seed's parameters with their spelling and defaults, and our own."""
 
 from __future__ import annotations
 
@@ -98,7 +96,7 @@ class ExcessRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
-    """What a submission pool may set for itself; the director's section gives the defaults."""
+    """What a submission pool may set for itself."""
 
     name: str = ""
     min_threads: int = _option("minThreadsInPool", whole(0, 1_000), 0)  # from the start
@@ -172,7 +170,7 @@ class DirectorOptions:
         return {name: pool.scope for name, pool in self.pools.items()}
 
     def list_match_seconds(self, pools: Iterable[str]) -> float | None:
-        """How long an answer is kept about a queue that these pools serve; None: it is not asked about."""
+        """How long an answer about a queue of these pools is kept; None: it is not asked about."""
         chosen = (self.pools[name] for name in pools if name in self.pools)
         return min(
             (60.0 * pool.list_match_delay_minutes for pool in chosen if pool.enable_list_match), default=None
@@ -198,14 +196,14 @@ _Values = dict[str, dict[str, Any]]
 
 
 def formula_options(options: DirectorOptions) -> dict[str, Any]:
-    """The director's own options and those of its target, by name: what `read_options` reads again."""
+    """The director's own options and those of its target, as `read_options` reads them."""
     groups = {"": options, "target": options.target}
     return {rule.option: getattr(groups[rule.group], rule.field) for rule in _RULES if rule.group in groups}
 
 
 def read_options(section: Mapping[str, object]) -> DirectorOptions:
-    """The options of a director's section; values are text or typed, sub-sections are mappings. Raises InvalidConfig with
-    every fault (section, option, message) in `data["faults"]`.
+    """The options of a director's section, of text or typed. Raises InvalidConfig with every fault (section, option,
+    message) in `data["faults"]`.
     """
     faults: list[dict[str, str]] = []
     plain = {name: raw for name, raw in section.items() if not isinstance(raw, Mapping)}
@@ -236,7 +234,7 @@ def read_options(section: Mapping[str, object]) -> DirectorOptions:
 
 
 def _read_section(plain: Mapping[str, object], where: str, faults: list[dict[str, str]]) -> _Values:
-    """Typed values by group and field; faults are noted and their options left out."""
+    """Typed values by group and field; faults are noted."""
     values: _Values = {}
     for option, raw in plain.items():
         rule = _BY_OPTION.get(option)

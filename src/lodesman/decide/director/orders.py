@@ -1,8 +1,8 @@
 """Orders for a task queue that gets pilots: through which submission pool, and whose pilots.
 
-A private pilot runs as owner and group of its task queue and serves no one else (with JobSharing: its whole group); a
-generic one runs as the pool's generic identity and serves all groups of the VO. PrivatePilotFraction is the fraction of
-*private* pilots; the seed's inequality yields the complement (`LegacyPrivatePilotFraction`, ADR 0004).
+A private pilot serves owner and group of its task queue alone (with JobSharing: its whole group); a generic one all
+groups of the VO. PrivatePilotFraction is the fraction of *private* pilots; the seed's inequality yields the complement
+(`LegacyPrivatePilotFraction`, ADR 0004).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PoolState(Struct, frozen=True, kw_only=True):
 
     @property
     def room(self) -> int:
-        """How many tasks it still takes: submissions, each of pilots of one task queue to one CE queue."""
+        """How many tasks it still takes: submissions of pilots of one task queue to one CE queue."""
         return max(0, max(0, self.max - self.running) + self.total - self.queued)
 
     @property
@@ -59,8 +59,8 @@ def choose_pool(
     *,
     serves: Callable[[str], bool] = lambda _: True,
 ) -> tuple[str | None, tuple[PoolTry, ...]]:
-    """Draw a pool: the first in random order that is enabled, `serves` a queue for the work and has room; None: no
-    pilots. A full one is disabled until the next cycle; the choice counts as one task in `states`.
+    """Draw a pool: the first in random order that is enabled, `serves` a queue and has room. A full one is disabled until
+    the next cycle; the choice counts in `states`.
     """
     order = list(names)
     rng.shuffle(order)
@@ -94,9 +94,7 @@ class TypeReason(StrEnum):
 
 
 class PilotIdentity(Struct, frozen=True, kw_only=True):
-    """Who the pilots run as, in the VO of their task queue, and whom they serve. The job of a bound pilot is chosen when
-    it is stored (ADR 0060).
-    """
+    """Who the pilots run as, in the VO of their task queue, and whom they serve."""
 
     private: bool
     owner: str
@@ -110,7 +108,7 @@ class PilotIdentity(Struct, frozen=True, kw_only=True):
 
 
 def choose_identity(demand: TaskQueueDemand, *, options: PoolOptions, rng: Random) -> PilotIdentity:
-    """The identity of the pilots of one submission; `options` are those of the pool drawn for it."""
+    """The identity of the pilots of one submission."""
     key, draw = demand.key, None
     private_tq = key.pilot_type.lower() == PRIVATE
     if key.force_generic or private_tq:
@@ -135,9 +133,7 @@ def choose_identity(demand: TaskQueueDemand, *, options: PoolOptions, rng: Rando
 
 
 def account_of(who: PilotIdentity, pool: PoolOptions, rules: Mapping[str, IdentityRule]) -> str:
-    """The identity with which pilots are submitted: private ones with the closest one to their owner and group, all
-    others with that of their pool.
-    """
+    """The identity with which pilots are submitted: private ones with the closest one, others with that of their pool."""
     if who.private:
         fitting = {
             name: (bool(rule.owner), bool(rule.group))
@@ -155,7 +151,7 @@ def name_as(backend: str, account: str) -> str:
 
 
 def submitted_to(backend: str, account: str, rules: Mapping[str, IdentityRule]) -> str:
-    """Where pilots for a batch system are submitted with an identity: to itself if that has nothing for it."""
+    """Where pilots for a batch system are submitted with an identity."""
     rule = rules.get(account)
     return name_as(backend, account) if rule is not None and backend in rule.backends else backend
 
@@ -166,7 +162,7 @@ def wants_private(fraction: float, draw: float, *, legacy: bool = False) -> bool
 
 
 def private_pools(options: DirectorOptions) -> frozenset[str]:
-    """The pools that draw private pilots for task queues that take both kinds; '' if one of the default pools does."""
+    """The pools that draw private pilots for task queues that take both kinds; '': a default one does."""
     drawing = {
         name for name, pool in options.pools.items()
         if (pool.private_fraction < 1 if pool.legacy_fraction else pool.private_fraction > 0)
@@ -217,9 +213,7 @@ def make_orders(
     *,
     serves: Callable[[TaskQueueKey, str], bool] = lambda _key, _pool: True,
 ) -> tuple[list[PilotOrder], list[PoolRefusal]]:
-    """A pool and an identity for each task queue that gets pilots, in random order: pools may fill up. `serves`: whether
-    a pool has a queue for a key.
-    """
+    """A pool and an identity for each task queue that gets pilots, in random order: pools may fill up."""
     by_id = {demand.tq_id: demand for demand in demands}
     counts = [(by_id[row.tq_id], row.asked) for row in plan.rows if row.asked > 0]
     rng.shuffle(counts)

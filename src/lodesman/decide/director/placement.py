@@ -1,6 +1,5 @@
-"""On which CE queue each pilot goes: one of its pool's queues where the matcher would give it a job of its task queue,
-drawn by free room; of the sites of a station list one is drawn before. Each placement counts at once, so that no queue is
-flooded between observations.
+"""On which CE queue each pilot goes: one of its pool's queues where it would get a job of its task queue, drawn by free
+room. Each placement counts at once, so that no queue is flooded.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class RefusedQueues(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderOutcome:
-    """What became of one order; NO_ROOM, FILLED, NOT_ADMITTED and POOL_FULL stand only if pilots stayed unplaced."""
+    """What became of one order."""
 
     order: PilotOrder
     placed: int
@@ -82,7 +81,7 @@ class PlacementResult:
         return sum(placement.count for placement in self.placements)
 
     def refusals(self, outcome: OrderOutcome, *, each: int | None = None) -> Iterator[QueueRefusal]:
-        """The answers to one order with their reasons: up to `each` of a kind (None: all), by queue."""
+        """The answers to one order with their reasons: up to `each` of a kind, by queue."""
         for refused in outcome.refused:
             for bit in islice(bits(refused.mask), each):
                 queue_id = self.places.queues[bit].queue_id
@@ -148,7 +147,7 @@ class _Seats:
         return self.left.positive
 
     def put(self, seeker: _Seeker, rng: Random) -> None:
-        """Place one pilot of an order, if any queue has room for it and the pool takes the submission."""
+        """Place one pilot of an order, if any queue and the pool have room."""
         free, pool = seeker.eligible & self.left.positive, seeker.order.pool
         if seeker.used and self._spare[pool] <= 0:
             free &= seeker.used
@@ -192,7 +191,7 @@ def place(
     rng: Random,
 ) -> PlacementResult:
     """Place pilots one by one in random order, so that scarce room is shared in the proportions asked. What an order
-    sends to one queue is one submission. `pools` bound these; each order is sure of one.
+    sends to one queue is one submission; each order is sure of one.
     """
     seekers = [_Seeker.of(order, places, gates.sites) for order in orders]
     seats = _empty_seats(seekers, places, pools=pools, gates=gates, now=now)
@@ -251,9 +250,7 @@ def _empty_seats(
 def _cut_by_gates(
     places: Places, gates: Mapping[str, SiteBudget], rooms: Mapping[int, Room]
 ) -> dict[str, Limit]:
-    """The gates that let through less than one of their queues would take and is wanted there: of a single pilot, where
-    that is none.
-    """
+    """The gates that let through less than is wanted there, or than one pilot."""
     most: dict[str, int] = {}
     for bit, queue in places.queues.items():
         site = queue.queue_id.site

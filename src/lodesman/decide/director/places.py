@@ -1,6 +1,4 @@
-"""The CE queues of one iteration as bits: which could serve a task queue, and why not the others. The matcher judges the
-place of all queues at once, and the identity of pilots once for queues that are open to the same groups.
-"""
+"""The CE queues of one iteration as bits: which could serve a task queue, and why not the others."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ class PoolServing(Protocol):
 
 
 class ServedTaskQueues:
-    """The task queues that a queue may serve as far as SubmitPools go, as bits of a table."""
+    """The task queues that a queue may serve as far as SubmitPools go."""
 
     __slots__ = ("_any", "_known", "_rows", "_serving")
 
@@ -132,7 +130,7 @@ class Places:
         return 0 if order.identity.private else self._private_only.get(order.key.vo, 0)
 
     def eligible(self, order: PilotOrder) -> int:
-        """The queues where a pilot of the order would be given jobs of its task queue."""
+        """The queues where a pilot of the order would get its jobs."""
         key = replace(order.key, submit_pool="") if order.key.submit_pool else order.key
         mask = self._served(order.key, order.pool) & ~self.refusing(order)
         mask &= ~(self.shut_for(order.identity.account) | self._limited.get(order.tq_id, 0))
@@ -145,7 +143,7 @@ class Places:
         return of_vo.table.narrow(mask, key) if mask else 0
 
     def has_queue(self, key: TaskQueueKey, pool: str) -> bool:
-        """Whether a submission pool serves a queue where jobs of the key could run; one that serves all need not."""
+        """Whether a submission pool serves a queue where jobs of the key could run."""
         if self.of_pool(pool) == self.full:
             return True
         mask = self._served(key, pool)
@@ -153,12 +151,11 @@ class Places:
         return bool(mask and self._of_vo[key.vo].table.narrow(mask, place))
 
     def _served(self, key: TaskQueueKey, pool: str) -> int:
-        """The queues of a submission pool that serve the VO and the SubmitPool of the key."""
         mask = self.of_pool(pool) & self.of_vo(key.vo)
         return mask & (self._serving.mask(key.submit_pool) or 0) if key.submit_pool else mask
 
     def request(self, bit: int, order: PilotOrder) -> ResourceRequest:
-        """What a pilot of the order would present in that queue; of the SubmitPools only the task queue's own."""
+        """What a pilot of the order would present in that queue; of the SubmitPools only its own."""
         who, pool = order.identity, order.key.submit_pool
         if pool and not (self._serving.mask(pool) or 0) >> bit & 1:
             pool = ""
@@ -170,5 +167,5 @@ class Places:
         return request
 
     def reasons(self, bit: int, order: PilotOrder) -> tuple[Reason, ...]:
-        """What the matcher has against a pilot of the order in that queue, which must serve the order's VO."""
+        """What the matcher has against a pilot of the order in that queue of its VO."""
         return explain(order.key, self.request(bit, order))

@@ -54,7 +54,7 @@ class QueueLoad(NamedTuple):
         return None not in (self.waiting, self.running) and min(self.waiting or 0, self.running or 0) >= 0
 
     def age_s(self, now: float) -> float:
-        """Seconds since the observation, at least 0, also by a clock that ran ahead."""
+        """Seconds since the observation, at least 0."""
         return max(0.0, now - self.observed_at)
 
     def doubts(self, *, now: float, max_age_s: float) -> str:
@@ -125,7 +125,7 @@ class Room(Struct, frozen=True, kw_only=True):
 def queue_limits(
     queue: CandidateQueue, *, gates: QueueGates, now: float, site: Limit | None = None
 ) -> Iterator[Limit]:
-    """The limits on new pilots in the queue, in order; `site`: what the gate of its site lets through."""
+    """The limits on new pilots in the queue, in order."""
     shut = (
         (ClampName.CLOSED, queue.closed),
         (ClampName.NO_BACKEND, queue.no_backend),
@@ -161,7 +161,7 @@ def queue_limits(
 
 
 def _cap_limits(queue: CandidateQueue) -> Iterator[Limit]:
-    """The caps less the most pilots that can be in the queue now, by records and load together."""
+    """The caps less the most pilots that can be there now."""
     own, caps = queue.own, queue.caps
     seen_waiting, seen_running = queue.load.waiting or 0, queue.load.running or 0
     waiting = max(own.waiting, seen_waiting + own.since_load)
@@ -203,7 +203,7 @@ def room_of(
 
 
 def others(queue: CandidateQueue) -> int | None:
-    """Jobs there that are not our pilots, as far as the load says; None if that is unknown."""
+    """Jobs there that are not our pilots; None: unknown."""
     if not queue.load.is_known or queue.load.others is None:
         return None
     ours = queue.own.waiting + queue.own.running - queue.own.since_load

@@ -1,6 +1,5 @@
 """A decision as JSON values, and back: what is stored of each iteration and what `why` reads from it. Rows are lists in
-the order of `row_fields`, since there can be ten thousand a minute; of refusals only counts and examples are kept, of
-very many task queues those that got pilots first.
+the order of `row_fields`; of refusals only counts and examples are kept.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _MOST_EXAMPLES = 5_000
 
 
 def to_record(decision: Decision, *, examples: int = 5) -> Record:
-    """JSON values of a decision; up to `examples` CE queues with their reasons per task queue and kind."""
+    """JSON values of a decision; up to `examples` CE queues per task queue and kind."""
     plan, placement = decision.plan, decision.placement
     outcomes = placement.outcomes[:_MOST_ASKS]
     rows: Sequence[PlanRow] = plan.rows
@@ -58,13 +57,18 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
         "aside": {reason.value: n for reason, n in decision.supply.aside.items()},
         "spare": len(decision.supply.spare),
         "cancel": list(decision.excess.cancel),
-        "asks": [_ask(one, placement, each) for one in outcomes],
+        "asks": [_ask(outcome, placement, each) for outcome in outcomes],
         "no_pool": [
-            {"tq_id": one.tq_id, "asked": one.asked, "tries": [[t.pool, t.outcome.value] for t in one.tries]}
-            for one in decision.pool_refusals[:_MOST_ASKS]
+            {
+                "tq_id": refusal.tq_id,
+                "asked": refusal.asked,
+                "tries": [[t.pool, t.outcome.value] for t in refusal.tries],
+            }
+            for refusal in decision.pool_refusals[:_MOST_ASKS]
         ],
         "placements": [
-            [one.order.tq_id, str(one.queue_id), one.count] for one in placement.placements[:MOST_ROWS]
+            [placed.order.tq_id, str(placed.queue_id), placed.count]
+            for placed in placement.placements[:MOST_ROWS]
         ],
         "load_fields": list(_LOAD_FIELDS),
         "rooms": {
@@ -84,9 +88,7 @@ def _arithmetic(target: DirectorTarget, plan: Plan, rows: Sequence[PlanRow]) -> 
 
 
 def replay(record: Mapping[str, Any], policy: TargetPolicy) -> Record:
-    """A stored record as another policy would have made it, with the same options and random numbers. Its pilots are not
-    placed: which CE queues could run them is not stored. Raises NotFound if too little is stored.
-    """
+    """A stored record as another policy would have made it, without placements. Raises NotFound if too little is stored."""
     if "seed" not in record:
         raise NotFound("An older release stored this iteration, and too little of it to compute it again.")
     if record["left_out"] and len(record["rows"]) >= MOST_ROWS:
@@ -111,7 +113,7 @@ def replay(record: Mapping[str, Any], policy: TargetPolicy) -> Record:
 
 
 def _room(queue: CandidateQueue, room: Room, left: int) -> Record:
-    """What a queue was allowed and has left, and the load that this came from, its time in tenths of a second."""
+    """What a queue was allowed and has left, and its load."""
     load = queue.load
     return {
         "wanted": room.wanted,
@@ -125,7 +127,7 @@ def _room(queue: CandidateQueue, room: Room, left: int) -> Record:
 
 
 def loads_of(record: Mapping[str, Any]) -> dict[str, QueueLoad]:
-    """The loads inside a stored record, by queue; none of what an older release did not keep."""
+    """The loads inside a stored record, by queue."""
     names = record.get("load_fields", ())
     if not set(_LOAD_FIELDS) <= set(names):
         return {}
@@ -137,7 +139,7 @@ def loads_of(record: Mapping[str, Any]) -> dict[str, QueueLoad]:
 def of_queues(
     record: Mapping[str, Any], seen: Collection[int], places: Collection[str] | None = None
 ) -> Record:
-    """A record without what it says of other task queues, and of other CE queues than `places`; totals stay."""
+    """A record without what it says of other task queues and CE queues; totals stay."""
     column = record.get("row_fields", ["tq_id"]).index("tq_id")
     tq_id_at = {"rows": column, "asks": "tq_id", "no_pool": "tq_id", "placements": 0}
     part = dict(record)

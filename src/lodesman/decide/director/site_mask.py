@@ -31,7 +31,7 @@ class DrainedNodes(Struct, frozen=True):
 
 
 class SiteMask:
-    """All closings at one moment; never changed, so any thread may ask. A closing counts while it `holds`."""
+    """Closings at one moment; never changed, so any thread may ask."""
 
     __slots__ = ("_by_node", "_planes", "closings")
 
@@ -62,7 +62,7 @@ class SiteMask:
         return tuple(closing for closing in self._around(node) if closing.shuts_out(now, life_seconds))
 
     def reason(self, node: NodePath, now: float, life_seconds: float | None = None) -> str:
-        """What closes a site, CE or queue, or shuts out pilots that live so long, in words; '' if it is open."""
+        """What closes a site, CE or queue (for pilots that live so long), in words; '' if it is open."""
         closings = self.of(node, now) if life_seconds is None else self.shutting_out(node, now, life_seconds)
         return "; ".join(closing.text_at(now) for closing in closings)
 
@@ -71,7 +71,7 @@ class SiteMask:
         return next((closing for closing in self._around(node) if closing.empties(now)), None)
 
     def end_of_jobs(self, node: NodePath, now: float) -> float | None:
-        """From when on nothing may run in a queue, as was announced; None: no such time is known."""
+        """From when on nothing may run in a queue; None: not known."""
         starts = [
             closing.start
             for closing in self._around(node)
@@ -82,7 +82,7 @@ class SiteMask:
     def hits(
         self, queues: _Queues, among: Mask, now: float, lives: Lives = NO_LIVES
     ) -> list[tuple[Closing, Mask]]:
-        """The closings of queues among these, with these queues; most queues first."""
+        """The closings of queues among these; most queues first."""
         hits = [(closing, hit) for closing, mask in self._active(queues, now, lives) if (hit := mask & among)]
         return sorted(hits, key=lambda pair: -pair[1].bit_count())
 
@@ -91,13 +91,13 @@ class SiteMask:
         return reduce(or_, (mask for _, mask in self._active(queues, now, lives)), 0)
 
     def announced(self, queues: _Queues, now: float, lives: Lives = NO_LIVES) -> Mask:
-        """The queues that get no pilots any more since they are going to be closed."""
+        """The queues that get no pilots any more since they will be closed."""
         return reduce(
             or_, (mask for closing, mask in self._active(queues, now, lives) if closing.is_ahead(now)), 0
         )
 
     def leaving(self, queues: _Queues, now: float, lives: Lives = NO_LIVES) -> DrainedNodes:
-        """Where pilots leave, or will when a closing begins for which none is sent there any more."""
+        """Where pilots leave, or will by a closing that is announced."""
         ahead = {
             closing.node
             for closing, mask in self._active(queues, now, lives)
@@ -118,7 +118,7 @@ class SiteMask:
             yield from (closing for closing in closings if closing is not None)
 
     def _active(self, queues: _Queues, now: float, lives: Lives) -> Iterator[tuple[Closing, Mask]]:
-        """The closings that hold, or begin while a pilot could still run, with the queues that each closes."""
+        """The closings that hold, or begin while a pilot could still run, with their queues."""
         planes = self._planes
         # By value; items of lists are compared fast if they are the same object.
         if [planes[0]] != [queues]:

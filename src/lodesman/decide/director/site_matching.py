@@ -22,10 +22,10 @@ class OrderAtSites(Protocol):
         """Whether one of its pilots may go to a queue of a site now."""
 
     def best(self, free: Mask) -> Mask:
-        """The queues whose sites have the greatest Rank, at least one."""
+        """The queues whose sites have the greatest Rank."""
 
     def drawn(self, best: Mask, rng: Random) -> Mask:
-        """The queues of the one site that is drawn, if its jobs choose among sites; else all."""
+        """The queues of one drawn site, if its jobs choose among sites; else all."""
 
     def refusal(self, site: str, bit: int) -> str:
         """Why none may go to a queue of a site now, '' if one may."""
@@ -39,7 +39,7 @@ class SiteMatching(Protocol):
         """The gates of sites that advertise themselves."""
 
     def request(self, order: PilotOrder) -> OrderAtSites | None:
-        """An order before them; None if they make no difference but by what their gates have left."""
+        """An order before them; None: they make no difference but by their gates."""
 
     def wished(self, pool: str) -> Mask:
         """The queues where the ads of sites decide about the jobs of a SubmitPool."""

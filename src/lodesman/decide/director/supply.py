@@ -1,6 +1,5 @@
-"""Which pilots count as waiting for which task queue. A pilot counts where the matcher would let it run a job, and once
-only: first where it was submitted for (the seed's rule), so that 100 small queues that share their pilots are not served
-by the pilots of one.
+"""Which pilots count as waiting for which task queue: each once, where the matcher would let it run a job, first where it
+was submitted for (the seed's rule).
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from lodesman.decide.resources import QueueId
 
 
 class PilotStanding(StrEnum):
-    """A live pilot as the director sees it. One that its batch system does not know counts as waiting: unknown is not
-    gone. One that is bound to a job has not joined; after that it takes no more.
+    """A live pilot as the director sees it. One that its batch system does not know counts as waiting. One that is bound
+    to a job has not joined.
     """
 
     SUBMITTING = "submitting"
@@ -99,8 +98,7 @@ def count_supply(
     now: float,
 ) -> Supply:
     """Give each usable pilot to one task queue: its own first, then the one in most need. Needs are filled up to the jobs
-    that wait, then up to what the formula allows to wait; pilots beyond that are spare. `table` has the task queues of
-    the demands.
+    that wait, then up to what the formula allows; pilots beyond that are spare.
     """
     max_waiting_s = options.max_pilot_waiting_hours * 3600.0
     aside: Counter[AsideReason] = Counter()
@@ -139,7 +137,7 @@ def count_supply(
 
 @dataclass(slots=True)
 class _AlikePilots:
-    """Pilots that are alike for the matcher and were submitted for the same task queue."""
+    """Pilots alike for the matcher, submitted for one task queue."""
 
     tq_id: int | None
     request: ResourceRequest
@@ -148,8 +146,8 @@ class _AlikePilots:
 
 
 def _groups(pilots: Iterable[PilotView]) -> list[_AlikePilots]:
-    """Groups, private pilots first, so that generic ones are left for the others. Pilots are taken from the end of a
-    group: idle ones first, then the longest waiting.
+    """Private pilots first, so that generic ones are left for the others. Pilots are taken from the end of a group: idle
+    ones first, then the longest waiting.
     """
     by_kind: defaultdict[tuple[int | None, ResourceRequest, frozenset[int]], list[PilotView]] = defaultdict(
         list
@@ -163,7 +161,7 @@ def _groups(pilots: Iterable[PilotView]) -> list[_AlikePilots]:
 
 
 class _NeedyQueues:
-    """Task queues (as bits) that want more pilots in this round, most in need first."""
+    """Task queues that want more pilots in this round, most in need first."""
 
     def __init__(self, order: Sequence[int]) -> None:
         self._order = order
@@ -171,7 +169,7 @@ class _NeedyQueues:
         self.open = mask_of(order)
 
     def among(self, mask: int) -> Iterator[int]:
-        """Those of a mask, in order; `close` may be called for each as it comes."""
+        """Those of a mask; `close` may be called meanwhile."""
         open_queues = mask & self.open
         count = open_queues.bit_count()
         if count * count <= len(self._order):  # few: look them up; many: the next one is never far
@@ -185,7 +183,7 @@ class _NeedyQueues:
 
 
 class _Ledger:
-    """Counts while pilots are given away; asks the matcher once per kind of pilot, for all task queues."""
+    """Counts while pilots are given away."""
 
     def __init__(self, demands: Sequence[TaskQueueDemand], table: KeyTable, serving: PoolServing) -> None:
         self.counted = {demand.tq_id: 0 for demand in demands}
@@ -205,7 +203,7 @@ class _Ledger:
         return mask & ~mask_of(barred) if barred else mask
 
     def fill(self, groups: Sequence[_AlikePilots], levels: Mapping[int, int]) -> None:
-        """One round: each task queue up to its level, by its own pilots first, then by what is left."""
+        """One round: each task queue up to its level, by its own pilots first."""
         for group in groups:
             own = group.tq_id
             if own in self.counted and self.usable(group) >> self._table.bit(own) & 1:
@@ -227,7 +225,7 @@ class _Ledger:
         takers: Iterator[int],
         levels: Mapping[int, int],
     ) -> None:
-        """Give the pilots of groups that present the same to the task queues that can use them."""
+        """Give pilots that present the same to the task queues that can use them."""
         groups = list(alike)
         for bit in takers:
             tq_id = self._table.tq_id(bit)

@@ -1,7 +1,7 @@
 """The target of an iteration: how many pilots the formula aims at, by one of four policies.
 
-`seed` is the seed's pilotsPerIteration, `adaptive` its proposed fix; there the target is a scale: the formula asks for
-twice as many, times the CPU boost. `gap` and `ratio` count pilots, so their target bounds what all task queues ask for.
+`seed` is the seed's pilotsPerIteration, `adaptive` its proposed fix; there the target is a scale. `gap` and `ratio`
+count pilots, so their target bounds what all task queues ask for.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _adaptive(facts: TargetFacts, options: DirectorOptions) -> _Aim:
 
 
 def _gap(facts: TargetFacts, options: DirectorOptions) -> _Aim:
-    """A part of the missing pilots, so that the gap closes in some iterations; a small gap closes at once."""
+    """A part of the missing pilots; a small gap closes at once."""
     rules = options.target
     missing = max(0, facts.waiting_jobs - facts.usable_pilots)
     part = math.ceil(missing / rules.gap_iterations)

@@ -50,7 +50,7 @@ def bits(mask: Mask) -> Iterator[int]:
 
 
 def nth_bit(mask: Mask, n: int) -> int:
-    """The n-th member, n from 0; the mask has more than n. Halves the width: about twice the work of one count of bits."""
+    """The n-th member, n from 0. Halves the width: about twice the work of one count of bits."""
     base = 0
     width = mask.bit_length()
     while n > 3 and width > _NARROW_BITS:
@@ -72,7 +72,7 @@ def nth_bit(mask: Mask, n: int) -> int:
 
 
 def numbered(members: Iterable[T], before: Mapping[T, int] | None = None) -> dict[T, int]:
-    """The bits of all: `before` members keep theirs, each other one takes the lowest that is free."""
+    """The bits of all: `before` keep theirs, each other member takes the lowest that is free."""
     numbers = dict(before or {})
     used = set(numbers.values())
     free = (bit for bit in count() if bit not in used)
@@ -83,7 +83,7 @@ def numbered(members: Iterable[T], before: Mapping[T, int] | None = None) -> dic
 
 
 class MaskMatrix:
-    """Many masks side by side, so that one bit of all of them is read in a few steps."""
+    """Many masks side by side: one bit of all is read in a few steps."""
 
     __slots__ = ("_bytes", "_width")
 
@@ -102,13 +102,13 @@ class MaskMatrix:
         return int(self._column(bit).translate(_DIGITS)[::-1] or b"0", 2)
 
     def among(self, names: Iterable[T], bit: int) -> tuple[T, ...]:
-        """The names of the rows that have the bit; `names` has one for each row."""
+        """The names of the rows that have the bit."""
         return tuple(compress(names, self._column(bit)))
 
 
 class Tally:
-    """Numbers of 0 or more by bit: sums, changes and draws over masks cost a few steps on whole masks. Plane k is the
-    mask of the members whose number has bit k.
+    """Numbers by bit; sums, changes and draws cost a few steps on whole masks. Plane k is the mask of the members whose
+    number has bit k.
     """
 
     __slots__ = ("_planes", "positive")
@@ -123,7 +123,7 @@ class Tally:
         self._settle()
 
     def add(self, mask: Mask, amount: int) -> None:
-        """Add an amount of 0 or more to every number of a mask."""
+        """Add an amount to every number of a mask."""
         planes, place = self._planes, 0
         if amount:
             self.positive |= mask
@@ -138,7 +138,7 @@ class Tally:
             place += 1
 
     def take_one(self, mask: Mask) -> None:
-        """Lower every number of a mask by 1; those at 0 stay there."""
+        """Lower every number of a mask by 1, down to 0."""
         borrow = mask & self.positive
         for k, plane in enumerate(self._planes):
             if not borrow:
@@ -172,13 +172,13 @@ class Tally:
         return sum((plane >> bit & 1) << k for k, plane in enumerate(self._planes))
 
     def least(self, mask: Mask) -> Mask:
-        """The members of a mask that have the least number of it."""
+        """The members of a mask with its least number."""
         for plane in reversed(self._planes):
             mask = mask & ~plane or mask
         return mask
 
     def draw(self, mask: Mask, rng: Random) -> int:
-        """A member of the mask, each with the chance of its number; one of them must be above 0."""
+        """A member of the mask, each with the chance of its number."""
         # The very draw of `Random.choices`; rounding may reach the total itself.
         total = self.total(mask)
         place = min(int(rng.random() * total), total - 1)
@@ -226,7 +226,7 @@ def passing(planes: Iterable[Plane], full: Mask) -> Mask:
 
 
 def refused(planes: Iterable[Plane]) -> list[tuple[str, int]]:
-    """How many members each criterion refuses, whatever the others say; worst first."""
+    """How many members each criterion refuses; worst first."""
     counted = [(name, mask.bit_count()) for name, mask in planes if mask]
     return sorted(counted, key=lambda item: (-item[1], item[0]))
 

@@ -25,14 +25,14 @@ class Cell:
         self.size = 0
 
     def add(self, bit: int) -> None:
-        """Add a member that is not there."""
+        """Add a member."""
         self.size += 1
         self.flips.append(bit)
         if len(self.flips) >= _FLUSH_AT:
             self.flush()
 
     def remove(self, bit: int) -> None:
-        """Remove a member that is there."""
+        """Remove a member."""
         self.size -= 1
         self.flips.append(bit)
         if len(self.flips) >= _FLUSH_AT:
@@ -57,7 +57,6 @@ class Cell:
             self.flush()
 
     def _is_sparse(self) -> bool:
-        """Whether the changes that wait are all there is, and are read without making the mask."""
         return not self._mask and len(self.flips) * _SPARSE_BITS <= self.flips[0]
 
 

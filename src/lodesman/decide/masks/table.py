@@ -1,6 +1,5 @@
-"""Tables of values per member: which members pass what is asked (columns), and all columns together (`Table`). Members
-may be task queues asked by a resource, or the reverse. Values are tuples without duplicates, or integers of 0 or more;
-None stands for "anything goes".
+"""Tables of values per member: which members pass what is asked. Members may be task queues asked by a resource, or the
+reverse. Values are tuples without duplicates, or integers of 0 or more; None: anything goes.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _ANSWERS_KEPT: Final = 64
 
 
 class MaskColumn(Protocol):
-    """One value of each member, and which members pass what is asked."""
+    """One value of each member, and which members pass."""
 
     def add(self, bit: int, values: Any, /) -> None:
         """Add a member, whose bit is free."""
@@ -35,8 +34,6 @@ class MaskColumn(Protocol):
 
 
 class _OneValue:
-    """Members that have one value each: all of them, and by value."""
-
     __slots__ = ("by_value", "everyone")
 
     def __init__(self) -> None:
@@ -57,8 +54,6 @@ class _OneValue:
 
 
 class _ByValue:
-    """Members by each of their values, and those that take anything (None)."""
-
     __slots__ = ("_anything", "_by_value", "_choosy")
 
     def __init__(self) -> None:
@@ -126,8 +121,8 @@ class HasAll(_ByValue):
 
 
 class HasOnly:
-    """Members pass all of whose values are among those asked. A member's first value stands in the cells of rank 0, its
-    second in those of rank 1, ...; at each rank it must have no value or an asked one.
+    """Members pass all of whose values are asked. A member's first value stands in the cells of rank 0, its second in
+    those of rank 1, ...
     """
 
     __slots__ = ("_ranks",)
@@ -170,8 +165,8 @@ class HasOnly:
 
 
 class Numbers:
-    """Members by a number, exact, with prefix masks over blocks of close numbers: those below 32 have blocks of their
-    own, above that a power of two has 16. A change drops the prefixes above it; the next question makes them again.
+    """Members by a number, with prefix masks over blocks of close numbers: those below 32 have blocks of their own, above
+    that a power of two has 16. A change drops the prefixes above it.
     """
 
     __slots__ = ("_answers", "_blocks", "_edges", "_prefixes", "_top")
@@ -253,7 +248,7 @@ class Numbers:
 
 
 def block_of(number: int) -> int:
-    """The block of a number: monotone, the four bits after the leading one and the magnitude."""
+    """The block of a number: the four bits after the leading one, and the magnitude."""
     if number < 32:
         return number
     shift = number.bit_length() - 5
@@ -302,14 +297,12 @@ class Table:
             column.remove(bit, value)
 
     def settle(self) -> None:
-        """Do all work that waits for questions: any number of threads may ask from now on, as long as no member comes or
-        goes.
-        """
+        """Do all work that waits for questions: any number of threads may ask while no member comes or goes."""
         for column in self.columns:
             column.settle()
 
     def narrow(self, mask: Mask, values: Iterable[Any]) -> Mask:
-        """The members of `mask` that pass every column; `values` has one value a column, None: nothing."""
+        """The members of `mask` that pass every column; a value None asks nothing."""
         for column, value in zip(self.columns, values, strict=True):
             if value is not None:
                 mask = column.narrow(mask, value)
@@ -318,7 +311,7 @@ class Table:
         return mask
 
     def lost(self, mask: Mask, values: Sequence[Any]) -> Iterator[tuple[int, Mask]]:
-        """(place of a column, the members of `mask` that it refuses), whatever the other columns say."""
+        """(place of a column, the members of `mask` that it refuses)."""
         for place, (column, value) in enumerate(zip(self.columns, values, strict=True)):
             refused = 0 if value is None else mask & ~column.narrow(mask, value)
             if refused:

@@ -1,4 +1,4 @@
-"""Buckets of limits: what jobs are charged to, and which task queues each set of rules shuts where they are full."""
+"""Buckets of limits: what jobs are charged to, and what each set of rules shuts where they are full."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Charge = tuple[Counter, Number]  # where a job is counted, and what it takes
 
 @dataclass(slots=True, eq=False)
 class RuleBucket:
-    """The counters of a rule for task queues with equal values, at places with equal values."""
+    """The counters of a rule for equal values of task queues and places."""
 
     family: Family
     line: Line
@@ -70,7 +70,7 @@ class RuleBucket:
         return any(counter.used for counter in self.counters.values())
 
     def has_less(self) -> None:
-        """Forget the bucket if nothing is charged to it and it is of one place: there may be very many."""
+        """Forget an unused bucket of a single place: there may be very many."""
         if self.family.rule.by_place and not self.is_used():
             self.line.drop(self)
 
@@ -101,7 +101,7 @@ class Line:
         self.forget()
 
     def forget(self) -> None:
-        """Drop the line from its rule if it has neither a part nor anything used."""
+        """Drop a line that has no part and nothing used."""
         if not self.parts and not any(bucket.is_used() for bucket in self.buckets.values()):
             self.rule.lines.pop(self.values, None)
 
@@ -235,7 +235,7 @@ _amount = itemgetter(0)
 
 
 class Parts:
-    """The parts of one line, also in the order of what they need of each resource that is used up."""
+    """The parts of one line, also ordered by what they need of each resource."""
 
     __slots__ = ("_by_amount", "by_needs")
 
@@ -261,7 +261,7 @@ class Parts:
             self._by_amount[resource].remove((amount, part))
 
     def between(self, resource: str, least: Number, most: Number) -> Iterator[Part]:
-        """The parts that need more than `least` of a resource, and at most `most`."""
+        """The parts that need more than `least`, and at most `most`."""
         ordered = self._by_amount.get(resource)
         if ordered and ordered[0][0] <= most and ordered[-1][0] > least:
             first = bisect_right(ordered, least, key=_amount)
@@ -269,7 +269,7 @@ class Parts:
 
 
 class Split:
-    """How the rules of a set that concern a place divide the kinds: each has one rule at most, and so one part."""
+    """How the rules of a set divide the kinds at a place: each kind has one rule at most, and so one part."""
 
     __slots__ = ("bits", "of_kind", "parts", "places", "rules")
 
@@ -293,11 +293,12 @@ class Split:
             return part
 
     def refusing(self, part: Part) -> Iterator[SetPlace]:
-        """The places where the next job of a part does not fit. Most have no bucket yet, and equal limits."""
+        """The places where the next job of a part does not fit."""
         buckets = part.line.buckets
         for family, bucket in buckets.items():
             if bucket.refuses(part.needs):
                 yield from family.places.get(self, ())
+        # Most places have no bucket yet, and equal limits.
         for families in part.rule.by_limits.values():
             if families[0].empty.refuses(part.needs):
                 for family in families:

@@ -64,9 +64,7 @@ AT_MOST: Final = Relation(holds=le, of_keys=AtMost, of_requests=AtLeast)
 
 
 class MatchCriterion(Struct, frozen=True, kw_only=True):
-    """One condition. Values are tuples (None: anything goes) or, for AT_MOST, integers of 0 or more. A key whose list is
-    empty mostly asks for nothing: None.
-    """
+    """One condition. Values are tuples (None: anything goes) or, for AT_MOST, integers of 0 or more."""
 
     name: str
     relation: Relation = OVERLAP
@@ -76,13 +74,12 @@ class MatchCriterion(Struct, frozen=True, kw_only=True):
 
     def holds(self, key: TaskQueueKey, request: ResourceRequest) -> bool:
         """Whether this pair passes."""
-        wanted = self.of_key(key)
+        values = self.of_key(key)
         offered = self.of_request(request)
-        return wanted is None or offered is None or self.relation.holds(wanted, offered)
+        return values is None or offered is None or self.relation.holds(values, offered)
 
 
 def _one(value: str) -> Values:
-    """What a resource declares of one attribute; "" is not declared."""
     return (value,) if value else ()
 
 
@@ -113,7 +110,6 @@ def _memory_text(key: TaskQueueKey, request: ResourceRequest) -> str:
 
 
 def _some(values: Sequence[str] | None) -> str:
-    """The first few, and how many more."""
     if not values:
         return "nothing"
     more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
@@ -141,7 +137,6 @@ def _class_text(key: TaskQueueKey, request: ResourceRequest) -> str:
 
 
 def _tags_of(key: TaskQueueKey) -> Values:
-    """The tags of a job, and those that its cores give it."""
     added = processor_tags(key.cores)
     return key.tags if not added else tuple(dict.fromkeys((*key.tags, *added)))
 
@@ -288,7 +283,7 @@ CRITERIA: Final[tuple[MatchCriterion, ...]] = (*WHOSE, *WHERE, *HOW_MUCH)
 
 
 def explain(key: TaskQueueKey, request: ResourceRequest) -> tuple[Reason, ...]:
-    """Every reason why the resource may not run jobs of the task queue; () if it may."""
+    """Every reason why the resource may not run jobs of the task queue."""
     return tuple(
         Reason(criterion.name, criterion.sentence(key, request))
         for criterion in CRITERIA

@@ -1,6 +1,5 @@
 """The task queues of one group: slots, masks, the tree of owners and weights, and the caps of submissions with `AtMost`.
-
-The lottery settles the group first, so masks are only as wide as one group, and a new task queue concerns no other group.
+The lottery settles the group first, so masks are only as wide as one group.
 """
 
 from __future__ import annotations
@@ -130,13 +129,13 @@ class GroupIndex:
         self.occupied |= 1 << slot
         if queue.cap is not None:
             queue.cap.mask |= 1 << slot
-        wanted = wanted_of(queue.key, WHERE)
-        self._where.add(slot, wanted)
+        values_of_where = wanted_of(queue.key, WHERE)
+        self._where.add(slot, values_of_where)
         self._numbers.add(slot, wanted_of(queue.key, HOW_MUCH))
         self._plant(queue)
         self.refresh(queue)
         self.arrived += 1
-        needs = ((place, values) for place, values in enumerate(wanted) if values is not None)
+        needs = ((place, values) for place, values in enumerate(values_of_where) if values is not None)
         self.recent.append(
             (slot, tuple((place, frozenset(v) if len(v) > _LONG else v) for place, v in needs))
         )
@@ -161,7 +160,7 @@ class GroupIndex:
         self._uproot(queue)
 
     def refresh(self, queue: IndexedQueue) -> None:
-        """Set the bits of a task queue by whether jobs wait and limits block."""
+        """Set the bits of a task queue."""
         bit = 1 << queue.slot
         if bool(self.alive & bit) != (queue.waiting > 0):
             self.alive ^= bit
@@ -170,14 +169,14 @@ class GroupIndex:
             self.changes += 1
 
     def flip(self, cap: Cap) -> None:
-        """Close or open all task queues of a cap, however many they are."""
+        """Close or open all task queues of a cap."""
         cap.full = not cap.full
         self.open = self.open & ~cap.mask if cap.full else self.open | cap.mask & self.alive & ~self.limited
         self.changes += 1
 
     def catch_up(self, mask: int, missed: int, where: Sequence[Any]) -> int:
-        """The slots whose task queues a resource may serve, but for numbers, emptiness and limits. `mask` is what this
-        said `missed` arrivals ago; slots freed since may still be in it.
+        """The slots whose task queues a resource may serve, but for numbers, emptiness and limits. `mask`: as it was
+        `missed` arrivals ago.
         """
         if missed > len(self.recent) or missed > _CATCH_UP + len(self.slots) // _WIDE:
             return self._where.narrow(self.occupied, where)
@@ -210,7 +209,7 @@ class GroupIndex:
                 yield queue
 
     def set_job_sharing(self, job_sharing: bool) -> None:
-        """Draw owners, or (job sharing) only task queues; live."""
+        """Draw owners, or (job sharing) only task queues."""
         if job_sharing == self.job_sharing:
             return
         self.job_sharing = job_sharing
@@ -268,10 +267,8 @@ class _Submission:
 
 
 class Caps:
-    """The submissions with `AtMost` that have task queues in the index or jobs that are taken. For the writer's thread.
-
-    Such a submission has task queues of its own, all of one group; none is drawn while as many jobs are taken (ADR
-    0075).
+    """The submissions with `AtMost`. Each has task queues of its own, all of one group; none is drawn while as many jobs
+    are taken (ADR 0075). For the writer's thread.
     """
 
     __slots__ = ("_eased", "_known")
@@ -281,7 +278,7 @@ class Caps:
         self._eased: dict[Cap, int] = {}
 
     def enter(self, queue: IndexedQueue) -> None:
-        """Give a task queue, which has no slot yet, the cap of its submission."""
+        """Give a task queue, before it has a slot, its submission's cap."""
         if queue.key.at_most:
             entry = self._submission(queue.key.submission)
             most = queue.key.at_most
@@ -291,7 +288,7 @@ class Caps:
             queue.cap = cap
 
     def leave(self, queue: IndexedQueue) -> None:
-        """Forget the cap of a task queue that left its group, if it was the last."""
+        """Forget the cap of the last task queue that left its group."""
         if queue.cap is not None and not queue.cap.mask:
             number = queue.key.submission
             del self._known[number].caps[queue.key.at_most]
@@ -317,7 +314,7 @@ class Caps:
         return flipped
 
     def recount(self, taken: Iterable[int]) -> int:
-        """Correct the counts; `taken` has the submission of each job that is. Returns how many were wrong."""
+        """Correct the counts by the submissions of all jobs that are taken. Returns how many were wrong."""
         counts = Counter(taken)
         wrong = [number for number in {*self._known, *counts} if self.taken(number) != counts[number]]
         for number in wrong:
@@ -325,7 +322,7 @@ class Caps:
         return len(wrong)
 
     def take_eased(self) -> Iterator[tuple[IndexedQueue, int]]:
-        """The open task queues of which a job ended since the last call, and how many of their jobs may start."""
+        """The open task queues of which a job ended since the last call, and how many jobs may start."""
         eased, self._eased = self._eased, {}
         for cap, room in eased.items():
             for queue in cap.group.queues(cap.mask & cap.group.open):
@@ -341,8 +338,8 @@ class Caps:
 
 
 def startable(waiting: Iterable[_Waiting], taken: Mapping[int, int]) -> list[_Waiting]:
-    """The task queues with jobs that may start by `AtMost`, and how many. `taken`: by submission. The first task queues
-    of a submission get what it has left.
+    """The task queues with jobs that may start by `AtMost`, and how many: the first ones of a submission get what it has
+    left.
     """
     startable_queues, handed_out = list[_Waiting](), Counter[int]()
     for tq_id, key, jobs in waiting:

@@ -1,5 +1,5 @@
-"""The index: all task queues that may have waiting jobs, by VO and group. An emptied one keeps its slot for a while, so
-that one that fills again changes one bit. For the writer's thread only.
+"""The index: all task queues that may have waiting jobs, by VO and group. An emptied one keeps its slot for a while. For
+the writer's thread only.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Index:
         return len(self._queues)
 
     def put(self, tq_id: int, key: TaskQueueKey, waiting: int, *, now: float) -> int:
-        """Add a task queue; returns its slot in its group. Its id and its key must both be new."""
+        """Add a task queue, new by id and key; returns its slot in its group."""
         if tq_id in self._queues or key in self._by_key:
             raise ValueError(f"task queue {tq_id} or its key is in the index already")
         if waiting < 0:
@@ -97,7 +97,7 @@ class Index:
         return slot
 
     def remove(self, tq_id: int) -> None:
-        """Take a task queue out, whatever waits in it; its slot is free at once."""
+        """Take a task queue out; its slot is free at once."""
         queue = self._queues.pop(tq_id)
         queue.load.waiting -= queue.waiting
         queue.load.queues -= bool(queue.waiting)
@@ -133,7 +133,7 @@ class Index:
         return 0 if queue is None else queue.waiting
 
     def load(self, owner: str) -> OwnerLoad:
-        """What an owner has now, also of what is held because no queue can run it."""
+        """What an owner has now, also of what is held."""
         return self._loads.get(owner) or OwnerLoad()
 
     def queues(self) -> Iterator[tuple[int, TaskQueueKey, int]]:
@@ -142,7 +142,7 @@ class Index:
             yield queue.tq_id, queue.key, queue.waiting
 
     def add_waiting(self, tq_id: int, n: int, *, now: float) -> None:
-        """Add `n` jobs; the inverse of `take`. KeyError if the task queue is not known."""
+        """Add `n` jobs. KeyError if the task queue is not known."""
         if n < 0:
             raise ValueError(f"cannot add {n} jobs")
         if not n:
@@ -156,7 +156,7 @@ class Index:
             self._refresh(queue)
 
     def take(self, tq_id: int, n: int = 1, *, now: float) -> None:
-        """Take `n` jobs; the inverse of `add_waiting`. ValueError if fewer wait."""
+        """Take `n` jobs. ValueError if fewer wait."""
         queue = self._queues[tq_id]
         if not 0 <= n <= queue.waiting:
             raise ValueError(f"cannot take {n} of the {queue.waiting} jobs of task queue {tq_id}")
@@ -169,10 +169,8 @@ class Index:
                 self._refresh(queue)
 
     def forget_idle(self, now: float) -> list[int]:
-        """Remove task queues that have been empty for more than 300 s; returns their ids.
-
-        If over 1,024 and a quarter of the index are empty, those empty longest go after 1 s. Not to be called within a
-        transaction: an undo must find its task queues.
+        """Remove task queues empty for 300 s, or 1 s if very many are; returns their ids. Not within a transaction: an
+        undo must find its task queues.
         """
         surplus = len(self._idle) - max(_IDLE_AT_LEAST, (len(self._queues) - len(self._idle)) // _IDLE_PART)
         gone: list[int] = []
@@ -185,14 +183,14 @@ class Index:
         return gone
 
     def block(self, tq_id: int, limit: str = "") -> None:
-        """Let a full limit keep the task queue from being drawn."""
+        """Note a full limit of the task queue."""
         queue = self._queues[tq_id]
         queue.limits |= {limit}
         queue.group.limited |= 1 << queue.slot
         self._refresh(queue)
 
     def unblock(self, tq_id: int, limit: str = "") -> None:
-        """The limit has room again; other limits still block."""
+        """Note that the limit has room again."""
         queue = self._queues[tq_id]
         queue.limits -= {limit}
         if not queue.limits:
@@ -222,7 +220,7 @@ class Index:
             self.changes += self.caps.count(key.submission, -1)
 
     def recount(self, live: Iterable[TaskQueueKey]) -> int:
-        """Count the live attempts of submissions with `AtMost` anew. Returns how many submissions were wrong."""
+        """Count live attempts of submissions with `AtMost` anew. Returns how many submissions were wrong."""
         wrong = self.caps.recount(key.submission for key in live if key.at_most)
         self.changes += wrong
         return wrong
@@ -254,7 +252,7 @@ class Index:
         queue.group.refresh(queue)
 
     def is_open(self, tq_id: int) -> bool:
-        """Whether the task queue is known, has waiting jobs and no limit blocks it."""
+        """Whether the task queue may be drawn somewhere."""
         queue = self._queues.get(tq_id)
         return queue is not None and queue.is_open
 
@@ -263,7 +261,7 @@ class Index:
         return self._groups.values()
 
     def groups_for(self, vo: str, names: tuple[str, ...] | None) -> list[GroupIndex]:
-        """The groups of a VO that a resource serves; None: all of the VO."""
+        """The groups of a VO that a resource serves; `names` None: all."""
         if names is None:
             return [group for group in self._groups.values() if group.vo == vo]
         groups = (self._groups.get((vo, name)) for name in dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""What limits are made of: rules in sets, each with a side of the task queue and of the place; and several books as one."""
+"""What limits are made of: rules in sets, each with a side of the task queue and of the place."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class RuleBook(Protocol):
 
     @property
     def by_place(self) -> int:
-        """The rules that count places apart; of all others, places have equal values."""
+        """The rules that count places apart."""
 
     @property
     def names(self) -> Sequence[str]:

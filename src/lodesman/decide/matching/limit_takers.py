@@ -1,4 +1,4 @@
-"""Who uses what of limits, and since when: worked out of the live attempts, apart from the engine."""
+"""Who uses what of limits, and since when, by the live attempts."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ class BucketLoad:
         return sorted(shares, key=lambda share: (-share.amount, share.owner, share.project, share.vo))
 
     def full_since(self, limit: Number, need: Number) -> float | None:
-        """Since when these attempts alone leave less than `need`; None: they leave that much. It may be longer, by
-        attempts that have ended.
-        """
+        """Since when these attempts alone leave less than `need`; None: they leave that much."""
         used: Number = 0
         for at, amount, _ in self.attempts:
             used += amount
@@ -59,7 +57,7 @@ class BucketLoad:
         return None
 
     def ends_needed(self, missing: Number) -> int | None:
-        """How few attempts have to end to free that much; None if all are not enough."""
+        """How few attempts have to end to free that much; None: all are not enough."""
         for count, amount in enumerate(sorted((amount for _, amount, _ in self.attempts), reverse=True), 1):
             missing -= amount
             if missing <= 0:
@@ -94,7 +92,7 @@ def taken_by(book: RuleBook, attempts: Iterable[RunningJob]) -> dict[BucketName,
 
 
 def _counting(book: RuleBook, concerning: int) -> Iterator[int]:
-    """The first rule of each set among those that concern both sides."""
+    """The first rule of each set that concerns both sides."""
     for start, stop in book.sets:
         if bits := concerning & ((1 << stop) - (1 << start)):
             yield (bits & -bits).bit_length() - 1

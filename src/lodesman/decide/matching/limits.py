@@ -1,12 +1,11 @@
 """Limits on what runs at once: one engine for quota sets, running limits and caps of sites.
 
-A limit belongs to a *rule*. Rules stand in *sets*; in each set the first rule that concerns both the task queue and the
-place counts. What a rule limits is counted in *buckets*, one for each (rule, values of the task queue, values of the
-place). Task queues that rules see alike are one *kind*. A kind whose next job would not fit into one of its buckets at
-a place is shut there, until an attempt ends.
+A limit belongs to a *rule*; in each *set* the first rule that concerns both the task queue and the place counts. What
+it limits is counted in *buckets*, by rule, values of the task queue and values of the place. Task queues that rules see
+alike are one *kind*, which is shut at a place while its next job does not fit into one of its buckets.
 
-Masks are kept by what a place is for one set (`SetPlace`), which thousands of hosts share if no rule names them. Within
-a set each kind has one bucket, so a bucket that fills or frees moves its own slots alone.
+Masks are kept by what a place is for one set (`SetPlace`), which thousands of hosts share. Within a set each kind has
+one bucket, so a bucket that fills or frees moves its own slots alone.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _SHUT_KEPT: Final = 1_000
 
 
 class RunLimits:
-    """The rules, what they leave, and which slots are shut where. Used from one thread; other rules are another object."""
+    """The rules, what they leave, and which slots are shut where. Used from one thread."""
 
     def __init__(self, book: RuleBook | None = None) -> None:
         self.changes = 0  # another number whenever a slot is shut or opened anywhere
@@ -122,7 +121,7 @@ class RunLimits:
         return spot.shut
 
     def _shut_by(self, spot: Spot) -> ShutSlots:
-        """One object for all places where the same sets shut something, while these do not change."""
+        """One object for all places where the same sets shut something."""
         sets = tuple([set_place for set_place in spot.sets if set_place.shut])
         if not sets:
             return NONE_SHUT
@@ -144,7 +143,7 @@ class RunLimits:
             place.open(masks, self.changes)
 
     def spot(self, place: RunPlace) -> Spot:
-        """What a place is for all rules; the same object for places that they see alike."""
+        """What a place is for all rules; one object for places that they see alike."""
         if self._book is None:
             return _NO_RULES
         spot = self._by_place.get(place)
@@ -200,7 +199,6 @@ class RunLimits:
             self._book_job(key, self.spot(place), self._subtract)
 
     def _book_job(self, key: TaskQueueKey, spot: Spot, book: Callable[[tuple[Charge, ...]], None]) -> None:
-        """The plan of a job is remembered while there is a task queue of its kind."""
         assert self._book is not None  # noqa: S101
         alike = self._book.kind_of(key)
         plan = spot.kind.plans.get(alike)
@@ -249,7 +247,7 @@ class RunLimits:
             self._freed.update(places)
 
     def review(self, rule: str, of_place: Values) -> None:
-        """Judge a rule anew at places with these values, though nothing else is used: a delay shut or opened."""
+        """Judge a rule anew at places with these values: a delay shut or opened."""
         if self._book is not None and rule in self._book.names:
             family = self._rules[self._book.names.index(rule)].families.get(of_place)
             if family is not None:
@@ -297,7 +295,7 @@ class RunLimits:
     # --- what is said ----------------------------------------------------------------------------------------
 
     def refusals(self, key: TaskQueueKey, place: RunPlace) -> list[tuple[BucketUse, Value]]:
-        """The buckets that keep a job of a task queue from starting there, and what it needs of each."""
+        """The buckets that keep a job from starting there, and what it needs of each."""
         if self._book is None:
             return []
         with self._some_kind(key) as kind:
@@ -330,7 +328,7 @@ class RunLimits:
                         yield self._book.names[part.rule.number], part.masks
 
     def uses(self) -> Iterator[tuple[BucketUse, GroupSlots]]:
-        """The buckets of which something is used, and the slots that each shuts at some place."""
+        """The used buckets, with the slots that each shuts at some place."""
         return ((use, shut) for use, shut in self.buckets() if use.used)
 
     @property
@@ -339,9 +337,8 @@ class RunLimits:
         return len(self._rules)
 
     def buckets(self, first: int = 0, most: int | None = None) -> Iterator[tuple[BucketUse, GroupSlots]]:
-        """The buckets of which something is used, by resource, and the slots that each shuts at some place; also empty
-        ones that refuse a job, of rules that do not count places apart. `first`, `most`: a part of the rules, since all
-        may take long.
+        """The buckets that are used, or are empty and refuse a job, by resource, with the slots that each shuts. `first`,
+        `most`: a part of the rules, since all may take long.
         """
         for rule in self._rules[first : None if most is None else first + most]:
             everywhere = [family for family in rule.families.values() if not any(family.values)]

@@ -1,12 +1,10 @@
 """The three-level lottery, drawn anew for every job.
 
-1. A group, with probability share / sum of the shares of the groups that have an eligible task queue now.
+1. A group, by its share among the groups that have an eligible task queue now.
 2. An owner inside it, by weight among those with an eligible task queue (not if the group shares jobs).
-3. A task queue of the owner, by UserPriority weight; of those with one weight the one that packs best, if the pilot says
-   what it runs (ADR 0064).
+3. A task queue of the owner, by UserPriority weight; of those with one weight the one that packs best (ADR 0064).
 
-Levels 1 and 2 draw among all, test, and draw again; after 8 failures they list those that pass. Both ways are exact: a
-draw repeated until it passes is distributed as one among those that pass.
+Levels 1 and 2 draw among all, test, and draw again; after 8 failures they list those that pass. Both ways are exact.
 """
 
 from __future__ import annotations
@@ -91,7 +89,7 @@ class Lottery:
         shut: ShutSlots = NONE_SHUT,
         shared: SharedSlot | None = None,
     ) -> IndexedQueue | None:
-        """One eligible task queue; None only if there is none. `shared`: what the pilot has, if jobs are packed."""
+        """One eligible task queue; None only if there is none. `shared`: if jobs are packed."""
         ballot = self.look(view)
         draw = rng.random
         shortlist = view.shortlist
@@ -154,7 +152,7 @@ def _eligible(view: View, numbers: Sequence[int], shut: ShutSlots) -> list[Group
 def _draw_group(
     view: View, shortlist: Shortlist, shut: ShutSlots, draw: Callable[[], float], shared: SharedSlot | None
 ) -> IndexedQueue | None:
-    """Level 1 among groups of which each is eligible."""
+    """Level 1 among eligible groups."""
     groups = shortlist.groups
     if not groups:
         return None
@@ -171,7 +169,7 @@ def _draw_in(
     eligible: EligibleSlots | None,
     shared: SharedSlot | None,
 ) -> IndexedQueue | None:
-    """Levels 2 and 3: one of the slots of `mask`, which has some. `eligible` remembers who has them."""
+    """Levels 2 and 3. `eligible` remembers who has slots."""
     owners = group.owners_drawn
     count = len(owners)
     owner = owners[0]
@@ -193,8 +191,8 @@ def _draw_in(
 
 
 def _pack(group: GroupIndex, mask: int, draw: Callable[[], float], shared: SharedSlot) -> IndexedQueue | None:
-    """Of the slots of `mask`, alike by owner and priority, the one that leaves the least draining waste. Of many, some
-    are drawn and compared. If the group shares jobs, the owner is that of one that is drawn.
+    """Of task queues alike by owner and priority, one that leaves the least draining waste. If the group shares jobs, the
+    owner is that of one that is drawn.
     """
     count = mask.bit_count()
     if count <= _COMPARED:
@@ -230,7 +228,6 @@ def _draw_owner(
 
 
 def _by_sums(sums: Sequence[float], draw: Callable[[], float]) -> int:
-    """An index, drawn by the running sums of the weights."""
     return bisect(sums, draw() * sums[-1], 0, len(sums) - 1)
 
 
@@ -254,8 +251,8 @@ def least_waste(shared: SharedSlot, queues: Iterable[IndexedQueue]) -> list[Inde
     """The task queues whose job fits into what is free and leaves the least draining waste; all that are alike.
 
     Formula 10 of $JOBSTATUS (ADR 0064): a pilot of A cores whose payloads hold c cores each and end at e idles A x last
-    - sum(c x e) core-seconds until the last end. One more job of c cores and s seconds makes that A x max(last, s) - c
-    x s, and the sum over what runs, which is the same for all jobs.
+    - sum(c x e) core-seconds. One more job of c cores and s seconds makes that A x max(last, s) - c x s, and a sum that
+    is the same for all jobs.
     """
     cores, free, busy_s, scaling = shared
     least, best = inf, list[IndexedQueue]()

@@ -21,7 +21,7 @@ from lodesman.wire.vocabulary import MainReason
 
 
 class Chances(Struct, frozen=True, kw_only=True):
-    """What a request may draw from now, counted: about as much work as a claim that finds nothing."""
+    """What a request may draw from now, counted."""
 
     of_vo: int  # open task queues of its VO
     elsewhere: int  # open task queues of other VOs
@@ -69,9 +69,9 @@ class Matcher:
     ) -> list[int]:
         """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order.
 
-        Fewer come back only if nothing more is eligible. The inverse goes on `undo`, to be called last first.
-        `competed` gets for each job the groups that competed, with their shares, as JSON. `left`: what the resource has
-        left, if less than it presents; `place`: where it is, if its host is known.
+        The inverse goes on `undo`, to be called last first. `competed` gets for each job the groups that competed, with
+        their shares, as JSON. `left`: what the resource has left, if less than it presents; `place`: where it is, if
+        its host is known.
         """
         view = self._views.of(request)
         numbers, shared = left or _ALL_LEFT
@@ -103,7 +103,7 @@ class Matcher:
         return chosen
 
     def eligible(self, request: ResourceRequest, host: str = "") -> list[int]:
-        """The ids of all task queues that a request may draw from now. Not fast: for displays and tests."""
+        """The ids of all task queues that a request may draw from now. Not fast."""
         view = self._views.of(request)
         numbers = numbers_of(request)
         ballot = self.lottery.look(view)
@@ -115,7 +115,7 @@ class Matcher:
         ]
 
     def chances(self, request: ResourceRequest, host: str = "") -> Chances:
-        """How much a resource may draw from now, and by which groups."""
+        """How much a resource may draw from now."""
         view = self._views.of(request)
         numbers = numbers_of(request)
         ballot = self.lottery.look(view)

@@ -1,12 +1,8 @@
-"""What a pilot in a configured queue would ask with: the matcher's predicate, before any pilot exists.
+"""What a pilot in a configured queue would ask with, before any pilot exists.
 
-Submission, director and `why` hold task-queue keys against these offers. A pilot presents no more than the offer of its
-queue, whatever its node reports (ADR 0023):
-
-* Platform, Tag and Memory say what the nodes have. A queue that does not declare one offers none of it. ANY is a
-  wildcard; the Memory of the single node then counts at the claim.
-* CPUTime is a limit. Where none is declared there is none but the life of the pilots, if that is limited.
-* NumberOfProcessors is what is asked of the batch system: one core where nothing is declared.
+A pilot presents no more than the offer of its queue, whatever its node reports (ADR 0023). Of Platform, Tag and Memory
+a queue offers what it declares; ANY is a wildcard, and the Memory of the node then counts at the claim. Without CPUTime
+only the life of pilots is a limit. Without NumberOfProcessors a pilot has one core.
 """
 
 from __future__ import annotations
@@ -69,7 +65,7 @@ Pools = Mapping[str, PoolScope]  # the submission pools by name
 
 
 class PilotShape(Struct, frozen=True, kw_only=True):
-    """What the pilots of a CE queue ask of its batch system; 0 MB and 0 s ask for nothing."""
+    """What the pilots of a CE queue ask of its batch system; 0 asks for nothing."""
 
     backend: str
     queue: QueueId
@@ -100,7 +96,7 @@ class QueueOffer(Struct, frozen=True, kw_only=True):
 
     @property
     def backend(self) -> str:
-        """The name of the batch system behind the queue; the local one unless it is configured."""
+        """The name of the batch system behind the queue."""
         return self.settings.backend or LOCAL
 
     def classes_on(self, host: str, vocabulary: Vocabulary) -> tuple[str, ...] | None:
@@ -125,15 +121,15 @@ class QueueOffer(Struct, frozen=True, kw_only=True):
         )
 
     def reasons(self, key: TaskQueueKey, pool_mask: int) -> tuple[Reason, ...]:
-        """Why a pilot made for this key could never take its jobs here; () if it could. `pool_mask`: the queues that
-        serve the key's SubmitPool.
+        """Why a pilot made for this key could never take its jobs here; () if it could. `pool_mask`: the queues of the
+        key's SubmitPool.
         """
         served = (key.submit_pool,) if key.submit_pool and pool_mask >> self.bit & 1 else ()
         return explain(key, as_if_made_for(key, replace(self.request, submit_pools=served)))
 
 
 def as_if_made_for(key: TaskQueueKey, request: ResourceRequest) -> ResourceRequest:
-    """The request of a pilot that the director would make for this key in that place."""
+    """The request of a pilot that the director would make for this key there."""
     return replace(
         request,
         vo=request.vo,
@@ -173,7 +169,7 @@ def offers_of(table: QueueTable, vo: str, *, life_seconds: int = 0) -> tuple[Que
 
 
 def kept_seconds(life_seconds: float) -> float:
-    """Of a pilot's life, what it keeps to report its last results (`pilot.life.reserve_s`; a test holds the two equal)."""
+    """Of a pilot's life, what it keeps for its last reports (`pilot.life.reserve_s`; a test holds the two equal)."""
     return min(60.0, max(2.0, 0.02 * life_seconds))
 
 
@@ -203,8 +199,8 @@ PRIVATE_ONLY: Final = NoPilotsReason("GenericPilots", "it takes private pilots o
 
 
 def gets_private(key: TaskQueueKey, private_pools: Collection[str]) -> bool:
-    """Whether the director ever sends private pilots for a key. `private_pools`: the submission pools that draw some for
-    task queues that take both kinds; '' stands for the default ones.
+    """Whether the director ever sends private pilots for a key. `private_pools`: pools that draw some for task queues
+    that take both kinds; '': the default ones.
     """
     if key.force_generic or key.pilot_type == PRIVATE:
         return not key.force_generic
@@ -214,7 +210,7 @@ def gets_private(key: TaskQueueKey, private_pools: Collection[str]) -> bool:
 def not_sent(
     offer: QueueOffer, backends: Collection[str], pools: Pools | None = None
 ) -> NoPilotsReason | None:
-    """Why this server sends no pilot to a queue: none ever comes, or others start them there."""
+    """Why this server sends no pilot to a queue."""
     if offer.backend == MANUAL:
         return NoPilotsReason("Backend", "pilots there are started manually")
     return never_sent(offer, backends, pools)
@@ -223,7 +219,7 @@ def not_sent(
 def never_sent(
     offer: QueueOffer, backends: Collection[str], pools: Pools | None = None
 ) -> NoPilotsReason | None:
-    """Why no pilot is ever sent to a queue; None if some may be, or come by themselves. `pools` None: they are unknown."""
+    """Why no pilot is ever sent to a queue; None if some may be, or come by themselves."""
     settings = offer.settings
     if offer.backend == MANUAL:
         return None

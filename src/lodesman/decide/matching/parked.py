@@ -1,5 +1,5 @@
-"""Requests that wait for work (long poll): parked by signature, woken by task queues that fill. Requests of one signature
-are alike for the matcher, so that what a task queue fits is decided once for all signatures, as masks.
+"""Requests that wait for work (long poll): parked by signature, woken by task queues that fill. Whether a task queue fits
+is decided once for all signatures, as masks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FIRST: Final[Order] = (float("-inf"), 0, 0)
 
 
 def signature(request: ResourceRequest) -> ResourceRequest:
-    """The request as its kind waits: lists sorted, life rounded down to 60 s, which makes nothing eligible."""
+    """The request as its kind waits: lists sorted, life rounded down to 60 s."""
     return replace(
         request,
         groups=_sorted(request.groups),
@@ -62,10 +62,10 @@ class _Ticket(Struct, frozen=True):
 
 
 class ParkedRequests:
-    """The parked requests. Tickets are whatever the caller knows them by. Used from one thread only.
+    """The parked requests. Used from one thread only.
 
-    `serves` says whether a place serves a SubmitPool now; then the pools of a request do not count: they may come and
-    go while thousands wait. Without it, a request waits for the pools that it names.
+    `serves`: whether a place serves a SubmitPool now; then the pools of a request, which may come and go meanwhile, do
+    not count.
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class ParkedRequests:
         self._number = 0
 
     def park(self, ticket: Hashable, request: ResourceRequest, count: int, since: float) -> None:
-        """Let a request for up to `count` jobs wait; `since` decides its turn. Raises ValueError if it waits already."""
+        """Let a request for up to `count` jobs wait; `since` decides its turn. ValueError if it waits already."""
         if ticket in self._tickets:
             raise ValueError(f"ticket {ticket!r} is parked already")
         if self._serves is not None and request.submit_pools:
@@ -127,11 +127,11 @@ class ParkedRequests:
     def wake(
         self, filled: Mapping[int, int], is_shut: Callable[[int, Any], bool] = lambda _id, _ticket: False
     ) -> Iterator[Hashable]:
-        """The tickets to serve for task queues that filled, for each the longest waiting first; none comes twice.
+        """The tickets to serve for task queues that filled, longest waiting first; none comes twice.
 
-        `filled`: by id, the number of jobs that joined. `is_shut`: whether limits, or its room, keep a ticket from a
-        task queue. The caller parks none meanwhile, and lets each ticket claim, and leave if it got something, before
-        it asks for the next. A ticket that is still parked afterwards counts for the jobs that it asked for.
+        `filled`: the number of jobs that joined. `is_shut`: whether limits keep a ticket from a task queue. The caller
+        lets each ticket claim, and leave if it got something, before it asks for the next. One that is still parked
+        then counts for the jobs that it asked for.
         """
         woken: set[Order] = set()
         for tq_id, jobs in filled.items():

@@ -1,7 +1,7 @@
 """Limits of sites and CEs (`resources.place_limits`) as the limit engine takes them, and the delays that are shut.
 
-A rule is about one value of an attribute and counts each site, or each CE, apart. Of an attribute with one value, one
-rule at most concerns a task queue, so all its rules are one set; of a list each value has a set of its own.
+A rule is about one value of an attribute and counts each site, or each CE, apart. Rules on an attribute with one value
+are one set; of a list each value has its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LISTS: Final = frozenset(("platforms", "tags", "submission_pools"))
 
 
 def values_of(key: TaskQueueKey, field: str) -> tuple[str, ...]:
-    """What the jobs of a task queue have of a limited attribute."""
+    """What a task queue has of a limited attribute."""
     value = getattr(key, field)
     return value if isinstance(value, tuple) else (str(value),)
 
@@ -44,7 +44,6 @@ class _LimitedKey:
         self._needs = needs
 
     def values(self, _rule: int) -> Values:
-        """Each rule is about one value: its task queues are counted together."""
         return ()
 
     def needs(self, rule: int) -> tuple[Need, ...]:
@@ -111,7 +110,7 @@ class PlaceBook:
         return self._names
 
     def kind_of(self, key: TaskQueueKey) -> int:
-        """The rules that concern a task queue, wherever it runs: all that they see."""
+        """The rules that concern a task queue: all that they see."""
         bits = self._of_all
         for field, bits_of in self._of_value.items():
             for value in values_of(key, field):
@@ -156,9 +155,7 @@ NO_DELAYS: Final = DelayRules()
 
 
 class Delays:
-    """The matching delays (DIRAC's MatchingDelay) that are shut: after a start, the next one waits. Used from one thread;
-    others may read `next_at`, when the first one opens.
-    """
+    """The matching delays that are shut (DIRAC's MatchingDelay). Used from one thread; others may read `next_at`."""
 
     def __init__(self, ticks: Callable[[], float], changed: Callable[[PlaceLimit], object]) -> None:
         self.rules = DelayRules()
@@ -202,7 +199,7 @@ class Delays:
             self._changed(delay)
 
     def open_due(self) -> list[tuple[PlaceLimit, float]]:
-        """Open the delays whose time has come; returns them with that time."""
+        """Open the delays whose time has come."""
         now = self.ticks()
         due = [(delay, until) for delay, until in self._until.values() if until <= now]
         for delay, _ in due:

@@ -34,7 +34,7 @@ from lodesman.wire.groups import KnownUsage
 
 
 class Residents:
-    """Live pilots that take jobs now or later, by what they present while nothing runs in them."""
+    """Live pilots that take jobs now or later, by what they present when idle."""
 
     def __init__(self, requests: frozenset[ResourceRequest]) -> None:
         self.requests = requests
@@ -42,7 +42,7 @@ class Residents:
         self._table = RequestTable(CRITERIA, enumerate(requests)).settled()
 
     def serving(self, key: TaskQueueKey) -> set[QueueId]:
-        """The queues whose residents could take jobs of the key, were it not for their SubmitPool."""
+        """The queues whose residents could take jobs of the key, but for their SubmitPool."""
         place, everyone = replace(key, submit_pool=""), mask_of(range(len(self._places)))
         return {self._places[bit] for bit in bits(self._table.narrow(everyone, place))}
 
@@ -69,7 +69,7 @@ class VOConfig:
 
     @cached_property
     def lives(self) -> Mapping[int, int]:
-        """How long pilots live at most, in seconds, by the bits of queues; 0: no end is known."""
+        """How long pilots live at most, in seconds, by bit; 0: no end is known."""
         return {offer.bit: offer.life_seconds for offer in self.offers}
 
     @cached_property
@@ -104,9 +104,7 @@ class VOConfig:
 
     @cached_property
     def hopeless(self) -> int:
-        """The queues that can run no job, however it is changed: they let no class in, or require a tag that they do not
-        offer.
-        """
+        """The queues that let no class in, or require a tag that they do not offer."""
         return mask_of(
             offer.bit
             for offer in self.offers
@@ -127,7 +125,7 @@ class VOConfig:
         return {}
 
     def offer(self, queue: QueueId) -> QueueOffer | None:
-        """The offer of a queue; None if it is not configured or the VO may not use it."""
+        """The offer of a queue; None if the VO has none."""
         bit = self.table.bit(queue)
         return None if bit is None else self.by_bit.get(bit)
 
@@ -142,7 +140,7 @@ class VOConfig:
         return column
 
     def carried(self, submission_pools: Collection[str]) -> int:
-        """The queues to which one of these submission pools carries pilots, or to which none need to be carried."""
+        """The queues to which one of these pools carries pilots, or to which none need to be carried."""
         if not submission_pools or self.pools is None:
             return self.table.open_to_vo
         return reduce(or_, (self._carried.get(name, 0) for name in submission_pools), 0)
@@ -165,7 +163,7 @@ class VOConfig:
         return frozenset(self.by_bit[bit].queue for mask in masks for bit in bits(mask))
 
     def without_pilots(self, key: TaskQueueKey) -> Iterator[Plane]:
-        """By parameter, the queues to which none is ever sent for the key, and where no resident could take its jobs."""
+        """By parameter, the queues to which none is ever sent for the key, without residents for it."""
         served, closed = self.served_by_residents(key), list(self.never_sent)
         if self.private_only and not gets_private(key, self.private_pools):
             closed.append((PRIVATE_ONLY.parameter, self.private_only))
@@ -174,15 +172,15 @@ class VOConfig:
                 yield name, mask & ~served
 
     def served_by_residents(self, key: TaskQueueKey) -> int:
-        """The queues whose residents could take jobs of the key, were it not for their SubmitPool."""
+        """The queues whose residents could take jobs of the key, but for their SubmitPool."""
         if not self.residents.requests:
             return 0
         bits_served = map(self.table.bit, self.residents.serving(key))
         return mask_of(bit for bit in bits_served if bit is not None)
 
     def possible_queues(self, key: TaskQueueKey, pool_mask: int) -> int:
-        """The queues whose pilots, made for this key, could ever take its jobs: the predicate of submission and passes.
-        `pool_mask`: the queues that fulfil its Requirements; it does not count without these.
+        """The queues whose pilots, made for this key, could ever take its jobs. `pool_mask`: those that fulfil its
+        Requirements, if it has any.
         """
         mask = self.table.open_to_vo
         if key.submit_pool:
@@ -241,7 +239,7 @@ class Policy:
 
     @property
     def version(self) -> tuple[str, float | None]:
-        """Another one whenever the files are read again, be they equal or not."""
+        """Another one whenever the files are read again."""
         return self.digest, self.loaded_at
 
     def vo_config(self, vo: str) -> VOConfig:
@@ -264,12 +262,12 @@ class Policy:
         return config
 
     def know_usage(self, usage: KnownUsage | None) -> None:
-        """Correct the shares by this from now on; None: not at all."""
+        """Correct the shares by this; None: not at all."""
         self.usage = usage
         self._shares = self.corrected(self.configured_shares())
 
     def know_shares(self, version: int, shares: Mapping[str, float], until: float = inf) -> None:
-        """Let these groups have these shares, whatever the files say; `until`: the first of them ends then."""
+        """Let these groups have these shares, whatever the files say."""
         self.set_by_command, self.shares_version, self.shares_until = shares, version, until
         self.know_usage(self.usage)
 
@@ -278,11 +276,11 @@ class Policy:
         return shares if self.usage is None else corrected_shares(shares, self.usage)
 
     def shares(self) -> Mapping[str, GroupShare]:
-        """The shares that are drawn by, of groups that are configured or take part in the correction."""
+        """The shares and settings that are drawn by."""
         return self._shares
 
     def configured_shares(self) -> Mapping[str, GroupShare]:
-        """Shares and settings of all groups that are configured, or have a share by command."""
+        """Shares and settings of groups, as configured or by command."""
         shares = {
             name: GroupShare(share=group.share, job_sharing=group.job_sharing, background=group.background)
             for name, group in self.config.groups.items()
@@ -292,7 +290,7 @@ class Policy:
         return shares
 
     def share_of(self, group: str) -> float:
-        """The share of a group by command, as configured, or the default one."""
+        """The share of a group by command, as configured, or the default."""
         if group in self.set_by_command:
             return self.set_by_command[group]
         group_config = self.config.groups.get(group)

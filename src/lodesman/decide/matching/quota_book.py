@@ -1,5 +1,5 @@
-"""Quota sets as the limit engine takes them. A filter is asked once for each value (a user, a project, ...), so a
-thousand rules cost a task queue a few steps.
+"""Quota sets as the limit engine takes them. A filter is asked once for each value, so a thousand rules cost a task queue
+a few steps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Load = Callable[[str], Mapping[str, Number]]
 
 
 class _Term(NamedTuple):
-    """A resource that a rule limits, and its limits, of which the smallest counts."""
+    """A resource that a rule limits; the smallest of its limits counts."""
 
     label: str
     resource: Complex
@@ -111,8 +111,8 @@ class QuotaBook:
             numbers.setdefault(tuple(term[:2] for term in terms), len(numbers)) for terms in self.terms
         ]
         ends = [0]
-        for one in enabled:
-            ends.append(ends[-1] + len(one.rules))
+        for quota_set in enabled:
+            ends.append(ends[-1] + len(quota_set.rules))
         self._sets = tuple(pairwise(ends))
         self._names = tuple(rule.label for rule in self.rules)
         self._vocabulary = vocabulary
@@ -149,7 +149,7 @@ class QuotaBook:
         )  # fmt: skip
 
     def of_key(self, key: TaskQueueKey) -> _JobSide:
-        """The rules whose filters of users, projects, PEs and job classes let its jobs pass."""
+        """The rules whose filters of users, projects, PEs and classes let it pass."""
         job = job_of(key, self._vocabulary)
         values: Mapping[FilterTag, Hashable] = {
             FilterTag.USERS: job.user,
@@ -174,7 +174,6 @@ class QuotaBook:
     def _bits(
         self, values: Mapping[FilterTag, Hashable], passes: Callable[[FilterTag, QuotaFilter], bool]
     ) -> int:
-        """The rules whose filters of these kinds let these values pass; each filter is asked once for each value."""
         bits = (1 << len(self.rules)) - 1
         for tag, value in values.items():
             passed = self._passed.get((tag, value))
@@ -224,7 +223,7 @@ def _memory(key: TaskQueueKey, complexes: Complexes) -> dict[str, Value]:
 
 
 def job_of(key: TaskQueueKey, vocabulary: Vocabulary) -> QuotaJob:
-    """The jobs of a task queue as rules see them. Memory and CPU time are requests, too, where complexes mean the same."""
+    """The jobs of a task queue as rules see them. Memory and CPU time are requests, too."""
     requests = _memory(key, vocabulary.complexes) if key.memory_mb else {}
     requests["h_cpu"] = key.norm_cpu_seconds
     for text in key.consumables:

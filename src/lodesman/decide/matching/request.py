@@ -11,7 +11,7 @@ PRIVATE = "private"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceRequest:
-    """One resource asking for work. What it does not present it does not have; only the explicit value ANY is a wildcard."""
+    """One resource asking for work. What it does not present it does not have; only ANY is a wildcard."""
 
     vo: str
     groups: tuple[str, ...] | None = None  # None: every group of the VO; a private pilot has exactly one

@@ -38,7 +38,7 @@ DEFAULT_GROUP: Final = GroupShare()
 
 
 def priority_weight(user_priority: int) -> float:
-    """The weight of a UserPriority, 0 to 10: itself, but 0 nearly nothing and 10 nearly everything."""
+    """The weight of a UserPriority: itself, but 0 nearly nothing and 10 nearly everything."""
     if user_priority <= 0:
         return _NO_PRIORITY
     if user_priority >= 10:
@@ -51,9 +51,9 @@ def director_weights(
 ) -> dict[int, float]:
     """The weight of each task queue with waiting jobs (DIRAC's TQ Priority, consolidated by AVG).
 
-    `queues` are (id, key, waiting). A group's share is parted among its owners by weight (not with job sharing), an
-    owner's by UserPriority among task queues; nothing is below 0.001. Task queues that differ only in sites and banned
-    sites get the sum of their weights: at one site mostly one of them competes.
+    `queues` are (id, key, waiting). A group's share is parted among its owners (not with job sharing), an owner's by
+    UserPriority; nothing is below 0.001. Task queues that differ only in sites and banned sites get the sum of their
+    weights: at one site mostly one of them competes.
     """
     entities: dict[tuple[str, str, str], list[tuple[int, TaskQueueKey]]] = defaultdict(list)
     owners: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -94,7 +94,7 @@ def _within_entity(
 
 
 def parts_of(groups: Collection[str], shares: Mapping[str, GroupShare]) -> dict[str, float]:
-    """What each group deserves of one claim; parts sum to 1. Without any share all parts are equal."""
+    """What each group deserves of one claim; parts sum to 1. Without any share all are equal."""
     positive = {group: max(shares.get(group, DEFAULT_GROUP).share, 0.0) for group in groups}
     total = sum(positive.values())
     if total <= 0:
@@ -106,8 +106,8 @@ Used = tuple[TimeSlice, Mapping[str, float]]  # what each group, or each owner, 
 
 
 def factors(shares: Mapping[str, float], slices: Sequence[Used], most: float) -> dict[str, float]:
-    """The factor of each share: the mean, by weight, of its part in the shares over its part in the usage of each time
-    slice; within 1/most and most. Who used nothing gets the most of the slice; a slice without usage counts as 1.
+    """The factor of each share: the mean, by weight, of share over usage in each time slice, within 1/most and most. Who
+    used nothing gets the most of the slice; a slice without usage counts as 1.
     """
     weights, total = sum(time_slice.weight for time_slice, _ in slices), sum(shares.values())
     means = dict.fromkeys(shares, 0.0)
@@ -154,7 +154,6 @@ def corrections(shares: Mapping[str, GroupShare], known_usage: KnownUsage) -> li
 
 
 def _owners(group: str, known_usage: KnownUsage) -> Iterable[CorrectedOwner]:
-    """The owners of a group, who have equal shares."""
     equal = dict.fromkeys(known_usage.owners.get(group, ()), 1.0)
     slices: list[Used] = [
         (used_slice.time_slice, used_slice.owners.get(group, {})) for used_slice in known_usage.slices
@@ -166,13 +165,13 @@ def _owners(group: str, known_usage: KnownUsage) -> Iterable[CorrectedOwner]:
 
 
 def _short(number: float) -> float:
-    """Four digits: each claim is stored with the shares among which it was drawn."""
+    """Four digits: each claim is stored with its shares."""
     return float(f"{number:.4g}")
 
 
 def corrected_shares(shares: Mapping[str, GroupShare], known_usage: KnownUsage) -> dict[str, GroupShare]:
-    """All shares as they are drawn by (DIRAC's history corrector, reference dirac 1.5): who used more than its share gets
-    less. A group that takes no part keeps its own.
+    """All shares as they are drawn by (DIRAC's history corrector, reference dirac 1.5). A group that takes no part keeps
+    its own.
     """
     shares_drawn = dict(shares)
     for row in corrections(shares, known_usage):
@@ -184,7 +183,7 @@ def corrected_shares(shares: Mapping[str, GroupShare], known_usage: KnownUsage) 
 
 
 def arenas(groups: Iterable[tuple[str, str]]) -> list[Arena]:
-    """Which of these (VO, group) are compared: shares belong to names, so VOs that have one in common are one arena."""
+    """Which of these (VO, group) are compared: VOs that have a group in common are one arena."""
     merged: list[tuple[set[str], set[str]]] = []
     for vo, group in groups:
         joined = [pair for pair in merged if vo in pair[0] or group in pair[1]]

@@ -1,4 +1,4 @@
-"""Places as all sets of rules see them: what is shut there, and what jobs are charged to."""
+"""Places as all sets of rules see them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _NUMBERS: Final = count(1)
 
 
 class ShutSlots(dict[int, int]):
-    """The slots that may not be drawn now, by the number of their group: over all sets, each group when it is asked for.
-    To be read before limits change again.
+    """The slots that may not be drawn now, by group, each group when it is asked for. To be read before limits change
+    again.
     """
 
     __slots__ = ("as_of", "number", "sets")

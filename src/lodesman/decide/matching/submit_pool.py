@@ -1,8 +1,5 @@
-"""The SubmitPool of a set of requirements (seed rfc7-job-requirements, ADR 0016).
-
-Jobs whose requirements mean the same share one SubmitPool: its identifier is a hash of the canonical set, with the
-kind, operator and unit of each parameter, and the VO, whose queues it has. `req2:` is the version of the canonical
-form. `constraint` is no parameter: it is a ClassAd expression (`resources.expression`).
+"""The SubmitPool of a set of requirements (seed rfc7-job-requirements, ADR 0016). Its identifier is a hash of the
+canonical set, with kind, operator and unit of each parameter, and the VO. `req2:` is the version of the canonical form.
 """
 
 from __future__ import annotations
@@ -47,18 +44,16 @@ def requirements_of(
 
 
 def canonical_requirements(criteria: Iterable[Requirement]) -> str:
-    """The set as canonical JSON: {"folded name": [kind, operator, unit, [values]]}, names and values sorted.
-
-    Two sets have one canonical form exactly if they ask for the same: by the parameter's type "4000", 4000.0 and "4000
-    MB" are one; an undeclared "4000" is a text and 4000 a number. An expression is its clauses, in any order, with the
-    values of the request put in.
+    """The set as canonical JSON: {"folded name": [kind, operator, unit, [values]]}, sorted. Two sets have one form
+    exactly if they ask for the same: by the parameter's type "4000", 4000.0 and "4000 MB" are one. An expression is its
+    clauses, with the values of the request put in.
     """
     rows = {item.folded: _canonical_row(item) for item in criteria}
     return json.dumps(rows, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def spelled_requirements(criteria: Iterable[Requirement]) -> str:
-    """As `canonical_requirements`, but with names and units as they were written: what is stored, and for people."""
+    """As `canonical_requirements`, with names and units as written: what is stored."""
     rows = {item.parameter: _row(item, item.unit) for item in criteria}
     return json.dumps(rows, separators=(",", ":"), allow_nan=False)
 
@@ -82,15 +77,15 @@ def submit_pool_id(criteria: tuple[Requirement, ...], vo: str = "") -> str:
 
 
 def wanted_of(requirements: str) -> dict[str, list[Any]]:
-    """The Requirements behind a stored text, to be compiled under the types of today: numbers name the unit that they
-    were stored in. Raises ValueError if the text is no set of requirements.
+    """The Requirements behind a stored text, to be compiled under the types of today. Raises ValueError if it is no set
+    of requirements.
     """
     rows = json.loads(requirements or "{}")
     return {name: wanted_values(row) for name, row in rows.items()}
 
 
 def given_of(requirements: str) -> dict[str, Any]:
-    """The Requirements behind a stored text as a description gives them: a list of one is its value."""
+    """The same as a description gives them: a list of one is its value."""
     as_given: dict[str, Any] = {}
     for name, values in wanted_of(requirements).items():
         alone = len(values) == 1 or fold(name) == CONSTRAINT
@@ -102,8 +97,8 @@ def given_of(requirements: str) -> dict[str, Any]:
 
 
 def with_stations(requirements: Mapping[str, Any], stations: Iterable[str]) -> dict[str, Any]:
-    """Add the SAM stations of a job to its constraint: a clause that is true where the site's ad has one of them as
-    StationName or among StationNames (seed samgrid-minimal-brokering).
+    """Add the SAM stations of a job to its constraint: the site's ad must have one of them (seed
+    samgrid-minimal-brokering).
     """
     name = next((attribute for attribute in requirements if fold(attribute) == CONSTRAINT), "Constraint")
     clause, own = _clause_of(stations), requirements.get(name)
@@ -111,7 +106,7 @@ def with_stations(requirements: Mapping[str, Any], stations: Iterable[str]) -> d
 
 
 def without_stations(requirements: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The inverse: what is left of Requirements, and the stations that their constraint names."""
+    """What is left of Requirements, and the stations that their constraint names."""
     left = dict(requirements)
     name = next((attribute for attribute in requirements if fold(attribute) == CONSTRAINT), None)
     if name is None:
@@ -150,8 +145,8 @@ def _stations_in(clause: Node) -> tuple[str, ...]:
 
 
 def wanted_values(row: Sequence[Any]) -> list[Any]:
-    """The same for one parameter: [kind, operator, unit, values]. A number is in the unit of today if it has none, or if
-    it cannot be read in a text. An expression is followed by the ad of what it asks of the job.
+    """The same for one parameter: [kind, operator, unit, values]. Numbers name the unit that they were stored in, unless
+    it is today's. An expression is followed by the ad of what it asks of the job.
     """
     kind, _, unit, values = row
     if kind == Kind.EXPRESSION and unit:
@@ -171,8 +166,8 @@ def wanted_values(row: Sequence[Any]) -> list[Any]:
 
 
 def read_again(requirements: str, types: TypeTable, vo: str) -> tuple[str, str]:
-    """(identifier, text to be stored) of a stored set under the types of today. Raises InvalidJob if they cannot read it,
-    ValueError if it is no set.
+    """(identifier, text to be stored) of a stored set under the types of today. Raises InvalidJob, or ValueError if it is
+    no set.
     """
     again = requirements_of(wanted_of(requirements), types, vo)
     return again.pool, again.text

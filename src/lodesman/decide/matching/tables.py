@@ -1,7 +1,5 @@
-"""Task queues and requests as bits, held against each other by the criteria.
-
-A request says where and how much it is (the place), and whom it serves (the identity, chosen with the pilot). Places
-are thousands and stay, so the director judges them by a table (`PLACE`); identities are as many as owners (`serves`).
+"""Task queues and requests as bits, held against each other by the criteria. A request has a place and an identity;
+places are thousands and stay, so the director judges them by a table (`PLACE`), identities by `serves`.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ class RequestTable:
         self._table.remove(bit, offered_of(request, self._criteria))
 
     def settled(self) -> RequestTable:
-        """The table itself, which any number of threads may ask as long as no resource comes or goes."""
+        """The table itself, which any number of threads may ask while no resource comes or goes."""
         self._table.settle()
         return self
 
@@ -65,13 +63,13 @@ class RequestTable:
         )
 
     def lost(self, mask: Mask, key: TaskQueueKey) -> Iterator[tuple[str, Mask]]:
-        """(criterion, the resources of `mask` that it refuses), whatever the other criteria say."""
+        """(criterion, the resources of `mask` that it refuses)."""
         for place, refused in self._table.lost(mask, wanted_of(key, self._criteria)):
             yield self._criteria[place].name, refused
 
 
 class KeyTable:
-    """Task queues as bits. Bits are given out again when a task queue is dropped; their order means nothing."""
+    """Task queues as bits, which are given out again."""
 
     __slots__ = ("_bits", "_names", "_table", "_wanted", "full", "pools")
 
@@ -112,9 +110,7 @@ class KeyTable:
         return cast("int", self._names[bit])
 
     def narrow_served(self, mask: Mask, request: ResourceRequest) -> Mask:
-        """The task queues of `mask` whose jobs the resource may run; the caller has seen to their SubmitPools, of which a
-        request may list thousands.
-        """
+        """The task queues of `mask` whose jobs the resource may run; the caller has seen to their SubmitPools."""
         return self._table.narrow(
             mask,
             [
@@ -124,6 +120,6 @@ class KeyTable:
         )
 
     def lost(self, mask: Mask, request: ResourceRequest) -> Iterator[tuple[MatchCriterion, Mask]]:
-        """(criterion, the task queues of `mask` that it refuses), whatever the other criteria say."""
+        """(criterion, the task queues of `mask` that it refuses)."""
         for place, refused in self._table.lost(mask, offered_of(request)):
             yield CRITERIA[place], refused

@@ -1,6 +1,4 @@
-"""The key of a task queue: all that decides where a job can run and whose it is. Jobs with equal keys are interchangeable
-for the matcher.
-"""
+"""The key of a task queue: all that decides where a job can run and whose it is."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from lodesman.languages.jobs.spec import JobSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQueueKey:
-    """What the jobs of one task queue have in common; every tuple is sorted and free of duplicates."""
+    """What the jobs of one task queue have in common; tuples are sorted, without duplicates."""
 
     owner: str
     group: str
@@ -64,7 +62,7 @@ _VALUES = attrgetter(*_OF_SPEC)
 
 
 def key_of(spec: JobSpec, *, owner: str, group: str, vo: str, submit_pool: str = "") -> TaskQueueKey:
-    """The key of a job; owner, group and VO come from the token, never from the text."""
+    """The key of a job; owner, group and VO come from the token."""
     of_spec: dict[str, Any] = dict(zip(_OF_SPEC, _VALUES(spec), strict=True))
     for name in _LISTS:
         value = getattr(spec, name)
@@ -74,9 +72,7 @@ def key_of(spec: JobSpec, *, owner: str, group: str, vo: str, submit_pool: str =
 
 
 def job_ad(key: TaskQueueKey) -> Ad:
-    """What a job asks for, as sites and its own expression see it (docs/how-to/users.md, Expressions): seconds on the
-    reference machine, MB; `Request` before names that queues have, too.
-    """
+    """What a job asks for, as sites and its own expression see it (docs/how-to/users.md, Expressions)."""
     values: dict[str, Value] = {
         "Owner": key.owner,
         "OwnerGroup": key.group,
@@ -97,18 +93,14 @@ def job_ad(key: TaskQueueKey) -> Ad:
 
 
 def key_to_json(key: TaskQueueKey) -> str:
-    """The canonical text of a key: equal keys and only they have equal texts. What is at its default is left out, so a
-    new field changes no stored key. A default never changes.
-    """
+    """The canonical text of a key. Defaults are left out, so a new field changes no stored key; a default never changes."""
     kind: Any = type(key)
     values = {name: value for name, default in _defaults(kind) if (value := getattr(key, name)) != default}
     return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def key_from_json(text: str) -> TaskQueueKey:
-    """The inverse of `key_to_json`; interns names, since thousands of keys may list the same sites. Raises ValueError if
-    the text is no key.
-    """
+    """The inverse of `key_to_json`; interns names. Raises ValueError if the text is no key."""
     try:
         values: dict[str, Any] = json.loads(text)
         return TaskQueueKey(**{name: _interned(value) for name, value in values.items()})

@@ -1,6 +1,4 @@
-"""What a kind of resource may draw from, remembered as a mask for each group; numbers, emptiness and limits are applied
-at each claim.
-"""
+"""What a kind of resource may draw from, remembered as a mask for each group."""
 
 from __future__ import annotations
 
@@ -58,7 +56,7 @@ class Shortlist:
 
 @dataclass(slots=True)
 class EligibleSlots:
-    """The open slots of a group that a resource with these numbers may draw from, and what they were found by."""
+    """The open slots of a group that a resource may draw from, and what they were found by."""
 
     changes: int
     arrived: int
@@ -91,7 +89,7 @@ class View:
         self._found: list[EligibleSlots | None] = []
 
     def renew(self, ballot: Ballot, *, version: int, group_numbers: int) -> None:
-        """Take another ballot: groups appeared or vanished, or shares changed."""
+        """Take another ballot: groups or shares changed."""
         self.ballot = ballot
         self.version = version
         self.shortlist = None
@@ -127,7 +125,7 @@ class View:
         return mask
 
     def find(self, group: GroupIndex, numbers: Sequence[int], shut: ShutSlots) -> EligibleSlots:
-        """The same, remembered for the lottery while nothing opens, closes or arrives."""
+        """The same, remembered while nothing opens, closes or arrives."""
         closed = shut[group.number]
         slots = self._found[group.number]
         if (
@@ -145,7 +143,7 @@ class View:
 
 
 class Views:
-    """Views by description. A view found in the old half moves to the young one; a full young half becomes the old one."""
+    """Views by description. One found in the old half moves to the young one; a full young half becomes the old one."""
 
     __slots__ = ("_index", "_old", "_young")
 

@@ -1,5 +1,5 @@
-"""The names of batch systems: TYPE, or TYPE@PLACE for one elsewhere, or the name of a `[backend.NAME]` section; DIRAC's
-`CEType`, and SSH with `SSHHost` and `BatchSystem`, mean the same.
+"""The names of batch systems: TYPE, TYPE@PLACE, or the name of a `[backend.NAME]` section; DIRAC's `CEType` and SSH mean
+the same.
 """
 
 from __future__ import annotations
@@ -21,19 +21,17 @@ _REMOTE: Final = frozenset({"arc", "arex", "htcondorce"})
 
 
 def backend_type(name: str) -> str:
-    """The type of batch system that a name stands for by itself, such as `slurm` for `SLURM@login.example.org`; '' for
-    none.
-    """
+    """The type that a name stands for by itself, such as `slurm` for `SLURM@login.example.org`; '' for none."""
     return _TYPES.get(name.lower().partition("@")[0].strip(), "")
 
 
 def place_of(name: str) -> str:
-    """Where the batch system of this name is: what follows the @, '' for here."""
+    """What follows the @, '' for here."""
     return name.partition("@")[2].strip()
 
 
 def backend_name(*, backend: str, ce_type: str, ce: str, ssh_host: str, batch_system: str) -> str:
-    """The name of a queue's batch system, as all spellings of it give it; '' if none is given."""
+    """The name of a queue's batch system in all spellings; '' for none."""
     if backend:
         return spelled_backend(backend)
     kind = ce_type.strip().lower()

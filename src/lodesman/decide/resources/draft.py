@@ -1,5 +1,5 @@
-"""What the configuration files say, before it is checked: raw values with their places, and faults. What is given twice
-must be the same both times (DIRAC lets the later file win, so that the order of files would move pilots).
+"""What the configuration files say, before it is checked. What is given twice must be the same both times (in DIRAC the
+later file wins: the order of files would move pilots).
 """
 
 from __future__ import annotations
@@ -113,14 +113,14 @@ class ConfigDraft:
         self.notices.append(Fault(message=message, source=source))
 
     def node(self, among: dict[str, DraftNode], name: str, source: FilePosition) -> DraftNode:
-        """The node of that name, made if it is new; several files may speak of one node."""
+        """The node of that name, made if it is new."""
         if not name.strip():
             self.fault("a name is empty", source)
         return among.setdefault(name, DraftNode(name, source))
 
     def put(self, into: dict[str, RawParam], param: RawParam, declared: ParameterType | None = None) -> None:
         """Add a parameter to a layer of a node or to the declarations; the second time is noted. `declared`: its type, if
-        it is not a parameter of a resource.
+        it is none of a resource.
         """
         if not declared:
             param = replace(param, name=_OF_QUEUES.get(fold(param.name), param.name))
@@ -135,7 +135,7 @@ class ConfigDraft:
         self.put(self.groups.setdefault(group, {}), param, declared)
 
     def put_limit(self, of: DraftLimit, param: RawParam) -> None:
-        """Add the limit for a value of an attribute, or under ALL_JOBS for all jobs."""
+        """Add a limit by value of an attribute, or under ALL_JOBS."""
         if not of.attribute and (of.kind != RUNNING or fold(param.name) != fold(ALL_JOBS)):
             more = f", or {ALL_JOBS} for all jobs" if of.kind == RUNNING else ""
             message = f"{of.kind}: {param.name} is a value; an attribute with its values is expected{more}"
@@ -146,7 +146,7 @@ class ConfigDraft:
 
 
 def refuse(faults: Iterable[Fault]) -> InvalidConfig:
-    """All faults as one error, in the order of the files; `data["faults"]` has every one."""
+    """All faults as one error; `data["faults"]` has every one."""
     listed = sorted(dict.fromkeys(faults), key=lambda fault: (fault.source.file, fault.source.line))
     first = listed[0].source
     message = f"{listed[0]}."

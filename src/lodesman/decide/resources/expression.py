@@ -1,9 +1,8 @@
 """Expressions in Requirements (`Constraint`): ClassAd expressions about a queue, read once and judged clause by clause.
 
-MY is the request of a job, TARGET a queue with all its effective parameters, and `Site`, `CE`, `Queue`, `VO`; a name
-alone is MY's, else TARGET's. A queue is eligible if every clause is true; a clause is true, too, where a parameter that
-it asks for is ANY. What only the ad of a site says (CHANGING, `SiteAd.name`, `time()`) is known when a pilot is placed:
-a clause with it excludes the queues where it cannot become true; what is left is for the broker (`holds_at`).
+MY is the request of a job, TARGET a queue with all its effective parameters, and `Site`, `CE`, `Queue`, `VO`. A queue
+is eligible if every clause is true, or asks for a parameter that is ANY. What only the ad of a site says (CHANGING,
+`SiteAd.name`, `time()`) is known when a pilot is placed: what is left of such a clause is for the broker (`holds_at`).
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ def expression_of(text: str, request: str = "") -> Expression:
 
 
 def read_expression(text: str, request: Ad) -> Expression:
-    """Read an expression of a job. Raises SyntaxFault, with line and column in the text."""
+    """Read an expression of a job. Raises SyntaxFault with its place."""
     if len(text) > MOST_CHARACTERS:
         message = f"an expression of {len(text):,} characters; at most {MOST_CHARACTERS:,}"
         raise fault_at(text, MOST_CHARACTERS, message)
@@ -150,7 +149,7 @@ def _read(node: Node, text: str, request: Ad) -> Expression:
 
 
 def _check(node: Node, text: str) -> None:
-    """Refuse what could take long to judge, and what cannot mean anything. Raises SyntaxFault."""
+    """Refuse what could take long to judge, or means nothing. Raises SyntaxFault."""
     count = states = 0
     todo = [node]
     while todo:
@@ -177,7 +176,7 @@ def _check(node: Node, text: str) -> None:
 
 
 def _check_call(call: FunctionCall, text: str) -> int:
-    """The steps of its regular expression, 0 if it has none. Raises SyntaxFault."""
+    """The steps of its regular expression. Raises SyntaxFault."""
     hint = "docs/how-to/classads.md lists the functions, and those that are none for jobs."
     if call.key in NOT_FOR_JOBS:
         raise fault_at(text, call.start, f"there is no function {call.name} here", hint=hint)
@@ -193,7 +192,7 @@ def _check_call(call: FunctionCall, text: str) -> int:
 
 
 class _Binder:
-    """Puts the values of a request in, and notes which, and what is asked of queues: folded names, as they are written."""
+    """Puts the values of a request in, and notes what is asked of queues."""
 
     def __init__(self, request: Ad) -> None:
         self._request = request
@@ -289,8 +288,8 @@ def _plain(scalar: Scalar) -> Value:
 
 
 def left_at(clause: ExpressionClause, values: Sequence[Value | None]) -> bool | Node:
-    """Whether a clause is true at a queue with these values of what it asks; if the ad of the site decides, what is left
-    of it, an expression about that ad alone.
+    """Whether a clause is true at a queue with these values; if the ad of the site decides, what is left of it, an
+    expression about that ad.
     """
     if None in values:
         return True
@@ -316,8 +315,8 @@ def _left(clause: ExpressionClause, values: Sequence[Value | None]) -> Node:
 
 
 def holds_at(left: Node, ad: Ad | None, *, request: Ad | None = None, now: float) -> bool:
-    """Whether what is left of a clause is true for a site with this ad; None: it knows nothing. `request`: what the ad's
-    own expressions may ask of the job; `now`: UNIX seconds.
+    """Whether what is left of a clause is true for a site with this ad. `request`: what the ad's own expressions may ask
+    of the job; `now`: UNIX seconds.
     """
     return is_true(evaluate(left, request or EMPTY, ad, run=Run(now=now)))
 
@@ -337,7 +336,7 @@ def without_target(left: Node) -> Node:
 
 
 def refusal_of(clause: ExpressionClause, params: Mapping[str, EffectiveParam], vo: str) -> str:
-    """Why a clause is not true at a queue, a sentence without a full stop; "" if it is, or the ad of the site decides."""
+    """Why a clause is not true at a queue; "" if it is, or the ad of the site decides."""
     values = [value_of(name, params, vo) for name in clause.asks]
     if left_at(clause, values) is not False:
         return ""
@@ -367,7 +366,7 @@ def _short(text: str) -> str:
 
 
 def names_of_clauses(expression: Expression) -> list[str]:
-    """A short name for each clause: its text, and its number where that is cut."""
+    """A short name for each clause."""
     return [
         clause.text if len(clause.text) <= _MOST_SHOWN else f"{at}: {_short(clause.text)}"
         for at, clause in enumerate(expression.clauses, 1)

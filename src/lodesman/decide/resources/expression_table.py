@@ -1,5 +1,5 @@
-"""Expressions held against all queues at once, as masks. `&&`, `||` and `!` work on masks; what is between them is judged
-once for each value that queues have. Parts are known by their texts, so what expressions have in common is judged once.
+"""Expressions held against all queues at once, as masks. What is between `&&`, `||` and `!` is judged once for each value
+that queues have, and once for all expressions with that text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PlacementClause(Struct, frozen=True, kw_only=True):
 
 
 class _Truth(NamedTuple):
-    """The queues where a condition is true, false, an error; elsewhere it is undefined."""
+    """The queues where a condition is true, false, an error; else undefined."""
 
     true: Mask
     false: Mask
@@ -46,7 +46,7 @@ class _Truth(NamedTuple):
 
 
 class _PossibleTruth(NamedTuple):
-    """Of a clause with what changes: the queues where it may be true, and what is left of it."""
+    """The queues where a clause with what changes may be true, and what is left of it."""
 
     mask: Mask
     left: tuple[PlacementClause, ...]
@@ -88,11 +88,11 @@ class ExpressionColumn:
         self._changing: dict[str, _PossibleTruth] = {}
 
     def met(self, requirement: Requirement) -> Mask:
-        """The queues where every clause is true, or the ad of their site decides."""
+        """The queues where every clause is true, or the ad decides."""
         return reduce(and_, map(self._clause, expression(requirement).clauses), self._full)
 
     def placement(self, criteria: Iterable[Requirement]) -> tuple[PlacementClause, ...]:
-        """What the broker has to judge, each for the queues that it is about."""
+        """What the broker has to judge, with the queues that it is about."""
         expression_clauses = (
             clause
             for criterion in criteria
@@ -145,7 +145,7 @@ class ExpressionColumn:
                 return truth
 
     def _all(self, operands: Iterable[Node], *, inverse: bool = False) -> _Truth:
-        """The first that is false or an error decides, from left to right. `inverse`: all of what they are not."""
+        """The first that is false or an error decides. `inverse`: all of what they are not."""
         false = error = 0
         true = undecided = self._full
         for operand in operands:
@@ -172,7 +172,7 @@ class ExpressionColumn:
     # --- values ----------------------------------------------------------------------------------------------
 
     def _groups(self, columns: Sequence[_SaidValues]) -> Iterator[tuple[Sequence[int], Mask]]:
-        """The sets of values that queues have, and the queues that have just these; none of those that say ANY."""
+        """The sets of values that queues have, and the queues that have just these, but for ANY."""
         if not columns:
             yield (), self._full
         elif len(columns) == 1:

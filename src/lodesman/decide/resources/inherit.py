@@ -1,8 +1,8 @@
 """Effective values: queue(VO) > queue > CE(VO) > CE > site(VO) > site > CE type > default, the level remembered.
 
-A deeper level replaces what is above; a parameter whose type says `merge` unites the values of all levels. An empty VO
-access list says nothing: the list above it stands (RFC #5). The two weakest levels are DIRAC's defaults
-(`/Resources/Computing`), for CEs and queues only. The type of a CE is its effective `CEType`, else its `Backend`.
+A deeper level replaces what is above; a type with `merge` unites the values of all levels. An empty VO access list says
+nothing (RFC #5). The two weakest levels are DIRAC's defaults (`/Resources/Computing`), for CEs and queues only. The
+type of a CE is its effective `CEType`, else its `Backend`.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ EffectiveParams = dict[str, EffectiveParam]  # by folded name
 def effective_params(
     tree: model.ResourceTree, node: NodePath, *, vo: str = "", types: TypeTable | None = None
 ) -> Mapping[str, EffectiveParam]:
-    """Every parameter of a node for a VO, by folded name: of (site, CE, queue), or with empty names of what is above.
-    Raises KeyError for a node that is not there.
-    """
+    """Every parameter of a node for a VO, by folded name. Raises KeyError for a node that is not there."""
     site = tree.sites[node.site]
     inheritance = _Inheritance(tree, vo, types or TypeTable())
     params = inheritance.of(site, {}, 0)
@@ -83,7 +81,7 @@ def all_queues(
 
 
 class _Inheritance:
-    """Lays the layers of nodes over each other, for one VO ("": none in particular)."""
+    """Lays the layers of nodes over each other, for one VO."""
 
     def __init__(self, tree: model.ResourceTree, vo: str, types: TypeTable) -> None:
         self._tree = tree
@@ -91,7 +89,7 @@ class _Inheritance:
         self._types = types
 
     def of(self, node: Node, above: EffectiveParams, depth: int) -> EffectiveParams:
-        """The parameters of a node, its name (`Site`) among them, under one whose parameters are `above`."""
+        """The parameters of a node, `Site` among them, under one whose parameters are `above`."""
         own, overlay, name = _LEVELS[depth]
         params = dict(above)
         above_name = params.get(fold(name))
@@ -111,7 +109,7 @@ class _Inheritance:
         return params
 
     def of_ce(self, ce: Node, site: Node, of_site: EffectiveParams) -> EffectiveParams:
-        """The parameters of a CE, with the defaults beneath those of its site. Defaults do not change the type."""
+        """The parameters of a CE, with the defaults beneath those of its site."""
         tree = self._tree
         untyped = self.of(ce, self._over_defaults({Level.DEFAULT: tree.ce_defaults}, site, of_site), 1)
         of_type = tree.ce_types.get(_ce_type(untyped)) if tree.ce_types else None
@@ -129,7 +127,7 @@ class _Inheritance:
         return self.of(site, params, 0) if params else of_site
 
     def _lay(self, params: EffectiveParams, node: Node, level: Level, vo: str = "") -> None:
-        """Put one layer of a node (its own parameters, or those of a VO) over what lies beneath."""
+        """Put one layer of a node over what lies beneath."""
         for name, value in (node.overlays[vo] if vo else node.params).items():
             folded = fold(name)
             if folded == ACCESS and value in ("", ()):

@@ -1,9 +1,9 @@
 """Parameter types: what a parameter is and how a requirement is held against a resource (docs/how-to/sites.md; seed
 rfc7-job-requirements).
 
-A requirement that is a list is fulfilled by any of its values, and a resource may offer several. An undeclared
-parameter is deduced value by value: beside a true number, the other side must be a number or spell one, and capacity >=
-requirement; beside a truth value, it must be the same or spell it; otherwise texts are equal, letter case counting.
+An undeclared parameter is deduced value by value: beside a true number, the other side must be a number or spell one,
+and capacity >= requirement; beside a truth value, it must be the same or spell it; otherwise texts are equal, letter
+case counting.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class TypeTable:
 
 def parse_type(name: str, declaration: object) -> ParameterType:
     """A declaration: "number MB", "list merge", "version ==", or a mapping of type, unit, operator, merge. Raises
-    BadValue with a sentence that says what is wrong.
+    BadValue.
     """
     if isinstance(declaration, str):
         fields = _fields_of_words(declaration.split())
@@ -106,7 +106,7 @@ def parse_type(name: str, declaration: object) -> ParameterType:
 
 
 def _as_operational(declared: ParameterType) -> ParameterType:
-    """What the program itself works with has its own kind, and its own unit if the declaration names none."""
+    """What the program itself works with has its own kind, and its own unit if none is declared."""
     needed = WELL_KNOWN_BY_NAME.get(fold(declared.name))
     if needed is None:
         return declared
@@ -133,7 +133,7 @@ KIND_WORDS: Mapping[str, Kind] = {kind.value: kind for kind in OPERATORS if kind
 
 
 def kind_of_word(word: str) -> Kind | None:
-    """The declarable kind that a word names, None if it names none."""
+    """The declarable kind that a word names, or None."""
     return KIND_WORDS.get(word.strip().lower())
 
 
@@ -174,9 +174,8 @@ def scalar_of(value: Scalar, kind: Kind, unit: str = "") -> Scalar:
 
 
 def typed_value(raw: object, declared: ParameterType | None, *, commas: bool = False) -> Value:
-    """The value: numbers in the declared unit, lists as tuples, texts without outer blanks; ANY stays. With `commas`
-    (CFG), a text with commas is a list of values; one in quotes, or that the program takes for one text, is not. An
-    undeclared text stays a text even if it spells a number. Raises BadValue.
+    """The value: numbers in the declared unit, lists as tuples; ANY stays. With `commas` (CFG), a text with commas is a
+    list; one in quotes, or that the program takes for one text, is not. An undeclared text stays a text. Raises BadValue.
     """
     is_list = declared is not None and declared.kind is Kind.LIST
     many = isinstance(raw, list | tuple)
@@ -193,7 +192,7 @@ def typed_value(raw: object, declared: ParameterType | None, *, commas: bool = F
 
 
 def _is_one_text(declared: ParameterType | None) -> bool:
-    """Whether commas in a text of CFG mean nothing: the program itself reads it."""
+    """Whether the program itself reads commas in a text of CFG."""
     return declared is not None and declared.kind is Kind.STRING and fold(declared.name) in WELL_KNOWN_BY_NAME
 
 
@@ -210,9 +209,7 @@ def _scalar(raw: object, declared: ParameterType | None) -> Scalar:
 
 
 def admits(kind: Kind, operator: str, wanted: Scalar, offered: Scalar) -> bool:
-    """Whether one offered value fulfils one wanted value; both as `scalar_of` gives them. The one predicate of
-    requirements.
-    """
+    """Whether one offered value fulfils one wanted value: the one predicate of requirements."""
     match kind:
         case Kind.NUMBER:
             return _at_least(wanted, offered) if operator == AT_LEAST else offered == wanted
@@ -239,14 +236,14 @@ def _at_least(wanted: Scalar | None, offered: Scalar | None) -> bool:
 
 
 def truth_of(value: Scalar) -> bool | None:
-    """The truth value that an undeclared value is or spells (true/false, any case), else None."""
+    """The truth value that an undeclared value is or spells, else None."""
     if isinstance(value, bool):
         return value
     return {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else None
 
 
 def spelled_number(value: Scalar) -> Number | None:
-    """The number that an undeclared value is or spells (without unit), else None."""
+    """The number that an undeclared value is or spells, else None."""
     if isinstance(value, bool):
         return None
     return plain_number(value) if isinstance(value, str) else value
@@ -301,9 +298,9 @@ _PRE, _END, _WORD, _NUMBER = range(4)
 def version_key(text: str) -> _VersionKey:
     """What orders versions: `1.2` < `1.10`, `1.0rc1` < `1.0` < `1.0.1`, `v7r2` < `v7r2p13`, `1` = `1.0`. Raises BadValue.
 
-    A text is cut at `.`, `-`, `_`, `+`, `/`, blanks and wherever letters meet digits. Numbers compare as numbers, words
-    as lower-case text. A pre-release word (alpha, beta, rc, pre, dev ...) is before the end of the text, the end before
-    any other word, a word before a number. Zeros that end a run of numbers say nothing.
+    A text is cut at `.`, `-`, `_`, `+`, `/`, blanks and wherever letters meet digits. A pre-release word (alpha, beta,
+    rc, pre, dev ...) is before the end of the text, the end before any other word, a word before a number. Zeros that
+    end a run of numbers say nothing.
     """
     stripped = text.strip()
     if not stripped or len(stripped) > _MAX_VERSION or not _VERSION.fullmatch(stripped):
@@ -322,7 +319,7 @@ def version_key(text: str) -> _VersionKey:
 
 
 def canonical_version(text: str) -> str:
-    """One spelling for all versions that compare equal, never longer than the text."""
+    """One spelling for all versions that compare equal."""
     spelled = ""
     before = None
     for rank, number, word in version_key(text)[:-1]:

@@ -1,4 +1,4 @@
-"""A resource configuration from one or many texts, CFG and TOML mixed, checked as a whole: all faults are found."""
+"""A resource configuration from one or many texts, CFG and TOML mixed, checked as a whole."""
 
 from __future__ import annotations
 
@@ -49,9 +49,8 @@ class ResourceConfig(Struct, frozen=True, kw_only=True):
 def load_resources(
     texts: Iterable[tuple[str, str]], *, vos: Iterable[str] = (), faults: Iterable[Fault] = ()
 ) -> ResourceConfig:
-    """The configuration in all texts together, each given as (file name, text); `*.toml` is TOML, else CFG. Several files
-    may speak of one site, CE or queue, but must not contradict each other. `faults`: found before by the caller. Raises
-    InvalidConfig with all faults in `data["faults"]`.
+    """The configuration in all texts, each given as (file name, text); `*.toml` is TOML, else CFG. `faults`: found before
+    by the caller. Raises InvalidConfig with all faults in `data["faults"]`.
     """
     draft = ConfigDraft(vos)
     draft.faults.extend(faults)
@@ -80,14 +79,14 @@ def load_resources(
 
 
 def fault_of(error: LodesmanError, file: str) -> Fault:
-    """The complaint of a reader of a text as one fault of many; its place has the line."""
+    """The complaint of a reader of a text as one fault of many."""
     message = _POSITION.sub("", str(error)).rstrip(".")
     place = FilePosition(file=file, section=error.data.get("section", ""), line=error.data.get("line", 0))
     return Fault(message=message, source=place)
 
 
 def build(draft: ConfigDraft) -> ResourceConfig:
-    """The configuration. Raises InvalidConfig with `faults`, each with file, section and line."""
+    """The configuration. Raises InvalidConfig with `faults`."""
     declared: list[ParameterType] = []
     for raw in draft.declarations.values():
         try:
@@ -126,7 +125,7 @@ def build(draft: ConfigDraft) -> ResourceConfig:
 
 
 def _alike(repeated: RepeatedParam, types: TypeTable) -> bool:
-    """Whether a parameter that is given twice says the same both times: "4 GB" and 4096 of a number MB do."""
+    """Whether "4 GB" and 4096, say, are the same in the parameter's type."""
     raws = (repeated.first, repeated.again)
     if len({repr(raw.value) for raw in raws}) == 1:
         return True
@@ -160,7 +159,7 @@ class _NodeMaker:
     def nodes(
         self, drafts: Mapping[str, DraftNode], shared: _Layer = _NOTHING, depth: int = 0
     ) -> Mapping[str, model.Node]:
-        """The nodes under one, with what it shares among them. A site or CE without children gets a notice."""
+        """The nodes under one. A site or CE without children gets a notice."""
         made: dict[str, model.Node] = {}
         for name, node in drafts.items():
             children = self.nodes(node.children, node.for_children, depth + 1)
@@ -172,7 +171,7 @@ class _NodeMaker:
     def node(
         self, node: DraftNode, shared: _Layer = _NOTHING, children: Mapping[str, model.Node] = _NOTHING
     ) -> model.Node:
-        """A node with its own parameters (those that it shares with its siblings among them), overlays and sources."""
+        """A node with its own parameters, overlays and sources."""
         layers = {**node.layers, "": {**shared, **node.layers.get("", {})}}
         values = {vo: MappingProxyType(self._values(layer)) for vo, layer in layers.items()}
         sources = {(vo, folded): raw.source for vo, layer in layers.items() for folded, raw in layer.items()}
@@ -255,7 +254,7 @@ def _texts_of(value: object) -> list[str]:
 
 
 def _lacking_tags(tree: model.ResourceTree, types: TypeTable) -> Iterator[tuple[str, FilePosition]]:
-    """A queue that requires a tag which it does not offer: no job can have it. Once for each place, as queues inherit."""
+    """A queue that requires a tag which it does not offer: no job can have it. Once for each place."""
     nodes = [tree.ce_defaults, *tree.ce_types.values(), *(node for _, node in tree.nodes())]
     names = chain.from_iterable(chain(node.params, *node.overlays.values()) for node in nodes)
     if not any(model.fold(name) == _REQUIRED_TAG for name in names):

@@ -1,6 +1,4 @@
-"""Resources and groups from TOML (docs/how-to/sites.md); other top-level tables are passed over. `lines_of` finds lines,
-which `tomllib` does not say.
-"""
+"""Resources and groups from TOML (docs/how-to/sites.md); other top-level tables are passed over."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ def parse_toml(text: str, *, source: str = "") -> dict[str, object]:
 
 
 def fill_from_toml(draft: ConfigDraft, root: _Table, *, text: str, file: str) -> None:
-    """Write what a parsed file says into the draft; `text` gives the line numbers."""
+    """Write what a parsed file says into the draft."""
     filler = _TomlFiller(draft, file, lines_of(text))
     for right, slips in _SLIPS.items():
         for key in root:
@@ -88,11 +86,11 @@ class _TomlFiller:
         self._lines = lines
 
     def source(self, path: _Path, *, section: str = "") -> FilePosition:
-        """The place of a path; its section is the table it stands in, or is."""
+        """The place of a path."""
         return FilePosition(file=self._file, section=section or _head(path), line=line_of(self._lines, path))
 
     def table(self, parent: _Table, name: str, path: _Path = ()) -> _Table:
-        """A table, a top-level one if no path is given; anything else is a fault."""
+        """A table; anything else is a fault."""
         table = parent.get(name, {})
         if isinstance(table, dict):
             return table
@@ -100,7 +98,7 @@ class _TomlFiller:
         return {}
 
     def tables(self, path: _Path, parent: _Table) -> Iterator[tuple[_Path, _Table]]:
-        """The tables inside the table of tables at a path, with their paths; anything else is a fault."""
+        """The tables in the table at a path; anything else is a fault."""
         value = parent.get(path[-1], {})
         if not isinstance(value, dict):
             self._draft.fault(f"{path[-1]} is a table of tables", self.source(path))
@@ -115,7 +113,7 @@ class _TomlFiller:
                 self._draft.fault(message, place)
 
     def node(self, among: dict[str, DraftNode], path: _Path, table: _Table, below: _Path) -> None:
-        """Take the parameters and overlays of a node, and all nodes below it."""
+        """Take a node and all nodes below it."""
         node = self._draft.node(among, path[-1], self.source(path))
         overlaid = isinstance(table.get("vo"), dict)
         limits = _LIMITS.keys() & table.keys() if below else set[str]()
@@ -170,7 +168,7 @@ def _head(path: _Path) -> str:
 
 
 def lines_of(text: str) -> dict[_Path, int]:
-    """The line (from 1) of every table head and every key of a well-formed text, by path."""
+    """The line (from 1) of every table head and key, by path, which `tomllib` does not say."""
     lines: dict[_Path, int] = {}
     table: _Path = ()
     for line, statement in _statements(text.replace("\r\n", "\n")):
@@ -186,15 +184,13 @@ def lines_of(text: str) -> dict[_Path, int]:
 
 
 def line_of(lines: Mapping[_Path, int], path: _Path) -> int:
-    """The line of a path, or of the longest beginning of it that has one; 0 if none has."""
+    """The line of a path, or of its longest beginning that has one; else 0."""
     beginnings = (path[:length] for length in range(len(path), 0, -1))
     return next((lines[beginning] for beginning in beginnings if beginning in lines), 0)
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Line and beginning of each statement: a table head, or a key without its value. Strings and brackets are followed
-    just far enough to know where a statement ends.
-    """
+    """Line and beginning of each statement: a table head, or a key. Strings and brackets are followed just far enough."""
     line = 1
     start = 0
     depth = 0
@@ -217,7 +213,6 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _path(statement: str) -> _Path:
-    """The parts of a table head or a dotted key."""
     if _DOTTED.fullmatch(statement):
         return tuple(part.strip() for part in statement.split("."))
     parts: list[str] = []

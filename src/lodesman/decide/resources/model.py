@@ -1,6 +1,4 @@
-"""The resource tree: Site > ComputingElement > Queue, each with parameters and overlays for VOs. Names may hold any
-character; parameter names are compared without case (`fold`).
-"""
+"""The resource tree: Site > ComputingElement > Queue, each with parameters and overlays for VOs."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ ANY = "ANY"  # in a resource, in any letter case: fits every requirement
 
 
 class BadValue(ValueError):
-    """A value or declaration that its type cannot read; callers add where it stands and raise their own."""
+    """A value or declaration that its type cannot read; callers add where it stands."""
 
 
 class FilePosition(Struct, frozen=True, kw_only=True):
@@ -43,7 +41,7 @@ class Node(Struct, frozen=True, kw_only=True):
 
 
 class ResourceTree(Struct, frozen=True, kw_only=True):
-    """All sites by name, in the order of the configuration."""
+    """All sites, in the order of the configuration."""
 
     sites: Mapping[str, Node] = field(default_factory=dict)
     # hold where neither CE, queue nor site say otherwise
@@ -51,7 +49,7 @@ class ResourceTree(Struct, frozen=True, kw_only=True):
     ce_types: Mapping[str, Node] = field(default_factory=dict)  # the same by CEType, before `ce_defaults`
 
     def nodes(self) -> Iterator[tuple[NodePath, Node]]:
-        """Every site, CE and queue with its path, in the order of the configuration."""
+        """Every site, CE and queue with its path, in order."""
         for site in self.sites.values():
             yield NodePath(site.name), site
             for ce in site.children.values():
@@ -60,11 +58,11 @@ class ResourceTree(Struct, frozen=True, kw_only=True):
                     yield QueueId(site.name, ce.name, queue.name), queue
 
     def queue_ids(self) -> Iterator[QueueId]:
-        """Every queue, in the order of the configuration."""
+        """Every queue, in order."""
         return (path for path, _ in self.nodes() if isinstance(path, QueueId))
 
     def find(self, path: NodePath) -> Node | None:
-        """The site, CE or queue of that path; None if it is not configured."""
+        """The node of that path, or None."""
         node = self.sites.get(path.site)
         for name in filter(None, path[1:]):
             node = node.children.get(name) if node else None
@@ -91,7 +89,7 @@ def fold(name: str) -> str:
 
 
 def as_text(scalar: Scalar) -> str:
-    """A scalar as the text that a string parameter would hold; 4.0 and 4 are alike."""
+    """A scalar as the text of a string parameter; 4.0 and 4 are alike."""
     if isinstance(scalar, str):
         return scalar.strip()
     if isinstance(scalar, bool):
@@ -102,7 +100,7 @@ def as_text(scalar: Scalar) -> str:
 
 
 def without_repetition(scalars: Iterable[Scalar]) -> tuple[Scalar, ...]:
-    """Each scalar once, in order; 1 and True are equal in Python and two values here."""
+    """Each scalar once, in order; 1 and True are two values."""
     return tuple({(isinstance(item, bool), item): item for item in scalars}.values())
 
 
@@ -112,5 +110,5 @@ def as_scalars(value: Value) -> tuple[Scalar, ...]:
 
 
 def split_list(text: str) -> list[str]:
-    """The items of a comma-separated text, as DIRAC writes lists; empty ones are dropped."""
+    """The items of a comma-separated text; empty ones are dropped."""
     return [item for part in text.split(",") if (item := part.strip())]

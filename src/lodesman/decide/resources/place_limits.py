@@ -58,7 +58,7 @@ class PlaceLimit:
 
 
 def place_limits(draft: ConfigDraft, tree: ResourceTree) -> Iterator[PlaceLimit]:
-    """The limits of a draft; what is wrong becomes faults of the draft, limits of unknown places its notices."""
+    """The limits of a draft; what is wrong becomes its faults, unknown places its notices."""
     for of, by_value in draft.limits.items():
         attribute = _BY_FOLDED.get(fold(of.attribute), "")
         if of.attribute and not attribute:

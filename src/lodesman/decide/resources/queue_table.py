@@ -1,5 +1,5 @@
-"""Requirements held against all queues at once, by masks of queues. A property test holds: a bit is set <=>
-`requirement.mismatches` finds nothing.
+"""Requirements held against all queues at once. A property test holds: a bit is set <=> `requirement.mismatches` finds
+nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ from lodesman.wire.vocabulary import Kind
 
 
 class QueueTable:
-    """All queues of a tree as one VO sees them ("": no VO in particular). `bits`: as they are stored; queues without one
-    are numbered behind them, in configured order.
-    """
+    """All queues of a tree as one VO sees them. `bits`: as stored; queues without one are numbered behind them."""
 
     def __init__(
         self, config: ResourceConfig, vo: str = "", bits: Mapping[QueueId, int] | None = None
@@ -61,7 +59,7 @@ class QueueTable:
         return self._bits.get(queue)
 
     def params(self, bit: int) -> Mapping[str, EffectiveParam]:
-        """The effective values of a queue by folded name; raises KeyError if there is no such queue."""
+        """The effective values of a queue by folded name; raises KeyError."""
         return self._params[bit]
 
     def sites(self, mask: Mask) -> tuple[str, ...]:
@@ -84,13 +82,13 @@ class QueueTable:
         return [self.full & ~column.met(criterion) if column else self.full for criterion, column in columns]
 
     def offered(self, folded: str, mask: Mask) -> list[tuple[tuple[Scalar, ...], int]]:
-        """What the queues of a mask offer of a parameter, and how many of them just that; ANY and nothing are left out."""
+        """What the queues of a mask offer of a parameter, and how many of them just that, but for ANY."""
         column = self._columns.get(folded)
         offers = () if column is None else column.offered
         return [(scalars, hit.bit_count()) for scalars, queues in offers if (hit := queues & mask)]
 
     def placement(self, criteria: Sequence[Requirement]) -> tuple[PlacementClause, ...]:
-        """What of the expressions only the ads of sites decide, about the queues that fulfil all else."""
+        """What of the expressions only the ads of sites decide, for queues that fulfil all else."""
         clauses = self._expressions.placement(criteria)
         mask = self.eligible_mask(criteria) if clauses else 0
         return tuple(
@@ -109,7 +107,7 @@ _MetBy = Callable[[Scalar], Mask]  # the queues whose values fulfil a wanted val
 
 
 class _Column:
-    """One parameter over all queues: which of them leave it open (ANY), the rest by their values."""
+    """One parameter over all queues."""
 
     __slots__ = ("_met_by", "_open", "offered")
 
@@ -168,14 +166,13 @@ def _masks(offered: Iterable[tuple[Any, Mask]]) -> dict[Any, Mask]:
 
 
 def _at_least(masks: Mapping[Any, Mask]) -> Callable[[Any], Mask]:
-    """What gives the queues that offer a value or more."""
     forms = sorted(masks)
     as_much = [*accumulate((masks[form] for form in reversed(forms)), or_, initial=0)][::-1]
     return lambda form: as_much[bisect_left(forms, form)]
 
 
 def _deduced(offered: Sequence[_Offer]) -> _MetBy:
-    """For undeclared parameters: what counts depends on both sides (`kinds`, last paragraph)."""
+    """For undeclared parameters: what counts depends on both sides (`kinds`)."""
     texts = [(value, mask) for value, mask in offered if isinstance(value, str)]
     truths = [(value, mask) for value, mask in offered if isinstance(value, bool)]
     numbers = [(value, mask) for value, mask in offered if not isinstance(value, str | bool)]

@@ -1,6 +1,5 @@
-"""Criteria: a set of requirements compiled under a type table, and the judgement of one against one resource. All
-spellings of a requirement ("4000", 4000.0, "4000 MB"; order and repetition in lists; letter case of the name) compile to
-equal criteria (seed rfc7-job-requirements).
+"""Criteria: requirements compiled under a type table, and their judgement against one resource. All spellings of a
+requirement compile to equal criteria (seed rfc7-job-requirements).
 """
 
 from __future__ import annotations
@@ -84,9 +83,8 @@ def compile_requirements(
     """The criteria of a set of requirements, sorted by folded name. `request`: what an expression may ask of the job;
     None: they were stored, with what it asked.
 
-    Raises InvalidJob, with the `attribute` (`Requirements.<name>`) in its data: a value that its declared type cannot
-    read, a negative number, a nested record, an empty list or name, one name twice in different letter case, too much;
-    an expression that cannot be read.
+    Raises InvalidJob, with the `attribute` (`Requirements.<name>`) in its data: a value that its type cannot read, is
+    negative, nested or empty; a name given twice; too much; an expression that cannot be read.
     """
     if len(requirements) > _MAX_REQUIREMENTS:
         raise InvalidJob(
@@ -142,7 +140,7 @@ def expression(requirement: Requirement) -> Expression:
 
 
 def by_clause(criteria: Iterable[Requirement]) -> Iterator[Requirement]:
-    """The same criteria, each clause of an expression one of its own: together they admit the same."""
+    """The same criteria, each clause of an expression one of its own."""
     for criterion in criteria:
         if criterion.kind is not Kind.EXPRESSION:
             yield criterion
@@ -153,7 +151,7 @@ def by_clause(criteria: Iterable[Requirement]) -> Iterator[Requirement]:
 
 
 def without_clause(criterion: str) -> str:
-    """The name of the whole, if a criterion is one of its clauses."""
+    """The name of the whole, if a criterion is a clause."""
     whole, mark, _ = criterion.partition(" (")
     return whole if mark and fold(whole.rpartition(".")[2]) == CONSTRAINT else criterion
 
@@ -191,7 +189,7 @@ def _compiled(name: str, folded: str, value: object, declared: kinds.ParameterTy
 
 
 def _any_negative(scalars: list[Scalar]) -> bool:
-    """Of a parameter that is declared as no text, a text that spells a number counts as one."""
+    """Of a parameter that is no text, a text that spells a number counts, too."""
     for item in scalars:
         if not isinstance(item, str):
             if item < 0:
@@ -202,7 +200,7 @@ def _any_negative(scalars: list[Scalar]) -> bool:
 
 
 def _given_scalars(value: object, kind: Kind) -> Sequence[Scalar]:
-    """The scalars of a requirement as written; raises BadValue for what is neither scalar nor list."""
+    """The scalars as written; raises BadValue."""
     if isinstance(value, str):
         if len(value) > _MAX_TEXT:
             raise BadValue(f"the text is longer than {_MAX_TEXT} characters")
@@ -237,7 +235,7 @@ def _right(kind: Kind, unit: str) -> str:
 
 
 def offers(value: Value, kind: Kind, unit: str) -> tuple[Scalar, ...] | None:
-    """What a resource value offers under a kind; None is the wildcard. Raises BadValue."""
+    """What a resource value offers under a kind; None: ANY. Raises BadValue."""
     scalars = as_scalars(value)
     if ANY in scalars:
         return None
@@ -254,8 +252,8 @@ def capacity_order(requirement: Requirement) -> Callable[[Any], Any]:
 
 
 def capacities(requirement: Requirement, offered: Sequence[tuple[Scalar, ...]]) -> list[Scalar | None]:
-    """Of each resource the most that it offers, if a wish for as much or less would do; None where it must be equal. A
-    wanted number of an undeclared parameter is held against numbers and texts that spell one.
+    """Of each resource the most that it offers; None where it must be equal. A wanted number of an undeclared parameter
+    is held against numbers and texts that spell one.
     """
     if requirement.kind is not Kind.DEDUCED:
         order = capacity_order(requirement)
@@ -273,7 +271,7 @@ def capacities(requirement: Requirement, offered: Sequence[tuple[Scalar, ...]]) 
 
 def judge(requirement: Requirement, effective: EffectiveParam | None) -> Mismatch | None:
     """Why the resource value does not fulfil the requirement; None if it does. Raises BadValue if it is not of its
-    declared type (a loaded tree has none such).
+    declared type.
     """
     parameter = requirement.parameter
     if effective is None:
@@ -296,7 +294,7 @@ def _fulfilled(requirement: Requirement, offered: tuple[Scalar, ...]) -> bool:
 
 
 def _compared(requirement: Requirement, offered: tuple[Scalar, ...]) -> tuple[str, str]:
-    """What is wanted and what is offered, in words; of capacities the least and the most."""
+    """What is wanted and offered, in words; of capacities the least and the most."""
     if requirement.kind is Kind.VERSION and requirement.operator == kinds.AT_LEAST:
         least = min(map(str, requirement.wanted), key=kinds.version_key)
         return f"at least {least}", max(map(str, offered), key=kinds.version_key, default="")
@@ -318,8 +316,8 @@ def _listed(values: Iterable[Scalar]) -> str:
 
 
 def access_refusal(access: EffectiveParam | None, vo: str) -> Mismatch | None:
-    """Why a VO may not use a node with this access list (parameter VO); None if it may. An empty list admits every VO;
-    without a VO ("") nothing is checked.
+    """Why a VO may not use a node with this access list; None if it may. An empty list admits every VO; without a VO ("")
+    nothing is checked.
     """
     if access is None or not vo:
         return None
@@ -332,7 +330,7 @@ def access_refusal(access: EffectiveParam | None, vo: str) -> Mismatch | None:
 def mismatches(
     criteria: Iterable[Requirement], params: Mapping[str, EffectiveParam], *, vo: str = ""
 ) -> tuple[Mismatch, ...]:
-    """All that speaks against a node with these effective values; empty if it is eligible."""
+    """All that speaks against a node with these effective values."""
     all_found = [access_refusal(params.get(ACCESS), vo)]
     for criterion in criteria:
         if criterion.kind is Kind.EXPRESSION:

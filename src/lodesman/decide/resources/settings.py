@@ -1,8 +1,8 @@
 """The settings of a queue that the program itself works with, in fixed units, and checks of their values.
 
 Where `CPUTime` (seconds) is missing, DIRAC's `maxCPUTime` (minutes) stands in, and then `SI00` / 250 for a missing
-`CPUScalingFactor`; `CEType` stands in for `Backend`. `MaxRAM` is what a job may use; without it, the `Memory` of the
-node. A memory, a time or a number of processors of 0 is, as in DIRAC, none that is known.
+`CPUScalingFactor`; `CEType` for `Backend`; `Memory` for `MaxRAM`. A memory, a time or a number of processors of 0 is
+none that is known.
 """
 
 from __future__ import annotations
@@ -76,14 +76,12 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
         return None if self.cpu_seconds is None else int(self.cpu_seconds * self.cpu_scaling_factor)
 
     def life_seconds(self, habit: int = 0) -> int:
-        """How long a pilot lives there at most: `WallTime`, or the `habit` of all pilots if that is less; 0: no limit."""
+        """How long a pilot lives there at most, with the `habit` of all pilots; 0: no limit."""
         return min(filter(None, (self.wall_seconds, habit)), default=0)
 
 
 def check_value(folded: str, value: Value) -> tuple[str, ...]:
-    """What is odd about the value of a parameter, in sentences. Raises BadValue if nothing can be done with the value of
-    a well-known one.
-    """
+    """What is odd about the value of a parameter, in sentences. Raises BadValue."""
     declared = WELL_KNOWN_BY_NAME.get(folded)
     if declared is None:
         if folded == _WORDS:
@@ -140,7 +138,7 @@ def _check_words(value: Value) -> None:
 
 
 def queue_settings(params: Mapping[str, EffectiveParam], types: TypeTable) -> QueueSettings:
-    """The settings of a queue from its effective parameters (`inherit.effective_params`)."""
+    """The settings of a queue from its effective parameters."""
     reader = _Reader(params, types)
     seconds, minutes = reader.number("CPUTime") or 0, reader.number("maxCPUTime") or 0
     factor, si00 = reader.number("CPUScalingFactor"), reader.number("SI00")
@@ -173,7 +171,7 @@ def queue_settings(params: Mapping[str, EffectiveParam], types: TypeTable) -> Qu
 
 
 def processor_tags(cores: int) -> tuple[str, ...]:
-    """The tags that the matcher of DIRAC gives a job with this number of cores."""
+    """The tags that DIRAC's matcher gives a job with this number of cores."""
     return (f"{cores}Processors", MULTI_PROCESSOR) if cores > 1 else ()
 
 
@@ -193,7 +191,7 @@ def without_processor_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def written_jc_lists(tree: ResourceTree) -> Iterator[tuple[str, FilePosition, QueueJcLists]]:
-    """Each jc_list of a checked configuration: of which node, where it stands, what it says."""
+    """Each jc_list: of which node, where it stands, what it says."""
     shared = ((f"CE type {name}", node) for name, node in tree.ce_types.items())
     nodes = ((str(path), node) for path, node in tree.nodes())
     for place, node in (("CEDefaults", tree.ce_defaults), *shared, *nodes):
@@ -206,7 +204,7 @@ def written_jc_lists(tree: ResourceTree) -> Iterator[tuple[str, FilePosition, Qu
 
 
 def backend_of(params: Mapping[str, EffectiveParam], types: TypeTable) -> str:
-    """The name of a queue's batch system, the `backend` of its settings; '' if none is configured."""
+    """The name of a queue's batch system; '' if none is configured."""
     reader = _Reader(params, types)
     return backend_name(
         backend=reader.text("Backend"),
@@ -218,12 +216,12 @@ def backend_of(params: Mapping[str, EffectiveParam], types: TypeTable) -> str:
 
 
 def names_backend(names: Iterable[str]) -> bool:
-    """Whether one of these parameters has a part in the name of a batch system."""
+    """Whether one of these parameters names a batch system."""
     return any(fold(name) in _OF_BACKEND for name in names)
 
 
 class _Reader:
-    """Reads effective values in the units of the program; ANY counts as not configured."""
+    """Reads effective values in the units of the program; ANY is not configured."""
 
     def __init__(self, params: Mapping[str, EffectiveParam], types: TypeTable) -> None:
         self._params = params

@@ -1,7 +1,7 @@
-"""Numbers with units: "4000", 4000, 4000.0 and "4000 MB" are one number of a parameter in MB.
+"""Numbers with units: "4000", 4000.0 and "4000 MB" are one number of a parameter in MB.
 
-Sizes are binary: 1 MB is 2^20 bytes, the same as 1 MiB. Letter case does not matter: `m` is a minute among times and a
-megabyte among sizes. Any other declared unit (say, "HS06") is a word of its own: nothing is converted.
+Sizes are binary: 1 MB is 2^20 bytes. Letter case does not matter: `m` is a minute or a megabyte. Any other declared
+unit (say, "HS06") is a word of its own: nothing is converted.
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ _FAMILIES = (_SIZES, _TIMES, _FREQUENCIES)
 
 
 def number_in(value: object, unit: str = "") -> Number:
-    """The value as a number of `unit`; whole numbers come out as int. Raises BadValue: not a number, not finite, too
-    large, or a unit that does not belong here.
-    """
+    """The value as a number of `unit`; whole numbers come out as int. Raises BadValue."""
     if isinstance(value, str):
         return _number_of_text(value, unit)
     if type(value) is int and -_LIMIT < value < _LIMIT:
@@ -69,7 +67,7 @@ def plain_number(text: str) -> Number | None:
 
 
 def convert(value: Number, *, unit: str, to: str) -> Number:
-    """A number of one unit in another of the same family; raises BadValue if they are strangers."""
+    """A number in another unit of its family; raises BadValue if they are strangers."""
     return _whole_if_possible(Fraction(value) * _factor(unit, to))
 
 
@@ -87,7 +85,6 @@ def _number_of_text(text: str, unit: str) -> Number:
 
 
 def _factor(unit: str, base: str) -> Fraction:
-    """By what a number of `unit` is multiplied to become one of `base`."""
     unit, base = unit.strip().lower(), base.strip().lower()
     if unit == base:
         return Fraction(1)

@@ -1,6 +1,4 @@
-"""What stands between a job and each configured queue of its VO: the material of `never` and of `lode why`. A queue is
-eligible exactly if no criterion is against it, and pilots are there or may be sent.
-"""
+"""What stands between a job and each configured queue of its VO: the material of `never` and of `lode why`."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ UNKNOWN: Final = "its Requirements are not known any more"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusions(JobDemand):
-    """All queues that a VO may use (`full`, by bit) held against one key and its Requirements."""
+    """All queues that a VO may use held against one key and its Requirements."""
 
     planes: tuple[Plane, ...]
     # by the number asked for
@@ -64,13 +62,11 @@ class Exclusions(JobDemand):
         return passing(self.planes, self.full)
 
     def counts(self) -> list[tuple[str, int]]:
-        """How many queues each criterion rules out, whatever the others say; worst first."""
+        """How many queues each criterion rules out; worst first."""
         return refused(self.planes)
 
     def job_changes(self, most: int = _MOST_CHANGES) -> list[JobChange]:
-        """The smallest changes that would make it run: fewest criteria over single queues, then most queues gained. () if
-        it can run as it is, or on no queue however it is changed.
-        """
+        """The smallest changes that would make it run: fewest criteria over single queues, then most queues gained."""
         for number, changes in self._made.items():
             if number >= most:
                 return changes[:most]
@@ -79,7 +75,7 @@ class Exclusions(JobDemand):
         return made
 
     def not_carried(self, bit: int) -> list[str]:
-        """What the submission pools that the job names have against a queue."""
+        """What the submission pools of the job have against a queue."""
         named = self.key.submission_pools
         if self.config.carried(named) >> bit & 1:
             return []
@@ -89,7 +85,7 @@ class Exclusions(JobDemand):
         return [f"there is no submission pool {' or '.join(named)}"]
 
     def summary(self) -> QueuesForJob:
-        """Queues asked and eligible, what excludes them, and if none is left the smallest changes."""
+        """Queues asked and eligible, what excludes them, and the smallest changes if none is left."""
         eligible = self.eligible.bit_count()
         return QueuesForJob(
             total=self.total,
@@ -103,9 +99,8 @@ def find_exclusions(
     key: TaskQueueKey, requirements: tuple[Requirement, ...] | Mapping[str, Any] | None, config: VOConfig,
     usable: UsableClass = every_class,
 ) -> Exclusions:  # fmt: skip
-    """Hold a key, and the Requirements (compiled or stored) of its SubmitPool, against every queue of its VO.
-    Requirements that cannot be read any more, or are unknown (None), rule out every queue; so does a parameter that keeps
-    all pilots away (`VOConfig.without_pilots`). `usable`: the job classes that may be suggested.
+    """Hold a key and its Requirements against every queue of its VO. Requirements that cannot be read, or are unknown
+    (None), rule out every queue; so does what keeps all pilots away (`VOConfig.without_pilots`).
     """
     full = config.table.open_to_vo
     place = replace(key, submit_pool="") if key.submit_pool else key
@@ -132,7 +127,7 @@ def find_exclusions(
 def _read(
     requirements: Mapping[str, Any] | None, config: VOConfig
 ) -> tuple[tuple[Requirement, ...], Mapping[str, str]]:
-    """The criteria; and by name of the criterion, why it cannot be read."""
+    """The criteria; and by name, why one cannot be read."""
     if requirements is None:
         return (), {REQUIREMENTS: UNKNOWN}
     criteria: list[Requirement] = []

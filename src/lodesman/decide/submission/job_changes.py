@@ -1,6 +1,4 @@
-"""The smallest change that would let a job run, with the values: "Memory 8000 -> 4000: 41 of 60 queues". The number
-counts the queues that exactly this change admits.
-"""
+"""The smallest change that would let a job run: "Memory 8000 -> 4000: 41 of 60 queues" that exactly this change admits."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ class JobDemand:
     usable: UsableClass = dataclasses.field(default=every_class, compare=False, repr=False)
 
     def reasons(self, bit: int) -> tuple[str, ...]:
-        """All that a queue has against the job, in sentences, but for what keeps pilots away."""
+        """All that a queue has against the job, but for what keeps pilots away."""
         matcher = self.config.by_bit[bit].reasons(self.key, 1 << bit)
         mismatches = self.config.table.reasons(bit, self.criteria) if self.criteria else ()
         return (*map(str, matcher), *map(str, mismatches), *self.unread.values())
@@ -64,11 +62,11 @@ class _ChangedJob(Struct, frozen=True, kw_only=True):
     usable: UsableClass
 
     def offered(self, field: str) -> Iterator[Any]:
-        """What each of the queues left offers. Thousands, for each explanation, so no step of Python for each."""
+        """What each of the queues left offers: thousands, so no step of Python for each."""
         return compress(self.config.column(field), bin(self.mask)[:1:-1].encode().translate(_FLAGS))
 
     def changed(self, *rules: str, **changes: Any) -> _ChangedJob:
-        """After one more step: with the queues left that these criteria of the matcher do not refuse then."""
+        """After one more step: with the queues left that these criteria do not refuse then."""
         key = replace(self.key, **changes)
         mask = self.config.places.narrow(self.mask, key, rules) if rules else self.mask
         if "submission_pools" in changes:
@@ -93,7 +91,7 @@ def unknown_names(
     job: JobSpec | TaskQueueKey, config: VOConfig, *, hold: bool = False
 ) -> Iterator[UnknownNames]:
     """The sites and submission pools of a job that are not configured. A job that may be held (`hold`) waits for them,
-    unless the name is no plain one (`is_plain_name`): a misspelling. Bans are not asked about.
+    unless the name is misspelled (`is_plain_name`). Bans are not asked about.
     """
     pools = None if hold or config.pools is None else frozenset(config.pools)
     for attribute, field, known, odd_only in (
@@ -108,7 +106,7 @@ def unknown_names(
 
 
 def joined(steps: Sequence[JobChangeStep]) -> str:
-    """The steps in words: of many the first few, and how many more."""
+    """The steps in words: the first few, and how many more."""
     shown = [step.text for step in steps[:SHOWN]]
     more = len(steps) - len(shown)
     return " and ".join([*shown, f"{more} more"] if more else shown)
@@ -124,7 +122,7 @@ def _step_of(
 
 
 def job_changes(demand: JobDemand, misses: Sequence[NearMiss], *, most: int) -> list[JobChange]:
-    """The `most` changes of the job that admit most queues; `misses`: those with most queues first."""
+    """The changes of the job that admit most queues."""
     made: list[JobChange] = []
     for change in misses[:_LOOKED_AT]:
         if len(made) >= most and made[most - 1].queues >= change.count:
@@ -135,8 +133,8 @@ def job_changes(demand: JobDemand, misses: Sequence[NearMiss], *, most: int) -> 
 
 
 def _job_change(demand: JobDemand, change: NearMiss) -> JobChange | None:
-    """What the change would be, and the queues that it admits; None if none: what one step changes (the tags of cores)
-    another criterion may ask for.
+    """What the change would be; None if it admits no queue: what one step changes (the tags of cores) another criterion
+    may ask for.
     """
     config = demand.config
     steps, case = _steps(demand, change)
@@ -167,7 +165,7 @@ def _job_change(demand: JobDemand, change: NearMiss) -> JobChange | None:
 
 
 def _steps(demand: JobDemand, change: NearMiss) -> tuple[list[JobChangeStep], _ChangedJob]:
-    """A step for each criterion, and for names that are not configured; and the job after them."""
+    """A step for each criterion, and the job after them."""
     key, config = demand.key, demand.config
     by_name = {f"Requirements.{criterion.parameter}": criterion for criterion in demand.criteria}
     unpooled = replace(key, submit_pool="") if key.submit_pool else key
@@ -219,7 +217,7 @@ def _number(field: str) -> Callable[[_ChangedJob, str], Made]:
 
 
 def _as_much(offers: Counter[Any], order: Callable[[Any], Any] | None = None) -> tuple[tuple[Any, int], ...]:
-    """(value, queues that offer it or more): the most that is offered, what half of them offer, what all do."""
+    """(value, queues that offer it or more): the most, what half of them offer, what all do."""
     values = sorted(offers, key=order, reverse=True)
     reached = list(accumulate(map(offers.__getitem__, values)))
     middle = bisect_left(reached, (reached[-1] + 1) // 2)
@@ -229,7 +227,7 @@ def _as_much(offers: Counter[Any], order: Callable[[Any], Any] | None = None) ->
 def _one_of(
     field: str, rule: str, offered: Callable[[_ChangedJob], Counter[str]] | None = None
 ) -> Callable[[_ChangedJob, str], Made]:
-    """A list of names in the job, of which the queue must offer one."""
+    """A list of names, of which the queue must offer one."""
 
     def make(case: _ChangedJob, name: str) -> Made:
         offers = offered(case) if offered else Counter(case.offered(rule))
@@ -255,16 +253,20 @@ def _banned(case: _ChangedJob, name: str) -> Made:
 
 
 def _tags(field: str, text: str) -> Callable[[_ChangedJob, str], Made]:
-    """Tags that are too many, or missing: the set of one of the queues that admits most of them. A queue both offers and
-    requires tags, so the last step about them concerns both.
+    """Tags that are too many, or missing: the set of the queue that admits most of them. A queue both offers and requires
+    tags, so the last step about them concerns both.
     """
 
     def make(case: _ChangedJob, name: str) -> Made:
         rules = _TAG_RULES[:1] if name == "Tag" and "RequiredTag" in case.names else _TAG_RULES
         wanted_tags = frozenset(case.key.tags)
         sets: Counter[frozenset[str]] = Counter()
-        for found, n in Counter(case.offered(field)).items():
-            sets[wanted_tags.difference(found) if field == "tags" else frozenset(found) - wanted_tags] += n
+        for offered_tags, n in Counter(case.offered(field)).items():
+            sets[
+                wanted_tags.difference(offered_tags)
+                if field == "tags"
+                else frozenset(offered_tags) - wanted_tags
+            ] += n
         tried = []
         for tags, _ in sets.most_common(_TRIED):
             tried.append((case.changed(*rules, tags=tuple(sorted(tags ^ wanted_tags))), tags))
@@ -280,7 +282,7 @@ def _tags(field: str, text: str) -> Callable[[_ChangedJob, str], Made]:
 
 
 def _required(case: _ChangedJob, name: str, criterion: Requirement) -> Made:
-    """A parameter of the Requirements, held against what the queues declare; or a clause of their expression."""
+    """A parameter of the Requirements, or a clause of their expression."""
     if criterion.kind is Kind.EXPRESSION:
         return _clause_step(case, name, criterion), case
     asked = criterion.wanted[0] if len(criterion.wanted) == 1 else criterion.wanted
@@ -300,7 +302,7 @@ def _required(case: _ChangedJob, name: str, criterion: Requirement) -> Made:
 
 
 def _clause_step(case: _ChangedJob, name: str, criterion: Requirement) -> JobChangeStep:
-    """It has to go, or to be another one; shown is what most queues have of the one parameter that it asks for."""
+    """It has to go, or to be another one; shown is what most queues have of its one parameter."""
     (clause,) = expression(criterion).clauses
     counted: Counter[str] = Counter()
     for values, n in case.config.table.offered(clause.asks[0], case.mask) if len(clause.asks) == 1 else ():
@@ -311,9 +313,7 @@ def _clause_step(case: _ChangedJob, name: str, criterion: Requirement) -> JobCha
 def _instead(
     criterion: Requirement, offered: Sequence[tuple[tuple[Any, ...], int]]
 ) -> Iterator[tuple[tuple[tuple[Any, int], ...], tuple[Any, ...]]]:
-    """What would do instead, and what of it is shown: of a capacity what all offer; of what must be equal what most have,
-    of names the few that most have. Where queues differ in what it is to them, both.
-    """
+    """What would do instead, and what of it is shown: of a capacity what all offer; of what must be equal what most have."""
     much = capacities(criterion, [values for values, _ in offered])
     counts: Counter[Any] = Counter()
     for most, (_, n) in zip(much, offered, strict=True):
@@ -334,7 +334,6 @@ def _instead(
 
 
 def _pools(case: _ChangedJob) -> Counter[str]:
-    """Each submission pool carries pilots to the queues that it serves."""
     counts = {name: (case.mask & case.config.carried([name])).bit_count() for name in case.config.pools or ()}
     return Counter({name: counts[name] for name in sorted(counts) if counts[name]})
 
@@ -348,23 +347,23 @@ def _platforms(case: _ChangedJob) -> Counter[str]:
 
 
 def _job_class(case: _ChangedJob, name: str) -> Made:
-    """Another class, or none: of those that the owner may use the one that enters most of the queues."""
+    """Another class, or none: the one that enters most of the queues."""
     key = case.key
-    asked = f"{key.job_class}.{key.variant}" if key.job_class else None
+    full_class = f"{key.job_class}.{key.variant}" if key.job_class else None
     listed = Counter(class_name for names in case.offered("job_classes") for class_name in names or ())
     usable = map(case.usable, sorted(listed, key=lambda class_name: -listed[class_name]))
-    wanted = dict.fromkeys(islice((class_name for class_name in usable if class_name is not None), _TRIED))
+    classes = dict.fromkeys(islice((class_name for class_name in usable if class_name is not None), _TRIED))
     tried = []
-    for class_name in wanted:
+    for class_name in classes:
         job_class, variant = ("", "") if class_name in ("", NO_CLASS) else split_name(class_name)
         tried.append((case.changed("job_class", job_class=job_class, variant=variant), class_name))
     tried.sort(key=lambda class_name: -class_name[0].mask.bit_count())
     if not tried:
-        return _step_of(name, name, asked=asked), structs.replace(case, mask=0)
+        return _step_of(name, name, asked=full_class), structs.replace(case, mask=0)
     best, instead = tried[0]
     text = f"{name} -> {'any class' if instead == ANY_JC else instead}" if instead else f"{name} left out"
     options = [(class_name or NO_CLASS, left.mask.bit_count()) for left, class_name in tried[:SHOWN]]
-    return _step_of(name, text, asked=asked, instead=instead or None, options=options), best
+    return _step_of(name, text, asked=full_class, instead=instead or None, options=options), best
 
 
 def _private(case: _ChangedJob, name: str) -> Made:

@@ -48,8 +48,8 @@ def texts_of(view: JsvView) -> JsvTexts:
 
 
 def view_of(before: JsvView, left: JsvTexts) -> JsvView:
-    """What the script made of a job; rejected if a value cannot be read. A value whose text it left alone stays as it is:
-    a comma in it is no comma of a list.
+    """What the script made of a job; rejected if a value cannot be read. A text that it left alone stays as it is: a
+    comma in it is none of a list.
     """
     sent = texts_of(before)
     values: dict[str, JobValue] = {

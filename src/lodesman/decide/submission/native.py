@@ -1,5 +1,5 @@
 """Both ways between the record of a description and the values that its job has for Grid Engine. What has no attribute of
-its own is kept in GridEngine, a list of texts as in `{"m=be", "hold_jid=12"}`.
+its own is kept in GridEngine, as in `{"m=be", "hold_jid=12"}`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PARAMETER_BASES: Final = tuple(name.lower() for name in PARAMETERS)
 
 
 class _Record:
-    """The attributes of a record, whatever their spelling, and changes of them."""
+    """The attributes of a record, whatever their spelling."""
 
     __slots__ = ("known", "own", "parameters", "record")
 
@@ -85,7 +85,6 @@ class _Record:
             self.record[self.known.setdefault(name, name)] = value
 
     def consumables(self) -> list[tuple[str, str | None]]:
-        """The entries of Consumables, also of those that no job can have."""
         value = self.get("Consumables")
         texts = (
             value.split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()
@@ -93,7 +92,7 @@ class _Record:
         return [key_and_value(text) for text in texts if isinstance(text, str) and text.strip(" =")]
 
     def read(self, name: str) -> Any:
-        """The value as a job has it; None without one, or if it cannot be read."""
+        """The value as a job has it; None if it cannot be read."""
         value, attribute = self.get(name), by_name(name)
         try:
             return None if value is None or attribute is None else attribute.read(value)
@@ -102,8 +101,8 @@ class _Record:
 
 
 def values_of(record: Record, complexes: Complexes, usual_range: object = None) -> Said:
-    """The values of Grid Engine that a record says; notices name what has no meaning here. `usual_range`: `pe_range` of a
-    record that says nothing of cores; its Memory is for all of them.
+    """The values of Grid Engine that a record says. `usual_range`: `pe_range` of a record without cores; its Memory is
+    for all of them.
     """
     at = _Record(record)
     notices: list[Notice] = []
@@ -184,7 +183,7 @@ def _kept_values(at: _Record, notices: list[Notice]) -> Iterator[tuple[str, JobV
 
 
 def hold_of(record: Record) -> str:
-    """The letters of `h`, by which a job is Held from its submission on; "" if it is not."""
+    """The letters of `h`, by which a job is Held from its submission on."""
     if _KEPT not in map(str.lower, record):
         return ""
     letters = str(dict(_kept_values(_Record(record), [])).get("h", ""))
@@ -192,7 +191,7 @@ def hold_of(record: Record) -> str:
 
 
 def kept_notices(values: JobValues) -> Iterator[Notice]:
-    """A notice for each value that has no meaning here; a truth value at its default needs none."""
+    """A notice for each value that has no meaning here, but for truth values at their defaults."""
     for name, value in values.items():
         if name in KINDS and name not in IS_KEPT:
             continue
@@ -205,8 +204,8 @@ def kept_notices(values: JobValues) -> Iterator[Notice]:
 
 
 def record_of(record: Record, values: JobValues, complexes: Complexes) -> tuple[Record, tuple[Notice, ...]]:
-    """The record changed so that it says these values, and what is lost. What says the same, and what the table does not
-    know, stays as written. A value that cannot be read stands: reading the job refuses it.
+    """The record changed so that it says these values, and what is lost. What says the same stays as written, as does
+    what cannot be read.
     """
     # Canonical again: a record that no job can have may say what has no canonical text.
     before = dict(canonical(values_of(record, complexes)[0], complexes)[0])
@@ -231,9 +230,7 @@ def record_of(record: Record, values: JobValues, complexes: Complexes) -> tuple[
 
 
 def with_attributes(record: Record, complexes: Complexes) -> Record:
-    """The record with an attribute for each resource that has one here and that only the Consumables name: `h_rt=60` is
-    WallTime 60. What cannot be read stands as it is.
-    """
+    """The record with an attribute for each resource that only the Consumables name: `h_rt=60` is WallTime 60."""
     if _CONSUMABLES not in map(str.lower, record):
         return record
     at, names = _Record(dict(record)), key_names(complexes)
@@ -250,7 +247,7 @@ def with_attributes(record: Record, complexes: Complexes) -> Record:
 
 
 def with_free_memory(record: Record, values: JobValues, names: Iterable[str], complexes: Complexes) -> Record:
-    """The record with a Memory of what these requests of free memory ask for; itself if its job has a limit of memory."""
+    """The record with a Memory of what these requests of free memory ask for, unless it has a limit of memory."""
     requests = entries_of("l_hard", values.get("l_hard"))
     amount = None if MEMORY in requests else free_memory(requests, names)
     if amount is None:
@@ -261,7 +258,7 @@ def with_free_memory(record: Record, values: JobValues, names: Iterable[str], co
 
 
 def free_memory(requests: Mapping[str, str | None], names: Iterable[str]) -> str | None:
-    """The largest of these requests of memory, as a text of `h_vmem`; None without any."""
+    """The largest of these requests of memory, as a text of `h_vmem`."""
     form = FORMS[MEMORY]
     amounts = [form.canonical(requests[name] or "") for name in names if name in requests]
     return reduce(form.largest, amounts) if amounts else None
@@ -293,7 +290,7 @@ def _write(at: _Record, name: str, before: JobValue | None, after: JobValue | No
 
 
 def _write_requests(at: _Record, before: JobValues, after: JobValues, complexes: Complexes) -> None:
-    """What has an attribute of its own is written there, and stays among the Consumables only if it is as before."""
+    """What has an attribute of its own stays among the Consumables only if it is as before."""
     old, new = (entries_of("l_hard", values.get("l_hard")) for values in (before, after))
     cores = cores_of_memory(after.get("pe_range"), complexes)
     same = {key for key in FIELDS if old.get(key) == new.get(key)}
@@ -348,8 +345,6 @@ def _write_own(at: _Record, before: Mapping[str, str | None], after: Mapping[str
 
 
 class _SpelledNames:
-    """The names of a record, whatever their case."""
-
     __slots__ = ("_by_low",)
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -364,7 +359,7 @@ class _SpelledNames:
         self._by_low[name.lower()].discard(name)
 
     def has_room_for(self, key: str) -> bool:
-        """Whether a description can have an attribute of that name, which means nothing."""
+        """Whether a description can have an attribute of that name without meaning."""
         low = key.lower()
         is_taken = by_name(key) or low == _KEPT or low.partition(".")[0] in _PARAMETER_BASES
         double = self._by_low.get(low, set()) - {key}

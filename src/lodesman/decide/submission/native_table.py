@@ -1,4 +1,4 @@
-"""The attributes of Grid Engine's jobs: what each is in a description (docs/how-to/gridengine.md), and its texts there."""
+"""The attributes of Grid Engine's jobs: what each is in a description (docs/how-to/gridengine.md), and its texts."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ SCALARS: Final = ("CMDNAME", "N", "P", "p", "pe_name", "pe_range", "r")
 
 
 def path_of(attribute: str, key: str | None) -> str:
-    """The attribute of a description (a part of it behind a dot) that a value of Grid Engine is in."""
+    """The attribute of a description (a part of it behind a dot) for a value of Grid Engine."""
     if attribute == "l_hard" and key in (*FIELDS, SLOTS):
         return HERE[f"l_hard {key}"]
     if attribute not in HERE:
@@ -143,7 +143,7 @@ _TASKS: Final = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?::(\d{1,18}))?)?", re.ASC
 
 
 class Form(Struct, frozen=True, kw_only=True):
-    """A value in two languages; without functions the text is the same in both. What cannot be read stands as it is."""
+    """A value in two languages; without functions the text is the same in both."""
 
     number: Callable[[str], int | None] | None = None  # reads a text of Grid Engine; None: it is no number
     text: Callable[[int], str | None] | None = None  # writes a number; None: there is no text for it
@@ -167,7 +167,7 @@ class Form(Struct, frozen=True, kw_only=True):
         return amount * count if isinstance(amount, int) else amount
 
     def share(self, value: Any, count: int) -> str:
-        """The canonical text of one of `count` equal parts of a value of a description."""
+        """The canonical text of one of `count` equal parts of a value."""
         with suppress(Mistake):
             value = -(-_WHOLE(value) // count)
         return self.to_native(value)
@@ -177,7 +177,7 @@ class Form(Struct, frozen=True, kw_only=True):
         return self.to_native(self.to_record(text))
 
     def largest(self, first: str, second: str) -> str:
-        """The larger of two amounts; no limit is more than any. One that cannot be read wins, so that it is seen."""
+        """The larger of two amounts. One that cannot be read wins, so that it is seen."""
 
         def size(text: str) -> float:
             number = self.number(text) if self.number else None
@@ -224,7 +224,7 @@ def number_in(text: str) -> int | None:
 
 
 def smallest_slots(text: str) -> int | None:
-    """The smallest number of a range of slots, as in `1-4,8`; an open range begins with 1. None: it is no range."""
+    """The smallest number of a range of slots, as in `1-4,8`; None: it is no range."""
     firsts = []
     for piece in text.split(","):
         match = _RANGE.fullmatch(piece.strip())
@@ -235,7 +235,7 @@ def smallest_slots(text: str) -> int | None:
 
 
 def _level(text: str) -> int | None:
-    """0 below the usual priority, 1 for it, and the nine steps above it."""
+    """0 below the usual priority, 1 for it, and nine steps above it."""
     priority = number_in(text)
     if priority is None or not _LOWEST <= priority <= _HIGHEST:
         return None
@@ -264,7 +264,7 @@ FORMS: Final[Mapping[str, Form]] = {
 
 
 def amount_text(resource: Complex | None, text: str | None) -> str | None:
-    """The canonical text of a request; a truth value that has none is TRUE. What cannot be read stands as it is."""
+    """The canonical text of a request; a truth value without one is TRUE."""
     if resource is None:
         return text
     if text is None:
@@ -276,7 +276,7 @@ def amount_text(resource: Complex | None, text: str | None) -> str | None:
 
 
 def task_numbers(text: str) -> tuple[int, int, int] | None:
-    """First, last and step of `first-last:step`; the last is one that the steps meet."""
+    """First, last that is met, and step of `first-last:step`."""
     match = _TASKS.fullmatch(text)
     first, last, step = (int(part or 0) for part in match.groups()) if match else (0, 0, 0)
     last, step = last or first, step or 1
@@ -287,14 +287,14 @@ def task_numbers(text: str) -> tuple[int, int, int] | None:
 
 
 def canonical_tasks(text: str) -> str:
-    """As `first-last:step`; a text that is none stands as it is."""
+    """As `first-last:step`, if it is a range."""
     numbers = task_numbers(text)
     return "{}-{}:{}".format(*numbers) if numbers else text
 
 
 def tasks_of(parameters: Mapping[str, Any]) -> str:
     """The tasks of parameters, by lower-case name: their numbers if they rise from at least 1, else 1 to how many there
-    are; "" without any, or if there is no such number.
+    are.
     """
     values = next(
         (value for name, value in parameters.items() if name.partition(".")[0] == "parameters"), None

@@ -1,5 +1,5 @@
-"""Values of Grid Engine with one text for each meaning: `h_rt=1:0:0` and `WallTime = 3600` are both `3600`. The access
-check compares texts: jobs and their classes come through here first.
+"""Values of Grid Engine with one text for each meaning: `h_rt=1:0:0` and `WallTime = 3600` are both `3600`, so that the
+access check can compare texts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Path = tuple[str, str | None]  # an attribute of Grid Engine, and a key of its l
 
 
 def key_names(complexes: Complexes) -> CanonicalKey:
-    """By which name the keys of lists are compared: a name and its shortcut are one."""
+    """Compares the keys of lists: a name and its shortcut are one."""
 
     def canonical_key(attribute: str, key: str) -> str:
         return complexes.canonical(key) or key if attribute.startswith("l_") else key
@@ -48,7 +48,7 @@ def key_names(complexes: Complexes) -> CanonicalKey:
 
 
 def request_problem(complexes: Complexes, name: str, amount: str | None) -> str:
-    """Why no job can ask for this amount of a resource, in whole sentences; "" if jobs can."""
+    """Why no job can ask for this amount of a resource, in whole sentences."""
     resource = complexes.get(name)
     if resource is None:
         near = complexes.near(name) or "lode quota resources lists them."
@@ -65,7 +65,6 @@ def request_problem(complexes: Complexes, name: str, amount: str | None) -> str:
 
 
 def _amount_problem(resource: Complex, amount: str, value: Value) -> str:
-    """Why no job can use so much of what it uses up, or is limited by."""
     is_used_up = resource.is_consumable and resource.name not in FIELDS
     if isinstance(value, str) or not (is_used_up or resource.name in (*FIELDS, *FREE_MEMORY)):
         return ""
@@ -76,9 +75,7 @@ def _amount_problem(resource: Complex, amount: str, value: Value) -> str:
 
 
 def cores_of_memory(pe_range: object, complexes: Complexes) -> int:
-    """For how many cores an amount of memory is asked once for each: those of the job, or 1 if the complex of memory that
-    jobs use up is one of JOB.
-    """
+    """For how many cores memory is asked once for each: those of the job, or 1 if its complex is one of JOB."""
     resources = filter(None, map(complexes.get, (MEMORY, *FREE_MEMORY)))
     used_up = next((resource.consumable for resource in resources if resource.is_consumable), Consumable.YES)
     is_by_core = used_up is Consumable.YES and isinstance(pe_range, str)
@@ -86,7 +83,7 @@ def cores_of_memory(pe_range: object, complexes: Complexes) -> int:
 
 
 def canonical(values: JobValues, complexes: Complexes) -> Said:
-    """The values with one text for each meaning; unset ones are left out. Notices name what is lost."""
+    """The values with one text for each meaning. Notices name what is lost."""
     notices: list[Notice] = []
     values_by_name: dict[str, JobValue] = {}
     for name, value in values.items():
@@ -133,7 +130,7 @@ def _requests(
 
 
 def _move_slots(values: dict[str, JobValue], notices: list[Notice]) -> None:
-    """`l_hard slots` is the number of cores, as `pe_range` is."""
+    """`l_hard slots` is the number of cores."""
     requests = values.get("l_hard")
     if isinstance(requests, dict) and SLOTS in requests:
         text = requests.pop(SLOTS) or ""
@@ -154,7 +151,7 @@ def _scalar(name: str, text: str, notices: list[Notice]) -> str:
 
 
 def _one_file(name: str, entries: Mapping[str, str | None], notices: list[Notice]) -> JobValue:
-    """One path, without host: of several the first that has none; none where a text such as `=` names nothing."""
+    """One path, without host: of several the first that has none."""
     paths = [key if value is None else f"{key}={value}" for key, value in entries.items()]
     if not paths:
         return {}
@@ -166,7 +163,7 @@ def _one_file(name: str, entries: Mapping[str, str | None], notices: list[Notice
 
 
 def file_entry(path: str) -> str:
-    """A path as an entry of a list by host; a colon of its own stands behind the one of no host."""
+    """A path as an entry of a list by host."""
     return f":{path}" if ":" in path else path
 
 
@@ -175,8 +172,8 @@ def _notice(name: str, message: str) -> Notice:
 
 
 def canonical_snapshot(snapshot: ClassSnapshot, complexes: Complexes) -> ClassSnapshot:
-    """A class whose values are canonical, so that a job can be checked against it. Names of one resource become one entry
-    with those letters that all have; a list of paths becomes one path, a scalar.
+    """A class with canonical values. Names of one resource become one entry with those letters that all have; a list of
+    paths becomes one path.
     """
     class_values: dict[str, ClassValue] = {}
     for name, held in snapshot.attributes.items():
@@ -254,7 +251,7 @@ def beside_edits(
     after: JobValues,
     canonical_key: CanonicalKey,
 ) -> tuple[JobValues, list[AttributeEdit]]:
-    """What a client says, and its edits, so that the server comes to what its JSV made of both (`before` -> `after`)."""
+    """What a client says, and its edits, so that the server comes to what its JSV made of both."""
     values, left, new = dict(said), list(edits), flat(after)
     for name, key in changed_paths(before, after):
         if key is None or kind_of(name) is not AttributeKind.KEYED:

@@ -51,7 +51,7 @@ class JobDraft(Struct, frozen=True, kw_only=True):
 
 def _check_names(draft: JobDraft, config: VOConfig) -> None:
     """Refuse sites and submission pools that are not configured, and suggest the nearest name. A job that may be Held
-    waits for them. A name that is not a plain one (`is_plain_name`) is a misspelling.
+    waits for plain names.
     """
     for unknown in unknown_names(draft.spec, config, hold=draft.hold):
         name, attribute = unknown.names[0], unknown.attribute
@@ -67,9 +67,7 @@ def _check_names(draft: JobDraft, config: VOConfig) -> None:
 
 
 def ban_of_nothing(name: str, config: VOConfig, word: str = "BannedSite") -> str:
-    """A sentence about a banned site that is not configured; '' if it is. The ban counts, and may be a misspelling.
-    `word`: what the user calls the attribute.
-    """
+    """A sentence about a banned site that is not configured; '' if it is. `word`: what the user calls the attribute."""
     if name in config.sites:
         return ""
     near = _nearest(name, config.sites)
@@ -77,7 +75,7 @@ def ban_of_nothing(name: str, config: VOConfig, word: str = "BannedSite") -> str
 
 
 def _consumables(spec: JobSpec, complexes: Complexes) -> tuple[str, ...]:
-    """As `name=amount` with full names and canonical amounts, in order. Raises InvalidJob."""
+    """As `name=amount` with full names and canonical amounts. Raises InvalidJob."""
     amounts: dict[str, str] = {}
     for text in spec.consumables:
         name, _, amount = text.partition("=")
@@ -104,21 +102,20 @@ def _of_consumables(message: str, hint: str) -> InvalidJob:
 
 
 def _nearest(name: str, names: frozenset[str]) -> str:
-    """What was probably meant, in any letter case; '' if no name is near."""
     folded = {candidate.casefold(): candidate for candidate in sorted(names)}
     near = difflib.get_close_matches(name.casefold(), folded, 1, 0.6)
     return f"Did you mean {folded[near[0]]}?" if near else ""
 
 
 def _request(draft: JobDraft) -> Ad | None:
-    """What its expression may ask of the job; None if it has none."""
+    """What its expression may ask of the job."""
     if not draft.spec.stations and not any(fold(name) == CONSTRAINT for name in draft.spec.requirements):
         return None
     return job_ad(key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo))
 
 
 def _requirements(draft: JobDraft, config: VOConfig) -> Requirements:
-    """What it wants beyond its other attributes, with the stations that it names. Raises InvalidJob."""
+    """With the stations that the job names. Raises InvalidJob."""
     written, stations, types = draft.spec.requirements, draft.spec.stations, config.table.types
     if not written and not stations:
         return NO_REQUIREMENTS
@@ -138,7 +135,7 @@ def _requirements(draft: JobDraft, config: VOConfig) -> Requirements:
 
 
 def _too_large(spec: JobSpec, size: int) -> InvalidJob:
-    """The refusal of a key of that size; it names the longest attribute."""
+    """It names the longest attribute."""
     sizes = {
         attribute.name: len(str(getattr(spec, attribute.field)))
         for attribute in ATTRIBUTES
@@ -153,9 +150,7 @@ def _too_large(spec: JobSpec, size: int) -> InvalidJob:
 
 
 def optimize(draft: JobDraft, config: VOConfig) -> JudgedJob:
-    """Check names, find the SubmitPool and the task queue, then why no queue could ever run the job, if none could.
-    Raises InvalidJob.
-    """
+    """Find the SubmitPool and the task queue, then why no queue could ever run the job. Raises InvalidJob."""
     _check_names(draft, config)
     if draft.spec.consumables:
         draft = replace(

@@ -1,4 +1,4 @@
-"""How a submission came out of the six steps: a record and who wrote what, or a refusal with all that is wrong."""
+"""How a submission came out of the six steps: a record and who wrote what, or a refusal."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SubmissionRefusal(Struct, frozen=True, kw_only=True):
 
     @property
     def error(self) -> LodesmanError:
-        """The error for the user, in the words of Grid Engine; its data name all breaches."""
+        """The error for the user, in the words of Grid Engine."""
         data: dict[str, Any] = {"attribute": self.attribute} if self.attribute else {}
         if self.jsv:
             data["jsv"] = self.jsv

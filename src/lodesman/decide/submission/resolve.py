@@ -57,7 +57,9 @@ from lodesman.wire.jobs import Notice
 _MOST_RESTARTS: Final = 10
 _NO_CLASS: Final = "NONE"
 _OF_CLASSES: Final = frozenset(
-    spelling.lower() for spelling, one in BY_SPELLING.items() if one.name in {"JobClass", "Variant"}
+    spelling.lower()
+    for spelling, attribute in BY_SPELLING.items()
+    if attribute.name in {"JobClass", "Variant"}
 )
 _JC: Final = "jc"
 _NAME: Final = "N"
@@ -91,16 +93,16 @@ Resolution = Generator[JsvView, JsvView, ResolvedRecord | SubmissionRefusal]
 
 
 def resolve(draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> Resolution:
-    """Go through the six steps. Yields what the server JSV must see, if there is one, and is sent what it made of it.
-    Without class, system defaults and JSV the record comes back as it is, at once.
+    """Go through the six steps. Yields what the server JSV must see, and is sent what it made of it. Without class,
+    system defaults and JSV the record comes back as it is.
     """
-    wanted, variant = asked_class(draft.record), class_of(draft.record)[1]
-    if variant and split_name(wanted)[1] != variant:
-        what = f"{shown(wanted)} is another variant" if wanted else "there is no JobClass"
-        return SubmissionRefusal(sentence=f"Variant {shown(variant)}: {what}", attribute="Variant")
-    chosen = choose_class(wanted, rules.default_jc, enforce_jc=rules.enforce_jc)
-    if isinstance(chosen, str) or wanted or draft.edits or draft.client_jsv or rules.defaults or rules.jsv:
-        return (yield from _Steps(draft, rules, derive).run(chosen, asked=bool(wanted)))
+    job_class, variant = asked_class(draft.record), class_of(draft.record)[1]
+    if variant and split_name(job_class)[1] != variant:
+        reason = f"{shown(job_class)} is another variant" if job_class else "there is no JobClass"
+        return SubmissionRefusal(sentence=f"Variant {shown(variant)}: {reason}", attribute="Variant")
+    chosen = choose_class(job_class, rules.default_jc, enforce_jc=rules.enforce_jc)
+    if isinstance(chosen, str) or job_class or draft.edits or draft.client_jsv or rules.defaults or rules.jsv:
+        return (yield from _Steps(draft, rules, derive).run(chosen, asked=bool(job_class)))
     if isinstance(chosen, ClassRefusal):
         return _refused(chosen)
     return ResolvedRecord(record=draft.record)
@@ -117,7 +119,6 @@ class _Steps:
         self.runs = 0
 
     def run(self, chosen: str | ClassRefusal | None, *, asked: bool) -> Resolution:
-        """Steps 1 to 6, again for each class that the JSV asks for."""
         chain: list[str] = []
         by_user = self._origin((_JC, None), ValueSource.COMMAND_LINE)
         origin = by_user if asked else Origin(step=ValueSource.DEFAULT)
@@ -150,9 +151,9 @@ class _Steps:
         return values if isinstance(values, SubmissionRefusal) else self._end(snapshot, values, origin)
 
     def _canonical(self, values: JobValues) -> JobValues:
-        found, notices = canonical(values, self.rules.complexes)
+        texts, notices = canonical(values, self.rules.complexes)
         self.notices += notices
-        return found
+        return texts
 
     def _filled(self, snapshot: ClassSnapshot | None) -> JobValues | SubmissionRefusal:
         """Steps 1 to 4."""
@@ -165,28 +166,28 @@ class _Steps:
         of_class = self._canonical(snapshot.values) if snapshot else {}
         values |= of_class
         self._write(flat(of_class), ValueSource.CLASS)
-        said = dict(values_of(self.draft.record, self.rules.complexes, values.get("pe_range"))[0])
+        own = dict(values_of(self.draft.record, self.rules.complexes, values.get("pe_range"))[0])
         if self.draft.usual_name:
-            said.pop(_NAME, None)
+            own.pop(_NAME, None)
         if self.draft.hold:
-            said.setdefault(HOLD, BY_USER)
-        self.said = entries_of("l_hard", said.get("l_hard"))
+            own.setdefault(HOLD, BY_USER)
+        self.said = entries_of("l_hard", own.get("l_hard"))
         # A job has one of these files: the user's comes instead.
-        start = {name: value for name, value in values.items() if name not in FILES or name not in said}
+        start = {name: value for name, value in values.items() if name not in FILES or name not in own}
         keys = key_names(self.rules.complexes)
-        merged = merge(start, [Give(attribute=name, value=one) for name, one in said.items()], keys)
-        self._write(flat(said), ValueSource.COMMAND_LINE)
+        merged = merge(start, [Give(attribute=name, value=one) for name, one in own.items()], keys)
+        self._write(flat(own), ValueSource.COMMAND_LINE)
         if not self.draft.edits:
             return merged.values
         edited = merge(merged.values, self.draft.edits, keys)
         if edited.faults:
             return SubmissionRefusal(sentence=" ".join(map(str, edited.faults)), jsv_runs=self.runs)
-        found = self._canonical(edited.values)
-        self._write(changed_paths(merged.values, found), ValueSource.COMMAND_LINE)
-        return found
+        texts = self._canonical(edited.values)
+        self._write(changed_paths(merged.values, texts), ValueSource.COMMAND_LINE)
+        return texts
 
     def _changed(self, before: JobValues, given: JobValues) -> JobValues | SubmissionRefusal:
-        """Step 5: what the server JSV left, and what of it is its own."""
+        """Step 5."""
         try:
             after = self._canonical(given)
         except UnreadableValue as wrong:
@@ -209,17 +210,19 @@ class _Steps:
     def _end(
         self, snapshot: ClassSnapshot | None, values: JobValues, of_class: Origin
     ) -> ResolvedRecord | SubmissionRefusal:
-        """Step 6, and the record of what came about."""
+        """Step 6, and the record."""
         usual = Origin(step=ValueSource.COMMAND_LINE)
-        found = violations(snapshot, values, self.rules.complexes)
+        violated = violations(snapshot, values, self.rules.complexes)
         breaches = tuple(
-            Breach(violation=one, origin=self.writers.get((one.attribute, one.key), usual)) for one in found
+            Breach(violation=violation, origin=self.writers.get((violation.attribute, violation.key), usual))
+            for violation in violated
         )
         # What the system gives to every job is no deed of this one.
         breaches = tuple(
-            one
-            for one in breaches
-            if one.origin.step is not ValueSource.DEFAULT or one.violation.deed not in (Deed.ADDED, Deed.SET)
+            breach
+            for breach in breaches
+            if breach.origin.step is not ValueSource.DEFAULT
+            or breach.violation.deed not in (Deed.ADDED, Deed.SET)
         )
         if snapshot and breaches:
             return access_refusal(snapshot, breaches, self.runs)
@@ -241,7 +244,6 @@ class _Steps:
         )
 
     def _free_memory(self, values: JobValues) -> list[str]:
-        """The requests of free memory that others than the record say."""
         return [
             name
             for name, text in entries_of("l_hard", values.get("l_hard")).items()
@@ -263,7 +265,7 @@ class _Steps:
                     yield Notice(here, f"{here}: {words}.")
 
     def _by_step(self, values: JobValues) -> list[Path]:
-        """The paths of values: where several are one attribute here, the last writer comes last."""
+        """The paths of values: of several that are one attribute here, the last writer's comes last."""
         order = list(ValueSource)
         return sorted(flat(values), key=lambda path: order.index(self.writers[path].step))
 
@@ -271,12 +273,12 @@ class _Steps:
 def violations(
     snapshot: ClassSnapshot | None, values: JobValues, complexes: Complexes
 ) -> tuple[Violation, ...]:
-    """All that a class does not allow of a job. A limit of memory that only repeats its free memory adds nothing."""
+    """All that a class does not allow of a job, but for a limit of memory that only repeats its free memory."""
     if snapshot is None:
         return ()
     held, requests = canonical_snapshot(snapshot, complexes), entries_of("l_hard", values.get("l_hard"))
     of_class = held.attributes.get("l_hard")
-    named = {one.key for one in of_class.entries or ()} if isinstance(of_class, ClassList) else set()
+    named = {entry.key for entry in of_class.entries or ()} if isinstance(of_class, ClassList) else set()
     if MEMORY not in named and requests.get(MEMORY) == free_memory(requests, FREE_MEMORY):
         values = {**values, "l_hard": {key: text for key, text in requests.items() if key != MEMORY}}
     return check(held, values, key_names(complexes))
@@ -289,7 +291,7 @@ def access_refusal(
     first = breaches[0].violation
     path = path_of(first.attribute, first.key)
     return SubmissionRefusal(
-        sentence=refusal_sentence(snapshot, [one.violation for one in breaches]),
+        sentence=refusal_sentence(snapshot, [breach.violation for breach in breaches]),
         breaches=tuple(breaches),
         jsv_runs=runs,
         asked=asked,
@@ -314,44 +316,43 @@ def _refused(
 
 
 def names_class(record: Record) -> bool:
-    """Whether a description has JobClass or Variant at all."""
+    """Whether a description has JobClass or Variant."""
     return not _OF_CLASSES.isdisjoint(map(str.lower, record))
 
 
 def asked_class(record: Record) -> str:
-    """The class that a description asks for, with its variant if it names one; "": none."""
-    wanted, variant = class_of(record)
-    return f"{wanted}.{variant}" if variant and wanted and "." not in wanted else wanted
+    """The class that a description asks for, with its variant."""
+    job_class, variant = class_of(record)
+    return f"{job_class}.{variant}" if variant and job_class and "." not in job_class else job_class
 
 
 def class_of(record: Record) -> tuple[str, str]:
-    """JobClass and Variant as they are written; what is no text is left to reading the job, which refuses it."""
-    found = {"JobClass": "", "Variant": ""}
+    """JobClass and Variant as written, if they are texts."""
+    names = {"JobClass": "", "Variant": ""}
     for name, value in record.items():
         attribute = by_name(name) if name[:1] in "jJvV" else None
-        if attribute and attribute.name in found and isinstance(value, str):
-            found[attribute.name] = value
-    return found["JobClass"], found["Variant"]
+        if attribute and attribute.name in names and isinstance(value, str):
+            names[attribute.name] = value
+    return names["JobClass"], names["Variant"]
 
 
-def full_name(wanted: str) -> str:
-    """`class.variant` of what was asked for; NONE: no class."""
-    return ".".join(split_name(wanted)) if wanted and wanted.upper() != _NO_CLASS else _NO_CLASS
+def full_name(name: str) -> str:
+    """`class.variant` of what was asked for."""
+    return ".".join(split_name(name)) if name and name.upper() != _NO_CLASS else _NO_CLASS
 
 
 def _of_snapshot(record: Record, snapshot: ClassSnapshot | None) -> Record:
-    """The record with class and variant as two names, or with neither."""
     return with_class(record, snapshot.job_class if snapshot else "", snapshot.variant if snapshot else "")
 
 
 def with_class(record: Record, job_class: str, variant: str = "") -> Record:
-    """The record with this class and variant, each only if it is given, instead of those that it names."""
-    wanted = {name: text for name, text in (("JobClass", job_class), ("Variant", variant)) if text}
-    if class_of(record) == ("", "") and not wanted:
+    """The record with this class and variant."""
+    names = {name: text for name, text in (("JobClass", job_class), ("Variant", variant)) if text}
+    if class_of(record) == ("", "") and not names:
         return record
     kept = {
         name: value
         for name, value in record.items()
         if not (attribute := by_name(name)) or attribute.name not in ("JobClass", "Variant")
     }
-    return kept | wanted
+    return kept | names

@@ -1,4 +1,4 @@
-"""A job that waits, beside its class: what of it is its own, whether it may be changed so, and who wrote what then."""
+"""A job that waits, beside its class: what of it is its own, whether it may be changed so, and who wrote what."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CLASS: Final = ("JobClass", "Variant")
 
 
 def changed_attributes(old: Record, new: Record, complexes: Complexes) -> frozenset[str]:
-    """The attributes of Grid Engine in which two records differ: what a list of allowed modifications is about."""
+    """The attributes of Grid Engine in which two records differ."""
     before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
     changed = {name for name, _ in changed_paths(before, after)}
     return frozenset({*changed, "jc"} if class_of(old) != class_of(new) else changed)
@@ -29,14 +29,14 @@ def changed_attributes(old: Record, new: Record, complexes: Complexes) -> frozen
 def refuse_change(
     old: Record, new: Record, snapshot: ClassSnapshot | None, complexes: Complexes
 ) -> SubmissionRefusal | None:
-    """Why a waiting job may not be changed so, by the class as it was when the job got it, or None."""
+    """Why a waiting job may not be changed so, by the class as the job got it, or None."""
     before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
     changed = set(changed_paths(before, after))
     origin = Origin(step=ValueSource.CHANGE)
     breaches = [
-        Breach(violation=one, origin=origin)
-        for one in violations(snapshot, after, complexes)
-        if (one.attribute, one.key) in changed
+        Breach(violation=violation, origin=origin)
+        for violation in violations(snapshot, after, complexes)
+        if (violation.attribute, violation.key) in changed
     ]
     return access_refusal(snapshot, breaches, asked=ASKED) if snapshot and breaches else None
 
@@ -45,15 +45,16 @@ def own_record(
     record: Record, origins: Mapping[str, str], said: Collection[str], usual: Mapping[str, Any]
 ) -> Record:
     """What of a job is its own: without class, and without what its class or the system gave. `record` has all but what
-    is `usual`, which is its own where a user said it. `said`: attributes that are its own whatever `origins` (`WallTime`,
-    `Environment.A`) know.
+    is `usual`. `said`: attributes that are its own whatever `origins` know.
     """
     own = {name: value for name, value in record.items() if name not in _CLASS}
     for path, origin in origins.items():
         name, _, part = path.partition(".")
         if name not in said and origin in FROM_CLASS and name in own:
             left = _without(own[name], part) if part else None
-            own = {key: left if key == name else one for key, one in own.items() if key != name or left}
+            own = {
+                key: left if key == name else content for key, content in own.items() if key != name or left
+            }
     for path in (*said, *(path for path, origin in origins.items() if origin not in FROM_CLASS)):
         if path not in record and path not in _CLASS and path in usual:
             own[path] = usual[path]
@@ -61,25 +62,30 @@ def own_record(
 
 
 def _without(value: Any, part: str) -> Any:
-    """A record, or a list of `name=amount`, without one of its entries."""
     if isinstance(value, Mapping):
-        return {name: one for name, one in value.items() if name != part}
-    return [one for one in value if str(one).partition("=")[0] != part] if isinstance(value, list) else None
+        return {name: entry for name, entry in value.items() if name != part}
+    return (
+        [entry for entry in value if str(entry).partition("=")[0] != part]
+        if isinstance(value, list)
+        else None
+    )
 
 
 def changed_origins(origins: Mapping[str, str], names: Iterable[str], by: str) -> dict[str, str]:
-    """Who wrote what after a user gave a job other values of these attributes."""
+    """Who wrote what after a user gave a job other values."""
     of_change = dict.fromkeys(names, f"{ValueSource.CHANGE} by {by}")
-    return {path: one for path, one in origins.items() if path.partition(".")[0] not in of_change} | of_change
+    return {
+        path: writer for path, writer in origins.items() if path.partition(".")[0] not in of_change
+    } | of_change
 
 
 def origins_of_new_class(
     found: Mapping[str, str], before: Mapping[str, str], names: Iterable[str], by: str
 ) -> dict[str, str]:
-    """The same of a job that got another class, which wrote `found`: what is its own is still from whom it was."""
+    """The same of a job that got another class, which wrote `found`."""
     own = str(ValueSource.COMMAND_LINE)
     kept = {
-        path: before.get(path, one) if one == own and before.get(path) not in FROM_CLASS else one
-        for path, one in found.items()
+        path: before.get(path, writer) if writer == own and before.get(path) not in FROM_CLASS else writer
+        for path, writer in found.items()
     }
     return changed_origins(kept, {*names, *_CLASS} if "JobClass" in found else names, by)
