@@ -20,9 +20,9 @@ from lodesman.decide.director.hosts import (
     failing_sites,
     judge_hosts,
     may_probe,
-    opened,
+    open_host,
     outlived_s,
-    shut_again,
+    shut_host,
     shut_with_sites,
     suspects_by_site,
 )
@@ -248,7 +248,7 @@ class World:
             record = self.hosts.get(host)
             if record is not None and record.shut:
                 quick = has_failed and self.now - job[2] <= FAILS_WITHIN_S
-                self.hosts[host] = shut_again(record, self.now) if quick else opened(record, self.now)
+                self.hosts[host] = shut_host(record, self.now) if quick else open_host(record, self.now)
         return job
 
     def wake(self) -> None:

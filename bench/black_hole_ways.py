@@ -12,7 +12,7 @@ from typing import Any, Final
 from bench.black_hole import CPU_SECONDS, SITES, Pilot, Result, World
 
 from lodesman.decide.director.iteration import DirectorInput, decide
-from lodesman.decide.director.limits import Breaker, TokenBucket, failed, succeeded
+from lodesman.decide.director.limits import Breaker, TokenBucket, note_failure, note_success
 from lodesman.decide.director.options import DirectorOptions, read_options
 from lodesman.decide.director.orders import PoolState
 from lodesman.decide.director.plan import make_plan
@@ -92,9 +92,9 @@ class Director:
         )
         if (record is not None and record.shut) or pilot.site in self.world.failing:
             reason = f"{pilot.host} gets no jobs"
-            breaker = failed(breaker, now=self.world.now, rules=self.options.breaker, reason=reason)
+            breaker = note_failure(breaker, now=self.world.now, rules=self.options.breaker, reason=reason)
         else:
-            breaker = succeeded(breaker)
+            breaker = note_success(breaker)
         self.breakers[queue] = breaker
 
     def iterate(self) -> None:

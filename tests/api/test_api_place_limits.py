@@ -282,7 +282,7 @@ def test_delays_run_from_a_start_of_the_server_on(admin):
     ticks = [50.0]
     live = WriterState(admin._writer, rng=random.Random(1), now=admin.now, ticks=lambda: ticks[0])
     QuotaRules(live, (), admin.core.policy.vocabulary, admin.core.policy.config.limits)
-    ((delay, seconds),) = live.queues.index.delays.shut()
+    ((delay, seconds),) = live.queues.index.delays.shut_delays()
     assert (delay.name, seconds) == ("MatchingDelay/North/JobType/Merge", 10.0)
     assert live.queues.index.delays.next_at == 60.0
 

@@ -241,7 +241,7 @@ def test_a_count_that_is_wrong_is_found_and_mended(house, caplog):
     assert house.do(Change(check_limits, rules))
     assert caplog.messages == []
     index = house.live.queues.index
-    index.ends(house.key(at_most=2, submission=1), None)
+    index.uncount_attempt(house.key(at_most=2, submission=1), None)
     assert house.do(Change(check_limits, rules))
     assert caplog.messages == ["submissions with AtMost counted other jobs than live"]
     assert (house.claim(pilot, 8), taken(house)) == ([], {1: 2})

@@ -101,8 +101,8 @@ class Limited:
         assert {str(use) for use, _ in found.uses()} == {str(use) for use, _ in wanted.uses()}
         for place in (RunPlace("S1", "ce", "q"), RunPlace("S2", "ce", "q"), RunPlace("S1", "ce", "q", "n2")):
             numbers = range(self.house.live.queues.index.group_numbers())
-            assert [*map(found.shut(place).__getitem__, numbers)] == [
-                *map(wanted.shut(place).__getitem__, numbers)
+            assert [*map(found.shut_slots(place).__getitem__, numbers)] == [
+                *map(wanted.shut_slots(place).__getitem__, numbers)
             ]
 
 
@@ -231,10 +231,10 @@ def test_a_changed_vocabulary_is_judged_by_at_once(limited):
     limited.put("{\nname a\nenabled true\nlimit hosts @two to slots=0\n}\n")
     house.submit(1)
     at = RunPlace("S1", "ce", "q", "n3")
-    assert limited.limits.shut(at)[0] == 0
+    assert limited.limits.shut_slots(at)[0] == 0
     limited.vocabulary = Vocabulary(host_groups={"@two": HostGroup(name="@two", members=("N3",))})
     assert house.do(Change(use_limits, limited.rules, limited.vocabulary)) is True
-    assert limited.limits.shut(at)[0] != 0
+    assert limited.limits.shut_slots(at)[0] != 0
     limited.check()
     assert house.do(Change(use_limits, limited.rules, limited.vocabulary)) is True  # nothing changed
 
@@ -478,9 +478,9 @@ def test_a_start_that_is_undone_begins_no_delay(delayed):
     pilot, delays = delayed.pilot(), delayed.live.queues.index.delays
     delayed.submit(2)
     fails(delayed, delayed.claim_command(pilot, 2))
-    assert delays.shut() == []
+    assert delays.shut_delays() == []
     assert len(delayed.claim(pilot, 2)) == 1
-    assert [seconds for _, seconds in delays.shut()] == [10.0]
+    assert [seconds for _, seconds in delays.shut_delays()] == [10.0]
     assert delayed.claim(pilot) == []
 
 
@@ -490,7 +490,7 @@ def test_a_delay_whose_opening_is_undone_opens_later(delayed):
     delayed.claim(pilot)
     delayed.ticks[0] += 11.0
     fails(delayed, Change(open_delays, delayed.live))
-    assert [seconds for _, seconds in delays.shut()] == [0.0]
+    assert [seconds for _, seconds in delays.shut_delays()] == [0.0]
     assert delayed.claim(pilot) == []
     delayed.do(Change(open_delays, delayed.live))
     assert len(delayed.claim(pilot)) == 1

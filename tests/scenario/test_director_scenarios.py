@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lodesman.decide.director.iteration import Decision, DirectorInput, decide
-from lodesman.decide.director.limits import Breaker, TokenBucket, failed, succeeded
+from lodesman.decide.director.limits import Breaker, TokenBucket, note_failure, note_success
 from lodesman.decide.director.options import read_options
 from lodesman.decide.director.orders import PoolState
 from lodesman.decide.director.plan import TaskQueueDemand
@@ -138,7 +138,7 @@ class World:
                 pilot.ended, pilot.recorded = True, None
             if pilot.pilot_id in decision.excess.too_old:
                 breaker = self.breakers.get(pilot.queue_id, Breaker())
-                self.breakers[pilot.queue_id] = failed(
+                self.breakers[pilot.queue_id] = note_failure(
                     breaker, now=self.now, rules=options.breaker, reason="waits too long"
                 )
         self._pass_time()
@@ -226,7 +226,7 @@ class World:
         self.attempts[queue_id] += 1
         breaker = self.breakers.get(queue_id, Breaker())
         if site.takes is Takes.REFUSES:
-            self.breakers[queue_id] = failed(breaker, now=self.now, rules=rules, reason="sbatch: error")
+            self.breakers[queue_id] = note_failure(breaker, now=self.now, rules=rules, reason="sbatch: error")
             return
         pilot = Pilot(
             pilot_id=len(self.pilots),
@@ -237,10 +237,10 @@ class World:
         )
         self.pilots.append(pilot)
         if site.takes is Takes.LOSES_ANSWER:
-            self.breakers[queue_id] = failed(breaker, now=self.now, rules=rules, reason="time-out")
+            self.breakers[queue_id] = note_failure(breaker, now=self.now, rules=rules, reason="time-out")
             return
         pilot.recorded = PilotStanding.WAITING
-        self.breakers[queue_id] = succeeded(breaker)
+        self.breakers[queue_id] = note_success(breaker)
 
     # --- what the sites do --------------------------------------------------------------------------
 

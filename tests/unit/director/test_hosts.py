@@ -13,18 +13,18 @@ from lodesman.decide.director.hosts import (
     WINDOW_S,
     Failure,
     HostTrial,
-    cleared_jobs,
     failed_at_once,
     failing_sites,
+    find_cleared_jobs,
+    find_suspects,
     judge_hosts,
     may_probe,
-    opened,
+    open_host,
     outlived_s,
     probe_holds,
-    shut_again,
     shut_by_fault,
+    shut_host,
     shut_with_sites,
-    suspects,
     suspects_by_site,
 )
 from lodesman.wire.hosts import HostName, HostRecord
@@ -109,7 +109,7 @@ def test_a_site_is_judged_by_all_its_hosts_together(elsewhere, is_failing):
     found = [
         one._replace(host=HostName("North", f"hole{n}")) for n, one in enumerate(failures(A, A, A, B, B))
     ]
-    assert suspects(found, NOW) == {}
+    assert find_suspects(found, NOW) == {}
     assert len(suspects_by_site(found, NOW)) == 5
     sites = failing_sites(found, all_tried(found, *elsewhere), NOW)
     assert list(sites) == ["North"] * is_failing
@@ -131,7 +131,7 @@ def test_one_failure_shuts_a_host_where_its_whole_site_fails():
     assert text.startswith("at its whole site 5 of 5 attempts from 2 task queues failed")
     assert text.endswith("these fail at 0 of 1 other site")
     # One that is shut, and one whose probe was well since, stay as they are.
-    known = {found[0].host: records[found[0].host], found[1].host: opened(records[found[1].host], NOW)}
+    known = {found[0].host: records[found[0].host], found[1].host: open_host(records[found[1].host], NOW)}
     assert dict(shut_with_sites(sites, known, found, NOW)).keys() == {one.host for one in found[2:]}
     # A job that went from host to host of this site is no proof that it fails everywhere.
     same = [one._replace(job_id=7) for one in found]
@@ -161,7 +161,7 @@ def test_only_the_window_counts():
     old = failures(A, A, B, B, at=NOW - WINDOW_S - 10.0)
     found = [*old, *failures(A)]
     assert shut(found, all_tried(found, *WELL)) == {}
-    assert suspects(failures(A, A, A, B, B, at=NOW - WINDOW_S + 1.0), NOW).keys() == {HOLE}
+    assert find_suspects(failures(A, A, A, B, B, at=NOW - WINDOW_S + 1.0), NOW).keys() == {HOLE}
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_what_a_probe_says_of_its_host(state, cause, seconds, holds):
 def test_a_job_that_fails_on_three_hosts_clears_them():
     found = failures(A, A, A, B, B)
     same = [Failure(NOW - 5.0, host, B, 104, 1.0) for host in (GOOD, THIRD)]
-    assert cleared_jobs([*found, same[0]]) == frozenset()
-    assert cleared_jobs([*found, *same]) == {104}
+    assert find_cleared_jobs([*found, same[0]]) == frozenset()
+    assert find_cleared_jobs([*found, *same]) == {104}
     tried = all_tried(found, *WELL, HostTrial(B, THIRD, 9, 0))
     assert shut([*found, same[0]], tried).keys() == {HOLE}
     assert shut([*found, *same], tried) == {}
@@ -223,12 +223,12 @@ def test_a_job_that_fails_on_three_hosts_clears_them():
 def test_each_return_doubles_the_time_up_to_four_hours():
     record, waits = None, []
     for _ in range(7):
-        record = shut_again(record, NOW)
+        record = shut_host(record, NOW)
         waits.append(record.retry_at - NOW)
     assert waits == [900.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 14_400.0, 14_400.0]
     assert record.since == NOW
     # Open after a probe, it is not forgiven for a day.
-    well = opened(record, NOW)
+    well = open_host(record, NOW)
     assert (well.shut, well.trips) == (False, 7)
     found = failures(A, A, A, B, B, at=NOW + 5.0)
     tried = all_tried(found, *WELL)
@@ -246,7 +246,7 @@ def test_what_failed_before_a_host_was_opened_counts_no_more():
 
 
 def test_a_probe_comes_when_its_time_has_come_and_never_against_an_order():
-    record = shut_again(None, NOW)
+    record = shut_host(None, NOW)
     assert not may_probe(record, NOW + 899.9)
     assert may_probe(record, NOW + 900.0)
     assert not may_probe(HostRecord(shut=True, since=NOW, by="root", reason="disk"), NOW + 1e9)
@@ -260,18 +260,18 @@ def test_what_a_pilot_finds_wrong_shuts_its_host_at_once():
     assert shut_by_fault(record, "other", NOW + 899.0) is None
     again = shut_by_fault(record, "other", NOW + 900.0)
     assert (again.since, again.retry_at, again.trips, again.fault) == (NOW, NOW + 900.0 + 1_800.0, 2, "other")
-    assert shut_again(again, NOW + 3_000.0).fault == "other"  # its probe failed
+    assert shut_host(again, NOW + 3_000.0).fault == "other"  # its probe failed
     assert shut_by_fault(HostRecord(shut=True, since=NOW, by="root", reason="disk"), "x", NOW + 1e9) is None
-    assert opened(again, NOW).fault == ""
+    assert open_host(again, NOW).fault == ""
     by_evidence = shut(found := failures(A, A, A, B, B), all_tried(found, *WELL))[HOLE]
     after = shut_by_fault(by_evidence, "x", by_evidence.retry_at)
     assert (after.evidence, after.fault) == (None, "x")
-    assert shut_again(opened(after, NOW), NOW, by_evidence.evidence).ground == by_evidence.evidence.text
+    assert shut_host(open_host(after, NOW), NOW, by_evidence.evidence).ground == by_evidence.evidence.text
 
 
 def test_a_shut_host_is_not_judged_again():
     found = failures(A, A, A, B, B)
-    assert shut(found, all_tried(found, *WELL), records={HOLE: shut_again(None, NOW)}.items()) == {}
+    assert shut(found, all_tried(found, *WELL), records={HOLE: shut_host(None, NOW)}.items()) == {}
 
 
 # --- properties ---------------------------------------------------------------------------------------------------------

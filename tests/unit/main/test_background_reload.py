@@ -163,7 +163,7 @@ def test_what_is_known_of_usage_outlasts_a_change_of_the_configuration(files):
         at=5.0, currency="starts", most=5.0, owners={}, arenas=[Arena(["local"], ["a", "b"])],
         slices=[SliceUsage(TimeSlice(), {"a": 3.0, "b": 1.0}, {})],
     )  # fmt: skip
-    background.policy.know_usage(usage)
+    background.policy.set_usage(usage)
     files.write("Slots = 7")
     with (files.folder / "lode.toml").open("a") as file:
         file.write("\n[shares]\ncorrector = 'usage'\n")

@@ -241,7 +241,7 @@ def test_a_changed_configuration_keeps_shares_by_command_and_what_corrects_them_
 ) -> None:
     monkeypatch.setattr(config_watch, "keep", lambda *_: None)
     monkeypatch.setattr(config_watch, "kept_file", lambda _: None)
-    by_command = lambda _, policy, _now: policy.know_shares(1, {"set": 5.0})  # noqa: E731
+    by_command = lambda _, policy, _now: policy.set_shares(1, {"set": 5.0})  # noqa: E731
     monkeypatch.setattr(config_watch, "know_shares", by_command)
     resources = load_resources([("g.toml", "[group.a]\n[group.b]\n")])
     slices = [SliceUsage(TimeSlice(), {"a": 3.0, "b": 1.0}, {})]

@@ -37,48 +37,48 @@ def are_open(index):
 
 def test_all_task_queues_of_a_submission_close_and_open_together():
     index = filled(key(), key(cores=2), key(submission=8), key(0, 0))
-    index.starts(key(), HERE)
+    index.count_start(key(), HERE)
     assert are_open(index) == [1, 2, 3, 4]
-    index.starts(key(cores=2), HERE)
+    index.count_start(key(cores=2), HERE)
     assert are_open(index) == [3, 4]
-    index.starts_not(key(), HERE)
+    index.undo_start(key(), HERE)
     assert are_open(index) == [1, 2, 3, 4]
 
 
 def test_a_cap_and_another_limit_block_each_by_itself():
     index = filled(key(1), key(1, cores=2))
     index.block(1, "impossible")
-    index.lives(key(1), HERE)
+    index.count_attempt(key(1), HERE)
     assert are_open(index) == []
-    index.ends(key(1), HERE)
+    index.uncount_attempt(key(1), HERE)
     assert are_open(index) == [2]
-    index.lives(key(1), HERE)
+    index.count_attempt(key(1), HERE)
     index.unblock(1, "impossible")
     assert are_open(index) == []
-    index.ends(key(1), HERE)
+    index.uncount_attempt(key(1), HERE)
     assert are_open(index) == [1, 2]
 
 
 def test_a_task_queue_that_comes_late_is_closed_if_its_submission_is_full():
     index = Index()
-    index.lives(key(1), HERE)
+    index.count_attempt(key(1), HERE)
     index.put(1, key(1), 3, now=0.0)
     index.put(2, key(3), 3, now=0.0)  # changed jobs, of which more may run
     assert are_open(index) == [2]
-    index.lives(key(3), HERE)
-    index.lives(key(3), HERE)
+    index.count_attempt(key(3), HERE)
+    index.count_attempt(key(3), HERE)
     assert (are_open(index), index.caps.taken(7)) == ([], 3)
-    index.ends(key(1), HERE)
+    index.uncount_attempt(key(1), HERE)
     assert are_open(index) == [2]
 
 
 def test_one_that_empties_and_goes_leaves_nothing_behind():
     index = filled(key(1), waiting=1)
     index.take(1, now=0.0)
-    index.lives(key(1), HERE)
+    index.count_attempt(key(1), HERE)
     index.remove(1)
     assert index.caps.taken(7) == 1
-    index.ends(key(1), HERE)
+    index.uncount_attempt(key(1), HERE)
     assert (index.caps.taken(7), index.caps._known) == (0, {})
     assert list(index.caps.take_eased()) == []
 
@@ -86,19 +86,19 @@ def test_one_that_empties_and_goes_leaves_nothing_behind():
 def test_what_may_start_is_said_once_after_an_end():
     index = filled(key(3), key(3, cores=2))
     for _ in range(3):
-        index.lives(key(3), HERE)
+        index.count_attempt(key(3), HERE)
     index.take(2, 8, now=0.0)
     assert list(index.caps.take_eased()) == []
-    index.ends(key(3), HERE)
-    index.ends(key(3), HERE)
+    index.uncount_attempt(key(3), HERE)
+    index.uncount_attempt(key(3), HERE)
     assert [(queue.tq_id, jobs) for queue, jobs in index.caps.take_eased()] == [(1, 2), (2, 1)]
     assert list(index.caps.take_eased()) == []
 
 
 def test_a_count_anew_says_how_many_were_wrong_and_mends_them():
     index = filled(key(1), key(1, submission=8))
-    index.lives(key(1), HERE)
-    index.lives(key(1, submission=9), HERE)
+    index.count_attempt(key(1), HERE)
+    index.count_attempt(key(1, submission=9), HERE)
     assert index.recount([key(1), key(1, submission=9), key(0, 0)]) == 0
     assert index.recount([key(1, submission=8)]) == 3
     assert are_open(index) == [1]
@@ -131,9 +131,9 @@ def test_the_masks_follow_whatever_happens(seed):
             known[tq_id] = [waiting, False]
         elif deed == "lives":
             live.append(one)
-            index.lives(one, HERE)
+            index.count_attempt(one, HERE)
         elif deed == "ends" and live:
-            index.ends(live.pop(rng.randrange(len(live))), HERE)
+            index.uncount_attempt(live.pop(rng.randrange(len(live))), HERE)
         elif tq_id in known:
             if deed == "remove":
                 index.remove(tq_id)

@@ -13,11 +13,11 @@ from lodesman.decide.matching.policy import Policy
 from lodesman.decide.matching.request import ResourceRequest
 from lodesman.decide.matching.shares import (
     GroupShare,
-    arenas,
-    corrected,
+    correct_shares,
     corrected_shares,
-    corrections,
     factors,
+    find_arenas,
+    list_corrections,
 )
 from lodesman.decide.matching.task_queue import TaskQueueKey
 from lodesman.decide.resources import load_resources
@@ -94,7 +94,7 @@ def test_factors_are_within_their_bounds_and_the_sum_of_the_shares_stays(shares,
     assert found.keys() == shares.keys()
     widest = min(most, max(one.max_correction for one, _ in slices)) * (1 + 1e-9)
     assert all(1 / widest <= factor <= widest for factor in found.values())
-    after = corrected(shares, found)
+    after = correct_shares(shares, found)
     assert sum(after.values()) == pytest.approx(sum(shares.values()))
     assert all(share > 0 for share in after.values())
 
@@ -102,7 +102,7 @@ def test_factors_are_within_their_bounds_and_the_sum_of_the_shares_stays(shares,
 @given(some_shares, some_slices, bounds, names, st.floats(0.1, 1e9))
 def test_more_usage_never_means_more_share(shares, slices, most, who, more):
     def share_of(used):
-        after = corrected(shares, factors(shares, used, most))
+        after = correct_shares(shares, factors(shares, used, most))
         return after.get(who, 0.0)
 
     rest, (last, usage) = slices[:-1], slices[-1]
@@ -145,7 +145,7 @@ def test_groups_are_corrected_and_owners_within_each():
 def test_owners_that_share_their_jobs_are_not_distinguished():
     usage = SliceUsage(WEEK, {"a": 60.0}, {"a": {"ann": 45.0, "bob": 15.0}})
     shares = {"a": GroupShare(job_sharing=True)}
-    (row,) = corrections(shares, known(usage, arena=["a"], owners={"a": ["ann", "bob"]}))
+    (row,) = list_corrections(shares, known(usage, arena=["a"], owners={"a": ["ann", "bob"]}))
     assert (row.owners, row.used, row.factor, row.corrected) == ([], [60.0], 1.0, 1000.0)
 
 
@@ -162,7 +162,7 @@ def test_a_stored_share_has_few_digits():
     ([("x", "a"), ("y", "b"), ("x", "c"), ("y", "c")], [(["x", "y"], ["a", "b", "c"])]),
 ])  # fmt: skip
 def test_groups_are_compared_within_their_vo_or_across_vos_that_have_one_in_common(groups, found):
-    assert [(one.vos, one.groups) for one in arenas(groups)] == found
+    assert [(one.vos, one.groups) for one in find_arenas(groups)] == found
 
 
 def test_the_usage_of_another_vo_corrects_nothing():
@@ -178,14 +178,14 @@ def test_the_usage_of_another_vo_corrects_nothing():
 def test_a_policy_draws_by_corrected_shares_and_keeps_the_configured_ones():
     text = "[group.a]\nshare = 3000\n[group.idle]\nshare = 5"
     policy = Policy(load_resources([("g.toml", text)]))
-    policy.know_usage(known(SliceUsage(WEEK, {"a": 10.0, "b": 10.0}, {})))
+    policy.set_usage(known(SliceUsage(WEEK, {"a": 10.0, "b": 10.0}, {})))
     # 3000 x 1.5 and 1000 x 0.5, scaled to 4000.
     assert (policy.drawn_share("a"), policy.drawn_share("b"), policy.drawn_share("idle")) == (3600, 400, 5)
     assert (policy.share_of("a"), policy.share_of("b")) == (3000, 1000)
     assert policy.configured_shares()["a"].share == 3000
     other = replace(policy, config=load_resources([("g.toml", text.replace("3000", "1000"))]))
     assert other.drawn_share("a") == other.drawn_share("b") == 1000
-    policy.know_usage(None)
+    policy.set_usage(None)
     assert policy.shares() == policy.configured_shares()
 
 

@@ -196,7 +196,7 @@ class Both:
     def compare(self) -> None:
         for at in PLACES:
             refused = [self.slow.refused(key, at) for key in KEYS]
-            assert set(bits(self.limits.shut(at)[7])) == {n for n in self.there if refused[n]}
+            assert set(bits(self.limits.shut_slots(at)[7])) == {n for n in self.there if refused[n]}
             said = [self.limits.refusals(key, at) for key in KEYS]
             assert [[(use.rule, use.resource) for use, _ in one] for one in said] == refused
         used = {
@@ -229,7 +229,7 @@ def limited(*sets, slots=((0, 0, KEYS[0]),)):
 
 
 def shut(limits, place):
-    return {group: mask for group in (0, 1, 7) if (mask := limits.shut(place)[group])}
+    return {group: mask for group in (0, 1, 7) if (mask := limits.shut_slots(place)[group])}
 
 
 def test_without_rules_nothing_is_shut_and_nothing_counted():
@@ -290,7 +290,7 @@ def test_a_limit_may_be_none():
 def test_hosts_that_no_rule_names_are_one_place(hosts):
     limits = limited([Rule(jobs=1)])
     limits.take(KEYS[0], PLACES[0])
-    found = [limits.shut(RunPlace("S", "ce", "q", f"n{n}")) for n in range(hosts)]
+    found = [limits.shut_slots(RunPlace("S", "ce", "q", f"n{n}")) for n in range(hosts)]
     assert {one.number for one in found} == {found[0].number} != {0}
 
 
@@ -298,15 +298,15 @@ def test_what_is_shut_at_a_place_is_made_anew_only_when_it_changes():
     limits = limited([Rule(each_host=True, jobs=1)])
     here, there = (RunPlace("S", "ce", "q", host) for host in ("h1", "h2"))
     limits.take(KEYS[0], here)
-    before = limits.shut(here)
+    before = limits.shut_slots(here)
     limits.take(KEYS[0], there)
-    assert limits.shut(here) is before
-    assert limits.shut(there).number not in (0, before.number)
-    assert limits.shut(RunPlace("S", "ce", "q", "h3")).number == 0
+    assert limits.shut_slots(here) is before
+    assert limits.shut_slots(there).number not in (0, before.number)
+    assert limits.shut_slots(RunPlace("S", "ce", "q", "h3")).number == 0
     limits.add(0, 1, KEYS[0])
     assert shut(limits, here) == {0: 3}
     limits.give(KEYS[0], here)
-    assert limits.shut(here).number == 0
+    assert limits.shut_slots(here).number == 0
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.decide.matching.limit_rules import RunPlace, joined
+from lodesman.decide.matching.limit_rules import RunPlace, join_books
 from lodesman.decide.matching.limits import RunLimits
 from lodesman.decide.matching.place_book import PlaceBook, concerns
 from lodesman.decide.matching.quota_book import QuotaBook
@@ -42,7 +42,7 @@ BOB, CAT = key(owner="bob"), key(owner="cat")
 def is_shut(limits, what, place):
     """Whether a task queue may not be drawn: asked of one that comes, so that nothing is remembered."""
     limits.add(0, 0, what)
-    shut = bool(limits.shut(place)[0])
+    shut = bool(limits.shut_slots(place)[0])
     limits.remove(0, 0, what)
     return shut
 
@@ -113,20 +113,20 @@ def test_a_delay_is_shut_as_long_as_it_is_said_to_be():
     limits = RunLimits(PlaceBook([rule], lambda name: name not in shut))
     limits.add(0, 0, MERGE)
     limits.add(0, 1, USER)
-    assert limits.shut(A)[0] == 0
+    assert limits.shut_slots(A)[0] == 0
     limits.take(MERGE, A)  # what runs is no matter
-    assert limits.shut(A)[0] == 0
+    assert limits.shut_slots(A)[0] == 0
     limits.take_freed()
     shut.add(rule.name)
     limits.review(rule.rule, ("A",))
-    assert limits.shut(A)[0] == 1
-    assert limits.shut(ELSEWHERE)[0] == 0
+    assert limits.shut_slots(A)[0] == 1
+    assert limits.shut_slots(ELSEWHERE)[0] == 0
     assert limits.take_freed() is None
     limits.add(0, 2, key(job_type="Merge", owner="new"))
-    assert limits.shut(A)[0] == 0b101
+    assert limits.shut_slots(A)[0] == 0b101
     shut.clear()
     limits.review(rule.rule, ("A",))
-    assert limits.shut(A)[0] == 0
+    assert limits.shut_slots(A)[0] == 0
     freed = limits.take_freed()
     assert freed is not None
     assert freed(limits.spot(A))
@@ -146,13 +146,13 @@ def quotas(text=QUOTAS):
 
 def test_books_without_rules_cost_nothing():
     empty, places = quotas(""), PlaceBook([limit(1)])
-    assert joined([empty, places]) is places
-    assert not joined([empty, PlaceBook([])]).names
+    assert join_books([empty, places]) is places
+    assert not join_books([empty, PlaceBook([])]).names
 
 
 def test_the_rules_of_several_books_hold_each_for_itself():
     places, sets = PlaceBook([limit(3), limit(1, "JobType", "Merge")]), quotas()
-    book = joined([sets, places])
+    book = join_books([sets, places])
     assert book.names == ("q/1", "q/2", "RunningLimit/MaxRunningJobs", "RunningLimit/JobType/Merge")
     assert book.sets == ((0, 2), (2, 3), (3, 4))
     limits, host = RunLimits(book), A._replace(host="h")
@@ -215,4 +215,4 @@ def test_the_engine_and_a_plain_count_agree(rules, steps):
                 <= sum(n for (w, p), n in running.items() if at(rule, p) and concerns(rule, w))
             ]
             wanted = sum(1 << slot for slot, w in enumerate(KEYS) if any(concerns(rule, w) for rule in full))
-            assert limits.shut(there)[0] == wanted
+            assert limits.shut_slots(there)[0] == wanted

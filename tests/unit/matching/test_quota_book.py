@@ -81,7 +81,7 @@ def compare(seed: int, candidates: int) -> int:
             slots[key] = next(n for n in range(1_000) if n not in slots.values())
             limits.add(0, slots[key], key)
         may = allowed(world, job)
-        shut = limits.shut(place)[0] >> slots[key] & 1
+        shut = limits.shut_slots(place)[0] >> slots[key] & 1
         assert bool(shut) is not may, (job, world)
         assert bool(limits.refusals(key, place)) is not may
         if may:
@@ -199,7 +199,7 @@ def test_what_is_infinite_never_fits_and_leaves_nothing_behind():
     limits = RunLimits(QuotaBook(one_set("to mc=5G"), VOCABULARY))
     key = TaskQueueKey(owner="ann", group="g", vo="v", consumables=("mc=INFINITY",))
     limits.add(0, 0, key)
-    assert limits.shut(HERE)[0] == 1
+    assert limits.shut_slots(HERE)[0] == 1
     limits.take(key, HERE)  # as after a lower limit
     limits.give(key, HERE)
     assert list(limits.uses()) == []
@@ -208,7 +208,7 @@ def test_what_is_infinite_never_fits_and_leaves_nothing_behind():
 def test_parts_and_kinds_go_with_their_last_task_queue():
     """Jobs that need other amounts each time must not make claims slower for ever."""
     limits = RunLimits(QuotaBook(one_set("users * to mc=5G"), VOCABULARY))
-    limits.shut(HERE)
+    limits.shut_slots(HERE)
     for n in range(1, 500):
         key = TaskQueueKey(owner="ann", group="g", vo="v", consumables=(f"mc={n}M",))
         limits.add(0, 0, key)

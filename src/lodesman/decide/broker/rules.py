@@ -56,7 +56,7 @@ _LIMITS: Final = {
         "JobsMatchedSinceLastAdvertisement + CurrentPendingJobs < MaxPendingJobs"
     ),
 }
-MOST_MATCHES: Final = 1 << 30
+_MOST_MATCHES: Final = 1 << 30
 _NOTHING: Final = MatchSide(EMPTY)
 
 
@@ -215,7 +215,7 @@ def _shut_at(rules: GateRules) -> int | None:
         return not side.accepts(_NOTHING, run)
 
     most = 1
-    while most < MOST_MATCHES and not is_shut(most):
+    while most < _MOST_MATCHES and not is_shut(most):
         most *= 2
     shut_at = bisect_left(range(most), True, key=is_shut)
     return None if run.is_spent else shut_at

@@ -129,7 +129,7 @@ class SiteChoice:
         )
         """Sites whose Requirements ask something of a request."""
         self._ranks = ranks
-        self._rankings: dict[Hashable, Ranking] = {}
+        self._rankings: dict[Hashable, _Ranking] = {}
         self._wished = {pool: reduce(or_, (wish.queues for wish in some)) for pool, some in wishes.items()}
         self._names = {self.memory.book.bit(site): site for site in sites}
         self._all = reduce(or_, (1 << bit for bit in self._names), 0)
@@ -162,7 +162,7 @@ class SiteChoice:
             mask = self._spread[sites] = reduce(or_, masks, 0)
         return mask
 
-    def ranking(self, pool: str, request: Ad) -> Ranking | None:
+    def ranking(self, pool: str, request: Ad) -> _Ranking | None:
         """The sites in the order of a pool's Rank; None if it has none."""
         node = self._ranks.get(pool)
         if node is None:
@@ -171,7 +171,7 @@ class SiteChoice:
         key = (pool, *((name, request.constants.get(name)) for name in sorted(needs.own | needs.other)))
         ranking = self._rankings.get(key)
         if ranking is None:
-            ranking = self._rankings[key] = Ranking(self, node, request)
+            ranking = self._rankings[key] = _Ranking(self, node, request)
         return ranking
 
 
@@ -238,7 +238,7 @@ class OrderChoice:
         return ""
 
 
-class Ranking:
+class _Ranking:
     """CE queues by the Rank of their sites; what is no number is 0."""
 
     def __init__(self, choice: SiteChoice, node: Node, request: Ad) -> None:

@@ -67,27 +67,27 @@ class HostTrial(NamedTuple):
     failed: int
 
 
-def failed(state: str, cause: str) -> bool:
+def is_failure(state: str, cause: str) -> bool:
     """Whether the end of an attempt is a failure that counts."""
     return state != "Done" and cause in _COUNTED
 
 
 def failed_at_once(state: str, cause: str, seconds: float) -> bool:
     """Whether such an attempt makes a host suspect."""
-    return failed(state, cause) and seconds <= FAILS_WITHIN_S
+    return is_failure(state, cause) and seconds <= FAILS_WITHIN_S
 
 
 def probe_holds(state: str, cause: str, seconds: float) -> bool | None:
     """Whether a probe that ended so says that its host is well; None: it says nothing."""
     if state == "Done":
         return True
-    return seconds > FAILS_WITHIN_S if failed(state, cause) else None
+    return seconds > FAILS_WITHIN_S if is_failure(state, cause) else None
 
 
-def suspects(failures: Iterable[Failure], now: float) -> dict[HostName, list[Failure]]:
+def find_suspects(failures: Iterable[Failure], now: float) -> dict[HostName, list[Failure]]:
     """The hosts with enough failures in the window, without those of jobs that are the cause."""
     recent = [failure for failure in failures if failure.host.host and now - WINDOW_S < failure.at]
-    guilty = cleared_jobs(recent)
+    guilty = find_cleared_jobs(recent)
     by_host: defaultdict[HostName, list[Failure]] = defaultdict(list)
     for failure in recent:
         if failure.job_id not in guilty:
@@ -102,7 +102,7 @@ def outlived_s(failures: Iterable[Failure]) -> float:
     )
 
 
-def cleared_jobs(failures: Iterable[Failure]) -> frozenset[int]:
+def find_cleared_jobs(failures: Iterable[Failure]) -> frozenset[int]:
     """The jobs that failed on three hosts."""
     hosts: defaultdict[int, set[HostName]] = defaultdict(set)
     for failure in failures:
@@ -189,7 +189,7 @@ def judge_hosts(
     now: float,
 ) -> Iterator[tuple[HostName, HostRecord | None]]:
     """The new record of each host that changes; None: forgotten."""
-    guilty = cleared_jobs(failures)
+    guilty = find_cleared_jobs(failures)
     for host, record in records.items():
         evidence = record.evidence
         clears = evidence is not None and not evidence.whole_site and not guilty.isdisjoint(evidence.jobs)
@@ -200,13 +200,13 @@ def judge_hosts(
         elif not record.shut and now - record.since >= _FORGIVEN_S:
             yield host, None
     trials = _Trials(tried)
-    for host, found_there in suspects(failures, now).items():
+    for host, found_there in find_suspects(failures, now).items():
         before = records.get(host)
         if before is None or not before.shut:
             since = 0.0 if before is None else before.since
             against = _evidence(host, (failure for failure in found_there if failure.at > since), trials)
             if against is not None:
-                yield host, shut_again(before, now, against)
+                yield host, shut_host(before, now, against)
 
 
 def failing_sites(
@@ -237,7 +237,7 @@ def shut_with_sites(
     for host, at in newest.items():
         before = records.get(host)
         if before is None or (not before.shut and at > before.since):
-            yield host, shut_again(before, now, sites[host.site])
+            yield host, shut_host(before, now, sites[host.site])
 
 
 def suspects_by_site(failures: Iterable[Failure], now: float) -> list[Failure]:
@@ -246,7 +246,7 @@ def suspects_by_site(failures: Iterable[Failure], now: float) -> list[Failure]:
 
 
 def _by_site(failures: Iterable[Failure], now: float) -> dict[HostName, list[Failure]]:
-    return suspects(
+    return find_suspects(
         (failure._replace(host=_as_one(failure.host)) for failure in failures if failure.host.host), now
     )
 
@@ -255,7 +255,7 @@ def _as_one(host: HostName) -> HostName:
     return HostName(host.site, "*")
 
 
-def shut_again(record: HostRecord | None, now: float, against: HostEvidence | None = None) -> HostRecord:
+def shut_host(record: HostRecord | None, now: float, against: HostEvidence | None = None) -> HostRecord:
     """Shut a host again, or leave it shut: each time for twice as long, up to 4 hours."""
     trips = 0 if record is None else record.trips
     wait_s = min(_FIRST_WAIT_S * 2.0 ** min(trips, 30), _LONGEST_WAIT_S)
@@ -271,10 +271,10 @@ def shut_by_fault(record: HostRecord | None, fault: str, now: float) -> HostReco
     """Shut a host where a pilot found the machine of no use; None if it stays as it is."""
     if record is not None and record.shut and (record.by or not may_probe(record, now)):
         return None
-    return replace(shut_again(record, now), evidence=None, fault=fault[:_MOST_WORDS])
+    return replace(shut_host(record, now), evidence=None, fault=fault[:_MOST_WORDS])
 
 
-def opened(record: HostRecord, now: float) -> HostRecord:
+def open_host(record: HostRecord, now: float) -> HostRecord:
     """Open a host; only how often it was shut still counts."""
     return HostRecord(shut=False, since=now, trips=record.trips)
 
@@ -284,7 +284,7 @@ def after_probe(record: HostRecord, state: str, cause: str, seconds: float, now:
     holds = probe_holds(state, cause, seconds)
     if holds is None:
         return None
-    return opened(record, now) if holds else shut_again(record, now)
+    return open_host(record, now) if holds else shut_host(record, now)
 
 
 def still_holds(judged: HostRecord | None, known: HostRecord | None) -> bool:

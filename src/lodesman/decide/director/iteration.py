@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from lodesman.decide.director.limits import (
     Breaker,
     TokenBucket,
-    refill,
-    settle,
-    submitting,
-    take,
+    note_submission,
+    refill_tokens,
+    settle_breaker,
+    take_tokens,
     whole_tokens,
 )
 from lodesman.decide.director.options import DirectorOptions, ExcessRules
@@ -96,10 +96,10 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, see
     orders, refused = make_orders(
         snapshot.demands, plan, snapshot.pools, options, rng, serves=places.has_queue
     )
-    breakers = {queue_id: settle(breaker, now=now) for queue_id, breaker in snapshot.breakers.items()}
+    breakers = {queue_id: settle_breaker(breaker, now=now) for queue_id, breaker in snapshot.breakers.items()}
     # The buckets of CEs that have no candidate queue any more are dropped.
     buckets = {
-        ce_path: refill(snapshot.buckets.get(ce_path), now=now, rules=options.rate)
+        ce_path: refill_tokens(snapshot.buckets.get(ce_path), now=now, rules=options.rate)
         for ce_path in dict.fromkeys(queue.queue_id.ce_path for queue in snapshot.queues)
     }
     gates = QueueGates(
@@ -111,9 +111,9 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, see
     placement = place(orders, places, pools=snapshot.pools, gates=gates, now=now, rng=rng)
     for placed in placement.placements:
         queue_id, ce_path = placed.queue_id, placed.queue_id.ce_path
-        buckets[ce_path] = take(buckets[ce_path], placed.count)
+        buckets[ce_path] = take_tokens(buckets[ce_path], placed.count)
         if queue_id in breakers:
-            breakers[queue_id] = submitting(breakers[queue_id], now=now, rules=options.breaker)
+            breakers[queue_id] = note_submission(breakers[queue_id], now=now, rules=options.breaker)
     return Decision(
         now=now,
         seed=seed,

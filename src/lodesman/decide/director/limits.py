@@ -62,7 +62,7 @@ class TokenBucket(Struct, frozen=True, kw_only=True):
     updated_at: float  # UNIX seconds
 
 
-def refill(bucket: TokenBucket | None, *, now: float, rules: RateRules) -> TokenBucket:
+def refill_tokens(bucket: TokenBucket | None, *, now: float, rules: RateRules) -> TokenBucket:
     """The bucket at `now`, full if there was none. A clock that went back adds nothing."""
     if bucket is None:
         return TokenBucket(tokens=float(rules.burst), updated_at=now)
@@ -76,7 +76,7 @@ def whole_tokens(bucket: TokenBucket) -> int:
     return max(0, int(bucket.tokens))
 
 
-def take(bucket: TokenBucket, count: int) -> TokenBucket:
+def take_tokens(bucket: TokenBucket, count: int) -> TokenBucket:
     """The bucket after `count` pilots; raises ValueError if it does not hold them."""
     if not 0 <= count <= whole_tokens(bucket):
         raise ValueError(f"{count} tokens cannot be taken out of {bucket.tokens:.2f}")
@@ -99,7 +99,7 @@ class Breaker(Struct, frozen=True, kw_only=True):
     reason: str = ""  # what the last failure said
 
 
-def settle(breaker: Breaker, *, now: float) -> Breaker:
+def settle_breaker(breaker: Breaker, *, now: float) -> Breaker:
     """What time alone changes: an open breaker becomes half-open, a silent probe is forgotten."""
     if breaker.state is BreakerState.CLOSED or now < breaker.retry_at:
         return breaker
@@ -113,19 +113,19 @@ def breaker_allowance(breaker: Breaker) -> int | None:
     return 1 if breaker.state is BreakerState.HALF_OPEN and not breaker.probing else 0
 
 
-def submitting(breaker: Breaker, *, now: float, rules: BreakerRules) -> Breaker:
+def note_submission(breaker: Breaker, *, now: float, rules: BreakerRules) -> Breaker:
     """Note a submission: in half-open it is the probe."""
     if breaker.state is not BreakerState.HALF_OPEN:
         return breaker
     return replace(breaker, probing=True, retry_at=now + rules.open_s)
 
 
-def succeeded(breaker: Breaker) -> Breaker:
+def note_success(breaker: Breaker) -> Breaker:
     """Note a submission that was taken. Of an open breaker it proves nothing: only a probe closes it."""
     return Breaker() if breaker.state is BreakerState.CLOSED or breaker.probing else breaker
 
 
-def failed(breaker: Breaker, *, now: float, rules: BreakerRules, reason: str) -> Breaker:
+def note_failure(breaker: Breaker, *, now: float, rules: BreakerRules, reason: str) -> Breaker:
     """Note a submission that was refused, or a pilot that ended without joining."""
     failures = breaker.failures + 1
     if breaker.state is BreakerState.OPEN:

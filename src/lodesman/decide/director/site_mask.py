@@ -18,7 +18,7 @@ from lodesman.wire.nodes import Closing
 _Queues = Mapping[int, QueueId]  # by their bits in the masks (`QueueTable.queues`)
 # how long a pilot lives at most, in seconds, by the bit of its queue; absent: any time
 Lives = Mapping[int, int]
-NO_LIVES: Final[Lives] = {}
+_NO_LIVES: Final[Lives] = {}
 
 
 class DrainedNodes(Struct, frozen=True):
@@ -80,23 +80,23 @@ class SiteMask:
         return min(starts, default=None)
 
     def hits(
-        self, queues: _Queues, among: Mask, now: float, lives: Lives = NO_LIVES
+        self, queues: _Queues, among: Mask, now: float, lives: Lives = _NO_LIVES
     ) -> list[tuple[Closing, Mask]]:
         """The closings of queues among these; most queues first."""
         hits = [(closing, hit) for closing, mask in self._active(queues, now, lives) if (hit := mask & among)]
         return sorted(hits, key=lambda pair: -pair[1].bit_count())
 
-    def closed(self, queues: _Queues, now: float, lives: Lives = NO_LIVES) -> Mask:
+    def closed(self, queues: _Queues, now: float, lives: Lives = _NO_LIVES) -> Mask:
         """The queues that are closed."""
         return reduce(or_, (mask for _, mask in self._active(queues, now, lives)), 0)
 
-    def announced(self, queues: _Queues, now: float, lives: Lives = NO_LIVES) -> Mask:
+    def announced(self, queues: _Queues, now: float, lives: Lives = _NO_LIVES) -> Mask:
         """The queues that get no pilots any more since they will be closed."""
         return reduce(
             or_, (mask for closing, mask in self._active(queues, now, lives) if closing.is_ahead(now)), 0
         )
 
-    def leaving(self, queues: _Queues, now: float, lives: Lives = NO_LIVES) -> DrainedNodes:
+    def leaving(self, queues: _Queues, now: float, lives: Lives = _NO_LIVES) -> DrainedNodes:
         """Where pilots leave, or will by a closing that is announced."""
         ahead = {
             closing.node

@@ -69,7 +69,7 @@ class RuleBucket:
         """Whether anything is charged."""
         return any(counter.used for counter in self.counters.values())
 
-    def has_less(self) -> None:
+    def forget_if_unused(self) -> None:
         """Forget an unused bucket of a single place: there may be very many."""
         if self.family.rule.by_place and not self.is_used():
             self.line.drop(self)
@@ -149,7 +149,7 @@ class Rule:
             self.by_limits.setdefault(tuple(family.limits.items()), []).append(family)
         return family
 
-    def limit_anew(self, family: Family, limits: Mapping[str, Value]) -> None:
+    def set_limits(self, family: Family, limits: Mapping[str, Value]) -> None:
         """Give a family other limits."""
         before = tuple(family.limits.items())
         self.by_limits[before].remove(family)

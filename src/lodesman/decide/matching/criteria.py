@@ -27,7 +27,7 @@ class Reason(NamedTuple):
         return self.text
 
 
-class Relation(Struct, frozen=True, kw_only=True):
+class _Relation(Struct, frozen=True, kw_only=True):
     """A relation between what a key asks and what a resource offers; None on either side always holds."""
 
     holds: Callable[[Any, Any], bool]
@@ -56,18 +56,18 @@ def _contains(values: Collection[str], offered: Values) -> bool:
     return not offered or all(value in values for value in offered)
 
 
-OVERLAP: Final = Relation(holds=_overlap, of_keys=HasAny, of_requests=HasAny)
-DISJOINT: Final = Relation(holds=_disjoint, of_keys=HasNone, of_requests=HasNone)
-WITHIN: Final = Relation(holds=_within, of_keys=HasOnly, of_requests=HasAll)
-CONTAINS: Final = Relation(holds=_contains, of_keys=HasAll, of_requests=HasOnly)
-AT_MOST: Final = Relation(holds=le, of_keys=AtMost, of_requests=AtLeast)
+OVERLAP: Final = _Relation(holds=_overlap, of_keys=HasAny, of_requests=HasAny)
+DISJOINT: Final = _Relation(holds=_disjoint, of_keys=HasNone, of_requests=HasNone)
+WITHIN: Final = _Relation(holds=_within, of_keys=HasOnly, of_requests=HasAll)
+CONTAINS: Final = _Relation(holds=_contains, of_keys=HasAll, of_requests=HasOnly)
+AT_MOST: Final = _Relation(holds=le, of_keys=AtMost, of_requests=AtLeast)
 
 
 class MatchCriterion(Struct, frozen=True, kw_only=True):
     """One condition. Values are tuples (None: anything goes) or, for AT_MOST, integers of 0 or more."""
 
     name: str
-    relation: Relation = OVERLAP
+    relation: _Relation = OVERLAP
     of_key: Callable[[TaskQueueKey], Any]
     of_request: Callable[[ResourceRequest], Any]
     sentence: Callable[[TaskQueueKey, ResourceRequest], str]

@@ -197,24 +197,24 @@ class Index:
             queue.group.limited &= ~(1 << queue.slot)
         self._refresh(queue)
 
-    def starts(self, key: TaskQueueKey, place: RunPlace) -> None:
+    def count_start(self, key: TaskQueueKey, place: RunPlace) -> None:
         """Count a job that starts at a place by limits, and begin delays."""
-        self.lives(key, place)
-        self.delays.started(key, place)
+        self.count_attempt(key, place)
+        self.delays.begin(key, place)
 
-    def starts_not(self, key: TaskQueueKey, place: RunPlace) -> None:
-        """Undo `starts`."""
-        self.ends(key, place)
-        self.delays.not_started(key, place)
+    def undo_start(self, key: TaskQueueKey, place: RunPlace) -> None:
+        """Undo `count_start`."""
+        self.uncount_attempt(key, place)
+        self.delays.undo_begin(key, place)
 
-    def lives(self, key: TaskQueueKey, place: RunPlace) -> None:
+    def count_attempt(self, key: TaskQueueKey, place: RunPlace) -> None:
         """Count an attempt at a place."""
         self.limits.take(key, place)
         if key.at_most:
             self.changes += self.caps.count(key.submission, 1)
 
-    def ends(self, key: TaskQueueKey, place: RunPlace) -> None:
-        """Undo `lives`."""
+    def uncount_attempt(self, key: TaskQueueKey, place: RunPlace) -> None:
+        """Undo `count_attempt`."""
         self.limits.give(key, place)
         if key.at_most:
             self.changes += self.caps.count(key.submission, -1)
@@ -225,11 +225,11 @@ class Index:
         self.changes += wrong
         return wrong
 
-    def look_anew(self, host: str) -> None:
+    def reread_host(self, host: str) -> None:
         """Read the limits on a host again: more is known of it."""
-        self.limits.look_anew(host)
+        self.limits.reread_host(host)
         if self.next_limits is not None:
-            self.next_limits.look_anew(host)
+            self.next_limits.reread_host(host)
 
     def _review(self, delay: PlaceLimit) -> None:
         for limits in (self.limits, self.next_limits):
@@ -245,7 +245,7 @@ class Index:
     def is_shut(self, tq_id: int, place: RunPlace) -> bool:
         """Whether limits keep a task queue from being drawn there."""
         queue = self._queues[tq_id]
-        return bool(self.limits.shut(place)[queue.group.number] >> queue.slot & 1)
+        return bool(self.limits.shut_slots(place)[queue.group.number] >> queue.slot & 1)
 
     def _refresh(self, queue: IndexedQueue) -> None:
         self.changes += 1

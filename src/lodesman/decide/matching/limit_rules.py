@@ -105,7 +105,7 @@ class BucketUse(Struct, frozen=True):
 _Side = TypeVar("_Side", KeySide, PlaceSide)
 
 
-def joined(books: Sequence[RuleBook]) -> RuleBook:
+def join_books(books: Sequence[RuleBook]) -> RuleBook:
     """One book with the sets of all these (at least one); books without rules cost nothing."""
     having = [book for book in books if book.names] or [books[0]]
     return having[0] if len(having) == 1 else _JoinedBook(having)

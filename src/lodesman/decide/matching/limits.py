@@ -111,7 +111,7 @@ class RunLimits:
 
     # --- places ----------------------------------------------------------------------------------------------
 
-    def shut(self, place: RunPlace) -> ShutSlots:
+    def shut_slots(self, place: RunPlace) -> ShutSlots:
         """The slots that may not be drawn at a place now."""
         if self._book is None:
             return NONE_SHUT
@@ -228,7 +228,7 @@ class RunLimits:
             if used > counter.calm:
                 self._change(counter, left, used)
             if not left:
-                counter.bucket.has_less()
+                counter.bucket.forget_if_unused()
 
     def _change(self, counter: Counter, less: Number, more: Number) -> None:
         """Flip the jobs that fit with `less` used and not with `more`."""
@@ -253,7 +253,7 @@ class RunLimits:
             if family is not None:
                 self._review(family)
 
-    def look_anew(self, host: str) -> None:
+    def reread_host(self, host: str) -> None:
         """Read the limits on a host again: more is known of it."""
         for place, spot in self._by_place.items():
             if self._book is not None and place.host == host:
@@ -261,7 +261,7 @@ class RunLimits:
                 for family in (f for set_place in spot.sets for f in set_place.families.values()):
                     limits = side.limits(family.rule.number)
                     if limits != family.limits:
-                        family.rule.limit_anew(family, limits)
+                        family.rule.set_limits(family, limits)
                         self._review(family)
 
     def _review(self, family: Family) -> None:

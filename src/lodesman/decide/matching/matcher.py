@@ -84,7 +84,7 @@ class Matcher:
         shut = NONE_SHUT
         for _ in range(count):
             if is_limited:
-                shut = limits.shut(place)
+                shut = limits.shut_slots(place)
             if shared is not None and chosen:
                 shared = shared.with_job(index.key(chosen[-1]))
             if competed is not None and (index.changes, shut.number) != as_of:
@@ -98,7 +98,7 @@ class Matcher:
                 undo.append(partial(_give_back, index, chosen, place, now))
             index.take(queue.tq_id, 1, now=now)
             if is_limited or queue.cap is not None:
-                index.starts(queue.key, place)
+                index.count_start(queue.key, place)
             chosen.append(queue.tq_id)
         return chosen
 
@@ -107,7 +107,7 @@ class Matcher:
         view = self._views.of(request)
         numbers = numbers_of(request)
         ballot = self.lottery.look(view)
-        shut = self.index.limits.shut(place_of(request, host))
+        shut = self.index.limits.shut_slots(place_of(request, host))
         return [
             queue.tq_id
             for group in (*ballot.groups, *ballot.without_share)
@@ -120,7 +120,7 @@ class Matcher:
         numbers = numbers_of(request)
         ballot = self.lottery.look(view)
         place = place_of(request, host)
-        shut = self.index.limits.shut(place)
+        shut = self.index.limits.shut_slots(place)
         of_vo = elsewhere = 0
         for group in self.index.groups():
             n = group.open.bit_count()
@@ -153,5 +153,5 @@ def place_of(request: ResourceRequest, host: str) -> RunPlace:
 
 def _give_back(index: Index, chosen: list[int], place: RunPlace, now: float) -> None:
     for tq_id in reversed(chosen):
-        index.starts_not(index.key(tq_id), place)
+        index.undo_start(index.key(tq_id), place)
         index.add_waiting(tq_id, 1, now=now)

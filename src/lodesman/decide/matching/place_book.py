@@ -168,19 +168,19 @@ class Delays:
         """Whether a job may start by that delay."""
         return name not in self._until
 
-    def shut(self) -> list[tuple[PlaceLimit, float]]:
+    def shut_delays(self) -> list[tuple[PlaceLimit, float]]:
         """The delays that are shut, with the seconds until each opens."""
         now = self.ticks()
         return [(delay, max(0.0, until - now)) for delay, until in self._until.values()]
 
-    def started(self, key: TaskQueueKey, place: RunPlace) -> None:
+    def begin(self, key: TaskQueueKey, place: RunPlace) -> None:
         """Begin the delays of a job that starts."""
         if self.rules.known:
             for delay in self.rules.of(key, place):
                 self.shut_until(delay, self.ticks() + delay.number)
 
-    def not_started(self, key: TaskQueueKey, place: RunPlace) -> None:
-        """Undo `started`."""
+    def undo_begin(self, key: TaskQueueKey, place: RunPlace) -> None:
+        """Undo `begin`."""
         if self._until:
             for delay in self.rules.of(key, place):
                 self._open(delay)

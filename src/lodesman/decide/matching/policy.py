@@ -227,7 +227,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         self.bits = numbered(self.config.tree.queue_ids(), self.bits)
-        self.know_usage(self.usage)
+        self.set_usage(self.usage)
 
     @cached_property
     def digest(self) -> str:
@@ -261,15 +261,15 @@ class Policy:
             self.verdicts = {}
         return config
 
-    def know_usage(self, usage: KnownUsage | None) -> None:
+    def set_usage(self, usage: KnownUsage | None) -> None:
         """Correct the shares by this; None: not at all."""
         self.usage = usage
         self._shares = self.corrected(self.configured_shares())
 
-    def know_shares(self, version: int, shares: Mapping[str, float], until: float = inf) -> None:
+    def set_shares(self, version: int, shares: Mapping[str, float], until: float = inf) -> None:
         """Let these groups have these shares, whatever the files say."""
         self.set_by_command, self.shares_version, self.shares_until = shares, version, until
-        self.know_usage(self.usage)
+        self.set_usage(self.usage)
 
     def corrected(self, shares: Mapping[str, GroupShare]) -> Mapping[str, GroupShare]:
         """What would be drawn by if these shares were configured."""

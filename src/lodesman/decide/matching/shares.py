@@ -127,7 +127,7 @@ def _within(factor: float, most: float) -> float:
     return min(max(factor, 1.0 / most), most)
 
 
-def corrected(shares: Mapping[str, float], by: Mapping[str, float]) -> dict[str, float]:
+def correct_shares(shares: Mapping[str, float], by: Mapping[str, float]) -> dict[str, float]:
     """The shares times their factors, scaled so that the sum is what it was."""
     raw = {name: share * by[name] for name, share in shares.items()}
     total = sum(raw.values())
@@ -135,7 +135,7 @@ def corrected(shares: Mapping[str, float], by: Mapping[str, float]) -> dict[str,
     return {name: share * scale for name, share in raw.items()}
 
 
-def corrections(shares: Mapping[str, GroupShare], known_usage: KnownUsage) -> list[CorrectedShare]:
+def list_corrections(shares: Mapping[str, GroupShare], known_usage: KnownUsage) -> list[CorrectedShare]:
     """What becomes of the share of each group that takes part, and of its owners."""
     groups = []
     for arena in known_usage.arenas:
@@ -145,7 +145,7 @@ def corrections(shares: Mapping[str, GroupShare], known_usage: KnownUsage) -> li
             [(used_slice.time_slice, used_slice.groups) for used_slice in known_usage.slices],
             known_usage.most,
         )
-        after = corrected(before, by)
+        after = correct_shares(before, by)
         for name in arena.groups:
             used = [used_slice.groups.get(name, 0.0) for used_slice in known_usage.slices]
             owners = [] if shares.get(name, DEFAULT_GROUP).job_sharing else list(_owners(name, known_usage))
@@ -159,7 +159,7 @@ def _owners(group: str, known_usage: KnownUsage) -> Iterable[CorrectedOwner]:
         (used_slice.time_slice, used_slice.owners.get(group, {})) for used_slice in known_usage.slices
     ]
     by = factors(equal, slices, known_usage.most)
-    for name, weight in corrected(equal, by).items():
+    for name, weight in correct_shares(equal, by).items():
         used = [usage.get(name, 0.0) for _, usage in slices]
         yield CorrectedOwner(name, used, by[name], _short(weight))
 
@@ -174,7 +174,7 @@ def corrected_shares(shares: Mapping[str, GroupShare], known_usage: KnownUsage) 
     its own.
     """
     shares_drawn = dict(shares)
-    for row in corrections(shares, known_usage):
+    for row in list_corrections(shares, known_usage):
         weights = {owner.owner: owner.weight for owner in row.owners if owner.weight != 1.0}
         shares_drawn[row.group] = replace(
             shares.get(row.group, DEFAULT_GROUP), share=row.corrected, owner_weights=weights
@@ -182,7 +182,7 @@ def corrected_shares(shares: Mapping[str, GroupShare], known_usage: KnownUsage) 
     return shares_drawn
 
 
-def arenas(groups: Iterable[tuple[str, str]]) -> list[Arena]:
+def find_arenas(groups: Iterable[tuple[str, str]]) -> list[Arena]:
     """Which of these (VO, group) are compared: VOs that have a group in common are one arena."""
     merged: list[tuple[set[str], set[str]]] = []
     for vo, group in groups:

@@ -59,7 +59,7 @@ def hold_against(book: RuleBook, work: WorkToLimit) -> LimitedWork:
             work.tick()
         limits.take(live.key, live.place)
     shut = {
-        queue: reduce(and_, (limits.shut(place)[_GROUP] for place in places.values()))
+        queue: reduce(and_, (limits.shut_slots(place)[_GROUP] for place in places.values()))
         for queue, places in by_queue.items()
     }
     limited = {}

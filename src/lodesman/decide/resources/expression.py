@@ -54,12 +54,12 @@ from lodesman.languages.classad.values import INT_MAX, INT_MIN, is_true, lower, 
 from lodesman.languages.classad.write import write_expression, write_name, write_value
 
 MOST_CHARACTERS: Final = 4_096
-MOST_PARTS: Final = 250
+_MOST_PARTS: Final = 250
 MOST_ASKED: Final = 250  # values of a list of the job
-MOST_OF_PATTERNS: Final = 100  # steps of all regular expressions: about their characters
+_MOST_OF_PATTERNS: Final = 100  # steps of all regular expressions: about their characters
 _MOST_SHOWN: Final = 80
 # functions whose value is no matter of the queue alone, or of what one may cost
-NOT_FOR_JOBS: Final = frozenset({"join", "random", *CONTEXTS})
+_NOT_FOR_JOBS: Final = frozenset({"join", "random", *CONTEXTS})
 
 CHANGING: Final[Mapping[str, str]] = {
     lower(name): name
@@ -79,8 +79,8 @@ CHANGING: Final[Mapping[str, str]] = {
         "ClassAdLifetime",
     )
 }  # attributes, in small letters, that are always those of the site's ad
-SITE_AD: Final = "sitead"  # `SiteAd.name` is any attribute of the site's ad
-_SIDES: Final = frozenset({"my", "target", SITE_AD})
+_SITE_AD: Final = "sitead"  # `SiteAd.name` is any attribute of the site's ad
+_SIDES: Final = frozenset({"my", "target", _SITE_AD})
 _TARGET: Final = Name(name="TARGET", key="target")
 # folded names that an expression knows by another name
 _PARAMETERS: Final[Mapping[str, str]] = {"ce": "cename", "queue": "queuename"}
@@ -155,8 +155,8 @@ def _check(node: Node, text: str) -> None:
     while todo:
         part = todo.pop()
         count += 1
-        if count > MOST_PARTS:
-            raise fault_at(text, part.start, f"an expression of more than {MOST_PARTS} parts")
+        if count > _MOST_PARTS:
+            raise fault_at(text, part.start, f"an expression of more than {_MOST_PARTS} parts")
         match part:
             case Select(base=Name(key=key)) if key in _SIDES:
                 continue
@@ -167,8 +167,8 @@ def _check(node: Node, text: str) -> None:
                 raise fault_at(text, part.start, "an ad inside an expression of a job")
             case FunctionCall():
                 states += _check_call(part, text)
-                if states > MOST_OF_PATTERNS:
-                    message = f"regular expressions of more than {MOST_OF_PATTERNS} characters"
+                if states > _MOST_OF_PATTERNS:
+                    message = f"regular expressions of more than {_MOST_OF_PATTERNS} characters"
                     raise fault_at(text, part.start, message)
             case _:
                 pass
@@ -178,7 +178,7 @@ def _check(node: Node, text: str) -> None:
 def _check_call(call: FunctionCall, text: str) -> int:
     """The steps of its regular expression. Raises SyntaxFault."""
     hint = "docs/how-to/classads.md lists the functions, and those that are none for jobs."
-    if call.key in NOT_FOR_JOBS:
+    if call.key in _NOT_FOR_JOBS:
         raise fault_at(text, call.start, f"there is no function {call.name} here", hint=hint)
     why = mistake_of(call)
     if why:
@@ -209,7 +209,7 @@ class _Binder:
             case Name(key=key) if key in self._request.entries:
                 return self._of_request(key)
             case Select(base=Name(key="sitead"), key=key):
-                return Select(base=Name(name=SITE_AD, key=SITE_AD), name=key, key=key)
+                return Select(base=Name(name=_SITE_AD, key=_SITE_AD), name=key, key=key)
             case Select(base=Name(key="target"), name=name, key=key) | Name(name=name, key=key):
                 if key not in CHANGING:
                     key = _PARAMETERS.get(fold(key), fold(key))
@@ -257,7 +257,7 @@ def _of_site(node: Node) -> Node | None:
 def _is_changing(node: Node) -> bool:
     match node:
         case Name(key=key):
-            return key in CHANGING or key == SITE_AD
+            return key in CHANGING or key == _SITE_AD
         case FunctionCall(key=key) if key in CLOCKS:
             return True
         case _:
@@ -328,7 +328,7 @@ def without_target(left: Node) -> Node:
         match node:
             case Select(base=Name(key="target"), name=name, key=key):
                 plain = Name(name=name, key=key)
-                return plain if key in CHANGING else replace(node, base=Name(name="SiteAd", key=SITE_AD))
+                return plain if key in CHANGING else replace(node, base=Name(name="SiteAd", key=_SITE_AD))
             case _:
                 return None
 

@@ -39,7 +39,7 @@ _GATE_MODE = fold("GateMode")
 _JC_LIST = fold("JcList")
 _MODE = fold("Mode")
 _MODES = ("pull", "push")
-MULTI_PROCESSOR: Final = "MultiProcessor"
+_MULTI_PROCESSOR: Final = "MultiProcessor"
 _PROCESSORS: Final = re.compile(r"[1-9][0-9]*Processors")
 _MOST_PROCESSORS: Final = 1024  # as DIRAC
 _OF_BACKEND = frozenset(map(fold, ("Backend", "CEType", "CEName", "SSHHost", "BatchSystem")))
@@ -172,7 +172,7 @@ def queue_settings(params: Mapping[str, EffectiveParam], types: TypeTable) -> Qu
 
 def processor_tags(cores: int) -> tuple[str, ...]:
     """The tags that DIRAC's matcher gives a job with this number of cores."""
-    return (f"{cores}Processors", MULTI_PROCESSOR) if cores > 1 else ()
+    return (f"{cores}Processors", _MULTI_PROCESSOR) if cores > 1 else ()
 
 
 def with_processor_tags(tags: tuple[str, ...], cores: int) -> tuple[str, ...]:
@@ -182,12 +182,12 @@ def with_processor_tags(tags: tuple[str, ...], cores: int) -> tuple[str, ...]:
     if cores < 2:
         return tags
     added = (f"{number}Processors" for number in range(2, min(cores, _MOST_PROCESSORS) + 1))
-    return tuple(dict.fromkeys((*tags, MULTI_PROCESSOR, *added)))
+    return tuple(dict.fromkeys((*tags, _MULTI_PROCESSOR, *added)))
 
 
 def without_processor_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """The tags that say nothing of cores."""
-    return tuple(tag for tag in tags if tag != MULTI_PROCESSOR and not _PROCESSORS.fullmatch(tag))
+    return tuple(tag for tag in tags if tag != _MULTI_PROCESSOR and not _PROCESSORS.fullmatch(tag))
 
 
 def written_jc_lists(tree: ResourceTree) -> Iterator[tuple[str, FilePosition, QueueJcLists]]:

@@ -78,7 +78,7 @@ Made = tuple[JobChangeStep, _ChangedJob]
 Options = Iterable[tuple[Any, int]]
 
 
-class UnknownNames(Struct, frozen=True, kw_only=True):
+class _UnknownNames(Struct, frozen=True, kw_only=True):
     """Names of an attribute for which a job is refused."""
 
     attribute: str
@@ -89,7 +89,7 @@ class UnknownNames(Struct, frozen=True, kw_only=True):
 
 def unknown_names(
     job: JobSpec | TaskQueueKey, config: VOConfig, *, hold: bool = False
-) -> Iterator[UnknownNames]:
+) -> Iterator[_UnknownNames]:
     """The sites and submission pools of a job that are not configured. A job that may be held (`hold`) waits for them,
     unless the name is misspelled (`is_plain_name`). Bans are not asked about.
     """
@@ -102,7 +102,7 @@ def unknown_names(
         unknown = () if known is None else tuple(name for name in getattr(job, field) if name not in known)
         names = tuple(name for name in unknown if not (odd_only and is_plain_name(name)))
         if known is not None and names:
-            yield UnknownNames(attribute=attribute, field=field, names=names, known=known)
+            yield _UnknownNames(attribute=attribute, field=field, names=names, known=known)
 
 
 def joined(steps: Sequence[JobChangeStep]) -> str:

@@ -178,7 +178,7 @@ def _kept_values(at: _Record, notices: list[Notice]) -> Iterator[tuple[str, JobV
         else:
             key, more, amount = value.partition("=")
             values[name] = {**entries_of(name, values.get(name)), key: amount if more else None}
-    notices += kept_notices(values)
+    notices += _kept_notices(values)
     yield from values.items()
 
 
@@ -190,7 +190,7 @@ def hold_of(record: Record) -> str:
     return "" if letters.strip().lower() == "n" else letters.strip()
 
 
-def kept_notices(values: JobValues) -> Iterator[Notice]:
+def _kept_notices(values: JobValues) -> Iterator[Notice]:
     """A notice for each value that has no meaning here, but for truth values at their defaults."""
     for name, value in values.items():
         if name in KINDS and name not in IS_KEPT:
@@ -225,7 +225,7 @@ def record_of(record: Record, values: JobValues, complexes: Complexes) -> tuple[
             _write(at, name, before.get(name), after.get(name))
     _write_requests(at, before, after, complexes)
     _write_kept(at, {name: after[name] for name in after if name not in HERE or name in PARTLY_KEPT})
-    new = kept_notices({name: after[name] for name in changed if name in after})
+    new = _kept_notices({name: after[name] for name in changed if name in after})
     return at.record, (*notices, *new, *_unsaid_queues(after, changed))
 
 

@@ -10,7 +10,7 @@ from lodesman.decide.director.hosts import (
     FAILS_WITHIN_S,
     after_probe,
     may_probe,
-    opened,
+    open_host,
     shut_by_fault,
     still_holds,
 )
@@ -155,7 +155,7 @@ class HostGate:
         for job in running:
             host = self.has_probe(session, (job.id, job.attempt))
             if host is not None and job.wall_seconds > FAILS_WITHIN_S:
-                await self._settle(HostState(session.host, opened(host.record, self.clock())))
+                await self._settle(HostState(session.host, open_host(host.record, self.clock())))
 
     async def _settle(self, state: HostState) -> None:
         try:

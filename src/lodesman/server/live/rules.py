@@ -58,7 +58,7 @@ async def forget_old_usage(core: Core) -> None:
 
 
 async def _draw_by(core: Core, usage: KnownUsage | None) -> None:
-    core.policy.know_usage(usage)
+    core.policy.set_usage(usage)
     await core.commands.run(Change(set_shares, core.live, core.policy.shares()))
 
 

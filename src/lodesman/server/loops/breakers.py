@@ -70,9 +70,9 @@ class BreakerRecord:
             queue_id, accepted, reason, now = self._answers.popleft()
             breaker = current.get(queue_id, _FRESH)
             if accepted:
-                current[queue_id] = limits.succeeded(breaker)
+                current[queue_id] = limits.note_success(breaker)
             else:
-                current[queue_id] = limits.failed(breaker, now=now, rules=rules, reason=reason)
+                current[queue_id] = limits.note_failure(breaker, now=now, rules=rules, reason=reason)
 
     def store(self, current: Breakers, post: Post) -> None:
         """Store what changed; the audit trail gets which opened or closed."""

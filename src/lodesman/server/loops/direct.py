@@ -324,8 +324,8 @@ class Director:
         """
         queue_id, options, states = offer.queue, self.options, self.pools()
         candidate = self._candidates({queue_id: own}, mask, now, hosts).make_one(vo, offer, self.vos)
-        breaker = limits.settle(self.breakers.get(queue_id, limits.Breaker()), now=now)
-        bucket = limits.refill(self.buckets.get(queue_id.ce_path), now=now, rules=options.rate)
+        breaker = limits.settle_breaker(self.breakers.get(queue_id, limits.Breaker()), now=now)
+        bucket = limits.refill_tokens(self.buckets.get(queue_id.ce_path), now=now, rules=options.rate)
         gates = QueueGates(
             breakers={queue_id: breaker},
             tokens={queue_id.ce_path: limits.whole_tokens(bucket)},

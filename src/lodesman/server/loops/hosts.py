@@ -14,11 +14,11 @@ from lodesman.decide.director.hosts import (
     WINDOW_S,
     Failure,
     failing_sites,
+    find_suspects,
     judge_hosts,
     may_probe,
     outlived_s,
     shut_with_sites,
-    suspects,
     suspects_by_site,
 )
 from lodesman.decide.director.limits import Limit
@@ -96,7 +96,7 @@ class HostWatch:
         return StartFault.JOBS_FAIL, f"jobs fail at once at this site, and not at others: {against.in_short}"
 
     def _against(self, recent: Sequence[Failure], now: float) -> list[Failure]:
-        if not suspects(recent, now) and 0.0 <= now - self._sites_at < _SITES_S:
+        if not find_suspects(recent, now) and 0.0 <= now - self._sites_at < _SITES_S:
             return []
         self._sites_at = now
         return suspects_by_site(recent, now)

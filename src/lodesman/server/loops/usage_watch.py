@@ -10,7 +10,7 @@ from typing import Final
 
 from lodesman.decide.matching import TaskQueueKey
 from lodesman.decide.matching.policy import Policy
-from lodesman.decide.matching.shares import arenas
+from lodesman.decide.matching.shares import find_arenas
 from lodesman.server.loops.snapshot import SnapshotKeeper
 from lodesman.server.store import Reader
 from lodesman.server.store.read.upkeep import last_of_portion
@@ -101,7 +101,7 @@ class UsageWatch:
             currency=options.currency,
             most=options.most,
             slices=slices,
-            arenas=arenas(sorted({(key.vo, key.group) for key in taking_part})),
+            arenas=find_arenas(sorted({(key.vo, key.group) for key in taking_part})),
             owners={group: sorted(names) for group, names in sorted(owners.items())},
         )
 
@@ -109,7 +109,7 @@ class UsageWatch:
         if usage != self._sent:
             self.post(inner_calls.USAGE_FOUND, CorrectionUsage(usage, seconds))
             self._sent = usage
-            policy.know_usage(usage)
+            policy.set_usage(usage)
 
 
 def _slice(of: TimeSlice, used: Iterable[tuple[TaskQueueKey, float]]) -> SliceUsage:

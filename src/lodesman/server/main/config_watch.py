@@ -137,7 +137,7 @@ class HotConfiguration:
         bits = await core.commands.run(Change(number_queues, core.live, queues))
         policy = await asyncio.to_thread(self._make_policy, config, bits)
         if config.shares.corrector != "none":
-            policy.know_usage(core.policy.usage)
+            policy.set_usage(core.policy.usage)
         know_shares(core.reader, policy, time.time())
         core.principals.unshare(core.policy.sharing_groups() - policy.sharing_groups())
         core.policy = policy

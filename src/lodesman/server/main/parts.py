@@ -238,7 +238,7 @@ class BackgroundParts:
         slots = local_slots(policy)
         self.pools.configure(config.director)
         self._serve_queues(config, policy, slots)
-        policy.know_usage(self.policy.usage)
+        policy.set_usage(self.policy.usage)
         self.policy = self.director.policy = self.side.policy = policy
         self.usage.options = config.shares
         self.director.options = config.director

@@ -16,7 +16,7 @@ from lodesman.decide import resources
 from lodesman.decide.broker.ad import SiteAd
 from lodesman.decide.broker.gate import SiteGate
 from lodesman.decide.director.budgets import gate_limit
-from lodesman.decide.director.limits import Breaker, Limit, settle
+from lodesman.decide.director.limits import Breaker, Limit, settle_breaker
 from lodesman.decide.director.queues import QueueCaps
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import (
@@ -142,7 +142,7 @@ def _failing_queues(db: Reader, tree: ResourceTree, now: float) -> dict[QueueId,
     breaker_of, orders = breakers(db), breaker_orders(db)
     failing = {}
     for queue in tree.queue_ids() if breaker_of or orders else ():
-        breaker, order = settle(breaker_of.get(queue, Breaker()), now=now), orders.get(queue)
+        breaker, order = settle_breaker(breaker_of.get(queue, Breaker()), now=now), orders.get(queue)
         state = breaker.state if order is None else BreakerState(order.state)
         if breaker.failures or order is not None:
             tried = order is None and state is not BreakerState.CLOSED

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lodesman.decide.matching.policy import Policy
-from lodesman.decide.matching.shares import corrections
+from lodesman.decide.matching.shares import list_corrections
 from lodesman.server.store import UNREADABLE
 from lodesman.server.store.read.usage import AttemptSums, UsageFacts
 from lodesman.wire.groups import CorrectedShare, ShareCorrection
@@ -74,7 +74,7 @@ def _correction(policy: Policy, may: May, vo: str) -> ShareCorrection | None:
         owners.sort(key=lambda owner: (-sum(owner.used), owner.owner))
         return replace(share, owners=owners[:_MOST_OWNERS])
 
-    shares = corrections(policy.configured_shares(), usage)
+    shares = list_corrections(policy.configured_shares(), usage)
     slices = [piece.time_slice for piece in usage.slices]
     groups = [seen(share) for share in shares if share.group in vo_of]
     return ShareCorrection(usage.at, usage.currency, slices, usage.most, groups)

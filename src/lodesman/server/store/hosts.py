@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from lodesman.decide.director.hosts import WINDOW_S, Failure, HostTrial, failed
+from lodesman.decide.director.hosts import WINDOW_S, Failure, HostTrial, is_failure
 from lodesman.server.store import Reader
 from lodesman.server.store.dialect import GIVEN, by_index, keys
 from lodesman.server.store.statement import ANY, AT_MOST_ONE, Statement
@@ -71,9 +71,9 @@ def attempts_by_host(
     queues = keys(task_queues)
     outcomes = []
     for tq_id, site, host, outcome, cause, n in db.execute(_ENDED, (_MOST_ATTEMPTS, now - WINDOW_S, queues)):
-        is_failure = failed(outcome, cause)
-        if is_failure or outcome == "Done":
-            outcomes.append(HostTrial(tq_id, HostName(site, host), n, n * is_failure))
+        failed = is_failure(outcome, cause)
+        if failed or outcome == "Done":
+            outcomes.append(HostTrial(tq_id, HostName(site, host), n, n * failed))
     for tq_id, site, host, n in db.execute(_RUNNING, (now - outlived_s, queues)):
         outcomes.append(HostTrial(tq_id, HostName(site, host), n, 0))
     return outcomes

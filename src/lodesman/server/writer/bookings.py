@@ -253,8 +253,8 @@ class Bookings:
 
     def not_claimed(self, tx: Transaction, key: TaskQueueKey, place: RunPlace) -> None:
         """A booked job does not exist."""
-        self._index.starts_not(key, place)
-        tx.undo.append(partial(self._index.starts, key, place))
+        self._index.undo_start(key, place)
+        tx.undo.append(partial(self._index.count_start, key, place))
 
     def ended(self, tx: Transaction, pilot: int, attempt: Attempt) -> None:
         """Called while its pilot still holds it."""
@@ -262,8 +262,8 @@ class Bookings:
         self._changes(tx, name)
         booking = self._booked(name)
         if booking is not None:
-            self._index.ends(*booking)
-            tx.undo.append(partial(self._index.lives, *booking))
+            self._index.uncount_attempt(*booking)
+            tx.undo.append(partial(self._index.count_attempt, *booking))
 
     def moved(self, tx: Transaction, pilot: int, attempt: Attempt, tq_id: int, place: RunPlace) -> bool:
         """Book it at another place; false, and it stays, if limits are full there."""

@@ -44,8 +44,8 @@ def bind(
         return None
     index.take(tq_id, 1, now=tx.now)
     tx.undo.append(partial(index.add_waiting, tq_id, 1, now=tx.now))
-    index.starts(key, place)
-    tx.undo.append(partial(index.starts_not, key, place))
+    index.count_start(key, place)
+    tx.undo.append(partial(index.undo_start, key, place))
     claimed = take_job(tx, live, ClaimFacts(pilot_id, "", new.site, None), tq_id, place)
     if claimed is None:
         return None

@@ -218,7 +218,7 @@ class Claim:
             if beyond > self.prefetched:
                 # Undone, what is given back must not be given back again.
                 for surplus in chosen[place:]:
-                    index.starts_not(index.key(surplus), self.place)
+                    index.undo_start(index.key(surplus), self.place)
                     index.add_waiting(surplus, 1, now=tx.now)
                 del chosen[place:]
                 return

@@ -37,7 +37,7 @@ def know_shares(db: Reader, policy: Policy, now: float) -> None:
         changes = shares_set(db, now)
         shares = {group: change.share for group, change in changes.items() if change.share is not None}
         ends = (change.until for change in changes.values() if change.until is not UNSET)
-        policy.know_shares(version, shares, min(ends, default=inf))
+        policy.set_shares(version, shares, min(ends, default=inf))
 
 
 def known_groups(policy: Policy, users: Iterable[UserRow]) -> dict[str, NamedGroup]:

@@ -155,7 +155,7 @@ def join_pilot(
     pilots.exchange_token(tx, row.id, digest=digest, nonce=nonce, token=hash_token(bound_token))
     tx.add(live.pilots.running, row.id)
     row = replace(row, joined_at=tx.now, node=report)
-    live.hosts.joined(tx, report, live.queues.index.look_anew)
+    live.hosts.joined(tx, report, live.queues.index.reread_host)
     if found_queue is not None:
         row = replace(row, **found_queue.place._asdict(), request=found_queue.request)
         pilots.set_place(tx, row)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from lodesman.base.errors import Conflict, NotFound, SyntaxFault
-from lodesman.decide.matching.limit_rules import BucketUse, RuleBook, RunPlace, joined
+from lodesman.decide.matching.limit_rules import BucketUse, RuleBook, RunPlace, join_books
 from lodesman.decide.matching.limit_takers import values_shown
 from lodesman.decide.matching.place_book import DelayRules, PlaceBook, concerns
 from lodesman.decide.matching.quota_book import QuotaBook
@@ -67,7 +67,7 @@ def limit_rules(
     is_open: Callable[[str], bool] = lambda _: True,
 ) -> RuleBook:  # fmt: skip
     """Quota sets and limits of sites. `is_open`: whether a job may start by a delay."""
-    return joined([QuotaBook(sets, vocabulary, hosts.of), PlaceBook(of_places, is_open)])
+    return join_books([QuotaBook(sets, vocabulary, hosts.of), PlaceBook(of_places, is_open)])
 
 
 def vocabulary_of(
@@ -241,7 +241,7 @@ def alike_places(_tx: Transaction, live: WriterState, run_places: Iterable[RunPl
 def limited_there(_tx: Transaction, live: WriterState, place: RunPlace) -> tuple[list[int], list[int]]:
     """Task queues limited there, and those limited even if nothing ran; reads memory only."""
     index = live.queues.index
-    shut, never = index.limits.shut(place), index.limits.never(place)
+    shut, never = index.limits.shut_slots(place), index.limits.never(place)
     limited_ids, vain = list[int](), list[int]()
     for group in index.groups():
         limited_ids += (queue.tq_id for queue in group.queues(shut[group.number] & group.alive))
@@ -255,7 +255,7 @@ def limited(_tx: Transaction, live: WriterState, run_places: Iterable[RunPlace])
     if not index.limits.active:
         return []
     spots = {index.limits.spot(place): place for place in run_places}
-    shut = [index.limits.shut(place) for place in spots.values()]
+    shut = [index.limits.shut_slots(place) for place in spots.values()]
     return [
         queue.tq_id
         for group in index.groups()
@@ -286,7 +286,9 @@ def limits_of(
     key = jobs if isinstance(jobs, TaskQueueKey) else index.key(jobs)
     by_name, everywhere = dict[_FullBucketKey, FullBucket](), bool(sample)
     limited, kept, never = list[int](), list[QueueId](), list[QueueId]()
-    shut = {delay.name: (f"{seconds:.0f}", str(delay.number)) for delay, seconds in index.delays.shut()}
+    shut = {
+        delay.name: (f"{seconds:.0f}", str(delay.number)) for delay, seconds in index.delays.shut_delays()
+    }
     for spot, place in sample.items():
         refusals = index.limits.refusals(key, place)
         everywhere &= bool(refusals)
@@ -337,7 +339,7 @@ def _behind(use: BucketUse, waiting: Sequence[tuple[int, TaskQueueKey, int]], *,
 def _delays(live: WriterState) -> Iterator[BehindBucket]:
     """Shut delays; the seconds until they open count as used."""
     index = live.queues.index
-    for delay, seconds in index.delays.shut():
+    for delay, seconds in index.delays.shut_delays():
         use = BucketUse(delay.rule, (), (str(delay.path),), NEXT_START, round(seconds), delay.number)
         waiting = [
             (tq_id, key, jobs) for tq_id, key, jobs in index.queues()
