@@ -1,4 +1,4 @@
-"""Who makes a request, and what they may do. Tokens are found by their hash: that takes the same time for all."""
+"""Who makes a request, and what they may do. Tokens are found by their hash, in the same time for all."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ def authenticate(scope: Scope, lookup: Callable[[bytes], Principal | None], now:
 
 
 def identify(core: Core, scope: Scope, *, joining: bool = False, noted: bool = True) -> Principal:
-    """Who makes a request on the public port, kept in its scope; `joining`: also a pilot that has not joined. Raises
-    Unauthorized, which is `noted` for the audit trail.
+    """Who makes a request on the public port, kept in its scope; `joining`: also a pilot that has not joined.
+
+    Raises Unauthorized, `noted` for the audit trail.
     """
     principal: Principal | None = scope.get("principal")
     if principal is not None:
@@ -68,7 +69,7 @@ def identify(core: Core, scope: Scope, *, joining: bool = False, noted: bool = T
 
 
 def admits(core: Core, scope: Scope) -> bool:
-    """Whether a request on the public port brings a token that is good, which its scope keeps."""
+    """Whether a request brings a good token."""
     try:
         identify(core, scope, noted=False)
     except Unauthorized:
@@ -77,15 +78,13 @@ def admits(core: Core, scope: Scope) -> bool:
 
 
 def digest_of(scope: Scope) -> bytes | None:
-    """The hash of the token that a request brings; None if it brings none."""
+    """The hash of the token of a request; None without one."""
     value = header(scope, b"authorization")
     return hashlib.sha256(value[7:].strip()).digest() if value[:7].lower() == b"bearer " else None
 
 
 def authorise(principal: Principal, who: Who) -> None:
-    """Raises Forbidden for all but those who may make a call that is for `who`, Unauthorized for a lost pilot that asks more
-    than the calls of pilots, which say themselves what is left to it.
-    """
+    """Raises Forbidden for all who may not make a call for `who`, Unauthorized for a lost pilot outside its own calls."""
     if principal.has_ended and who != "pilot":
         raise pilot_has_ended()
     if who == "pilot or pilots:read":
@@ -122,7 +121,7 @@ def _may(principal: Principal, who: Who) -> bool:
 
 
 def sees_all(principal: Principal) -> bool:
-    """Whether nothing is hidden: administrators with a token for it, and our own background process."""
+    """Whether nothing is hidden from the caller."""
     return principal.kind == "service" or (principal.admin and principal.allows("admin"))
 
 
@@ -139,12 +138,12 @@ def reach_of(principal: Principal) -> Reach:
 
 
 def own_vo(principal: Principal) -> str:
-    """The VO whose jobs, task queues and pilots the caller may see: their own; '' for administrators: all."""
+    """The VO whose jobs, task queues and pilots the caller may see; '' for all."""
     return "" if sees_all(principal) else principal.vo
 
 
 def vo_of(wanted: str, principal: Principal, *, usual: str, known: Collection[str] | None = None) -> str:
-    """The VO asked about: `usual`, or the one `wanted`. Raises NotFound if it is not `known`, or not for the caller."""
+    """The VO `wanted`, else `usual`. Raises NotFound if it is not `known`, or not for the caller."""
     vo = wanted or usual
     strange = known is not None and vo not in known
     if vo not in (usual, principal.vo) and (strange or not sees_all(principal)):
@@ -155,8 +154,8 @@ def vo_of(wanted: str, principal: Principal, *, usual: str, known: Collection[st
 def may_touch(
     principal: Principal, sharing: frozenset[str], *, for_vo_admins: bool = False
 ) -> Callable[[str, str, str], bool]:
-    """The rule for jobs: one's own, those of groups that share jobs, all for an administrator; `for_vo_admins`: what the
-    administrator of a VO may do with its jobs.
+    """The rule by owner, group and VO of a job: one's own, those of groups that share, all for an administrator;
+    `for_vo_admins`: of one's VO.
     """
     if principal.kind != "user" or sees_all(principal):
         return lambda *_: sees_all(principal)

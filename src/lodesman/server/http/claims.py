@@ -1,7 +1,7 @@
-"""A pilot's claim over HTTP: posted to the journal, answered when it is committed.
+"""A pilot's claim over HTTP: posted to the journal, answered after the commit.
 
-Pilots claim thousands of times a second, so the web server's protocol (`main.guarded`) makes a claim straight from
-the parser, as a direct call (ADR 0021). Unusual requests are served behind plain ASGI.
+Claims are many: `main.guarded` makes one straight from the parser, as a direct call (ADR 0021). Unusual requests come
+by ASGI.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Reply = Callable[[int, Headers, bytes], None]
 
 @dataclass(slots=True, eq=False)
 class AskedClaim:
-    """A claim on its way: answered by the journal; taken back when its time ends or the pilot hangs up."""
+    """A claim on its way: taken back when its time ends or the pilot hangs up."""
 
     core: Core
     session: PilotSession
@@ -55,7 +55,7 @@ class AskedClaim:
     _probe: ShutHost | None = None
 
     def post(self, asks: ClaimBody, seconds: float) -> None:
-        """Hand it to the journal, to wait for that time at most. Raises Unavailable when the server is ending."""
+        """Let it wait for that time at most. Raises Unavailable when the server is ending."""
         core, has = self.core, asks.resource
         free = FreeResources(
             has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED, has.last_end_s
@@ -81,7 +81,7 @@ class AskedClaim:
         core.commands.post_together(claim, self._answered)
 
     def rest(self, host: ShutHost, seconds: float) -> None:
-        """Get nothing, at the end of that time or as soon as the host is open."""
+        """Get nothing, at the end of that time or when the host opens."""
         self._rests_for = host
         host.resting.add(self.end_soon)
         self._timer = asyncio.get_running_loop().call_later(seconds, self.end_soon)
@@ -97,7 +97,7 @@ class AskedClaim:
         self.end_soon()
 
     def end_soon(self) -> None:
-        """Let the claim wait no longer; if it waits, it is answered with nothing."""
+        """Answer it with nothing if it waits."""
         claim, self._claim = self._claim, None
         if claim is not None:
             self._stop_waiting()
@@ -142,7 +142,7 @@ DirectCall = Callable[[Scope, bytes, Reply], AskedClaim]
 
 
 def begin(call: DirectCall, scope: Scope, body: bytes, reply: Reply) -> AskedClaim | None:
-    """Make a direct call. None if it was refused, which has been replied."""
+    """Make a direct call; None if it was refused, which is replied."""
     try:
         return call(scope, body, reply)
     except LodesmanError as error:
@@ -190,7 +190,7 @@ def _begin(core: Core, pilot_id: int, asks: ClaimBody, reply: Reply) -> AskedCla
 
 @serves(calls.CLAIM)
 async def _claim(core: Core, request: Request[Nothing, ClaimBody]) -> ClaimAnswer | Response:
-    """A pilot asks for jobs, behind ASGI. Raises Disconnected when it hangs up before there is an answer."""
+    """Behind ASGI. Raises Disconnected when the pilot hangs up first."""
     done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
     def reply(status: int, headers: Headers, text: bytes) -> None:

@@ -1,4 +1,4 @@
-"""From a request to the function that answers it, by the table of calls: find, authorise, decode, call, encode."""
+"""From a request to the function that answers it: find the call, authorise, decode, call, encode."""
 
 from __future__ import annotations
 
@@ -48,21 +48,19 @@ _DISGUISED = re.compile(rb"%(?:2[def]|5[cf]|7e|3[0-9]|[46][1-9a-f]|[57][0-9a])",
 
 @dataclass(slots=True)
 class Request(Generic[_Q, _B]):
-    """A request that may be made: who makes it, what path, query and body hold. `size`: bytes of the body. `scope` and
-    `receive` are for functions that read a file.
-    """
+    """A request that may be made."""
 
     who: Principal
     query: _Q
     body: _B
-    size: int
+    size: int  # bytes of the body
     scope: Scope
-    receive: Receive
+    receive: Receive  # for functions that read a file
 
     def audited(
         self, command: Command[_R], action: AuditAction, subject: str, detail: str = ""
     ) -> AuditedCommand[_R]:
-        """A command that the audit trail names: who asked for it, and from where."""
+        """The command with its note for the audit trail."""
         return AuditedCommand(
             command, AuditNote(action, subject, self.who.name, origin_of(self.scope), detail=detail)
         )
@@ -72,7 +70,7 @@ _Function = Callable[[_S, Request[_Q, _B]], Awaitable[_A | Response]]
 
 
 class Endpoint(Generic[_S]):
-    """A call with the function that answers it; the function's first argument is the state of the process."""
+    """A call and its function, whose first argument is the state of the process."""
 
     def __init__(self, call: Call[Any, Any, Any], function: _Function[_S, Any, Any, Any]) -> None:
         self.call = call
@@ -86,7 +84,7 @@ class Endpoint(Generic[_S]):
     async def request(
         self, who: Principal, names: tuple[str, ...], scope: Scope, receive: Receive
     ) -> Request[Any, Any]:
-        """`names`: the values of the names in the path. Raises InvalidRequest, TooLarge, Disconnected."""
+        """`names`: the values of those in the path. Raises InvalidRequest, TooLarge, Disconnected."""
         query: Any = Nothing()
         given: dict[str, Any] = {}
         if scope["query_string"]:
@@ -104,12 +102,12 @@ class Endpoint(Generic[_S]):
 
 
 def serves(call: Call[_Q, _B, _A]) -> Callable[[_Function[_S, _Q, _B, _A]], Endpoint[_S]]:
-    """Make a function the one that answers a call. It may answer with a response of its own, too: a file or a text."""
+    """Bind a function to a call. It may return a response of its own, too: a file or a text."""
     return lambda function: Endpoint(call, function)
 
 
 def _parameters(raw: bytes, known: Sequence[str], lists: Collection[str]) -> dict[str, Any]:
-    """The parameters of a query string, each once, but for `lists`. Raises InvalidRequest."""
+    """Each once, but for `lists`. Raises InvalidRequest."""
     try:
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict")
     except ValueError:
@@ -130,7 +128,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _value(name: str, kind: Any, text: Any) -> Any:
-    """A parameter as its type wants it. Raises InvalidRequest."""
+    """A parameter as its type. Raises InvalidRequest."""
     if isinstance(text, list):
         try:
             return msgspec.convert(text, kind)
@@ -158,7 +156,7 @@ def _value(name: str, kind: Any, text: Any) -> Any:
 def _endpoints(
     process: Process, modules: tuple[ModuleType, ...]
 ) -> tuple[Mapping[tuple[str, str], Endpoint[Any]], Sequence[Endpoint[Any]]]:
-    """The endpoints of a process: those without names in their paths by method and path, and the others."""
+    """Those without names in their paths by method and path, and the others."""
     served = [one for module in modules for one in vars(module).values() if isinstance(one, Endpoint)]
     found = [one for one in served if one.call.process == process]
     counts = Counter(one.call for one in found)
@@ -172,10 +170,10 @@ def _endpoints(
 
 
 class Dispatcher(Generic[_S]):
-    """The ASGI application of one process; its subclasses find who makes a request, and answer what is not a call."""
+    """The ASGI application of one process."""
 
     def __init__(self, process: Process, state: _S, modules: Iterable[ModuleType]) -> None:
-        """`modules` have the functions: one for each call of the process. Raises LookupError if it is otherwise."""
+        """Raises LookupError unless `modules` have one function for each call of the process."""
         self.state = state
         self._process = process
         self._plain: Mapping[tuple[str, str], Endpoint[_S]]
@@ -183,14 +181,14 @@ class Dispatcher(Generic[_S]):
         self._plain, self._patterns = _endpoints(process, tuple(modules))
 
     def authenticate(self, scope: Scope, call: Call[Any, Any, Any]) -> Principal:
-        """Who makes the request. Raises Unauthorized."""
+        """Raises Unauthorized."""
         raise NotImplementedError
 
     def check(self, who: Principal) -> None:
-        """A body may take its time. Raises LodesmanError if the caller may not ask any more what that asks."""
+        """After the body, which may take its time. Raises LodesmanError if the caller may not ask this any more."""
 
     async def otherwise(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request that is not a call of this process."""
+        """Answer what is no call of this process."""
         raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -248,14 +246,14 @@ class Dispatcher(Generic[_S]):
 
 @cache
 def pattern_of(call: Call[Any, Any, Any]) -> re.Pattern[str]:
-    """What the path of a call must be: numbers where its query has numbers."""
+    """The path of a call: numbers where its query has numbers."""
     kinds: Mapping[str, Any] = {one.name: one.type for one in msgspec.structs.fields(call.query)}
     path = re.sub(r"{(\w+)}", lambda name: _NUMBER if kinds[name[1]] is int else _WORD, call.path)
     return re.compile(path)
 
 
 def failed(path: str, bug: Exception) -> Answer:
-    """The answer to a request that met a full disk, wrong rights, or a bug, which is logged with its traceback."""
+    """The answer to a full disk, wrong rights, or a bug, which is logged."""
     if isinstance(bug, OSError) and (refusal := refusal_of(bug, Path())):
         log.warning("a request failed: %s", refusal, extra={"path": path})
         return wire.error_answer(refusal)

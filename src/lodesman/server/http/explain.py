@@ -1,6 +1,6 @@
-"""`why` of jobs, pilots and CE queues, and `plan` of jobs, resources and shares, in the reading process.
+"""`why` of jobs, pilots and CE queues, and plans, in the reading process.
 
-A plan is worked out in a thread, on a read connection of its own; one that takes too long is given up.
+A plan is worked out in a thread; one that takes too long is given up.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -
 
 
 async def _limits(side: ReadSide, who: Principal, asked: LimitQuery) -> LimitAnswer:
-    """What limits jobs there now, with those who use it that the caller may see; nothing while the hot process is away."""
+    """What limits jobs there, as far as the caller may see; nothing while the hot process is away."""
     try:
         limits: LimitAnswer = await side.ask_hot(inner_calls.LIMITED, asked)
     except Unavailable:
@@ -126,7 +126,6 @@ def _bucket(row: BucketRow) -> str:
 
 @serves(calls.PILOT_WHY)
 async def _pilot_why(side: ReadSide, request: Request[asks.PilotAt, Nothing]) -> PilotWhy:
-    """Why a pilot, by number or stamp, got nothing."""
     facts = pilot_facts(side.db, request.query.pilot, own_vo(request.who))
     if facts.row.ended_at is None:
         found = await side.ask_hot(inner_calls.PILOT_NOW, PilotLoad(facts.row.id, facts.promised))
@@ -140,7 +139,7 @@ async def _pilot_why(side: ReadSide, request: Request[asks.PilotAt, Nothing]) ->
 
 @serves(calls.PILOT_LOGS)
 async def _pilot_log(side: ReadSide, request: Request[asks.PilotAt, Nothing]) -> PilotLog:
-    """What a pilot, by number or stamp, wrote. Raises NotFound if nothing is kept, BackendFault."""
+    """Raises NotFound if nothing is kept, BackendFault."""
     row = pilot_facts(side.db, request.query.pilot, own_vo(request.who)).row
     watch = side.director.watches.get(row.backend) if side.director is not None else None
     never = f"Pilot {row.id} has written nothing:"
@@ -165,7 +164,6 @@ async def _pilot_log(side: ReadSide, request: Request[asks.PilotAt, Nothing]) ->
 
 @serves(calls.QUEUE_WHY)
 async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -> QueueExplained:
-    """Why no pilots are sent to a queue, named by `path` or by `site`, `ce` and `queue`."""
     asked = request.query
     vo = vo_of(asked.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     place, explainer = _place(side, request.who, asked), _explainer(side)
@@ -211,14 +209,14 @@ def _place(side: ReadSide, who: Principal, asked: asks.NodeQuery) -> QueueId:
 
 
 def _open_to(side: ReadSide, who: Principal, place: QueueId) -> QueueId:
-    """The queue, be it configured or not. Raises NotFound for one that does not admit the caller's VO."""
+    """Raises NotFound for a queue that does not admit the caller's VO."""
     if side.policy.config.tree.find(place) is not None:
         exact_node(side.config(who).tree, place)
     return place
 
 
 def _named_queue(side: ReadSide, who: Principal, path: str, parameter: str) -> QueueId:
-    """The queue of a text SITE/CE/QUEUE, be it configured or not. Raises InvalidRequest, NotFound."""
+    """The queue of a text SITE/CE/QUEUE, configured or not. Raises InvalidRequest, NotFound."""
     if path.count("/") < 2:
         raise InvalidRequest("Name the queue: SITE/CE/QUEUE.", parameter=parameter)
     try:
@@ -246,7 +244,6 @@ async def _plan_job(side: ReadSide, request: Request[Nothing, asks.PlanJobBody])
 
 @serves(inner_calls.VERIFY)
 async def _verify(side: ReadSide, request: Request[Nothing, VerifyBody]) -> VerifyAnswer:
-    """Ask the server's JSV what becomes of a submission."""
     return VerifyAnswer(await side.verifier.verified(request.body))
 
 
@@ -274,7 +271,7 @@ async def _plan_shares(side: ReadSide, request: Request[Nothing, asks.PlanShares
 
 @serves(calls.PLAN_QUOTAS)
 async def _plan_quotas(side: ReadSide, request: Request[Nothing, PlanQuotasBody]) -> QuotaPlan:
-    """Raises InvalidConfig with all faults of the text, InvalidRequest."""
+    """Raises InvalidConfig with all faults, InvalidRequest."""
 
     def make(state: LiveState) -> QuotaPlan:
         known = known_names(state.policy, state.classes(), state.db)
@@ -311,7 +308,7 @@ async def _plan(
     make: Callable[[LiveState], _T],
     limits: Callable[[TaskQueueKey, Sequence[QueueId]], LimitAnswer] = _unlimited,
 ) -> _T:
-    """Work it out in a thread. Raises Unavailable while others take the room, TooLarge for what takes too long."""
+    """Raises Unavailable while others take the room, TooLarge for what takes too long."""
     try:
         async with asyncio.timeout(_WAIT_SECONDS):
             await room.acquire()
@@ -352,7 +349,7 @@ def _work(
 
 
 def _resources(body: asks.PlanResourcesBody, files: tuple[str, ...], state: LiveState) -> ResourcesPlan:
-    """`files`: the server's own, which are read as well; one that cannot be read is a fault."""
+    """`files`: the server's own, read as well; one that cannot be read is a fault."""
     faults: list[Fault] = []
     texts: list[tuple[str, str]] = []
     for name in files:

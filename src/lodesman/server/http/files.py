@@ -38,7 +38,6 @@ _SHA = re.compile(r"[0-9a-f]{64}")
 
 @serves(calls.JOB_OUTPUT)
 async def _job_output(side: ReadSide, request: Request[JobAt, Nothing]) -> Response:
-    """The output sandbox of the last attempt: a file, or what came with its report."""
     job = side.job(request.query.job, request.who)
     if job.output_sha256:
         about: dict[str, Any] = {
@@ -84,7 +83,7 @@ async def _put_output(side: ReadSide, request: Request[AttemptAt, Nothing]) -> S
 
 @contextmanager
 def _reserved(side: ReadSide, owner: str, size: int, *, files: int = 0) -> Iterator[None]:
-    """Room for what is about to come: uploads at the same time share the quota. Raises TooLarge before the first byte."""
+    """Around an upload: those at the same time share the quota. Raises TooLarge before the first byte."""
     used = used_by(side.db, owner)
     used = InputUsage(used.files + side.files_coming[owner], used.bytes + side.reserved[owner], used.outputs)
     need_room(owner, used, size, quota=side.quota_bytes, most_files=files and side.most_files)
@@ -101,7 +100,7 @@ def _reserved(side: ReadSide, owner: str, size: int, *, files: int = 0) -> Itera
 
 @serves(calls.PUT_SANDBOX)
 async def _put_sandbox(side: ReadSide, request: Request[Nothing, Nothing]) -> Stored:
-    """Store an input file unless it is there. Raises TooLarge beyond the quota, if possible before the file comes."""
+    """Raises TooLarge beyond the quota, if possible before the file comes."""
     owner, sha = request.who.name, _sha(request)
     size = _known(side, owner, sha)
     if size is not None:

@@ -30,19 +30,17 @@ from lodesman.wire.vocabulary import BreakerState, StartFault
 
 
 class UpkeepFigures(Struct, frozen=True, kw_only=True):
-    """What upkeep counts since its process began: by step, and what the reconciler repaired by fault; starts of pilots that
-    failed, by queue and cause. And how it stands: whether the gates of sites are open, breakers by queue (absent: closed).
-    """
+    """What upkeep counted since its process began, and how it stands."""
 
-    failures: Mapping[str, int] = field(default_factory=dict)
-    succeeded_at: Mapping[str, float] = field(default_factory=dict)
-    repaired: Mapping[str, int] = field(default_factory=dict)
-    gates: Mapping[str, bool] = field(default_factory=dict)
+    failures: Mapping[str, int] = field(default_factory=dict)  # by step
+    succeeded_at: Mapping[str, float] = field(default_factory=dict)  # by step
+    repaired: Mapping[str, int] = field(default_factory=dict)  # by fault, of the reconciler
+    gates: Mapping[str, bool] = field(default_factory=dict)  # by site: whether it is open
     failed_starts: Mapping[tuple[QueueId, StartFault], int] = field(default_factory=dict)
-    breakers: Mapping[QueueId, BreakerState] = field(default_factory=dict)
+    breakers: Mapping[QueueId, BreakerState] = field(default_factory=dict)  # absent: closed
 
     def of_queues(self, queues: Collection[QueueId]) -> UpkeepFigures:
-        """What concerns these CE queues and their sites alone."""
+        """What concerns these CE queues and their sites."""
         sites = {one.site for one in queues}
         return UpkeepFigures(
             gates={site: is_open for site, is_open in self.gates.items() if site in sites},
@@ -52,7 +50,7 @@ class UpkeepFigures(Struct, frozen=True, kw_only=True):
 
 
 def database_metrics(db: Reader, vo: str = "", sites: Collection[str] = ()) -> list[Metric]:
-    """What the database says, of all or of one VO, which these sites admit; goes through all jobs, so it is for a thread."""
+    """Of all or of one VO, which these sites admit. It goes through all jobs: for a thread."""
     # A scraper refuses a text that has one series twice: owners are added up.
     jobs: Counter[tuple[str, str]] = Counter()
     for one in count_jobs(db, vo=vo):
@@ -98,7 +96,7 @@ def render_metrics(
 
 
 def _pilot_starts(upkeep: UpkeepFigures) -> Iterator[Metric]:
-    """Where pilots do not start. Of the breakers those that are or were not closed: the others are as many as queues."""
+    """Of breakers those that are or were not closed: the others are as many as queues."""
     failed = {(*queue, cause.value): count for (queue, cause), count in upkeep.failed_starts.items()}
     words = "Starts of pilots that failed, by CE queue and cause"
     yield _family("failed_pilot_starts_total", words, failed, "site", "ce", "queue", "cause")
@@ -118,7 +116,7 @@ class _Gathered(list[Metric], Collector):
 
 
 def _family(name: str, words: str, values: Mapping[Any, float], *labels: str) -> Metric:
-    """One metric: a value for each label, or for each tuple of labels. Its name says whether it only grows."""
+    """A value for each label or tuple of labels. The name says whether it only grows."""
     kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
     family = kind(f"lodesman_{name}", words, labels=labels)
     for given, value in values.items():
@@ -131,9 +129,8 @@ def _family(name: str, words: str, values: Mapping[Any, float], *labels: str) ->
 
 @serves(calls.HEALTH)
 async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.Health:
-    """200 while the writer takes commands; `degraded`: the background process fails, or the database does.
-
-    Raises Unavailable.
+    """200 while the writer takes commands; `degraded`: the background process or the database fails. Raises
+    Unavailable.
     """
     if not core.journal.is_open:
         raise Unavailable("The server takes no changes: its writer has ended.")
@@ -152,7 +149,7 @@ async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.He
 
 
 def _warnings(core: Core) -> list[str]:
-    """What goes wrong outside of the server. Names of sites are not for strangers, who may ask, too."""
+    """What goes wrong outside of the server. Strangers ask, too: sites have no names here."""
     db = core.reader
     failing = {place for place, one in breakers(db).items() if one.failures}
     opened = {place for place, one in breakers(db).items() if one.state is not BreakerState.CLOSED}
@@ -184,7 +181,7 @@ _MENDED = {
 
 
 def _faults(core: Core) -> list[str]:
-    """What went wrong in the server itself since its start; its log names each."""
+    """What went wrong in the server since its start; its log names each."""
     repaired, failed = core.live.repaired, core.journal.faults
     mended = [f"{words}: {repaired[kind]}, mended." for kind, words in _MENDED.items() if repaired[kind]]
     said = core.background.said
@@ -198,14 +195,13 @@ def _faults(core: Core) -> list[str]:
 
 
 def _named(items: Iterable[str]) -> str:
-    """The first of them."""
     found = sorted(items)
     more = [f"and {len(found) - _NAMED} more"] if len(found) > _NAMED else []
     return ", ".join([*found[:_NAMED], *more])
 
 
 def _for_strangers(item: str) -> str:
-    """What is left out; the names of sites and CE queues are left to the log and to `lode why`."""
+    """Without the names of sites and CE queues."""
     kind = next((kind for kind in ("CE queue", "breaker", "site", "user") if item.startswith(f"{kind} ")), "")
     return f"a {kind} (lode why names it)" if kind else item
 
@@ -215,7 +211,7 @@ def _queues(places: Collection[QueueId]) -> str:
 
 
 def own_metrics(core: Core, *, of_all: bool) -> bytes:
-    """The text of /metrics while the background process does not answer: what this process counts, which is `of_all` VOs."""
+    """The text of /metrics while the background process does not answer; `of_all`: of all VOs."""
     figures = {**(asdict(_hot_figures(core)) if of_all else {}), "background_up": 0}
     lines = []
     for name, value in figures.items():

@@ -1,4 +1,4 @@
-"""Hosts that get no jobs, in the hot process: shut by evidence or by administrators, tried by a probe, opened."""
+"""Hosts that get no jobs: shut and opened by the background process and by administrators."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from lodesman.wire.hosts import HostName, HostRecord, HostState
 
 @serves(inner_calls.HOSTS_JUDGED)
 async def _judged(core: Core, request: Request[Nothing, hosts.HostVerdicts]) -> Nothing:
-    """What the background process found."""
     await core.hosts.judge(request.body.changed, request.body.forget)
     return Nothing()
 
 
 @serves(calls.CLOSE_HOST)
 async def _close_host(core: Core, request: Request[Nothing, hosts.CloseHostBody]) -> hosts.HostChanged:
-    """No pilot of this host gets jobs until an administrator opens it."""
     body, who = request.body, request.who.name
     host = _named(core, body.host, body.site)
     before = host_record(core.reader, host)
@@ -34,7 +32,7 @@ async def _close_host(core: Core, request: Request[Nothing, hosts.CloseHostBody]
 
 @serves(calls.OPEN_HOST)
 async def _open_host(core: Core, request: Request[Nothing, hosts.OpenHostBody]) -> hosts.HostChanged:
-    """Its pilots get jobs from now on; what failed there before counts no more."""
+    """What failed there before counts no more."""
     body = request.body
     host = _named(core, body.host, body.site)
     record = HostRecord(shut=False, since=core.clock(), by=request.who.name, reason=body.reason)
@@ -56,7 +54,7 @@ async def _order(
 
 
 def _named(core: Core, name: str, site: str) -> HostName:
-    """The host of this name: of the site that is given, or of the only one that has it. Raises InvalidRequest."""
+    """The host of this name at the site, or at the only one that has it. Raises InvalidRequest."""
     if site:
         return HostName(site, name)
     known = pilots_by_host(core.reader).keys() | host_records(core.reader).keys()

@@ -1,7 +1,7 @@
-"""The hot process's ASGI application: what changes something and what pilots ask often; all else is forwarded.
+"""The hot process's application: changes, and what pilots ask often. All else is forwarded to the reading process.
 
-Requests are forwarded to the reading process over a Unix socket, streamed both ways, with one connection for each. It is
-closed from here: a server that closes it while a body still comes would lose its answer.
+Each request has a connection of its own, on a Unix socket, closed from here: a server that closes it while a body comes
+loses its answer.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _too_often(what: str) -> Answer:
 
 
 class HotApp(Dispatcher[Core]):
-    """`forward` answers what is not a call of this process."""
+    """`forward` answers what is no call of this process."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class HotApp(Dispatcher[Core]):
         await super()._refuse(scope, send, answer)
 
     async def otherwise(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The reading process has it, and checks the token again. While it is gone, there are metrics of this one."""
+        """Forward it. Without the reading process there are metrics of this one."""
         who = None if scope["path"] == calls.OPENAPI.path else identify(self.state, scope)
         try:
             await self._forward_as_long(who, scope, receive, send)
@@ -122,7 +122,7 @@ class HotApp(Dispatcher[Core]):
     async def _forward_as_long(
         self, who: Principal | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Forward it as long as the caller may ask this. Raises Disconnected to break off an answer that has begun."""
+        """As long as the caller may ask this. Raises Disconnected to break off an answer that has begun."""
         has_begun = False
 
         async def note(message: MutableMapping[str, Any]) -> None:
@@ -140,7 +140,7 @@ class HotApp(Dispatcher[Core]):
 
 
 class InnerApp(Dispatcher[Core]):
-    """What the server's own processes ask, on a Unix socket (`main.connections.OwnConnection`)."""
+    """What the server's own processes ask, on a Unix socket."""
 
     def __init__(self, core: Core) -> None:
         super().__init__("inner", core, (health, hosts, service))
@@ -155,9 +155,7 @@ class InnerApp(Dispatcher[Core]):
 
 
 async def forward(pulse: Pulse, scope: Scope, receive: Receive, send: Send) -> None:
-    """Forward one request. Raises Unavailable while the reading process is not there, or gives no sign of life, and
-    Disconnected if the client has gone.
-    """
+    """Raises Unavailable while the reading process is away or silent, Disconnected if the client has gone."""
     reader, writer = await _connected(pulse, "reads")
     try:
         writer.write(_head(scope))
@@ -181,7 +179,7 @@ async def forward(pulse: Pulse, scope: Scope, receive: Receive, send: Send) -> N
 
 
 async def _connected(pulse: Pulse, does: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to the process. Raises Unavailable while there is no such process."""
+    """Raises Unavailable while there is no such process."""
     with suppress(OSError):
         return await pulse.connect(limit=_HEAD_LIMIT)
     if pulse.health.standing(pulse.ticks()) != "restarting":
@@ -194,9 +192,7 @@ async def _connected(pulse: Pulse, does: str) -> tuple[asyncio.StreamReader, asy
 
 
 async def ask_verifier(pulse: Pulse, token: str, body: VerifyBody) -> VerifyAnswer:
-    """Have the reading process ask the server's JSV. Raises what refuses the submission, and Unavailable while that process
-    is not there, or if it ends before it has answered.
-    """
+    """Have the reading process ask the server's JSV. Raises what refuses the submission, and Unavailable."""
     call, raw = inner_calls.VERIFY, encode(body)
     head = f"{call.method} {call.path} HTTP/1.1\r\nauthorization: Bearer {token}\r\ncontent-length: {len(raw)}\r\n\r\n"
     reader, writer = await _connected(pulse, "checks jobs")
@@ -217,7 +213,7 @@ async def ask_verifier(pulse: Pulse, token: str, body: VerifyBody) -> VerifyAnsw
 
 
 async def _answer_head(reader: asyncio.StreamReader, seconds: float) -> tuple[int, Headers]:
-    """Status and headers. They come when the body was sent, which may take its time. Raises Unavailable."""
+    """It comes when the body was sent, which may take its time. Raises Unavailable."""
     try:
         async with asyncio.timeout(seconds):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -231,8 +227,8 @@ async def _answer_head(reader: asyncio.StreamReader, seconds: float) -> tuple[in
 
 
 async def _answer_body(reader: asyncio.StreamReader, send: Send, left: int) -> None:
-    """Pass on `left` bytes (-1: all that comes), as fast as the client takes them. Raises Disconnected if they break
-    off: the client must see that, and does by a connection that ends.
+    """Pass on `left` bytes (-1: all), as fast as the client takes them. Raises Disconnected if they break off, so that
+    the client sees it.
     """
     try:
         while left and (chunk := await reader.read(_CHUNK)):
@@ -257,9 +253,7 @@ def _head(scope: Scope) -> bytes:
 
 
 async def _send_body(receive: Receive, writer: asyncio.StreamWriter) -> bool:
-    """Pass the body on; when it does not come, or is not taken, the connection ends. So it does when the client has gone.
-    Returns whether it has.
-    """
+    """Close the connection when the body does not come or is not taken, or the client has gone: returns whether it has."""
     more = True
     while more:
         try:

@@ -1,4 +1,4 @@
-"""Job classes over HTTP: their texts are read and judged here, and hold from the commit on."""
+"""Job classes over HTTP: texts are judged here, and hold from the commit on."""
 
 from __future__ import annotations
 
@@ -50,7 +50,6 @@ _MEANINGLESS = {name: REMARKS[name] for name in IS_KEPT}
 
 @serves(calls.JOB_CLASSES)
 async def _classes(core: Core, request: Request[AllQuery, Nothing]) -> JobClasses:
-    """Raises InvalidRequest."""
     now, query = core.job_classes.now, request.query
     places = [*islice(_places(now, query.after), query.limit + 1)]
     some, changes = places[: query.limit], class_changes(core.reader)
@@ -62,7 +61,7 @@ async def _classes(core: Core, request: Request[AllQuery, Nothing]) -> JobClasse
 
 
 def _places(classes: Classes, after: str) -> Iterator[tuple[str, str]]:
-    """Classes and variants in the order of the list, those behind one of them. Raises InvalidRequest."""
+    """Classes and variants in the order of the list, after one of them. Raises InvalidRequest."""
     name, variant = split_name(after)
     if after and ("." not in after or variant not in _variants(classes, name)):
         raise InvalidRequest("`after` is no cursor of this list.", hint="Give `cursor` of the page before.")
@@ -74,7 +73,7 @@ def _places(classes: Classes, after: str) -> Iterator[tuple[str, str]]:
 
 
 def _variants(classes: Classes, name: str) -> list[str]:
-    """Of a class, the default first; none if there is no such class."""
+    """The default first."""
     found = classes.by_name.get(name)
     return sorted(found.variants, key=lambda one: (one != DEFAULT_VARIANT, one)) if found else []
 
@@ -90,7 +89,6 @@ def _row(one: JobClass, variant: str, change: ClassChange | None) -> ClassRow:
 
 @serves(calls.JOB_CLASS)
 async def _class(core: Core, request: Request[ClassAt, Nothing]) -> ClassInFull:
-    """Raises NotFound."""
     return await asyncio.to_thread(_in_full, core.job_classes.now, request.query.name, request.query.variant)
 
 

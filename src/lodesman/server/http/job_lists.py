@@ -1,4 +1,4 @@
-"""Lists of jobs and submissions, what jobs used, and what all lists read from the parameters of a query."""
+"""Lists of jobs and submissions, what jobs used, and what all lists read from a query."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _NUMBERS = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 
 @serves(calls.JOBS)
 async def _jobs(side: ReadSide, request: Request[JobsQuery, Nothing]) -> jobs.Jobs:
-    """Jobs by id range and filters; one's own, or with `all` all that one may see."""
+    """One's own jobs, or with `all` all that one may see."""
     who, asked = request.who, _after(request.query)
     _check(asked)
     query = JobQuery(
@@ -96,7 +96,7 @@ async def _searched(
     request: Request[JobsQuery, Nothing] | Request[SubmissionsQuery, Nothing],
     read: Callable[..., _T],
 ) -> _T:
-    """What `read` finds; what jobs say is read in turns."""
+    """What jobs say is read in turns."""
     if build_filter(request.query) == ANY_JOB:
         return await side.costly.run(partial(read, budget=None))
     search = lambda budget: side.costly.run(partial(read, budget=budget))  # noqa: E731
@@ -129,7 +129,7 @@ async def _job_counts(side: ReadSide, request: Request[CountsQuery, Nothing]) ->
 
 @serves(calls.SUBMISSIONS)
 async def _submissions(side: ReadSide, request: Request[SubmissionsQuery, Nothing]) -> Submissions:
-    """Submissions with their jobs counted; one's own, or with `all` all that one may see."""
+    """One's own, or with `all` all that one may see."""
     who, asked = request.who, request.query
     _check(asked)
     states, (before,) = words("state", asked.state, JobState), numbers(asked.after, 1) or (MOST_ID,)
@@ -149,7 +149,7 @@ async def _submissions(side: ReadSide, request: Request[SubmissionsQuery, Nothin
 
 
 def _owner(asked: JobsQuery | SubmissionsQuery, who: Principal) -> str:
-    """Whose jobs are asked for; '' for those of all."""
+    """'' for the jobs of all."""
     return asked.owner or ("" if asked.all or asked.shared else who.name)
 
 
@@ -162,14 +162,14 @@ def _sight(side: ReadSide, who: Principal) -> Sight:
 
 
 def _check(asked: JobsQuery | SubmissionsQuery) -> None:
-    """Raises InvalidRequest for words that are unknown."""
+    """Raises InvalidRequest."""
     words("reason", asked.reason, MainReason)
     check_name(asked.name)
     build_filter(asked)
 
 
 def words(parameter: str, text: str, kind: type[StrEnum]) -> tuple[str, ...]:
-    """The words of a parameter, with commas between. Raises InvalidRequest for one that is unknown."""
+    """The words of a parameter, with commas between. Raises InvalidRequest."""
     known, found = list(kind), tuple(dict.fromkeys(filter(None, text.split(","))))
     for word in found:
         if word not in known:
@@ -179,7 +179,7 @@ def words(parameter: str, text: str, kind: type[StrEnum]) -> tuple[str, ...]:
 
 
 def numbers(after: str, count: int) -> tuple[int, ...] | None:
-    """The numbers of a cursor that is made of them; None without one. Raises InvalidRequest."""
+    """The numbers of a cursor; None without one. Raises InvalidRequest."""
     if not after:
         return None
     found = tuple(map(int, after.split("."))) if _NUMBERS.fullmatch(after) else ()

@@ -65,7 +65,6 @@ _OF_VO_ADMINS: Final = frozenset({"kill", "hold", "release"})
 async def _submit(
     core: Core, request: Request[Nothing, SubmitBody]
 ) -> jobs.Submission | jobs.TrialSubmission:
-    """Check the jobs and store them, or say what would be stored."""
     body, who, size = request.body, request.who, request.size
     verified = None
     if core.jsv.is_set:
@@ -96,7 +95,7 @@ async def _submit(
 
 
 def _of_attempts(prepared: PreparedSubmission, most: int) -> list[jobs.Notice]:
-    """What is said of jobs that ask for more attempts than they may have (0: any number)."""
+    """Said of jobs that ask for more attempts than they may have (0: any number)."""
     wanted = max(one.max_attempts for one in prepared.cohorts)
     if not most or wanted <= max(most, JobSpec(executable="").max_attempts):
         return []
@@ -130,7 +129,7 @@ def _has_expression(job: dict[str, Any]) -> bool:
 
 
 async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[VerifyResult]:
-    """The submission as the server's JSV left it: the background process asks that. Raises what refuses it."""
+    """The submission as the server's JSV left it. Raises what refuses it."""
     if core.verify is None:
         raise Unavailable("There is no process that asks the JSV of the server.")
     asked = VerifyBody(body, who.name, who.groups, core.jsv, core.job_classes.now.version)
@@ -203,7 +202,7 @@ async def _change(core: Core, request: Request[Nothing, jobs.ChangeBody]) -> job
 
 @serves(calls.JOB_LOGS)
 async def _job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
-    """The last output of a job: live from its pilot's heartbeats, or as its last attempt left it."""
+    """Live from heartbeats, or as the last attempt left it."""
     job_id, db = request.query.job, core.reader
     last = last_output(db, job_id)
     if last is None and was_given_out(db, job_id) and not job_by_id(db, job_id):
@@ -235,8 +234,8 @@ async def in_portions(
     seconds: float = math.inf,
     learn: Callable[[_Ranges], Awaitable[None]] | None = None,
 ) -> ControlOutcome:
-    """`seconds`: after that long the rest is left, for the next request; so is what is too dear for the rest of this one.
-    `learn`: find out which of the next jobs are chosen.
+    """`seconds`: then the rest is left for the next request, as is what is too dear for this one. `learn`: find out
+    which of the next jobs are chosen.
     """
     async with core.turns.of(who.name):
         end = asyncio.get_running_loop().time() + seconds
@@ -260,9 +259,7 @@ async def in_portions(
 
 
 async def learn_choice(core: Core, choice: Choice, receive: Receive, ranges: _Ranges) -> None:
-    """Find out beside the writer which of the next jobs are chosen: texts may be long. Those who do this take turns. Raises
-    Disconnected if the client is gone.
-    """
+    """Find out in a thread which of the next jobs are chosen; requests take turns. Raises Disconnected."""
     if choice.job_filter == ANY_JOB:
         return
     leaving = asyncio.ensure_future(gone(receive))
@@ -278,7 +275,7 @@ async def learn_choice(core: Core, choice: Choice, receive: Receive, ranges: _Ra
 
 
 def _unfinished(action: str, out: ControlOutcome, fault: LodesmanError) -> LodesmanError:
-    """What is said when a command fails after others of the same action."""
+    """A fault after other commands of the same action."""
     done, left = f"{action} had changed {counted(out.changed, 'job')}", out.rest[0].start
     message = f"{fault.message} Until then {done}; from job {left} on nothing was done."
     rest = [(ids[0], ids[-1]) for ids in out.rest]
@@ -291,7 +288,7 @@ def _unfinished(action: str, out: ControlOutcome, fault: LodesmanError) -> Lodes
 
 @serves(calls.SET_READERS)
 async def _set_readers(core: Core, request: Request[Nothing, ReadersBody]) -> SubmissionReaders:
-    """Who may read no more gets nothing more, also of answers that are under way."""
+    """Who may read no more gets nothing more, also of answers under way."""
     body, who = request.body, request.who
     user = None if sees_all(who) else who.name
     _, vo = own_submission(core.reader, body.submission, user)
@@ -314,7 +311,6 @@ async def _set_readers(core: Core, request: Request[Nothing, ReadersBody]) -> Su
 
 @serves(calls.READERS)
 async def _readers(side: ReadSide, request: Request[SubmissionAt, Nothing]) -> SubmissionReaders:
-    """For its owner, and for administrators."""
     number = request.query.submission
     own_submission(side.db, number, None if sees_all(request.who) else request.who.name)
     return SubmissionReaders(number, readers_of(side.db, number))

@@ -88,13 +88,13 @@ _HEADERS: Mapping[int, JsonObject] = {
 
 
 def described() -> list[_AnyCall]:
-    """The calls that the document has: those for users and pilots."""
+    """The calls for users and pilots."""
     return [call for call in CALLS if call.who != "service"]
 
 
 @cache
 def document() -> JsonObject:
-    """The whole document (OpenAPI 3.1)."""
+    """OpenAPI 3.1."""
     types: list[Any] = [Error]
     for call in described():
         types += [call.body, *call.answers] if call.has_body else call.answers
@@ -171,9 +171,7 @@ def _comment(lines: list[str], field: ast.AnnAssign) -> str:
 
 
 def _plain(schema: Any) -> Any:
-    """The same schema in words that makers of clients know: they miss the type of enumerations, and stumble over
-    `"items": false` where the length is given.
-    """
+    """Without what makers of clients miss or stumble over: enumerations get a type, `"items": false` goes."""
     if isinstance(schema, list):
         return [_plain(one) for one in schema]
     if not isinstance(schema, dict):
@@ -188,7 +186,7 @@ def _plain(schema: Any) -> Any:
 
 
 def _spelled(name: str) -> str:
-    """The name of a schema, that of a generic type in letters only: `Cut_Place_` is CutPlace."""
+    """The name of a generic type in letters only: `Cut_Place_` is CutPlace."""
     return re.sub(r"_+([A-Za-z]?)", lambda found: found[1].upper(), name)
 
 
@@ -243,7 +241,7 @@ def _parameters(call: _AnyCall) -> list[JsonObject]:
 
 
 def _responses(call: _AnyCall, schemas: Mapping[Any, JsonObject]) -> JsonObject:
-    """What a call may answer, by status; `default` is for what may befall any request."""
+    """By status; `default` is for what may befall any request."""
     kinds = [schemas[kind] for kind in call.answers]
     content = _json(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}) if kinds else {}
     if call.raw:
@@ -260,7 +258,6 @@ def _responses(call: _AnyCall, schemas: Mapping[Any, JsonObject]) -> JsonObject:
 
 
 def _is_file(call: _AnyCall) -> bool:
-    """Whether it may be answered with a file."""
     return bool(call.raw) and not call.raw.startswith("text/")
 
 

@@ -73,7 +73,7 @@ async def _pilot_files(side: ReadSide, request: Request[Nothing, PilotFilesBody]
 
 
 def _queue(side: ReadSide, body: PilotFilesBody) -> QueueId:
-    """What the body names. Raises NotFound, InvalidRequest."""
+    """Raises NotFound, InvalidRequest."""
     if not body.path and not (body.site and body.ce and body.queue):
         raise InvalidRequest("Name a queue: site, CE and queue; or path.", parameter="path")
     tree = side.policy.config.tree
@@ -96,7 +96,6 @@ _MOST_POOLS = 200_000
 
 @serves(calls.JOIN)
 async def _join(core: Core, request: Request[Nothing, asks.JoinBody]) -> pilots.PilotJoined:
-    """A pilot exchanges its join token for one of its own."""
     body, node, found_queue = request.body, _small(request.body.node), None
     row = pilot_of_join_token(core.reader, hash_token(body.join_token))
     if row is None:
@@ -132,7 +131,7 @@ async def _join(core: Core, request: Request[Nothing, asks.JoinBody]) -> pilots.
 
 
 def _small(node: dict[str, Any]) -> dict[str, Any]:
-    """What a pilot says of its node. Raises TooLarge for more than a node has to say."""
+    """Raises TooLarge for more than a node has to say."""
     left: list[Any] = [node]
     for _ in range(_NODE_DEPTH):
         found = (one.values() if isinstance(one, dict) else one for one in left)
@@ -170,7 +169,7 @@ async def _drain(core: Core, request: Request[Nothing, asks.DrainBody]) -> pilot
 
 @serves(calls.SERVED_POOLS)
 async def _served_pools(core: Core, request: Request[Nothing, asks.QueuesBody]) -> PoolsOfQueues:
-    """GetSubmitPoolsForQueue of RFC #7: the pools of each of these queues, and the last pass."""
+    """GetSubmitPoolsForQueue of RFC #7: the pools of each queue, and the last pass."""
     queues = [QueueId(*names) for names in request.body.queues]
     _check_place(core, request.who, queues)
     vo = "" if request.who.kind in ("pilot", JOINING) else own_vo(request.who)
@@ -195,9 +194,7 @@ def pools_of_queues(
 
 
 def _check_place(core: Core, who: Principal, queues: Sequence[QueueId]) -> None:
-    """A pilot asks for the queue that it was sent to, or, if it was sent to none, for those that it may be in; a user for
-    those that admit the VO. Raises Forbidden, NotFound.
-    """
+    """A pilot asks for where it was sent or may be, a user for queues that admit the VO. Raises Forbidden, NotFound."""
     if who.kind not in ("pilot", JOINING):
         vo = own_vo(who)
         config = core.policy.vo_config(vo) if vo else None

@@ -1,4 +1,4 @@
-"""Resource quota sets over HTTP: they are read and checked here, and hold from the commit on."""
+"""Resource quota sets over HTTP: texts are checked here, and hold from the commit on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all calls of the reading process share: read connections, the policy in use, the snapshot, who asks."""
+"""What all calls of the reading process share: read connections, the policy, the snapshot."""
 
 from __future__ import annotations
 
@@ -56,9 +56,7 @@ class Searches:
         self._places = asyncio.Semaphore(_MOST)
 
     async def run(self, user: str, receive: Receive, read: Callable[[StepBudget], Awaitable[_T]]) -> _T:
-        """What `read` returns, which spends the steps of this budget in a thread. Raises Disconnected if the client is gone,
-        and SelectionTooDear.
-        """
+        """What `read` returns within this budget of steps. Raises Disconnected, SelectionTooDear."""
         return await unless_gone(receive, self._run(user, read))
 
     async def _run(self, user: str, read: Callable[[StepBudget], Awaitable[_T]]) -> _T:
@@ -86,19 +84,17 @@ _KEPT_RESULTS: Final = 256
 
 @dataclass(slots=True)
 class _Kept:
-    """A result that is kept for `use_seconds` from `begun`. It is read again by one request at a time."""
+    """A result kept for some time, read again by one request at a time."""
 
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     result: Any = None
     begun: float | None = None
-    use_seconds: float = 0.0
+    use_seconds: float = 0.0  # from `begun`
 
 
 @dataclass(eq=False)
 class CostlyReads:
-    """Reads of the database that go through all jobs: made in a thread, one at a time for each key, and shared. The
-    event loop of the reading process answers all requests, and a crowd that asks for the same costs one read.
-    """
+    """Reads through all jobs: in a thread, one at a time for each key, and shared by all who ask the same."""
 
     database: Database
     patience: float
@@ -143,7 +139,7 @@ class CostlyReads:
 
 @dataclass(slots=True)
 class ReadSide:
-    """What the reading process has. `ask_hot` makes a call of the hot process; `director` None: there is none."""
+    """The state of the reading process."""
 
     db: Reader
     policy: Policy
@@ -194,19 +190,17 @@ class ReadSide:
 
     @property
     def watches(self) -> Mapping[str, BackendWatch]:
-        """The batch systems by name; none where there is no director."""
+        """The batch systems by name; none without a director."""
         return {} if self.director is None else self.director.watches
 
     def fresh(self) -> SnapshotKeeper:
-        """The keeper of the snapshot. A loop refreshes it beside the requests; a request waits for a cheap refresh only,
-        unless the last one was long ago.
-        """
+        """A loop refreshes the snapshot; a request waits for a cheap refresh only, unless the last one was long ago."""
         rest = self.patience if self.keeper.is_cheap else self.patience * _EXPENSIVE
         self.keeper.refresh(self.clock(), rest=rest)
         return self.keeper
 
     def config(self, who: Principal) -> ResourceConfig:
-        """The configuration as the caller may see it: administrators all of it, others what admits their VO."""
+        """The configuration as the caller may see it."""
         vo = own_vo(who)
         if not vo:
             return self.policy.config
@@ -217,7 +211,7 @@ class ReadSide:
         return self._seen[1][vo]
 
     def job(self, job_id: int, who: Principal, *, for_vo_admins: bool = False) -> Job:
-        """A job that the caller may see; `for_vo_admins`: so may the administrator of its VO. Raises NotFound."""
+        """`for_vo_admins`: also for the administrator of its VO. Raises NotFound for a job that the caller may not see."""
         job = job_by_id(self.db, job_id)
         may = may_touch(who, self.policy.sharing_groups(), for_vo_admins=for_vo_admins)
         if job is None and was_given_out(self.db, job_id):
@@ -229,5 +223,5 @@ class ReadSide:
         return next(self.names.fill((job,)))
 
     def only_reads(self, job: Job, who: Principal) -> bool:
-        """Whether the caller sees this job only since it is shared: the job's secrets are not."""
+        """Whether the caller sees this job only since it is shared: its secrets are not."""
         return not may_touch(who, self.policy.sharing_groups())(job.owner, job.group, job.vo)

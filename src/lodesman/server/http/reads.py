@@ -1,7 +1,4 @@
-"""The reading process's application: lists, states, explanations and sandboxes, on read connections.
-
-It changes nothing but files (`api.files`).
-"""
+"""The reading process's application: lists, states, explanations and sandboxes. It changes nothing but files."""
 
 from __future__ import annotations
 
@@ -82,7 +79,6 @@ async def _job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.Jo
 
 @serves(calls.JOB_DESCRIPTION)
 async def _job_description(side: ReadSide, request: Request[asks.JobInForm, Nothing]) -> jobs.JobDescription:
-    """The text of a description. Who may see a job may read it."""
     row = side.job(request.query.job, request.who)
     record, found = describe_job(side.db, side.policy, row)
     if side.only_reads(row, request.who):
@@ -132,7 +128,7 @@ async def _waiting_reasons(side: ReadSide, request: Request[Nothing, Nothing]) -
 
 @serves(calls.POOLS)
 async def _pools(side: ReadSide, request: Request[asks.PoolsQuery, Nothing]) -> task_queues.Pools:
-    """SubmitPools, those that most jobs need first. Users see the pools of their VO, administrators those of any."""
+    """Those that most jobs need first."""
     vo = vo_of(request.query.vo, request.who, usual=own_vo(request.who))
     asked, name = request.query, attrgetter("id")
     found = list_pools(side.db, vo)
@@ -148,7 +144,7 @@ async def _pool(side: ReadSide, request: Request[asks.PoolAt, Nothing]) -> task_
 
 @serves(calls.SITES)
 async def _sites(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> nodes.Sites:
-    """The sites that admit the caller's VO, and what is closed of them; administrators see all."""
+    """Of users those that admit their VO."""
     tree, vo = side.config(request.who).tree, own_vo(request.who)
     asked, name = request.query, attrgetter("site")
     now = side.clock()
@@ -167,7 +163,7 @@ async def _sites(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> no
 
 @serves(calls.HOSTS)
 async def _hosts(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> hosts.Hosts:
-    """Hosts of pilots. Users see those with pilots of their VO."""
+    """Of users those with pilots of their VO."""
     asked, vo = request.query, own_vo(request.who)
     found = list_hosts(side.db, side.clock(), vo=vo)
     some, more = page(following(found, asked.after, asked.limit, _host_path), asked.limit, _host_path)
@@ -209,7 +205,7 @@ async def _resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -
 
 @serves(calls.CONFIGURATION)
 async def _configuration(side: ReadSide, request: Request[Nothing, Nothing]) -> server.Configuration:
-    """Its state; to administrators also its files, and what is wrong in them."""
+    """To administrators also its files, and what is wrong in them."""
     found = side.configuration()
     if not sees_all(request.who):
         found = replace(found, files=(), faults=(), notices=(), at_next_start=())
@@ -283,9 +279,7 @@ async def _openapi(_side: ReadSide, _request: Request[Nothing, Nothing]) -> dict
 
 @serves(calls.METRICS)
 async def _metrics(side: ReadSide, request: Request[Nothing, Nothing]) -> Response:
-    """Of all VOs and of the server itself for accounts of administrators, whatever else their token is for; of their own VO
-    for others.
-    """
+    """Of all VOs and the server for administrators, whatever their token is for; of their VO for others."""
     vo = "" if request.who.admin else request.who.vo
     tree = side.config(request.who).tree if vo else side.policy.config.tree
     queues = frozenset(tree.queue_ids())

@@ -1,4 +1,4 @@
-"""Answers that are no JSON of a call: texts, bytes, and files, whole or a part of them."""
+"""Answers that are no JSON of a call: texts, and files, whole or in part."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RANGE: Final = re.compile(rb"bytes=([0-9]{1,18})?-([0-9]{1,18})?")
 
 
 class Response:
-    """An answer with a body that is there."""
+    """A text or bytes."""
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class Response:
 
 
 class FileResponse(Response):
-    """An answer with the content of a file, or of one part of it that a `Range` asks for."""
+    """A file, or the part that a `Range` asks for."""
 
     def __init__(self, path: Path, *, media_type: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(headers=headers, media_type=media_type)
         self.path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it piece by piece, read beside the event loop. Raises OSError if it cannot be opened, InvalidRequest."""
+        """Piece by piece, read in threads. Raises OSError if it cannot be opened, InvalidRequest."""
         file = await asyncio.to_thread(self.path.open, "rb")
         with closing(file):
             size = os.fstat(file.fileno()).st_size
@@ -71,9 +71,8 @@ class FileResponse(Response):
 
 
 def asked_part(text: bytes, size: int) -> tuple[int, int] | None:
-    """Begin and end of the part of a file that a `Range` asks for, equal if there is no such part; None: the whole file.
-
-    Raises InvalidRequest for what is not one part in bytes.
+    """Begin and end of the part that a `Range` asks for, equal if there is none; None: the whole file. Raises
+    InvalidRequest.
     """
     if not text:
         return None

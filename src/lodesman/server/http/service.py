@@ -87,7 +87,7 @@ async def _unbind(core: Core, request: Request[Nothing, service.UnbindOrder]) ->
 
 @serves(inner_calls.PILOTS_ORDERED)
 async def _pilots_ordered(core: Core, request: Request[Nothing, service.LeaveOrder]) -> Nothing:
-    """They are drained, so that their end says nothing of their queue, and one that joins all the same leaves."""
+    """Drained, so that their end says nothing of their queue, and one that joins all the same leaves."""
     numbers, reason = request.body.pilots, request.body.reason
     core.sessions.drain(numbers)
     await core.commands.run(Change(drain_pilots, core.live, numbers, reason))
@@ -104,7 +104,7 @@ async def _pilot_ended(core: Core, request: Request[Nothing, service.PilotEnd]) 
 
 @serves(inner_calls.PILOT_NOW)
 async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -> Raw:
-    """A `PilotNow`, of a pilot that has joined or not. Raises NotFound for one that was never prepared."""
+    """A `PilotNow`. Raises NotFound for a pilot that was never prepared."""
     number, session, silent = request.body.pilot, core.sessions.get(request.body.pilot), None
     joined = session is not None
     if session is not None:
@@ -150,10 +150,10 @@ async def _limited(core: Core, request: Request[Nothing, service.LimitQuery]) ->
 async def _limited_at(
     core: Core, there: Iterable[RunPlace]
 ) -> list[tuple[list[RunPlace], list[int], list[int]]]:
-    """Places where limits keep task queues from starting, those that they see alike together, with these and those that
-    would not start there if nothing ran.
+    """Places where limits stop task queues, alike ones together, with these and those that would not start in an empty
+    place.
 
-    A command for each of them, so that the writer is not held for long.
+    A command for each, so that the writer is not held for long.
     """
     found = []
     for alike in await core.commands.run(Change(alike_places, core.live, [*there])):
@@ -178,7 +178,7 @@ async def _check_limits(core: Core, _request: Request[Nothing, Nothing]) -> serv
 
 @serves(inner_calls.LIMIT_BUCKETS)
 async def _limit_buckets(core: Core, _request: Request[Nothing, Nothing]) -> list[service.BehindBucket]:
-    """All of them, by rule; other commands come between its parts."""
+    """By rule; other commands come between its parts."""
     found: list[service.BehindBucket] = []
     for first in count(0, PART):
         rows, more = await core.commands.run(Change(buckets, core.live, first))
@@ -195,7 +195,6 @@ async def _pools_of_queues(core: Core, request: Request[Nothing, QueuesBody]) ->
 
 @serves(inner_calls.FORGET_IDLE)
 async def _forget_idle(core: Core, _request: Request[Nothing, Nothing]) -> Nothing:
-    """Free the slots of task queues that have been empty for long; forget closings, ads and tokens whose time has passed."""
     await core.commands.run(Change(forget_idle_queues, core.live))
     await follow_closings(core)
     await core.commands.run(Change(forget_old_ads))

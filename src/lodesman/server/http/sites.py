@@ -1,4 +1,4 @@
-"""Sites: closed and opened, advertised, tested. The hot process has the pilots that leave, the reading process the rest."""
+"""Sites: closed and opened, advertised, tested."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def _site_token(core: Core, request: Request[Nothing, SiteTokenBody]) -> T
 
 @serves(calls.ADVERTISE)
 async def _advertise(core: Core, request: Request[Nothing, SiteAdBody]) -> AdTaken:
-    """Read and evaluated beside the event loop; the writer compares numbers only."""
+    """Read in a thread; the writer compares numbers only."""
     site, text, tree = request.who.name, request.body.ad, core.policy.config.tree
     exact_node(tree, NodePath(site))
     async with core.one_ad:
@@ -93,7 +93,7 @@ def _read(core: Core, site: str, text: str) -> tuple[SiteAd, AdEntry]:
 
 @serves(calls.SITE_ADS)
 async def _site_ads(side: ReadSide, request: Request[AllQuery, Nothing]) -> SiteAds:
-    """Users see the ads of sites that admit their VO."""
+    """Of users those of sites that admit their VO."""
     asked, name = request.query, attrgetter("site")
     found = ad_rows(side.db, side.clock())
     if own_vo(request.who):
@@ -104,7 +104,7 @@ async def _site_ads(side: ReadSide, request: Request[AllQuery, Nothing]) -> Site
 
 @serves(calls.SITE_GATE)
 async def _site_gate(side: ReadSide, request: Request[SiteAt, Nothing]) -> GateInFull:
-    """Raises NotFound for a site that is not configured, admits not the VO of the user, or is not the one that asks."""
+    """Raises NotFound for a site that the caller may not know."""
     site, who = request.query.site, request.who
     if who.kind == SITE and who.name != site:
         raise NotFound(f"There is no site {site[:80]}.")
@@ -164,7 +164,7 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
 
 
 def _endless(core: Core, closing: Closing) -> int:
-    """The queues below it for which no end of pilots is known, as some VO sees them."""
+    """The queues below it for which some VO knows no end of pilots."""
     offers = (one for vo in core.policy.config.vos for one in core.policy.vo_config(vo).offers)
     return len({one.queue for one in offers if not one.life_seconds and closing.node.covers(one.queue)})
 
@@ -198,7 +198,7 @@ async def _breaker(core: Core, request: Request[Nothing, BreakerBody]) -> Breake
 
 
 def _closed(core: Core, body: OpenSiteBody) -> NodePath:
-    """What is named, be it configured or not. Raises Conflict if that is not closed nor going to be, InvalidRequest."""
+    """What is named, configured or not. Raises Conflict if it is not closed, InvalidRequest."""
     if not body.path:
         return _names(body)
     mask = closings(core.reader)

@@ -87,7 +87,7 @@ async def _remove_user(
 async def _import_users(
     core: Core, request: Request[Nothing, accounts.ImportUsersBody]
 ) -> accounts.ImportedUsers:
-    """Raises what refuses one of them, with its number in `data.user`; more of them are in `data.others`."""
+    """Raises what refuses one of them, with its number in `data.user`, and more of them in `data.others`."""
     body, who, faults = request.body, request.who, UserFaults()
     for number, one in enumerate(body.users):
         with faults.of(number):
@@ -126,9 +126,7 @@ async def _disable_user(core: Core, request: Request[Nothing, DisableBody]) -> a
 
 @serves(calls.ISSUE_TOKEN)
 async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> accounts.Token:
-    """Users make tokens for themselves, no better than the one that they use; administrators make any, those of a VO for its
-    users.
-    """
+    """Users make tokens for themselves, no better than their own; administrators any, those of a VO for its users."""
     body, who = request.body, request.who
     if body.account != who.name:
         authorise(who, "vo-admin")
@@ -158,7 +156,7 @@ async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> acco
 
 @serves(calls.REVOKE_TOKEN)
 async def _revoke_token(core: Core, request: Request[TokenAt, Nothing]) -> accounts.Revoked:
-    """Revoke a token, and those that it made for the same user, or for all. Users revoke their own."""
+    """With those that it made for the same user, or for all. Users revoke their own."""
     who, asked = request.who, request.query
     mine, others = "" if sees_all(who) or vo_administered(who) else who.name, asked.all and sees_all(who)
     command = Change(revoke_token, asked.prefix, account=mine, with_others=others, reach=reach_of(who))
@@ -219,13 +217,13 @@ def _group_to_change(core: Core, name: str, who: Principal) -> NamedGroup:
 
 @serves(calls.GROUPS)
 async def _groups(side: ReadSide, request: Request[Nothing, Nothing]) -> GroupRows:
-    """Users see the groups that their VO may have, and of the members themselves."""
+    """Of users those that their VO may have, with themselves as members."""
     return GroupRows(group_rows(side.db, side.policy, _all_seen(side, request.who).values(), side.clock()))
 
 
 @serves(calls.GROUP)
 async def _group(side: ReadSide, request: Request[GroupAt, Nothing]) -> GroupInFull:
-    """Raises NotFound for a group that is not there, or is one of another VO."""
+    """Raises NotFound for a group of another VO, too."""
     who = request.who
     group = group_named(_all_seen(side, who), request.query.group)
     (row,) = group_rows(side.db, side.policy, [group], side.clock())
@@ -246,7 +244,7 @@ def _all_seen(side: ReadSide, who: Principal) -> dict[str, NamedGroup]:
 
 
 def _seen(known: dict[str, NamedGroup], who: Principal) -> dict[str, NamedGroup]:
-    """The groups that the caller may know, with the members whom the caller may know."""
+    """The groups and members that the caller may know."""
     vo, whole = own_vo(who), vo_administered(who)
     if not vo:
         return known

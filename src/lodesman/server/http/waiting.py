@@ -50,7 +50,6 @@ def wanted_jobs(text: str) -> tuple[range, ...]:
 
 @serves(calls.WAIT)
 async def _wait(core: Core, request: Request[WaitQuery, Nothing]) -> Waited:
-    """Answer when it is so, or when time is over: the client asks again then."""
     async with core.principals.held(request.who):
         return await _until_over(core, request)
 
@@ -81,7 +80,6 @@ async def _waited(waits: Waits, watch: JobWatch, query: WaitQuery, *, over: bool
 
 @serves(calls.EVENTS)
 async def _events(core: Core, request: Request[EventsQuery, Nothing]) -> Response:
-    """How the jobs stand, and then each change."""
     waits = core.waits
     wanted, may = wanted_jobs(request.query.jobs), may_touch(request.who, core.policy.sharing_groups())
     unshared = core.principals.unshared

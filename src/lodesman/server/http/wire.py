@@ -1,4 +1,4 @@
-"""Reading and answering requests on bare ASGI: limits on every input, one shape for every error."""
+"""Requests and answers on bare ASGI: limits on every input, one shape for every error."""
 
 from __future__ import annotations
 
@@ -80,13 +80,10 @@ class Disconnected(Exception):
 
 @dataclass(slots=True)
 class BodyRoom:
-    """Bytes of memory that bodies of one kind may still take, and what each caller's take; one event loop uses it.
+    """Memory that bodies of one kind may take. Belongs to one event loop."""
 
-    `most_of_one`: what one caller may take, unless it is a process of the server.
-    """
-
-    free: int
-    most_of_one: int
+    free: int  # bytes
+    most_of_one: int  # what one caller may take, unless it is a process of the server
     taken: Counter[tuple[str, str, int]] = field(default_factory=Counter)
 
 
@@ -95,10 +92,9 @@ _SMALL, _LARGE = BodyRoom(64 << 20, 16 << 20), BodyRoom(96 << 20, 48 << 20)
 
 @contextmanager
 def room_for(scope: Scope, limit: int, who: Principal) -> Iterator[None]:
-    """Around a request with a body: while it is read and answered, its bytes are taken from those that bodies of its kind
-    may have together.
+    """Around a request with a body: its bytes are taken from those that bodies of its kind have together.
 
-    Raises TooLarge over `limit` bytes, Unavailable while others, or other requests of the caller, take all of them.
+    Raises TooLarge over `limit` bytes, Unavailable while others, or the caller, take all of them.
     """
     declared = content_length(scope)
     size = limit if declared is None else declared
@@ -123,10 +119,7 @@ def room_for(scope: Scope, limit: int, who: Principal) -> Iterator[None]:
 
 
 async def read_body(receive: Receive, limit: int) -> bytes:
-    """The whole body.
-
-    Raises TooLarge over `limit` bytes, Disconnected when the client goes away or is too slow (`main.guarded`).
-    """
+    """Raises TooLarge over `limit` bytes, Disconnected when the client goes away or is too slow (`main.guarded`)."""
     parts: list[bytes] = []
     size, more = 0, True
     while more:
@@ -148,7 +141,7 @@ async def gone(receive: Receive) -> None:
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, _T]) -> _T:
-    """Do it, as long as the client is there. Raises Disconnected."""
+    """The result, if the client stays for it. Raises Disconnected."""
     doing, leaving = asyncio.ensure_future(work), asyncio.ensure_future(gone(receive))
     try:
         await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -169,19 +162,19 @@ def header(scope: Scope, name: bytes) -> bytes:
 
 
 def origin_of(scope: Scope) -> str:
-    """The address that a request comes from, '' if it has none; of one that was forwarded over the socket, what is said."""
+    """The address that a request comes from, '' if it has none."""
     client = scope.get("client")
     return str(client[0]) if client else header(scope, ORIGIN).decode("latin-1")
 
 
 def content_length(scope: Scope) -> int | None:
-    """What the head says of the length of the body; None if that is not a number."""
+    """None if the head does not say it as a number."""
     declared = header(scope, b"content-length")
     return int(declared) if declared.isdigit() else None
 
 
 def decode(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
-    """A checked body. Raises InvalidRequest that names what is wrong."""
+    """Raises InvalidRequest that names what is wrong."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as wrong:
@@ -193,7 +186,7 @@ def decode(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
 
 
 def _in_words(wrong: str) -> str:
-    """What is wrong with a body, for people where it is about bounds, lengths and patterns."""
+    """For people where it is about bounds, lengths and patterns."""
     found = _BOUND.fullmatch(wrong)
     if found is None:
         return f"The request does not fit its description: {wrong}."
@@ -207,13 +200,13 @@ def _in_words(wrong: str) -> str:
 
 
 async def send_answer(send: Send, status: int, headers: Headers, body: bytes) -> None:
-    """Send a whole answer."""
+    """Send it whole."""
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
 def json_answer(body: bytes, status: int = 200) -> Answer:
-    """JSON that is already encoded."""
+    """Of encoded JSON."""
     return status, [_JSON, (b"content-length", b"%d" % len(body))], body
 
 
@@ -245,7 +238,7 @@ def page(
 
 
 def following(rows: Iterable[_R], after: str, limit: int, cursor_of: Callable[[_R], object]) -> list[_R]:
-    """The rows after a cursor, one more than `limit` if there are as many. Raises InvalidRequest if its row is gone."""
+    """The rows after a cursor, at most `limit` and one. Raises InvalidRequest if its row is gone."""
     left = iter(rows)
     if after and not any(str(cursor_of(row)) == after for row in left):
         raise InvalidRequest(

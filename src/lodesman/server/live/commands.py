@@ -1,4 +1,4 @@
-"""Commands as the event loop posts them to the journal, and its answers."""
+"""The journal as the event loop uses it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class Commands:
         self, writer: Writer, *, clock: Callable[[], float], moved: Callable[[CommitMoves], None],
         at_end: Callable[[Any], None] | None, died: Callable[[], None] | None,
     ) -> None:  # fmt: skip
-        """`moved`, `at_end`, `died`: as of the journal."""
         self.journal = Journal(
             writer, clock=clock, deliver=self._deliver, at_end=at_end, died=died, moved=moved
         )
@@ -39,7 +38,7 @@ class Commands:
         self.journal.start()
 
     async def run(self, command: Command[_R], *, together: bool = False) -> _R:
-        """Post a command and wait for its answer; `together`: as `post_together`. Raises LodesmanError."""
+        """Wait for the answer; `together`: post as `post_together`. Raises LodesmanError."""
         waiter: asyncio.Future[_R] = self._loop.create_future()
 
         def answer(result: Any) -> None:
@@ -54,7 +53,7 @@ class Commands:
         return await waiter
 
     def post_together(self, command: Command[Any], answer: Answer) -> None:
-        """Post with all of this turn of the loop: they share a commit. `answer` may get Unavailable."""
+        """Share a commit with all that this turn of the loop posts. `answer` may get Unavailable."""
         if not self._together:
             self._loop.call_soon(self.post_all)
         self._together.append((command, answer))
@@ -70,18 +69,18 @@ class Commands:
                 answer(ending)
 
     def begin_batch(self, _: object = None) -> None:
-        """Let another batch begin: the last one left something to do at its end."""
+        """Let a batch end what the last one left to do."""
         with suppress(Unavailable):
             self.journal.post(Change(lambda _: None), lambda _: None)
 
     async def note(self, notes: list[AuditNote]) -> None:
-        """Add to the audit trail. What cannot be stored now is lost: it must not stop what it is about."""
+        """Add to the audit trail, unless that fails: it must not stop what it is about."""
         if notes:
             with suppress(LodesmanError):
                 await self.run(Change(note_all, notes))
 
     def _deliver(self, answers: list[tuple[Answer, Any]]) -> None:
-        """On the writer's thread: hand a whole batch to the loop with one wake-up."""
+        """Wake the loop once for a whole batch; on the writer's thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_answer_all, answers)
 

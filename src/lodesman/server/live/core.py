@@ -1,4 +1,4 @@
-"""The state of the hot process: its settings, and who keeps what on its event loop."""
+"""The state of the hot process: its settings, and the owners of what its event loop keeps."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ClockWatch:
-    """Whether the system's clock was set, seen beside the one that never jumps; `jumps` so far."""
+    """Sees that the system's clock was set, beside the one that never jumps."""
 
-    jumps: int = 0
+    jumps: int = 0  # so far
     _ahead: float | None = None
 
     def look(self, clock: float, ticks: float) -> None:
-        """Count it, and have it in the log, if the clock was set since it was last compared."""
+        """Count and log a jump since the last look."""
         before, self._ahead = self._ahead, clock - ticks
         by = 0.0 if before is None else self._ahead - before
         if abs(by) > _JUMP_SECONDS:
@@ -58,7 +58,7 @@ class ClockWatch:
 
 @dataclass(kw_only=True, eq=False)
 class Core:
-    """Belongs to the event loop's thread, except `live`, which belongs to the journal's."""
+    """Belongs to the event loop, but for `live`, which is the writer's."""
 
     writer: Writer
     at_end: Callable[[Any], None] | None = None
@@ -124,7 +124,7 @@ class Core:
 
     @property
     def readers(self) -> tuple[Reader, ...]:
-        """Its connections that read."""
+        """All its connections that read."""
         return self.reader, self.checking.db, self.choosing.db, self.inhabited.db, *self.waits.readers
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""What one caller leaves to the others: turns of users at the writer, and waits of strangers who are refused too often."""
+"""What one caller leaves to the others: turns of users at the writer, waits of strangers."""
 
 from __future__ import annotations
 
@@ -19,20 +19,17 @@ _MOST_WAITING = 2_000
 
 
 class Strangers:
-    """Belongs to the event loop. `most`: refusals of one address in a second that are answered at once; `most_open`: its
-    requests of what needs no token.
-    """
+    """Counts requests without a good token. Belongs to the event loop."""
 
     def __init__(self, *, most: int = 20, most_open: int = 100) -> None:
+        # Of one address in a second, answered at once: refusals, and requests of what needs no token.
         self.most, self.most_open = most, most_open
         self._refused: Counter[tuple[str, str]] = Counter()
         self._second, self._lately = 0, Counter[tuple[str, bool]]()
         self._waiting, self._never = 0, asyncio.Event()
 
     async def wait_if_many(self, origin: str, *, is_open: bool = False) -> bool:
-        """Count a refusal, or a request that `is_open` to all; if there were too many of that address in this second,
-        keep it waiting. Returns whether.
-        """
+        """Count a refusal, or a request that `is_open` to all. Beyond the limit it waits here, which is returned."""
         second = int(asyncio.get_running_loop().time())
         if second != self._second:
             self._second, self._lately = second, Counter()
@@ -51,12 +48,12 @@ class Strangers:
         return True
 
     def refused(self, origin: str, token: str) -> None:
-        """A request from this address was refused. `token`: which one in words, or the beginning of its hash; '' without."""
+        """Count it for the audit trail; `token`: in words or the beginning of its hash, '' for none."""
         key = (origin, token)
         self._refused[key if key in self._refused or len(self._refused) < _MOST else _OTHERS] += 1
 
     def take(self) -> list[AuditNote]:
-        """What was counted since the last time."""
+        """The counts since the last time."""
         found, self._refused = self._refused, Counter()
         return [
             AuditNote("login-refused", token or "no token", "", origin, count)
@@ -68,33 +65,29 @@ _FEW = 100
 
 
 class _Timed(Protocol):
-    """An outcome that knows how many seconds of the writer it took."""
-
     seconds: float
 
 
 class Turns:
-    """One action at a time for each user; commands of all users together rest as long as they worked, if others came.
+    """One action at a time for each user. All actions together leave the writer as much time as they took, if others
+    came.
 
-    Their own time is counted and doubled, since the commit of what they wrote takes about as long again. Those about many
-    jobs come one after the other; those about few share commits. `applied`: how many commands the writer has applied.
+    Their time counts twice: the commit takes about as long again. Commands about many jobs go one by one.
     """
 
     def __init__(self, post: Callable[[Any], Awaitable[Any]], applied: Callable[[], int]) -> None:
-        self._post, self._applied = post, applied
+        self._post, self._applied = post, applied  # applied: commands of all, by the writer
         self._own = self._others = 0
         self._of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._of_many = asyncio.Lock()
         self._free_at = 0.0
 
     def of(self, user: str) -> asyncio.Lock:
-        """What a user's action holds until it has ended."""
+        """The lock of a user's actions."""
         return self._of.setdefault(user, asyncio.Lock())
 
     async def command(self, command: Any, *, jobs: int) -> Any:
-        """Post a command about that number of jobs when it is time, and wait for its answer. Raises the LodesmanError that
-        refused it.
-        """
+        """Run a command about that number of jobs when it is time. Raises LodesmanError."""
         loop = asyncio.get_running_loop()
         async with self._of_many if jobs > _FEW else nullcontext():
             # Since the last one was posted: what waited behind it was applied together with it.

@@ -1,4 +1,4 @@
-"""Hosts that get no jobs: which claims pass, the probe of each, and how hosts are shut and opened (ADR 0044)."""
+"""Hosts that get no jobs: which claims pass, their probes, how they are shut and opened (ADR 0044)."""
 
 from __future__ import annotations
 
@@ -86,14 +86,13 @@ class HostGate:
         return host if host is not None and (host.pilot, host.attempt) == (session.id, attempt) else None
 
     def _is_there(self, host: ShutHost) -> bool:
-        """Whether the probe may still come or go on."""
         lives = host.pilot in self.sessions
         return lives and (host.attempt is None or host.attempt in self.live.pilots.held.get(host.pilot, ()))
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
     async def change(self, changed: Sequence[HostState], *notes: AuditNote, forget: int = 0) -> None:
-        """Shut or open hosts, for claims that are on their way, too. Raises LodesmanError: all is as before."""
+        """Shut or open hosts, also for claims on their way. Raises LodesmanError: all is as before."""
         known = [self.shut.get(host) for host, _ in changed]
         before = [
             HostState(host, one.record if one else None)
@@ -113,14 +112,14 @@ class HostGate:
             raise
 
     async def judge(self, judged: Sequence[HostState], forget: int) -> None:
-        """Follow what the background process found. Raises LodesmanError."""
+        """Follow the background process. Raises LodesmanError."""
         known = host_records(self.db)
         changed = [one for one in judged if still_holds(one.record, known.get(one.host))]
         noted = [one for one in changed if one.record is not None or one.host in self.shut]
         await self.change(changed, *map(_note, noted), forget=forget)
 
     async def fail_node(self, host: HostName, fault: str) -> None:
-        """A pilot on this host has found the machine of no use."""
+        """A pilot found the machine of no use."""
         words = fault or "its pilot does not say why"
         if not host.host:
             return
@@ -133,7 +132,7 @@ class HostGate:
     def take_probe(
         self, session: PilotSession, reports: Sequence[ReportBody]
     ) -> tuple[ShutHost, ReportBody] | None:
-        """The report that ends the probe of a pilot's host; from now on the probe is not taken for lost."""
+        """The report that ends the probe of a pilot's host."""
         for report in reports if self.shut else ():
             host = self.has_probe(session, (report.id, report.attempt))
             if host is not None and report.state != "Running":
@@ -151,7 +150,7 @@ class HostGate:
             await self._settle(HostState(name, record))
 
     async def see_probes(self, session: PilotSession, running: Sequence[RunningBody]) -> None:
-        """A probe that has run for longer than a failure takes opens the host."""
+        """Open the host of a probe that has run for longer than a failure takes."""
         for job in running:
             host = self.has_probe(session, (job.id, job.attempt))
             if host is not None and job.wall_seconds > FAILS_WITHIN_S:
@@ -167,7 +166,6 @@ class HostGate:
 
 
 def _note(state: HostState) -> AuditNote:
-    """What the server did by itself."""
     host, record = state
     if record is None:
         words = "the jobs that failed there fail on other hosts, too"

@@ -1,4 +1,4 @@
-"""The leases of pilots: which are silent, which are lost, when each was last heard; and what else ends by itself."""
+"""The leases of pilots: who is silent, who is lost, when each was last heard; and closings whose time has come."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SILENT_AT_ONCE = 100
 
 
 class Leases:
-    """Watches the sessions of the core, and stores what follows; on the event loop."""
+    """Watches the sessions on the event loop."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -36,7 +36,7 @@ class Leases:
         self._tended: set[tuple[NodePath, float, bool]] = set()
 
     async def watch(self) -> None:
-        """End silent pilots, whose jobs go back; store now and then when each pilot was last heard."""
+        """End silent pilots, and store now and then when each pilot was last heard."""
         for pilot_id in self._core.sessions.expired():
             await self._lost(pilot_id)
         await self._note_silence()
@@ -54,7 +54,6 @@ class Leases:
                 await self._core.commands.run(Change(set_last_seen, seen))
 
     async def _tend_closings(self) -> None:
-        """Tend to an announced closing once when it begins, and once when it is over."""
         core, now = self._core, self._core.clock()
         closings = {
             (closing.node, closing.start, closing.is_over(now)): closing
@@ -82,7 +81,7 @@ class Leases:
                 log.warning("pilots are silent", extra={"pilots": sorted(since), "stalled": stalled})
 
     async def _take_back(self) -> None:
-        """Take back what pilots have ahead for long while others wait. Those that name it are ordered to end it."""
+        """Take back what pilots have ahead for long while others wait."""
         core = self._core
         if not core.live.parked:
             return
@@ -116,7 +115,7 @@ class Leases:
         await self.end(pilot_id, "its lease ended", cause="lease-expired")
 
     async def end(self, pilot_id: int, reason: str, *, cause: str = LOST) -> None:
-        """End a pilot that is lost; its jobs go back. `cause`: of its attempts."""
+        """End a lost pilot; its jobs go back. `cause`: of its attempts."""
         end = Change(end_pilot, self._core.live, pilot_id, PilotState.LOST, reason, cause=cause)
         try:
             await self._core.commands.run(end)

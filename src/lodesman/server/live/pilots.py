@@ -47,7 +47,7 @@ _GOOD_ENDS: Final = frozenset({"idle", "drained", "sigterm"})
 async def take_heartbeat(
     core: Core, session: PilotSession, running: Sequence[RunningBody]
 ) -> HeartbeatAnswer:
-    """Keep what a pilot reports of its payloads, and answer what it shall end."""
+    """Keep the news of a pilot's payloads, and answer what it shall end."""
     claimed = attempts_of_pilot(core.reader, session.id) if running else {}
     _keep_news(session, running, claimed, core.clock())
     attempts = {(job.id, job.attempt): job.state == _COMPLETING for job in running}
@@ -76,13 +76,13 @@ async def take_heartbeat(
 def kill_orders(
     orders: Mapping[Attempt, str], given_back: Collection[Attempt], named: Container[Attempt]
 ) -> list[KillOrder]:
-    """What a pilot shall end of the attempts that it names."""
+    """The orders for attempts that the pilot names."""
     kill = [KillOrder(*attempt, reason) for attempt, reason in list(orders.items()) if attempt in named]
     return kill + [KillOrder(*attempt, _GIVEN_BACK) for attempt in sorted(given_back) if attempt in named]
 
 
 async def _others_wait(core: Core, session: PilotSession) -> bool | UnsetType:
-    """True if other pilots wait for jobs that this one has ahead; else it is not said."""
+    """Whether other pilots wait for jobs that this one has ahead."""
     if not has_much_ahead(core.live, session.id, session.offer.cores):
         return UNSET
     with suppress(LodesmanError):
@@ -91,7 +91,7 @@ async def _others_wait(core: Core, session: PilotSession) -> bool | UnsetType:
 
 
 async def _give_back_unnamed(core: Core, session: PilotSession, named: Container[Attempt]) -> None:
-    """What three heartbeats in a row do not name, the pilot does not have: its jobs wait again."""
+    """Let jobs wait again that three heartbeats in a row did not name."""
     missed, held = session.unnamed, list(core.live.pilots.held.get(session.id, ()))
     session.unnamed = {attempt: missed.get(attempt, 0) + 1 for attempt in held if attempt not in named}
     gone = [attempt for attempt, times in session.unnamed.items() if times >= _MOST_UNNAMED]
@@ -104,7 +104,7 @@ async def _give_back_unnamed(core: Core, session: PilotSession, named: Container
 def _keep_news(
     session: PilotSession, running: Sequence[RunningBody], claimed: Mapping[Attempt, float], now: float
 ) -> None:
-    """Keep the news of these payloads only: a pilot reports all that it has. `claimed`: when it got its live attempts."""
+    """`claimed`: when the pilot got its live attempts; of others nothing is kept."""
     before, session.tails, session.usage = session.tails, {}, {}
     room = _KEEP_TAILS
     for job in running:
@@ -122,7 +122,6 @@ def _keep_news(
 
 
 def _tail(text: str) -> bytes:
-    """What is kept of the output of a payload, in UTF-8."""
     return text.encode("utf-8", "replace")[-_KEEP_TAIL:]
 
 
@@ -130,9 +129,7 @@ def _tail(text: str) -> bytes:
 
 
 async def follow_reports(core: Core, pilot: int, reports: Sequence[ReportBody]) -> ReportsAnswer:
-    """Apply reports. A pilot that was lost has no session any more, and may report how its last attempts ended. Raises
-    LodesmanError.
-    """
+    """Apply reports, also the last ones of a pilot that was lost. Raises LodesmanError."""
     session = core.sessions.hear(pilot) if pilot in core.sessions else None
     offer = _offer_of_lost(core, pilot) if session is None else session.offer
     whole = [_attempt_report(report) for report in reports if _is_whole(report.output)]
@@ -156,7 +153,7 @@ async def follow_reports(core: Core, pilot: int, reports: Sequence[ReportBody]) 
 async def _follow_ends(
     core: Core, session: PilotSession, reports: Sequence[ReportBody], accepted: Container[Attempt]
 ) -> None:
-    """Forget the news of what ended. A pilot whose node fails, or that hands back all that it gets, gets no more."""
+    """Forget the news of what ended. Drain a pilot whose node fails, or that hands back all it gets."""
     for report in reports:
         attempt = (report.id, report.attempt)
         if report.cause == NODE_FAULT and attempt in accepted:
@@ -179,14 +176,14 @@ def _offer_of_lost(core: Core, pilot: int) -> ResourceRequest:
 
 
 def _is_whole(output: OutputBody | None) -> bool:
-    """Whether an output that comes with its report is what that says of it."""
+    """Whether the report describes the output that it brings."""
     if output is None or output.content is None:
         return True
     return len(output.content) == output.size and sha256(output.content).hexdigest() == output.sha256
 
 
 def _with_refusals(reports: Sequence[ReportBody], results: Iterable[ReportResult]) -> list[ReportResult]:
-    """The results, and refusals in the places of reports whose output is not what they say."""
+    """The results, with a refusal in the place of each report whose output is wrong."""
     left = iter(results)
     return [
         next(left)
@@ -210,7 +207,7 @@ def _attempt_report(one: ReportBody) -> AttemptReport:
 
 
 async def let_leave(core: Core, pilot: int, reason: str, message: str) -> None:
-    """A pilot leaves. Raises LodesmanError."""
+    """Raises LodesmanError."""
     host = core.sessions.hear(pilot).host
     state = PilotState.DONE if reason in _GOOD_ENDS else PilotState.ABORTED
     words = f"{reason}: {message}" if message else reason
@@ -221,9 +218,7 @@ async def let_leave(core: Core, pilot: int, reason: str, message: str) -> None:
 
 
 async def close_and_drain(core: Core, closing: Closing, command: Command[ClosingOutcome]) -> ClosingOutcome:
-    """Close, and let no pilot there claim from now on, whether or not its claim is on its way already. Raises LodesmanError:
-    all is as before.
-    """
+    """Close, and let no pilot there claim any more, also by a claim on its way. Raises LodesmanError: all is as before."""
     sessions = core.sessions
     leave = sessions.drain([one.id for one in sessions.values() if closing.node.covers(one.queue)])
     try:

@@ -1,4 +1,4 @@
-"""Who may ask: principals by the hashes of their tokens, and what each may still get."""
+"""Who may ask: principals by the hashes of their tokens."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lodesman.wire.accounts import Principal
 
 
 def has_expired(principal: Principal, now: float) -> bool:
-    """Whether its token is good no more."""
+    """Whether its token has expired."""
     return principal.expires_at is not None and principal.expires_at < now
 
 
 def expired_token() -> Unauthorized:
-    """The refusal of a token whose time is over."""
+    """The refusal."""
     return Unauthorized("This token has expired.", hint="Ask for a new one: lode token issue")
 
 
@@ -30,15 +30,13 @@ def unknown_token() -> Unauthorized:
 
 
 def pilot_has_ended() -> Unauthorized:
-    """What a pilot is answered after its end: it gives up then."""
+    """The refusal by which a pilot gives up."""
     hint = "Its token is good for the results of its last attempts only."
     return Unauthorized("This pilot has ended.", hint=hint)
 
 
 def reads_as(principal: Principal) -> ReadsAs:
-    """By which names others share submissions with the caller, who may read them then, and nothing else. A user whose name
-    begins with `@` is not the group.
-    """
+    """The names with which others share submissions. A user whose name begins with `@` is not the group."""
     if principal.kind != "user":
         return ReadsAs()
     own = () if principal.name.startswith("@") else (principal.name,)
@@ -46,7 +44,7 @@ def reads_as(principal: Principal) -> ReadsAs:
 
 
 def may_as_much(now: Principal, before: Principal) -> bool:
-    """Whether a token still opens all that it opened, so that what was asked for with it may go on."""
+    """Whether a token still opens all that it opened."""
     return (
         now.vo == before.vo
         and now.admin >= before.admin
@@ -57,8 +55,8 @@ def may_as_much(now: Principal, before: Principal) -> bool:
 
 
 class Principals:
-    """Who may ask, by the hashes of their tokens, and the answers under way that take long: these end as soon as a token
-    opens less than when they were asked for. Belongs to the event loop.
+    """The principals, and their long answers under way, which end as soon as the token opens less. Belongs to the event
+    loop.
     """
 
     def __init__(self, db: Reader, clock: Callable[[], float]) -> None:
@@ -69,7 +67,7 @@ class Principals:
         self.unshared = 0
 
     def lookup(self, digest: bytes) -> Principal | None:
-        """The principal of a token's hash; tokens made elsewhere are read once from the database."""
+        """The principal of a token's hash, read from the database if it is new."""
         known = self._known.get(digest)
         if known is None:
             known = principal_of(self._db, digest)
@@ -78,7 +76,7 @@ class Principals:
         return known
 
     def add(self, principal: Principal) -> None:
-        """A token was made just now."""
+        """Add a new token."""
         self._known[principal.token] = principal
 
     def __contains__(self, digest: bytes) -> bool:
@@ -86,7 +84,7 @@ class Principals:
 
     @asynccontextmanager
     async def held(self, who: Principal) -> AsyncIterator[None]:
-        """Around an answer that takes long. Raises what `check` does as soon as it would."""
+        """Around a long answer. Raises what `check` does as soon as it would."""
         self.check(who)
         left = None if who.expires_at is None else who.expires_at - self._clock()
         held = self._held.setdefault(who.token, set())
@@ -105,9 +103,7 @@ class Principals:
                 self._held.pop(who.token, None)
 
     def check(self, who: Principal) -> None:
-        """Raises Unauthorized if a token opens nothing any more, Unavailable if it opens less than it did for this request:
-        who asks again sees what is left.
-        """
+        """Raises Unauthorized if the token opens nothing any more, Unavailable if it opens less than it did."""
         now = self.lookup(who.token)
         if now is None or has_expired(now, self._clock()) or not may_as_much(now, who):
             raise self._refusal(who)
@@ -123,7 +119,7 @@ class Principals:
     # --- changes --------------------------------------------------------------------------------------------------------
 
     def forget(self, digests: Iterable[bytes]) -> None:
-        """These were revoked or changed: they are read again."""
+        """Read these again: they were revoked or changed."""
         for digest in digests:
             before = self._known.pop(digest, None)
             if before is not None and digest in self._held:
@@ -132,11 +128,11 @@ class Principals:
                     self._end(digest)
 
     def forget_users(self, names: Collection[str]) -> None:
-        """These have changed."""
+        """Read the tokens of these users again."""
         self.forget([digest for digest, who in self._known.items() if who.name in names])
 
     def forget_pilot(self, pilot_id: int) -> None:
-        """It has ended. If its token is good for its last words, that is found in the database from now on."""
+        """A pilot ended; the database knows whether its token is good for last words."""
         self.forget([digest for digest, who in self._known.items() if who.pilot_id == pilot_id])
 
     def unshare(self, groups: frozenset[str]) -> None:
@@ -148,7 +144,7 @@ class Principals:
                 self._end(digest)
 
     def end_readers(self, names: frozenset[str]) -> None:
-        """Something is not shared with these users and groups (`@`) any more."""
+        """Something is shared with these users and groups (`@`) no more."""
         self.unshared += 1
         for digest in list(self._held):
             who = self._known.get(digest)

@@ -1,8 +1,7 @@
-"""Whether the background process answers: found out beside each request that waits for it, so that no caller waits in vain.
+"""Whether the background process answers (ADR 0068).
 
-A request that has no answer after half a second has the process asked for a sign of life. It has a second for it if it does
-nothing meanwhile: a process that was stopped, or hangs. One that works, or waits for a CPU or a disk, has longer. Then all
-requests are refused as soon as they come, until it gives a sign (ADR 0068).
+A request without an answer after half a second asks for a sign of life. An idle process has a second for it, a busy one
+longer. A mute one refuses all requests until it gives a sign.
 """
 
 from __future__ import annotations
@@ -46,22 +45,20 @@ _BUSY_STATES: Final = frozenset("RD")
 
 
 def work_of(pid: int) -> tuple[str, int] | None:
-    """The state of a process's first thread, and what CPU time all of them have used, in ticks; None if it is gone."""
+    """The state of a process's first thread, and the CPU ticks of all; None if it is gone."""
     process = read_process(pid)
     return process and (process.state, process.own_ticks)
 
 
 @dataclass(slots=True)
 class BackgroundHealth:
-    """What the background process reports. `at`: when it reported last or, until it has, when a first report was awaited;
-    times are by the clock that never jumps. `mute`: it gives no sign of life (`api.pulse`). Belongs to the event loop.
-    """
+    """What the background process reports. Times are of the clock that never jumps. Belongs to the event loop."""
 
-    at: float
+    at: float  # when it reported last; before the first report, since when that is awaited
     has_reported: bool = False
     said: BackgroundState = field(default_factory=lambda: BackgroundState({}))
     restarts: int = 0
-    mute: bool = False
+    mute: bool = False  # it gives no sign of life
     _ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY_RESTARTS))
 
     def reported(self, ticks: float, said: BackgroundState) -> None:
@@ -69,7 +66,7 @@ class BackgroundHealth:
         self.at, self.has_reported, self.said = ticks, True, said
 
     def ended(self, ticks: float) -> None:
-        """The process ended and will be started again."""
+        """It will be started again."""
         self.restarts, self.mute = self.restarts + 1, False
         self._ended_at.append(ticks)
 
@@ -84,29 +81,29 @@ class BackgroundHealth:
         return "failing" if self.said.failing else "ok"
 
     def is_well(self, ticks: float) -> bool:
-        """Whether it does its part, or starts to."""
+        """Whether it works or starts."""
         return self.standing(ticks) in ("ok", "starting")
 
     def answer(self, ticks: float) -> BackgroundStatus:
-        """Without the faults themselves: those are for the log."""
+        """Without the faults: those are for the log."""
         age = ticks - self.at if self.has_reported else None
         return BackgroundStatus(self.standing(ticks), age, self.restarts, sorted(self.said.failing))
 
 
 @dataclass(slots=True, eq=False)
 class Pulse:
-    """The background process behind its `socket`. `pid`: its number, None while there is none. Belongs to the event loop."""
+    """The background process behind its socket. Belongs to the event loop."""
 
     socket: str | Path
     health: BackgroundHealth
     ticks: Callable[[], float]
-    pid: Callable[[], int | None] = lambda: None
+    pid: Callable[[], int | None] = lambda: None  # None: there is no process
     work: Callable[[int], tuple[str, int] | None] = work_of
     _asking: asyncio.Task[bool] | None = field(init=False, default=None)
     _was_silent: bool = field(init=False, default=False)
 
     async def connect(self, limit: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to the process, which is waited for while it starts. Raises OSError if there is none by then."""
+        """A connection, waited for while the process starts. Raises OSError."""
         end = self.ticks() + _SOCKET_SECONDS
         while True:
             try:
@@ -118,7 +115,7 @@ class Pulse:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def watch(self, answer: Awaitable[_A]) -> _A:
-        """An answer of the process. Raises Unavailable as soon as it is known that none comes, and what `answer` raises."""
+        """The answer of the process. Raises Unavailable as soon as none can come, and what `answer` raises."""
         waits = asyncio.ensure_future(answer)
         try:
             patience = 0.0 if self.health.mute else _FIRST_SECONDS
@@ -131,7 +128,7 @@ class Pulse:
             waits.cancel()
 
     async def look(self) -> None:
-        """Have in the log that the process fell silent, and that it is heard again, which is found out here."""
+        """Log that the process fell silent, or is heard again."""
         if self.health.mute:
             await self._gives_sign()
         self._say()
@@ -149,7 +146,7 @@ class Pulse:
         self._was_silent = silent
 
     async def _gives_sign(self) -> bool:
-        """Whether it lives; all requests that wait share one question."""
+        """Whether it lives; all that wait share one question."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._ask())
         return await asyncio.shield(self._asking)
@@ -172,7 +169,7 @@ class Pulse:
         return not self.health.mute
 
     async def _sign(self) -> bool:
-        """Any byte is one; so is a socket that is gone, for the request finds out by itself."""
+        """A socket that is gone counts as a sign: the request finds out by itself."""
         try:
             reader, writer = await asyncio.open_unix_connection(str(self.socket))
         except OSError:

@@ -12,14 +12,14 @@ _T = TypeVar("_T")
 
 
 class ReaderBeside:
-    """A reader that one thread at a time uses, beside the loop."""
+    """A reader for one thread at a time."""
 
     def __init__(self, db: Reader) -> None:
         self.db = db
         self.lock = asyncio.Lock()
 
     async def read(self, function: Callable[..., _T], *values: Any, **named: Any) -> _T:
-        """Call a function of the reader and these values. Who asks may end before; the thread has the reader until then."""
+        """`function(reader, *values)` in a thread, which has the reader until its end, also if nobody waits any more."""
         return await asyncio.shield(self._read(function, *values, **named))
 
     async def _read(self, function: Callable[..., _T], *values: Any, **named: Any) -> _T:

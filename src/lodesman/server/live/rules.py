@@ -1,4 +1,4 @@
-"""What a running server goes by: limits, shares and job classes, and how a change of them comes into use."""
+"""How changed limits, shares and job classes come into use in a running server."""
 
 from __future__ import annotations
 
@@ -24,34 +24,32 @@ _MOST_TRIES = 3
 
 
 async def change_limits(core: Core, change: Command[object]) -> None:
-    """Make a change of limits; it answers when they are in use. Raises as the change."""
+    """Answers when the limits are in use. Raises as the change."""
     are_used = await core.commands.run(change)
     while are_used is False:
         are_used = await core.commands.run(Change(go_on, core.quotas))
 
 
 async def use_policy(core: Core, policy: Policy) -> None:
-    """Limit by the vocabulary and the limits of sites of a configuration, and by the groups of accounts. Raises as the
-    change.
-    """
+    """Limit by the vocabulary and the sites of a configuration, and by the groups of accounts. Raises LodesmanError."""
     await change_limits(core, Change(use_limits, core.quotas, policy.vocabulary, policy.config.limits))
 
 
 async def use_shares(core: Core) -> None:
-    """Draw by the shares that are stored now. Raises LodesmanError."""
+    """Draw by the stored shares. Raises LodesmanError."""
     know_shares(core.reader, core.policy, core.clock())
     await core.commands.run(Change(set_shares, core.live, core.policy.shares()))
     core.announce(Waking.SHARES)
 
 
 async def use_usage(core: Core, usage: KnownUsage | None, seconds: float) -> None:
-    """Draw by shares that this usage corrects, for so many seconds. Raises LodesmanError."""
+    """Correct the shares by this usage for so many seconds. Raises LodesmanError."""
     core.usage_until = math.inf if usage is None else core.ticks() + seconds
     await _draw_by(core, usage)
 
 
 async def forget_old_usage(core: Core) -> None:
-    """Draw by the configured shares when nothing has been heard of usage for too long. Raises LodesmanError."""
+    """Draw by the configured shares if no usage came for too long. Raises LodesmanError."""
     if core.ticks() >= core.usage_until:
         await _draw_by(core, None)
         core.usage_until = math.inf
@@ -74,8 +72,8 @@ async def use_classes(core: Core, vocabulary: Vocabulary, section: JobClassSecti
 async def edit_agreed(
     core: Core, edit: Callable[[Classes], ClassEdit], command: Callable[[ClassEdit], Command[object] | None]
 ) -> ClassEdit:
-    """An edit of job classes, judged beside the loop and the writer, and stored by its command if no other came between;
-    else judged again. Raises LodesmanError.
+    """Judge an edit of job classes in a thread, and store it if no other came between; else judge again. Raises
+    LodesmanError.
     """
     async with core.one_edit:
         for left in reversed(range(_MOST_TRIES)):

@@ -21,7 +21,7 @@ _INHABITED_SECONDS: Final = 5.0
 
 
 class InhabitedQueues:
-    """What pilots present in CE queues, read again every few seconds."""
+    """What pilots present in CE queues, read again every few seconds. For any thread."""
 
     def __init__(self, db: Reader, clock: Callable[[], float]) -> None:
         self.db = db
@@ -30,13 +30,11 @@ class InhabitedQueues:
         self._kept: dict[frozenset[QueueId], tuple[float, frozenset[ResourceRequest]]] = {}
 
     def forget(self) -> None:
-        """Pilots came, went, or will take no more jobs."""
+        """Pilots came, went, or take no more jobs."""
         self._kept = {}
 
     def requests(self, queues: frozenset[QueueId]) -> frozenset[ResourceRequest]:
-        """What live pilots in these queues that take jobs now or later present while nothing runs in them: those on their
-        way count, silent ones do not. Any thread may ask.
-        """
+        """What live pilots in these queues present while empty, those on their way too, silent and leaving ones not."""
         with self._asking:
             kept, now = self._kept, self._clock()
             at, requests = kept.get(queues, (-inf, frozenset()))
@@ -61,7 +59,7 @@ class Sessions(dict[int, PilotSession]):
         self._clock, self._ticks = clock, ticks
 
     def hear(self, pilot: int) -> PilotSession:
-        """The session of a pilot that asks something. Raises Unauthorized after its end: a pilot gives up then."""
+        """The session of a pilot that asks something. Raises Unauthorized after its end."""
         session = self.get(pilot)
         if session is None:
             raise pilot_has_ended()
@@ -69,7 +67,7 @@ class Sessions(dict[int, PilotSession]):
         return session
 
     def join(self, row: PilotRow, token: bytes) -> None:
-        """A pilot has joined; an earlier token of its own is good no more."""
+        """Begin a session; an earlier token of the pilot is good no more."""
         before, session = self.get(row.id), PilotSession(row, now=self._ticks())
         if before is not None:
             self.end(row.id)
@@ -85,7 +83,7 @@ class Sessions(dict[int, PilotSession]):
         self._principals.forget_pilot(pilot)
 
     def drain(self, pilots: Iterable[int], *, drain: bool = True) -> list[int]:
-        """From now on these claim no more jobs; or they may again. Returns those for which that is new."""
+        """Let these claim no more jobs, or again. Returns those for which that is new."""
         changed = [pilot for pilot in pilots if pilot in self and self[pilot].drain is not drain]
         for pilot in changed:
             self[pilot].drain = drain
@@ -93,7 +91,7 @@ class Sessions(dict[int, PilotSession]):
         return changed
 
     def newly_silent(self) -> dict[int, float]:
-        """Pilots of whose long silence nothing was noted yet, and when each spoke last, in UNIX seconds."""
+        """When each pilot spoke last (UNIX seconds) whose silence is long, and not noted yet."""
         latest, epoch = self._ticks() - self.silent_seconds, self._clock() - self._ticks()
         return {
             pilot: round(epoch + session.last_seen, 3)
@@ -102,10 +100,10 @@ class Sessions(dict[int, PilotSession]):
         }
 
     def expired(self) -> list[int]:
-        """Pilots whose lease has ended."""
+        """The pilots whose lease has ended."""
         return [pilot for pilot in self if self.has_expired(pilot)]
 
     def has_expired(self, pilot: int) -> bool:
-        """Whether a pilot that is there has not been heard of for a whole lease."""
+        """Whether its lease has ended."""
         session = self.get(pilot)
         return session is not None and session.last_seen < self._ticks() - self.lease_seconds

@@ -1,4 +1,4 @@
-"""What the hot process sees to by itself: a clock that was set, stray attempts, closings and delays whose time has come."""
+"""What the hot process sees to by itself: the clock, stray attempts, closings and delays whose time has come."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _STRAYS_AT_ONCE: Final = 500
 
 
 async def look_at_clock(core: Core) -> None:
-    """See whether the system's clock was set."""
+    """See whether the clock was set."""
     core.clock_watch.look(core.clock(), core.ticks())
 
 
 async def open_due_delays(core: Core) -> None:
-    """Let jobs start that waited for a matching delay, if the time of one has come."""
+    """Let jobs start whose matching delay is over."""
     if core.live.queues.index.delays.next_at <= core.ticks():
         with suppress(LodesmanError):  # it is asked again soon
             await core.commands.run(Change(open_delays, core.live))
 
 
 async def follow_closings(core: Core) -> None:
-    """Let pilots leave where a closing begins that was announced, and stay where one is over. Raises LodesmanError."""
+    """Let pilots leave where a closing begins, and stay where one is over. Raises LodesmanError."""
     done: TendingOutcome = await core.commands.run(Change(tend_closings, core.live))
     core.sessions.drain(done.staying, drain=False)
     core.sessions.drain(done.leaving)
 
 
 async def mend_strays(core: Core) -> None:
-    """At the start: mend live attempts that their jobs do not name, or whose pilots have ended. A fault costs one of
-    them alone, and is in the log.
+    """Mend live attempts that their jobs do not name, or whose pilots have ended: at the start. A fault costs one of
+    them.
     """
     strays = stray_attempts(core.reader, _MOST_STRAYS)
     for begun in range(0, len(strays), _STRAYS_AT_ONCE):

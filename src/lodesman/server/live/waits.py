@@ -1,7 +1,8 @@
-"""Who waits for jobs: counts that follow the journal, shared by all that wait for the same ones (ADR 0065).
+"""Counts of jobs that clients wait for: they follow the journal, and all that wait for the same jobs share them (ADR
+0065).
 
-The first that waits for some jobs has them counted by a reader, in one snapshot that says which commit it is of; from then
-on the counts follow the changes of later commits. While no client waits, the journal keeps no changes.
+A reader counts them in one snapshot, which says its commit; later commits change the counts. While nobody waits, the
+journal keeps no changes.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _MOST_PARTS_OF_ONE: Final = 50_000
 
 
 class WaitLimits(msgspec.Struct, frozen=True):
-    """How many requests may wait at once, of one user and in all; of them streams of events."""
+    """How many requests may wait at once; streams of events are some of them."""
 
     waits: int = 500
     waits_in_all: int = 2_000
@@ -49,19 +50,17 @@ class WaitLimits(msgspec.Struct, frozen=True):
 
 
 class Ends(msgspec.Struct, frozen=True):
-    """How jobs ended: the Failed one with the lowest id, and the first of all."""
+    """How jobs ended."""
 
-    failed: EndedJob | None
-    jobs: list[EndedJob]
+    failed: EndedJob | None  # the one with the lowest id
+    jobs: list[EndedJob]  # the first ones
 
 
 @dataclass(slots=True, eq=False)
 class _Followers:
-    """Who waits at one watch, by what for, and what was found of ends at its present version.
+    """Who waits at one watch, and how its jobs ended as of one version."""
 
-    What for: whether for the first, whether jobs that are Held count, and how many Held ones the client knows of.
-    """
-
+    # By whether they wait for the first, whether Held ones count, and how many of these the client knows.
     waiters: dict[tuple[bool, bool, int], set[asyncio.Future[None]]] = field(default_factory=dict)
     streams: set[Push] = field(default_factory=set)
     ends: dict[int, Ends] = field(default_factory=dict)
@@ -75,7 +74,6 @@ class Waits:
     """Belongs to the event loop."""
 
     def __init__(self, journal: Journal, database: Database, command: Callable[[Command[Any]], Any]) -> None:
-        """`command` posts to the journal and awaits the answer."""
         self.limits = WaitLimits()
         self.followed = JobWatches()
         # To count a million jobs takes a while: who asks about few does not wait for that.
@@ -99,7 +97,7 @@ class Waits:
 
     @contextmanager
     def place(self, name: str, *, stream: bool = False) -> Iterator[None]:
-        """Around a request of this user that waits. Raises TooOften, and Unavailable while the server ends."""
+        """Around a request that waits. Raises TooOften, and Unavailable while the server ends."""
         if self.closed:
             raise ending()
         limits = self.limits
@@ -121,7 +119,7 @@ class Waits:
 
     @contextmanager
     def using(self, watch: JobWatch, name: str) -> Iterator[None]:
-        """Around a request of this user: the watch stays as long. Raises TooOften."""
+        """Around a request: the watch stays as long. Raises TooOften."""
         of, parts = self._of[watch], len(watch.ranges)
         if self._parts[name] + parts > _MOST_PARTS_OF_ONE:
             raise _too_many(_MOST_PARTS_OF_ONE, "jobs and ranges that requests wait for")
@@ -139,9 +137,9 @@ class Waits:
     async def watch(
         self, wanted: tuple[range, ...], may: Callable[[str, str, str], bool], reads: ReadsAs
     ) -> JobWatch:
-        """The counts of those jobs that the caller may see, as they are now; `reads`: as whom what others share.
+        """The counts of those jobs that the caller may see.
 
-        Raises NotFound if there are none of one of the ranges, InvalidRequest if there are too many.
+        Raises NotFound if one of the ranges has none, InvalidRequest if there are too many.
         """
         parts = tuple(await self._looking.read(_parts_seen, wanted, may, reads))
         watch = self.followed.watches.get(parts) or self._new(parts)
@@ -158,7 +156,7 @@ class Waits:
         return watch
 
     async def ends(self, watch: JobWatch, limit: int) -> Ends:
-        """How its jobs ended, read once for all that ask at the same version."""
+        """How its jobs ended, read once for each version."""
         of = self._of[watch]
         if of.ends_of != watch.version:
             of.ends_of, of.ends = watch.version, {}
@@ -185,7 +183,7 @@ class Waits:
         return watch
 
     async def _follow(self) -> None:
-        """Let the journal keep changes from now on, surely: a batch that had begun before is in the snapshot."""
+        """Let the journal keep changes. A batch that had begun before is in the snapshot."""
         async with self._beginning:
             if not self._follows:
                 self._journal.follows = True
@@ -201,7 +199,6 @@ class Waits:
                 await asyncio.shield(task)
 
     def _count(self, watch: JobWatch) -> None:
-        """Have the jobs counted, unless that is going on."""
         of = self._of[watch]
         if of.reading is None:
             watch.read_anew()
@@ -222,7 +219,7 @@ class Waits:
     # --- changes --------------------------------------------------------------------------------------------------------
 
     def moved(self, commit: CommitMoves) -> None:
-        """The changes of a commit, in the order of the commits."""
+        """Take the changes of a commit, in the order of the commits."""
         for watch, moves in self.followed.moved(commit.batch, commit.moves).items():
             of = self._of[watch]
             if of.streams:
@@ -235,7 +232,7 @@ class Waits:
                 self._look(watch, of)
 
     def _look(self, watch: JobWatch, of: _Followers) -> None:
-        """Wake those whose wait is over, all that wait for the same at once."""
+        """Wake those whose wait is over."""
         for key in list(of.waiters):
             first, held_too, known_held = key
             if watch.held > known_held or watch.is_over(first=first, held=held_too):
@@ -258,7 +255,7 @@ class Waits:
 
     @contextmanager
     def streaming(self, watch: JobWatch, push: Push) -> Iterator[None]:
-        """Around a stream: `push` gets the changes of these jobs, and nothing at the end of the server."""
+        """Around a stream: `push` gets its changes, and nothing at the end of the server."""
         self._of[watch].streams.add(push)
         try:
             yield
@@ -268,7 +265,7 @@ class Waits:
     # --- ends -----------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """The server ends: nothing waits any more."""
+        """The server ends."""
         self.closed = True
         if self._sweep is not None:
             self._sweep.cancel()
@@ -279,7 +276,6 @@ class Waits:
                 push([])
 
     def _forget_unused(self, seconds: float) -> None:
-        """Forget counts that no client asked for in this time."""
         now = asyncio.get_running_loop().time()
         for watch, of in list(self._of.items()):
             if not of.users and of.reading is None and now - of.used >= seconds:
@@ -306,11 +302,11 @@ def _wake(waiters: Iterable[asyncio.Future[None]]) -> None:
 
 
 def _nothing(_tx: Transaction) -> None:
-    """The commit is all that is wanted."""
+    """A commit."""
 
 
 def event(name: str, data: JobStates | StateChanged | StreamEnded) -> bytes:
-    """One server-sent event."""
+    """A server-sent event."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
 
 
@@ -327,12 +323,12 @@ def _details(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def ending() -> Unavailable:
-    """What requests that wait are answered with at the end of the server."""
+    """The refusal at the end of the server."""
     return Unavailable("The server is shutting down.", hint="Ask again when it is back.")
 
 
 def _check_room(there: Counter[str], name: str, most: int, in_all: int, what: str) -> None:
-    """Raises TooOften if a user, or all users together, have as many as they may."""
+    """Raises TooOften."""
     if there[name] >= most:
         raise _too_many(most, what)
     if there.total() >= in_all:
