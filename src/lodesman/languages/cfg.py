@@ -98,8 +98,6 @@ def parse_cfg(
 
 @dataclass(slots=True)
 class _OpenSection:
-    """A section that is being read, or a section name that still waits for its brace."""
-
     name: str
     line: int
     column: int

@@ -160,7 +160,7 @@ class Closing(Place, frozen=True):
         return not (self.is_ahead(now) or self.is_over(now))
 
     def shuts_out(self, now: float, life_seconds: float) -> bool:
-        """Whether no pilot is sent: it holds, or could begin while one still runs that lives that long (0: for any time)."""
+        """Whether no pilot is sent: it holds, or could begin while one runs that lives that long (0: for any time)."""
         if self.is_over(now) or not self.is_ahead(now):
             return not self.is_over(now)
         return not life_seconds or now + life_seconds > self.start

@@ -186,7 +186,6 @@ def _ad(key: str, frame: Frame) -> Value:
 
 
 def _side(side: str, key: str) -> Closure:
-    """The usual case of `_select`."""
     if side == "my":
         own = _select(lambda frame: frame.ad, key)
 

@@ -34,7 +34,6 @@ class ContextCall(NamedTuple):
 
 
 def _attribute(node: Node, frame: Frame) -> AdAttribute | None:
-    """The attribute that an expression names, where it stands."""
     ad: Ad | None = None
     match node:
         case Name(key=key) | Select(base=Name(key="my"), key=key):

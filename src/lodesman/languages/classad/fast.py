@@ -200,7 +200,6 @@ def _written(node: Node, *, strict: bool) -> Test:
 
 @lru_cache(maxsize=4_096)
 def _test_of(text: str) -> Test:
-    """By canonical text, so that equal expressions are one."""
     return _written(parse_expression(text), strict=False)
 
 

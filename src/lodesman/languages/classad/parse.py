@@ -191,7 +191,6 @@ class _Parser:
         return deepest + 1
 
     def count_leaf(self, start: int) -> None:
-        """Count one more node, of depth 1. Raises SyntaxFault if there are too many."""
         self.nodes += 1
         if self.nodes > MOST_NODES:
             raise fault_at(self.text, start, f"an expression of more than {MOST_NODES:,} parts")
@@ -200,7 +199,6 @@ class _Parser:
         return fault_at(self.text, start, f"an expression nested more than {MOST_DEPTH} deep")
 
     def expression(self, strength: int) -> Node:
-        """Read what binds more strongly than `strength`."""
         self.nested += 1
         if self.nested > MOST_DEPTH:
             raise self.too_deep(self.token.start)

@@ -218,7 +218,6 @@ def asks_clock(node: Node, my: Ad) -> bool:
 
 
 def _folded(node: Node, run: Run) -> Node:
-    """A constant if all its parts are."""
     for part in children(node):
         if constant_of(part) is None:
             return node

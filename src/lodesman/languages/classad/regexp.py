@@ -137,7 +137,6 @@ class Regexp:
                 todo.extend(state.after)
 
     def _where(self, text: str, at: int) -> int:
-        """Which of the places that it asks for are there."""
         return sum([_BITS[name] for name in self._places if PLACES[name](text, at)])
 
     # --- where it is -------------------------------------------------------------------------------------------

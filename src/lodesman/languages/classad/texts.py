@@ -60,7 +60,6 @@ def read_whole(digits: str) -> float:
 
 
 def _read_number(text: str) -> float | None:
-    """The number that a text begins with."""
     match = _NUMBER.match(text)
     if not match:
         return None

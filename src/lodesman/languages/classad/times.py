@@ -154,7 +154,6 @@ def _parts_of_span(seconds: float) -> dict[str, Value]:
 
 
 def _dated(value: Value) -> tuple[datetime, int] | None:
-    """The date where it is, and what its zone is ahead."""
     ahead = value.ahead if isinstance(value, AbsTime) else 0
     seconds = value.seconds if isinstance(value, AbsTime) else value
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
@@ -164,7 +163,6 @@ def _dated(value: Value) -> tuple[datetime, int] | None:
 
 
 def _format(run: Run, value: Value | None = None, form: Value = "%c") -> Value:
-    """As strftime of C does it without a locale."""
     if not isinstance(form, str):
         return ERROR
     run.spend(len(form) * 8)
@@ -184,7 +182,6 @@ def _format(run: Run, value: Value | None = None, form: Value = "%c") -> Value:
 
 
 def _date_of(ad: Ad) -> datetime | None:
-    """The date of an ad as `splitTime` writes it."""
     parts = [ad.constants.get(name.lower(), usual) for name, usual in _FIELDS]
     if any(type(number) is not int for number in parts):
         return None

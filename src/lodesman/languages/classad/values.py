@@ -98,7 +98,6 @@ def number(value: float) -> Value:
 
 
 def _special(left: Value, right: Value) -> Value:
-    """What a strict operator answers for values that are not of its kind."""
     if left is ERROR or right is ERROR:
         return ERROR
     return UNDEFINED if left is UNDEFINED or right is UNDEFINED else ERROR
@@ -179,7 +178,6 @@ def _bitwise(compute: Callable[[int, int], int]) -> Operation:
 
 
 def _signed(value: int) -> int:
-    """The lowest 64 bits as a signed number."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 

@@ -56,7 +56,6 @@ def lsf_seconds(text: str) -> int | None:
 
 
 def _numbers(text: str) -> list[int]:
-    """The numbers between colons; none if there is anything else."""
     parts = text.split(":")
     return [int(part) for part in parts] if all(map(_DIGITS.fullmatch, parts)) else []
 
@@ -89,7 +88,6 @@ def indexes(text: str, *, least: int = 0) -> dict[str, Any] | None:
 
 
 def _ranges(text: str) -> Iterator[range]:
-    """Each range between commas; an empty one for what is none."""
     for part in text.replace(" ", "").split(","):
         match = _STEPS.fullmatch(part)
         first, last, step = (

@@ -83,7 +83,6 @@ def _environment(request: ScriptRequest, text: str) -> None:
 
 
 def _requirements(request: ScriptRequest, text: str) -> None:
-    """Sections as `span[hosts=1] rusage[mem=4000]`; others are refused."""
     if _SECTION.sub("", text).strip():
         request.refuse(PROPERTY)
     for words in request.parts(section[0] for section in _SECTION.finditer(text)):

@@ -118,7 +118,7 @@ def _resource(request: ScriptRequest, name: str, amount: str) -> None:
 
 
 def _other_resource(request: ScriptRequest, name: str, amount: str) -> None:
-    """What is no amount of a job here; no GPU is no request."""
+    """No GPU is no request."""
     if "gpu" in name:
         if amount != "0":
             request.refuse(GPU)

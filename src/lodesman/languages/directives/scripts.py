@@ -156,7 +156,6 @@ def _lines_of(text: str, system: _System) -> Lines:
 
 
 def _other_lines(text: str) -> list[LineRefusal]:
-    """Lines of batch systems that are not read here, before the first command."""
     refusals: list[LineRefusal] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.startswith("#"):
@@ -231,7 +230,6 @@ def _complete(
 def _variables(
     request: ScriptRequest, system: _System, facts: ScriptFacts, named: set[str]
 ) -> dict[str, str]:
-    """Those that every job gets, that the script names, and that its lines set."""
     always, others = system.words.values(facts)
     needed = {name: value for name, value in others.items() if name in named}
     own: dict[str, str] = escape_percents(request.environment)
@@ -289,7 +287,6 @@ def _has_number(texts: Iterable[str]) -> bool:
 
 
 def _as_read(value: Any) -> Any:
-    """A value of an array as its jobs get it, if all get the same."""
     plain = isinstance(value, str) and not has_placeholder(value.replace("%%", ""))
     return value.replace("%%", "%") if plain else value
 
@@ -318,7 +315,6 @@ def _cpu_time(request: ScriptRequest, attributes: Mapping[str, Any]) -> dict[str
 
 
 def _interpreter(request: ScriptRequest, text: str) -> str:
-    """The program that a line names, if the script's own first line names another one."""
     first = _INTERPRETER.match(text)
     own = (first[2] if first[1].endswith("/env") and first[2] else first[1]) if first else ""
     same = own.rpartition("/")[2] == request.interpreter.rpartition("/")[2]
@@ -346,7 +342,6 @@ def _notes(
     options: Mapping[str, Any],
     unset: list[str],
 ) -> Iterable[str]:
-    """What the job gets, what of the lines has no effect, and which variables the script does not get."""
     settings = ", ".join(f"{name}={shown(str(value), _SHOWN)}" for name, value in values.items())
     who = f"{system.mark} lines of {system.name}{' and options, which go first,' if options and settings else ''}"
     yield f"{who} say {settings or 'nothing here'}."
@@ -374,7 +369,6 @@ _MODULES: Final = ("module", "ml")
 
 
 def _calls(text: str) -> Iterable[str]:
-    """What it calls that may not be there, or means something else here."""
     lines: dict[str, int] = {}
     for match in _CALL.finditer(text):
         lines.setdefault(match[1], text.count("\n", 0, match.start(1)) + 1)

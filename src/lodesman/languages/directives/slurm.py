@@ -170,7 +170,7 @@ def read(request: ScriptRequest, lines: list[tuple[int, str]]) -> None:
 
 
 def _read_one(request: ScriptRequest, number: int, words: list[str]) -> list[str]:
-    """The first option of these words; returns the words behind it."""
+    """Read the first option of these words; returns the words behind it."""
     word, *rest = words
     name, equals, value = word.partition("=") if word.startswith("--") else (word[:2], word[2:], word[2:])
     name = _whole_name(name)

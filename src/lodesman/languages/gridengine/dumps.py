@@ -111,7 +111,6 @@ def convert_dumps(texts: Mapping[str, str], site: str) -> ConvertedDumps:
 
 
 def _kind(name: str) -> str:
-    """The option that printed a file; '' for another file."""
     option, dot, rest = name.partition(".")
     single = option in ("sc", "sconf", "srqs", "sul") and not dot
     return option if single or (option in ("sq", "shgrp", "su", "sprj", "sjc", "sp") and rest) else ""
@@ -195,12 +194,12 @@ def _parameters(
 
 
 def _parts(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """The value of a queue, and those of single hosts and groups, as in `4,[node1=8],[@gpu=2]`."""
+    """Split `4,[node1=8],[@gpu=2]` into the value of a queue and those of single hosts and groups."""
     return _OVERRIDE.sub("", text).strip(", "), _OVERRIDE.findall(text)
 
 
 def _amount(kind: ComplexType, text: str) -> int:
-    """The number that a text means, 0 without any limit. Raises InvalidConfig."""
+    """The number of a text, 0 for no limit. Raises InvalidConfig."""
     value = read_value(kind, text) if text not in _NONE else 0
     if not isinstance(value, str) and value < 0:
         raise InvalidConfig(f"{text} is below 0.")

@@ -28,13 +28,11 @@ class _Block:
     lines: dict[str, LogicalLine] = field(default_factory=dict)
 
     def items(self, key: str) -> tuple[str, ...]:
-        """The names of a list, with commas or blanks between; none for NONE."""
         line = self.lines.get(key)
         words = line.text.split(None, 1)[1].replace(",", " ").split() if line else []
         return () if [word.upper() for word in words] == ["NONE"] else tuple(dict.fromkeys(words))
 
     def fault_at(self, key: str, name: str, message: str) -> SyntaxFault:
-        """A fault of one name in a list."""
         line = self.lines[key]
         match = re.search(rf"(?<![^\s,]){re.escape(name)}(?![^\s,])", line.text)
         return line.fault(match.start() if match else 0, message, "Take this name away, or correct it.")
@@ -162,7 +160,6 @@ def _project(block: _Block) -> Project:
 def _check_references(
     blocks: list[_Block], names_of_kind: dict[str, set[str]], faults: list[SyntaxFault]
 ) -> None:
-    """Groups named in groups, and user lists named in projects, must be defined."""
     for block in blocks:
         for key in ("hostlist", "acl", "xacl"):
             label, of = ("host group", True) if key == "hostlist" else ("user list", False)
@@ -175,7 +172,6 @@ def _check_references(
 def _check_cycles(
     groups: dict[str, HostGroup], blocks: Mapping[tuple[str, str], _Block], faults: list[SyntaxFault]
 ) -> None:
-    """A group must not be in itself."""
     left = {name: [member for member in group.members if member in groups] for name, group in groups.items()}
     while len(faults) < MAX_FAULTS:
         try:

@@ -144,7 +144,6 @@ def write_value(kind: ComplexType, value: Value) -> str:
 
 
 def _decimal(value: Fraction) -> str:
-    """All digits of a fraction that was read from decimal digits."""
     places = 1
     while 10**places % value.denominator and places < 90:
         places += 1

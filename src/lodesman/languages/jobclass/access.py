@@ -214,7 +214,6 @@ def count_comparisons(template: JobClass, classes: Iterable[JobClass]) -> int:
 
 
 def _opened(name: str, held: ClassValue, mine: ClassValue, canonical: CanonicalKey) -> Iterator[Violation]:
-    """The specifiers of a class that have more letters than those of the template."""
     if isinstance(held, ClassScalar) or isinstance(mine, ClassScalar):
         # To set a scalar that is UNSPECIFIED is to change it.
         enough = set(mine.grants) <= set(held.grants.replace("~", "~+"))

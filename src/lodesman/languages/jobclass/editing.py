@@ -161,8 +161,6 @@ def edit_classes(
 
 
 class _Reading:
-    """The classes of a text, as they are read one by one."""
-
     def __init__(self, before: Classes, by: Author, how: How) -> None:
         self.before, self.by, self.how = before, by, how
         self.found: dict[str, tuple[JobClass, Mapping[str, int]]] = {}
@@ -234,7 +232,6 @@ class _Reading:
 def _against_template(
     after: Classes, job_class: JobClass, lines: Mapping[str, int]
 ) -> Iterator[LodesmanError]:
-    """Each violation once, with the variants that have it."""
     variants_of: dict[Violation, list[str]] = {}
     if job_class.name != TEMPLATE:
         for variant, violations in check_template(after.template, job_class, after.canonical).items():
@@ -340,7 +337,6 @@ def _wrong_values(job_class: JobClass, lines: Mapping[str, int], problem: Proble
 
 
 def _named(job_class: JobClass, variants: Sequence[str]) -> str:
-    """A class, if all its variants are meant, or some of these."""
     if len(variants) == len(job_class.variants):
         return job_class.name
     return first_of([f"{job_class.name}.{variant}" for variant in variants])
@@ -377,7 +373,6 @@ def _unknown_lists(
 def _new_conflicts(
     before: Classes, after: Classes, changed: Collection[str], line: int
 ) -> Iterator[ClassNotice]:
-    """The classes that newly go against the template."""
     judged: Known = {}
     for name in sorted(after.by_name.keys() - changed):
         conflicts = before.by_name[name].conflicts

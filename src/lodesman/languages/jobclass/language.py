@@ -142,7 +142,6 @@ class _ClassReader:
         )
 
     def split(self, line: _Line) -> None:
-        """Note a line by its attribute."""
         attribute, value = (*line.text.split(None, 1), "", "")[:2]
         bad = _CONTROL.search(line.text)
         if bad:
@@ -190,7 +189,6 @@ class _ClassReader:
         return names
 
     def names(self, attribute: str, otherwise: tuple[str, ...]) -> tuple[str, ...]:
-        """A comma list of names; NONE is empty."""
         line = self.lines.get(attribute)
         if line is None or line.text == "NONE":
             return otherwise if line is None else ()
@@ -204,7 +202,6 @@ class _ClassReader:
         return listed
 
     def kept_of_template(self, mine: tuple[str, ...]) -> dict[str, ByVariant]:
-        """The attributes of the template; those of its variants that the class has."""
         return {
             name: replace(
                 value, variants={variant: own for variant, own in value.variants.items() if variant in mine}

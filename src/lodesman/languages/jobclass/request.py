@@ -131,7 +131,6 @@ class _Entries:
         return dict(self._found)
 
     def _key(self, name: str) -> str | None:
-        """The key under which an entry is there."""
         return next(iter(self._names.get(self._canonical(self._name, name), ())), None)
 
     def _put(self, key: str, text: str | None) -> None:

@@ -165,7 +165,6 @@ def _bracket(kind: AttributeKind, piece: str, variants: Collection[str], say: Sa
 
 
 def _specifier(text: str) -> tuple[str, str]:
-    """The letters in front of a text, and the text."""
     if not text.startswith("{"):
         return "", text
     inner, brace, rest = text[1:].partition("}")

@@ -307,7 +307,6 @@ def _joined(before: Any, value: Any) -> Any:
 
 
 def _find_same(record: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
-    """The names in a record that stand for one of the others."""
     others_of = {_folded_name(name) for name in others}
     if "parameters" in others_of:
         others_of |= {name.lower() for name in PARAMETERS}

@@ -135,7 +135,6 @@ class _RecordReader:
 
 
 def _scalar(text: str) -> Any:
-    """Text without quotes: a number or a truth value if it looks like one."""
     if text[:1].isdigit() or text[:1] == "-":
         if _WHOLE.match(text):
             number = int(text)
@@ -184,7 +183,6 @@ def _written(value: Any, *, plain: bool) -> str:
 
 
 def _stands_bare(text: str, *, plain: bool) -> bool:
-    """Whether the text reads as itself without quotes."""
     if text != text.strip() or not text.isprintable() or text.startswith(_IN_JDL):
         return False
     if plain:

@@ -180,7 +180,6 @@ def read_job(
 def _sort_out(
     record: Record, places: PositionMap
 ) -> tuple[dict[str, Given], dict[str, Any], dict[str, tuple[str, Any]]]:
-    """Known attributes by field, unknown ones by name, and those of `Parameters` by lower-case name."""
     attributes: dict[str, Given] = {}
     unknown: dict[str, Any] = {}
     parameters: dict[str, tuple[str, Any]] = {}

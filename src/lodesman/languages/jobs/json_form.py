@@ -77,7 +77,6 @@ def _decoded(text: str, record_of: Callable[[list[tuple[str, Any]]], Record], li
 
 
 def _offsets(text: str, *, refuse_twice: bool = False) -> dict[str, int]:
-    """The first offset of every name, by path."""
     first: dict[str, int] = {}
     # Of each open bracket its path, and the index in a list (-1: a record).
     paths, indexes, path = [""], [-1], ""

@@ -122,7 +122,6 @@ def _number(name: str, value: Any, places: PositionMap) -> int | float:
 
 
 def _common_count(labels: Mapping[str, Mapping[str, tuple[str, Any]]], places: PositionMap) -> int:
-    """The number of members, on which all sequences must agree."""
     counts: dict[str, int] = {}
     for name, value in (parts["parameters"] for parts in labels.values() if "parameters" in parts):
         try:
@@ -169,16 +168,12 @@ def split_fields(
 
 
 class _ValueKind(NamedTuple):
-    """What is known of the values of a token."""
-
     longest: int
     harmless: bool
     unquoted: bool
 
 
 class _Splitter:
-    """Sorts the attributes of one description into fields and deferred values."""
-
     def __init__(self, members: ParametricMembers) -> None:
         self.scope = Scope(members)
         self.fields: dict[str, Any] = {}

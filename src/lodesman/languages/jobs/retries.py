@@ -65,7 +65,6 @@ def _cause(item: Any) -> str:
 
 
 def _codes(text: str) -> range:
-    """The exit codes of a number or a range; none for anything else."""
     match = _CODES.match(text)
     if match is None:
         return range(0)

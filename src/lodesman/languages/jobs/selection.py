@@ -73,7 +73,6 @@ class _PatternPart(Struct, frozen=True):
     each: int  # Steps for each place where the longest piece stands.
 
     def stands_at(self, text: str, at: int) -> bool:
-        """Whether it is there; the text must be long enough."""
         return all(text.startswith(piece, at + place) for place, piece in self.pieces)
 
 

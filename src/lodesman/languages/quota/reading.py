@@ -118,7 +118,6 @@ class _QuotaReader:
             block.fields[key] = self.line
 
     def quota_set(self, block: _OpenSet, others: Mapping[str, QuotaSet]) -> QuotaSet | None:
-        """The set of these lines, None if any of them has a fault."""
         self.whole, self.line = block.whole, block.first
         if block.braced and not block.closed:
             self.slip(0, "this { is never closed", "Put } on a line of its own.")

@@ -33,11 +33,10 @@ _TOKEN = re.compile(r"[!-~]*")
 
 @dataclass(frozen=True)
 class Retry:
-    """Rounds over all servers, with exponential back-off and full jitter between them. `patient`: also where a server says
-    that a part of it has been silent, which takes a person to mend.
-    """
+    """Rounds over all servers, with exponential back-off and full jitter between them."""
 
     rounds: int = 5
+    # Also where a server says that a part of it is silent, which takes a person to mend.
     patient: bool = True
     base_s: float = 0.25
     cap_s: float = 30.0
@@ -60,8 +59,8 @@ def sha256_of(file: Path) -> str:
 class Client:
     """Sends requests to one of `servers`, first to the one that answered last. Belongs to one thread.
 
-    `token` goes into every request; `sleep` and `rng` serve back-off. `url_file`: where a server of this machine
-    writes its address, which may be another one after its next start; then `servers` is where it was.
+    `token` goes into every request. `url_file`: where a server of this machine writes its address, which its next start
+    may change; `servers` is then where it was.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class Client:
     def request(
         self, method: str, path: str, body: Any = None, *, idempotent: bool = False, timeout: float = _IDLE_S
     ) -> Any:
-        """Send `body` (bytes as they are, all else as JSON) and return the JSON value answered, if any.
+        """Send `body` (bytes as they are, else JSON) and return the JSON value answered, if any.
 
         GET is always idempotent; `timeout` is seconds without a byte. Raises the error that the server names by its
         code; Unavailable when no server answers, with data `sent` if something may have been changed.
@@ -199,7 +198,7 @@ class Client:
             return answer
 
     def _find_again(self) -> None:
-        """Read the address of a server of this machine; one that cannot be read, or is another kind, changes nothing."""
+        """Read the address of a server of this machine; one that is unreadable, or of another kind, changes nothing."""
         if self._url_file is None:
             return
         try:

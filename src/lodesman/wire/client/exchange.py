@@ -55,12 +55,12 @@ _BY_STATUS: dict[int, type[LodesmanError]] = {
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """Where a server listens; `base` is the path before every path of the protocol. Of a Unix socket `host` is the file."""
+    """Where a server listens."""
 
     secure: bool
-    host: str
+    host: str  # Of a Unix socket the file.
     port: int
-    base: str = ""
+    base: str = ""  # The path before every path of the protocol.
 
     def __str__(self) -> str:
         if "/" in self.host:
@@ -81,27 +81,24 @@ class ServerAddress:
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """A request that may be sent several times.
-
-    A Path as body is streamed. `sink` reads the body of a good answer. `timeout` is seconds without a byte.
-    """
+    """A request that may be sent several times."""
 
     method: str
     path: str
-    body: bytes | Path | None = None
+    body: bytes | Path | None = None  # A Path is streamed.
     headers: Mapping[str, str] = field(default_factory=dict)
-    sink: Callable[[http.client.HTTPResponse], Any] | None = None
+    sink: Callable[[http.client.HTTPResponse], Any] | None = None  # Reads the body of a good answer.
     idempotent: bool = False
-    timeout: float = 30.0
+    timeout: float = 30.0  # Seconds without a byte.
 
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """An answer; `content` is the result of the request's sink, else the body."""
+    """An answer."""
 
     status: int
     retry_after: str
-    content: Any
+    content: Any  # The result of the request's sink, else the body.
 
     @property
     def good(self) -> bool:
@@ -253,8 +250,9 @@ class BadChecksum(LodesmanError, code="checksum"):
 
 
 class LocalFault(LodesmanError, code="local"):
-    """A file of this machine cannot be read or written, or no connection be opened here: no server is to blame, and to ask
-    again changes nothing. `data` has `errno`.
+    """A file of this machine cannot be read or written, or no connection be opened. `data` has `errno`.
+
+    No server is to blame, and to ask again changes nothing.
     """
 
     @property
@@ -272,7 +270,7 @@ def local_fault(fault: OSError, file: Path | None = None) -> LocalFault:
 
 
 class OwnFile:
-    """A file of this machine whose content travels. What goes wrong with it is no answer of a server: raises LocalFault."""
+    """A file of this machine whose content travels. Raises LocalFault."""
 
     def __init__(self, file: Path, mode: str) -> None:
         self._path = file
