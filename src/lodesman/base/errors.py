@@ -83,6 +83,17 @@ class SyntaxFault(LodesmanError, code="syntax"):
         super().__init__(where + message, hint=hint, line=line, column=column, **data)
 
 
+def line_column(text: str, offset: int) -> tuple[int, int]:
+    """Line and column (from 1) of an offset; lines end with a newline character."""
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def fault_at(text: str, offset: int, message: str, *, hint: str = "") -> SyntaxFault:
+    """A SyntaxFault for the character at `offset`; `message` comes without its full stop."""
+    line, column = line_column(text, offset)
+    return SyntaxFault(f"{message}.", line=line, column=column, hint=hint)
+
+
 class InvalidJob(LodesmanError, code="invalid-job"):
     """A job description is well formed and wrong; `data` has `attribute` and, if known, a position."""
 

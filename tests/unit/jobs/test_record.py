@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.base.errors import InvalidJob, SyntaxFault, TooLarge
+from lodesman.base.errors import InvalidJob, SyntaxFault, TooLarge, fault_at, line_column
 from lodesman.languages.jobs.description import read_description, write_description
 from lodesman.languages.jobs.record import (
     ARRAY_LIMITS,
@@ -17,9 +17,7 @@ from lodesman.languages.jobs.record import (
     Positions,
     TextLimits,
     child_path,
-    fault_at,
     find_problem,
-    line_column,
     name_problem,
     shown,
 )

@@ -23,14 +23,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from lodesman.base.errors import Forbidden, InvalidRequest
+from lodesman.base.errors import Forbidden, InvalidRequest, fault_at
 from lodesman.decide.broker.rules import GateRules
 from lodesman.languages.classad import Ad, Node, Run, Value, evaluate, parse_ad
 from lodesman.languages.classad.ads import Asked, TooDear
 from lodesman.languages.classad.functions import policy_mistakes
 from lodesman.languages.classad.nodes import clauses, constant_of
 from lodesman.languages.classad.partial import asked_by, references
-from lodesman.languages.classad.tokens import fault_at
 from lodesman.languages.classad.values import lower
 from lodesman.wire.vocabulary import GateMode
 

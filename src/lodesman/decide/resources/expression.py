@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from lodesman.base.errors import fault_at
 from lodesman.decide.resources.inherit import EffectiveParam
 from lodesman.decide.resources.model import ANY, Scalar, as_scalars, fold
 from lodesman.languages.classad import (
@@ -49,7 +50,6 @@ from lodesman.languages.classad.nodes import (
 from lodesman.languages.classad.partial import can_be, flatten
 from lodesman.languages.classad.regexp import read_regexp
 from lodesman.languages.classad.searches import SEARCHES
-from lodesman.languages.classad.tokens import fault_at
 from lodesman.languages.classad.values import INT_MAX, INT_MIN, is_true, lower, truth
 from lodesman.languages.classad.write import write_expression, write_name, write_value
 

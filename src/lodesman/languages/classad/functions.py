@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from lodesman.base.errors import fault_at
 from lodesman.languages.classad.ads import Closure, Frame, Run, TooDear
 from lodesman.languages.classad.contexts import CONTEXTS
 from lodesman.languages.classad.nodes import FunctionCall, Node, constant_of, walk
@@ -29,7 +30,7 @@ from lodesman.languages.classad.texts import (
     plain_number,
 )
 from lodesman.languages.classad.times import CLOCK_FUNCTIONS, TIME_FUNCTIONS
-from lodesman.languages.classad.tokens import fault_at, shown
+from lodesman.languages.classad.tokens import shown
 from lodesman.languages.classad.values import (
     ERROR,
     STRICT,

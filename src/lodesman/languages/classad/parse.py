@@ -11,7 +11,7 @@ from collections.abc import Container
 from itertools import pairwise
 from typing import Final, cast
 
-from lodesman.base.errors import SyntaxFault
+from lodesman.base.errors import SyntaxFault, fault_at
 from lodesman.languages.classad.ads import Ad, AdAttribute
 from lodesman.languages.classad.nodes import (
     AdLiteral,
@@ -28,7 +28,7 @@ from lodesman.languages.classad.nodes import (
     Unary,
     two_readings,
 )
-from lodesman.languages.classad.tokens import AdToken, fault_at, number_of, shown, token_at, unescaped
+from lodesman.languages.classad.tokens import AdToken, number_of, shown, token_at, unescaped
 from lodesman.languages.classad.values import ERROR, UNDEFINED, UnaryName, Value, lower
 
 _BLANK_LINES: Final = re.compile(r"\n(?:[ \t\r]*\n)+")

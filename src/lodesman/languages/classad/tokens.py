@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from lodesman.base.errors import SyntaxFault
+from lodesman.base.errors import SyntaxFault, fault_at
 from lodesman.languages.classad.values import INT_MAX, number
 
 _SKIP: Final = r"(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*\*/)*"
@@ -38,14 +38,6 @@ class AdToken(Struct, frozen=True, gc=False):
     text: str  # What is between quotes, as it is written.
     start: int
     stop: int
-
-
-def fault_at(text: str, offset: int, message: str, *, hint: str = "") -> SyntaxFault:
-    """A fault at an offset; `message` comes without its full stop."""
-    before = text[:offset]
-    return SyntaxFault(
-        f"{message}.", line=before.count("\n") + 1, column=offset - before.rfind("\n"), hint=hint
-    )
 
 
 def shown(text: str) -> str:

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from posixpath import normpath
 from typing import Any, Final
 
-from lodesman.base.errors import InvalidJob, InvalidRequest, SyntaxFault, TooLarge
+from lodesman.base.errors import InvalidJob, InvalidRequest, SyntaxFault, TooLarge, fault_at
 from lodesman.languages.jobs.attributes import BY_SPELLING, KEPT, PARAMETERS, invalid
 from lodesman.languages.jobs.cfg_form import read_cfg, write_cfg_record
 from lodesman.languages.jobs.foreign import fault_of_file, instead_of
@@ -28,7 +28,6 @@ from lodesman.languages.jobs.record import (
     PositionMap,
     Record,
     TextLimits,
-    fault_at,
     find_problem,
     shown,
     tidy,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from lodesman.base.errors import SyntaxFault
+from lodesman.base.errors import SyntaxFault, fault_at, line_column
 from lodesman.languages.jobs import jdl_tokens as tokens
 from lodesman.languages.jobs.record import (
     DEFAULT_LIMITS,
@@ -23,8 +23,6 @@ from lodesman.languages.jobs.record import (
     Positions,
     Record,
     TextLimits,
-    fault_at,
-    line_column,
     name_problem,
     shown,
     text_of,

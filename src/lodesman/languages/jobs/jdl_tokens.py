@@ -9,8 +9,8 @@ import math
 import re
 from typing import Final
 
-from lodesman.base.errors import SyntaxFault
-from lodesman.languages.jobs.record import INT_MAX, INT_MIN, fault_at, shown
+from lodesman.base.errors import SyntaxFault, fault_at
+from lodesman.languages.jobs.record import INT_MAX, INT_MIN, shown
 
 # Groups repeat without a possessive mark: Python before 3.11.5 matches those wrongly (gh-106052). No two branches
 # begin alike, so going back finds nothing else.

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from lodesman.base.errors import fault_at, line_column
 from lodesman.languages.jobs.record import (
     ParsedRecord,
     Positions,
@@ -19,8 +20,6 @@ from lodesman.languages.jobs.record import (
     TextLimits,
     check_record,
     child_path,
-    fault_at,
-    line_column,
     shown,
 )
 

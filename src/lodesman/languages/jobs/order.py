@@ -25,12 +25,17 @@ class ParentRange(NamedTuple):
 
 def read_parents(value: Any) -> tuple[str, ...]:
     """The list of `After` and `AfterOk`: job ids, ranges of them, and one range with `:index`."""
+    return tuple(map(_parent, split_items(value, _MOST)))
+
+
+def split_items(value: Any, most: int) -> list[Any] | tuple[Any, ...]:
+    """The items of a list, of a text with commas, or one value alone. Raises Mistake for more than `most`."""
     if isinstance(value, str):
         value = [part for piece in value.split(",") if (part := piece.strip())]
     items = value if isinstance(value, (list, tuple)) else [value]
-    if len(items) > _MOST:
-        raise Mistake(f"has {len(items)} items; at most {_MOST}")
-    return tuple(map(_parent, items))
+    if len(items) > most:
+        raise Mistake(f"has {len(items)} items; at most {most}")
+    return items
 
 
 def _parent(item: Any) -> str:

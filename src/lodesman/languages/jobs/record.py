@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from lodesman.base.errors import SyntaxFault
+from lodesman.base.errors import SyntaxFault, line_column
 from lodesman.wire.vocabulary import Form
 
 # Attribute name -> value, order and spelling kept.
@@ -86,17 +86,6 @@ class _Problem(Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         return f"{shown(self.path, 80)}: {self.message}." if self.path else f"{self.message}."
-
-
-def line_column(text: str, offset: int) -> tuple[int, int]:
-    """Line and column (from 1) of an offset; lines end with a newline character."""
-    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
-
-
-def fault_at(text: str, offset: int, message: str, *, hint: str = "") -> SyntaxFault:
-    """A SyntaxFault for the character at `offset`; `message` comes without its full stop."""
-    line, column = line_column(text, offset)
-    return SyntaxFault(f"{message}.", line=line, column=column, hint=hint)
 
 
 def check_record(record: Record, positions: PositionMap, limits: TextLimits) -> None:

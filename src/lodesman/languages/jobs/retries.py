@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from lodesman.languages.jobs.order import split_items
 from lodesman.languages.jobs.record import shown
 from lodesman.languages.jobs.spec import JobSpec
 from lodesman.languages.jobs.values import Mistake, whole
@@ -47,12 +48,7 @@ class RetryRule(Struct, frozen=True, omit_defaults=True):
 
 def read_retry_causes(value: Any) -> tuple[str, ...]:
     """The list of `RetryOn`: causes, exit codes (75) and ranges of them ("64-78")."""
-    if isinstance(value, str):
-        value = [part for piece in value.split(",") if (part := piece.strip())]
-    items = value if isinstance(value, (list, tuple)) else [value]
-    if len(items) > _MOST:
-        raise Mistake(f"has {len(items)} items; at most {_MOST}")
-    return tuple(map(_cause, items))
+    return tuple(map(_cause, split_items(value, _MOST)))
 
 
 def _cause(item: Any) -> str:
