@@ -123,7 +123,7 @@ CLOSED_BY: Final = "closed by"
 
 
 # Before a closing that was announced begins, what pilots have to leave.
-LEAVE_SECONDS: Final = 60.0
+_LEAVE_SECONDS: Final = 60.0
 
 
 class Closing(Place, frozen=True):
@@ -167,7 +167,7 @@ class Closing(Place, frozen=True):
 
     def empties(self, now: float) -> bool:
         """Whether pilots that are there leave: they may not stay, and it holds or is about to."""
-        return not (self.keep_pilots or self.is_over(now) or self.is_ahead(now + LEAVE_SECONDS))
+        return not (self.keep_pilots or self.is_over(now) or self.is_ahead(now + _LEAVE_SECONDS))
 
     def concerns(self, node: NodePath) -> bool:
         """Whether it closes a node, a part of it, or all around it."""

@@ -54,7 +54,7 @@ def evaluate(node: Node | str, my: Ad = EMPTY, target: Ad | None = None, *, run:
     frame = Frame(my, my, target, run or Run())
     try:
         if isinstance(node, str):
-            return look_up(frame, my, lower(node))
+            return _look_up(frame, my, lower(node))
         return compiled(node)(frame)
     except (RecursionError, TooDear):
         return ERROR
@@ -80,7 +80,7 @@ def _requirements(my: Ad, target: Ad, run: Run) -> Value:
     return UNDEFINED if entry is None else worth(_closure_of(entry), Frame(my, my, target, run))
 
 
-def look_up(frame: Frame, ad: Ad, key: str) -> Value:
+def _look_up(frame: Frame, ad: Ad, key: str) -> Value:
     """The value of an attribute of one ad, in small letters."""
     value = ad.constants.get(key)
     if value is not None:
@@ -171,11 +171,11 @@ def _name(key: str) -> Closure:
             if value is not None:
                 return value
             if key in ad.entries:
-                return look_up(frame, ad, key)
+                return _look_up(frame, ad, key)
             ad = ad.outer
             frame.run.steps += 1
         target = frame.target
-        return UNDEFINED if target is None else look_up(frame, target, key)
+        return UNDEFINED if target is None else _look_up(frame, target, key)
 
     return name
 
@@ -200,7 +200,7 @@ def _side(side: str, key: str) -> Closure:
         if target is None:
             return UNDEFINED
         value = target.constants.get(key)
-        return look_up(frame, target, key) if value is None else value
+        return _look_up(frame, target, key) if value is None else value
 
     return of_target
 
@@ -234,7 +234,7 @@ def _selected(frame: Frame, base: Value, key: str) -> Value:
         if value is not None:
             return value
         if key in ad.entries:
-            return look_up(frame, ad, key)
+            return _look_up(frame, ad, key)
         ad = ad.outer
         frame.run.spend(1)
     return UNDEFINED

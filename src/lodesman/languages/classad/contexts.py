@@ -26,7 +26,7 @@ class Evaluator(NamedTuple):
     within: Callable[[Frame, Ad], Frame]
 
 
-class ContextCall(NamedTuple):
+class _ContextCall(NamedTuple):
     """What such a call does, and how many arguments it has."""
 
     work: Callable[[FunctionCall, Evaluator], Closure]
@@ -134,10 +134,10 @@ def _eval(node: FunctionCall, how: Evaluator) -> Closure:
     return evaluated
 
 
-CONTEXTS: Final[Mapping[str, ContextCall]] = {
-    "evalineachcontext": ContextCall(_in_each, 2),
-    "countmatches": ContextCall(_matches, 2),
-    "unparse": ContextCall(_unparse, 1),
-    "eval": ContextCall(_eval, 1),
+CONTEXTS: Final[Mapping[str, _ContextCall]] = {
+    "evalineachcontext": _ContextCall(_in_each, 2),
+    "countmatches": _ContextCall(_matches, 2),
+    "unparse": _ContextCall(_unparse, 1),
+    "eval": _ContextCall(_eval, 1),
 }
 """By name in small letters. What stands in their arguments means something else elsewhere: it is not worked out before."""

@@ -9,7 +9,7 @@ from lodesman.base.errors import InvalidRequest
 from lodesman.languages.classad.characters import CLASSES, POSIX, CharacterTest, either_case
 from lodesman.languages.classad.tokens import MOST_SHOWN
 
-MOST_REPEATS: Final = 255
+_MOST_REPEATS: Final = 255
 BOUNDS: Final = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
 _UNSURE: Final = re.compile(r"\{[ \t]*(?:[0-9]+[ \t]*(?:,[ \t]*[0-9]*[ \t]*)?|,[ \t]*[0-9]+[ \t]*)\}")
 _LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "e": "\x1b", "a": "\a"}
@@ -25,7 +25,7 @@ _LETTERS_NOT_HERE: Final = {
 _QUOTED: Final = re.compile(r"\\Q(.*?)(?:\\E|\Z)|\\.", re.DOTALL)
 _PLAIN: Final = re.compile(r"[^0-9A-Za-z_]")
 # Steps of an evaluation.
-MOST_WORK: Final = 30_000
+_MOST_WORK: Final = 30_000
 _TO_READ_A_MEMBER: Final = 20
 
 
@@ -45,7 +45,7 @@ class MarkReader:
     def spend(self, steps: int) -> None:
         """Pay for steps before they are made."""
         self.work += steps
-        if self.work > MOST_WORK:
+        if self.work > _MOST_WORK:
             self.bad("it is too long")
 
     def bad(self, why: str) -> NoReturn:
@@ -126,8 +126,8 @@ class MarkReader:
             self.bad(f"{match[0]} is no number of repetitions")
         least = int(first)
         most = (int(last) if last else None) if comma else least
-        if max(least, most or 0) > MOST_REPEATS or (most is not None and most < least):
-            self.bad(f"{match[0]} is no number of repetitions: from few to many, at most {MOST_REPEATS}")
+        if max(least, most or 0) > _MOST_REPEATS or (most is not None and most < least):
+            self.bad(f"{match[0]} is no number of repetitions: from few to many, at most {_MOST_REPEATS}")
         return least, most
 
     # --- sets ------------------------------------------------------------------------------------------------

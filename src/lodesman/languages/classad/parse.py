@@ -33,8 +33,8 @@ from lodesman.languages.classad.values import ERROR, UNDEFINED, UnaryName, Value
 
 _BLANK_LINES: Final = re.compile(r"\n(?:[ \t\r]*\n)+")
 MOST_CHARACTERS: Final = 1 << 16
-MOST_DEPTH: Final = 64
-MOST_NODES: Final = 1_000
+_MOST_DEPTH: Final = 64
+_MOST_NODES: Final = 1_000
 MOST_ITEMS: Final = 10_000
 
 # How strongly an operator binds what is on its left.
@@ -186,21 +186,21 @@ class _Parser:
         for part in parts:
             if part.depth > deepest:  # noqa: PLR1730 - `max` of each takes twice as long
                 deepest = part.depth
-        if deepest >= MOST_DEPTH:
+        if deepest >= _MOST_DEPTH:
             raise self.too_deep(start)
         return deepest + 1
 
     def count_leaf(self, start: int) -> None:
         self.nodes += 1
-        if self.nodes > MOST_NODES:
-            raise fault_at(self.text, start, f"an expression of more than {MOST_NODES:,} parts")
+        if self.nodes > _MOST_NODES:
+            raise fault_at(self.text, start, f"an expression of more than {_MOST_NODES:,} parts")
 
     def too_deep(self, start: int) -> SyntaxFault:
-        return fault_at(self.text, start, f"an expression nested more than {MOST_DEPTH} deep")
+        return fault_at(self.text, start, f"an expression nested more than {_MOST_DEPTH} deep")
 
     def expression(self, strength: int) -> Node:
         self.nested += 1
-        if self.nested > MOST_DEPTH:
+        if self.nested > _MOST_DEPTH:
             raise self.too_deep(self.token.start)
         left = self.prefix()
         while True:

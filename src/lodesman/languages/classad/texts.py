@@ -54,7 +54,7 @@ def _inside(value: Value) -> str:
     return f"[ {write_value(value)[1:-1]} ]"
 
 
-def read_whole(digits: str) -> float:
+def _read_whole(digits: str) -> float:
     """The number that digits are; one that is far too large is rounded."""
     return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
@@ -63,7 +63,7 @@ def _read_number(text: str) -> float | None:
     match = _NUMBER.match(text)
     if not match:
         return None
-    return read_whole(match[1]) if match[1].lstrip("+-").isdecimal() else float(match[1])
+    return _read_whole(match[1]) if match[1].lstrip("+-").isdecimal() else float(match[1])
 
 
 def plain_number(value: Value) -> Value:
@@ -251,7 +251,7 @@ def _total(work: Callable[[list[float]], float], empty: Value, items: list[str])
     different = set(items)
     if not all(map(_REAL.fullmatch, different)):
         return ERROR
-    numbers = list(map(read_whole if all(map(_WHOLE.fullmatch, different)) else float, items))
+    numbers = list(map(_read_whole if all(map(_WHOLE.fullmatch, different)) else float, items))
     return number(work(numbers)) if numbers else empty
 
 

@@ -61,8 +61,8 @@ ALONE: Final = Obstacle(
 )
 ATTENDED: Final = Obstacle("asks for a terminal; jobs have none.", "")
 CHECKPOINT: Final = Obstacle("asks for checkpoints, which are not made here.", "")
-UNCLOSED: Final = Obstacle("has a quote that is never closed.", "")
-CONTINUED: Final = Obstacle(
+_UNCLOSED: Final = Obstacle("has a quote that is never closed.", "")
+_CONTINUED: Final = Obstacle(
     "ends with a backslash, and such lines are not continued.",
     "Leave it out, and begin the next line as this one.",
 )
@@ -261,7 +261,7 @@ class ScriptRequest:
         if torn or (not has_quotes and items and items != plain):
             self.refuse(_TORN, "Environment")
         elif items is None and has_quotes:
-            self.refuse(UNCLOSED, "Environment")
+            self.refuse(_UNCLOSED, "Environment")
         else:
             self._set_variables(plain if items is None else items)
 
@@ -359,7 +359,7 @@ def words_of(request: ScriptRequest, number: int, line: str, *, cuts_words: bool
         split = SplitLine(line, cuts_words=cuts_words)
         words, request.torn = split.words, split.torn
     except ValueError:
-        words, obstacle = [], CONTINUED if line.endswith("\\") else UNCLOSED
+        words, obstacle = [], _CONTINUED if line.endswith("\\") else _UNCLOSED
     else:
         obstacle = UNKNOWN
     if not words and obstacle == UNKNOWN:

@@ -46,7 +46,7 @@ How = Literal["add", "change", "either"]
 Problem = Callable[[str, JobValue], str]
 """(attribute, value) -> why no job can have it; "" if jobs can. An entry of a list of requests is a value of its own."""
 
-MOST_CLASSES = 1_000
+_MOST_CLASSES = 1_000
 MOST_NAMES = 500
 """Of each of `owner`, `user_lists` and `xuser_lists`. Classes that are stored may have more, until they are changed."""
 _LONGEST_NAME = 255
@@ -133,10 +133,10 @@ def edit_classes(
     """
     reading = _Reading(before, by, how)
     pieces = split_classes(text)
-    for piece in pieces[:MOST_CLASSES]:
+    for piece in pieces[:_MOST_CLASSES]:
         reading.read(piece)
-    if len(pieces) > MOST_CLASSES:
-        words, line = f"a text has at most {MOST_CLASSES} classes.", pieces[MOST_CLASSES].line
+    if len(pieces) > _MOST_CLASSES:
+        words, line = f"a text has at most {_MOST_CLASSES} classes.", pieces[_MOST_CLASSES].line
         reading.faults.append(InvalidConfig(**_at(line, words)))
     changed = {name: job_class for name, (job_class, _) in reading.found.items()}
     if too_much := _too_much_work(before, reading.found):

@@ -11,7 +11,7 @@ from lodesman.languages.gridengine.values import class_name_problem
 from lodesman.languages.jobclass.model import DEFAULT_VARIANT, TEMPLATE, ClassSnapshot, ClassState, JobClass
 from lodesman.languages.jobs.record import shown
 
-RESERVED_NAMES = frozenset({TEMPLATE.upper(), "ANY_JC", "NO_JC", "NONE", "UNSPECIFIED"})
+_RESERVED_NAMES = frozenset({TEMPLATE.upper(), "ANY_JC", "NO_JC", "NONE", "UNSPECIFIED"})
 
 MOST_NAMED = 3
 """Of many names, or the like, a sentence has the first ones."""
@@ -55,7 +55,7 @@ def refuse_name(name: str, existing: Collection[str] = ()) -> ClassRefusal | Non
     problem = class_name_problem(name)
     if problem:
         return _no(RefusalReason.NAME, f"Job class name {problem}.")
-    if name.upper() in RESERVED_NAMES:
+    if name.upper() in _RESERVED_NAMES:
         return _no(RefusalReason.NAME, f'Job class name contains "{name}", which has a meaning of its own.')
     if name in existing:
         return _no(RefusalReason.EXISTS, f'Job class "{name}" already exists.')
