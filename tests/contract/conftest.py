@@ -13,7 +13,7 @@ from tests.conftest import all_suspects, hasty
 
 from lodesman.decide.matching import TaskQueueKey
 from lodesman.decide.resources import QueueId
-from lodesman.languages.jobs.order import ParentRange
+from lodesman.languages.jobs.parents import ParentRange
 from lodesman.server.loops.refresh import PoolKeeper
 from lodesman.server.loops.retention import Retention
 from lodesman.server.store.journal import Change, Journal

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from tests.contract.test_bookings import fails
 
-from lodesman.languages.jobs.order import ParentRange
+from lodesman.languages.jobs.parents import ParentRange
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read.pilots import live_attempts, taken_jobs
 from lodesman.server.store.task_queues import keys_by_id

@@ -27,7 +27,7 @@ from tests.conftest import at_most
 from tests.contract.conftest import OFFER, House
 
 from lodesman.base.errors import Conflict, LodesmanError, ServerFault
-from lodesman.languages.jobs.order import ParentRange
+from lodesman.languages.jobs.parents import ParentRange
 from lodesman.server.store.journal import PARKED, Change
 from lodesman.server.store.sandboxes import tidy_inputs
 from lodesman.server.store.write.attempts import AttemptReport

@@ -9,7 +9,7 @@ from tests.contract.test_stop_orders import rolled_back
 
 from lodesman.base.errors import InvalidJob, TooLarge
 from lodesman.languages.jobs import JobSpec
-from lodesman.languages.jobs.order import ParentRange
+from lodesman.languages.jobs.parents import ParentRange
 from lodesman.server.store.journal import Change
 from lodesman.server.store.order import dependencies
 from lodesman.server.writer import order

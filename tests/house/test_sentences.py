@@ -36,7 +36,7 @@ MANY = {
     "decide/matching/index.py": {"waiting", "n", "queue.waiting"},  # faults of the program
     "user/python/jobs.py": {"len(self)"},
     "user/cli/job_options.py": {"count"},  # above a million
-    "languages/directives/asked.py": {"count"},
+    "languages/directives/script_request.py": {"count"},
     "languages/jobclass/editing.py": {"count"},
     "languages/jobs/selection.py": {"budget.most", "self.most"},
     "server/store/read/job_filter.py": {"count"},

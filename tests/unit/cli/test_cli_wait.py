@@ -9,7 +9,7 @@ from tests.unit.cli.test_cli_status import submission
 from tests.unit.cli.test_cli_terminal import Screen
 
 from lodesman.base.errors import Unavailable
-from lodesman.languages.jobs.order import failed_parent
+from lodesman.languages.jobs.parents import failed_parent
 from lodesman.user.access.caller import Caller
 from lodesman.user.cli import waiting
 from lodesman.user.cli.waiting import code_of, progress_line, time_left

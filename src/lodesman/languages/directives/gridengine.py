@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from lodesman.base.errors import InvalidConfig
 from lodesman.languages.directives.amounts import indexes, whole
-from lodesman.languages.directives.asked import (
+from lodesman.languages.directives.script_request import (
     ALONE,
     CHECKPOINT,
     COUNTS,

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from lodesman.languages.directives.amounts import indexes, megabytes, pbs_seconds, whole
-from lodesman.languages.directives.asked import (
+from lodesman.languages.directives.script_request import (
     ALONE,
     ATTENDED,
     CHECKPOINT,

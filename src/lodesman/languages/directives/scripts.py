@@ -8,7 +8,7 @@ from posixpath import normpath
 from typing import Any, Final, NamedTuple
 
 from lodesman.languages.directives import gridengine, lsf, pbs, slurm
-from lodesman.languages.directives.asked import LineRefusal, ScriptOption, ScriptRequest
+from lodesman.languages.directives.script_request import LineRefusal, ScriptOption, ScriptRequest
 from lodesman.languages.directives.variables import (
     GRID_ENGINE,
     LSF,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from lodesman.languages.directives.amounts import indexes, megabytes, slurm_seconds
-from lodesman.languages.directives.asked import (
+from lodesman.languages.directives.script_request import (
     ALONE,
     ATTENDED,
     COUNTS,

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from lodesman.base.errors import InvalidJob, LodesmanError
 from lodesman.languages.jobs import values
-from lodesman.languages.jobs.order import read_on_failure, read_parents
+from lodesman.languages.jobs.parents import read_on_failure, read_parents
 from lodesman.languages.jobs.record import PositionMap, Record, shown
 from lodesman.languages.jobs.retries import read_retry_causes
 from lodesman.languages.jobs.values import Mistake, Reader, environment, whole

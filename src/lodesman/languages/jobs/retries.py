@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from lodesman.languages.jobs.order import split_items
+from lodesman.languages.jobs.parents import split_items
 from lodesman.languages.jobs.record import shown
 from lodesman.languages.jobs.spec import JobSpec
 from lodesman.languages.jobs.values import Mistake, whole

@@ -8,7 +8,7 @@ from collections import deque
 from typing import Final
 
 from lodesman.base.errors import InvalidRequest, LodesmanError, Unavailable
-from lodesman.languages.jobs.followed import JobWatch
+from lodesman.languages.jobs.watches import JobWatch
 from lodesman.server.http.auth import may_touch
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.responses import Response

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from lodesman.base.errors import LodesmanError, Unavailable
-from lodesman.languages.jobs.followed import CommitMoves
+from lodesman.languages.jobs.watches import CommitMoves
 from lodesman.server.store import Writer
 from lodesman.server.store.audit import note_all
 from lodesman.server.store.journal import Change, Command, Journal

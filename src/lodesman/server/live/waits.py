@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET
 
 from lodesman.base.errors import InvalidRequest, TooOften, Unavailable
-from lodesman.languages.jobs.followed import CommitMoves, JobMove, JobWatch, JobWatches
+from lodesman.languages.jobs.watches import CommitMoves, JobMove, JobWatch, JobWatches
 from lodesman.server.live.readers import ReaderBeside
 from lodesman.server.store import Database, Reader
 from lodesman.server.store.journal import Change, Command, Journal

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from lodesman.base.errors import LodesmanError, ServerFault, Unavailable
-from lodesman.languages.jobs.followed import CommitMoves
+from lodesman.languages.jobs.watches import CommitMoves
 from lodesman.server.store.database import CommitInDoubt, DatabaseGone, Writer
 from lodesman.server.store.statement import ONE
 from lodesman.server.store.transaction import Answer, Transaction

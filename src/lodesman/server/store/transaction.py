@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, TypeVar
 
-from lodesman.languages.jobs.followed import HOLDS_CHANGED, JobMove
+from lodesman.languages.jobs.watches import HOLDS_CHANGED, JobMove
 from lodesman.server.store.database import Reader, Writer
 from lodesman.server.store.statement import Collection, Row, RowBounds, Statement
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from lodesman.base.errors import InvalidJob, TooLarge, counted
-from lodesman.languages.jobs.order import ParentRange, failed_parent, parent_ranges
+from lodesman.languages.jobs.parents import ParentRange, failed_parent, parent_ranges
 from lodesman.languages.jobs.spec import TERMINAL, JobSpec
 from lodesman.server.store.order import DependencyRow, delete_dependency, waiting_without_parents
 from lodesman.server.store.transaction import Transaction

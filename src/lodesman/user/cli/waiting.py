@@ -189,7 +189,7 @@ class _Waiting:
 
     def _never_released(self) -> Job | None:
         """The first Held job, if all are Held by a failed parent: a user has to decide then."""
-        from lodesman.languages.jobs.order import names_failed_parent
+        from lodesman.languages.jobs.parents import names_failed_parent
 
         first = None
         for ids in self.ranges:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 
 from lodesman.base.errors import InvalidRequest
-from lodesman.languages.jobs.followed import CountedJobs
 from lodesman.languages.jobs.spec import TERMINAL
+from lodesman.languages.jobs.watches import CountedJobs
 from lodesman.server.store import Reader
 from lodesman.server.store.read.job_lists import REACHED, AlikeMembers, alike_members
 from lodesman.server.store.read.jobs import OF_JOBS

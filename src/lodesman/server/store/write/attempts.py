@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from lodesman.languages.jobs.followed import JobMove
+from lodesman.languages.jobs.watches import JobMove
 from lodesman.server.store.dialect import GIVEN, JOIN_IN_ORDER, greatest, keys, least
 from lodesman.server.store.ids import Ids
 from lodesman.server.store.read.upkeep import CHAIN

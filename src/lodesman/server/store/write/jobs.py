@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from lodesman.base.errors import Conflict, NotFound
-from lodesman.languages.jobs.followed import JobMove
 from lodesman.languages.jobs.spec import ACTIVE, TERMINAL, may_move
+from lodesman.languages.jobs.watches import JobMove
 from lodesman.server.store.database import Reader
 from lodesman.server.store.dialect import by_index
 from lodesman.server.store.ids import Ids

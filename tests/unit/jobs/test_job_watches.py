@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.languages.jobs.followed import HOLDS_CHANGED, CountedJobs, JobMove, JobWatch, JobWatches
+from lodesman.languages.jobs.watches import HOLDS_CHANGED, CountedJobs, JobMove, JobWatch, JobWatches
 from lodesman.wire.vocabulary import JobState
 
 W, H, M, D, F = JobState.WAITING, JobState.HELD, JobState.MATCHED, JobState.DONE, JobState.FAILED
