@@ -138,7 +138,7 @@ def _filled(template: str, text: str, slots: Slots) -> str | None:
     return _GROUP.sub(lambda mark: groups[int(mark[1])], template)
 
 
-class _Search(NamedTuple):
+class _TextSearch(NamedTuple):
     """What a search does with a pattern first and options last."""
 
     work: Callable[..., Value]
@@ -146,12 +146,12 @@ class _Search(NamedTuple):
     most: int
 
 
-SEARCHES: Final[Mapping[str, _Search]] = {
-    "regexp": _Search(_regexp, 2, 3),
-    "regexpmember": _Search(_regexp_member, 2, 3),
-    "regexps": _Search(partial(_changed, ""), 3, 4),
-    "replace": _Search(partial(_changed, "f"), 3, 4),
-    "replaceall": _Search(partial(_changed, "fg"), 3, 4),
-    "stringlist_regexpmember": _Search(_text_list_member, 2, 4),
+SEARCHES: Final[Mapping[str, _TextSearch]] = {
+    "regexp": _TextSearch(_regexp, 2, 3),
+    "regexpmember": _TextSearch(_regexp_member, 2, 3),
+    "regexps": _TextSearch(partial(_changed, ""), 3, 4),
+    "replace": _TextSearch(partial(_changed, "f"), 3, 4),
+    "replaceall": _TextSearch(partial(_changed, "fg"), 3, 4),
+    "stringlist_regexpmember": _TextSearch(_text_list_member, 2, 4),
 }
 """By name in small letters."""
