@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 from msgspec import Meta, Struct, field
 
 from lodesman.wire.call import Page
-from lodesman.wire.requests import END, LONGEST_TOKEN, Count, Given, Paged, Rows, Sent, Text
+from lodesman.wire.requests import END, LONGEST_TOKEN, Count, KnownName, Paged, Rows, SparseStruct, Text
 
 # What a token may allow, and what one allows if nothing else is asked for.
 SCOPES = ("jobs:read", "jobs:write", "pilots:read", "admin")
@@ -196,33 +196,33 @@ class AuditQuery(Paged, frozen=True):
     limit: Rows = 100
 
 
-class TokenAt(Sent, frozen=True):
+class TokenAt(SparseStruct, frozen=True):
     """A token by the beginning of its hash."""
 
     prefix: str
     all: bool = False  # With the tokens that it made for other users, too.
 
 
-class AccountBody(Sent, frozen=True):
+class AccountBody(SparseStruct, frozen=True):
     """A user of this server."""
 
     name: Annotated[str, Meta(min_length=1, max_length=64, pattern=rf"^[A-Za-z0-9._@-]+{END}")]
-    vo: Given
-    groups: Annotated[list[Given], Meta(min_length=1, max_length=100)]
+    vo: KnownName
+    groups: Annotated[list[KnownName], Meta(min_length=1, max_length=100)]
     admin: bool = False  # Who administers the server.
     vo_admin: bool = False  # Who administers the VO.
     # Who had this name before, was removed, and gets back the jobs and files that are still there.
     same_person: bool = False
 
 
-class DisableBody(Sent, frozen=True):
+class DisableBody(SparseStruct, frozen=True):
     """A user to disable or enable."""
 
     name: Text
     disabled: bool = True  # False: enable the user again.
 
 
-class TokenBody(Sent, frozen=True):
+class TokenBody(SparseStruct, frozen=True):
     """A token to issue."""
 
     account: Text
@@ -234,7 +234,7 @@ class TokenBody(Sent, frozen=True):
 MOST_IMPORTED: Final = 1_000
 
 
-class ImportUsersBody(Sent, frozen=True):
+class ImportUsersBody(SparseStruct, frozen=True):
     """Users to make, all or none."""
 
     users: Annotated[list[AccountBody], Meta(min_length=1, max_length=MOST_IMPORTED)]
@@ -242,7 +242,7 @@ class ImportUsersBody(Sent, frozen=True):
     dry_run: bool = False  # Change nothing.
 
 
-class RemoveUserBody(Sent, frozen=True):
+class RemoveUserBody(SparseStruct, frozen=True):
     """A user to remove."""
 
     name: Text

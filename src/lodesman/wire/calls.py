@@ -341,5 +341,5 @@ LEAVE = post("/v1/pilots/leave", ask.LeaveBody, Nothing, "pilot", "A pilot leave
 # fmt: on
 
 CALLS: tuple[Call[Any, Any, Any], ...] = tuple(
-    one for module in (globals(), vars(inner_calls)) for one in module.values() if isinstance(one, Call)
+    call for module in (globals(), vars(inner_calls)) for call in module.values() if isinstance(call, Call)
 )

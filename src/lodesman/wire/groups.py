@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from lodesman.wire.requests import LAST_SECOND, Given
+from lodesman.wire.requests import LAST_SECOND, KnownName
 
 GroupChangeKind = Literal["share-set", "share-reset", "user-added", "user-removed"]
 _Reason = Annotated[str, Meta(min_length=1, max_length=1_000)]
@@ -21,7 +21,7 @@ class GroupAt(Struct, frozen=True, omit_defaults=True):
 class GroupShareBody(Struct, frozen=True, omit_defaults=True):
     """The share of a group from now on."""
 
-    group: Given
+    group: KnownName
     share: Annotated[float, Meta(ge=0, le=1e12)] | None  # null: that of the files again.
     reason: _Reason
     until: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None  # It ends then, UNIX seconds.
@@ -30,8 +30,8 @@ class GroupShareBody(Struct, frozen=True, omit_defaults=True):
 class GroupUsersBody(Struct, frozen=True, omit_defaults=True):
     """Users who join a group or leave it."""
 
-    group: Given
-    users: Annotated[list[Given], Meta(min_length=1, max_length=1_000)]
+    group: KnownName
+    users: Annotated[list[KnownName], Meta(min_length=1, max_length=1_000)]
     how: Literal["add", "remove"] = "add"
     reason: Annotated[str, Meta(max_length=1_000)] = ""
 

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from lodesman.base.errors import counted
 from lodesman.wire.call import Page
-from lodesman.wire.requests import Given, Name
+from lodesman.wire.requests import KnownName, Name
 
 _MOST_NAME: Final = 255
 
@@ -119,7 +119,7 @@ class HostVerdicts(Struct, frozen=True, kw_only=True):
 class OpenHostBody(Struct, frozen=True, omit_defaults=True):
     """A host to open."""
 
-    host: Given
+    host: KnownName
     site: Name = ""  # May be left out if only one site has pilots on a host of that name.
     reason: Annotated[str, Meta(max_length=1_000)] = ""
 
@@ -127,6 +127,6 @@ class OpenHostBody(Struct, frozen=True, omit_defaults=True):
 class CloseHostBody(Struct, frozen=True, omit_defaults=True):
     """A host whose pilots shall get no jobs until it is opened."""
 
-    host: Given
+    host: KnownName
     reason: Annotated[str, Meta(min_length=1, max_length=1_000)]
     site: Name = ""  # As for opening.

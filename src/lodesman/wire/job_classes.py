@@ -11,8 +11,8 @@ from lodesman.wire.call import Page
 MOST_TEXT: Final = 4 << 20
 
 # A class, or one of its variants: two names of at most 255 characters.
-_Wanted = Annotated[str, Meta(min_length=1, max_length=511)]
-_Names = Annotated[list[_Wanted], Meta(min_length=1, max_length=1_000)]
+_ClassName = Annotated[str, Meta(min_length=1, max_length=511)]
+_Names = Annotated[list[_ClassName], Meta(min_length=1, max_length=1_000)]
 
 
 class JobClassSection(Struct, forbid_unknown_fields=True, frozen=True):
@@ -29,7 +29,7 @@ class AttributeEdit(Struct, frozen=True, omit_defaults=True):
 
     # In a list add, modify or clear an entry; clearp unsets an attribute.
     verb: Literal["adds", "mods", "clears", "clearp"]
-    attribute: _Wanted
+    attribute: _ClassName
     key: Annotated[str, Meta(max_length=1_024)] = ""  # Of the entry.
     value: Annotated[str, Meta(max_length=65_536)] | None = None
 

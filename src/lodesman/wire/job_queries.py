@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from lodesman.wire.call import Page
-from lodesman.wire.requests import MOST_ID, Count, Given, Name, Number, Paged, Rows, Sent, Text
+from lodesman.wire.requests import MOST_ID, Count, KnownName, Name, Number, Paged, Rows, SparseStruct, Text
 from lodesman.wire.vocabulary import JobState, MainReason
 
 Where = Annotated[list[Name], Meta(max_length=20)]
 
 
-class JobsQuery(Sent, frozen=True):
+class JobsQuery(SparseStruct, frozen=True):
     """Jobs with these ids, and filters of them."""
 
     first: Count = 1
@@ -65,7 +65,7 @@ class SubmissionsQuery(Paged, frozen=True, kw_only=True):
     limit: Rows = 100
 
 
-class CountsQuery(Sent, frozen=True):
+class CountsQuery(SparseStruct, frozen=True):
     """Whose jobs are counted."""
 
     own: bool = False  # The caller's jobs only.
@@ -111,13 +111,13 @@ class Selection(Struct, omit_defaults=True, frozen=True):
     where: Where = []  # Attributes as in lists.
 
 
-class ControlQuery(Sent, frozen=True):
+class ControlQuery(SparseStruct, frozen=True):
     """How an action is carried out."""
 
     dry_run: bool = False  # Change nothing, and count the jobs that would be changed and refused.
 
 
-class ControlBody(Sent, frozen=True):
+class ControlBody(SparseStruct, frozen=True):
     """An action on jobs."""
 
     action: Action
@@ -141,7 +141,7 @@ class ReadersBody(Struct, frozen=True, omit_defaults=True):
 
     submission: Number
     # Users (`ann`) and groups (`@physics`) of the submission's VO.
-    readers: Annotated[list[Given], Meta(min_length=1, max_length=MOST_READERS)]
+    readers: Annotated[list[KnownName], Meta(min_length=1, max_length=MOST_READERS)]
     how: Literal["add", "remove"] = "add"
 
 

@@ -27,14 +27,14 @@ Rows = Annotated[int, Meta(ge=0, le=MOST_ROWS)]
 Code = Annotated[int, Meta(ge=-(1 << 31), le=1 << 32)]
 _Size = Annotated[float, Meta(ge=0)]
 _Tail = Annotated[str, Meta(max_length=262_144)]
-Given = Annotated[str, Meta(min_length=1, max_length=255)]  # a VO, a group: the configuration knows them
+KnownName = Annotated[str, Meta(min_length=1, max_length=255)]  # a VO, a group: the configuration knows them
 
 
-class Sent(Struct, frozen=True, omit_defaults=True):
+class SparseStruct(Struct, frozen=True, omit_defaults=True):
     """What differs from the defaults is sent."""
 
 
-class Paged(Sent, frozen=True, kw_only=True):
+class Paged(SparseStruct, frozen=True, kw_only=True):
     """A part of a list."""
 
     after: str = ""  # The `cursor` of a page: the rows that follow it.
@@ -50,7 +50,7 @@ class AllQuery(Paged, frozen=True, kw_only=True):
 # --- parameters of path and query ---------------------------------------------------------------------------------------
 
 
-class JobAt(Sent, frozen=True):
+class JobAt(SparseStruct, frozen=True):
     """A job."""
 
     job: int
@@ -74,13 +74,13 @@ class JobInForm(JobAt, frozen=True):
     form: Form | None = None  # None: the language in which it was submitted.
 
 
-class SandboxAt(Sent, frozen=True):
+class SandboxAt(SparseStruct, frozen=True):
     """An input file by its SHA-256."""
 
     digest: str
 
 
-class PilotAt(Sent, frozen=True):
+class PilotAt(SparseStruct, frozen=True):
     """A pilot."""
 
     pilot: str  # Its number or its stamp.
@@ -107,7 +107,7 @@ class PoolsQuery(Paged, frozen=True):
     limit: Rows = 100
 
 
-class PoolAt(Sent, frozen=True):
+class PoolAt(SparseStruct, frozen=True):
     """A SubmitPool."""
 
     pool: str  # The beginning of its id.
@@ -121,7 +121,7 @@ class QueuesQuery(AllQuery, frozen=True):
     origin: bool = False  # With the place where each value is written.
 
 
-class NodeQuery(Sent, frozen=True):
+class NodeQuery(SparseStruct, frozen=True):
     """A site, CE or queue: by `path`, or by names; as a VO sees it."""
 
     path: str = ""
@@ -134,7 +134,7 @@ class NodeQuery(Sent, frozen=True):
 # --- bodies of users ----------------------------------------------------------------------------------------------------
 
 
-class FileBody(Sent, frozen=True):
+class FileBody(SparseStruct, frozen=True):
     """A file that the caller uploaded before."""
 
     sha256: _Sha
@@ -148,7 +148,7 @@ class InputBody(FileBody, frozen=True):
     modified: Count = 0  # Its time of change there, in whole UNIX seconds; 0: not known.
 
 
-class PlanJobBody(Sent, frozen=True):
+class PlanJobBody(SparseStruct, frozen=True):
     """Jobs to plan."""
 
     text: str | None = None  # One description: JDL, CFG or JSON.
@@ -176,7 +176,7 @@ class SubmitBody(PlanJobBody, frozen=True):
     request_id: Text | None = None  # The same gets the first answer again.
 
 
-class PlanFileBody(Sent, frozen=True):
+class PlanFileBody(SparseStruct, frozen=True):
     """A resource file."""
 
     # It is TOML if its name ends so, else DIRAC CFG.
@@ -184,7 +184,7 @@ class PlanFileBody(Sent, frozen=True):
     text: str
 
 
-class PlanResourcesBody(Sent, frozen=True):
+class PlanResourcesBody(SparseStruct, frozen=True):
     """Resource files to try."""
 
     files: Annotated[list[PlanFileBody], Meta(min_length=1, max_length=1_000)]
@@ -192,7 +192,7 @@ class PlanResourcesBody(Sent, frozen=True):
     limit: Rows = 100  # Members of each list of the answer.
 
 
-class PlanDirectorBody(Sent, frozen=True):
+class PlanDirectorBody(SparseStruct, frozen=True):
     """An iteration of the director to plan."""
 
     # None: its own.
@@ -202,25 +202,25 @@ class PlanDirectorBody(Sent, frozen=True):
     limit: Rows = 100  # Rows of each list.
 
 
-class PlanSharesBody(Sent, frozen=True):
+class PlanSharesBody(SparseStruct, frozen=True):
     """New shares of groups, by name."""
 
     shares: Annotated[dict[Text, _Size], Meta(min_length=1, max_length=1_000)]
 
 
-class QueuesBody(Sent, frozen=True):
+class QueuesBody(SparseStruct, frozen=True):
     """CE queues, each as (site, CE, queue)."""
 
     queues: Annotated[list[tuple[Name, Name, Name]], Meta(min_length=1, max_length=1_000)]
 
 
-class DrainBody(Sent, frozen=True):
+class DrainBody(SparseStruct, frozen=True):
     """Pilots that shall finish what they run and leave."""
 
     pilots: Annotated[list[Number], Meta(min_length=1, max_length=10_000)]
 
 
-class OpenSiteBody(Sent, frozen=True):
+class OpenSiteBody(SparseStruct, frozen=True):
     """What to open, named as it was closed: by names, or by `path`."""
 
     site: Name = ""

@@ -96,10 +96,10 @@ class RescuedCount(Struct, frozen=True):
 
 
 class PilotLoad(Struct, frozen=True):
-    """What a pilot has given away."""
+    """What a pilot has promised to its jobs."""
 
     pilot: int
-    used: list[tuple[int, int]]  # (cores, memory_mb) as promised to each of its jobs.
+    used: list[tuple[int, int]]  # (cores, memory_mb) of each of its jobs.
 
 
 class LimitQuery(Struct, frozen=True):
@@ -108,7 +108,7 @@ class LimitQuery(Struct, frozen=True):
     queues: list[QueueId]  # CE queues where pilots may be sent, or those where the jobs could run.
     task_queue: int = 0  # Its jobs are meant.
     key: str = ""  # Jobs with this key are meant (JSON).
-    here: list[QueueId] = []  # CE queues whose pilots run on `host`.
+    here: list[QueueId] = []  # Those whose pilots run on `host`.
     host: str = ""
 
 
@@ -134,11 +134,11 @@ class LimitAnswer(Struct, frozen=True):
     ids: list[int] = []
     some: list[LimitedQueues] = []  # Those that are kept from starting at some of the places.
     idle: list[LimitedPilots] = []  # Those that are kept from starting where pilots are idle.
-    buckets: list[FullBucket] = []  # Those that keep the jobs of the one task queue from starting.
-    pilots: list[int] = []  # Where they do.
-    queues: list[QueueId] = []  # Where they do on hosts that are not known yet.
-    never: list[QueueId] = []  # Those of the queues in which they do whatever ends.
-    everywhere: bool = False  # The buckets keep the jobs from starting at all places, not at some.
+    buckets: list[FullBucket] = []  # Those that keep the jobs of one task queue from starting.
+    pilots: list[int] = []  # Where the buckets do so.
+    queues: list[QueueId] = []  # Where the buckets do so on hosts that are not known yet.
+    never: list[QueueId] = []  # Those of the queues where they do so whatever ends.
+    everywhere: bool = False  # The buckets do so at all places, not at some.
 
 
 class QueueBehind(NamedTuple):
@@ -201,7 +201,7 @@ class Renewals(Struct, frozen=True, kw_only=True):
 class PassResult(Struct, frozen=True, kw_only=True):
     """The result of an evaluation of all pools."""
 
-    previous: int  # The pass since which they changed.
+    previous: int  # The pass after which the pools are evaluated.
     answers: int  # Passes asked for.
     config: str  # The digest of the configuration.
     cause: str
@@ -226,9 +226,9 @@ class QueueVerdicts(Struct, frozen=True, kw_only=True):
 
 
 class PoolCleaning(Struct, frozen=True, kw_only=True):
-    """Pools that came into use or went out of it."""
+    """Pools that jobs use no more, or again."""
 
-    mark: list[str] = []  # No job needs them since now.
+    mark: list[str] = []  # No job needs them from now on.
     unmark: list[str] = []  # Jobs need them again.
     remove: list[str] = []  # No job needed them since `unused_before`.
     unused_before: float = 0.0
@@ -261,9 +261,9 @@ class UploadedOutput(Struct, frozen=True):
 
 
 class PurgeOrder(Struct, frozen=True, kw_only=True):
-    """What ended long ago."""
+    """What to delete, since it ended long ago."""
 
-    before: float  # It ended before that.
+    before: float  # All of it ended before that.
     jobs: list[int] = []
     holes: list[tuple[int, int]] = []  # (cohort, start).
     templates: list[int] = []  # Those without references.
@@ -284,7 +284,7 @@ class UnusedInputs(Struct, frozen=True, kw_only=True):
     """Input files that jobs need no longer, or again."""
 
     before: float = 0.0  # Files to remove were marked before that.
-    mark: list[FileKey] = []  # As unused.
+    mark: list[FileKey] = []  # To be marked as unused.
     unmark: list[FileKey] = []
     remove: list[FileKey] = []
     done: list[int] = []  # Submissions whose jobs need their files no longer.
@@ -297,7 +297,8 @@ class TidyResult(Struct, frozen=True):
     gone: list[FileKey]  # Those that are not known any more.
 
 
-_Taken = tuple[int, int, int]
+# Files, bytes and outputs.
+_InputUse = tuple[int, int, int]
 
 
 class Suspects(Struct, frozen=True, kw_only=True):
@@ -309,7 +310,7 @@ class Suspects(Struct, frozen=True, kw_only=True):
     # (attempt, size as stored, size of the file; None: there is none).
     outputs: list[tuple[int, int, int | None]] = []
     # (owner; files, bytes and outputs as stored, and as counted).
-    usage: list[tuple[str, _Taken, _Taken]] = []
+    usage: list[tuple[str, _InputUse, _InputUse]] = []
 
 
 class RepairCounts(Struct, frozen=True):
