@@ -107,8 +107,9 @@ class Canceller:
     def tick(self) -> int:
         """Carry out the last iteration, once; returns how many pilots have ended. Raises LodesmanError.
 
-        A pilot that is unknown several times in a row has ended. Waiting too long counts against the queue, so that not
-        every successor waits there. What runs by now is drained; its end says nothing of its queue.
+        A pilot that is too old, or whose queue is closed, has ended if it is unknown several times in a row. Age counts
+        against the queue, so that not every successor waits there. What runs by now is drained; its end says nothing of
+        its queue.
         """
         if not self._orders:
             return 0

@@ -104,8 +104,8 @@ class PilotTraffic:
         return Counter(queue for _, queue in self._ended)
 
     def _quick(self, queue: QueueId, waiting: Sequence[LivePilot], now: float) -> int:
-        """How many joined within the last minute, at least one if any in the last hour; 0 if one waited a minute, or
-        does.
+        """How many joined within the last minute, at least one if any in the last hour; 0 if one waited longer, or does
+        now.
         """
         lately = [(at, wait) for at, wait in self._waits.get(queue, ()) if now - at <= _HOUR]
         longest = max((now - (row.submitted_at or row.created_at) for row in waiting), default=0.0)

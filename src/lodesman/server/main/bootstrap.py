@@ -40,7 +40,7 @@ Load = Callable[..., ServerConfig]
 
 
 def settings_named(config: ServerConfig) -> dict[str, str]:
-    """What last words of pilots may have -> the setting of the server that it comes from."""
+    """What last words of pilots may name -> the setting of the server where that stands."""
     python = config.pilots.python
     named = {"no Python 3.9 or newer": "python of [pilots]", config.pilot_url: "public_url of [server]"}
     name = Path(python).name

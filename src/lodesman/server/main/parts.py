@@ -117,7 +117,7 @@ class BackgroundParts:
             self.post(inner_calls.NUMBER_QUEUES, new)
             bits = bits_of_queues(self.reader)
         life = self.config.pilots.life_seconds
-        inhabited = lambda queues: self.side.keeper.pilots.inhabited(queues)  # noqa: E731, PLW0108 - as above
+        inhabited = lambda queues: self.side.keeper.pilots.inhabited(queues)  # noqa: E731, PLW0108 - the first policy is older
         policy = bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
         know_shares(self.reader, policy, time.time())
         return policy

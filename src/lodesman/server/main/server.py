@@ -180,7 +180,10 @@ class Server:
         ]
 
     async def before_stop(self) -> None:
-        """End the background process, and local pilots that end with the server, while last reports are still taken."""
+        """End the background process, and local pilots that end with the server.
+
+        Requests are still answered: last reports are taken, and no jobs are given out.
+        """
         if self._stopping:
             return
         self._stopping = True
