@@ -27,16 +27,14 @@ from lodesman.wire.usage import (
     UsedBy,
 )
 
-# Most attempts have ended then; those that have not are noted as open, which costs the writer a row.
-_LOOK_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 60.0  # each attempt that has not ended by then costs the writer a row
 _AT_ONCE: Final = 10_000
 NEWEST: Final = 50_000  # the most attempts that an answer adds up before they are stored
 _USUAL_DAYS: Final = 7
 _S: Final = 1_000.0
 _OF_OWNERS: Final = ("user", "job-group")
 
-# (owner, group, VO) -> whether the caller may know the owner.
-May = Callable[[str, str, str], bool]
+May = Callable[[str, str, str], bool]  # (owner, group, VO) -> whether the caller may know the owner
 
 
 @dataclass(slots=True)

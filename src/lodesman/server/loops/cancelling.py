@@ -28,15 +28,12 @@ log = logging.getLogger(__name__)
 _MOST_LEAVING: Final = 200
 _TOO_OLD: Final = "it waited longer than maxPilotWaitingHours"
 _READ_SECONDS = 5.0
-# A batch system that ends none of them in this time will not: an administrator has to.
-GIVEN_UP_SECONDS = 7 * 86_400.0
-# Longer than the grace of the local backend: a second order kills at once.
-_AGAIN_SECONDS = 60.0
+GIVEN_UP_SECONDS = 7 * 86_400.0  # then an administrator has to end the pilot
+_AGAIN_SECONDS = 60.0  # longer than the grace of the local backend, where a second order kills at once
 _LONGEST_SECONDS = 3_600.0
 _MOST_AT_ONCE = 200
 _END_POLL_SECONDS = 1.0
-# Unknown is not gone; a batch system that does not know a pilot this many times in a row has forgotten it.
-UNKNOWN_TIMES = 3
+UNKNOWN_TIMES = 3  # in a row; then a batch system has forgotten a pilot: unknown once is not gone
 GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
 
 

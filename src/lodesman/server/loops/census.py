@@ -41,14 +41,9 @@ log = logging.getLogger(__name__)
 _LOST_AFTER_SECONDS = 60.0
 _NEVER_CONFIRMED_SECONDS = 3_600.0
 _SETTLE_SECONDS = 10.0
-# That a pilot was seen where it waits or runs is stored when something changed, and this often.
-_SEEN_AGAIN_SECONDS = 600.0
-
-# An output is kept for this time after the end.
-_KEEP_SECONDS = 86_400.0
-
-# Pilots that end before they join mostly say the same, and each output is a request of its own.
-_WORDS_AT_ONCE = 5
+_SEEN_AGAIN_SECONDS = 600.0  # to the next note that a pilot was seen, if nothing changes
+_KEEP_SECONDS = 86_400.0  # of an output, after the end
+_WORDS_AT_ONCE = 5  # outputs read in a poll: most pilots that never join say the same
 
 
 class BackendWatch:

@@ -66,12 +66,10 @@ from lodesman.wire.vocabulary import BreakerState
 
 log = logging.getLogger(__name__)
 
-# An iteration without anything to decide is stored too, now and then: it says how fresh the last word is. Sooner than
-# the last word is too old to be believed (`why.facts.fresh_seconds`): a director that has nothing to do is at work.
+# An empty iteration is stored that often, before the last one is too old to be believed (`explain.facts.fresh_seconds`).
 _EMPTY_SECONDS = 30.0
 _NONE: Final[frozenset[int]] = frozenset()
-# Whole numbers that all readers of JSON take.
-_SEED_BITS = 53
+_SEED_BITS = 53  # of numbers that all readers of JSON take
 
 
 @dataclass(slots=True)

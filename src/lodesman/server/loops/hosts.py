@@ -47,10 +47,10 @@ from lodesman.wire.hosts import (
 )
 from lodesman.wire.vocabulary import ClampName, StartFault
 
-# Failures that count no more are forgotten so many at once, or when the oldest is so old.
+# Failures that count no more are forgotten when they are so many, or the oldest is so old.
 _MANY: Final = 1_000
 _OLD_S: Final = 2 * WINDOW_S
-# What became of attempts is read at once for suspect hosts, else this often: some jobs fail at every large site.
+# Without suspect hosts sites are judged this often: some jobs fail at every large site.
 _SITES_S: Final = 10.0
 
 

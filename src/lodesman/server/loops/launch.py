@@ -36,13 +36,10 @@ from lodesman.wire.vocabulary import StartFault
 
 log = logging.getLogger(__name__)
 
-# What is configured of a queue, as each VO sees it.
-Offers = Mapping[tuple[str, QueueId], QueueOffer]
+Offers = Mapping[tuple[str, QueueId], QueueOffer]  # by VO and queue
 
-# What is stored together of pilots must fit into one request to the server.
-_MOST_BYTES = 4 << 20
-# Queues whose SubmitPools are asked for at once: a queue may serve thousands.
-_QUEUES_AT_ONCE = 100
+_MOST_BYTES = 4 << 20  # of pilots that one request stores
+_QUEUES_AT_ONCE = 100  # in one question: a queue may serve thousands of SubmitPools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

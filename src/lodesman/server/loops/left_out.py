@@ -20,15 +20,12 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
-# How many of one pass are named, and of how many the log has the fault.
-_NAMED: Final = 10_000
-_LOGGED: Final = 100
-# Of a search for what is at fault, in each of three orders; and later at each pass, until it is done. Each of them does the
-# whole step.
-_TRIES: Final = 60
-_MORE_TRIES: Final = 20
-# At each pass, whether what is at fault is mended.
-_TRIES_AGAIN: Final = 4
+_NAMED: Final = 10_000  # the most of a pass that /health and `why` name
+_LOGGED: Final = 100  # the most of a pass whose faults are logged
+# Tries of a search, each of which does the whole step.
+_TRIES: Final = 60  # in each of three orders, at first
+_MORE_TRIES: Final = 20  # at each later pass until the search is done
+_TRIES_AGAIN: Final = 4  # at each pass after it, whether what is at fault is mended
 
 
 class Item(NamedTuple):

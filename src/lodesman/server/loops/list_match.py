@@ -23,10 +23,9 @@ from lodesman.wire.nodes import utc
 
 _LATELY_SECONDS: Final = 600.0
 _MOST_AT_ONCE: Final = 20
-# A slow batch system is asked about fewer; a check that is under way ends.
-_BEGIN_SECONDS: Final = 10.0
+_BEGIN_SECONDS: Final = 10.0  # no check begins later in a tick
 _MOST_WORDS: Final = 400
-# A node that is down, or a controller that starts, is refused in the words of what a queue never has.
+# A node that is down, or a controller that starts, refuses in the words of what a queue never has.
 _AGAIN_SECONDS: Final = 15.0
 _LASTS_SECONDS: Final = 120.0
 _LASTS_ANSWERS: Final = 3

@@ -19,12 +19,9 @@ from lodesman.wire.site_tests import Result, SiteCheck
 
 PREFIX: Final = "test_"
 _POLL_SECONDS, _LONGEST_POLL_SECONDS, _SLOWER = 0.5, 10.0, 1.5
-# The job that is cancelled would run for this time, also if a server that was killed has left it there.
-_STAY_SECONDS: Final = 900
-# How long it is waited for: to start before it is cancelled, to end, and to leave its output.
-_START_SECONDS, _END_SECONDS, _OUTPUT_SECONDS = 60.0, 60.0, 30.0
-# A batch system that has not ended a job for this time is ordered again; one that did not answer, sooner.
-_AGAIN_SECONDS, _ASK_AGAIN_SECONDS = 45.0, 2.0
+_STAY_SECONDS: Final = 900  # of the job that is cancelled, should a killed server leave it there
+_START_SECONDS, _END_SECONDS, _OUTPUT_SECONDS = 60.0, 60.0, 30.0  # the longest waits for each
+_AGAIN_SECONDS, _ASK_AGAIN_SECONDS = 45.0, 2.0  # to the next order, after an answer and without one
 
 
 @dataclass(slots=True)

@@ -34,8 +34,7 @@ _FIRST_SIZES_SECONDS: Final = 3_600.0
 _JOBS_AT_ONCE = 20_000
 _QUEUES_AT_ONCE = 500
 _OUTPUTS_AT_ONCE = 2_000
-# In one command: the writer takes a fraction of a millisecond for each.
-_SUSPECTS_AT_ONCE = 100
+_SUSPECTS_AT_ONCE = 100  # in one command: the writer takes a fraction of a millisecond for each
 _NAMED = 10
 
 

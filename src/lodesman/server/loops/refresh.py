@@ -45,10 +45,8 @@ log = logging.getLogger(__name__)
 
 _TRIES: Final = 3
 _CONFLICT_SECONDS: Final = 30.0
-# After a pass that left something out, new pools wait so long for the next one.
-_AGAIN_SECONDS: Final = 60.0
-# What the writer is given at once: task queues to hold or to release, pools to mark or to remove.
-_AT_ONCE: Final = 200
+_AGAIN_SECONDS: Final = 60.0  # that new pools wait after a pass that left something out
+_AT_ONCE: Final = 200  # task queues or pools in one command
 _ADS: Final = "ads of sites"
 Handling = Callable[[Item], AbstractContextManager[object]]
 _REQUIREMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])

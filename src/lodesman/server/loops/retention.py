@@ -33,10 +33,8 @@ log = logging.getLogger(__name__)
 
 DAY: Final = 86_400.0
 _MOST_PASS_SECONDS: Final = 3_600.0
-# The first pass does not come at once: a clock that is wrong after a start has some time to be set.
-_MOST_WAIT_SECONDS: Final = 600.0
-# A client may need so long between asking for a file and submitting the job that names it.
-_GRACE_SECONDS: Final = DAY
+_MOST_WAIT_SECONDS: Final = 600.0  # for the first pass: a wrong clock may be set until then
+_GRACE_SECONDS: Final = DAY  # for a client between asking for a file and submitting the job that names it
 _PURGED_AT_ONCE = 100
 _BYTES_AT_ONCE = 1 << 20
 _KEYS_AT_ONCE = 200

@@ -30,10 +30,8 @@ log = logging.getLogger(__name__)
 
 MOST_QUEUES: Final = 20
 _MOST_RUNNING, _MOST_KEPT = 4, 100
-# Of a test that its client does not ask about any more.
-_FORSAKEN_SECONDS: Final = 60.0
-# At the end of the server: an order to end a job takes a while.
-_CLOSE_SECONDS: Final = 15.0
+_FORSAKEN_SECONDS: Final = 60.0  # without a question of the client
+_CLOSE_SECONDS: Final = 15.0  # for orders to end jobs, at the end of the server
 
 
 @dataclass(eq=False, kw_only=True)

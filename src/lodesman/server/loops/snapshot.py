@@ -41,13 +41,10 @@ from lodesman.wire.hosts import reported_host
 _FRESH_SECONDS: Final = fresh_seconds(120.0)
 _LEAST_SECONDS: Final = 0.1
 _CHEAP_SECONDS: Final = 0.015
-# Seconds between refreshes, for each second that one takes; where that is more than _PROMPT_SECONDS, fewer.
-_REST: Final = 200.0
+_REST: Final = 200.0  # seconds between refreshes, for each second that one takes
+_PROMPT_SECONDS: Final = 4.0  # a longer rest is cut down to _SHORT_REST
 _SHORT_REST: Final = 10.0
-_PROMPT_SECONDS: Final = 4.0
-_OLDEST_SECONDS: Final = (
-    60.0  # of a snapshot, whatever it costs: the next one begins so early that it is done by then
-)
+_OLDEST_SECONDS: Final = 60.0  # of a snapshot: the next refresh is done by then, whatever it costs
 
 
 class KnownQueues:

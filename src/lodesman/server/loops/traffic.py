@@ -20,16 +20,13 @@ _MINUTE: Final = 60.0
 _WAITS_KEPT: Final = 20
 _AT_ONCE: Final = 20_000
 _GROUPS_KEPT: Final = 100_000
-# Of jobs that ended: how many are kept of each task queue and group, of how many of these, and read at once.
-_ENDS_KEPT: Final = 48
-_KINDS_KEPT: Final = 2_000
+_ENDS_KEPT: Final = 48  # ended jobs of each task queue and group
+_KINDS_KEPT: Final = 2_000  # task queues and groups
 _ENDS_AT_ONCE: Final = 2_000
-_ENOUGH: Final = 8
-# An answer goes by this number of task queues that run, the largest, and of jobs of all of them together.
-_KINDS_SEEN: Final = 12
-_AGES_SEEN: Final = 64
-# How many jobs of a task queue run at once is averaged over this number of its jobs, one after the other.
-_ROUNDS: Final = 3.0
+_ENOUGH: Final = 8  # ended jobs that speak for a task queue
+_KINDS_SEEN: Final = 12  # the largest running task queues by which an answer goes
+_AGES_SEEN: Final = 64  # jobs of all of them together
+_ROUNDS: Final = 3.0  # times the length of its jobs, over which is averaged how many run at once
 _LITTLE: Final = 1e-3
 
 Group = tuple[str, str]  # VO and group

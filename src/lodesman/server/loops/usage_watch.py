@@ -22,16 +22,13 @@ from lodesman.wire.call import Post
 from lodesman.wire.groups import CorrectionUsage, KnownUsage, ShareSection, SliceUsage, TimeSlice
 
 _READ_SECONDS: Final = 900.0
-# What was read so long ago says nothing any more.
-_OLD_SECONDS: Final = 3 * _READ_SECONDS
-# Who has jobs that wait is looked up so often between two readings.
-_LOOK_SECONDS: Final = 10.0
+_OLD_SECONDS: Final = 3 * _READ_SECONDS  # from then on a reading says nothing
+_LOOK_SECONDS: Final = 10.0  # between two looks at who has waiting jobs
 _AT_ONCE: Final = 50_000
-# Of core-seconds: a job that ended in a time slice is found if it was claimed so long before that at most.
+# The longest job whose core-seconds are found if it ended in a time slice.
 _LONG_JOB_SECONDS: Final = 604_800.0
 
-# By task queue, what was used in each time slice.
-_Used = dict[int, list[float]]
+_Used = dict[int, list[float]]  # by task queue, what was used in each time slice
 
 
 @dataclass(slots=True)
