@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from lodesman.server.store.audit import note_all
+from lodesman.server.store.audit import append_entries
 from lodesman.server.store.journal import Change
 from lodesman.wire import inner_calls
 from lodesman.wire.accounts import AuditNote
@@ -65,7 +65,7 @@ def test_entries_are_found_by_action_user_and_time_and_page_by_page(house):
     for number in range(5):
         house.now += 1.0
         notes = [AuditNote("token-issued" if number % 2 else "user-changed", f"u{number}", f"by{number % 3}")]
-        house.do(Change(note_all, notes))
+        house.do(Change(append_entries, notes))
 
     def found(query):
         return [one["subject"] for one in trail(house, query)]
@@ -84,9 +84,9 @@ def test_entries_are_found_by_action_user_and_time_and_page_by_page(house):
 
 
 def test_entries_are_kept_as_long_as_events(house):
-    house.do(Change(note_all, [AuditNote("user-changed", "old")]))
+    house.do(Change(append_entries, [AuditNote("user-changed", "old")]))
     house.now += 10.0
-    house.do(Change(note_all, [AuditNote("user-changed", "new")]))
+    house.do(Change(append_entries, [AuditNote("user-changed", "new")]))
     house.post(inner_calls.PURGE, PurgeOrder(before=house.now - 5.0))
     assert [one["subject"] for one in trail(house)] == ["new"]
 

@@ -28,7 +28,7 @@ from lodesman.server.writer.claim import Claim
 from lodesman.server.writer.control import Control
 from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.missing_jobs import name_missing
-from lodesman.server.writer.order import WaitsFor, end_batch
+from lodesman.server.writer.order import WaitRule, end_batch
 from lodesman.server.writer.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
 from lodesman.server.writer.report import note_heartbeat, note_silence, register_output, take_reports
 from lodesman.server.writer.sessions import FreeResources, PilotSession
@@ -148,7 +148,7 @@ class House:
     def after(self, *parents, ok=True, count=1, rows=False, cancel=False, by_index=False):
         """Jobs that wait for jobs, given as ids or as (first, last); the id of the first."""
         ranges = [ParentRange(*(one if isinstance(one, tuple) else (one, one)), by_index) for one in parents]
-        one = WaitsFor(0, count, [] if ok else ranges, ranges if ok else [], cancel)
+        one = WaitRule(0, count, [] if ok else ranges, ranges if ok else [], cancel)
         return self.submit(count, rows=rows, waits=[one]).first
 
     def batch(self, bodies, *, inputs=()):

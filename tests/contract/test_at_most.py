@@ -13,7 +13,7 @@ from lodesman.server.store.journal import Change
 from lodesman.server.store.read.pilots import live_attempts, taken_jobs
 from lodesman.server.store.task_queues import keys_by_id
 from lodesman.server.writer.bound import bind
-from lodesman.server.writer.order import WaitsFor
+from lodesman.server.writer.order import WaitRule
 from lodesman.server.writer.quotas import QuotaRules, check_limits
 from lodesman.server.writer.submit import PreparedCohort, PreparedSubmission, Submit
 from lodesman.wire.vocabulary import Waking
@@ -226,7 +226,7 @@ def test_a_pilot_is_bound_to_a_job_only_while_one_may_start(house):
 def test_jobs_that_wait_for_jobs_keep_it(house):
     parent = house.submit().first
     key = house.key(waits_for_jobs=True, at_most=1)
-    house.submit(3, key=key, waits=[WaitsFor(0, 3, [], [ParentRange(parent, parent)], False)])
+    house.submit(3, key=key, waits=[WaitRule(0, 3, [], [ParentRange(parent, parent)], False)])
     pilot = house.pilot()
     (claimed,) = house.claim(pilot, 8)
     house.report(pilot, claimed)

@@ -34,7 +34,7 @@ from lodesman.server.store.write.attempts import AttemptReport
 from lodesman.server.writer.accounts import add_account, disable_user, issue_token
 from lodesman.server.writer.bound import claim_bound, unbind
 from lodesman.server.writer.control import Control
-from lodesman.server.writer.order import WaitsFor, end_batch
+from lodesman.server.writer.order import WaitRule, end_batch
 from lodesman.server.writer.pilots import drain_pilots, end_pilot, hash_token, prepare_pilots
 from lodesman.server.writer.report import give_back, note_heartbeat, note_silence, take_reports
 from lodesman.server.writer.site_mask import close_site, open_site
@@ -199,7 +199,7 @@ class Batches(RuleBasedStateMachine):
         first = n % self.jobs() + 1
         last = min(first + count - 1, self.jobs())
         ranges = [ParentRange(first, last, by_index)]
-        waits = WaitsFor(0, last - first + 1, [] if ok else ranges, ranges if ok else [], cancel)
+        waits = WaitRule(0, last - first + 1, [] if ok else ranges, ranges if ok else [], cancel)
         self.give(
             lambda house: captured(house, lambda: house.submit(last - first + 1, rows=rows, waits=[waits]))
         )

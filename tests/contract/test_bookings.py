@@ -16,7 +16,7 @@ from lodesman.decide.resources.draft import DELAY
 from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES, read_complexes
 from lodesman.languages.gridengine.vocabulary import HostGroup, Vocabulary
 from lodesman.languages.quota.reading import read_quota_sets
-from lodesman.server.store.audit import entries
+from lodesman.server.store.audit import audit_entries
 from lodesman.server.store.journal import Change
 from lodesman.server.store.quotas import quota_sets
 from lodesman.server.store.read.pilots import live_attempts
@@ -285,7 +285,7 @@ def test_rules_are_stored_with_the_commit_from_which_they_hold(limited, monkeypa
     small_portions(monkeypatch, 1)
 
     def stored():
-        noted = entries(house.reader, before=1 << 40, since=0.0, action="", by="", limit=99)
+        noted = audit_entries(house.reader, before=1 << 40, since=0.0, action="", by="", limit=99)
         return [one.text for one in quota_sets(house.reader)], len(noted)
 
     before = stored()

@@ -10,7 +10,7 @@ from tests.contract.test_stop_orders import rolled_back
 
 from lodesman.base.errors import TooLarge
 from lodesman.server.writer.change import ChangeJobs, PreparedChange, find_kinds
-from lodesman.server.writer.control import apart
+from lodesman.server.writer.control import join_ranges
 from lodesman.server.writer.submit import PreparedCohort
 
 ANYBODY = lambda *_: True  # noqa: E731
@@ -19,7 +19,7 @@ KEEP = 90
 
 def command(house, first, last=None, *, project="other", most=0, **more):
     """Change the project of all these jobs, as it was prepared now."""
-    ranges = apart([(first, last or first)])
+    ranges = join_ranges([(first, last or first)])
     kinds = find_kinds(house.reader, ranges, ANYBODY)
     new = PreparedCohort(
         key=house.key(project=project), template='{"changed":1}', expand=False, max_attempts=5, runs=()

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.server.writer import control
-from lodesman.server.writer.control import Control, apart
+from lodesman.server.writer.control import Control, join_ranges
 from lodesman.server.writer.control_outcome import ControlOutcome, RangeOutcome
 from lodesman.server.writer.missing_jobs import name_missing
 from lodesman.wire.jobs import RangeControlled
@@ -108,7 +108,7 @@ def test_ranges_without_a_job_do_not_stop_the_others(house, few):
 
 
 def test_ranges_that_have_ids_in_common_are_one():
-    assert apart([(5, 9), (1, 3), (4, 4), (9, 20), (1, 3), (20, 20)]) == (
+    assert join_ranges([(5, 9), (1, 3), (4, 4), (9, 20), (1, 3), (20, 20)]) == (
         range(1, 4),
         range(4, 5),
         range(5, 21),

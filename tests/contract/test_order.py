@@ -262,7 +262,7 @@ def test_a_batch_that_fails_leaves_everything_as_it_was(house):
         owner="ann", group="g", vo="vo", name="", form="json", record="", members=None, count=1,
         cohorts=(PreparedCohort(key=house.key(waits_for_jobs=True), template="{}", expand=False, max_attempts=3,
                                 runs=((0, 1),)),),
-        waits=(order.WaitsFor(0, 1, [], [ParentRange(2, 2)], False),),
+        waits=(order.WaitRule(0, 1, [], [ParentRange(2, 2)], False),),
     )))  # fmt: skip
     assert len(house.live.order) == 1
     house.report(pilot, second)
@@ -328,7 +328,7 @@ def test_any_walk_with_restarts_frees_exactly_what_may_start(house, seed):
 
 def test_a_batch_in_which_each_job_waits_for_its_own(house):
     house.submit(count=40, rows=True)
-    waits = [order.WaitsFor(n, n + 1, [], [ParentRange(n + 1, n + 1)], True) for n in range(40)]
+    waits = [order.WaitRule(n, n + 1, [], [ParentRange(n + 1, n + 1)], True) for n in range(40)]
     child, pilot = house.submit(40, rows=True, waits=waits).first, house.pilot()
     run_one(house, pilot)
     house.control("kill", 2)

@@ -12,7 +12,7 @@ from tests.contract.test_tidy import Uploads
 from lodesman.server.loops import reconciler
 from lodesman.server.loops.reconciler import find_wrong_sizes
 from lodesman.server.store.journal import Change
-from lodesman.server.store.sandboxes import note_uploads, used_by
+from lodesman.server.store.sandboxes import note_uploads, usage_of
 from lodesman.server.store.write.attempts import NOT_KEPT
 from lodesman.server.writer.upkeep import reconcile
 
@@ -49,31 +49,31 @@ def mend(house, uploads):
 
 def test_what_is_right_is_left_alone(house, uploads, monkeypatch):
     monkeypatch.setattr(reconciler, "_OUTPUTS_AT_ONCE", 1)
-    before = used_by(house.reader, "ann")
+    before = usage_of(house.reader, "ann")
     assert before == (2, 4_096 + 6_000, 2 * 4_096 + 5_000)
     assert mend(house, uploads) == {}
-    assert used_by(house.reader, "ann") == before
+    assert usage_of(house.reader, "ann") == before
     assert {"wrong_outputs", "wrong_usage"} <= CLEAN.keys()
 
 
 @pytest.mark.parametrize("wrong", ["files = 9", "bytes = 1", "outputs = 9007199254740992", "outputs = 0"])
 def test_a_wrong_sum_is_corrected_and_said(house, uploads, wrong, caplog):
-    before = used_by(house.reader, "ann")
+    before = usage_of(house.reader, "ann")
     spoil(house, f"UPDATE sandbox_usage SET {wrong}")
     with caplog.at_level(logging.ERROR):
         assert mend(house, uploads) == {"wrong_usage": 1}
     assert "what the files of a user take was wrong" in caplog.text
-    assert used_by(house.reader, "ann") == before
+    assert usage_of(house.reader, "ann") == before
     assert mend(house, uploads) == {}
 
 
 def test_a_size_that_only_a_pilot_named_is_corrected_by_the_file(house, uploads):
     """Releases before believed it."""
-    before = used_by(house.reader, "ann")
+    before = usage_of(house.reader, "ann")
     spoil(house, "UPDATE attempt SET output_size = 9007199254740992 WHERE job_id = 1")
-    assert used_by(house.reader, "ann").outputs > 1 << 52
+    assert usage_of(house.reader, "ann").outputs > 1 << 52
     assert mend(house, uploads) == {"wrong_outputs": 1}
-    assert (used_by(house.reader, "ann"), house.job(1).output_size) == (before, len(ARCHIVE))
+    assert (usage_of(house.reader, "ann"), house.job(1).output_size) == (before, len(ARCHIVE))
 
 
 def test_an_output_that_is_larger_than_any_and_is_not_there_takes_nothing(house, uploads):
@@ -81,7 +81,7 @@ def test_an_output_that_is_larger_than_any_and_is_not_there_takes_nothing(house,
     uploads.shelf.output_path(1, 1).unlink()
     assert mend(house, uploads) == {"wrong_outputs": 1}
     assert (house.job(1).output_size, house.job(1).output_sha256) == (None, "")
-    assert used_by(house.reader, "ann").outputs == 4_096 + 5_000
+    assert usage_of(house.reader, "ann").outputs == 4_096 + 5_000
 
 
 def test_a_file_that_is_not_there_may_be_back_soon(house, uploads):
@@ -123,4 +123,4 @@ def test_an_output_that_was_stored_and_not_noted_is_found_at_the_start(house):
         house.report(pilot, claimed, output_sha256=SHA)
     kept = [house.job(claimed.job_id).output_sha256 for claimed in (first, second)]
     assert kept == [SHA, NOT_KEPT]
-    assert used_by(house.reader, "ann").outputs == 2 * 4_096
+    assert usage_of(house.reader, "ann").outputs == 2 * 4_096

@@ -15,7 +15,7 @@ import pytest
 from lodesman.base.errors import InvalidJob, TooLarge
 from lodesman.server.loops.retention import DAY
 from lodesman.server.store.journal import Change
-from lodesman.server.store.sandboxes import tidy_inputs, uploaded_size, used_by
+from lodesman.server.store.sandboxes import tidy_inputs, uploaded_size, usage_of
 from lodesman.server.store.shelf import Shelf
 from lodesman.server.writer.submit import register_input
 from lodesman.wire.service import UnusedInputs
@@ -99,7 +99,7 @@ def test_a_file_that_a_job_names_stays_as_long_as_the_job(house, uploads):
     later(house, 0.2)
     assert uploads.tidy() == {"inputs": 1}
     assert (uploads.files(), uploads.rows()) == ([], [])
-    assert used_by(house.reader, "ann").bytes == 0
+    assert usage_of(house.reader, "ann").bytes == 0
 
 
 def test_a_file_that_nothing_ever_named_goes_even_if_jobs_are_kept_for_ever(house, uploads):
@@ -127,7 +127,7 @@ def test_a_marked_file_that_is_uploaded_again_stays(house, uploads):
     assert uploaded_size(house.reader, "ann", sha, to_stay=True) is None
     later(house, 0.9)
     uploads.put("data")
-    assert used_by(house.reader, "ann").files == 1
+    assert usage_of(house.reader, "ann").files == 1
     later(house, 0.9)
     uploads.tidy()
     assert uploads.files() == [sha]
@@ -254,7 +254,7 @@ def test_very_many_files_are_gone_through_in_portions(house, uploads, monkeypatc
         later(house, 1.1)
         uploads.tidy()
     assert uploads.files() == sorted(kept)
-    assert used_by(house.reader, "ann").files == 4
+    assert usage_of(house.reader, "ann").files == 4
     house.control("delete", 1)
     for _ in range(2):
         later(house, 1.1)
@@ -395,9 +395,9 @@ def test_a_quota_is_kept_to_the_byte(house):
     assert refused.value.data == {"limit": quota, "used": 2 * MB, "size": MB + 1}
     house.do(Change(register_input, "ann", "b", MB, quota=quota))
     house.do(Change(register_input, "ann", "b", MB, quota=quota))  # it is there already
-    assert (used_by(house.reader, "ann").files, used_by(house.reader, "ann").bytes) == (2, quota)
+    assert (usage_of(house.reader, "ann").files, usage_of(house.reader, "ann").bytes) == (2, quota)
     house.do(Change(register_input, "ann", "c", MB))
-    assert used_by(house.reader, "eve").bytes == 0
+    assert usage_of(house.reader, "eve").bytes == 0
 
 
 def test_what_is_removed_counts_no_more(house, uploads):
@@ -405,5 +405,5 @@ def test_what_is_removed_counts_no_more(house, uploads):
     for _ in range(2):
         later(house, 1.1)
         uploads.tidy()
-    assert (used_by(house.reader, "ann").files, used_by(house.reader, "ann").bytes) == (0, 0)
+    assert (usage_of(house.reader, "ann").files, usage_of(house.reader, "ann").bytes) == (0, 0)
     house.do(Change(register_input, "ann", "b", 1_000, quota=4_096))

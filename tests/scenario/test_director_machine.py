@@ -36,7 +36,7 @@ from lodesman.server.loops.cancelling import Canceller
 from lodesman.server.loops.census import BackendWatch
 from lodesman.server.loops.direct import Director
 from lodesman.server.loops.launch import PilotSettings, SubmissionPools
-from lodesman.server.store.audit import note_all
+from lodesman.server.store.audit import append_entries
 from lodesman.server.store.director import insert_iteration, put_breakers
 from lodesman.server.store.journal import Change
 from lodesman.server.store.write.pilots import PILOT_ENDED, set_last_seen, set_seen_there
@@ -186,7 +186,7 @@ class Pilots(RuleBasedStateMachine):
             ),
             inner_calls.ITERATION: lambda: Change(insert_iteration, bytes(told.plan).decode()),
             inner_calls.BREAKERS: lambda: Change(put_breakers, told),
-            inner_calls.NOTE: lambda: Change(note_all, told),
+            inner_calls.NOTE: lambda: Change(append_entries, told),
         }[call]
         return house.do(command())
 

@@ -82,8 +82,8 @@ def both(source, target):
 def copied(source, target):
     with both(source, target) as (reads, writes):
         copy.check_source(reads)
-        copy.begin(reads, writes)
-        return copy.copy(reads, writes, lambda _: None)
+        copy.begin_copy(reads, writes)
+        return copy.copy_rows(reads, writes, lambda _: None)
 
 
 @pytest.fixture
@@ -171,8 +171,8 @@ def interrupted(source, target, *, after):
             raise InterruptedCopy
 
     with both(source, target) as (reads, writes):
-        copy.begin(reads, writes)
-        copy.copy(reads, writes, advance)
+        copy.begin_copy(reads, writes)
+        copy.copy_rows(reads, writes, advance)
 
 
 @pytest.mark.slow
@@ -186,7 +186,7 @@ def test_an_interrupted_copy_goes_on_where_it_stopped(full, empty, after, monkey
     before = sum(map(len, everything(empty).values()))
     written = []
     with both(full, empty) as (reads, writes):
-        rows = copy.begin(reads, writes)
+        rows = copy.begin_copy(reads, writes)
         change_each = type(writes).change_each
 
         def counted(self, sql, rows):
@@ -195,7 +195,7 @@ def test_an_interrupted_copy_goes_on_where_it_stopped(full, empty, after, monkey
 
         monkeypatch.setattr(type(writes), "change_each", counted)
         seen = []
-        copy.copy(reads, writes, seen.append)
+        copy.copy_rows(reads, writes, seen.append)
     assert sum(written) == rows - before
     assert sum(seen) == 2 * rows
     assert everything(empty) == everything(full)
@@ -246,7 +246,7 @@ def test_a_copy_with_another_row_is_no_copy(full, empty, monkeypatch):
 @pytest.mark.parametrize("change", ["DELETE FROM event WHERE id = 49", "DELETE FROM event"])
 def test_a_copy_without_a_row_is_no_copy(full, empty, change):
     with both(full, empty) as (reads, writes):
-        copy.begin(reads, writes)
+        copy.begin_copy(reads, writes)
         for table in tables():
             copy._copy_table(reads, writes, table, lambda _: None)
         writes.change(change)

@@ -129,7 +129,7 @@ def test_closings_and_iterations(store):
 def test_input_files(store):
     store.do(sandboxes.insert_input, "ann", "a" * 64, 10)
     store.do(sandboxes.use_inputs, "ann", ["a" * 64], 7)
-    assert sandboxes.used_by(store.db, "ann") == (1, 4_096, 0)
+    assert sandboxes.usage_of(store.db, "ann") == (1, 4_096, 0)
     assert sandboxes.inputs_of_submission(store.db, 7) == {"a" * 64}
     key = [("ann", "a" * 64)]
     mark = UnusedInputs(before=2_000.0, mark=key)
@@ -139,7 +139,7 @@ def test_input_files(store):
     store.do(sandboxes.tidy_inputs, mark)
     assert sandboxes.uploaded_size(store.db, "ann", "a" * 64, to_stay=True) is None
     assert store.do(sandboxes.tidy_inputs, UnusedInputs(before=2_000.0, remove=key)) == key
-    assert sandboxes.used_by(store.db, "ann") == (0, 0, 0)
+    assert sandboxes.usage_of(store.db, "ann") == (0, 0, 0)
 
 
 def test_rows_of_jobs_their_events_and_attempts(store):

@@ -26,7 +26,7 @@ from examples.demo.interrupts import Interrupts
 from lodesman.base.errors import Unavailable
 from lodesman.decide.resources import QueueId
 from lodesman.server.engines.backend import NativeState, NativeStatus
-from lodesman.server.store.read.pilots import Native
+from lodesman.server.store.read.pilots import NativePilot
 
 # A service that notes what is asked of it. FOLDER.slow: its start takes long; FOLDER.bad: it fails.
 SERVICE = """#!/bin/sh
@@ -270,7 +270,7 @@ def pilots(monkeypatch):
     """Of one batch system: one that runs, one whose answer never came, one that ended, one that was never submitted."""
 
     def native(stamp, native_id, backend="slurm"):
-        return Native(1, stamp, backend, native_id, QueueId("s", "c", "q"))
+        return NativePilot(1, stamp, backend, native_id, QueueId("s", "c", "q"))
 
     live = [native("a-1", "1"), native("b-1", None), native("d-1", None), native("x-1", "9", "local")]
     monkeypatch.setattr(engines, "live_natives", lambda _db: live)

@@ -22,7 +22,7 @@ from lodesman.decide.matching.matcher import Chances
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.matching.tables import KeyTable
 from lodesman.decide.resources import load_resources
-from lodesman.server.writer.claim import reckon
+from lodesman.server.writer.claim import reckon_free
 from lodesman.server.writer.sessions import FreeResources, LastClaim
 from lodesman.wire.pilots import Pilot
 from lodesman.wire.vocabulary import FreeBy, PilotState, PilotVerdict
@@ -133,11 +133,11 @@ WHOLE = FreeResources(4, 2_000, 1_000)
     ],
 )
 def test_what_is_free_is_reckoned_as_the_pilot_does(asked, used, free):
-    assert reckon(WHOLE, asked, used) == free
+    assert reckon_free(WHOLE, asked, used) == free
 
 
 def test_a_pilot_that_its_queue_shut_out_has_nothing_to_divide():
-    assert reckon(FreeResources(0, 0, 0), None, [(1, 0)]) == FreeResources(0, 0, 0)
+    assert reckon_free(FreeResources(0, 0, 0), None, [(1, 0)]) == FreeResources(0, 0, 0)
 
 
 def test_a_pilot_whose_queue_is_gone_gets_nothing_whatever_waits():

@@ -20,7 +20,7 @@ from lodesman.server.loops.cancelling import GIVEN_UP_SECONDS, UNKNOWN_TIMES, Lo
 from lodesman.server.loops.census import _LOST_AFTER_SECONDS, _SETTLE_SECONDS, BackendWatch
 from lodesman.server.store.hosts import put_records
 from lodesman.server.store.journal import Change
-from lodesman.server.store.read.pilots import Native, lost_pilots
+from lodesman.server.store.read.pilots import NativePilot, lost_pilots
 from lodesman.server.store.write.pilots import count_job
 from lodesman.server.writer.pilots import (
     drain_pilots,
@@ -602,7 +602,7 @@ def test_what_is_unknown_stores_nothing(world):
 
 
 def native(number, stamp, backend="local", native_id="1"):
-    return Native(number, stamp, backend, native_id, SHORT)
+    return NativePilot(number, stamp, backend, native_id, SHORT)
 
 
 def test_pilots_are_cancelled_where_they_were_submitted():

@@ -18,7 +18,7 @@ from lodesman.server.main import __main__ as entry
 from lodesman.server.main import bootstrap, data_folder
 from lodesman.server.main.log_lines import JsonLines
 from lodesman.server.store.accounts import principal_of, principals
-from lodesman.server.store.audit import entries
+from lodesman.server.store.audit import audit_entries
 from lodesman.server.writer.memberships import group_of
 from lodesman.server.writer.pilots import hash_token
 from lodesman.wire.requests import MOST_ID
@@ -152,7 +152,7 @@ def test_tokens_that_the_server_itself_made_are_in_the_audit_trail(config, db):
     data_folder.prepare(db, config, now=6.0)
     (config.data / "admin.token").unlink()
     data_folder.prepare(db, config, now=7.0)
-    found = entries(db, before=MOST_ID, since=0.0, action="", by="", limit=9)
+    found = audit_entries(db, before=MOST_ID, since=0.0, action="", by="", limit=9)
     assert [(one.at, one.action, one.subject, one.by) for one in found] == [
         (at, "token-issued", config.admin.name, "server") for at in (7.0, 5.0)
     ]

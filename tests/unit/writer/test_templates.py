@@ -15,7 +15,7 @@ from lodesman.languages.jobs import JobSpec, ParametricMembers, spec_to_json
 from lodesman.server.store.write.attempts import ClaimedAttempt
 from lodesman.server.writer import templates as module
 from lodesman.server.writer.submit import PreparedCohort, PreparedSubmission, Submit
-from lodesman.server.writer.templates import OVERHEAD, Templates, ValueCache, payload
+from lodesman.server.writer.templates import OVERHEAD, Templates, ValueCache, make_payload
 
 # --- what is kept -------------------------------------------------------------------------------------------
 
@@ -114,7 +114,9 @@ def array(base, make_key):
         count, key = len(values), make_key()
         spec = JobSpec(executable="/bin/echo", arguments=("%s",), norm_cpu_seconds=60)
         stored = (
-            {"spec": spec_to_json(spec), "uploads": {}} if expand else msgspec.to_builtins(payload(spec, {}))
+            {"spec": spec_to_json(spec), "uploads": {}}
+            if expand
+            else msgspec.to_builtins(make_payload(spec, {}))
         )
         made = tuple(
             PreparedCohort(
@@ -177,7 +179,7 @@ def test_each_member_knows_its_index(array, read, expand, values, members, index
 
 
 def test_a_job_by_itself_has_no_index_and_costs_no_look_at_members(base, read, make_key):
-    spec = msgspec.to_builtins(payload(JobSpec(executable="/bin/true"), {}))
+    spec = msgspec.to_builtins(make_payload(JobSpec(executable="/bin/true"), {}))
     one = PreparedCohort(
         key=make_key(), template=json.dumps(spec), expand=False, max_attempts=1, runs=((0, 1),)
     )

@@ -22,7 +22,7 @@ from lodesman.server.store.sandboxes import (
     owner_of_job,
     small_output,
     uploaded_size,
-    used_by,
+    usage_of,
 )
 from lodesman.server.store.write.attempts import NOT_KEPT
 from lodesman.server.writer.report import not_handed_in
@@ -83,8 +83,8 @@ async def _put_output(side: ReadSide, request: Request[AttemptAt, Nothing]) -> S
 
 @contextmanager
 def _reserved(side: ReadSide, owner: str, size: int, *, files: int = 0) -> Iterator[None]:
-    """Around an upload: those at the same time share the quota. Raises TooLarge before the first byte."""
-    used = used_by(side.db, owner)
+    """Room for what is about to come: uploads at the same time share the quota. Raises TooLarge before the first byte."""
+    used = usage_of(side.db, owner)
     used = InputUsage(used.files + side.files_coming[owner], used.bytes + side.reserved[owner], used.outputs)
     need_room(owner, used, size, quota=side.quota_bytes, most_files=files and side.most_files)
     side.reserved[owner] += counted_size(size)

@@ -35,7 +35,7 @@ from lodesman.server.store.read.jobs import job_by_id, last_output, was_given_ou
 from lodesman.server.store.readers import is_shared_with, readers_of
 from lodesman.server.writer.change import ChangeJobs, ChangePreparation, PreparedChange, find_kinds
 from lodesman.server.writer.choice import Choice
-from lodesman.server.writer.control import Control, RangeAction, apart
+from lodesman.server.writer.control import Control, RangeAction, join_ranges
 from lodesman.server.writer.control_outcome import ControlOutcome
 from lodesman.server.writer.groups import group_named, known_groups
 from lodesman.server.writer.missing_jobs import name_missing, no_longer_known
@@ -172,7 +172,7 @@ def _ranges(given: Sequence[tuple[int, int]]) -> tuple[range, ...]:
     backwards = next((f"{first}-{last}" for first, last in given if first > last), None)
     if backwards is not None:
         raise InvalidRequest(f"The range {backwards} runs backwards.")
-    return apart(given)
+    return join_ranges(given)
 
 
 @serves(calls.CHANGE_JOBS)

@@ -35,7 +35,7 @@ from lodesman.server.store.read import job_lists
 from lodesman.server.store.read.jobs import job_by_id, was_given_out
 from lodesman.server.store.readers import is_shared_with
 from lodesman.server.store.shelf import Shelf
-from lodesman.server.writer.missing_jobs import no_longer_known, unseen
+from lodesman.server.writer.missing_jobs import no_longer_known, unseen_jobs
 from lodesman.wire.accounts import Principal
 from lodesman.wire.call import Call, Nothing
 from lodesman.wire.jobs import Job
@@ -219,7 +219,7 @@ class ReadSide:
         if job is None or not (
             may(job.owner, job.group, job.vo) or is_shared_with(self.db, job.submission, reads_as(who))
         ):
-            raise unseen(job_id, job_id)
+            raise unseen_jobs(job_id, job_id)
         return next(self.names.fill((job,)))
 
     def only_reads(self, job: Job, who: Principal) -> bool:

@@ -39,12 +39,12 @@ from lodesman.server.loops.hosts import list_hosts
 from lodesman.server.reads.descriptions import describe_job, eligible_sites, hide_environment
 from lodesman.server.reads.sites import exact_node, find_node, list_queues, list_sites, show_node
 from lodesman.server.store.accounts import list_tokens, list_users, principal_of
-from lodesman.server.store.audit import entries
+from lodesman.server.store.audit import audit_entries
 from lodesman.server.store.director import last_iteration
 from lodesman.server.store.read.jobs import attempts_of_job, events_of_job
 from lodesman.server.store.read.pilots import jobs_of_pilots, list_pilots
 from lodesman.server.store.read.why import node_of_pilot, pilot_facts, waiting_by_reason
-from lodesman.server.store.sandboxes import used_by
+from lodesman.server.store.sandboxes import usage_of
 from lodesman.server.store.submit_pools import list_pools, pool_by_prefix
 from lodesman.server.store.task_queues import list_task_queues, with_groups_and_classes
 from lodesman.server.writer.job_classes import unknown_classes
@@ -249,7 +249,7 @@ async def _audit(side: ReadSide, request: Request[AuditQuery, Nothing]) -> Audit
     asked = request.query
     (before,) = numbers(asked.after, 1) or (MOST_ID,)
     action, most = asked.action or "", asked.limit + 1
-    found = entries(side.db, before=before, since=asked.since, action=action, by=asked.by, limit=most)
+    found = audit_entries(side.db, before=before, since=asked.since, action=action, by=asked.by, limit=most)
     some, more = page(found, asked.limit, attrgetter("id"))
     return Audit(some, **more)
 
@@ -257,7 +257,7 @@ async def _audit(side: ReadSide, request: Request[AuditQuery, Nothing]) -> Audit
 @serves(calls.ME)
 async def _me(side: ReadSide, request: Request[Nothing, Nothing]) -> accounts.Me:
     who = request.who
-    used = used_by(side.db, who.name)
+    used = usage_of(side.db, who.name)
     inputs = accounts.Inputs(used.files, used.bytes, side.quota_bytes or None, used.outputs)
     return accounts.Me(
         who.name,

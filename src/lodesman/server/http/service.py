@@ -18,7 +18,7 @@ from lodesman.server.live.core import Core
 from lodesman.server.live.rules import change_limits, use_usage
 from lodesman.server.live.upkeep import follow_closings
 from lodesman.server.store.accounting import add_usage
-from lodesman.server.store.audit import note_all
+from lodesman.server.store.audit import append_entries
 from lodesman.server.store.director import insert_iteration, put_breakers
 from lodesman.server.store.journal import Change, Command
 from lodesman.server.store.read.pilots import pilot_by_id
@@ -33,12 +33,12 @@ from lodesman.server.writer.pilots import drain_pilots, end_pilot, pilots_submit
 from lodesman.server.writer.quotas import (
     PART,
     alike_places,
-    buckets,
+    bucket_page,
     check_limits,
-    limited,
+    limited_everywhere,
     limited_there,
     limits_of,
-    places,
+    places_of_queues,
 )
 from lodesman.server.writer.report import register_output
 from lodesman.server.writer.sessions import PilotSession
@@ -121,7 +121,7 @@ async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -
 
 @serves(inner_calls.LIMITED)
 async def _limited(core: Core, request: Request[Nothing, service.LimitQuery]) -> service.LimitAnswer:
-    asked, there, sessions = request.body, places(request.body), core.sessions.items()
+    asked, there, sessions = request.body, places_of_queues(request.body), core.sessions.items()
     if asked.task_queue or asked.key:
         among = {*asked.queues}
         pilots = {number: one.place for number, one in sessions if one.queue in among}
@@ -144,7 +144,9 @@ async def _limited(core: Core, request: Request[Nothing, service.LimitQuery]) ->
     if not some:
         return service.LimitAnswer(idle=kept)
     there.update(one.place for _, one in sessions)
-    return service.LimitAnswer(await core.commands.run(Change(limited, core.live, there)), some, kept)
+    return service.LimitAnswer(
+        await core.commands.run(Change(limited_everywhere, core.live, there)), some, kept
+    )
 
 
 async def _limited_at(
@@ -181,7 +183,7 @@ async def _limit_buckets(core: Core, _request: Request[Nothing, Nothing]) -> lis
     """By rule; other commands come between its parts."""
     found: list[service.BehindBucket] = []
     for first in count(0, PART):
-        rows, more = await core.commands.run(Change(buckets, core.live, first))
+        rows, more = await core.commands.run(Change(bucket_page, core.live, first))
         found += rows
         if not more:
             break
@@ -250,7 +252,7 @@ _uploaded = _posts(
     ),
 )
 _output_stored = _posts(inner_calls.OUTPUT_STORED, lambda _, stored: Change(register_output, stored))
-_note = _posts(inner_calls.NOTE, lambda _, notes: Change(note_all, notes))
+_note = _posts(inner_calls.NOTE, lambda _, notes: Change(append_entries, notes))
 _usage_added = _posts(inner_calls.USAGE_ADDED, lambda _, found: Change(add_usage, found))
 _purge = _posts(inner_calls.PURGE, lambda core, old: Change(purge, core.live, old), lambda done: done)
 _tidy = _posts(inner_calls.TIDY, lambda _, unused: Change(tidy_inputs, unused), service.TidyResult)

@@ -16,7 +16,7 @@ from lodesman.server.http.wire import Receive, Scope, Send, unless_gone
 from lodesman.server.live.core import Core
 from lodesman.server.live.principals import reads_as
 from lodesman.server.live.waits import Waits, ending, event
-from lodesman.server.writer.control import apart
+from lodesman.server.writer.control import join_ranges
 from lodesman.wire import calls
 from lodesman.wire.accounts import Principal
 from lodesman.wire.call import Nothing
@@ -45,7 +45,7 @@ def wanted_jobs(text: str) -> tuple[range, ...]:
                 "jobs must be numbers and ranges with commas between: 12,15,20-22.", parameter="jobs"
             )
         found.append((first, last))
-    return apart(found)
+    return join_ranges(found)
 
 
 @serves(calls.WAIT)

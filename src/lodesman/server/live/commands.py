@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from lodesman.base.errors import LodesmanError, Unavailable
 from lodesman.languages.jobs.watches import CommitMoves
 from lodesman.server.store import Writer
-from lodesman.server.store.audit import note_all
+from lodesman.server.store.audit import append_entries
 from lodesman.server.store.journal import Change, Command, Journal
 from lodesman.server.store.transaction import Answer
 from lodesman.wire.accounts import AuditNote
@@ -77,7 +77,7 @@ class Commands:
         """Add to the audit trail, unless that fails: it must not stop what it is about."""
         if notes:
             with suppress(LodesmanError):
-                await self.run(Change(note_all, notes))
+                await self.run(Change(append_entries, notes))
 
     def _deliver(self, answers: list[tuple[Answer, Any]]) -> None:
         """Wake the loop once for a whole batch; on the writer's thread."""

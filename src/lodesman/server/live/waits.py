@@ -26,7 +26,7 @@ from lodesman.server.store.read.job_ends import count_states, ended_jobs, first_
 from lodesman.server.store.read.jobs import has_submission, was_given_out
 from lodesman.server.store.readers import ReadsAs, shared_with
 from lodesman.server.store.transaction import Transaction
-from lodesman.server.writer.missing_jobs import no_longer_known, unseen
+from lodesman.server.writer.missing_jobs import no_longer_known, unseen_jobs
 from lodesman.wire.vocabulary import JobState
 from lodesman.wire.waiting import EndedJob, JobStates, StateChanged, StreamEnded
 
@@ -352,7 +352,7 @@ def _parts_seen(
         first, last = ids[0], ids[-1]
         purged = was_given_out(db, last) and not has_submission(db, first, last)
         if not purged:
-            raise unseen(first, last)
+            raise unseen_jobs(first, last)
     if len(parts) > _MOST_PARTS:
         words = f"Jobs of others lie between these: they are more than {_MOST_PARTS:,} separate ranges"
         raise InvalidRequest(f"{words}.", hint="Wait for fewer jobs.")

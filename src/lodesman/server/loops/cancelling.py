@@ -16,7 +16,7 @@ from lodesman.server.engines.backend import Backend, CancelOutcome
 from lodesman.server.loops.failed_starts import NoteStart
 from lodesman.server.store import Reader
 from lodesman.server.store.read import pilots as read
-from lodesman.server.store.read.pilots import Native, live_natives, lost_pilots
+from lodesman.server.store.read.pilots import NativePilot, live_natives, lost_pilots
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Post
 from lodesman.wire.pilots import NOT_NEEDED
@@ -43,10 +43,10 @@ class HasBackend(Protocol):
     backend: Backend  # may be swapped
 
 
-def cancel(backends: Mapping[str, Backend], pilots: Iterable[Native]) -> dict[str, CancelOutcome]:
+def cancel(backends: Mapping[str, Backend], pilots: Iterable[NativePilot]) -> dict[str, CancelOutcome]:
     """Stamp -> outcome. FAILED: no answer, or no such batch system."""
     outcomes: dict[str, CancelOutcome] = {}
-    by_backend: dict[str, list[Native]] = {}
+    by_backend: dict[str, list[NativePilot]] = {}
     for pilot in pilots:
         outcomes[pilot.stamp] = CancelOutcome.FAILED
         by_backend.setdefault(pilot.backend, []).append(pilot)
@@ -60,7 +60,7 @@ def cancel(backends: Mapping[str, Backend], pilots: Iterable[Native]) -> dict[st
     return outcomes
 
 
-def _cancel(backend: Backend, pilots: Sequence[Native]) -> dict[str, CancelOutcome]:
+def _cancel(backend: Backend, pilots: Sequence[NativePilot]) -> dict[str, CancelOutcome]:
     """Raises LodesmanError. The census finds pilots without a stored reference."""
     census = {} if all(pilot.native_id for pilot in pilots) else backend.census()
     native_ids = {pilot.stamp: pilot.native_id or census.get(pilot.stamp, "") for pilot in pilots}

@@ -27,7 +27,7 @@ from lodesman.server.store.quotas import quota_sets
 from lodesman.server.store.read.pilots import live_attempts
 from lodesman.server.store.task_queues import keys_by_id
 from lodesman.server.writer.pool_map import PoolQueues
-from lodesman.server.writer.quotas import MOST_NAMED, limit_rules, sets_stored, shown, vocabulary_of
+from lodesman.server.writer.quotas import MOST_NAMED, amount_text, limit_rules, sets_stored, vocabulary_of
 from lodesman.server.writer.sessions import HostLoads
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Post
@@ -120,7 +120,7 @@ class LimitUse(Struct, frozen=True):
         # Of several limits on a resource that jobs do not use up, all but the first have a number.
         resource = self.complexes.get(row.resource.partition("#")[0])
         holders = [
-            Holder(holder.vo, holder.owner, holder.project, shown(holder.amount), holder.jobs)
+            Holder(holder.vo, holder.owner, holder.project, amount_text(holder.amount), holder.jobs)
             for holder in using
             if vo in ("", holder.vo)
         ][:MOST_NAMED]

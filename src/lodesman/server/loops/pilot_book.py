@@ -33,7 +33,7 @@ from lodesman.server.store.read.pilots import (
     running_attempts,
 )
 from lodesman.server.store.task_queues import keys_by_id
-from lodesman.server.writer.claim import reckon
+from lodesman.server.writer.claim import reckon_free
 from lodesman.server.writer.sessions import FreeResources, PilotSession
 from lodesman.wire.nodes import QueueId
 from lodesman.wire.why_jobs import JobPilots
@@ -277,7 +277,7 @@ class PilotBook:
             if request is None or not (row.joined_at is not None or row.id in soon):
                 continue
             whole = FreeResources(request.cores, request.memory_mb, request.norm_cpu_seconds)
-            free = reckon(whole, None, held[row.id]) if row.id in held else whole
+            free = reckon_free(whole, None, held[row.id]) if row.id in held else whole
             sizes = now if row.joined_at is not None else later
             sizes.append((Size(free.cores, free.memory_mb), self._slots[row.id][0]))
         self._free_now, self._free_soon = masks(now), masks(later)

@@ -130,7 +130,7 @@ def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
 
     A file that is not there may be back soon, unless it is larger than any can be.
     """
-    before, counted, done = sandboxes.usages(db), Counter[str](), 0
+    before, counted, done = sandboxes.usage_by_owner(db), Counter[str](), 0
     while (last := last_of_portion(db, "attempt", done, _OUTPUTS_AT_ONCE)) is not None:
         wrong = []
         for output in sandboxes.outputs_of_portion(db, done, last):
@@ -146,7 +146,7 @@ def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
         done = last
     inputs = sandboxes.input_sums(db)
     now = {owner: (*inputs.get(owner, (0, 0)), counted[owner]) for owner in before}
-    same = {owner for owner, usage in sandboxes.usages(db).items() if before.get(owner) == usage}
+    same = {owner for owner, usage in sandboxes.usage_by_owner(db).items() if before.get(owner) == usage}
     for some in portions([owner for owner in same if before[owner] != now[owner]], _SUSPECTS_AT_ONCE):
         yield Suspects(usage=[(owner, before[owner], now[owner]) for owner in some])
 

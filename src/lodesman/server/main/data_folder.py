@@ -10,7 +10,7 @@ from lodesman.base.durable import write_durably
 from lodesman.server.config import ServerConfig
 from lodesman.server.store import Writer
 from lodesman.server.store.accounts import is_admin, set_service_token
-from lodesman.server.store.audit import note
+from lodesman.server.store.audit import append_entry
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.writer.accounts import add_account, issue_token
 from lodesman.server.writer.pilots import hash_token
@@ -67,7 +67,7 @@ def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
             add_account(tx, config.admin.name, vo, groups, admin=True)
             why = "made at the first start"
             first = issue_token(tx, config.admin.name, SCOPES, seconds=None, note=why)
-            note(
+            append_entry(
                 tx, AuditNote("token-issued", config.admin.name, detail=f"{', '.join(sorted(SCOPES))}; {why}")
             )
             write_file(config.data / _TOKEN_FILE, first)

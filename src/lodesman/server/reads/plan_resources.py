@@ -40,7 +40,7 @@ from lodesman.server.reads.rehearsal import director_apart, rehearse
 from lodesman.server.store.director import closings
 from lodesman.server.store.read.pilots import pilots_in_short
 from lodesman.server.writer.reoffer import Offers
-from lodesman.server.writer.sessions import host_of, rewritten
+from lodesman.server.writer.sessions import host_of, rewrite_request
 from lodesman.server.writer.submit_pools import PoolIds
 from lodesman.wire.nodes import QueueId, Remark
 from lodesman.wire.plans import PlannedIteration, ResourcesPlan
@@ -209,7 +209,7 @@ def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
         host = host_of(pilot.node) if joined else None
         if (place, text, host) not in request_then:
             offer = offers(vo, place, host)
-            request_then[place, text, host] = (offer and rewritten(text, offer)) or text
+            request_then[place, text, host] = (offer and rewrite_request(text, offer)) or text
         yield pilot_view(
             structs.replace(pilot, request=request_then[place, text, host]), state.now, mask=mask
         )

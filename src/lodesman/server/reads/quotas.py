@@ -24,13 +24,13 @@ from lodesman.server.store.accounts import groups_by_user
 from lodesman.server.store.quotas import quota_sets
 from lodesman.server.writer.quotas import (
     MOST_OWNERS,
+    amount_text,
     bucket_row,
+    first_waiters,
     limit_rules,
-    places,
+    places_of_queues,
     sets_stored,
-    shown,
     vocabulary_of,
-    waiters,
 )
 from lodesman.server.writer.sessions import HostLoads, known_pilots, load_sessions
 from lodesman.wire.quotas import BucketRow, QuotaNoticeRow, QuotaPlan, RuleEffect
@@ -76,7 +76,7 @@ class JobsBehind:
             return row
         if not kept and row.used == "0":
             return None
-        owners, more_owners = waiters([(jobs, jobs.jobs) for jobs in kept], MOST_OWNERS)
+        owners, more_owners = first_waiters([(jobs, jobs.jobs) for jobs in kept], MOST_OWNERS)
         return replace(
             row, jobs=sum(jobs.jobs for jobs in kept), task_queues=len(kept), owners=owners, more_owners=more_owners,
             full=bool(kept), need=self._least(rule, row, kept),
@@ -89,7 +89,7 @@ class JobsBehind:
         keys = (self._keys[jobs.task_queue] for jobs in kept)
         needs = (need for key in keys for need in self._of_key(key).needs(rule))
         amounts = [need.amount for need in needs if need.resource == row.resource]
-        return shown(min(amounts)) if amounts else ""
+        return amount_text(min(amounts)) if amounts else ""
 
     def _is_behind(self, rule: int, of_place: Sequence[str], jobs: QueueBehind) -> bool:
         key = self._keys.get(jobs.task_queue)
@@ -144,7 +144,7 @@ def plan_quotas(changed: Sequence[QuotaSet], notices: list[QuotaNoticeRow], stat
     hosts = HostLoads(row.node for row in known_pilots(state.db))
     live = stored_attempts(state.db)
     watches = state.director.watches if state.director else {}
-    run_places = places(limits_at([*config.tree.queue_ids()], watches))
+    run_places = places_of_queues(limits_at([*config.tree.queue_ids()], watches))
     run_places.update(session.place for session in load_sessions(state.db, now=state.now).values())
     run_places.update(attempt.place for attempt in live)
     work = WorkToLimit(waiting=list(_waiting(state)), live=live, places=run_places, tick=state.tick)
@@ -190,7 +190,9 @@ def _effects(work: WorkToLimit, limited: Mapping[int, str], otherwise: Mapping[i
     effects = []
     for rule, slots in sorted(by_rule.items()):
         waiting = [(work.waiting[slot].key, work.waiting[slot].jobs) for slot in slots]
-        effects.append(RuleEffect(rule, len(slots), sum(jobs for _, jobs in waiting), *waiters(waiting)))
+        effects.append(
+            RuleEffect(rule, len(slots), sum(jobs for _, jobs in waiting), *first_waiters(waiting))
+        )
     return effects
 
 

@@ -27,7 +27,7 @@ _OLD = "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < ? LIMIT 1
 _MOST_SUBJECT = 1_000
 
 
-def note(tx: Transaction, entry: AuditNote) -> None:
+def append_entry(tx: Transaction, entry: AuditNote) -> None:
     """Append an entry; it is logged once committed."""
     row = (
         entry.action,
@@ -42,10 +42,10 @@ def note(tx: Transaction, entry: AuditNote) -> None:
     tx.afterwards.append(partial(log.info, "audit", extra=fields))
 
 
-def note_all(tx: Transaction, notes: Iterable[AuditNote]) -> None:
+def append_entries(tx: Transaction, notes: Iterable[AuditNote]) -> None:
     """Append entries."""
     for entry in notes:
-        note(tx, entry)
+        append_entry(tx, entry)
 
 
 class AuditedCommand(Struct, Generic[R], frozen=True):
@@ -57,11 +57,11 @@ class AuditedCommand(Struct, Generic[R], frozen=True):
     def apply(self, tx: Transaction) -> R:
         """Apply the command; note it unless it is refused."""
         answer = self.command.apply(tx)
-        note(tx, self.entry)
+        append_entry(tx, self.entry)
         return answer
 
 
-def entries(
+def audit_entries(
     db: Reader, *, before: int, since: float, action: AuditAction | str, by: str, limit: int
 ) -> list[AuditEntry]:
     """Newest first, below a number, since a time (UNIX seconds); '': any action, any user."""

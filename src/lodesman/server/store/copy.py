@@ -113,7 +113,7 @@ def check_source(source: Writer) -> None:
         raise Unavailable(words, hint="Bring it up to date: lode db migrate.")
 
 
-def begin(source: Writer, target: Writer) -> int:
+def begin_copy(source: Writer, target: Writer) -> int:
     """Prepare an empty or unfinished target; returns the number of rows to copy. Raises Conflict for other targets."""
     mark = hashlib.sha256(_ENCODER.encode(source.only("SELECT * FROM leadership"))).hexdigest()
     applied = known_migrations(target)
@@ -142,7 +142,7 @@ def _make_target(target: Writer, mark: str) -> None:
         target.change(_MARK, (UNFINISHED, mark))
 
 
-def copy(source: Writer, target: Writer, advance: Callable[[int], None]) -> list[CopiedTable]:
+def copy_rows(source: Writer, target: Writer, advance: Callable[[int], None]) -> list[CopiedTable]:
     """Copy missing rows, compare all, remove the mark. `advance` counts each row twice. Raises Conflict if a row differs."""
     for table in tables():
         _copy_table(source, target, table, advance)

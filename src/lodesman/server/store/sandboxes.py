@@ -99,7 +99,7 @@ def input_sums(db: Reader) -> dict[str, tuple[int, int]]:
     return {owner: (files, int(size)) for owner, files, size in db.execute(_INPUT_SUMS)}
 
 
-def usages(db: Reader) -> dict[str, InputUsage]:
+def usage_by_owner(db: Reader) -> dict[str, InputUsage]:
     """What counts as used, by owner."""
     return {owner: InputUsage(*row) for owner, *row in db.execute(_USAGES)}
 
@@ -114,7 +114,7 @@ def stored_inputs(db: Reader) -> Iterator[tuple[str, str, int]]:
     yield from db.execute("SELECT owner, sha256, size FROM sandbox")
 
 
-def used_by(db: Reader, owner: str) -> InputUsage:
+def usage_of(db: Reader, owner: str) -> InputUsage:
     """What counts as used."""
     return db.find(InputUsage, _USED, (owner,)) or InputUsage(0, 0)
 

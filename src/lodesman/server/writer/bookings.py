@@ -82,7 +82,7 @@ def left_of(cores: int, memory_mb: int, promised: Iterable[tuple[int, int]]) -> 
     return cores, memory_mb
 
 
-def fitting(held: Mapping[Attempt, Hold], cores: int, memory_mb: float) -> dict[Attempt, Hold]:
+def fitting_attempts(held: Mapping[Attempt, Hold], cores: int, memory_mb: float) -> dict[Attempt, Hold]:
     """Attempts that were beyond the pilot's size (0 MB: unknown) and fit now, as it holds them then. One alone always
     fits: the
     matcher admitted it.
@@ -127,7 +127,7 @@ class Bookings:
         for pilot in known_pilots(db) if attempts else ():
             if held := self._held.get(pilot.id):
                 offer = presented_by(pilot.request, pilot.node, pilot.queue_id, joined_at=None, now=0.0)
-                held.update(fitting(held, offer.cores, offer.memory_mb))
+                held.update(fitting_attempts(held, offer.cores, offer.memory_mb))
         self._recount()
 
     def _recount(self) -> int:

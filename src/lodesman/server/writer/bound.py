@@ -53,7 +53,7 @@ def bind(
     return claimed.job_id
 
 
-def settle(tx: Transaction, live: WriterState, row: PilotRow) -> None:
+def settle_bound(tx: Transaction, live: WriterState, row: PilotRow) -> None:
     """The pilot joined, perhaps elsewhere: if job or limits do not fit there, the job waits again."""
     attempt = live.pilots.bound.get(row.id)
     if attempt is None:

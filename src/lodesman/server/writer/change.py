@@ -39,7 +39,7 @@ from lodesman.server.writer.other_values import OtherValues
 from lodesman.server.writer.prepare import Preparation
 from lodesman.server.writer.resolving import Resolver
 from lodesman.server.writer.submit import NewPool, PreparedCohort, need_task_queues, store_pools
-from lodesman.server.writer.templates import payload, stored_job
+from lodesman.server.writer.templates import make_payload, stored_job
 from lodesman.wire.accounts import Principal
 from lodesman.wire.jsv import JsvSection
 from lodesman.wire.requests import SubmitBody
@@ -145,7 +145,7 @@ class ChangePreparation:
             key=dataclasses.replace(
                 key, waits_for_jobs=was.waits_for_jobs, submission=kind.submission if key.at_most else 0
             ),
-            template=msgspec.json.encode(body if expand else payload(after, uploads)).decode(),
+            template=msgspec.json.encode(body if expand else make_payload(after, uploads)).decode(),
             expand=expand,
             numbered=members is not None,
             max_attempts=after.max_attempts,

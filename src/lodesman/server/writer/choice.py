@@ -10,7 +10,7 @@ from typing import Final, Literal
 from lodesman.languages.jobs.selection import SelectionTooDear, StepBudget
 from lodesman.server.store import Reader
 from lodesman.server.store.read.job_filter import ANY_JOB, JobFilter, build_filter
-from lodesman.server.store.read.job_selector import AlikeJobs, JobSelector, alike_between, count_between
+from lodesman.server.store.read.job_selector import JobKind, JobSelector, alike_between, count_between
 from lodesman.server.store.write.cohorts import CohortRow
 from lodesman.server.store.write.jobs import IdBlock, JobRow, stored_between
 from lodesman.wire.job_queries import Selection
@@ -123,4 +123,4 @@ class Choice:
         )
 
     def _judge(self, block: IdBlock, job: JobRow | CohortRow) -> bool | None:
-        return self._selector.judge(AlikeJobs(job.tq_id, job.template_id, block.name))
+        return self._selector.judge(JobKind(job.tq_id, job.template_id, block.name))

@@ -301,7 +301,7 @@ def examine_pilot(
         request, free_by = claim.request, FreeBy.WAITING
     else:
         free_by = FreeBy.ASKED if last_claim and not promised else FreeBy.RECKONED
-        request = session.request(reckon(whole, last_claim, promised), live.pools)
+        request = session.request(reckon_free(whole, last_claim, promised), live.pools)
     return PilotNow(
         at=tx.now,
         joined=joined,
@@ -317,7 +317,7 @@ def examine_pilot(
     )
 
 
-def reckon(
+def reckon_free(
     whole: FreeResources, last_claim: LastClaim | None, promised: Sequence[tuple[int, int]]
 ) -> FreeResources:
     """What a pilot has free, as it reckons itself (`pilot.life.room`). Its last claim counts while nothing runs."""

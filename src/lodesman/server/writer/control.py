@@ -52,7 +52,7 @@ _TAKE_BACK = frozenset({"kill", "hold", "delete"})
 _KEPT = "an administrator held it, and only an administrator lets it run"
 
 
-def apart(ranges: Iterable[tuple[int, int]]) -> tuple[range, ...]:
+def join_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[range, ...]:
     """Ascending, overlapping ranges joined."""
     joined: list[range] = []
     for first, last in sorted(ranges):
@@ -65,7 +65,7 @@ def apart(ranges: Iterable[tuple[int, int]]) -> tuple[range, ...]:
 
 @dataclass(slots=True)
 class RangeAction:
-    """An action on ranges that `apart` gave, or another command left."""
+    """An action on ranges that `join_ranges` gave, or another command left."""
 
     live: WriterState
     action: str

@@ -32,7 +32,15 @@ from lodesman.server.store.submit_pools import PassRow, last_pass
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import attempts
 from lodesman.server.store.write.attempts import ClaimedAttempt
-from lodesman.server.writer.bookings import AHEAD, BEYOND, MOST_HANDED_IN, Attempt, Bookings, Hold, fitting
+from lodesman.server.writer.bookings import (
+    AHEAD,
+    BEYOND,
+    MOST_HANDED_IN,
+    Attempt,
+    Bookings,
+    Hold,
+    fitting_attempts,
+)
 from lodesman.server.writer.dependents import Dependents
 from lodesman.server.writer.pool_map import PoolMap
 from lodesman.server.writer.sessions import ConfiguredOffer, HostLoads, known_pilots
@@ -148,7 +156,7 @@ class _LivePilots:
         end of another may be on its way.
         """
         held = self.held.get(pilot_id, {})
-        for attempt, hold in fitting(held, cores, memory_mb).items():
+        for attempt, hold in fitting_attempts(held, cores, memory_mb).items():
             tx.put(held, attempt, hold)
 
     def handed_in(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:

@@ -18,7 +18,7 @@ def name_missing(db: Reader, out: ControlOutcome) -> None:
                 continue
             is_unseen = has_submission(db, outcome.first, outcome.last) or not was_given_out(db, outcome.last)
             faults.append(
-                unseen(outcome.first, outcome.last)
+                unseen_jobs(outcome.first, outcome.last)
                 if is_unseen
                 else no_longer_known(outcome.first, outcome.last)
             )
@@ -40,7 +40,7 @@ def no_longer_known(first: int, last: int | None = None) -> NotFound:
     )
 
 
-def unseen(first: int, last: int) -> NotFound:
+def unseen_jobs(first: int, last: int) -> NotFound:
     """Missing or hidden."""
     which = f"Job {first} was" if first == last else f"Jobs {first}-{last} were"
     return NotFound(

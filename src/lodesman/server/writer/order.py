@@ -19,11 +19,11 @@ from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import attempts, cohorts, jobs
 from lodesman.server.store.write.jobs import JobRow
 from lodesman.server.writer.claim import serve_parked
-from lodesman.server.writer.control import apart
+from lodesman.server.writer.control import join_ranges
 from lodesman.server.writer.control_outcome import ControlOutcome
 from lodesman.server.writer.dependents import Dependency, SettlingJobs
 from lodesman.server.writer.live import WriterState
-from lodesman.server.writer.missing_jobs import unseen
+from lodesman.server.writer.missing_jobs import unseen_jobs
 from lodesman.server.writer.settling import FREE, Settle
 from lodesman.wire.vocabulary import JobState
 
@@ -39,7 +39,7 @@ _FORGOTTEN: Final = "what it waited for was not stored"
 log = logging.getLogger(__name__)
 
 
-class WaitsFor(Struct, frozen=True, gc=False):
+class WaitRule(Struct, frozen=True, gc=False):
     """What members [start, stop) of a submission wait for."""
 
     start: int
@@ -49,7 +49,7 @@ class WaitsFor(Struct, frozen=True, gc=False):
     cancel: bool  # if one fails they are killed, else held
 
 
-def waits_of(spec: JobSpec, run: range) -> WaitsFor:
+def waits_of(spec: JobSpec, run: range) -> WaitRule:
     """Raises InvalidJob."""
     after, after_ok = parent_ranges(spec.after), parent_ranges(spec.after_ok)
     both = [*after, *after_ok]
@@ -68,11 +68,11 @@ def waits_of(spec: JobSpec, run: range) -> WaitsFor:
                 hint="Give as many, or leave :index out: then each waits for all.",
                 attribute=name,
             )
-    return WaitsFor(run.start, run.stop, after, after_ok, spec.on_parent_failure == "cancel")
+    return WaitRule(run.start, run.stop, after, after_ok, spec.on_parent_failure == "cancel")
 
 
 def rows_of(
-    tx: Transaction, waits: Iterable[WaitsFor], owner: str, *, base: int, number: int
+    tx: Transaction, waits: Iterable[WaitRule], owner: str, *, base: int, number: int
 ) -> list[DependencyRow]:
     """Parents exist already, so there are no cycles. Raises TooLarge, InvalidJob."""
     rows = []
@@ -125,7 +125,7 @@ def _blocks(
 
 
 def _not_there(first: int, last: int, name: str) -> InvalidJob:
-    refusal = unseen(first, last)
+    refusal = unseen_jobs(first, last)
     return InvalidJob(
         f"{name}: {refusal.message}", hint="A job waits for jobs of its owner that are submitted before it.",
         attribute=name, first=first, last=last,
@@ -161,7 +161,7 @@ def free_forgotten(tx: Transaction, live: WriterState) -> int:
             live.queues.claims.write_cursors(tx)
             ids = waiting_without_parents(tx.reader(), tq_id, most=_MOST_ROWS)
             if ids:
-                apart_ids = apart((span[0], span[-1]) for span in ids)
+                apart_ids = join_ranges((span[0], span[-1]) for span in ids)
                 freed += _settle(tx, live, apart_ids, JobState.WAITING, _FORGOTTEN).changed
                 log.error("jobs waited for none", extra={"task_queue": tq_id, "first": ids[0][0]})
     return freed

@@ -20,10 +20,10 @@ from lodesman.server.store.read.why import pilots_of_queue
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import pilots
 from lodesman.server.store.write.pilots import PILOT_ENDED
-from lodesman.server.writer.bound import bind, settle, unbind
+from lodesman.server.writer.bound import bind, settle_bound, unbind
 from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.report import LOST
-from lodesman.server.writer.sessions import configured_part, rewritten
+from lodesman.server.writer.sessions import configured_part, rewrite_request
 from lodesman.server.writer.site_mask import why_drained
 from lodesman.server.writer.strays import end_all_attempts
 from lodesman.wire.hosts import reported_host
@@ -161,7 +161,7 @@ def join_pilot(
         pilots.set_place(tx, row)
     # Its host is known from now on: a queue may offer something else there.
     offer = live.pilots.offers and live.pilots.offers(row.vo, row.queue_id, reported_host(node.get("host")))
-    request = None if offer is None else rewritten(row.request, offer)
+    request = None if offer is None else rewrite_request(row.request, offer)
     if request is not None:
         row = replace(row, request=request)
         pilots.set_requests(tx, [row.id], request)
@@ -171,7 +171,7 @@ def join_pilot(
         pilots.drain_pilots_for(tx, [row.id], reason)
         unbind(tx, live, [row.id], reason)
         row = replace(row, drain=1, drain_reason=reason)
-    settle(tx, live, row)
+    settle_bound(tx, live, row)
     return JoinedPilot(row, bound_token)
 
 

@@ -26,7 +26,7 @@ from lodesman.server.store import Reader
 from lodesman.server.store.sandboxes import uploaded_size
 from lodesman.server.store.shelf import Shelf
 from lodesman.server.writer.memberships import check_owner, check_project, group_of
-from lodesman.server.writer.order import WaitsFor, waits_of
+from lodesman.server.writer.order import WaitRule, waits_of
 from lodesman.server.writer.resolving import (
     Resolver,
     TakesLong,
@@ -36,7 +36,7 @@ from lodesman.server.writer.resolving import (
     read_entry,
 )
 from lodesman.server.writer.submit import NewPool, PreparedCohort, PreparedSubmission
-from lodesman.server.writer.templates import Upload, payload
+from lodesman.server.writer.templates import Upload, make_payload
 from lodesman.wire.accounts import Principal
 from lodesman.wire.jobs import Notice, Resolution
 from lodesman.wire.jsv import VerifyResult
@@ -79,7 +79,7 @@ class Preparation:
         self.db = db
         self.notices: list[Notice] = []
         self.pools: dict[str, NewPool] = {}
-        self.waits: list[WaitsFor] = []
+        self.waits: list[WaitRule] = []
         self.odd: dict[str, Mapping[str, Any]] = {}
         self.group = ""
         self.uploads: dict[str, Upload] = {}
@@ -279,7 +279,7 @@ class Preparation:
     ) -> tuple[str, bool]:
         """The template, and whether a claim must fill it in."""
         if members is None or not jobs.Template(spec, members).varies:
-            return _ENCODER.encode(payload(spec, self._uploads_of(spec.input_sandbox))).decode(), False
+            return _ENCODER.encode(make_payload(spec, self._uploads_of(spec.input_sandbox))).decode(), False
         names = jobs.input_names(spec, members, runs)
         stored = {"spec": jobs.spec_to_json(spec), "uploads": self._uploads_of(names)}
         return _ENCODER.encode(stored).decode(), True

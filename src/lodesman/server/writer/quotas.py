@@ -25,7 +25,7 @@ from lodesman.languages.quota.matching import prepare_patterns
 from lodesman.languages.quota.reading import read_quota_sets
 from lodesman.languages.quota.rules import FilterTag, QuotaSet, write_quota_sets
 from lodesman.server.store.accounts import groups_by_user
-from lodesman.server.store.audit import note as noted
+from lodesman.server.store.audit import append_entry as noted
 from lodesman.server.store.quotas import StoredQuotas, drop_quotas, put_quotas
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.writer.live import WriterState
@@ -224,7 +224,7 @@ def _no_set(name: str) -> NotFound:
     return NotFound(f"There is no quota set {name}.", hint="lode quota ls lists them.")
 
 
-def places(limits_at: LimitQuery) -> set[RunPlace]:
+def places_of_queues(limits_at: LimitQuery) -> set[RunPlace]:
     """Where pilots of these CE queues will be; hosts are unknown, but for queues of one host."""
     here = {*limits_at.here}
     return {RunPlace(*queue, limits_at.host if queue in here else "") for queue in limits_at.queues}
@@ -249,7 +249,7 @@ def limited_there(_tx: Transaction, live: WriterState, place: RunPlace) -> tuple
     return limited_ids, vain
 
 
-def limited(_tx: Transaction, live: WriterState, run_places: Iterable[RunPlace]) -> list[int]:
+def limited_everywhere(_tx: Transaction, live: WriterState, run_places: Iterable[RunPlace]) -> list[int]:
     """Task queues limited at all of these places; reads memory only."""
     index = live.queues.index
     if not index.limits.active:
@@ -297,9 +297,9 @@ def limits_of(
         never += queues[spot] if any(use.never for use, _ in refusals) else ()
         for use, need in refusals:
             of = values_shown(use.of_key, use.of_place)
-            used, most = shut.get(str(use.limit)) or (shown(use.used), shown(use.limit))
+            used, most = shut.get(str(use.limit)) or (amount_text(use.used), amount_text(use.limit))
             bucket = FullBucket(
-                rule=use.rule, of=[*of], resource=use.resource, used=used, limit=most, need=shown(need),
+                rule=use.rule, of=[*of], resource=use.resource, used=used, limit=most, need=amount_text(need),
                 hopeless=use.never,
             )  # fmt: skip
             by_name.setdefault((use.rule, *of, use.resource), bucket)
@@ -312,7 +312,7 @@ def limits_of(
     )  # fmt: skip
 
 
-def buckets(_tx: Transaction, live: WriterState, first: int) -> tuple[list[BehindBucket], bool]:
+def bucket_page(_tx: Transaction, live: WriterState, first: int) -> tuple[list[BehindBucket], bool]:
     """A part of them with who waits, and whether there is more; reads memory only."""
     index = live.queues.index
     groups = {group.number: group for group in index.groups()}
@@ -350,15 +350,15 @@ def _delays(live: WriterState) -> Iterator[BehindBucket]:
 
 def bucket_row(use: BucketUse, waiting: Collection[tuple[TaskQueueKey, int]], *, full: bool) -> BucketRow:
     """A bucket, with the jobs that it keeps from starting."""
-    owners, more = waiters(waiting, MOST_OWNERS)
+    owners, more = first_waiters(waiting, MOST_OWNERS)
     return BucketRow(
-        rule=use.rule, of=[*values_shown(use.of_key, use.of_place)], resource=use.resource, used=shown(use.used),
-        limit=shown(use.limit), need="" if use.least is None else shown(use.least), full=full,
+        rule=use.rule, of=[*values_shown(use.of_key, use.of_place)], resource=use.resource, used=amount_text(use.used),
+        limit=amount_text(use.limit), need="" if use.least is None else amount_text(use.least), full=full,
         jobs=sum(jobs for _, jobs in waiting), task_queues=len(waiting), owners=owners, more_owners=more,
     )  # fmt: skip
 
 
-def waiters(
+def first_waiters(
     waiting: Iterable[tuple[TaskQueueKey | QueueBehind, int]], most: int = MOST_NAMED
 ) -> tuple[list[Waiter], int]:
     """Owners with most jobs, and how many more there are."""
@@ -369,7 +369,7 @@ def waiters(
     return [Waiter(vo, owner, count) for (owner, vo), count in first], len(jobs) - len(first)
 
 
-def shown(value: Value) -> str:
+def amount_text(value: Value) -> str:
     """An amount as text."""
     if value == inf:  # a dynamic limit, without the load values of its host
         return "unknown"

@@ -24,7 +24,7 @@ from lodesman.server.writer.sessions import (
     OfferRequests,
     PilotSession,
     configured_part,
-    rewritten,
+    rewrite_request,
 )
 
 # The offer of a queue that is not configured, or not for this VO: no job asks for no core.
@@ -90,7 +90,7 @@ def set_offers(
     # Many pilots are alike: each kind is judged once.
     for (vo, place, host, request), numbers in pilots.live_offers(tx, offers.differ_by_host).items():
         offer = offers(vo, place, host)
-        text = None if offer is None else rewritten(request, offer)
+        text = None if offer is None else rewrite_request(request, offer)
         if text is not None:
             pilots.set_requests(tx, numbers, text)
     changed: list[int] = []

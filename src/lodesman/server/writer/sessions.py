@@ -148,7 +148,7 @@ def configured_part(offer: ConfiguredOffer | ResourceRequest) -> Mapping[str, An
     return {name: getattr(offer, name) for name in _CONFIGURED}
 
 
-def rewritten(request: str, configured: ConfiguredOffer) -> str | None:
+def rewrite_request(request: str, configured: ConfiguredOffer) -> str | None:
     """The request with what is configured now; None if that is the same, or the request is damaged."""
     if not _is_whole(request) or configured_part(OFFER.decode(request)) == configured_part(configured):
         return None

@@ -46,7 +46,7 @@ def mend_strays(tx: Transaction, live: WriterState, attempt_ids: Iterable[int]) 
     A waiting job goes on with a live pilot's attempt; otherwise it is Held: its payload may have run.
     """
     changed, without_job, not_named, of_ended = set[int](), 0, 0, 0
-    for stray in attempts.strays(tx, attempt_ids):
+    for stray in attempts.live_strays(tx, attempt_ids):
         row = jobs.row_by_id(tx, stray.job_id)
         details = {"job": stray.job_id, "attempt": stray.number, "pilot": stray.pilot_id}
         if row is None:

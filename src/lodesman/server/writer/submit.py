@@ -15,8 +15,8 @@ from lodesman.server.store.sandboxes import (
     InputUsage,
     counted_size,
     inputs_of_submission,
+    usage_of,
     use_inputs,
-    used_by,
 )
 from lodesman.server.store.transaction import Transaction
 from lodesman.server.store.write import jobs
@@ -24,7 +24,7 @@ from lodesman.server.store.write.cohorts import insert_run
 from lodesman.server.store.write.jobs import Fill, NewSubmission, WaitingJob
 from lodesman.server.writer.control import Control
 from lodesman.server.writer.live import WriterState
-from lodesman.server.writer.order import WaitsFor, rows_of
+from lodesman.server.writer.order import WaitRule, rows_of
 from lodesman.wire.accounts import LimitSection
 from lodesman.wire.jobs import Submission
 
@@ -73,7 +73,7 @@ class PreparedSubmission(NewSubmission, frozen=True, kw_only=True):
     pools: tuple[NewPool, ...] = ()
     inputs: tuple[str, ...] = ()  # checksums of uploaded files that its jobs take along
     config: str = ""  # the digest of the configuration that checked it
-    waits: tuple[WaitsFor, ...] = ()  # what its jobs wait for
+    waits: tuple[WaitRule, ...] = ()  # what its jobs wait for
 
 
 @dataclass(slots=True)
@@ -271,7 +271,7 @@ def register_input(
 ) -> None:
     """Record an uploaded file; idempotent. Raises as `need_room`."""
     if not sandboxes.renew_input(tx, owner, sha256):
-        need_room(owner, used_by(tx.reader(), owner), size, quota=quota, most_files=most_files)
+        need_room(owner, usage_of(tx.reader(), owner), size, quota=quota, most_files=most_files)
         sandboxes.insert_input(tx, owner, sha256, size)
 
 

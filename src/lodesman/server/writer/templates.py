@@ -41,7 +41,7 @@ Uploads = Mapping[str, Upload]
 _RUN = attrgetter(*Payload.__struct_fields__)
 
 
-def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
+def make_payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
     """The job as pilots get it, without id and attempt. `uploads`: by name in InputSandbox, complete."""
     limits = Limits(
         norm_cpu_seconds=spec.norm_cpu_seconds,
@@ -214,7 +214,7 @@ class Templates:
             self._arrays.grew(claimed.submission_id, len(body) + OVERHEAD)
         template, uploads = filler
         spec = template.expand(claimed.job_id - array.base, claimed.job_id)
-        return msgspec.json.encode(payload(spec, uploads))
+        return msgspec.json.encode(make_payload(spec, uploads))
 
     def _read_body(self, template_id: int) -> tuple[tuple[int, bytes], int]:
         template = stored_template(self._db, template_id)

@@ -69,10 +69,10 @@ def _copied(source: Writer, target: Writer, *, silent: bool) -> list[CopiedTable
     from lodesman.server.store.database import ConnectionLost
 
     with source.database.usable(), target.database.usable():
-        rows = copying.begin(source, target)
+        rows = copying.begin_copy(source, target)
     with progress("copying and comparing rows", 2 * rows, shown=True, silent=silent) as advance:
         try:
-            return copying.copy(source, target, advance)
+            return copying.copy_rows(source, target, advance)
         except ConnectionLost as lost:
             lost.hint = "Give the same command again when it is back: what was copied stays."
             raise

@@ -10,7 +10,7 @@ from lodesman.base.errors import InvalidRequest
 from lodesman.languages.jobs.spec import TERMINAL
 from lodesman.languages.jobs.watches import CountedJobs
 from lodesman.server.store import Reader
-from lodesman.server.store.read.job_lists import REACHED, AlikeMembers, alike_members
+from lodesman.server.store.read.job_lists import REACHED, MemberRun, alike_members
 from lodesman.server.store.read.jobs import OF_JOBS
 from lodesman.wire.vocabulary import JobState
 from lodesman.wire.waiting import EndedJob
@@ -102,7 +102,7 @@ def _ended_rows(db: Reader, ids: range, states: Iterable[JobState], limit: int) 
         yield EndedJob(job, JobState(state), *more)
 
 
-def _members(db: Reader, ids: range, reached: dict[int, int]) -> Iterator[tuple[int, AlikeMembers]]:
+def _members(db: Reader, ids: range, reached: dict[int, int]) -> Iterator[tuple[int, MemberRun]]:
     """Without a row, in runs of one state, each with the first id of its submission."""
     for submission in list(db.execute(_ARRAYS, (ids[0], ids[-1], ids[0]))):
         base, count = submission[1:3]

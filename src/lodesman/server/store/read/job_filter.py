@@ -46,7 +46,7 @@ _MOST_ITEMS: Final = 100
 _Paths = Sequence[tuple[str, ...]]
 
 
-class _Asked(Protocol):
+class _FilterFields(Protocol):
     """The filters that lists and actions share."""
 
     @property
@@ -126,7 +126,7 @@ def asks_hidden(where: Sequence[str]) -> bool:
     return any(item.attribute.field == "environment" for item in map(read_condition, where))
 
 
-def build_filter(query: _Asked) -> JobFilter:
+def build_filter(query: _FilterFields) -> JobFilter:
     """Raises InvalidRequest, with the parameter."""
     items = [read_condition(text) for text in query.where]
     _check_number(items)

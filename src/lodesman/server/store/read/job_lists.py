@@ -19,8 +19,8 @@ from lodesman.server.store import Reader, readable
 from lodesman.server.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, greatest, keys, least
 from lodesman.server.store.read import jobs
 from lodesman.server.store.read.job_filter import build_filter
-from lodesman.server.store.read.job_selector import AlikeJobs, JobSelector
-from lodesman.server.store.read.submissions import EVERYTHING, Sight, conditions, ids_within
+from lodesman.server.store.read.job_selector import JobKind, JobSelector
+from lodesman.server.store.read.submissions import EVERYTHING, Sight, ids_within, submission_conditions
 from lodesman.wire.job_queries import JobsQuery
 from lodesman.wire.jobs import Job
 from lodesman.wire.requests import MOST_ID
@@ -76,7 +76,7 @@ class JobQuery(JobsQuery, frozen=True, kw_only=True):
         return "DESC" if self.newest else "ASC"
 
 
-class AlikeMembers(Struct, frozen=True):
+class MemberRun(Struct, frozen=True):
     """Members [start, stop) of one cohort in one state."""
 
     start: int
@@ -132,7 +132,7 @@ def _parts(db: Reader, query: JobQuery) -> Iterator[tuple[int, int, bool]]:
     """(first id, last id, whether it is one large submission) of an owner's submissions, small ones together: a database
     that sorts has only a part to sort.
     """
-    where, values = conditions(query, query.sight)
+    where, values = submission_conditions(query, query.sight)
     sql, first, last = _OWN_BLOCKS.format(where, query.order), query.first, query.last
     while blocks := list(db.execute(sql, (first, last, *values, first, _PORTION))):
         low, high, size = MOST_ID, 0, 0
@@ -157,7 +157,7 @@ def _selected(db: Reader, query: JobQuery, selector: JobSelector | None) -> Iter
         return
     left, portion = query.limit, structs.replace(query, limit=_PORTION)
     while left > 0:
-        candidates = [(number, AlikeJobs(*columns)) for number, *columns in _read(db, portion, _ALIKE)]
+        candidates = [(number, JobKind(*columns)) for number, *columns in _read(db, portion, _ALIKE)]
         selector.forget()
         selector.learn(db, (alike for _, alike in candidates))
         meant = [number for number, alike in candidates if selector.judge(alike)][:left]
@@ -185,7 +185,7 @@ def _whole(db: Reader, query: JobQuery) -> Iterator[Job]:
 
 
 def _read(db: Reader, query: JobQuery, select: str) -> Iterator[tuple[Any, ...]]:
-    where, values = conditions(query, query.sight, of_jobs=True)
+    where, values = submission_conditions(query, query.sight, of_jobs=True)
     if query.states:
         # The stored states if they suffice: the database has statistics of a column.
         column = jobs.STATE if {"Waiting", "Held"}.intersection(query.states) else "j.state"
@@ -211,7 +211,7 @@ def _read(db: Reader, query: JobQuery, select: str) -> Iterator[tuple[Any, ...]]
 
 def _members(db: Reader, query: JobQuery, selector: JobSelector, first: int, last: int) -> Iterator[Job]:
     """Without a row, first <= id <= last."""
-    where, values = conditions(query, query.sight)
+    where, values = submission_conditions(query, query.sight)
     arrays = _ARRAYS.format(by_index("submission_owner" if query.owner else "submission_array"))
     reached = dict(db.execute(REACHED))
     for submission in db.execute(
@@ -221,12 +221,12 @@ def _members(db: Reader, query: JobQuery, selector: JobSelector, first: int, las
         start, stop = max(first - base, 0), min(last - base + 1, count)
         runs = list(alike_members(db, submission, start, stop, reached))
         selector.forget()
-        selector.learn(db, (AlikeJobs(run.task_queue, run.template, name) for run in runs))
+        selector.learn(db, (JobKind(run.task_queue, run.template, name) for run in runs))
         for run in sorted(runs, key=lambda run: run.start, reverse=query.newest):
             state = run.state
             if query.states and state.state not in query.states:
                 continue
-            if not selector.judge(AlikeJobs(run.task_queue, run.template, name)):
+            if not selector.judge(JobKind(run.task_queue, run.template, name)):
                 continue
             if not query.reason or state.main_reason == query.reason:
                 yield from _each(submission, run, newest=query.newest)
@@ -234,7 +234,7 @@ def _members(db: Reader, query: JobQuery, selector: JobSelector, first: int, las
 
 def alike_members(
     db: Reader, submission: tuple[Any, ...], start: int, stop: int, reached: Mapping[int, int]
-) -> Iterator[AlikeMembers]:
+) -> Iterator[MemberRun]:
     """Without a row, in runs of one state. `reached`: the next id, by cohort."""
     base, created = submission[1], submission[-1]
     for number, tq_id, cursor, template, begin, end, held, since, reason, first, before in db.execute(
@@ -244,16 +244,14 @@ def alike_members(
         border = (before or 0) - base
         at, until = max(cursor, reached.get(number, 0) - base, start), min(end, stop)
         for left, right, *hole in db.execute(_HOLES, (number, until, max(begin, start))):
-            yield from _split(AlikeMembers(at, min(left, until), waits, tq_id, template), border, soon)
+            yield from _split(MemberRun(at, min(left, until), waits, tq_id, template), border, soon)
             at = max(at, right)
             if hole[0] != "Moved":
-                yield AlikeMembers(
-                    max(left, start), min(right, stop), jobs.hole_state(*hole), tq_id, template
-                )
-        yield from _split(AlikeMembers(at, until, waits, tq_id, template), border, soon)
+                yield MemberRun(max(left, start), min(right, stop), jobs.hole_state(*hole), tq_id, template)
+        yield from _split(MemberRun(at, until, waits, tq_id, template), border, soon)
 
 
-def _split(run: AlikeMembers, border: int, soon: jobs.MemberState) -> Iterator[AlikeMembers]:
+def _split(run: MemberRun, border: int, soon: jobs.MemberState) -> Iterator[MemberRun]:
     """Members before the border are next, for another reason."""
     if run.start < min(run.stop, border):
         yield replace(run, stop=min(run.stop, border), state=soon)
@@ -261,9 +259,9 @@ def _split(run: AlikeMembers, border: int, soon: jobs.MemberState) -> Iterator[A
         yield replace(run, start=max(run.start, border))
 
 
-def _each(submission: tuple[Any, ...], run: AlikeMembers, *, newest: bool) -> Iterator[Job]:
+def _each(submission: tuple[Any, ...], run: MemberRun, *, newest: bool) -> Iterator[Job]:
     number, base, _, owner, group, vo, name, created = submission
-    alike = jobs.untaken(
+    alike = jobs.untaken_member(
         base, run.state, owner=owner, group=group, vo=vo, name=name, submitted_at=created,
         task_queue=run.task_queue, template=run.template, submission=number, base=base,
     )  # fmt: skip

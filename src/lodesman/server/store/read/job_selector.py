@@ -18,7 +18,7 @@ from lodesman.server.store.read.job_filter import Conditions, JobFilter, own_nam
 # Rows whose texts are in memory at once; a text may have 100 kB.
 _AT_ONCE: Final = 100
 _MOST_KEPT: Final = 50_000
-# Parts of submissions. The columns after the id are those of `AlikeJobs`.
+# Parts of submissions. The columns after the id are those of `JobKind`.
 _ROWS: Final = f"""WITH given (first, last) AS {GIVEN_PAIRS} SELECT j.id, j.tq_id, j.template_id, s.name FROM given
 {JOIN_IN_ORDER} job j ON j.id >= given.first AND j.id <= given.last JOIN submission s ON s.id = j.submission_id"""
 _RUNS: Final = f"""WITH given (first, last) AS {GIVEN_PAIRS}
@@ -33,7 +33,7 @@ _OVERLAPPING: Final = (
 )
 
 
-class AlikeJobs(NamedTuple):
+class JobKind(NamedTuple):
     """Jobs of one task queue with one template."""
 
     queue: int
@@ -52,7 +52,7 @@ class JobSelector:
         self._own_names = _RowSelector("template t", "t.body", own, budget)
         self._names: dict[str, bool] = {}
 
-    def learn(self, db: Reader, jobs: Iterable[AlikeJobs]) -> None:
+    def learn(self, db: Reader, jobs: Iterable[JobKind]) -> None:
         """Judge what is new, in order. Raises SelectionTooDear; earlier verdicts stay."""
         left = iter(dict.fromkeys(jobs))
         while portion := list(islice(left, _AT_ONCE)):
@@ -75,7 +75,7 @@ class JobSelector:
         """As `has_name`; None if not known yet."""
         return True if self._name is None or not name else self._names.get(name)
 
-    def judge(self, kind: AlikeJobs) -> bool | None:
+    def judge(self, kind: JobKind) -> bool | None:
         """None if not known yet. In the order of `learn`, which stops at the first no."""
         for verdict in (self.judge_name(kind.name), self._queues.judge(kind.queue)):
             if not verdict:
@@ -136,8 +136,8 @@ def count_between(db: Reader, submission: int, ids: range, most: int) -> tuple[i
     return rows + db.only(_OVERLAPPING, (submission, end, ids[0]))[0], end
 
 
-def alike_between(db: Reader, parts: Iterable[tuple[int, int]]) -> list[AlikeJobs]:
+def alike_between(db: Reader, parts: Iterable[tuple[int, int]]) -> list[JobKind]:
     """Kinds of jobs in parts (first, last) of submissions, in the order in which they begin."""
     values = (keys(parts),)
     rows = [row for sql in (_ROWS, _RUNS) for row in db.execute(sql, values)]
-    return [AlikeJobs(*row[1:]) for row in sorted(rows, key=itemgetter(0))]
+    return [JobKind(*row[1:]) for row in sorted(rows, key=itemgetter(0))]

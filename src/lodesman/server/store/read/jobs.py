@@ -135,7 +135,7 @@ def job_of(*row: Any) -> Job:
     return Job(*values)
 
 
-def untaken(job_id: int, state: MemberState, **facts: Any) -> Job:
+def untaken_member(job_id: int, state: MemberState, **facts: Any) -> Job:
     """A member of an array that no pilot took."""
     return Job(**{**_NO_FACTS, "id": job_id, "attempt": 0, **state._asdict(), **facts})
 
@@ -165,7 +165,7 @@ def _member(db: Reader, job_id: int) -> Job | None:
     if hole[0] == "Moved" if hole else job_id - base < cursor:
         return None
     state = hole_state(*hole) if hole else run_state(created, *hold)
-    return untaken(
+    return untaken_member(
         job_id, state, owner=owner, group=group, vo=vo, name=name, submitted_at=created, task_queue=tq_id,
         template=template, submission=submission, base=base,
     )  # fmt: skip

@@ -91,7 +91,7 @@ class PilotRow(Pilot, frozen=True):
         return _sent_to(self.sent_to) or self.queue_id
 
 
-class Native(Struct, frozen=True):
+class NativePilot(Struct, frozen=True):
     """A pilot at its batch system, in the queue that it was sent to."""
 
     id: int
@@ -240,12 +240,12 @@ def joined_pilots(db: Reader) -> list[PilotRow]:
     return _pilots(db, "state = 'Running' AND ended_at IS NULL")
 
 
-def lost_pilots(db: Reader, backend: str, since: float) -> dict[int, Native]:
+def lost_pilots(db: Reader, backend: str, since: float) -> dict[int, NativePilot]:
     """Lost after that time, the longest lost first."""
     return {pilot.id: pilot for pilot in readable(_native, db.execute(_LOST, (since, backend)), "pilot")}
 
 
-def ended_natives(db: Reader, backend: str, *, since: float, before: float) -> list[Native]:
+def ended_natives(db: Reader, backend: str, *, since: float, before: float) -> list[NativePilot]:
     """Of a remote batch system, in this time."""
     return list(readable(_native, db.execute(_ENDED, (backend, since, before)), "pilot"))
 
@@ -255,14 +255,14 @@ def ended_without_native(db: Reader, backend: str, since: float) -> set[str]:
     return {stamp for (stamp,) in db.execute(_UNNAMED, (backend, since))}
 
 
-def live_natives(db: Reader) -> list[Native]:
+def live_natives(db: Reader) -> list[NativePilot]:
     """Pilots that live or were lost."""
     return list(readable(_native, db.execute(_NATIVES), "pilot"))
 
 
-def _native(number: int, stamp: str, backend: str, native_id: str | None, *place: str) -> Native:
+def _native(number: int, stamp: str, backend: str, native_id: str | None, *place: str) -> NativePilot:
     *names, sent_to = place
-    return Native(number, stamp, backend, native_id, _sent_to(sent_to) or QueueId(*names))
+    return NativePilot(number, stamp, backend, native_id, _sent_to(sent_to) or QueueId(*names))
 
 
 def pilots_in_short(db: Reader) -> list[LivePilot]:
@@ -320,7 +320,7 @@ def running_jobs(db: Reader) -> int:
     return int(db.only("SELECT count(*) FROM attempt WHERE ended_at IS NULL AND claim_token != ''")[0])
 
 
-def waiting_pilots(db: Reader, ids: Iterable[int]) -> Iterator[Native]:
+def waiting_pilots(db: Reader, ids: Iterable[int]) -> Iterator[NativePilot]:
     """Those that wait at their batch systems now."""
     for number in ids:
         yield from readable(_native, db.execute(_WAITS, (number,)), "pilot")

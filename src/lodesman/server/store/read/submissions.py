@@ -12,7 +12,7 @@ from lodesman.languages.jobs.selection import is_exact
 from lodesman.server.store import Reader
 from lodesman.server.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, greatest, keys, member
 from lodesman.server.store.read.job_filter import asks_hidden, build_filter
-from lodesman.server.store.read.job_selector import AlikeJobs, JobSelector
+from lodesman.server.store.read.job_selector import JobKind, JobSelector
 from lodesman.server.store.readers import ReadsAs
 from lodesman.wire.job_queries import JobsQuery, SubmissionsQuery
 from lodesman.wire.requests import MOST_ID
@@ -36,7 +36,7 @@ WHERE t.id = j.template_id AND {_OWN_NAME} = ?))"""
 _SUBMISSIONS = f"""SELECT s.id, s.base, s.count, s.owner, s.grp, s.vo, CASE WHEN s.name != '' THEN s.name ELSE
 coalesce((SELECT {_OWN_NAME} FROM template t WHERE t.id = s.first_template), '') END, s.created_at
 FROM submission s {{}} WHERE s.base >= ? AND s.base < ?{{}} ORDER BY s.base DESC LIMIT ?"""
-# The columns of `AlikeJobs`.
+# The columns of `JobKind`.
 _ALIKE_ROWS = f"""SELECT DISTINCT s.id, j.tq_id, j.template_id, s.name FROM submission s
 {JOIN_IN_ORDER} job j ON j.id >= s.base AND j.id < s.base + s.count WHERE s.id IN {GIVEN}"""
 _ALIKE_MEMBERS = f"""SELECT DISTINCT s.id, c.tq_id, c.template_id, s.name FROM submission s
@@ -96,7 +96,9 @@ class RowCount(NamedTuple):
     jobs: int
 
 
-def conditions(query: _Filter, sight: Sight, *, of_jobs: bool = False) -> tuple[str, tuple[Any, ...]]:
+def submission_conditions(
+    query: _Filter, sight: Sight, *, of_jobs: bool = False
+) -> tuple[str, tuple[Any, ...]]:
     """SQL, without patterns, for submissions `s` or jobs `j` of them; and its values."""
     parts: list[tuple[str, tuple[Any, ...]]] = []
     if query.owner:
@@ -158,7 +160,7 @@ def list_submissions(
     db: Reader, query: _Filter, sight: Sight, *, before: int, most: int, selector: JobSelector | None = None
 ) -> list[StoredSubmission]:
     """Newest first. `selector`: conditions beyond SQL. Raises SelectionTooDear."""
-    where, values = conditions(query, sight)
+    where, values = submission_conditions(query, sight)
     first, last = ids_within(db, query)
     index = by_index("submission_owner") if query.owner else ""
     sql, before = _SUBMISSIONS.format(index, where), min(before, last + 1)
@@ -174,10 +176,10 @@ def list_submissions(
 def _with_meant_jobs(
     db: Reader, stored: Sequence[StoredSubmission], selector: JobSelector
 ) -> list[StoredSubmission]:
-    values, jobs = (keys([submission.id for submission in stored]),), dict[int, list[AlikeJobs]]()
+    values, jobs = (keys([submission.id for submission in stored]),), dict[int, list[JobKind]]()
     for sql in (_ALIKE_ROWS, _ALIKE_MEMBERS):
         for number, *row in db.execute(sql, values):
-            jobs.setdefault(number, []).append(AlikeJobs(*row))
+            jobs.setdefault(number, []).append(JobKind(*row))
     selector.forget()
     selector.learn(db, (job for submission in stored for job in jobs.get(submission.id, ())))
     return [submission for submission in stored if any(map(selector.judge, jobs.get(submission.id, ())))]

@@ -234,7 +234,7 @@ def live_attempts_of(tx: Transaction, pilot_id: int) -> list[_PilotAttempt]:
     return [_PilotAttempt(*row) for row in tx.read(_LIVE_OF, (pilot_id,))]
 
 
-def strays(tx: Transaction, ids: Iterable[int]) -> list[Stray]:
+def live_strays(tx: Transaction, ids: Iterable[int]) -> list[Stray]:
     """Those that live: of a job the last number first, of a number a live pilot's."""
     return [Stray(*row) for row in tx.read(_STRAYS, (keys(ids),))]
 
