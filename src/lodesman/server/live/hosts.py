@@ -21,8 +21,8 @@ from lodesman.server.store.audit import AuditedCommand
 from lodesman.server.store.hosts import host_record, host_records
 from lodesman.server.store.journal import Change, Command
 from lodesman.server.writer.bookings import Attempt
-from lodesman.server.writer.hosts import set_hosts
 from lodesman.server.writer.live import WriterState
+from lodesman.server.writer.pilots import set_hosts
 from lodesman.server.writer.sessions import PilotSession
 from lodesman.wire.accounts import AuditNote
 from lodesman.wire.hosts import HostName, HostRecord, HostState

@@ -1,11 +1,11 @@
-"""The life of a pilot in the database: prepared, submitted, joined, ended."""
+"""The life of a pilot in the database: prepared, submitted, joined, ended; and its host."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from lodesman.base.errors import Conflict, Unauthorized, counted
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import QueueId
+from lodesman.server.store.hosts import forget_failures, put_records
 from lodesman.server.store.read.pilots import PilotRow, pilot_by_stamp
 from lodesman.server.store.read.why import pilots_of_queue
 from lodesman.server.store.transaction import Transaction
@@ -26,7 +27,7 @@ from lodesman.server.writer.report import LOST
 from lodesman.server.writer.sessions import configured_part, rewrite_request
 from lodesman.server.writer.site_mask import why_drained
 from lodesman.server.writer.strays import end_all_attempts
-from lodesman.wire.hosts import reported_host
+from lodesman.wire.hosts import HostState, reported_host
 from lodesman.wire.service import NewPilot
 from lodesman.wire.vocabulary import PilotState, Waking
 
@@ -225,3 +226,14 @@ def presented_pools(number: int, pools: Sequence[str] | None, served: Sequence[s
         return {"pass": number, "serves": len(served)}
     stale = len(set(pools).symmetric_difference(served))
     return {"pass": number, "presented": len(pools), "serves": len(served), "stale": stale}
+
+
+def set_hosts(
+    tx: Transaction, live: WriterState, changed: Collection[HostState], pilot_ids: Iterable[int], *, forget: int = 0
+) -> None:  # fmt: skip
+    """Store records of hosts (ADR 0044). `pilot_ids`: on newly shut hosts; their claims are answered."""
+    put_records(tx, changed)
+    for pilot_id in pilot_ids:
+        live.parked.end_of_pilot(tx, pilot_id)
+    if forget:
+        forget_failures(tx, forget)
